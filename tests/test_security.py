@@ -40,8 +40,8 @@ IMPORTS_BY_NAME = {
 found by their folders inside the package; the packages that a descriptor asks for; where matplotlib
 is; and the packages of the commands, which `COMMANDS` lists."""
 
-TALKS_TO_OUR_OWN_PROCESS = {PACKAGE / "engine" / name for name in ("worker.py", "cluster.py")}
-"""Where objects are read from child processes, of which one measures, and from nothing else."""
+TALKS_TO_OUR_OWN_PROCESS = {PACKAGE / "engine" / "child" / "requests.py"}
+"""Where a child reads the requests of its parent. The parent reads no objects of a child."""
 
 
 def findings(path: Path, text: str) -> set[str]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
-import pickle
 import platform
 import signal
-import subprocess
-import sys
+import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from gpubench.backends import find_devices
+from gpubench.engine.child.channel import Channel
+from gpubench.engine.child.process import start
+from gpubench.engine.child.requests import Raised
 from gpubench.errors import (
     DeviceUnavailableError,
     GpubenchError,
@@ -230,32 +230,28 @@ def devices_of(name: str) -> list[Device]:
     The search opens a context on the GPU. In this process it would stay there, and would count as
     another user of the GPU.
     """
-    program = (
-        "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-        "from gpubench.engine.cluster import send_devices; send_devices(sys.argv[2])"
-    )
-    command = [sys.executable, "-P", "-c", program, json.dumps(sys.path), name]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 # our own
+    child = start(__name__, "send_devices", name)
     try:
-        answer: list[Device] | GpubenchError = pickle.loads(ended.stdout)  # noqa: S301 # from our own process
-    except (EOFError, pickle.UnpicklingError):
-        raise DeviceUnavailableError(f"looking for devices ended with {ended.returncode}") from None
-    if isinstance(answer, GpubenchError):
-        raise answer
+        answer = msgspec.json.decode(Channel(child.socket).receive(), type=list[Device] | Raised)
+    except (EOFError, OSError, ValueError):
+        how = child.how_it_ended()
+        raise DeviceUnavailableError(f"the process that looks for devices {how}") from None
+    finally:
+        child.kill()
+    if isinstance(answer, Raised):
+        raise answer.error
     return answer
 
 
-def send_devices(name: str) -> None:
-    """Write the answer for `devices_of` to stdout."""
-    descriptor = os.dup(1)
-    os.dup2(2, 1)  # libraries may print, too
-    answer: list[Device] | GpubenchError
+def send_devices(descriptor: int, name: str) -> None:
+    """Send the answer for `devices_of`."""
+    os.dup2(2, 1)  # libraries may print
+    answer: list[Device] | Raised
     try:
         answer = find_devices(name)[0]
     except GpubenchError as error:
-        answer = error
-    with os.fdopen(descriptor, "wb") as stream:
-        pickle.dump(answer, stream)
+        answer = Raised.of(error)
+    Channel(socket.socket(fileno=descriptor)).send(msgspec.json.encode(answer))
 
 
 def members(client: Client, device: str) -> dict[str, Member]:

@@ -14,7 +14,7 @@ from typing import Protocol
 from gpubench.backends import device_label
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.prepare import Job
-from gpubench.engine.runner import Parts, Runner
+from gpubench.engine.runner import Runner
 from gpubench.engine.worker import Worker
 from gpubench.model import (
     CORE_DTYPES,
@@ -22,6 +22,7 @@ from gpubench.model import (
     Device,
     Measurement,
     PairedTimes,
+    Parts,
     Point,
     PointKey,
     Status,

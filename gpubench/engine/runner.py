@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter, sleep
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -48,9 +48,9 @@ from gpubench.model import (
     Config,
     Device,
     Fill,
-    Health,
     Measurement,
     PairedTimes,
+    Parts,
     Point,
     Problem,
     Scope,
@@ -93,14 +93,6 @@ COOLING_S = (1.0, 4.0, 10.0)
 
 Instance = tuple[Variant, Config | None, str, tuple[str, ...]]
 """Variant, tile, dtype and column-major matrices: what is compiled once for all sizes."""
-
-
-class Parts(NamedTuple):
-    """Times of fixed work on each part of a device, and the device's state after that."""
-
-    times_us: dict[str, float]
-    health: Health
-    configuration: dict[str, Any]
 
 
 class Runner:
@@ -183,7 +175,7 @@ class Runner:
         gauge = self._backend.gauge
         with self._phase("sampling"):
             times_us = gauge.parts()
-        return Parts(times_us, gauge.health(), gauge.configuration())
+        return Parts(times_us=times_us, health=gauge.health(), configuration=gauge.configuration())
 
     def next_round(self) -> None:
         """Do nothing: there is only this process."""

@@ -9,6 +9,7 @@ from gpubench.model.measurement import (
     Host,
     Measurement,
     PairedTimes,
+    Parts,
     Resources,
     Series,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "Measurement",
     "Operation",
     "PairedTimes",
+    "Parts",
     "Point",
     "PointKey",
     "Precision",

@@ -99,6 +99,15 @@ class Health:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Times of fixed work on each part of a device, and the device's state after that."""
+
+    times_us: dict[str, float]
+    health: Health
+    configuration: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Host:
     """The state of the host while a point was measured. None: not known."""
 

@@ -18,8 +18,10 @@ from fakes import CPU, point
 
 from gpubench.backends import backends
 from gpubench.engine import worker as module
+from gpubench.engine.child import process, supervisor
+from gpubench.engine.child.supervisor import SILENT_VARIABLES
 from gpubench.engine.lock import DeviceLock
-from gpubench.engine.worker import SILENT_VARIABLES, Worker
+from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.model import Cache, Config, Point, Status, Timer, Timing
 from gpubench.plan.registry import load
@@ -122,7 +124,7 @@ def children_of(pid: int) -> list[int]:
         for other in Path("/proc").iterdir()
         if other.name.isdigit()
         and f"\nPPid:\t{pid}\n" in _status(other)
-        and b"gpubench.engine.worker" in (other / "cmdline").read_bytes()
+        and b"gpubench.engine.child.serve" in (other / "cmdline").read_bytes()
     ]
 
 
@@ -236,6 +238,34 @@ def test_what_kernels_print_is_not_our_output(
     assert "and complains" in err
 
 
+FORGER = """
+import gc, pickle, socket, struct
+import numpy as np
+from gpubench.model import CallVariant
+
+class Harm:
+    def __reduce__(self):
+        return open, ({path!r}, "w")
+
+def call(a, b, c):
+    for end in [x for x in gc.get_objects() if isinstance(x, socket.socket)]:
+        message = pickle.dumps(Harm())
+        end.sendall(struct.pack(">Q", len(message)) + message)
+    np.matmul(a, b, out=c)
+
+VARIANT = CallVariant(idea="a test", runs_on="cpu", build=lambda _tile, _dtype: call, baseline="")
+"""
+
+
+def test_what_a_function_writes_into_the_channel_runs_nothing_in_the_parent(
+    worker: Worker, tmp_path: Path
+) -> None:
+    (tmp_path / "forger.py").write_text(FORGER.format(path=str(tmp_path / "harm")))
+    result = worker.measure(at(tmp_path, 1, "forger"))
+    assert (result.status, result.reason) == (Status.ERROR, "sent what is no answer; killed")
+    assert not (tmp_path / "harm").exists()
+
+
 def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> None:
     worker.measure(at(folder, 1))
     once = worker.spent_s["sampling"]
@@ -249,18 +279,18 @@ def test_the_child_of_the_next_round_is_started_ahead_but_not_where_it_would_dis
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Worker("cpu", Timer.EVENTS, ahead=True) as worker:
-        assert worker._next is None
+        assert worker._child._next is None
     loading = {"cpu": replace(backends()["cpu"], load=lambda: None)}
-    monkeypatch.setattr(module, "backends", lambda: loading)
+    monkeypatch.setattr(supervisor, "backends", lambda: loading)
     with Worker("cpu", Timer.EVENTS, ahead=True) as worker:
         worker.begin(QUICK, 1)
-        waiting = worker._next
+        waiting = worker._child._next
         assert waiting
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
-        assert worker._child is waiting
-        assert worker._next
-        killed = worker._next[0].pid  # a child that dies while it waits is replaced
+        assert worker._child._child is waiting
+        assert worker._child._next
+        killed = worker._child._next.pid  # a child that dies while it waits is replaced
         os.kill(killed, signal.SIGKILL)
         os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)
         worker.next_round()
@@ -307,7 +337,7 @@ def test_a_device_that_is_not_there_is_said_by_the_child() -> None:
 
 
 def test_a_child_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BOOT", "import sys; sys.exit(3)")
+    monkeypatch.setattr(process, "BOOT", "import sys; sys.exit(3)")
     with pytest.raises(ChildLostError, match="the measuring process ended by itself"):
         Worker("cpu", Timer.EVENTS)
 

@@ -9,10 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -24,8 +20,8 @@ import numpy as np
 
 from gpubench.backends.calls import as_tensors
 from gpubench.cache import environment_with_caches
+from gpubench.engine.child.process import Child, start
 from gpubench.engine.judge.verify import poison
-from gpubench.engine.worker import end_of
 from gpubench.errors import with_place
 from gpubench.model import CallVariant, Config, Problem
 from gpubench.on_cpu.limits import limit_process
@@ -44,12 +40,6 @@ LONGEST_LINE = 4096
 
 PRINTED_LINES = 5
 """Maximum number of lines printed by a function that are shown after a fault."""
-
-BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from gpubench.commands.check.function import serve; serve(int(sys.argv[1]))"
-)
-"""The program of the process. It imports from the same paths as this process."""
 
 
 class FunctionFaultError(Exception):
@@ -74,36 +64,25 @@ def call_cases(
     """
     with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
         folder = Path(name)
-        ours, theirs = socket.socketpair()
-        with (folder / "printed").open("wb") as printed, theirs:
-            process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
-                [sys.executable, "-P", "-c", BOOT, json.dumps(sys.path), str(theirs.fileno())],
-                stdin=subprocess.PIPE,
-                stdout=printed,
-                stderr=printed,
-                env=environment_with_caches()[0],
-                pass_fds=(theirs.fileno(),),
-                process_group=0,
+        with (folder / "printed").open("wb") as printed:
+            child = start(
+                "gpubench.commands.check.function",
+                "serve",
+                environment=environment_with_caches()[0],
+                printed=printed,
             )
         try:
-            yield from _answers(process, ours, variant, calls, folder)
+            yield from _answers(child, variant, calls, folder)
         except FunctionFaultError as fault:
             text = (folder / "printed").read_bytes()[-LONGEST_LINE:].decode(errors="replace")
             lines = [f"  it printed: {clean(line)}" for line in text.splitlines()]
             raise FunctionFaultError("\n".join((str(fault), *lines[-PRINTED_LINES:]))) from None
         finally:
-            ours.close()
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            child.kill()
 
 
 def _answers(
-    process: subprocess.Popen[bytes],
-    channel: socket.socket,
-    variant: CallVariant,
-    calls: Sequence[Call],
-    folder: Path,
+    child: Child, variant: CallVariant, calls: Sequence[Call], folder: Path
 ) -> Iterator[tuple[Call, list[np.ndarray]]]:
     request = {
         "path": str(variant.path),
@@ -113,20 +92,19 @@ def _answers(
             (None if call.tile is None else str(call.tile), *_facts(call.problem)) for call in calls
         ],
     }
-    if process.stdin:
-        with suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(json.dumps(request).encode())
-    lines = channel.makefile("rb")
+    with suppress(ConnectionError):
+        child.socket.sendall(json.dumps(request).encode() + b"\n")
+    lines = child.socket.makefile("rb")
     for number, call in enumerate((None, *calls)):
         limit_s = CALL_LIMIT_S if call else START_LIMIT_S
-        channel.settimeout(limit_s)
+        child.socket.settimeout(limit_s)
         label = call.label if call else variant.name
         try:
             line = lines.readline(LONGEST_LINE)
         except TimeoutError:
             raise FunctionFaultError(f"{label}: hung: no end within {limit_s:g} s") from None
         if not line.endswith(b"\n"):
-            raise FunctionFaultError(f"{label}: {end_of(process, 'ended its process')}")
+            raise FunctionFaultError(f"{label}: {child.how_it_ended('ended its process')}")
         if line != b"%d\n" % number:
             raise FunctionFaultError(f"{label}: {clean(line.decode(errors='replace').strip())}")
         if call:
@@ -158,9 +136,10 @@ def _arrays(path: Path, call: Call) -> list[np.ndarray]:
 
 
 def serve(descriptor: int) -> None:
-    """Call the function for each case of the request on stdin, and answer each with a line."""
-    request = json.load(sys.stdin)
+    """Call the function for each case of the request, and answer each with a line."""
     os.set_inheritable(descriptor, False)
+    with open(descriptor, "rb", closefd=False) as stream:
+        request = json.loads(stream.readline())
 
     def answer(text: object) -> None:
         line = str(text).replace("\n", " ").encode(errors="replace")

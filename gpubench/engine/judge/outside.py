@@ -5,10 +5,11 @@ A function can change anything in its own process, such as the checks and the cl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,10 +25,16 @@ PATIENCE_S, RATIO = 3.0, 4.0
 """The child's time is wrong if all batches in 3 s take 4 times as long by the worker's clock."""
 
 
-def require_exact_outputs(outputs: Sequence[Any], problem: Problem, seed: int) -> None:
-    """Raise WrongError unless the outputs are the results of a problem's probes."""
-    for probe, output in zip(make_probes(problem, seed), outputs, strict=True):
-        require_exact(probe, np, output)
+def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int) -> None:
+    """Raise WrongError unless the contents are the results of a problem's probes, by rows."""
+    probes = make_probes(problem, seed)
+    if len(contents) != len(probes):
+        raise WrongError(f"{len(contents)} results of {len(probes)} exact probes")
+    kind = np.dtype(problem.precision.result)
+    for probe, content in zip(probes, contents, strict=True):
+        if len(content) != kind.itemsize * math.prod(problem.output_shape):
+            raise WrongError(f"a result of {len(content)} bytes at {problem.size}")
+        require_exact(probe, np, np.frombuffer(content, kind).reshape(problem.output_shape))
 
 
 def require_time(result: Measurement, repeat: Callable[[int], object], pid: int) -> None:

@@ -1,0 +1,60 @@
+"""A channel of byte strings between two processes: each arrives complete, or an error is raised."""
+
+from __future__ import annotations
+
+import socket
+from time import perf_counter
+
+LENGTH_BYTES = 8
+"""Bytes of the length that precedes each message."""
+
+MAX_BYTES = 2**34
+"""Maximum length of a message. A longer length was not sent by this package."""
+
+BLOCK_BYTES = 2**20
+"""Maximum number of bytes that one call receives."""
+
+
+class Channel:
+    """One end of a pair of sockets."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+
+    def send(self, message: bytes, limit_s: float | None = None) -> None:
+        """Send a message. Raises OSError if the other end has gone, TimeoutError if it hangs."""
+        self._socket.settimeout(limit_s)
+        self._socket.sendall(len(message).to_bytes(LENGTH_BYTES, "big"))
+        self._socket.sendall(message)
+
+    def receive(self, limit_s: float | None = None) -> bytes:
+        """Return the next message.
+
+        Raises EOFError if the other end has gone, TimeoutError after the limit, OSError, and
+        ValueError for a length that no message has.
+        """
+        deadline_s = None if limit_s is None else perf_counter() + limit_s
+        count = int.from_bytes(self._exactly(LENGTH_BYTES, deadline_s), "big")
+        if count > MAX_BYTES:
+            raise ValueError(f"a message of {count} bytes")
+        return self._exactly(count, deadline_s)
+
+    def _exactly(self, count: int, deadline_s: float | None) -> bytes:
+        content = bytearray()
+        while len(content) < count:
+            if deadline_s is not None:
+                left_s = deadline_s - perf_counter()
+                if left_s <= 0:
+                    raise TimeoutError
+                self._socket.settimeout(left_s)
+            else:
+                self._socket.settimeout(None)
+            block = self._socket.recv(min(count - len(content), BLOCK_BYTES))
+            if not block:
+                raise EOFError
+            content += block
+        return bytes(content)
+
+    def close(self) -> None:
+        """Close this end, even if messages were not read."""
+        self._socket.close()

@@ -1,0 +1,88 @@
+"""Starts and ends child processes. Every child of gpubench that runs Python starts here."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO
+
+BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from {module} import {function}; {function}(int(sys.argv[1]), *sys.argv[2:])"
+)
+"""The child's program. It imports from the same paths as this process, in any current directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Child:
+    """A child process, and this process's end of a pair of sockets."""
+
+    process: subprocess.Popen[bytes]
+    socket: socket.socket
+
+    @property
+    def pid(self) -> int:
+        """The child's process id, which is also the id of its process group."""
+        return self.process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
+
+    def how_it_ended(self, ended: str = "ended by itself") -> str:
+        """Return how the process ended, in words. `ended` stands before an exit code."""
+        try:
+            code = self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            return "closed its channel; killed"
+        if code < 0:
+            return f"crashed: {signal.strsignal(-code)} (signal {-code})"
+        return f"{ended} with exit code {code}"
+
+    def kill(self) -> None:
+        """Kill the process, and all processes that its kernels started."""
+        self.socket.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def start(
+    module: str,
+    function: str,
+    *words: str,
+    environment: Mapping[str, str] | None = None,
+    printed: IO[bytes] | None = None,
+) -> Child:
+    """Start a child that calls a function with the descriptor of its socket, and with `words`.
+
+    `environment` replaces the environment of this process. `printed` receives what the child
+    prints. The child has a process group of its own, so Ctrl-C does not reach it.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
+                [
+                    *(sys.executable, "-P", "-c", BOOT.format(module=module, function=function)),
+                    *(json.dumps(sys.path), str(theirs.fileno()), *words),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=printed,
+                env=environment,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,
+            )
+    except BaseException:
+        ours.close()
+        raise
+    return Child(process=process, socket=ours)

@@ -1,0 +1,284 @@
+"""What the parent requests of a child that measures, what the child does then, and its answer.
+
+A request is a dataclass. Its method `answer` runs in the child. The parent pickles requests, which
+is safe because the child trusts the parent. Answers are plain data (msgspec), because a kernel can
+change anything in the child: the parent reads no object that the child made.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hints
+
+import msgspec
+
+from gpubench.errors import (
+    ChildLostError,
+    DeviceBusyError,
+    DeviceUnavailableError,
+    GpubenchError,
+    UsageError,
+)
+from gpubench.model import Device, Measurement, PairedTimes, Parts, Point, Status, Timing
+
+if TYPE_CHECKING:
+    from gpubench.engine.runner import Runner
+
+A = TypeVar("A")
+
+
+def _struct_of(kind: type[Any], *left_out: str) -> type[msgspec.Struct]:
+    """Return a message with the fields of a dataclass, without those that hold a variant."""
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind) if field.name not in left_out]
+    return msgspec.defstruct(f"{kind.__name__}Message", [(name, hints[name]) for name in names])
+
+
+_MEASUREMENT = _struct_of(Measurement, "point")
+_PAIRED_TIMES = _struct_of(PairedTimes, "point", "library")
+
+
+def _message(struct: type[msgspec.Struct], value: Any) -> msgspec.Struct:
+    return struct(**{name: getattr(value, name) for name in struct.__struct_fields__})
+
+
+class Request(Generic[A]):
+    """A request whose answer is an `A`."""
+
+    kind: ClassVar[Any] = None
+    """The type by which the answer is decoded."""
+
+    may_break_device: ClassVar[bool] = False
+    """Whether the device may not work after this request, whatever the answer says."""
+
+    def answer(self, runner: Runner) -> A:
+        """Do what is requested, in the child."""
+        raise NotImplementedError
+
+    def encode(self, value: A) -> bytes:
+        """Return an answer as bytes, in the child."""
+        return msgspec.msgpack.encode(value)
+
+    def decode(self, content: bytes) -> A:
+        """Return the answer, in the parent. Raises ValueError for bytes that are no answer."""
+        value: A = msgspec.msgpack.decode(content, type=self.kind)
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin(Request[None]):
+    """Forget the previous job, and take the policy of the next job."""
+
+    timing: Timing
+    seed: int
+
+    def answer(self, runner: Runner) -> None:
+        """Begin the job."""
+        runner.begin(self.timing, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compile(Request[None]):
+    """Compile what points need. Answers with the number of compiled kernels come before the end."""
+
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUp(Request[None]):
+    """Bring the device to the clock that it keeps under load."""
+
+    def answer(self, runner: Runner) -> None:
+        """Warm up."""
+        runner.warm_up()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureCeilings(Request[dict[str, float]]):
+    """Measure the device's highest rates."""
+
+    dtypes: tuple[str, ...]
+    kept: bool
+    kind = dict[str, float]
+
+    def answer(self, runner: Runner) -> dict[str, float]:
+        """Return the rates by name."""
+        return runner.ceilings(self.dtypes, self.kept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureParts(Request[Parts]):
+    """Measure fixed work on each part of the device."""
+
+    kind = Parts
+
+    def answer(self, runner: Runner) -> Parts:
+        """Return the times."""
+        return runner.parts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure(Request[Measurement]):
+    """Measure a point once."""
+
+    point: Point
+    wall_limit_s: float | None
+    earlier: Measurement | None
+
+    def answer(self, runner: Runner) -> Measurement:
+        """Return the measurement."""
+        return runner.measure(self.point, self.wall_limit_s, self.earlier)
+
+    def encode(self, value: Measurement) -> bytes:
+        """Return the measurement without its point."""
+        return msgspec.msgpack.encode(_message(_MEASUREMENT, value))
+
+    def decode(self, content: bytes) -> Measurement:
+        """Return the measurement of the point that was requested."""
+        message = msgspec.msgpack.decode(content, type=_MEASUREMENT)
+        measurement = Measurement(point=self.point, **msgspec.structs.asdict(message))
+        if measurement.status == Status.OK and measurement.series is None:
+            raise ValueError("the point is ok and has no times")
+        return measurement
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurePairs(Request[PairedTimes | str]):
+    """Measure a kernel and a library in turns. The answer is a text if that fails."""
+
+    point: Point
+    library: Point
+
+    def answer(self, runner: Runner) -> PairedTimes | str:
+        """Return the times, or why there are none."""
+        return runner.measure_pairs(self.point, self.library)
+
+    def encode(self, value: PairedTimes | str) -> bytes:
+        """Return the times without their points."""
+        is_text = isinstance(value, str)
+        return msgspec.msgpack.encode(value if is_text else _message(_PAIRED_TIMES, value))
+
+    def decode(self, content: bytes) -> PairedTimes | str:
+        """Return the times of the two points that were requested."""
+        value: Any = msgspec.msgpack.decode(content, type=_PAIRED_TIMES | str)
+        if isinstance(value, str):
+            return value
+        return PairedTimes(point=self.point, library=self.library, **msgspec.structs.asdict(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeOutputs(Request[list[bytes]]):
+    """Launch on the operands of a point's exact probes."""
+
+    point: Point
+    kind = list[bytes]
+
+    def answer(self, runner: Runner) -> list[bytes]:
+        """Return the results, by rows."""
+        return [output.tobytes() for output in runner.probe_outputs(self.point)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeat(Request[None]):
+    """Launch a number of times, while the parent looks at its own clock."""
+
+    point: Point
+    launches: int
+
+    def answer(self, runner: Runner) -> None:
+        """Launch, and wait until the launches have ended."""
+        runner.repeat(self.point, self.launches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunAtUnusualSize(Request[str]):
+    """Launch at prime extents. The answer is a note; it is empty if the result is right."""
+
+    point: Point
+    kind = str
+    may_break_device = True
+
+    def answer(self, runner: Runner) -> str:
+        """Return the note."""
+        return runner.at_unusual_size(self.point)
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """What a child opened."""
+
+    device: Device
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open(Request[Opened]):
+    """Open the device. This is a child's first request, and nothing else opens a device."""
+
+    device: str
+    timer: str
+    kind = Opened
+
+
+# ---- the envelopes
+
+
+class Built(msgspec.Struct, frozen=True, tag=True):
+    """The number of kernels compiled so far. The request is not finished."""
+
+    count: int
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """A request is finished."""
+
+    value: bytes
+    spent_s: dict[str, float]
+    usable: bool = True
+    """Whether the device still works. After an illegal access it does not, and the child ends."""
+
+
+_ERRORS: dict[str, type[GpubenchError]] = {
+    kind.__name__: kind
+    for kind in (UsageError, DeviceUnavailableError, DeviceBusyError, ChildLostError)
+}
+
+
+class Raised(msgspec.Struct, frozen=True, tag=True):
+    """A request failed with an error for the user; ChildLostError if it is unexpected."""
+
+    error_type: str
+    message: str
+
+    @classmethod
+    def of(cls, error: GpubenchError) -> Raised:
+        """Return the message of an error."""
+        return cls(type(error).__name__, str(error.args[0]))
+
+    @property
+    def error(self) -> GpubenchError:
+        """The error."""
+        return _ERRORS.get(self.error_type, ChildLostError)(self.message)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An answer, and who gives it.
+
+    A kernel that forks would answer twice, so an answer has the id of its process. It repeats the
+    token of its request, which nobody can guess who only has the descriptor of the channel.
+    """
+
+    pid: int
+    token: int
+    body: Built | Done | Raised
+
+
+def encode_request(token: int, request: Request[Any]) -> bytes:
+    """Return a request for `decode_request`."""
+    return pickle.dumps((token, request))
+
+
+def decode_request(content: bytes) -> tuple[int, Request[Any]]:
+    """Return a request, in the child."""
+    token, request = pickle.loads(content)  # noqa: S301 # from the parent
+    return token, request

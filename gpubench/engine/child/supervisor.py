@@ -1,0 +1,197 @@
+"""The parent's side of the wall: it starts a child, sends it requests, and notices how it ends."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from secrets import randbits
+from time import perf_counter
+from typing import TypeVar
+
+import msgspec
+
+from gpubench.backends import backends
+from gpubench.cache import environment_with_caches
+from gpubench.engine.child.channel import Channel
+from gpubench.engine.child.process import Child, start
+from gpubench.engine.child.requests import (
+    Answer,
+    Built,
+    Done,
+    Open,
+    Opened,
+    Raised,
+    Request,
+    encode_request,
+)
+from gpubench.errors import ChildLostError
+from gpubench.model import Timer
+
+A = TypeVar("A")
+
+THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
+"""Idle threads of OpenBLAS sleep after 2⁴ clock ticks. By default they keep their CPUs busy for 2²⁶
+ticks or more, which extends into the next kernel's samples. Where other work needs a CPU, a product
+waits for them (docs/decisions/0019)."""
+
+START_LIMIT_S = 120.0
+"""Time limit for a child to open its device, which includes all imports from a slow disk."""
+
+TOKEN_BITS = 63
+
+SILENT_VARIABLES = (
+    "NVIDIA_TF32_OVERRIDE",
+    "CUBLAS_EMULATE_SINGLE_PRECISION",
+    "CUBLAS_EMULATE_DOUBLE_PRECISION",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUPY_TF32",
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS"),
+    *("NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT"),
+)
+"""Variables that change what libraries compute, or how fast, without a trace in the results. The
+child does not get them, and rows record them. The backend sets the number of threads itself."""
+
+
+class Supervisor:
+    """Controls one child at a time.
+
+    With `ahead`, the next child starts while this one measures, and waits before it opens the
+    device, if the backend has a `load`. That disturbs the host, so it is for sweeps on hosts that
+    have other work anyway.
+    """
+
+    def __init__(self, device: str, timer: Timer, *, ahead: bool = False) -> None:
+        self.device_name, self._timer = device, timer
+        self._ahead = ahead
+        self._child: Child | None = None
+        self._next: Child | None = None
+        self.usable = True
+        """Whether the device still worked after the last request."""
+
+        self._spent_s: defaultdict[str, float] = defaultdict(float)
+        self._child_spent_s: dict[str, float] = {}
+        environment, self.unkept = environment_with_caches()
+        kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
+        self._environment = kept | THREADS_SLEEP
+
+    @property
+    def has_child(self) -> bool:
+        """Whether there is a child that has opened the device."""
+        return self._child is not None
+
+    @property
+    def pid(self) -> int:
+        """The child's process id. Raises ChildLostError if there is no child."""
+        return self._living.pid
+
+    @property
+    def spent_s(self) -> Mapping[str, float]:
+        """Wall time by phase, of all children since `forget_times`, and to start them."""
+        names = dict.fromkeys((*self._spent_s, *self._child_spent_s))
+        return {n: self._spent_s.get(n, 0.0) + self._child_spent_s.get(n, 0.0) for n in names}
+
+    def forget_times(self) -> None:
+        """Start to add up `spent_s` anew."""
+        self._spent_s.clear()
+        self._child_spent_s = {}
+
+    def open(self) -> Opened:
+        """Start a child that opens the device. Raises what the child raised, and ChildLostError."""
+        started = perf_counter()
+        if self._next and self._next.has_ended:  # killed while it waited
+            self._end_next()
+        self._child, self._next = self._next or self._start(), None
+        opened = self.request(Open(device=self.device_name, timer=self._timer.value))
+        backend = opened.device.backend
+        if self._ahead and backends()[backend].load:
+            self._next = self._start(backend)
+        self._spent_s["starting"] += perf_counter() - started
+        return opened
+
+    def _start(self, backend: str = "") -> Child:
+        """Start a child. It loads a backend's modules, if one is named, and awaits a request."""
+        module = "gpubench.engine.child.serve"
+        return start(module, "serve", backend, environment=self._environment)
+
+    @property
+    def _living(self) -> Child:
+        if self._child is None:
+            raise ChildLostError("is gone")
+        return self._child
+
+    def request(
+        self,
+        request: Request[A],
+        limit_s: float = START_LIMIT_S,
+        on_built: Callable[[int], None] = lambda _count: None,
+    ) -> A:
+        """Send the child a request and return its answer. Raises what the child raised.
+
+        Raises ChildLostError if no answer arrives within the limit, or if the answer is none. The
+        child is then ended.
+        """
+        child, token = self._living, randbits(TOKEN_BITS)
+        channel = Channel(child.socket)
+        try:
+            channel.send(encode_request(token, request), limit_s)
+            while isinstance(body := _receive(channel, child.pid, token, limit_s), Built):
+                on_built(body.count)
+            if isinstance(body, Raised):
+                raise body.error
+            value = _decoded(request, body)
+        except ChildLostError:
+            self.end()
+            raise
+        except (EOFError, OSError) as error:
+            hung = isinstance(error, TimeoutError)
+            why = f"hung: no answer within {limit_s:g} s; killed" if hung else child.how_it_ended()
+            self.end()
+            raise ChildLostError(why) from error
+        self._child_spent_s, self.usable = body.spent_s, body.usable
+        return value
+
+    def end(self) -> None:
+        """Kill the child and all processes that its kernels started. Keep its times by phase."""
+        for name, spent in self._child_spent_s.items():
+            self._spent_s[name] += spent
+        self._child_spent_s = {}
+        if self._child is not None:
+            child, self._child = self._child, None
+            child.kill()
+
+    def _end_next(self) -> None:
+        """Kill the child that waits."""
+        if self._next is not None:
+            child, self._next = self._next, None
+            child.kill()
+
+    def end_all(self) -> None:
+        """Kill both children."""
+        self.end()
+        self._end_next()
+
+
+def _receive(channel: Channel, pid: int, token: int, limit_s: float) -> Built | Done | Raised:
+    """Return the child's answer to a request. Answers of forked copies are dropped."""
+    deadline_s = perf_counter() + limit_s
+    while True:
+        try:
+            left_s = max(0.0, deadline_s - perf_counter())
+            answer = msgspec.msgpack.decode(channel.receive(left_s), type=Answer)
+        except (ValueError, RecursionError) as error:  # a kernel wrote into the channel
+            raise ChildLostError("sent what is no answer; killed") from error
+        if (answer.pid, answer.token) == (pid, token):
+            return answer.body
+
+
+def _decoded(request: Request[A], body: Done) -> A:
+    try:
+        return request.decode(body.value)
+    except (ValueError, RecursionError) as error:
+        raise ChildLostError("sent what is no answer; killed") from error
+
+
+def removed_variables() -> list[str]:
+    """Return the variables that the child does not get, with their values."""
+    return [f"{name}={os.environ[name]}" for name in SILENT_VARIABLES if name in os.environ]
