@@ -53,6 +53,14 @@ class Job:
     def _by_key(self) -> dict[PointKey, Point]:
         return {point.key: point for point in self.planned}
 
+    @property
+    def absent(self) -> dict[str, list[str]]:
+        """The names of the variants that lack a dtype, but have another dtype of the sweep."""
+        dtypes = self.sweep.dtypes
+        fitting = [variant for variant in self.hashes if set(variant.dtypes) & set(dtypes)]
+        lacking = {d: [v.name for v in fitting if d not in v.dtypes] for d in dtypes}
+        return {dtype: names for dtype, names in lacking.items() if names}
+
     def point_of(self, key: PointKey) -> Point | None:
         """Return the point of a key, or None for a key that this job cannot have.
 

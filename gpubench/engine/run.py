@@ -7,7 +7,7 @@ used.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +42,9 @@ class Outcome:
 
     notes: tuple[str, ...] = ()
     """Lines of the job that a user should read before the results."""
+
+    absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The variants that were left out of each dtype, because they lack it."""
 
     endings: Mapping[PointKey, str] = field(default_factory=dict)
     """Why each race ended, under its points' key without a tile."""
@@ -115,6 +118,7 @@ def run(
         wall_s=perf_counter() - started,
         spent_s=dict(pool.spent_s),
         notes=job.notes,
+        absent=job.absent,
         endings=dict(pool.endings),
     )
 

@@ -10,10 +10,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, BrokenVariant, CallVariant, Variant
+from gpubench.model import OPERATIONS, BrokenVariant, CallVariant, CudaVariant, Variant
 from gpubench.plan.descriptor import load
 from gpubench.text import unknown
 
@@ -22,6 +23,7 @@ __all__ = [
     "choose",
     "descriptors",
     "is_ours",
+    "libraries",
     "load",
     "of_op",
     "owner_of",
@@ -42,6 +44,14 @@ def descriptors(folder: Path) -> list[Path]:
 def variants() -> tuple[Variant, ...]:
     """Return every variant of gpubench, by op and name."""
     return tuple(load(path, op) for op in OPERATIONS for path in descriptors(KERNELS / op))
+
+
+@cache
+def libraries() -> frozenset[str]:
+    """Return the names of the variants that call a library's product, such as cuBLAS's."""
+    names = {variant.baseline for variant in variants()} - {""}
+    calls = (v for v in variants() if v.backend == "cuda" and not isinstance(v, CudaVariant))
+    return frozenset(names | {variant.name for variant in calls})
 
 
 def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> dict[str, Variant]:

@@ -142,7 +142,8 @@ def plan(
     planned = {}
     for point in _points(sweep, backend, tiles, picked):
         variant, problem = point.variant, point.problem
-        if sweep.variants or problem.dtype in variant.dtypes:
+        # A kernel that has another dtype of the sweep is left out of this dtype without a message.
+        if problem.dtype in variant.dtypes or not set(variant.dtypes) & set(sweep.dtypes):
             with described_by(variant.path):
                 reason = variant.why_not(point.tile, problem, capability)
                 if problem.column_major and point.scope == Scope.END_TO_END:

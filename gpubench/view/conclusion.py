@@ -12,9 +12,13 @@ from gpubench.errors import INTERRUPTED
 from gpubench.view.tables import console
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from gpubench.engine.run import Outcome
+
+MAX_NAMED = 3
+"""Maximum number of kernels without a dtype that are named."""
 
 
 def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
@@ -23,6 +27,8 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     `continued_by` is the path that `--resume` takes, if it is not that of the outcome.
     """
     err = console(stderr=True)
+    if outcome.absent:
+        err.print(without_dtypes(outcome.absent), markup=False, soft_wrap=True)
     err.print(where_time_went(outcome), soft_wrap=True)
     if outcome.interrupted:
         path = shlex.quote(str(continued_by or outcome.path))
@@ -39,6 +45,15 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     if not outcome.timed:
         err.print("no point was timed, so the command failed")
     return 0 if outcome.timed and not outcome.failed else 1
+
+
+def without_dtypes(absent: Mapping[str, Sequence[str]]) -> str:
+    """Return `left out: cpu_blas has no int32`, or only the number of kernels if they are many."""
+    parts = []
+    for dtype, names in absent.items():
+        listed = f"{len(names)} kernels" if len(names) > MAX_NAMED else ", ".join(names)
+        parts.append(f"{listed} {'has' if len(names) == 1 else 'have'} no {dtype}")
+    return f"left out: {'; '.join(parts)}"
 
 
 def where_time_went(outcome: Outcome) -> str:

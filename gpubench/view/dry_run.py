@@ -13,7 +13,9 @@ from gpubench.errors import UsageError
 from gpubench.model import Point
 from gpubench.plan.schedule import minutes
 from gpubench.results.result_file import default_path
-from gpubench.view.tables import console, spans, table
+from gpubench.view.conclusion import without_dtypes
+from gpubench.view.numbers import spans
+from gpubench.view.tables import console, table
 
 if TYPE_CHECKING:
     from gpubench.engine.prepare import Job
@@ -43,7 +45,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     console().print(listing)
     for skip in skips:
         show(Text(skip, style="yellow"))
-    for note in job.notes:
+    for note in (*([without_dtypes(job.absent)] if job.absent else []), *job.notes):
         show(Text(note))
     foreseen = job.forecast()
     show(f"\n{foreseen}; at the least {minutes(foreseen.least_s)}")

@@ -1,6 +1,9 @@
-"""Numbers as text: times, rates and counts."""
+"""Numbers as text: times, rates, counts and lists of tiles."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
 
 WHOLE = 1000
 """Rates from this value on are shown without decimals."""
@@ -41,3 +44,23 @@ def rate(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= WHOLE else f"{value:.4g}"
+
+
+def spans(tiles: Sequence[str]) -> str:
+    """Return the tiles in a line, consecutive edges as `33..64`."""
+    groups: list[list[str]] = []
+    for tile in tiles:
+        last = groups[-1][-1] if groups else ""
+        if tile.isdecimal() and last.isdecimal() and int(tile) == int(last) + 1:
+            groups[-1].append(tile)
+        else:
+            groups.append([tile])
+    return ", ".join(
+        group[0] if len(group) == 1 else f"{group[0]}..{group[-1]}" for group in groups
+    )
+
+
+def tile_order(tile: str) -> tuple[object, ...]:
+    """Return the sort key of a tile: its numbers one after the other."""
+    numbers = [number.lstrip("0") for number in re.findall("[0-9]+", tile)]
+    return [(len(number), number) for number in numbers], tile

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import statistics
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -24,11 +25,11 @@ from rich.console import (
 from rich.segment import Segment
 from rich.text import Text
 
-from gpubench.model import OPERATIONS, Status
+from gpubench.model import OPERATIONS, Status, Timing
 from gpubench.results.columns import encode_csv
 from gpubench.results.row import STABLE, Row
 from gpubench.text import clean_lines
-from gpubench.view.numbers import counted, number, rate, time_text
+from gpubench.view.numbers import counted, number, rate, spans, tile_order, time_text
 
 PIPED_WIDTH = 160
 """Width of tables that are not printed to a terminal, in characters."""
@@ -36,7 +37,7 @@ PIPED_WIDTH = 160
 NAIVE_LOOP = "cpu_naive"
 """The baseline of published speed-ups: one thread, no blocking."""
 
-BEST, TIED, UNSTABLE, IMPRECISE = "*", "=", "!", "~"
+BEST, TIED, UNSTABLE = "*", "=", "!"
 """Marks behind a time. `LEGEND` explains them."""
 
 DISAGREE = f"rounds differ by more than {100 * (STABLE - 1):.0f} %"
@@ -45,15 +46,14 @@ UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: no ratio or claim may rest on this fi
 LEGEND = {
     BEST: "fastest tile of its kernel",
     TIED: "may be as fast: its interval overlaps with the fastest tile's",
-    IMPRECISE: "missed --precision",
     UNSTABLE: UNSTABLE_LEGEND.removeprefix(f"{UNSTABLE} "),
 }
 
 MIN_SAMPLES = 6
 """Minimum number of samples for an interval: with fewer, none covers 95 % of medians."""
 
-COARSE = 10
-"""Intervals from this percentage on are shown without decimals."""
+COARSE, WIDEST = 10, 100
+"""Percentages from which an interval is shown without decimals, and as `> 100 %`."""
 
 MAX_TILES_WIDTH = 40
 """Maximum width of a cell with several tiles. A wider cell would break in the middle of a tile."""
@@ -70,6 +70,9 @@ by this factor, one of the two times is wrong."""
 
 MAX_POINTS = 5_000
 """Maximum number of points that tables for a terminal list; more are summed up by problem."""
+
+MAX_NAMES = 8
+"""Maximum number of variants that a line names."""
 
 MAX_PROBLEMS = 50
 """Maximum number of problems of such a summary."""
@@ -265,7 +268,7 @@ def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
             parts += [Text(), tile_list(blocks)]
         if measured:
             parts += [*([Text()] if tiles else []), best_table(measured, rows)]
-        parts += _not_measured(problem_rows)
+        parts += not_measured(problem_rows)
     return Group(*parts, *remarks(rows, tiles=tiles))
 
 
@@ -300,12 +303,10 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
         for kernel_rows in kernels.values():
             best = best_of(kernel_rows)
             marks |= {_place(row, best) for row in kernel_rows if row.tile}
-    lines = ["; ".join(f"{mark} {text}" for mark, text in LEGEND.items() if mark in marks)]
-    if missed := [row for row in measured if row.missed_precision]:
-        lines.append(
-            f"{len(missed)} of {len(measured)} points missed --precision ({IMPRECISE}): use more "
-            "--rounds, or a machine without other work"
-        )
+    legend = [f"{mark} {text}" for mark, text in LEGEND.items() if mark in marks]
+    if any(uncertainty(row).startswith("n=") for row in measured):
+        legend.append(f"n=…: fewer than {MIN_SAMPLES} samples, too few for an interval")
+    lines = ["; ".join(legend), _missed_precision(measured)]
     loops = [row for row in measured if row.variant == NAIVE_LOOP and _power_of_two(row)]
     if loops and len(measured) > len(loops):
         lines.append(
@@ -315,6 +316,18 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
     lines += dict.fromkeys(f"{row.variant}: {row.notes}" for row in measured if row.notes)
     lines = list(filter(None, [*lines, *_contradicting(measured), _devices_differ(measured)]))
     return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
+
+
+def _missed_precision(rows: Sequence[Row]) -> str:
+    """Say how wide the intervals are that exceed --precision; empty without such an interval."""
+    missed = sorted(row.half_interval or 0.0 for row in rows if row.missed_precision)
+    if not missed:
+        return ""
+    middle, widest = (_percent(half) for half in (statistics.median(missed), missed[-1]))
+    goal = max(r.precision_goal or Timing().precision for r in rows)
+    points = f"{len(missed)} of {counted(len(rows), 'point')}"
+    precision = f"--precision {100 * goal:g} %"
+    return f"{points} missed {precision}: ± {middle} in the median, {widest} at most"
 
 
 def _devices_differ(rows: Sequence[Row]) -> str:
@@ -395,7 +408,8 @@ def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
 def _tile_names(tiles: Sequence[str]) -> str:
     """Return the names of tiles; if they are too wide, the first name and the number of others."""
     text = ", ".join(tiles)
-    return text if len(text) <= MAX_TILES_WIDTH else f"{tiles[0]} (+{len(tiles) - 1})"
+    fits = len(text) <= MAX_TILES_WIDTH or len(tiles) == 1
+    return text if fits else f"{tiles[0]} (+{len(tiles) - 1})"
 
 
 def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
@@ -473,13 +487,22 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
 
 
 def uncertainty(row: Row) -> str:
-    """Return half the 95 % interval of the median: `0.3 %`; `n=5` if there are too few samples."""
+    """Return half the 95 % interval of the median, `0.3 %`, or why there is none.
+
+    That is `1 round` if the rounds are too few for an interval, and `n=5` if the samples are.
+    """
     if row.half_interval is None:
-        return ""
+        return counted(row.rounds, "round") if row.rounds and row.status == Status.OK else ""
     if (row.samples or 0) < MIN_SAMPLES:
         return f"n={row.samples}"
-    percentage = 100 * row.half_interval
-    return f"{percentage:,.0f} %" if percentage >= COARSE else f"{percentage:.2g} %"
+    return _percent(row.half_interval)
+
+
+def _percent(fraction: float) -> str:
+    percentage = 100 * fraction
+    if percentage > WIDEST:
+        return f"> {WIDEST} %"
+    return f"{percentage:.0f} %" if percentage >= COARSE else f"{percentage:.2g} %"
 
 
 def heading(row: Row) -> Text:
@@ -510,7 +533,7 @@ def marked(row: Row, text: Callable[[float | None], str] = time_text) -> str:
 
 
 def _doubt(row: Row) -> str:
-    return UNSTABLE if row.unstable else IMPRECISE if row.missed_precision else " "
+    return UNSTABLE if row.unstable else " "
 
 
 def _place(row: Row, best: Row) -> str:
@@ -525,39 +548,25 @@ def _time_cell(row: Row | None, best: Row) -> Text:
     return Text(f"{time_text(row.median_us)} {place}{_doubt(row)}", style=style)
 
 
-def _not_measured(rows: Sequence[Row]) -> list[Text]:
-    """Return a line per status, variant and reason. A row that is `ok` may have a reason too."""
-    tiles: dict[tuple[str | None, str, str | None], list[str]] = {}
+def not_measured(rows: Sequence[Row]) -> list[Text]:
+    """Return a line per status and reason. A row that is `ok` may have a reason too."""
+    tiles: dict[tuple[str | None, str | None], dict[str, list[str]]] = {}
     for row in rows:
         if row.reason or row.status != Status.OK:
-            names = tiles.setdefault((row.status, row.variant, row.reason), [])
-            names += [row.tile] if row.tile else []
+            variants = tiles.setdefault((row.status, row.reason), {})
+            variants.setdefault(row.variant, []).extend([row.tile] if row.tile else [])
     lines = []
-    for (status, variant, reason), names in tiles.items():
+    for (status, reason), variants in tiles.items():
         style = "yellow" if status in {Status.SKIPPED, Status.ELIMINATED} else "red"
-        listed = counted(len(names), "tile") if status == Status.ELIMINATED else spans(names)
-        lines.append(Text(f"{status}: {f'{variant} {listed}'.strip()}: {reason}", style=style))
+        names = list(variants)
+        if len(names) == 1:
+            (of_variant,) = variants.values()
+            eliminated = status == Status.ELIMINATED
+            names[0] += f" {counted(len(of_variant), 'tile') if eliminated else spans(of_variant)}"
+        more = [f"{len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
+        listed = ", ".join(names[:MAX_NAMES] + more).strip()
+        lines.append(Text(f"{status}: {listed}: {reason}", style=style))
     return lines
-
-
-def spans(tiles: Sequence[str]) -> str:
-    """Return the tiles in a line, consecutive edges as `33..64`."""
-    groups: list[list[str]] = []
-    for tile in tiles:
-        last = groups[-1][-1] if groups else ""
-        if tile.isdecimal() and last.isdecimal() and int(tile) == int(last) + 1:
-            groups[-1].append(tile)
-        else:
-            groups.append([tile])
-    return ", ".join(
-        group[0] if len(group) == 1 else f"{group[0]}..{group[-1]}" for group in groups
-    )
-
-
-def tile_order(tile: str) -> tuple[object, ...]:
-    """Return the sort key of a tile: its numbers one after the other."""
-    numbers = [number.lstrip("0") for number in re.findall("[0-9]+", tile)]
-    return [(len(number), number) for number in numbers], tile
 
 
 class _Console(Console):

@@ -42,16 +42,16 @@ def compare_cublas(
     """Compare each variant's best tile with cuBLAS, in one sweep."""
     from gpubench.backends import AUTO, backends
     from gpubench.commands.compare_cublas.ladder import ladder_tables, steps, with_libraries
-    from gpubench.commands.compare_cublas.settled import add_pairs, pairs_table
+    from gpubench.commands.compare_cublas.settled import add_pairs
+    from gpubench.commands.compare_cublas.view import screen
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
     from gpubench.plan.registry import choose
     from gpubench.plan.sweep import AUTO_TILES
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
-    from gpubench.view.problem_list import list_summaries
     from gpubench.view.progress import progress
-    from gpubench.view.tables import console, results
+    from gpubench.view.tables import console
 
     if resume and not dry_run:
         options, config = option.resumed(resume, option.option_texts(options, config)), None
@@ -89,10 +89,6 @@ def compare_cublas(
         missing = str(error).partition(";")[0]  # the rest is about --device cpu
         message = f"compare-cublas needs an NVIDIA GPU: {missing}; {WITHOUT_GPU}"
         raise DeviceUnavailableError(message) from error
-    console().print(ladder_tables(rows, order) if ladder else results(rows, tiles=False))
-    for part in list_summaries(rows):
+    for part in screen(rows, ladder_tables(rows, order) if ladder else None):
         console().print(part)
-    if grid := pairs_table(rows):
-        console().print("\nin turns at the power limit: speed relative to the fastest library")
-        console().print(grid)
     raise typer.Exit(conclude(outcome))

@@ -22,7 +22,7 @@ from gpubench.plan.selection import read_selected
 from gpubench.results.output import Output
 from gpubench.results.row import COLUMNS, Row
 from gpubench.text import clean
-from gpubench.view.numbers import milliseconds, number
+from gpubench.view.numbers import milliseconds, number, spans, tile_order
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
 from gpubench.view.pictures.series import grouped, looks_of, sources
@@ -35,9 +35,7 @@ from gpubench.view.tables import (
     console,
     filled,
     marked,
-    spans,
     tied_tiles,
-    tile_order,
 )
 
 Files = Sequence[tuple[Path, Sequence[Row]]]

@@ -15,6 +15,7 @@ from gpubench.plan.selection import read_selected
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
 from gpubench.view.problem_list import list_summaries
+from gpubench.view.sentences import sentences
 from gpubench.view.tables import (
     MAX_POINTS,
     NAMES,
@@ -83,7 +84,7 @@ def print_files(
 def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> Group:
     """Return the tables after a sweep, or lists of points if an order or a number is given."""
     if not (sort or top):
-        return Group(*results(rows).renderables, *list_summaries(rows))
+        return Group(*results(rows).renderables, *list_summaries(rows), *sentences(rows))
     parts: list[RenderableType] = []
     problems = _listed(rows, sort, top)
     listed = list(chain(*problems))

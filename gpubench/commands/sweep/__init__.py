@@ -34,6 +34,7 @@ def sweep(
     from gpubench.view.dry_run import print_plan
     from gpubench.view.problem_list import list_summaries
     from gpubench.view.progress import progress
+    from gpubench.view.sentences import sentences
     from gpubench.view.tables import console, results
 
     if dry_run:
@@ -46,7 +47,8 @@ def sweep(
     with progress() as watcher:
         outcome = measure(sweep, watcher, on=on, resume=resume is not None, force=force, save=save)
     screen = console()
-    screen.print(Group(*results(outcome.rows).renderables, *list_summaries(outcome.rows)))
+    rows = outcome.rows
+    screen.print(Group(*results(rows).renderables, *list_summaries(rows), *sentences(rows)))
     if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):
         screen.print(drawn)
     code = conclude(outcome)

@@ -1,0 +1,129 @@
+"""The screen of compare-cublas: tables that fit on a screen, the pairs, and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, groupby
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from gpubench.commands.compare_cublas.settled import pairs_table
+from gpubench.model import PRECISIONS, Status
+from gpubench.plan.registry import libraries
+from gpubench.results.row import Row
+from gpubench.view.numbers import counted
+from gpubench.view.problem_list import list_summaries
+from gpubench.view.sentences import sentences
+from gpubench.view.tables import (
+    NAMES,
+    Column,
+    Table,
+    best_of,
+    by_problem,
+    figures,
+    filled,
+    not_measured,
+    remarks,
+    results,
+    table,
+)
+
+SCREEN_LINES = 46
+"""Lines of a screen for the variants of all problems, their headings and their sentences."""
+
+PROBLEM_LINES, MIN_LISTED = 3, 2
+"""Lines of a problem beside its variants, and the minimum number of variants to list: the fastest
+kernel and the fastest library."""
+
+TILE_WIDTH = 18
+"""Maximum width of a tile where variants are left out. The CSV has the whole tile."""
+
+
+def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[RenderableType]:
+    """Return what the command shows. `ladder` replaces the tables of the problems.
+
+    If the tables of several problems do not fit on a screen, one table has the fastest variants of
+    each problem.
+    """
+    ranked = [best for problem_rows in by_problem(rows) if (best := _ranked(problem_rows))]
+    most = max(MIN_LISTED, SCREEN_LINES // max(1, len(ranked)) - PROBLEM_LINES)
+    slower = sum(max(0, len(best) - most) for best in ranked)
+    too_long = len(ranked) > 1 and slower > 0 and not ladder
+    parts: list[RenderableType]
+    if too_long:
+        kept = [_fastest(best, most) for best in ranked]
+        failed = [row for row in rows if row.status not in {Status.OK, Status.SKIPPED}]
+        parts = [*_sections(kept), *not_measured(failed), *remarks(list(chain(*kept)))]
+        parts.append(Text(f"{counted(slower, 'slower line')} left out: gpubench show FILE"))
+    else:
+        parts = [ladder or results(rows, tiles=False)]
+    parts += list_summaries(rows)
+    if grid := pairs_table(rows):
+        parts += [
+            Text("\nin turns at the power limit: speed relative to the fastest library"),
+            grid,
+        ]
+    return [*parts, *sentences(rows, tiles=not too_long)]
+
+
+def _ranked(rows: Sequence[Row]) -> list[Row]:
+    """Return the best row of each variant, fastest first."""
+    measured = [row for row in rows if row.status == Status.OK]
+    names = dict.fromkeys(row.variant for row in measured)
+    best = [best_of(row for row in measured if row.variant == name) for name in names]
+    return sorted(best, key=lambda row: row.median_us or 0.0)
+
+
+def _fastest(best: Sequence[Row], most: int) -> list[Row]:
+    """Return the fastest rows of a problem, with its fastest library among them."""
+    library = next((row for row in best if row.variant in libraries()), None)
+    if library is None or library in best[:most]:
+        return list(best[:most])
+    return [*best[: most - 1], library]
+
+
+def _sections(problems: Sequence[Sequence[Row]]) -> list[RenderableType]:
+    """Return a table for the problems of each condition, with a section for each problem."""
+    parts: list[RenderableType] = []
+    for conditions, group in groupby(problems, key=lambda rows: _conditions(rows[0])):
+        parts += [Text(f"\n{conditions}", style="bold"), _section_table(list(group))]
+    return parts
+
+
+def _section_table(problems: Sequence[Sequence[Row]]) -> Table:
+    rows = list(chain(*problems))
+    tile = Column("best tile", lambda row: shortened(row.tile), is_text=True)
+    columns = filled(rows, [NAMES[0], tile, *figures(rows[0], rows)])
+    titles = [column.title for column in columns]
+    grid = table(*titles, left={column.title for column in columns if column.is_text})
+    for place, of_problem in enumerate(problems):
+        if place:
+            grid.add_row(*[""] * len(columns))
+        grid.add_row(Text(_section(of_problem[0]), style="bold"), *[""] * (len(columns) - 1))
+        for row in of_problem:
+            grid.add_row(*(column.text(row) for column in columns))
+    return grid
+
+
+def _conditions(row: Row) -> str:
+    """Return what problems have in common in a table: `gemm on NVIDIA H200, cold cache`."""
+    state = "" if row.state == "burst" else f", {row.state}"
+    scope = "" if row.scope == "kernel" else f", {row.scope}"
+    timer = "" if row.timer == "events" else f", {row.timer}"
+    return f"{row.op} on {row.device}, {row.cache} cache{state}{scope}{timer}"
+
+
+def _section(row: Row) -> str:
+    """Return `1024 bfloat16`, with the operands where they are not the default."""
+    precision = PRECISIONS.get(row.compute_mode)
+    fixed = precision and precision.column_major and row.operands == "uniform"
+    name = f"{row.problem} ({row.size})" if row.problem else row.size
+    return f"{name} {row.compute_mode}{'' if fixed else row.special_operands}"
+
+
+def shortened(tile: str) -> str:
+    """Return `128x256x64/s4/…` for a tile that is wider than its column."""
+    if len(tile) <= TILE_WIDTH:
+        return tile
+    return f"{tile[:TILE_WIDTH].rpartition('/')[0] or tile[: TILE_WIDTH - 2]}/…"

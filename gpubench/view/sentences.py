@@ -1,0 +1,133 @@
+"""A sentence per problem that a person can quote: how many times as fast the fastest kernel is."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from gpubench.model import PRECISIONS, Status
+from gpubench.plan.registry import libraries
+from gpubench.results.row import Row
+from gpubench.stats.intervals import MIN_ROUNDS
+from gpubench.view.tables import DISAGREE, best_of, by_problem
+
+MAX_SENTENCES = 8
+"""Maximum number of problems with a sentence each; more problems share one sentence."""
+
+BASELINE_ROUNDING = 1e-9
+"""Rounding error of a baseline's time that is computed from `percent_of_blas`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """A ratio of speeds with half its 95 % interval; `half` is None if no interval is known."""
+
+    value: float
+    half: float | None
+
+    def __str__(self) -> str:
+        """`1.12 ± 0.01`, with the decimals of the half, which is rounded up."""
+        if self.half is None:
+            return f"{self.value:.2f}"
+        digits = min(3, max(0, -math.floor(math.log10(self.half)))) if self.half else 3
+        half = math.ceil(self.half * 10**digits - 1e-9) / 10**digits
+        return f"{self.value:.{digits}f} ± {half:.{digits}f}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the interval includes 1, so that no difference is shown."""
+        return self.half is None or abs(self.value - 1) <= self.half
+
+
+def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
+    """Return the sentences on the problems of the rows; without `tiles`, they name no tile.
+
+    The fastest kernel of a problem is compared with its BLAS. Without the BLAS it is compared with
+    the second fastest kernel, or with its own second fastest tile.
+    """
+    measured = [row for row in rows if row.status == Status.OK and row.median_us]
+    names = libraries()
+    pairs = [pair for of_problem in by_problem(measured) if (pair := _compared(of_problem, names))]
+    if len(pairs) > MAX_SENTENCES:
+        lines = [_together(pairs, names)]
+    else:
+        lines = [_sentence(*pair, tiles=tiles) for pair in pairs]
+    lines = list(filter(None, lines))
+    return [Text(f"\n{line}" if line is lines[0] else line) for line in lines]
+
+
+def _compared(rows: Sequence[Row], names: frozenset[str]) -> tuple[Row, Row] | None:
+    """Return the fastest kernel of a problem, and the row that it is compared with."""
+    kernels = [row for row in rows if row.variant not in names]
+    if not kernels:
+        return None
+    best = best_of(kernels)
+    if best.percent_of_blas and best.median_us:
+        # The baseline has the kernel's dtype and threads, and is the faster of two BLAS calls.
+        blas_us = best.median_us * best.percent_of_blas / 100
+        for row in rows:
+            if row.variant in names and math.isclose(
+                row.median_us or 0.0, blas_us, rel_tol=BASELINE_ROUNDING
+            ):
+                return best, row
+    others = [row for row in kernels if row.variant != best.variant]
+    others = others or [row for row in kernels if row is not best]
+    return (best, best_of(others)) if others else None
+
+
+def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
+    name, other_name = (
+        f"`{f'{row.variant} {row.tile}'.strip() if tiles else row.variant}`"
+        for row in (best, other)
+    )
+    where = f"at {best.size} ({_conditions(best)})"
+    if best.unstable or other.unstable:
+        return f"{name} is the fastest kernel {where}, but {DISAGREE}: quote no ratio"
+    ratio = _ratio(best, other)
+    if ratio.half is None:
+        advice = f"use --rounds {MIN_ROUNDS} or more"
+        return f"{name} is the fastest kernel {where}; for a ratio with its interval, {advice}"
+    as_fast = f"{name} is {ratio} times as fast as {other_name} {where}"
+    return f"{as_fast}: no difference is shown" if ratio.is_open else as_fast
+
+
+def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
+    """Return one sentence on many problems; empty if some have no BLAS, or rounds that disagree."""
+    if any(o.variant not in names or b.unstable or o.unstable for b, o in pairs):
+        return ""
+    ratios = [_ratio(best, other).value for best, other in pairs]
+    mean = statistics.geometric_mean(ratios)
+    libraries_named = " or ".join(
+        f"`{name}`" for name in dict.fromkeys(o.variant for _, o in pairs)
+    )
+    return (
+        f"the fastest kernel of {len(pairs)} problems is {mean:.2f} times as fast as "
+        f"{libraries_named} in the geometric mean, from {min(ratios):.2f} to {max(ratios):.2f}"
+    )
+
+
+def _ratio(best: Row, other: Row) -> Ratio:
+    """Return the speed relative to the other row; the two intervals are added as squares."""
+    if best.pair_ratio and best.pair_library == f"{other.variant} {other.tile}".strip():
+        low, high = best.pair_ratio_low or best.pair_ratio, best.pair_ratio_high or best.pair_ratio
+        return Ratio(value=best.pair_ratio, half=max(high - best.pair_ratio, best.pair_ratio - low))
+    value = (other.median_us or 0.0) / (best.median_us or 1.0)
+    halves = best.half_interval, other.half_interval
+    known = None if None in halves else math.hypot(*(half or 0.0 for half in halves))
+    return Ratio(value=value, half=None if known is None else value * known)
+
+
+def _conditions(row: Row) -> str:
+    """Return the precision, the cache, and what is not the default."""
+    precision = PRECISIONS.get(row.compute_mode)
+    special = (
+        "" if row.state == "burst" else row.state,
+        "" if row.scope == "kernel" else row.scope,
+        "" if (precision and precision.column_major) or row.layout == "row-major" else row.layout,
+        "" if row.operands == "uniform" else f"operands {row.operands}",
+    )
+    return ", ".join(filter(None, (row.compute_mode, row.cache, *special)))

@@ -1,0 +1,83 @@
+"""The screen of compare-cublas: several precisions fit on 60 lines of 80 columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fakes import CPU, measured
+from rich.console import Console
+
+from gpubench.commands.compare_cublas.ladder import with_libraries
+from gpubench.commands.compare_cublas.view import screen, shortened
+from gpubench.engine.prepare import Job, prepare
+from gpubench.model import Device, Status
+from gpubench.plan.sweep import Sweep
+from gpubench.results.row import Row
+from gpubench.view.conclusion import without_dtypes
+
+H200 = Device(
+    backend="cuda",
+    name="NVIDIA H200",
+    multiprocessors=132,
+    l2_bytes=CPU.l2_bytes,
+    compute_capability=(9, 0),
+)
+DTYPES = ("bfloat16", "float32", "float8_e4m3")
+
+
+def job(*sizes: int) -> Job:
+    sweep = Sweep(dtypes=DTYPES, sizes=tuple((n, n, n) for n in sizes), tiles=("auto",))
+    return prepare(replace(sweep, variants=with_libraries(sweep, "cuda", ())), H200)
+
+
+def rows_of(planned: Job) -> list[Row]:
+    """Rows in which each point is slower than the point before it."""
+    rows = []
+    for place, (point, reason) in enumerate(planned.planned.items()):
+        median_us = 10.0 + place
+        facts = {"ci_low_us": median_us - 0.1, "ci_high_us": median_us + 0.1}
+        row = measured(median_us, point, **facts, device="NVIDIA H200")
+        rows.append(replace(row, status=Status.SKIPPED, reason=reason) if reason else row)
+    return rows
+
+
+def lines(rows: list[Row]) -> list[str]:
+    console = Console(width=80)
+    with console.capture() as capture:
+        for part in screen(rows):
+            console.print(part)
+    return capture.get().splitlines()
+
+
+def test_three_precisions_at_two_sizes_fit_on_sixty_lines() -> None:
+    planned = job(1024, 4096)
+    shown = lines(rows_of(planned))
+    assert len(shown) <= 60
+    assert not [line for line in shown if "skipped" in line]
+    for dtype in DTYPES:
+        assert any(line.startswith(f"4096 {dtype}") for line in shown)
+    assert any("left out: gpubench show FILE" in line for line in shown)
+    absent = without_dtypes(planned.absent)
+    assert "20 kernels have no bfloat16" in absent
+    assert "27 kernels have no float8_e4m3" in absent
+
+
+def test_a_library_is_listed_also_where_many_kernels_are_faster() -> None:
+    rows = [
+        replace(row, median_us=1e6) if row.variant in {"cublas", "cublaslt"} else row
+        for row in rows_of(job(1024, 4096))
+    ]
+    listed = [line.split()[0] for line in lines(rows) if line.strip()]
+    assert listed.count("cublas") == len(DTYPES) * 2
+
+
+def test_one_problem_has_all_variants_with_their_whole_tiles() -> None:
+    sweep = Sweep(dtypes=("bfloat16",), sizes=((1024, 1024, 1024),), tiles=("auto",))
+    planned = prepare(replace(sweep, variants=with_libraries(sweep, "cuda", ())), H200)
+    listed = {line.split()[0] for line in lines(rows_of(planned)) if line.strip()}
+    assert {variant.name for variant in planned.hashes} <= listed
+
+
+def test_a_wide_tile_is_cut_at_a_parameter() -> None:
+    assert shortened("128x256x16/16x8/s3") == "128x256x16/16x8/s3"
+    assert shortened("128x256x64/s4/cluster=2x1/group=8") == "128x256x64/s4/…"
