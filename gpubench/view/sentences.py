@@ -84,7 +84,7 @@ def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
         f"`{f'{row.variant} {row.tile}'.strip() if tiles else row.variant}`"
         for row in (best, other)
     )
-    where = f"at {best.size} ({_conditions(best)})"
+    where = f"at {best.size} ({conditions(best)})"
     if best.unstable or other.unstable:
         return f"{name} is the fastest kernel {where}, but {DISAGREE}: quote no ratio"
     ratio = _ratio(best, other)
@@ -121,7 +121,7 @@ def _ratio(best: Row, other: Row) -> Ratio:
     return Ratio(value=value, half=None if known is None else value * known)
 
 
-def _conditions(row: Row) -> str:
+def conditions(row: Row) -> str:
     """Return the precision, the cache, and what is not the default."""
     precision = PRECISIONS.get(row.compute_mode)
     special = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 
 from gpubench.commands.diff.options import Options
-from gpubench.commands.diff.run import read_limits, run_diff
+from gpubench.commands.diff.run import diff_command, read_limits, run_diff
 from gpubench.errors import UsageError
 from gpubench.options import OPTIONS, option_texts, read_sweep
 from gpubench.results import store
@@ -118,11 +119,12 @@ def compare_builds(
             soft_wrap=True,
         )
     base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
-    code = run_diff(base_files, new_files, settings)
+    code = run_diff(base_files, new_files, settings, (str(base), str(new)))
     for path in new_files if save else ():
         store.save(read(path), save or "")
-    pattern = f"--base {directory}/base-*.csv --new {directory}/new-*.csv"
-    console(stderr=True).print(f"again: gpubench diff {pattern}", markup=False, soft_wrap=True)
+    folder = shlex.quote(str(directory))
+    again = diff_command(f"--base {folder}/base-*.csv --new {folder}/new-*.csv", settings)
+    console(stderr=True).print(f"again: {again}", markup=False, soft_wrap=True)
     return code
 
 

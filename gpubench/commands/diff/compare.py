@@ -163,6 +163,8 @@ class Finding:
     reason: str = ""
     base_median_us: float | None = None
     new_median_us: float | None = None
+    base_us: float | None = None
+    new_us: float | None = None
     ratio: float | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
@@ -390,6 +392,8 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, li
             verdict=verdict,
             reason=reason,
             **_medians(before, after),
+            base_us=math.exp(base.mean[i]),
+            new_us=math.exp(new.mean[i]),
             ratio=math.exp(time),
             ratio_low=math.exp(time - half[i]) if has_interval else None,
             ratio_high=math.exp(time + half[i]) if has_interval else None,

@@ -17,6 +17,7 @@ from gpubench.commands.diff.compare import (
     Disturbance,
     Finding,
     Key,
+    Limits,
     Verdict,
 )
 from gpubench.commands.diff.formats import BROKEN, SLOWER, STRICT, Line, Report, shortened
@@ -24,6 +25,7 @@ from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.view.numbers import counted, milliseconds
+from gpubench.view.sentences import Ratio, conditions
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 """Columns of the key that every label has, or that no label needs."""
@@ -53,8 +55,12 @@ def make_report(
     full: bool = False,
     rerun_command: str = "",
     notes: Iterable[str] = (),
+    builds: tuple[str, str] | None = None,
 ) -> Report:
-    """Return the report; `rerun_command` is the command that measures ambiguous points again."""
+    """Return the report; `rerun_command` is the command that measures ambiguous points again.
+
+    `builds` names the two sides of `gpubench ab`. Its report ends with a sentence to quote.
+    """
     rows = {row.key: row for row in (*base.rows, *new.rows)}
     dtypes = dict.fromkeys(row.dtype for row in rows.values())
     return times_report(
@@ -67,12 +73,19 @@ def make_report(
         strict=strict,
         full=full,
         notes=(*_notes(comparison, rows, base, new), *notes),
-        advice=tuple(_advice(comparison, rows, rerun_command)),
+        advice=tuple(_advice(comparison, rows, rerun_command, builds, strict=strict)),
+        sentence=_sentence(comparison, rows, builds) if builds else "",
     )
 
 
 def times_report(
-    comparison: Comparison, rows: Mapping[Key, Row], *, equal: str, strict: bool, **texts: Any
+    comparison: Comparison,
+    rows: Mapping[Key, Row],
+    *,
+    equal: str,
+    strict: bool,
+    sentence: str = "",
+    **texts: Any,
 ) -> Report:
     """Return the report on a comparison of times.
 
@@ -103,7 +116,10 @@ def times_report(
         colour="red" if code else "yellow" if not_judged else "green",
         exit_code=code,
         equal=equal,
-        closing=(f"no time on either side: {len(untimed)}",) if untimed else (),
+        closing=(
+            *([f"no time on either side: {len(untimed)}"] if untimed else []),
+            *([sentence] if sentence else []),
+        ),
         outcomes={
             Verdict.BROKEN: "error",
             Verdict.SLOWER: "failure",
@@ -144,7 +160,11 @@ def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mappin
         return f"{shift}broken: {broken} {points} wrong or lost{slower}"
     if slowdowns := comparison.of(Verdict.SLOWER):
         worst, finding = next(iter(slowdowns.items()))
-        by = f"{_change(finding.judged_ratio).lstrip('+')} ({labels[worst]})"
+        # The line of the point has `ratio`, and beyond this distance a remark with `judged_ratio`.
+        distance = abs(math.log((finding.judged_ratio or 1.0) / (finding.ratio or 1.0)))
+        is_remarked = distance > math.log1p(comparison.limits.threshold) / 2
+        change = _change(finding.judged_ratio if is_remarked else finding.ratio)
+        by = f"{change.lstrip('+')} ({labels[worst]})"
         return f"{shift}slower: {len(slowdowns)} {points}, by up to {by}"
     order = ("same", "faster", "ambiguous", "clock", "missing", "new")
     listed = ", ".join(f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name])
@@ -235,7 +255,44 @@ def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:
     return f"{where} ({disturbance.side} side), {_change(disturbance.ratio)}{left_out}"
 
 
-def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str) -> list[str]:
+def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str, str]) -> str:
+    """Return a sentence on the point that changed most; empty if no point has an interval.
+
+    A confirmed change comes first, the worst verdict before the others.
+    """
+    order = (Verdict.SLOWER, Verdict.FASTER, Verdict.AMBIGUOUS, Verdict.CLOCK, Verdict.SAME)
+    changed = [
+        (key, finding)
+        for verdict in order
+        for key, finding in comparison.of(verdict).items()
+        if finding.ratio_low and not is_blas(rows[key])
+    ]
+    if not changed:
+        return ""
+    key, finding = changed[0]
+    row = rows[key]
+    speed = 1 / (finding.judged_ratio or 1.0)
+    half = max((finding.ratio or 1.0) / (finding.ratio_low or 1.0) - 1, 0.0)
+    ratio = Ratio(value=speed, half=speed * half)
+    base, new = builds
+    text = (
+        f"`{f'{row.variant} {row.tile}'.strip()}` in {new} is {ratio} times as fast as in {base} "
+        f"at {row.size} ({conditions(row)})"
+    )
+    if finding.verdict == Verdict.SAME:
+        return f"{text}: the same within ±{100 * comparison.limits.threshold:g} %"
+    confirmed = finding.verdict in {Verdict.SLOWER, Verdict.FASTER}
+    return text if confirmed else f"{text}: no change is confirmed"
+
+
+def _advice(
+    comparison: Comparison,
+    rows: Mapping[Key, Row],
+    rerun_command: str,
+    builds: tuple[str, str] | None,
+    *,
+    strict: bool,
+) -> list[str]:
     """Return the commands that would settle the ambiguous points."""
     open_points = comparison.of(Verdict.AMBIGUOUS)
     if not open_points:
@@ -249,9 +306,12 @@ def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str)
         blas = [row for row in rows.values() if row.op == op and is_blas(row)]
         variants = _listed(row.variant for row in (*chosen, *blas))
         options = covering_options(chosen) | {"variants": variants, "pairs": more_rounds}
-        words = ["gpubench", "ab", "BASE", "NEW"]
+        if comparison.limits.threshold != Limits.threshold:
+            options["threshold"] = f"{100 * comparison.limits.threshold:g}%"
+        words = ["gpubench", "ab", *(builds or ("BASE", "NEW"))]
         for name, text in options.items():
             words += [f"--{name}", text]
+        words += ["--strict"] if strict else []
         command = shlex.join(words)  # names come from files
         lines.append(f"to settle it, measure both builds in turns: {command}")
     if rerun_command:
@@ -295,7 +355,9 @@ def _interval(finding: Finding) -> str:
 
 def _figures(finding: Finding) -> tuple[str, str, str, str]:
     """Return the milliseconds of both sides, the change and its interval."""
-    before, after = milliseconds(finding.base_median_us), milliseconds(finding.new_median_us)
+    base_us, new_us = finding.base_us, finding.new_us
+    before = milliseconds(finding.base_median_us if base_us is None else base_us)
+    after = milliseconds(finding.new_median_us if new_us is None else new_us)
     return before, after, _change(finding.ratio), _interval(finding)
 
 

@@ -26,14 +26,21 @@ from gpubench.view.tables import console
 Files = Sequence[Path]
 
 
-def run_diff(base: Files, new: Files, options: Options) -> int:
-    """Compare, print, and return the exit code. Raises UsageError for sides that do not compare."""
+def run_diff(
+    base: Files, new: Files, options: Options, builds: tuple[str, str] | None = None
+) -> int:
+    """Compare, print, and return the exit code. Raises UsageError for sides that do not compare.
+
+    `builds` names the two sides of `gpubench ab`, which measured the files.
+    """
     path = options.output
     if path and os.path.realpath(path) in map(os.path.realpath, (*base, *new)):
         raise UsageError(f"--output: {path} is one of the files compared")
     output = Output(path, overwrite=options.force) if path else None
-    compare_files = compared_builds if build_files(base, new) else compared
-    report = compare_files(base, new, options)
+    if build_files(base, new):
+        report = compared_builds(base, new, options)
+    else:
+        report = compared(base, new, options, builds)
     if output:
         output.write(clean_lines(FORMATS[options.format](report)).encode())
     if output or options.format == Format.TEXT:
@@ -43,7 +50,9 @@ def run_diff(base: Files, new: Files, options: Options) -> int:
     return report.exit_code
 
 
-def compared(base: Files, new: Files, options: Options) -> Report:
+def compared(
+    base: Files, new: Files, options: Options, builds: tuple[str, str] | None = None
+) -> Report:
     """Judge the two sides. Raises UsageError for options and sides that do not fit together."""
     if not base or not new:
         raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
@@ -52,8 +61,11 @@ def compared(base: Files, new: Files, options: Options) -> Report:
         return _against_expected(base, new, options, limits)
     # With several files a side, `gpubench ab` adds more of them; --rerun would name them all.
     advised = not options.rerun and len(base) == len(new) == 1
-    command = f"{_command(base, new, options)} --rerun" if advised else ""
-    return compared_sides(read_side(base), read_side(new), options, rerun_command=command)
+    command = ""
+    if advised:
+        command = f"{diff_command(shlex.join(map(str, (*base, *new))), options)} --rerun"
+    sides = read_side(base), read_side(new)
+    return compared_sides(*sides, options, rerun_command=command, builds=builds)
 
 
 def read_limits(options: Options) -> Limits:
@@ -80,7 +92,14 @@ def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Pat
     return list(files)
 
 
-def compared_sides(base: Side, new: Side, options: Options, *, rerun_command: str = "") -> Report:
+def compared_sides(
+    base: Side,
+    new: Side,
+    options: Options,
+    *,
+    rerun_command: str = "",
+    builds: tuple[str, str] | None = None,
+) -> Report:
     """Judge two sides that were measured. Raises UsageError if they cannot be compared.
 
     `rerun_command` is the command that measures ambiguous points again.
@@ -111,6 +130,7 @@ def compared_sides(base: Side, new: Side, options: Options, *, rerun_command: st
         full=options.full,
         rerun_command=rerun_command,
         notes=notes,
+        builds=builds,
     )
 
 
@@ -126,13 +146,16 @@ def _against_expected(base: Files, new_files: Files, options: Options, limits: L
     return expected_report(expected, new, limits, options)
 
 
-def _command(base: Files, new: Files, options: Options) -> str:
-    """Return the command line for one file per side, without the options of its output."""
-    words = ["gpubench", "diff", *map(str, (*base, *new))]
+def diff_command(files: str, options: Options) -> str:
+    """Return the command line for these files, without the options of its output.
+
+    `files` is quoted for a shell already, as it may have patterns.
+    """
+    words = []
     if options.threshold != Options.threshold:
         words += ["--threshold", str(options.threshold)]
     words += ["--only", options.only] if options.only else []
     words += ["--exclude", options.exclude] if options.exclude else []
     words += ["--strict"] if options.strict else []
     words += ["--ignore-device"] if options.ignore_device else []
-    return shlex.join(words)
+    return " ".join(["gpubench diff", files, *map(shlex.quote, words)])

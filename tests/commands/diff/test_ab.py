@@ -71,6 +71,24 @@ def test_the_sides_take_turns_at_being_first(call: Call) -> None:
     assert "sweep --sizes=64 --rounds=1 --output=" in log()[0]
 
 
+def test_the_last_line_is_a_sentence_about_the_point_that_changed_most(call: Call) -> None:
+    slow = side("slow", rows(own=1.25))
+    _, out, err = call(side("old", rows()), slow, "--pairs", "5", "--threshold", "5%", "--strict")
+    *_, sentence = out.splitlines()
+    assert sentence.startswith("`own` in slow.sh is 0.80")
+    assert " times as fast as in old.sh at 64 (float32, cold)" in sentence
+    (again,) = (line for line in err.splitlines() if line.startswith("again: "))
+    assert again.endswith("/new-*.csv --threshold 5% --strict")
+
+
+def test_the_advice_names_both_sides_and_keeps_the_threshold(call: Call) -> None:
+    old, new = side("old", rows()), side("new", rows(own=1.05))
+    _, out, _ = call(old, new, "--pairs", "2", "--threshold", "5%")
+    (advice,) = (line for line in out.splitlines() if line.startswith("to settle it"))
+    assert "gpubench ab old.sh new.sh " in advice
+    assert " --threshold 5%" in advice
+
+
 def test_a_slower_side_is_found_and_saved(call: Call) -> None:
     slow = side("slow", rows(own=1.3))
     code, out, _ = call(

@@ -372,6 +372,29 @@ def test_text_in_a_file_has_no_colour_and_names_are_no_markup(
     assert "\x1b" not in report.read_text()
 
 
+def test_the_headline_and_the_line_of_a_point_show_the_same_change(file: Write, run: Run) -> None:
+    shifted = rows(own=1.2, cublas=0.996, other=0.996)  # the machine is 0.4 % faster
+    out = run(file("base.csv", rows()), file("new.csv", shifted))[1]
+    assert out.splitlines()[0].endswith("by up to 20.0 % (own at 64)")
+    assert "+20.0 %" in next(line for line in out.splitlines() if line.startswith("own at 64"))
+
+
+def test_the_times_shown_have_the_change_that_is_shown(file: Write, run: Run) -> None:
+    base = rows()
+    # Two rounds were slow at all points, so the median of the rounds has what they did.
+    slow = ";".join(map(repr, (100.0, 100.3, 130.0, 130.4, 130.2)))
+    new = [
+        replace(one, round_medians_us=";".join(repr(1.2 * float(t)) for t in slow.split(";")))
+        if one.variant == "own"
+        else replace(one, round_medians_us=slow)
+        for one in rows()
+    ]
+    out = run(file("base.csv", base), file("new.csv", new))[1]
+    line = next(line for line in out.splitlines() if line.startswith("own at 64"))
+    before, after, change = line.split()[3:6]
+    assert float(after) / float(before) == pytest.approx(1 + float(change) / 100, abs=0.002)
+
+
 def test_json_has_the_form_that_is_documented(file: Write, run: Run) -> None:
     page = Path(__file__).parents[3] / "docs" / "diff.md"
     new = rows(own=1.05)[1:]
