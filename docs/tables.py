@@ -281,13 +281,15 @@ def pairs() -> str:
 def ab_runs() -> str:
     """Return how often `gpubench ab` exits 1 on a CPU beside other work: a sentence."""
     codes: dict[str, list[int]] = {}
-    for run in load("cpu/ab.json"):
+    runs = load("cpu/ab.json")
+    pairs = [run["pairs"] for run in runs]
+    for run in runs:
         codes.setdefault(run["new"], []).append(run["exit"])
     same, slower = codes["same"], codes["10 % slower"]
     return fill(
-        "Each run had two minutes on two cores, beside other work that starts and stops. A build "
-        f"and itself: exit 1 in {same.count(1)} of {len(same)} runs. A kernel "
-        f"that is 10 % slower: exit 1 in {slower.count(1)} of {len(slower)}.",
+        f"Each run had two minutes on two cores, {min(pairs)} to {max(pairs)} pairs, beside other "
+        f"work that starts and stops. A build and itself: exit 1 in {same.count(1)} of {len(same)} "
+        f"runs. A kernel that is 10 % slower: exit 1 in {slower.count(1)} of {len(slower)} runs.",
         WIDTH,
     )
 

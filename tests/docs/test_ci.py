@@ -119,3 +119,12 @@ def test_our_own_workflow_runs_what_a_contributor_runs_on_the_pythons_we_name() 
         classifiers = tomllib.load(file)["project"]["classifiers"]
     pythons = workflow["jobs"]["all"]["strategy"]["matrix"]["python"]
     assert {f"Programming Language :: Python :: {python}" for python in pythons} <= {*classifiers}
+
+
+def test_the_rates_of_the_cpu_workflow_were_measured_with_its_flags() -> None:
+    tried = (REPOSITORY / "benchmarks" / "ab_runs.py").read_text(encoding="utf-8")
+    run_s, sizes = re.findall(r'^RUN_S, SIZES = (\d+), "(.*)"$', tried, re.MULTILINE)[0]
+    (command,) = [words for words in gpubench_commands() if {"ab", "cpu"} <= {*words}]
+    flags = dict(zip(command, command[1:], strict=False))
+    assert (flags["--budget"], flags["--sizes"]) == (f"{int(run_s) // 60}m", sizes)
+    assert not {"--pairs", "--threshold", "--rounds"} & flags.keys()
