@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,6 @@ def test_the_rates_of_the_cpu_workflow_were_measured_with_its_flags() -> None:
     tried = (REPOSITORY / "benchmarks" / "ab_runs.py").read_text(encoding="utf-8")
     run_s, sizes = re.findall(r'^RUN_S, SIZES = (\d+), "(.*)"$', tried, re.MULTILINE)[0]
     (command,) = [words for words in gpubench_commands() if {"ab", "cpu"} <= {*words}]
-    flags = dict(zip(command, command[1:], strict=False))
+    flags = dict(pairwise(command))
     assert (flags["--budget"], flags["--sizes"]) == (f"{int(run_s) // 60}m", sizes)
     assert not {"--pairs", "--threshold", "--rounds"} & flags.keys()
