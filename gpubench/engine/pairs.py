@@ -28,6 +28,9 @@ VISIT_S = 0.35
 
 PAIRS = 16
 
+PAIR_S = SETTLE_S + 2 * PAIRS * VISIT_S
+"""Expected time of a kernel and a library in turns. On an H200 each heated for all of SETTLE_S."""
+
 
 def paired(
     point: Point,

@@ -44,6 +44,9 @@ class Job:
     verified: Sequence[Measurement] = ()
     """Right measurements of another process: their points need not be verified again."""
 
+    afterwards_s: float = 0.0
+    """Expected seconds of what a command measures after the points."""
+
     @cached_property
     def points(self) -> list[Point]:
         """The points that can run."""
@@ -83,7 +86,13 @@ class Job:
 
     def forecast(self, points: Collection[Point] | None = None) -> Estimate:
         """Estimate how long points take on one device; None means all points that can run."""
-        return estimate(self.points if points is None else points, self.device, self.sweep.timing)
+        points = self.points if points is None else points
+        alone = estimate(points, self.device, self.sweep.timing)
+        return replace(
+            alone,
+            least_s=alone.least_s + self.afterwards_s,
+            expected_s=alone.expected_s + self.afterwards_s,
+        )
 
     @property
     def context(self) -> dict[str, Any]:

@@ -132,16 +132,20 @@ def measure(
     force: bool = False,
     save: str | None = None,
     add_more: AddMore | None = None,
+    add_more_s: Callable[[Job], float] | None = None,
 ) -> Outcome:
     """Measure a sweep into its own file or the default one.
 
     `on` names the devices that share it (`open_pool`). `save` is the name under which the store
-    keeps the rows of a complete sweep. `add_more` is as for `run`.
+    keeps the rows of a complete sweep. `add_more` is as for `run`, and `add_more_s` returns its
+    expected seconds.
     """
     with open_pool(sweep, on) as pool:
         path = sweep.output or default_path(pool.name, f"{sweep.op}.csv")
         file = ResultFile(path, resume=resume, overwrite=force, samples=sweep.samples)
-        outcome = run(prepare(sweep, pool.device), pool, watcher, file, add_more)
+        job = prepare(sweep, pool.device)
+        job = replace(job, afterwards_s=add_more_s(job) if add_more_s else 0.0)
+        outcome = run(job, pool, watcher, file, add_more)
     return save_rows(outcome, save)
 
 

@@ -42,7 +42,7 @@ def compare_cublas(
     """Compare each variant's best tile with cuBLAS, in one sweep."""
     from gpubench.backends import AUTO, backends
     from gpubench.commands.compare_cublas.ladder import ladder_tables, steps, with_libraries
-    from gpubench.commands.compare_cublas.settled import add_pairs
+    from gpubench.commands.compare_cublas.settled import add_pairs, pairs_s
     from gpubench.commands.compare_cublas.view import screen
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
@@ -72,7 +72,9 @@ def compare_cublas(
     )
     try:
         if dry_run:
-            print_plan(prepare_dry(sweep), f"{sweep.op}.csv", resume=resume)
+            job = prepare_dry(sweep)
+            job = replace(job, afterwards_s=0.0 if on else pairs_s(job))
+            print_plan(job, f"{sweep.op}.csv", resume=resume)
             return
         with progress() as watcher:
             outcome = measure(
@@ -83,6 +85,7 @@ def compare_cublas(
                 force=force,
                 save=save,
                 add_more=add_pairs,
+                add_more_s=None if on else pairs_s,
             )
         rows = outcome.rows
     except DeviceUnavailableError as error:

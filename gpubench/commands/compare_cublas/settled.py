@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gpubench.engine.pairs import PAIR_S
 from gpubench.engine.pool import LocalPool, Pool
 from gpubench.engine.prepare import Job
 from gpubench.model import PairedTimes, PointKey, State, Status
@@ -30,6 +31,12 @@ def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
         if all(sides):
             pairs.append((best_of(sides[0]), best_of(sides[1])))
     return pairs
+
+
+def pairs_s(job: Job) -> float:
+    """Return the expected seconds of `add_pairs` on one device."""
+    sustained = {point.problem_key for point in job.points if point.state == State.SUSTAINED}
+    return PAIR_S * len(sustained)
 
 
 def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:

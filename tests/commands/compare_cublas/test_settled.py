@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from fakes import CPU, FakeBackend
 
-from gpubench.commands.compare_cublas.settled import add_pairs
+from gpubench.commands.compare_cublas.settled import add_pairs, pairs_s
+from gpubench.engine.pairs import PAIR_S
 from gpubench.engine.pool import LocalPool, Pool
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import run
@@ -78,3 +80,11 @@ def test_several_devices_measure_no_pairs_and_say_so(capfd: pytest.CaptureFixtur
     assert "without --on" in capfd.readouterr().err
     assert add_pairs(job, several, []) == []
     assert capfd.readouterr().err == ""
+
+
+def test_the_forecast_includes_the_pairs_of_each_sustained_problem() -> None:
+    job = job_of_sizes(16, 32)
+    whole = replace(job, afterwards_s=pairs_s(job)).forecast()
+    assert whole.expected_s - job.forecast().expected_s == pytest.approx(2 * PAIR_S)
+    burst = prepare(replace(job.sweep, states=(State.BURST,)), job.device)
+    assert pairs_s(burst) == 0
