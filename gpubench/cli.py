@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from typer.core import TyperGroup
 
 from gpubench.errors import INTERRUPTED, OUTPUT_LOST, GpubenchError
 from gpubench.results.output import guard_streams
-from gpubench.text import clean
+from gpubench.text import clean, shown
 
 MAX_MESSAGE = 1500
 """Maximum number of characters of a message."""
@@ -150,7 +151,7 @@ def _run() -> int:
             typer.echo(error.format_message(), err=True)
             code = 2
         else:
-            code = _fail(error.format_message(), 2)
+            code = _fail(_usage_message(error), 2)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except (MemoryError, ImportError) as error:
@@ -160,6 +161,34 @@ def _run() -> int:
     except OSError as error:  # for example, the current directory was deleted
         code = _fail(f"{error.filename or 'the current directory'}: {error.strerror}", 2)
     return code or 0
+
+
+_NOT_TAKEN = {
+    "int_parsing": "is not a whole number",
+    "float_parsing": "is not a number",
+    "greater_than_equal": "is too small: {ge} is the minimum",
+    "less_than_equal": "is too large: {le} is the maximum",
+}
+"""What is wrong with a value, by the type of Pydantic's error, which names no value."""
+
+
+def _usage_message(error: Any) -> str:
+    """Return Typer's message, with the value that is wrong and without the words of Pydantic."""
+    message: str = error.format_message()
+    details = getattr(error.__cause__, "errors", None)
+    if details and (parameter := getattr(error, "param", None)):
+        first = details()[0]
+        name = max(parameter.opts, key=len)
+        if why := _NOT_TAKEN.get(first["type"]):
+            return f"{name}: '{shown(str(first['input']))}' {why.format(**first.get('ctx', {}))}"
+        return f"{name}: {first['msg'].removeprefix('Value error, ')}"
+    if message.startswith("Got unexpected extra"):
+        for before, word in pairwise(sys.argv[1:]):
+            if before.endswith(","):
+                return (
+                    f"'{shown(before)} {shown(word)}': a list has no blanks: write {before}{word}"
+                )
+    return message
 
 
 def _fail(message: str, code: int) -> int:

@@ -154,6 +154,10 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         "has no int32",
     ),
     "no legal tile": ((*SWEEP, "--tiles", "257,1000"), "no variant takes any of these"),
+    "blank in a list": ((*SWEEP, "--dtypes", "float32,", "int32"), "write float32,int32"),
+    "half a round": ((*SWEEP, "--rounds", "1.5"), "'1.5' is not a "),
+    "unknown order": (("show", "{folder}/good.csv", "--sort", "speed"), "'speed' is not one of"),
+    "unknown variant to list": (("variants", "cpu_tyle"), "did you mean 'cpu_tile'"),
     "unknown operation": ((*SWEEP, "--op", "gemmm"), "did you mean 'gemm'"),
     "unknown device": (("sweep", "--device", "tpu"), "auto, cpu, cuda"),
     "gpu that is not there": (("sweep", "--device", "cuda"), "CUDA"),
@@ -696,3 +700,11 @@ def test_a_sweep_without_one_timed_point_is_a_failure(tmp_path: Path) -> None:
     assert "no point was timed" in done.err
     assert "skipped: cpu_naive: estimated" in done.out
     assert done.files == ["a.csv"]
+
+
+def test_named_variants_are_listed_alone(tmp_path: Path) -> None:
+    listed = call(tmp_path, "variants", "cpu_tile*", "--op", "gemm").out.splitlines()
+    assert [line.split()[1] for line in listed[2:] if line.strip()] == [
+        "cpu_tile",
+        "cpu_tile_parallel",
+    ]

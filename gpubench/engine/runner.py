@@ -29,7 +29,7 @@ from gpubench.engine.judge.probe import (
     require_exact,
     unusual_problem,
 )
-from gpubench.engine.judge.verify import Check, WrongError, poison
+from gpubench.engine.judge.verify import Check, WrongError, is_unwritten, never_written, poison
 from gpubench.engine.loaded import Loaded
 from gpubench.engine.pairs import paired
 from gpubench.engine.sampling import Sample, best_threads, collect
@@ -419,7 +419,12 @@ class Runner:
         for _ in range(launches):
             poison(operands.output, reads_output=at.variant.reads_output)
             kernel.run()
-            require_exact(probe, self._backend.xp, operands.output)
+            try:
+                require_exact(probe, self._backend.xp, operands.output)
+            except WrongError as error:
+                if is_unwritten(self._backend.xp, operands.output):
+                    raise WrongError(never_written(at.variant)) from error
+                raise
 
     def _require_independent(
         self, point: Point, operands: OperandSets, timed: Kernel, result: Measurement

@@ -14,7 +14,7 @@ from gpubench.hardware.occupancy import gpu_of
 from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Launch, Problem, Variant
 from gpubench.options import read_sweep
 from gpubench.plan.descriptor import described_by
-from gpubench.plan.registry import of_op, variants
+from gpubench.plan.registry import of_op, unknown_variant, variants
 from gpubench.plan.sweep import AUTO_TILES, Sweep, tuned_file
 from gpubench.text import shown, unknown
 
@@ -31,7 +31,7 @@ def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
     else:
         by_name = {variant.name: variant for variant in reversed(variants())}
     if name not in by_name:
-        raise UsageError(unknown("variant", name, by_name))
+        raise UsageError(unknown_variant(name, by_name, kernels))
     return by_name[name]
 
 

@@ -197,10 +197,15 @@ DTYPES = tuple(PRECISIONS)
 
 DTYPE_ALIASES = {
     "fp64": "float64",
+    "double": "float64",
     "fp32": "float32",
+    "float": "float32",
+    "single": "float32",
     "fp16": "float16",
+    "half": "float16",
     "bf16": "bfloat16",
     "fp8": "float8_e4m3",
+    "int": "int32",
 }
 """Other names of element types that users may write."""
 

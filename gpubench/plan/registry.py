@@ -7,7 +7,7 @@ directly: `DIR/<name>.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -27,6 +27,7 @@ __all__ = [
     "load",
     "of_op",
     "owner_of",
+    "unknown_variant",
     "variants",
 ]
 
@@ -153,12 +154,22 @@ def choose(
             if not here:
                 raise UsageError(
                     f"--variants: '{name}' runs on {fitting[0].backend}, and this sweep on "
-                    f"{backend}; choose it with --device {fitting[0].backend}"
+                    f"{backend}: 'gpubench variants --device {backend}' lists what runs there. "
+                    f"On a machine that has it, use --device {fitting[0].backend}"
                 )
             chosen |= here
         else:
-            raise UsageError(f"--variants: {unknown('variant', name, by_name)}")
+            raise UsageError(f"--variants: {unknown_variant(name, by_name, kernels)}")
     return tuple(chosen.values())
+
+
+def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> str:
+    """Return the message on an unknown variant, with the user's own directory that has it."""
+    if kernels is None and name.isidentifier():
+        for suffix in (".py", ".cu"):
+            if own := next(Path().glob(f"*/{name}{suffix}"), None):
+                return f"unknown variant '{name}'; for {own}, add --kernels {own.parent}"
+    return unknown("variant", name, names)
 
 
 def is_ours(variant: Variant) -> bool:

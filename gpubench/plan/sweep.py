@@ -152,11 +152,22 @@ def plan(
                     raise TypeError(f"refuse gave {type(reason).__name__}, not text or None")
                 planned[point] = reason
     if all(planned.values()):
-        reasons = dict.fromkeys(f"{p.variant.name} {reason}" for p, reason in planned.items())
+        refusals = [(point.variant.name, str(reason)) for point, reason in planned.items()]
         raise UsageError(
-            f"nothing to measure: {'; '.join(reasons) or 'no variant takes these dtypes'}"
+            f"nothing to measure: {_once(refusals) or 'no variant takes these dtypes'}"
         )
     return planned
+
+
+def _once(refusals: Sequence[tuple[str, str]]) -> str:
+    """Return each reason once, after the names of the variants that it refuses."""
+    names: dict[str, list[str]] = {}
+    for name, reason in dict.fromkeys(refusals):
+        names.setdefault(reason, []).append(name)
+    return "; ".join(
+        f"{', '.join(listed)}{':' if len(listed) > 1 else ''} {reason}"
+        for reason, listed in names.items()
+    )
 
 
 def _require_consistent(sweep: Sweep) -> None:
@@ -288,7 +299,7 @@ def _require_legal_tile(asked: tuple[str, ...], variants: Sequence[Variant]) -> 
     if asked and not spaces:
         names = ", ".join(variant.name for variant in variants)
         raise UsageError(f"--tiles: no variant of this sweep has a tile to choose ({names})")
-    reasons = []
+    reasons: list[tuple[str, str]] = []
     for variant in variants:
         if variant.tiles is None or not asked:
             continue
@@ -296,10 +307,10 @@ def _require_legal_tile(asked: tuple[str, ...], variants: Sequence[Variant]) -> 
             refusals = [variant.tiles.why_not(variant.tiles.read(text)) for text in asked]
         if None in refusals:
             break
-        reasons.append(f"{variant.name} {refusals[0]}")
+        reasons.append((variant.name, str(refusals[0])))
     else:
         if reasons:
-            raise UsageError(f"--tiles: no variant takes any of these: {'; '.join(reasons)}")
+            raise UsageError(f"--tiles: no variant takes any of these: {_once(reasons)}")
     numbers = {len(space.block) for space in spaces.values()}
     for text in asked:
         if _numbers(text) not in numbers:

@@ -133,6 +133,13 @@ def test_a_wrong_result_is_never_timed() -> None:
         assert backend.events_of("sample") == []
 
 
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
+def test_a_function_that_writes_nothing_is_told_where_to_write(dtype: str) -> None:
+    result = runner(FakeBackend()).measure(point(variant(writes_nothing), dtype=dtype))
+    assert result.status == Status.WRONG
+    assert result.reason.startswith("the result was never written; write into the last argument")
+
+
 def test_a_kernel_that_turns_wrong_after_a_right_one_is_found() -> None:
     # The output still holds the right kernel's result: only poison tells them apart.
     backend = FakeBackend()

@@ -8,7 +8,7 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, CallVariant, CudaVariant, Variant
-from gpubench.plan.registry import KERNELS, choose, of_op, variants
+from gpubench.plan.registry import KERNELS, choose, libraries, of_op, variants
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.text import unknown
 
@@ -110,6 +110,23 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         UsageError, match="unknown variant 'shard_tile'; did you mean 'shared_tile'"
     ):
         choose("gemm", "cuda", ("shard_tile",))
+
+
+def test_an_unknown_name_that_a_directory_here_has_suggests_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mm.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"'mm'; for own/mm\.py, add --kernels own$"):
+        choose("gemm", "cuda", ("mm",))
+    with pytest.raises(UsageError, match="did you mean 'dmma'"):
+        choose("gemm", "cuda", ("dmm",))
+
+
+def test_libraries_are_the_calls_that_kernels_are_compared_with() -> None:
+    assert {"cublas", "cublaslt", "cpu_blas", "triton_matmul"} <= libraries()
+    assert not {"naive", "cpu_naive", "cpu_tile_parallel"} & libraries()
 
 
 def test_the_first_of_equally_near_names_is_suggested() -> None:

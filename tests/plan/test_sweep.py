@@ -116,9 +116,13 @@ def test_a_named_variant_without_any_of_the_dtypes_is_skipped_with_its_reason() 
     assert "has no int32" in points["cpu_blas", "", "64", "int32"]
 
 
-def test_nothing_to_measure_is_a_usage_error_with_the_reasons() -> None:
+def test_nothing_to_measure_is_a_usage_error_with_each_reason_once() -> None:
     with pytest.raises(UsageError, match="nothing to measure: cpu_blas has no int32"):
         plan(Sweep(variants=("cpu_blas",), dtypes=("int32",)), "cpu")
+    with pytest.raises(
+        UsageError, match=r"measure: cpu_blas, cpu_blas_parallel: has no int32, .*4$"
+    ):
+        plan(Sweep(variants=("cpu_blas*",), dtypes=("int32",)), "cpu")
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def _by_nvcc(
         try:
             cubin, symbol, log = nvcc.compile_kernel(source, expression, architecture, options)
         except CompileError as error:
-            raise CompileError(f"{expression} for {architecture}: {error}") from error
+            raise CompileError(f"{named(expression)} for {architecture}: {error}") from error
         return Compiled(
             cubin=cubin,
             symbol=symbol,
@@ -132,6 +132,12 @@ def compile_together(
 def version() -> str:
     """Return `NVRTC` and its version. Raises CompileError if NVRTC cannot be loaded."""
     return "NVRTC {}.{}".format(*nvrtc_version())
+
+
+def named(expression: str) -> str:
+    """Return the kernel of an expression, without the cast to the type of its signature."""
+    cast = re.fullmatch(r"static_cast<.*?\)>\((.*)\)", expression)
+    return cast[1] if cast else expression
 
 
 @cache
@@ -191,7 +197,7 @@ def _compile(
             errors="replace"
         )
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            names = ", ".join(expressions)
+            names = ", ".join(map(named, expressions))
             raise CompileError(f"{names} for {architecture}: {_first_error(log)}")
         cubin = _text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
         symbols = [

@@ -18,9 +18,12 @@ app = typer.Typer()
 )
 def check(
     variant: Annotated[
-        str,
-        typer.Argument(help="Kernel, such as shared_tile.", autocompletion=completion.variants),
-    ],
+        str | None,
+        typer.Argument(
+            help="Kernel, such as shared_tile. Left out: all kernels of --kernels.",
+            autocompletion=completion.variants,
+        ),
+    ] = None,
     kernels: option.Kernels = None,
     op: option.Op = None,
     tiles: Annotated[

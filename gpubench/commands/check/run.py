@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,22 @@ from gpubench.commands.check.cases import (
     tiles_to_run,
 )
 from gpubench.commands.check.function import Call, FunctionFaultError, call_cases
+from gpubench.engine.judge.verify import is_unwritten, never_written
 from gpubench.engine.single import find_variant, launch_on
 from gpubench.errors import CompileError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.occupancy import occupancy
-from gpubench.model import OPERATIONS, CallVariant, Config, CudaVariant, Problem, Variant
+from gpubench.model import (
+    OPERATIONS,
+    BrokenVariant,
+    CallVariant,
+    Config,
+    CudaVariant,
+    Problem,
+    Variant,
+)
 from gpubench.on_cpu.run import (
+    Case,
     KernelFaultError,
     Sanitizer,
     changed_operand,
@@ -34,6 +45,9 @@ from gpubench.on_cpu.run import (
 )
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import parse_tiles
+from gpubench.plan.registry import is_ours, of_op
+from gpubench.plan.sweep import Sweep
+from gpubench.view.numbers import counted
 from gpubench.view.tables import console, table
 
 FAULTY, NOT_RUN = 1, 3
@@ -53,13 +67,35 @@ LAUNCHED = 1024
 
 
 def run_check(
-    name: str, kernels: Path | None, op: str | None, tiles: str | None, arch: str | None
+    name: str | None, kernels: Path | None, op: str | None, tiles: str | None, arch: str | None
 ) -> int:
-    """Check a variant and print the result. Return the exit code.
+    """Check a variant, or all variants of a directory, and print the results.
 
-    Raises UsageError for an unknown variant or tile, and for what the descriptor raises.
+    Return the exit code, of several variants the worst. Raises UsageError for an unknown variant or
+    tile, and for what the descriptor raises.
     """
-    variant = find_variant(name, op, kernels)
+    if name:
+        return _check(find_variant(name, op, kernels), tiles, arch)
+    if kernels is None:
+        raise UsageError("name a kernel, such as shared_tile, or the directory --kernels of yours")
+    codes = []
+    for variant in own_variants(op, kernels):
+        console().print(Text(f"\n{variant.name}", style="bold"))
+        try:
+            codes.append(_check(variant, tiles, arch))
+        except UsageError as error:
+            console().print(Text(str(error), style="red"), soft_wrap=True)
+            codes.append(FAULTY)
+    return FAULTY if FAULTY in codes else max(codes)
+
+
+def own_variants(op: str | None, kernels: Path) -> list[Variant]:
+    """Return the variants of a user's directory. Raises UsageError if it has none of `op`."""
+    by_name = of_op(op or Sweep().op, kernels)
+    return [variant for variant in by_name.values() if not is_ours(variant)]
+
+
+def _check(variant: Variant, tiles: str | None, arch: str | None) -> int:
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
         if isinstance(variant, CallVariant):
@@ -68,7 +104,9 @@ def run_check(
             configs = [tile for tile in chosen if tile is not None]
             compiles = _compile(variant, configs, arch or DEFAULT)
             return _check_source(variant, configs, named=bool(tiles)) if compiles else FAULTY
-    raise UsageError(f"'{name}' is neither a function nor a CUDA source")
+    if isinstance(variant, BrokenVariant):
+        raise UsageError(variant.idea)
+    raise UsageError(f"'{variant.name}' is neither a function nor a CUDA source")
 
 
 def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
@@ -111,7 +149,7 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
                 variant.options(tile, variant.dtypes[0]),
             )
         except CompileError as error:
-            screen.print(Text(f"does not compile for {architecture}: {error}", style="red"))
+            screen.print(Text(f"does not compile: {error}", style="red"))
             return False
         launch = launch_on(variant, tile, _problem(variant, LAUNCHED), gpu).main
         need = compiled.resources
@@ -149,11 +187,12 @@ def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool)
             for sanitizer, watched in cases.items()
         }
         try:
-            wrong = [
-                _wrong(case.label, output, expected(case.problem))
+            wrong = {
+                case: reason
                 for sanitizer, run in runs.items()
                 for case, output in zip(cases[sanitizer], run.result(), strict=True)
-            ]
+                if (reason := _wrong(output, expected(case.problem), variant))
+            }
         except KernelFaultError as fault:
             lines = ", ".join(f"{file} line {line}" for file, line in dict.fromkeys(fault.lines))
             label = fault.case.label if fault.case else variant.name
@@ -161,16 +200,21 @@ def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool)
                 Text(f"\nfault: {label}: {fault.finding}\n{lines}".rstrip(), style="red"),
                 soft_wrap=True,
             )
+            if fault.case:
+                screen.print(_launched(fault.case), soft_wrap=True)
             return FAULTY
         except CompileError as error:
             screen.print(Text(f"\nnot run on the CPU: {error}", style="yellow"), soft_wrap=True)
             return NOT_RUN
     names = {Sanitizer.ADDRESS: "AddressSanitizer, UBSan", Sanitizer.THREAD: "ThreadSanitizer"}
-    return _conclude(
+    code = _conclude(
         variant,
-        list(filter(None, wrong)),
+        [(case.label, reason) for case, reason in wrong.items()],
         ", ".join(f"{len(watched)} cases ({names[by]})" for by, watched in cases.items()),
     )
+    for case in list(wrong)[:1]:
+        screen.print(_launched(case), soft_wrap=True)
+    return code
 
 
 def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
@@ -191,36 +235,53 @@ def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
                     label = f"{variant.name} {tile or ''} at {problem.size} {dtype}"
                     call = Call(tile=tile, problem=problem, label=label.replace("  ", " "))
                     calls.append(call)
-    wrong = []
+    wrong: list[tuple[str, str]] = []
     try:
         for call, (*after, output) in call_cases(variant, calls):
-            wrong.append(_wrong(call.label, output, expected(call.problem)))
+            if reason := _wrong(output, expected(call.problem), variant):
+                wrong.append((call.label, reason))
             if name := changed_operand(call.problem, operands(call.problem), after):
-                wrong.append(f"{call.label}: the function overwrites its operand {name}")
+                wrong.append((call.label, f"the function overwrites its operand {name}"))
     except FunctionFaultError as fault:
         console().print(Text(f"fault: {fault}", style="red"), soft_wrap=True)
         return FAULTY
-    return _conclude(variant, list(filter(None, wrong)), f"{len(calls)} calls")
+    return _conclude(variant, wrong, f"{len(calls)} calls")
 
 
-def _wrong(label: str, output: np.ndarray, right: np.ndarray) -> str:
+def _launched(case: Case) -> Text:
+    """Return how a kernel was launched: its description may be what is wrong."""
+    path = case.variant.path
+    launch = case.launch.main
+    grid, block = ("×".join(map(str, extents)) for extents in (launch.grid, launch.block))
+    return Text(
+        f"{path.name} launched it with a grid of {grid} and blocks of {block} threads: if the "
+        f"source expects others, correct {path.name}"
+    )
+
+
+def _wrong(output: np.ndarray, right: np.ndarray, variant: Variant) -> str:
     """Return the difference, or an empty text. Operands are integers, so no result is rounded."""
     differing = np.argwhere(output != right)
     if not len(differing):
         return ""
+    if is_unwritten(np, output):
+        return never_written(variant)
     place = tuple(map(int, differing[0]))
-    return (
-        f"{label}: {len(differing)} of {right.size} elements are wrong, the first at "
-        f"{list(place)}: {output[place]}, not {right[place]}"
-    )
+    count = f"{len(differing)} of {right.size} elements are wrong"
+    return f"{count}, the first at {list(place)}: {output[place]}, not {right[place]}"
 
 
-def _conclude(variant: Variant, wrong: Sequence[str], what: str) -> int:
+def _conclude(variant: Variant, wrong: Sequence[tuple[str, str]], what: str) -> int:
+    """Print the cases that are wrong, each reason once, and return the exit code."""
     screen = console()
-    for line in wrong[:MAX_SHOWN]:
-        screen.print(Text(f"wrong: {line}", style="red"), soft_wrap=True)
-    if len(wrong) > MAX_SHOWN:
-        screen.print(f"and {len(wrong) - MAX_SHOWN} more cases")
+    labels: dict[str, list[str]] = {}
+    for label, reason in wrong:
+        labels.setdefault(reason, []).append(label)
+    for reason, (label, *others) in islice(labels.items(), MAX_SHOWN):
+        more = f" and {counted(len(others), 'more case')}" if others else ""
+        screen.print(Text(f"wrong: {label}{more}: {reason}", style="red"), soft_wrap=True)
+    if len(labels) > MAX_SHOWN:
+        screen.print(f"and {counted(len(labels) - MAX_SHOWN, 'more case')}")
     if wrong:
         return FAULTY
     screen.print(f"\n{variant.name} is right and clean on the CPU:\n{what}")

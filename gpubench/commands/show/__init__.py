@@ -31,7 +31,8 @@ def show(
         typer.Option(help="Maximum number of points to list per problem, such as 10.", min=1),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Show the files' times side by side, a row per point.")
+        bool,
+        typer.Option("--compare", help="Times side by side, as for files with points in common."),
     ] = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown, for a page or a comment.")

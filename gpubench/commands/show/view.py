@@ -59,7 +59,10 @@ def print_files(
     markdown: bool = False,
     csv: bool = False,
 ) -> None:
-    """Print the tables of the files. Raises UsageError for options that contradict the files."""
+    """Print the tables of the files. Raises UsageError for options that contradict the files.
+
+    Files that have a point in common are shown side by side, as with `compare`.
+    """
     if csv and (markdown or compare):
         raise UsageError("--csv: lists points, so leave out --markdown and --compare")
     if compare and len(files) == 1:
@@ -69,9 +72,10 @@ def print_files(
     if not rows:
         raise UsageError(f"{files[0]}: the file has no rows")
     if csv:
-        print(_csv_table(rows, sort, top).csv(), end="")
+        print(_csv_table(list(zip(map(str, files), sides, strict=True)), sort, top).csv(), end="")
         return
-    if compare:
+    points = [{_point(row) for row in side} for side in sides]
+    if compare or len(set().union(*points)) < sum(map(len, points)):
         shown = _side_by_side([path.stem for path in files], sides, sort, top)
     else:
         shown = tables(rows, sort, top)
@@ -149,10 +153,16 @@ def _point(row: Row) -> tuple[object, ...]:
     return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, *where
 
 
-def _csv_table(rows: Sequence[Row], sort: str | None, top: int | None) -> Table:
-    """Return the figures of the tables as numbers, a line per point."""
-    grid = table(*CSV_COLUMNS, "half_interval_percent")
-    for row in chain.from_iterable(_listed(rows, sort, top)):
-        half = None if row.half_interval is None else 100 * row.half_interval
-        grid.add_row(*(getattr(row, name) for name in CSV_COLUMNS), half)
+def _csv_table(files: Mapping[str, Sequence[Row]], sort: str | None, top: int | None) -> Table:
+    """Return the figures of the tables as numbers, a line per point of each file.
+
+    The column `file` is there for several files.
+    """
+    several = len(files) > 1
+    grid = table(*(["file"] if several else []), *CSV_COLUMNS, "half_interval_percent")
+    for name, rows in files:
+        for row in chain.from_iterable(_listed(rows, sort, top)):
+            half = None if row.half_interval is None else 100 * row.half_interval
+            figures = (getattr(row, column) for column in CSV_COLUMNS)
+            grid.add_row(*([name] if several else []), *figures, half)
     return grid

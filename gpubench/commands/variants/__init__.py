@@ -14,6 +14,15 @@ app = typer.Typer()
 
 @app.command(epilog="Example: gpubench variants --device cpu")
 def variants(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[VARIANT]...",
+            help="Only these kernels, or patterns such as 'cpu_*'.",
+            autocompletion=completion.variants,
+        ),
+    ] = None,
+    *,
     op: Annotated[
         str | None,
         typer.Option(
@@ -37,4 +46,4 @@ def variants(
     """List the kernels with their dtypes, legal tiles and idea."""
     from gpubench.commands.variants.listing import print_variants
 
-    print_variants(op, device, kernels)
+    print_variants(names or (), op, device, kernels)

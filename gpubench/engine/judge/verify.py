@@ -10,7 +10,7 @@ import numpy as np
 
 from gpubench.backends.rotation import OperandSets, result_factor
 from gpubench.engine.operands import Reference
-from gpubench.model import Measurement, Precision
+from gpubench.model import CallVariant, Measurement, Precision, Variant
 
 INTEGER_POISON = -(2**31) + 12345
 """Content of an integer output before the kernel runs, an unlikely product of the operands."""
@@ -95,6 +95,20 @@ def poison_of(output: Any, *, reads_output: bool = False) -> float:
     if reads_output:
         return 0
     return INTEGER_POISON if output.dtype.kind == "i" else np.nan
+
+
+def never_written(variant: Variant) -> str:
+    """Return what is wrong with a variant whose output holds poison alone."""
+    is_function = isinstance(variant, CallVariant)
+    advice = "; write into the last argument, as in c[:] = …" if is_function else ""
+    return f"the result was never written{advice}"
+
+
+def is_unwritten(xp: Any, output: Any) -> bool:
+    """Return whether an output holds poison alone."""
+    if output.dtype.kind == "i":
+        return bool((output == INTEGER_POISON).all())
+    return bool(xp.isnan(output.astype(np.float64)).all())
 
 
 def relative_error(

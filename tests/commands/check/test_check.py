@@ -71,7 +71,7 @@ def test_a_source_that_does_not_compile_is_a_fault_with_the_compilers_first_erro
     source = tmp_path / "gemm" / "mine.cu"
     source.write_text(source.read_text().replace("{", "{ oops;", 1))
     assert check("mine", tmp_path) == FAULTY
-    assert "does not compile for sm_90: " in capsys.readouterr().out
+    assert "does not compile: " in capsys.readouterr().out
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,12 +90,54 @@ def test_a_function_of_the_cpu_is_called_at_odd_sizes(
 def test_a_wrong_element_is_named_with_what_it_must_be(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check("mine", own(tmp_path, "c[:-1] = a[:-1] @ b")) == FAULTY
+    assert check("mine", own(tmp_path, "c[1:] = a[1:] @ b; c[0] = 0.5")) == FAULTY
     out = capsys.readouterr().out
-    assert (
-        "wrong: mine at 1 float32: 1 of 1 elements are wrong, the first at [0, 0]: nan, not" in out
-    )
+    assert out.startswith("wrong: mine at 1 float32 and 1 more case: 1 of 1 elements are wrong, ")
+    assert "the first at [0, 0]: 0.5, not " in out
     assert "more cases" in out
+
+
+def test_a_function_that_returns_its_result_is_told_where_to_write_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check("mine", own(tmp_path, "return a @ b")) == FAULTY
+    assert capsys.readouterr().out == (
+        "wrong: mine at 1 float32 and 17 more cases: the result was never written; write into the "
+        "last argument, as in c[:] = …\n"
+    )
+
+
+def test_without_a_name_all_kernels_of_the_directory_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own(tmp_path, "c[:] = a @ b")
+    (tmp_path / "empty.py").touch()
+    assert run_check(None, tmp_path, None, None, None) == FAULTY
+    out = capsys.readouterr().out
+    assert "\nempty\n" in out
+    assert "\nmine is right and clean on the CPU:\n" in out
+    with pytest.raises(UsageError, match="name a kernel"):
+        run_check(None, None, None, None, None)
+
+
+@pytest.mark.slow
+def test_a_fault_says_how_the_description_launched_the_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from gpubench.model import CudaVariant\n"
+        "VARIANT = CudaVariant(idea='of a test', grid=('N/8', 'M/8'), block=(8, 8), kernel='mine',"
+        " dtypes=('float32',), signature='const float* A, const float* B, float* C, int N, int K')"
+    )
+    (tmp_path / "mine.cu").write_text(
+        "__global__ void mine(const float* A, const float* B, float* C, int N, int K) {\n"
+        "  __shared__ float tile[4][4];\n"
+        "  tile[threadIdx.y][threadIdx.x] = 0;\n"
+        "  C[0] = tile[0][0];\n}\n"
+    )
+    assert check("mine", tmp_path) == FAULTY
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("mine.py launched it with a grid of 1×1 and blocks of 8×8 threads")
 
 
 FAULTS = {
@@ -133,7 +175,7 @@ def test_a_function_that_overwrites_an_operand_is_wrong_and_the_operand_is_named
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check("mine", own(tmp_path, "c[:] = a @ b; b[-1] += 1")) == FAULTY
-    assert "mine at 1 float32: the function overwrites its operand B" in capsys.readouterr().out
+    assert "17 more cases: the function overwrites its operand B" in capsys.readouterr().out
 
 
 def test_what_a_function_prints_is_shown_after_a_fault_alone_and_escaped(

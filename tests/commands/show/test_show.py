@@ -73,6 +73,18 @@ def test_files_stand_side_by_side_with_their_ratio(shown: Show, file: Path, tmp_
     assert ["tiled", "64", "5.000", "µs"] in lines
     with pytest.raises(UsageError, match="two files or more"):
         shown(file, compare=True)
+    # Files with a point in common are never shown as if they were one.
+    assert [line.split() for line in shown(file, other).splitlines()] == lines
+    figures = list(csv.DictReader(io.StringIO(shown(file, other, csv=True))))
+    assert [line["file"] for line in figures] == [str(file)] * 3 + [str(other)] * 2
+
+
+def test_files_without_a_point_in_common_are_shown_as_one_sweep(
+    shown: Show, file: Path, tmp_path: Path
+) -> None:
+    rest = tmp_path / "rest.csv"
+    write([row_of(64, 5.0)], rest)
+    assert ["64", "5.000", "µs", "*"] in [line.split() for line in shown(file, rest).splitlines()]
 
 
 def test_markdown_has_the_same_tables(shown: Show, file: Path) -> None:
