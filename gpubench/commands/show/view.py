@@ -153,7 +153,9 @@ def _point(row: Row) -> tuple[object, ...]:
     return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, *where
 
 
-def _csv_table(files: Mapping[str, Sequence[Row]], sort: str | None, top: int | None) -> Table:
+def _csv_table(
+    files: Sequence[tuple[str, Sequence[Row]]], sort: str | None, top: int | None
+) -> Table:
     """Return the figures of the tables as numbers, a line per point of each file.
 
     The column `file` is there for several files.
