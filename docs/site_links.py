@@ -1,7 +1,11 @@
-"""A hook of mkdocs that adds to the site the files of the repository to which pages link."""
+"""A hook of mkdocs that adds to the site the files of the repository to which pages link.
+
+A link that leads nowhere is a warning, which fails the build. mkdocs only mentions some of them.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +13,17 @@ from typing import Any
 OUTSIDE = re.compile(
     r"(?<=\]\()((?:\.\./)+)((?:results|configs|tests|benchmarks|gpubench)/[^)#\s]+)"
 )
+
+
+def on_startup(**_: Any) -> None:
+    """Turn what mkdocs only mentions about a link into a warning."""
+    logging.getLogger("mkdocs.structure.pages").addFilter(_as_warning)
+
+
+def _as_warning(record: logging.LogRecord) -> bool:
+    if record.levelno == logging.INFO:
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -15,7 +15,7 @@ import msgspec
 from gpubench.errors import UsageError
 from gpubench.model import PRECISIONS, Device, Point, Variant, layout_text
 from gpubench.plan.registry import choose
-from gpubench.plan.sweep import Sweep, tuned_file
+from gpubench.plan.sweep import TUNED, Sweep, tuned_file
 from gpubench.plan.toml_file import decode, read_toml
 from gpubench.results.output import Output, lock
 from gpubench.results.provenance import source_hash
@@ -24,7 +24,7 @@ from gpubench.text import shown
 WAIT_S, RETRY_S = 60.0, 0.05
 """Longest wait for other writers of a file of winners, and the time between two tries."""
 
-HEADING = "# What `gpubench tune` found: `--tiles tuned` takes each kernel's tile from here.\n"
+HEADING = "# What `gpubench tune` found: `--tiles {}` takes each kernel's tile from here.\n"
 
 
 class Winner(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +74,11 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     winner: list[Winner] = []  # msgspec copies it
+
+
+def tiles_of(path: Path) -> str:
+    """Return the value of `--tiles` that takes the winners of a file."""
+    return "tuned" if path == TUNED else str(path)
 
 
 def read_winners(path: Path) -> list[Winner]:
@@ -148,7 +153,8 @@ def _merged(path: Path, new: Mapping[tuple[object, ...], Winner]) -> str:
     from tomlkit.items import AoT
 
     old = read_winners(path) if path.exists() else []
-    text = path.read_text(encoding="utf-8") if path.exists() else HEADING
+    heading = HEADING.format(tiles_of(path))
+    text = path.read_text(encoding="utf-8") if path.exists() else heading
     # Without the end of its last line, tomlkit would add to that line.
     document = tomlkit.parse(text if text.endswith("\n") else f"{text}\n")
     tables = document.get("winner")

@@ -37,6 +37,9 @@ def check_links(page: Path) -> None:
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
         assert target.exists(), link
+        if page.is_relative_to(PAGES):  # the site has no directories, and no sources of pages
+            assert target.is_file(), link
+            assert target.resolve().parent != PAGES or target.suffix != ".py", link
         assert not anchor or anchor in anchors(target), link
 
 

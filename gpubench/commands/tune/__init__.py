@@ -84,6 +84,7 @@ def tune(
     from gpubench.commands.tune.view import summary
     from gpubench.engine.run import open_pool, save_rows
     from gpubench.plan.sweep import TUNED
+    from gpubench.plan.tuned import tiles_of
     from gpubench.results.result_file import default_path
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
@@ -124,6 +125,6 @@ def tune(
     if tuned.confirmed:
         code = max(code, conclude(save_rows(tuned.confirmed, save), tuned.race.path))
     if tuned.winners:
-        name = "tuned" if kept_in == TUNED else kept_in
-        console().print(f"{kept_in}: --tiles {name} takes these tiles from it", soft_wrap=True)
+        flag = f"--tiles {tiles_of(kept_in)}"
+        console().print(f"{kept_in}: {flag} takes these tiles from it", soft_wrap=True)
     raise typer.Exit(code or UNDECIDED * tuned.undecided)

@@ -138,6 +138,13 @@ def test_a_problem_that_is_not_certain_is_named() -> None:
     assert "p2 with 16" in text
 
 
+def test_a_problem_that_the_confirmation_finds_outside_is_not_counted_as_within() -> None:
+    outside = [replace(RACES[1][1], round_medians_us=";".join(["106.0"] * 7)), RACES[1][2]]
+    (_, grid, *_) = parts = cover_tables(covers(RACES, [], 0.02), outside)
+    assert "2 of 3 configurations keep 3 of 4 problems within 2 %" in str(parts[0])
+    assert [line[2] for line in grid.lines] == ["0.00 %", "6.00 %"]
+
+
 def test_an_undecided_race_is_named() -> None:
     assert "p1 with 8: its race was undecided" in shown(RACES, 0.02, undecided=1)
 
