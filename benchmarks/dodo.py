@@ -347,4 +347,5 @@ def task_pages() -> dict[str, Any]:
     """Fill the tables of all pages by cog (https://cog.readthedocs.io), and draw the pictures."""
     pages = "README.md docs/*.md results/README.md results/h200/ladder.md results/h200/agreement.md"
     cog = f"{sys.executable} -m cogapp -I docs -p 'import tables' -r {pages}"
-    return {"actions": [cog, f"{sys.executable} docs/make_pictures.py"]}
+    makers = [f"{sys.executable} docs/make_{name}.py" for name in ("pictures", "schemas")]
+    return {"actions": [cog, *makers]}

@@ -26,7 +26,8 @@ from shared import save
 
 WEIGHTS = {
     **dict.fromkeys(("shown", "descriptor", "saved"), 4),
-    **dict.fromkeys(("config", "experiment", "expect", "operands", "archive", "diff", "csv"), 4),
+    **dict.fromkeys(("config", "experiment", "expect", "operands", "archive"), 4),
+    **dict.fromkeys(("diff", "csv", "nvbench"), 4),
     **dict.fromkeys(("where", "winners", "source", "problems", "partial", "race"), 8),
     **dict.fromkeys(("build", "fleet"), 5),
     **dict.fromkeys(("sizes", "tiles"), 2),

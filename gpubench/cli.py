@@ -33,7 +33,7 @@ PACKAGES = {"ab": "diff", "generate": "operand_files", "run": "operand_files"}
 # In the order of `--help`: measure, look, know the machine and the kernels, single runs.
 COMMANDS = (
     *("sweep", "tune", "compare-cublas", "reproduce"),
-    *("show", "diff", "ab", "history", "explain", "plot", "report"),
+    *("show", "diff", "ab", "history", "explain", "plot", "report", "convert"),
     *("deviceinfo", "selfcheck", "fleet", "variants", "new-kernel", "check", "export"),
     *("generate", "run"),
 )

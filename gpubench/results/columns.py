@@ -112,8 +112,8 @@ class Columns(Generic[R]):
             return rows
 
     def are_in(self, path: Path) -> bool:
-        """Return whether a file has the required columns. False if it is no regular file."""
-        if not path.is_file():
+        """Return whether a file has the required columns. False if it is no regular CSV."""
+        if path.suffix == ".json" or not path.is_file():
             return False
         with opened(path) as file:
             return set(self._required) <= set(next(_lines(file), []))
@@ -129,12 +129,24 @@ class Columns(Generic[R]):
         rows = []
         for number, line in enumerate(table[names].itertuples(index=False, name=None), 1):
             texts = dict(zip(names, map(self._text, names, line), strict=True))
-            try:
-                values = {name: self._parsers[name](text) for name, text in texts.items()}
-            except ValueError:
-                raise self._misfit(f"the frame's row {number}", texts) from None
-            rows.append(self._make(values))
+            rows.append(self.row(texts, f"the frame's row {number}"))
         return rows
+
+    def texts(self, row: R) -> dict[str, str]:
+        """Return the fields of a row that are not empty, as the CSV has them."""
+        values = {name: getattr(row, name) for name in self.names}
+        return {name: str(_field(value)) for name, value in values.items() if value is not None}
+
+    def row(self, texts: Mapping[str, str], place: str) -> R:
+        """Return the row of such fields; others are ignored. Raises UsageError for an invalid one.
+
+        `place` names the row in that error.
+        """
+        own = {name: text for name, text in texts.items() if name in self._parsers}
+        try:
+            return self._make({name: self._parsers[name](text) for name, text in own.items()})
+        except ValueError:
+            raise self._misfit(place, own) from None
 
     def _require(self, names: Collection[str], message: str) -> None:
         for name in self._required:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpubench.model import LARGEST, OPERATIONS, PointKey, Timing
 from gpubench.results.columns import MAX_VALUE, Columns, column
+from gpubench.results.nvbench import read_fields
 from gpubench.results.output import Output
 from gpubench.text import clean
 
@@ -247,8 +248,8 @@ class Row:
     @property
     def special_operands(self) -> str:
         """Layout and values of the operands, where they are not the default, for a title."""
-        layout = "" if self.layout == "row-major" else f", {self.layout}"
-        return layout + ("" if self.operands == "uniform" else f", operands {self.operands}")
+        layout = "" if self.layout in {"", "row-major"} else f", {self.layout}"
+        return layout + ("" if self.operands in {"", "uniform"} else f", operands {self.operands}")
 
     @property
     def half_interval(self) -> float | None:
@@ -284,10 +285,20 @@ REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
 
 _FILE = Columns(Row, REQUIRED, "a CSV of a sweep (docs/csv.md has its schema)")
 COLUMNS, NAMES = _FILE.fields, _FILE.names
-encode, read, rows = _FILE.encode, _FILE.read, _FILE.rows_of
+encode, rows, texts = _FILE.encode, _FILE.rows_of, _FILE.texts
 
 STABLE = 1.1
 """Maximum ratio of the largest to the smallest round median at which rounds agree."""
+
+
+def read(path: Path, columns: Collection[str] | None = None) -> list[Row]:
+    """Read the rows of a CSV (`Columns.read`), or of a JSON file of NVBench.
+
+    Raises UsageError for a file that cannot be read.
+    """
+    if path.suffix == ".json":
+        return [_FILE.row(fields, place) for place, fields in read_fields(path, KEY)]
+    return _FILE.read(path, columns)
 
 
 def write(rows: Iterable[Row], path: Path) -> None:

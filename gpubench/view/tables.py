@@ -313,7 +313,9 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
             f"{NAIVE_LOOP} is slow at powers of two, as the elements that it reads share few cache "
             "sets: speed-ups over it are too high there"
         )
-    lines += dict.fromkeys(f"{row.variant}: {row.notes}" for row in measured if row.notes)
+    for note in dict.fromkeys(row.notes for row in measured if row.notes):
+        first, *more = dict.fromkeys(row.variant for row in measured if row.notes == note)
+        lines.append(f"{first}{f' and {len(more)} more' * bool(more)}: {note}")
     lines = list(filter(None, [*lines, *_contradicting(measured), _devices_differ(measured)]))
     return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
 
@@ -518,7 +520,7 @@ def title(row: Row) -> str:
     mode = "" if row.compute_mode == row.dtype else f" as {row.compute_mode}"
     name = f"{row.problem} ({row.size})" if row.problem else row.size
     special = f"{cache}{scope}{timer}{row.special_operands}"
-    return f"{row.op} {name} {row.dtype}{mode} on {row.device}{special}"
+    return f"{row.op} {' '.join(filter(None, (name, row.dtype)))}{mode} on {row.device}{special}"
 
 
 def _tied(row: Row, best: Row) -> bool:

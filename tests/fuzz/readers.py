@@ -21,6 +21,7 @@ from contract import BrokenContractError, call_within_contract, checked_message,
 from fakes import CPU, measured, point
 from stub import nothing_measured
 
+from gpubench.commands.convert.formats import as_nvbench
 from gpubench.commands.diff.expect import read_expected
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import read_side
@@ -247,6 +248,16 @@ def csv(data: bytes, folder: Path) -> None:
         assert [str(row) for row in table.read(copy)] == [str(row) for row in rows]  # NaN, too
 
 
+def nvbench(data: bytes, folder: Path) -> None:
+    path = _in_file("a.json", data, folder)
+    rows = call_within_contract(lambda: table.read(path), folder)
+    if rows:
+        require_unchanged(folder, {"a.json": data})
+        copy = folder / "b.csv"
+        table.write(rows, copy)
+        assert [str(row) for row in table.read(copy)] == [str(row) for row in rows]  # NaN, too
+
+
 def problems(data: bytes, folder: Path) -> None:
     """Read the list of `--sizes FILE.csv`, and plan it."""
     path = _in_file("a.csv", data, folder)
@@ -258,6 +269,13 @@ def problems(data: bytes, folder: Path) -> None:
         command_lines.run(["sweep", "--sizes", "a.csv", "--device", "cpu", "--dry-run"], folder)
     require_unchanged(folder, {"a.csv": data})
 
+
+NVBENCH = b"""{"benchmarks": [{"name": "b", "states": [{"device": 0, "axis_values":
+[{"name": "M", "value": "64"}, {"name": "T", "value": "I8"}], "summaries":
+[{"tag": "nv/cold/time/gpu/mean", "data": [{"name": "value", "value": "0.001"}]},
+{"tag": "nv/json/bin:nv/cold/sample_times", "data": [{"name": "filename", "value": "a/0.bin"},
+{"name": "size", "value": "1"}]}]}]}], "devices": [{"id": 0, "name": "GPU", "sm_version": 900}]}"""
+"""A file in NVBench's own words."""
 
 PROBLEMS = (
     b"# a model\nname,m,n,k,weight,dtype\nqkv,16,24,8,12,float32\nout,16,8,8,,fp64\n",
@@ -584,6 +602,9 @@ READERS = {
     ),
     "source": Reader(
         read=source, seeds=lambda: (SOURCE,), own=(mutations.description, mutations.source)
+    ),
+    "nvbench": Reader(
+        read=nvbench, seeds=lambda: (as_nvbench(_rows()), NVBENCH), own=(mutations.json_lines,)
     ),
     "problems": Reader(read=problems, seeds=lambda: PROBLEMS, own=(mutations.table,)),
     "diff": Reader(read=diff, seeds=_csv, own=(mutations.table,)),

@@ -24,6 +24,7 @@ INPUTS = {
     **dict.fromkeys(("problems", "build", "fleet", "race"), 10),
     "saved": 5,
     "csv": 40,
+    "nvbench": 20,
     "experiment": 15,
     "shown": 8,
     "descriptor": 12,
@@ -32,7 +33,7 @@ INPUTS = {
     "partial": 10,
     "command": 40,
 }
-"""Number of mutated inputs per reader in every run: 570 in all."""
+"""Number of mutated inputs per reader in every run: 590 in all."""
 
 SLOW = {"diff", "partial", "race", "build", "saved", "problems", "command", "shown"}
 """Readers that run whole commands, on what others read."""

@@ -22,7 +22,7 @@ from gpubench.commands.diff.compare import (
 )
 from gpubench.commands.diff.formats import BROKEN, SLOWER, STRICT, Line, Report, shortened
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
-from gpubench.model import Timer, layouts_of
+from gpubench.model import OPERATIONS, Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.view.numbers import counted, milliseconds
 from gpubench.view.sentences import Ratio, conditions
@@ -294,7 +294,9 @@ def _advice(
     strict: bool,
 ) -> list[str]:
     """Return the commands that would settle the ambiguous points."""
-    open_points = comparison.of(Verdict.AMBIGUOUS)
+    ambiguous = comparison.of(Verdict.AMBIGUOUS)
+    # Points that another tool measured cannot be measured again.
+    open_points = {key: finding for key, finding in ambiguous.items() if key.op in OPERATIONS}
     if not open_points:
         return []
     # On a CPU these are sweeps.

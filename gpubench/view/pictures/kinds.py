@@ -134,7 +134,11 @@ def _rows(group: Sequence[Source]) -> list[Row]:
 
 def _sizes(group: Sequence[Source], looks: style.Looks) -> style.Panels:
     """A panel for each dtype, cache state and scope, with the peak and the BLAS."""
-    return [(panel.title, partial(_rates, panel, looks)) for panel in panels(group, by_size=False)]
+    return [
+        (panel.title, partial(_rates, panel, looks))
+        for panel in panels(group, by_size=False)
+        if any(row.gflops for row in panel.rows)
+    ]
 
 
 def _rates(panel: Panel, looks: style.Looks, axes: Axes) -> float:
@@ -459,7 +463,7 @@ KINDS = {
         tile_panels,
         "no row has a tile; --kind blas compares without tiles",
     ),
-    Kind.SIZES: _Drawing("Speed against size, best tile", _sizes, "no row has a time"),
+    Kind.SIZES: _Drawing("Speed against size, best tile", _sizes, "no row has gflops"),
     Kind.BLAS: _Drawing(
         "Speed in percent of {library}, best tile",
         _blas,

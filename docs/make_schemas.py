@@ -1,0 +1,100 @@
+"""Write the JSON schemas of what gpubench writes for programs, from the classes of the fields.
+
+    python docs/make_schemas.py    # writes docs/schema/*.json
+
+A schema's number is the `format` of the file. It increases when a field is removed or changes its
+meaning, and not for a new field.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
+
+from gpubench.commands.convert.formats import JSON_FORMAT
+from gpubench.commands.diff.compare import Disturbance, Finding, Limits, Verdict
+from gpubench.commands.diff.formats import JSON_FORMAT as DIFF_FORMAT
+from gpubench.results.row import COLUMNS, KEY
+
+FOLDER = Path(__file__).parent / "schema"
+TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "None": "null"}
+
+
+def typed(annotation: object) -> dict[str, Any]:
+    """Return the schema of an annotation such as `float | None`."""
+    if annotation == "Verdict":
+        return {"enum": [str(verdict) for verdict in Verdict]}
+    names = [TYPES[name] for name in str(annotation).split(" | ")]
+    return {"type": names[0] if len(names) == 1 else names}
+
+
+def properties(cls: type) -> dict[str, Any]:
+    """Return the schemas of the fields of a dataclass."""
+    return {field.name: typed(field.type) for field in fields(cls)}
+
+
+def of_object(members: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the schema of an object that has all these members and no others."""
+    named = {"properties": members, "required": list(members), "additionalProperties": False}
+    return {**more, "type": "object", **named}
+
+
+def of_list(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a list."""
+    return {"type": "array", "items": item}
+
+
+def columns() -> dict[str, Any]:
+    """Return the schemas of the columns of a sweep's CSV."""
+    schemas = {}
+    for column in COLUMNS:
+        schema = typed(column.type) | {"description": column.metadata["meaning"]}
+        if "str" not in str(column.type):
+            low, high = column.metadata["range"]
+            schema |= {"minimum": low} | ({"maximum": high} if high < float("inf") else {})
+        schemas[column.name] = schema
+    return schemas
+
+
+def document(title: str, version: int, members: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a file."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return of_object({"format": {"const": version}, "gpubench": typed("str"), **members}, **head)
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Return the schemas by file name."""
+    text, number, lines = typed("str"), typed("int"), of_list(typed("str"))
+    row = columns()
+    key = {name: row[name] for name in KEY}
+    members = {
+        "headline": text,
+        "exit_code": {"enum": [0, 1, 3, 4]},
+        "strict": typed("bool"),
+        "base": text,
+        "new": text,
+        "limits": of_object(properties(Limits)),
+        "counts": of_object({str(verdict): number for verdict in Verdict}),
+        "drift": typed("float"),
+        "drifted": typed("bool"),
+        "untested": number,
+        "disturbances": of_list(of_object(properties(Disturbance))),
+        "notes": lines,
+        "advice": lines,
+        "points": of_list(of_object(key | properties(Finding))),
+        "untimed": of_list(of_object(key | {"reason": text})),
+    }
+    rows = document("gpubench convert --to json", JSON_FORMAT, {"rows": of_list(of_object(row))})
+    diff = document("gpubench diff --format json, of results", DIFF_FORMAT, members)
+    return {f"rows-{JSON_FORMAT}.json": rows, f"diff-{DIFF_FORMAT}.json": diff}
+
+
+if __name__ == "__main__":
+    for name, schema in schemas().items():
+        text = json.dumps(schema, indent=1, ensure_ascii=False)
+        (FOLDER / name).write_text(f"{text}\n", encoding="utf-8")

@@ -1,0 +1,57 @@
+"""`gpubench convert`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+
+app = typer.Typer()
+
+
+class Form(StrEnum):
+    """A form of results that `convert` writes."""
+
+    CSV = "csv"
+    JSON = "json"
+    NVBENCH = "nvbench"
+    GITHUB = "github-action-benchmark"
+
+
+@app.command(epilog="Example: gpubench convert sweep.csv --to nvbench -o sweep.json")
+def convert(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Result file: a CSV of gpubench, or JSON of NVBench (*.json).",
+            autocompletion=completion.results,
+        ),
+    ],
+    *,
+    to: Annotated[Form, typer.Option(help="Form to write.", metavar=f"[{'|'.join(Form)}]")],
+    only: option.Only = None,
+    exclude: option.Exclude = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write, such as sweep.json. Default: stdout."),
+    ] = None,
+    force: option.Force = False,
+) -> None:
+    """Convert results to and from the files of other tools."""
+    from gpubench.commands.convert.formats import FORMATS
+    from gpubench.plan.selection import read_selected
+    from gpubench.results.output import Output
+
+    claimed = Output(output, overwrite=force) if output else None
+    ((_, rows),) = read_selected([file], only, exclude)
+    content = FORMATS[to](rows)
+    if claimed:
+        claimed.write(content)
+    else:
+        typer.echo(content.decode(), nl=False)
