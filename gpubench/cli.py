@@ -20,20 +20,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gpubench.errors import INTERRUPTED, OUTPUT_LOST, GpubenchError
+from gpubench.errors import BY_SIGNAL, INTERRUPTED, OUTPUT_LOST, GpubenchError
 from gpubench.results.output import guard_streams
 from gpubench.text import clean, shown
 
 MAX_MESSAGE = 1500
 """Maximum number of characters of a message."""
 
-PACKAGES = {"ab": "diff", "generate": "operand_files", "run": "operand_files"}
+PACKAGES = {"ab": "diff", "bisect": "diff", "generate": "operand_files", "run": "operand_files"}
 """The packages in `gpubench.commands` that are not named after their command."""
 
 # In the order of `--help`: measure, look, know the machine and the kernels, single runs.
 COMMANDS = (
     *("sweep", "tune", "compare-cublas", "reproduce"),
-    *("show", "diff", "ab", "history", "explain", "plot", "report", "convert"),
+    *("show", "diff", "ab", "bisect", "history", "explain", "plot", "report", "convert"),
     *("deviceinfo", "selfcheck", "fleet", "variants", "new-kernel", "check", "export"),
     *("generate", "run"),
 )
@@ -134,7 +134,7 @@ def main() -> None:
     code = _run()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    if code != INTERRUPTED and (lost := next((s.lost for s in streams if s.lost), None)):
+    if code < BY_SIGNAL and (lost := next((s.lost for s in streams if s.lost), None)):
         code = OUTPUT_LOST
         if lost.errno != errno.EPIPE:  # a reader such as `head` has closed the pipe: no error
             _fail(f"cannot write the output: {lost.strerror}", code)

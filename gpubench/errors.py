@@ -10,6 +10,9 @@ from pathlib import Path
 DISTRIBUTION = "gpubench-kernels"
 """The name of this package for installers. Another project is called `gpubench` there."""
 
+BY_SIGNAL = 128
+"""Exit codes from here on are those of signals. They also end `git bisect run`."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + SIGINT."""
 

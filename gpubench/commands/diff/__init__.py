@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from gpubench import completion
 from gpubench import options as option
 from gpubench.commands.diff.options import Options, diff_options
+from gpubench.errors import GpubenchError
 
 app = typer.Typer()
 
@@ -106,7 +107,8 @@ def ab(
         Path,
         typer.Argument(
             metavar="BASE",
-            help="Python interpreter or environment with a gpubench, or a directory of kernels.",
+            help="Python interpreter or environment with a gpubench, or a directory of kernels, "
+            "also of a git revision: v1:kernels.",
         ),
     ],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The same, of the new side.")],
@@ -135,3 +137,48 @@ def ab(
         base, new, options, settings, config=config, pairs=pairs, results=results, save=save
     )
     raise typer.Exit(code)
+
+
+class _EndsBisect(TyperCommand):
+    """End `git bisect run` if the command line is wrong; exit code 2 would mean a bad commit."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises BisectEndedError."""
+        try:
+            return super().parse_args(ctx, args)
+        except (typer.TyperException, GpubenchError) as error:
+            from gpubench.commands.diff.bisect import BisectEndedError
+
+            said = error.format_message() if isinstance(error, typer.TyperException) else str(error)
+            raise BisectEndedError(said) from error
+
+
+@app.command(
+    cls=_EndsBisect,
+    epilog="Example: gpubench bisect v1:kernels kernels --variants rows,cpu_blas --sizes 256. "
+    "Exit codes: 0 good, 1 bad, 125 not judged, 128 or more: the bisection ends.",
+)
+@partial(option.sweep_options, without=("output", "samples", "rounds"))
+@partial(diff_options, names=("threshold",))
+def bisect(
+    base: Annotated[
+        Path,
+        typer.Argument(metavar="BASE", help="The good side, as 'ab' takes it: v1:kernels."),
+    ],
+    new: Annotated[
+        Path, typer.Argument(metavar="NEW", help="What is checked out: a directory, as in 'ab'.")
+    ],
+    *,
+    config: option.Config = None,
+    pairs: Annotated[int, typer.Option(help="Number of pairs of sweeps, without --budget.")] = 10,
+    **options: Any,
+) -> None:
+    """Find the commit that slowed a kernel, with git bisect run.
+
+    Measures what is checked out in turns with the good side, as 'ab' does. The commit is bad if a
+    point is slower, and good if every point is shown not to be.
+    """
+    from gpubench.commands.diff.bisect import judge_commit
+
+    threshold = options.pop("threshold")
+    raise typer.Exit(judge_commit(base, new, options, threshold, config=config, pairs=pairs))

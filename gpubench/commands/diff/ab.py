@@ -6,10 +6,14 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 
 from gpubench.commands.diff.options import Options
@@ -31,6 +35,14 @@ BUDGET_PAIRS = 5
 """Minimum number of pairs with a budget."""
 
 
+class SideError(UsageError):
+    """A side cannot be measured; `side` is `base` or `new`."""
+
+    def __init__(self, side: str, message: str) -> None:
+        super().__init__(f"{side.upper()}{message}")
+        self.side = side
+
+
 @dataclass(frozen=True, kw_only=True)
 class Build:
     """One side: the gpubench that runs, and the kernels that it adds."""
@@ -44,7 +56,7 @@ class Build:
     def sweep(self, options: Mapping[str, str], output: Path) -> None:
         """Measure one round into `output`, by the command line alone.
 
-        Raises UsageError with the side's own message if it makes no file, and KeyboardInterrupt if
+        Raises SideError with the side's own message if it makes no file, and KeyboardInterrupt if
         it is interrupted.
         """
         texts = {**options, "rounds": "1", "output": str(output)}
@@ -60,13 +72,13 @@ class Build:
         if not output.exists():
             lines = [line for line in ended.stderr.splitlines() if line.strip()]
             why = lines[-1].removeprefix("gpubench: ") if lines else f"exit code {ended.returncode}"
-            raise UsageError(f"{self.name.upper()} ({self.interpreter}): {why}")
+            raise SideError(self.name, f" ({self.interpreter}): {why}")
 
 
 def build(name: str, path: Path) -> Build:
     """Return the side that a path names: an interpreter, its environment, or kernels.
 
-    Raises UsageError if the path names none of them.
+    Raises SideError if the path names none of them.
     """
     for interpreter in (path, path / "bin" / "python"):
         if interpreter.is_file() and os.access(interpreter, os.X_OK):
@@ -74,10 +86,34 @@ def build(name: str, path: Path) -> Build:
             return Build(name=name, interpreter=os.path.abspath(interpreter))  # noqa: PTH100 # resolve() follows links
     if path.is_dir() and any(path.rglob("*.py")):
         return Build(name=name, interpreter=sys.executable, kernels=path)
-    raise UsageError(
-        f"{name.upper()}: '{shown(str(path))}' is neither a Python interpreter, such as "
-        "old/.venv/bin/python, nor a directory of kernels"
+    raise SideError(
+        name,
+        f": '{shown(str(path))}' is neither a Python interpreter, such as "
+        "old/.venv/bin/python, nor a directory of kernels",
     )
+
+
+@contextmanager
+def unpacked(name: str, path: Path) -> Iterator[Path]:
+    """Yield the path of a side. `REV:DIRECTORY` is unpacked from git for the time of the block.
+
+    Raises SideError if git does not know it.
+    """
+    if path.exists() or ":" not in str(path):
+        yield path
+        return
+    command = ["git", "archive", "--format=tar", str(path)]
+    try:
+        archive = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 # the user's git
+    except FileNotFoundError:
+        raise SideError(name, f": '{shown(str(path))}' needs git, which is not here") from None
+    if archive.returncode:
+        why = archive.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
+        raise SideError(name, f": '{shown(str(path))}': {why}")
+    with TemporaryDirectory(prefix="gpubench-") as scratch:
+        with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
+            tar.extractall(scratch, filter="data")
+        yield Path(scratch)
 
 
 def compare_builds(
@@ -95,7 +131,21 @@ def compare_builds(
 
     Raises UsageError for sides, options and files that cannot be used, before anything is measured.
     """
-    sides = build("base", base), build("new", new)
+    with unpacked("base", base) as old, unpacked("new", new) as latest:
+        sides, names = (build("base", old), build("new", latest)), (str(base), str(new))
+        return _compare(sides, names, options, settings, config, pairs, results, save)
+
+
+def _compare(
+    sides: tuple[Build, Build],
+    names: tuple[str, str],
+    options: Mapping[str, object],
+    settings: Options,
+    config: Path | None,
+    pairs: int,
+    results: Path | None,
+    save: str | None,
+) -> int:
     read_limits(settings)
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
         raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
@@ -119,7 +169,7 @@ def compare_builds(
             soft_wrap=True,
         )
     base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
-    code = run_diff(base_files, new_files, settings, (str(base), str(new)))
+    code = run_diff(base_files, new_files, settings, names)
     for path in new_files if save else ():
         store.save(read(path), save or "")
     folder = shlex.quote(str(directory))

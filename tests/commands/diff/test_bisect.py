@@ -1,0 +1,180 @@
+"""`gpubench bisect`: the code of a commit for `git bisect run`, and the commit that it finds."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import Done, call
+from diffs import rows
+from newcomer import blocks
+
+from gpubench.results.row import write
+
+ab = import_module("gpubench.commands.diff.ab")  # the package has a function of this name
+
+PYTHON = """#!/bin/sh
+[ -f "$(dirname "$0")/../rows.csv" ] || { echo 'gpubench: does not build' >&2; exit 2; }
+for word in "$@"; do
+  case "$word" in --output=*) cp "$(dirname "$0")/../rows.csv" "${word#--output=}";; esac
+done
+"""
+"""An interpreter whose sweeps have the rows beside it."""
+
+
+def git(folder: Path, *words: str, check: bool = True) -> str:
+    command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=check).stdout
+
+
+def commit(folder: Path, message: str) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", message)
+
+
+def environment(folder: Path, own: float | None, **facts: object) -> None:
+    """An installation in which `own` takes this many times as long; None: it does not start."""
+    program = folder / "env" / "bin" / "python"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(PYTHON)
+    program.chmod(0o755)
+    table = folder / "env" / "rows.csv"
+    table.unlink(missing_ok=True)
+    if own is not None:
+        measured = [replace(row, round_medians_us=str(row.median_us)) for row in rows(own=own)]
+        write([replace(row, **facts) if row.variant == "own" else row for row in measured], table)
+
+
+WRONG = {"status": "wrong", "reason": "off", "median_us": None, "round_medians_us": None}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository whose first commit is tagged v1."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text("/results\n")
+    environment(tmp_path, 1.0)
+    commit(tmp_path, "Start")
+    git(tmp_path, "tag", "v1")
+    return tmp_path
+
+
+def judged(folder: Path, *words: str) -> Done:
+    return call(folder, "bisect", "v1:env", "env", "--pairs", "5", "--threshold", "5%", *words)
+
+
+def test_git_bisect_finds_the_planted_commit_although_one_does_not_build(
+    repository: Path,
+) -> None:
+    for number, own in enumerate((1.0, 1.0, None, 1.0, 1.25, 1.25, 1.25), 1):
+        environment(repository, own)
+        commit(repository, f"Change {number}")
+    git(repository, "bisect", "start", "HEAD", "v1")
+    words = ("bisect", "v1:env", "env", "--pairs", "5", "--threshold", "5%")
+    said = git(repository, "bisect", "run", sys.executable, "-m", "gpubench", *words)
+    assert "is the first bad commit" in said
+    assert "\n    Change 5\n" in said
+    assert git(repository, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize(
+    ("own", "facts", "code"),
+    [
+        (1.0, {}, 0),
+        (0.8, {}, 0),
+        (1.25, {}, 1),
+        (1.05, {}, 125),  # ambiguous: at the threshold
+        (1.0, WRONG, 125),
+        (None, {}, 125),
+    ],
+)
+def test_the_code_of_a_commit_says_good_bad_or_not_judged(
+    repository: Path, own: float | None, facts: dict[str, object], code: int
+) -> None:
+    environment(repository, own, **facts)
+    done = judged(repository)
+    assert done.code == code, done.out
+    assert "/tmp/gpubench-" not in done.out  # noqa: S108 # what is unpacked is gone
+    if own is None:
+        assert done.err.endswith("env/bin/python): does not build\n")
+
+
+def test_kernels_that_did_not_change_are_good_and_not_measured(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "kernels").mkdir()
+    (repository / "kernels" / "rows.py").write_text("a = 1\n")
+    commit(repository, "Add a kernel")
+    words = ("bisect", "HEAD:kernels", "kernels")
+    done = call(repository, *words)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "kernels is the same as HEAD:kernels, so it is not measured\n"
+    (repository / "kernels" / "rows.py").write_text("a = 2\n")
+
+    def measure(sides: tuple[Any, Any], *_: object) -> None:
+        contents = [(side.kernels or Path()).joinpath("rows.py").read_text() for side in sides]
+        raise AssertionError(contents)
+
+    monkeypatch.setattr(ab, "measure_in_turns", measure)
+    done = call(repository, *words)
+    assert done.code == 128  # an unexpected error is not a bad commit
+    assert "unexpected: AssertionError: ['a = 1\\n', 'a = 2\\n']" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("v1:env", "env", "--nope"), "No such option: --nope"),
+        (("v1:env",), "Missing argument 'NEW'."),
+        (("v9:env", "env"), "BASE: 'v9:env': not a valid object name"),
+        (("nowhere", "env"), "BASE: 'nowhere' is neither a Python interpreter"),
+        (("v1:env", "env", "--pairs", "1"), "--pairs: 1 is out of range"),
+        (("v1:env", "env", "--threshold", "5"), "--threshold: "),
+        (("v1:env", "env", "--sizes", "x"), "--sizes: "),
+    ],
+)
+def test_what_is_wrong_at_every_commit_ends_the_bisection(
+    repository: Path, words: tuple[str, ...], message: str
+) -> None:
+    environment(repository, 1.25)
+    done = call(repository, "bisect", *words)
+    assert (done.code, done.out, done.err.count("\n")) == (128, "", 1)
+    assert message in done.err
+
+
+def test_the_command_of_the_page_tells_the_pages_kernels_apart(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = blocks("bisect.md")
+    before, after = (block.text for block in page if block.title.startswith("kernels/rows.py"))
+    (repository / "kernels").mkdir()
+    kernel = repository / "kernels" / "rows.py"
+    kernel.write_text(before)
+    commit(repository, "Compute row by row")
+    git(repository, "tag", "-f", "v1")
+
+    def measure(
+        sides: tuple[Any, Any], _options: object, directory: Path, *_: object
+    ) -> tuple[list[Path], list[Path]]:
+        files: tuple[list[Path], list[Path]] = ([], [])
+        for side, paths in zip(sides, files, strict=True):
+            text = (side.kernels or Path()).joinpath("rows.py").read_text()
+            found = rows(own=2.5 if "block by block" in text else 1.0)
+            for number in range(5):
+                paths.append(directory / f"{side.name}-{number}.csv")
+                write([replace(row, round_medians_us=None) for row in found], paths[-1])
+        return files
+
+    monkeypatch.setattr(ab, "measure_in_turns", measure)
+    (line,) = (line for block in page for line in block.text.splitlines() if "bisect run" in line)
+    words = shlex.split(line)[4:]  # git bisect run gpubench
+    for text, code in ((before, 0), (f"{before}# notes\n", 0), (after, 1)):
+        kernel.write_text(text)
+        assert call(repository, *words).code == code
+        compile(text, "rows.py", "exec")
