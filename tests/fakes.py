@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy, operand_factors
+from gpubench.engine.judge.verdict import ResultError, judge
 from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, run
@@ -42,6 +43,11 @@ CPU = Device(backend="cpu", name="Fake CPU", multiprocessors=4, l2_bytes=2**20)
 
 
 COPY_GBYTES_PER_S = 50.0
+
+
+def why_wrong(error: float, tolerance: float) -> str | None:
+    """Why a result with this relative error is wrong, as the judge says it."""
+    return judge(ResultError(error=error, tolerance=tolerance)).reason or None
 
 
 def matmul(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:

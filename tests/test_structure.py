@@ -210,3 +210,15 @@ def test_a_file_reads_in_one_sitting() -> None:
 
 def test_there_is_no_drawer_for_everything() -> None:
     assert not {path.stem for path in FILES} & {"util", "utils", "helpers", "common", "misc"}
+
+
+def test_only_the_judge_makes_a_measurement_wrong() -> None:
+    judge = PACKAGE / "engine" / "judge" / "verdict.py"
+    makers = set()
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "status":
+                names = {ast.unparse(part) for part in ast.walk(node.value)}
+                if names & {"Status.WRONG", "'wrong'", "Status('wrong')"}:
+                    makers.add(path)
+    assert makers == {judge}

@@ -6,12 +6,13 @@ of a cluster is in `shared.py`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Protocol
 
 from gpubench.backends import device_label
+from gpubench.engine.judge.verdict import Rate, Verdict, as_judged, judge
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.prepare import Job
 from gpubench.engine.runner import Runner
@@ -25,7 +26,6 @@ from gpubench.model import (
     Parts,
     Point,
     PointKey,
-    Status,
     Timer,
 )
 from gpubench.plan.schedule import Estimate, Visit
@@ -45,6 +45,10 @@ class Watcher:
 
     def measured(self, measurement: Measurement) -> None:
         """Called when a point was measured once, or was decided without a launch."""
+
+
+Keep = Callable[[Measurement], None]
+"""Keeps a measurement, such as in a file."""
 
 
 class Pool(Protocol):
@@ -78,13 +82,11 @@ class Pool(Protocol):
     def endings(self) -> Mapping[PointKey, str]:
         """Why each race of the last job ended, under its points' key without a tile."""
 
-    def measure(
-        self, job: Job, measurements: Measurements, watcher: Watcher
-    ) -> Generator[Measurement, None, None]:
-        """Yield measurements as they are made.
+    def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
+        """Measure the points that are not finished in `measurements`.
 
-        The caller adds each measurement to `measurements` before it requests the next. Points that
-        are finished there are not measured.
+        Each new measurement is given to `keep`, and is then added to `measurements`. What `keep`
+        raises ends the job.
         """
 
     def device_at(self, place: Place) -> Device:
@@ -146,10 +148,15 @@ class LocalPool:
         """Wall time of the last job by phase."""
         return self._executor.spent_s
 
-    def measure(
-        self, job: Job, measurements: Measurements, watcher: Watcher
-    ) -> Generator[Measurement, None, None]:
+    def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
         """Compile, warm up, and measure the visits of the schedule."""
+
+        def add(measurement: Measurement) -> None:
+            placed = self.place.put_into(measurement)
+            keep(placed)
+            measurements.add(placed)
+            watcher.measured(placed)
+
         executor, sweep, strategy = self._executor, job.sweep, job.strategy
         executor.begin(sweep.timing, sweep.seed, job.verified)
         unfinished = [point for point in job.points if not measurements.is_finished(point)]
@@ -165,13 +172,13 @@ class LocalPool:
             try:
                 while visit := schedule.next(measured):
                     if visit.outcome:
-                        yield self.place.put_into(visit.outcome)
+                        add(visit.outcome)
                         continue
                     watcher.measuring(visit)
                     if visit.fresh:
                         executor.next_round()
                     measurement = executor.measure(visit.point, visit.wall_limit_s)
-                    yield self.place.put_into(self._below_ceiling(measurement))
+                    add(self._below_ceiling(measurement))
             finally:
                 self.endings = {point.key: why for point, why in schedule.endings.items()}
 
@@ -201,20 +208,21 @@ class LocalPool:
         if series is None or name not in self._device.facts:
             return measurement
         gflops = problem.flops / series.median_us / 1e3
-        if gflops <= self._device.facts[name] * (CEILING_RATIO if name in self._repeated else 1):
+
+        def verdict(margin: float) -> Verdict:
+            highest = self._device.facts[name]
+            return judge(Rate(gflops=gflops, highest_gflops=highest, margin=margin))
+
+        if verdict(CEILING_RATIO if name in self._repeated else 1.0):
             return measurement
         for _ in range(CEILING_REPEATS):
             self._repeated.add(name)
             rate = self._executor.ceilings([problem.dtype])[name]
             highest = max(rate, self._device.facts[name])
             self._device = replace(self._device, facts=self._device.facts | {name: highest})
-            if gflops <= CEILING_RATIO * highest:
+            if verdict(CEILING_RATIO):
                 return measurement
-        reason = (
-            f"{gflops:.4g} GFLOP/s, but the device's multiply-adds reach {highest:.4g}: "
-            "not all was computed, or the time is wrong"
-        )
-        return replace(measurement, status=Status.WRONG, reason=reason, series=None)
+        return as_judged(measurement, verdict(CEILING_RATIO))
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
         """Measure a kernel and a library in turns; return why if that fails (`engine.pairs`)."""

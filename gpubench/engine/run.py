@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -89,19 +89,17 @@ def run(
 
     def keep(measurement: Measurement) -> None:
         if file:
-            file.add(measurement)  # first: the CSV has nothing that the partial file lacks
-        measurements.add(measurement)
+            file.add(measurement)
 
     interrupted = complete = False
     rows: list[Row] = []
     try:
         for point, reason in job.planned.items():
             if reason is not None and not measurements.is_finished(point):
-                keep(Measurement(point=point, status=Status.SKIPPED, reason=reason))
-        with closing(pool.measure(job, measurements, watcher)) as stream:
-            for measurement in stream:
-                keep(measurement)
-                watcher.measured(measurement)
+                skipped = Measurement(point=point, status=Status.SKIPPED, reason=reason)
+                keep(skipped)  # first: the CSV has nothing that the partial file lacks
+                measurements.add(skipped)
+        pool.measure(job, measurements, keep, watcher)
         complete = True
         if add_more:
             rows = add_more(job, pool, _rows(job, pool, measurements))

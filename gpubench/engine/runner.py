@@ -29,7 +29,14 @@ from gpubench.engine.judge.probe import (
     require_exact,
     unusual_problem,
 )
-from gpubench.engine.judge.verify import Check, WrongError, is_unwritten, never_written, poison
+from gpubench.engine.judge.verdict import (
+    Duration,
+    UnwrittenResult,
+    WrongError,
+    as_judged,
+    require,
+)
+from gpubench.engine.judge.verify import Check, is_unwritten, never_written, poison
 from gpubench.engine.loaded import Loaded
 from gpubench.engine.pairs import paired
 from gpubench.engine.sampling import Sample, best_threads, collect
@@ -286,9 +293,7 @@ class Runner:
             return self._right[point]
         except WrongError as wrong:
             self._right.pop(point, None)
-            return replace(
-                result, status=Status.WRONG, reason=str(wrong), max_relative_error=wrong.error
-            )
+            return as_judged(result, wrong.verdict)
         except DoesNotFitError as error:
             return replace(result, status=Status.SKIPPED, reason=str(error))
         except (CompileError, LaunchError) as error:
@@ -421,9 +426,9 @@ class Runner:
             kernel.run()
             try:
                 require_exact(probe, self._backend.xp, operands.output)
-            except WrongError as error:
+            except WrongError:
                 if is_unwritten(self._backend.xp, operands.output):
-                    raise WrongError(never_written(at.variant)) from error
+                    require(UnwrittenResult(reason=never_written(at.variant)))
                 raise
 
     def _require_independent(
@@ -543,11 +548,7 @@ class Runner:
                 break
             self._sleep(pause_s)
         least = least_us(point.problem, self._backend.device)
-        if not series.median_us > least:
-            raise WrongError(
-                f"{series.median_us:.3g} µs a launch, and the device cannot take less than "
-                f"{least:.3g}: not all was computed, or the time is wrong"
-            )
+        require(Duration(time_us=series.median_us, least_us=least))
         return replace(result, series=series, before=before, after=after)
 
     def _checked_samples(self, kernel: Kernel, operands: OperandSets, check: Check) -> Sample:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from secrets import token_hex
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpubench.engine.cluster import Member, cancel, members, present, require_one_kind
 from gpubench.engine.measurements import Measurements, Place
-from gpubench.engine.pool import Watcher, local_pool
+from gpubench.engine.pool import Keep, Watcher, local_pool
 from gpubench.engine.prepare import Job, prepare
 from gpubench.errors import DeviceUnavailableError, GpubenchError, UsageError, first_line
 from gpubench.model import Device, Measurement, Point, PointKey
@@ -109,15 +109,13 @@ def measure_share(share: Share) -> ShareResult:
             measurements = Measurements(job)
             for line in share.earlier:
                 measurements.add(decode_line(line, job.point_of))
-            watcher = _UntilCancelled(worker)
-            try:
-                with closing(pool.measure(job, measurements, watcher)) as stream:
-                    for measurement in stream:
-                        measurements.add(measurement)
-                        lines.append(encode_line(measurement))
-                        worker.log_event(share.topic, lines[-1])
-            except KeyboardInterrupt:
-                pass  # nobody waits for the rest
+
+            def keep(measurement: Measurement) -> None:
+                lines.append(encode_line(measurement))
+                worker.log_event(share.topic, lines[-1])
+
+            with suppress(KeyboardInterrupt):  # nobody waits for the rest
+                pool.measure(job, measurements, keep, _UntilCancelled(worker))
             device, spent_s = pool.device_at(pool.place), dict(pool.spent_s)
             return ShareResult(worker.address, lines, device, spent_s, dict(pool.endings))
     except GpubenchError as error:
@@ -179,10 +177,8 @@ class ClusterPool:
     def renew(self) -> None:
         """Do nothing: every share has a process of its own."""
 
-    def measure(
-        self, job: Job, measurements: Measurements, watcher: Watcher
-    ) -> Generator[Measurement, None, None]:
-        """Give the workers their shares, and yield what they send.
+    def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
+        """Give the workers their shares, and keep what they send.
 
         Raises DeviceUnavailableError where no worker is left.
         """
@@ -198,7 +194,7 @@ class ClusterPool:
                 shares = share_out(job, unfinished, workers, self._first.kind)
                 if job.strategy.is_race:
                     shares = [_continued(share, measurements) for share in shares]
-                yield from self._collect(shares, job, measurements, watcher)
+                self._collect(shares, job, measurements, keep, watcher)
         finally:
             self._wall_s = perf_counter() - started
 
@@ -207,9 +203,10 @@ class ClusterPool:
         shares: Sequence[Share],
         job: Job,
         measurements: Measurements,
+        keep: Keep,
         watcher: Watcher,
-    ) -> Generator[Measurement, None, None]:
-        """Submit the shares, and yield the new measurements until all shares are done."""
+    ) -> None:
+        """Submit the shares, and keep the new measurements until all shares are done."""
         client = self._client
         inbox: SimpleQueue[Any] = SimpleQueue()
         running: dict[Future, Share] = {}
@@ -224,7 +221,7 @@ class ClusterPool:
             running[future] = share
             future.add_done_callback(inbox.put)
 
-        def receive(line: bytes) -> Iterator[Measurement]:
+        def receive(line: bytes) -> None:
             nonlocal received
             measurement = decode_line(line, job.point_of)
             if not measurements.is_new(measurement):
@@ -233,7 +230,9 @@ class ClusterPool:
             left_s = (perf_counter() - started) / received * left if received else 0.0
             watcher.measuring(Visit(point=measurement.point, visits_left=left, left_s=left_s))
             received += 1
-            yield measurement
+            keep(measurement)
+            measurements.add(measurement)
+            watcher.measured(measurement)
 
         client.subscribe_topic(shares[0].topic, lambda event: inbox.put(event[1]))
         try:
@@ -246,11 +245,11 @@ class ClusterPool:
                     last_seen_s = _require_workers(client, last_seen_s)
                     continue
                 if isinstance(arrived, bytes):
-                    yield from receive(arrived)
+                    receive(arrived)
                     continue
                 share, result = running.pop(arrived), _result(arrived)
                 for line in result.lines:  # those that no event brought
-                    yield from receive(line)
+                    receive(line)
                 if result.error:
                     failed.add(result.address)
                     remaining = [address for address in present(client) if address not in failed]

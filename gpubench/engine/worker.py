@@ -26,9 +26,9 @@ from gpubench.engine.child.requests import (
     WarmUp,
 )
 from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, removed_variables
-from gpubench.engine.judge.outside import require_exact_outputs, require_time
-from gpubench.engine.judge.probe import probe_problem, unusual_problem
-from gpubench.engine.judge.verify import WrongError
+from gpubench.engine.judge.clock import require_time
+from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
+from gpubench.engine.judge.verdict import WrongError, as_judged
 from gpubench.engine.lock import DeviceLock
 from gpubench.engine.runner import Instance, instance_of
 from gpubench.errors import ChildLostError
@@ -225,7 +225,7 @@ class Worker:
                         self._child.pid,
                     )
         except WrongError as wrong:
-            return replace(result, status=Status.WRONG, reason=str(wrong), series=None)
+            return as_judged(result, wrong.verdict)
         except ChildLostError as lost:
             return replace(result, status=Status.ERROR, reason=lost.why, series=None)
         note = ""

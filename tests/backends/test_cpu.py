@@ -15,6 +15,7 @@ import numba
 import numpy as np
 import pytest
 import threadpoolctl
+from fakes import why_wrong
 
 from gpubench.backends.cpu import backend as module
 from gpubench.backends.cpu import gauge as cpu_gauge
@@ -22,7 +23,7 @@ from gpubench.backends.cpu.backend import ALIGNMENT, CpuBackend
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
 from gpubench.backends.cpu.multiply_add import CHAINS, lanes, multiply_adds, operations
 from gpubench.backends.rotation import result_factor
-from gpubench.engine.judge.verify import poison, relative_error, why_wrong
+from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.errors import CompileError, LaunchError
 from gpubench.hardware.host import cpu_threads

@@ -74,9 +74,9 @@ CHEATS = {
     a[len(a) // 2] = 0""",
     "replaces_the_checks": """
     from gpubench.engine import runner
-    from gpubench.engine.judge import verify
+    from gpubench.engine.judge import probe, verdict, verify
     runner.require_exact = runner.require_independent = lambda *_, **__: None
-    verify.why_wrong = lambda *_: None
+    verdict.require = verify.require = probe.require = runner.require = lambda *_: None
     c[:] = 0""",
     "replaces_the_clock": """
     import gc

@@ -29,9 +29,9 @@ CALLS = {
     "honest": "np.matmul(a, b, out=c)",
     "patcher": """
     from gpubench.engine import runner
-    from gpubench.engine.judge import verify
+    from gpubench.engine.judge import probe, verdict, verify
     runner.require_exact = runner.require_independent = lambda *_, **__: None
-    verify.why_wrong = lambda *_: None
+    verdict.require = verify.require = probe.require = runner.require = lambda *_: None
     c[:] = 0""",
     "unchecked": """
     if len(a) % 64:

@@ -10,7 +10,7 @@ import pytest
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.judge.independence import copy_of_first_set, require_independent
-from gpubench.engine.judge.verify import WrongError
+from gpubench.engine.judge.verdict import WrongError
 from gpubench.model import Problem
 
 Call = Callable[[np.ndarray, np.ndarray, np.ndarray], float]

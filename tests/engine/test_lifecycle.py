@@ -169,7 +169,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_variant")
 def test_an_error_of_our_own_keeps_what_was_measured_too(tmp_path: Path) -> None:
     backend = FakeBackend([10.0] * 1000)  # then the script ends
-    with pytest.raises(RuntimeError, match="StopIteration"):
+    with pytest.raises(StopIteration):
         run_sweep(asked(), Runner(backend), Diary(), ResultFile(tmp_path / "a.csv"))
     assert table.read(tmp_path / "a.csv")
     assert read_context(tmp_path / "a.csv")["options"] == {}  # to be continued

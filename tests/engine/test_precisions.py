@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fakes import FakeBackend, point, variant
+from fakes import FakeBackend, point, variant, why_wrong
 
-from gpubench.engine.judge.verify import relative_error, why_wrong
+from gpubench.engine.judge.verify import relative_error
 from gpubench.engine.operands import make_inputs, make_reference, widened
 from gpubench.engine.runner import Runner
 from gpubench.model import DTYPES, PRECISIONS, Precision, Problem, Status, Timing

@@ -24,7 +24,7 @@ from gpubench.engine.judge.probe import (
     require_exact,
     unusual_problem,
 )
-from gpubench.engine.judge.verify import WrongError
+from gpubench.engine.judge.verdict import WrongError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, CudaVariant, Point, Problem
 from gpubench.plan.registry import variants
 

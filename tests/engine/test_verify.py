@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from fakes import why_wrong
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpubench.engine.judge.verify import poison, relative_error, why_wrong
+from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, PRECISIONS, Problem
 

@@ -8,8 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 import threadpoolctl
+from fakes import why_wrong
 
-from gpubench.engine.judge.verify import poison, relative_error, why_wrong
+from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.model import OPERATIONS, PRECISIONS, CallVariant, Problem
 from gpubench.plan.registry import variants

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from gpubench.backends import Backend, backends, open_backend
 from gpubench.commands.operand_files import files
-from gpubench.engine.judge.verify import poison, relative_error, why_wrong
+from gpubench.engine.judge.verdict import ResultError, judge
+from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference, verifying_bytes
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
 from gpubench.hardware.host import free_memory_bytes
@@ -70,11 +71,11 @@ def run(
     limit = problem.precision.tolerance
     try:
         result, error = compute(backend, point, lambda: files.read_operands(path))
-        failure = why_wrong(error, limit)
-        failure = failure and f"wrong, {failure}; nothing was written"
+        verdict = judge(ResultError(error=error, tolerance=limit))
+        failure = "" if verdict else f"wrong, {verdict.reason}; nothing was written"
     except (CompileError, LaunchError, DoesNotFitError) as raised:
         failure = str(raised)
-    if failure is not None:
+    if failure:
         console(stderr=True).print(Text(f"gpubench: {name}: {failure}"), soft_wrap=True)
         return 1
     files.write_result(claimed, result)

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
-from gpubench.engine.judge.verify import WrongError, poison
+from gpubench.engine.judge.verdict import DependentTime, MissingResult, require
+from gpubench.engine.judge.verify import poison
 from gpubench.model import Problem
 
 TURNS = (6, 6, 36)
@@ -112,10 +113,8 @@ def require_independent(
         if right is None:
             right = output.copy(order="K")
         if not _is_same(xp, output, right):
-            raise WrongError(
-                "a launch did not compute its result: it kept what the output held, or the result "
-                "of earlier operands"
-            )
+            left = "it kept what the output held, or the result of earlier operands"
+            require(MissingResult(left=left))
         return taken_us
 
     cases = [Case.POISONED, Case.FILLED, Case.CHANGED]
@@ -141,9 +140,13 @@ def require_independent(
     else:
         return
     case = suspects[0]
-    raise WrongError(
-        f"its time depends on {case}: {median(before_us):.3g} µs a launch, and "
-        f"{median(times_us[case]):.3g} µs with {_CASE_TEXT[case]}"
+    require(
+        DependentTime(
+            on=case,
+            with_it=_CASE_TEXT[case],
+            time_us=median(before_us),
+            time_with_it_us=median(times_us[case]),
+        )
     )
 
 

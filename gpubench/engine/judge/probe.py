@@ -14,7 +14,7 @@ for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.engine.judge.verify import WrongError
+from gpubench.engine.judge.verdict import MissingResult, ProbeResult, require
 from gpubench.model import CudaVariant, Point, Precision, Problem
 from gpubench.plan.registry import is_ours
 
@@ -372,9 +372,19 @@ def _wide(elements: NDArray[Any]) -> NDArray[Any]:
 
 def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
     """Raise WrongError unless an output is the probe's result, bit for bit."""
-    if wrong := probe.count_wrong(xp, output):
-        raise WrongError(
-            f"exact probe at {probe.problem.size}: {wrong:,} of {output.size:,} results, each a "
-            "single product, differ from it: an operand was rounded, or a product lost or added "
-            "twice"
-        )
+    wrong = probe.count_wrong(xp, output)
+    require(ProbeResult(size=probe.problem.size, wrong=wrong, results=output.size))
+
+
+def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int) -> None:
+    """Raise WrongError unless the contents are the results of a problem's probes, by rows.
+
+    The parent calls this, because a function could change the checks in its own process.
+    """
+    probes, kind = make_probes(problem, seed), np.dtype(problem.precision.result)
+    size = math.prod(problem.output_shape)
+    lengths = [len(content) for content in contents]
+    if lengths != [kind.itemsize * size] * len(probes):
+        require(MissingResult(left=f"{lengths} bytes at {problem.size}"))
+    for probe, content in zip(probes, contents, strict=True):
+        require_exact(probe, np, np.frombuffer(content, kind).reshape(problem.output_shape))

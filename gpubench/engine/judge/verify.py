@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from gpubench.backends.rotation import OperandSets, result_factor
+from gpubench.engine.judge.verdict import ResultError, require
 from gpubench.engine.operands import Reference
 from gpubench.model import CallVariant, Measurement, Precision, Variant
 
@@ -17,15 +18,6 @@ INTEGER_POISON = -(2**31) + 12345
 
 ROUNDED_ONCE = 1.01
 """Factor of the unit roundoff, because the sum that is rounded has errors of its own."""
-
-
-class WrongError(Exception):
-    """A result is wrong. The message describes the difference."""
-
-    def __init__(self, reason: str, error: float | None = None) -> None:
-        super().__init__(reason)
-        self.error = error
-        """The `relative_error`, if one was computed."""
 
 
 class Check:
@@ -76,8 +68,7 @@ class Check:
     def _accept(self, output: Any, factor: int, precision: Precision) -> None:
         reference, roundoff = self._reference(), precision.result_roundoff
         error = relative_error(self._xp, output, reference, roundoff, factor)
-        if reason := why_wrong(error, precision.tolerance):
-            raise WrongError(reason, error)
+        require(ResultError(error=error, tolerance=precision.tolerance))
         self.error = max(self.error, error)
 
 
@@ -142,14 +133,3 @@ def relative_error(
     scale += abs(factor) * reference.inherited
     # A zero row or column must give exact zeros: any error over the smallest number is huge.
     return float((error / xp.maximum(scale, np.finfo(np.float64).tiny)).max())
-
-
-def why_wrong(error: float, limit: float) -> str | None:
-    """Return how a result is wrong, or None. The comparison is written so that NaN is wrong."""
-    if not error <= limit:
-        if np.isnan(error):
-            return "the result holds NaN: an element was not written, or computed from garbage"
-        if limit == 0:
-            return f"the result differs from the exact integer product by up to {error:.0f}"
-        return f"relative error {error:.2g}, tolerance {limit:.2g}"
-    return None

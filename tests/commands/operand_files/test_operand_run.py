@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fakes import FakeBackend, point, variant
+from fakes import FakeBackend, point, variant, why_wrong
 
 from gpubench.commands.operand_files.run import choose_point, compute
-from gpubench.engine.judge.verify import why_wrong
 from gpubench.errors import DoesNotFitError, UsageError
 from gpubench.model import PRECISIONS, Problem
 

@@ -1,21 +1,17 @@
-"""Verdicts on a user's function by a process that does not run it.
+"""Compares the time that a child reports with this process's clock.
 
-A function can change anything in its own process, such as the checks and the clock.
+A function can change anything in its own process, such as the clock.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-import numpy as np
-
-from gpubench.engine.judge.probe import make_probes, require_exact
-from gpubench.engine.judge.verify import WrongError
-from gpubench.model import Measurement, Problem
+from gpubench.engine.judge.verdict import ClockTimes, require
+from gpubench.model import Measurement
 
 BATCHES_S = (0.002, 0.004, 0.008, 0.016, 0.032)
 """Durations of the batches of launches that the worker times. A short batch may end before a loaded
@@ -23,18 +19,6 @@ machine runs another process. In a long batch, the time of the request itself co
 
 PATIENCE_S, RATIO = 3.0, 4.0
 """The child's time is wrong if all batches in 3 s take 4 times as long by the worker's clock."""
-
-
-def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int) -> None:
-    """Raise WrongError unless the contents are the results of a problem's probes, by rows."""
-    probes = make_probes(problem, seed)
-    if len(contents) != len(probes):
-        raise WrongError(f"{len(contents)} results of {len(probes)} exact probes")
-    kind = np.dtype(problem.precision.result)
-    for probe, content in zip(probes, contents, strict=True):
-        if len(content) != kind.itemsize * math.prod(problem.output_shape):
-            raise WrongError(f"a result of {len(content)} bytes at {problem.size}")
-        require_exact(probe, np, np.frombuffer(content, kind).reshape(problem.output_shape))
 
 
 def require_time(result: Measurement, repeat: Callable[[int], object], pid: int) -> None:
@@ -60,10 +44,7 @@ def require_time(result: Measurement, repeat: Callable[[int], object], pid: int)
                 return
             launches_us.append(taken_s * 1e6 / launches)
             spent_s += elapsed_s
-    raise WrongError(
-        f"{reported_us:.3g} µs a launch, but at least {min(launches_us):.3g} µs "
-        "by the clock of another process"
-    )
+    require(ClockTimes(reported_us=reported_us, parent_us=min(launches_us), ratio=1.0))
 
 
 class _Scheduled(NamedTuple):

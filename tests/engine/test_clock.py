@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from fakes import measurement
 
-from gpubench.engine.judge import outside
-from gpubench.engine.judge.outside import require_time
-from gpubench.engine.judge.verify import WrongError
+from gpubench.engine.judge import clock
+from gpubench.engine.judge.clock import require_time
+from gpubench.engine.judge.verdict import WrongError
 
 REPORTED_US = 4.0
 
@@ -21,7 +21,7 @@ class Child:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, launch_us: float, other: float) -> None:
         self.now_s, self.launch_us = 0.0, launch_us
         self.other_s = self._other(other)
-        monkeypatch.setattr(outside, "perf_counter", lambda: self.now_s)
+        monkeypatch.setattr(clock, "perf_counter", lambda: self.now_s)
 
     @staticmethod
     def _other(seconds: float) -> Iterator[float]:

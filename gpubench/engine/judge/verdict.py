@@ -1,0 +1,207 @@
+"""The only judge: `judge` takes what was observed, and returns whether it is wrong, and why.
+
+The other modules of this package observe. No other module makes a measurement wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpubench.model import Measurement, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeResult:
+    """How many results of an exact probe differ from it (`judge.probe`)."""
+
+    size: str
+    wrong: int
+    results: int
+
+    @property
+    def reason(self) -> str:
+        """Why this is wrong; empty if it is right."""
+        if not self.wrong:
+            return ""
+        return (
+            f"exact probe at {self.size}: {self.wrong:,} of {self.results:,} results, each a "
+            "single product, differ from it: an operand was rounded, or a product lost or added "
+            "twice"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultError:
+    """The largest `relative_error` of a result, and the largest that is right."""
+
+    error: float
+    tolerance: float
+
+    @property
+    def reason(self) -> str:
+        """Why this is wrong. The comparison is written so that NaN is wrong."""
+        if self.error <= self.tolerance:
+            return ""
+        if np.isnan(self.error):
+            return "the result holds NaN: an element was not written, or computed from garbage"
+        if self.tolerance == 0:
+            return f"the result differs from the exact integer product by up to {self.error:.0f}"
+        return f"relative error {self.error:.2g}, tolerance {self.tolerance:.2g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingResult:
+    """A result that a launch did not compute, and what it left instead."""
+
+    left: str
+
+    @property
+    def reason(self) -> str:
+        """Why this is wrong."""
+        return f"a launch did not compute its result: {self.left}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnwrittenResult:
+    """A result that holds what it held before the launch, in every element."""
+
+    reason: str
+    """Why this is wrong, with advice that depends on the variant."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DependentTime:
+    """A time per launch that depends on what the arrays held before (`judge.independence`)."""
+
+    on: str
+    """What the time depends on, such as `what the output holds`."""
+
+    with_it: str
+    time_us: float
+    time_with_it_us: float
+
+    @property
+    def reason(self) -> str:
+        """Why this is wrong."""
+        return (
+            f"its time depends on {self.on}: {self.time_us:.3g} µs a launch, and "
+            f"{self.time_with_it_us:.3g} µs with {self.with_it}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duration:
+    """A time per launch, and the time that the device takes at least for the problem."""
+
+    time_us: float
+    least_us: float
+
+    @property
+    def reason(self) -> str:
+        """Why this is wrong; empty if it is possible. NaN is wrong."""
+        if self.time_us > self.least_us:
+            return ""
+        return (
+            f"{self.time_us:.3g} µs a launch, and the device cannot take less than "
+            f"{self.least_us:.3g}: not all was computed, or the time is wrong"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """A rate of operations, and the highest rate that is possible, measured on the device."""
+
+    gflops: float
+    highest_gflops: float
+    margin: float
+    """A rate above the highest rate times this margin is wrong."""
+
+    @property
+    def reason(self) -> str:
+        """Why this is wrong; empty if it is possible."""
+        if self.gflops <= self.margin * self.highest_gflops:
+            return ""
+        return (
+            f"{self.gflops:.4g} GFLOP/s, but the device's multiply-adds reach "
+            f"{self.highest_gflops:.4g}: not all was computed, or the time is wrong"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockTimes:
+    """Time per launch as the child reported it, and by the parent's clock at least."""
+
+    reported_us: float
+    parent_us: float
+    ratio: float
+    """The ratio of the two above which the reported time is wrong."""
+
+    @property
+    def reason(self) -> str:
+        """Why this is wrong; empty if the clocks agree."""
+        if self.parent_us <= self.ratio * self.reported_us:
+            return ""
+        return (
+            f"{self.reported_us:.3g} µs a launch, but at least {self.parent_us:.3g} µs "
+            "by the clock of another process"
+        )
+
+
+Observed = (
+    ProbeResult
+    | ResultError
+    | MissingResult
+    | UnwrittenResult
+    | DependentTime
+    | Duration
+    | Rate
+    | ClockTimes
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether a measurement is wrong, and why. It is true if the measurement is right."""
+
+    reason: str = ""
+    error: float | None = None
+    """The `relative_error`, if one was computed."""
+
+    def __bool__(self) -> bool:
+        return not self.reason
+
+
+class WrongError(Exception):
+    """A measurement is wrong. The message is the verdict's reason."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
+
+
+def judge(observed: Observed) -> Verdict:
+    """Return the verdict on what was observed."""
+    error = observed.error if isinstance(observed, ResultError) else None
+    return Verdict(reason=observed.reason, error=error)
+
+
+def require(observed: Observed) -> None:
+    """Raise WrongError if what was observed is wrong."""
+    if not (verdict := judge(observed)):
+        raise WrongError(verdict)
+
+
+def as_judged(measurement: Measurement, verdict: Verdict) -> Measurement:
+    """Return the measurement; without a time, and with the reason, if the verdict is wrong."""
+    if verdict:
+        return measurement
+    error = measurement.max_relative_error if verdict.error is None else verdict.error
+    return replace(
+        measurement,
+        status=Status.WRONG,
+        reason=verdict.reason,
+        max_relative_error=error,
+        series=None,
+    )
