@@ -8,7 +8,10 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
 
 from gpubench.commands.fleet import times as times_of
 from gpubench.commands.fleet.judge import Limits
@@ -20,6 +23,7 @@ from gpubench.model import Measurement
 from gpubench.results.output import Output
 from gpubench.results.result_file import default_path
 from gpubench.view.numbers import counted
+from gpubench.view.progress import PLAIN_EVERY_S
 from gpubench.view.tables import console
 
 if TYPE_CHECKING:
@@ -61,15 +65,24 @@ def run_fleet(
             )
         path = output or default_path(times_of.NAME, "units.csv")
         reports: list[Report] = []
-        with Output(path, overwrite=force).create(times_of.encode([])) as file:
+        printed_s = -math.inf
+        with (
+            Output(path, overwrite=force).create(times_of.encode([])) as file,
+            err.status("") as status,
+        ):
 
             def keep(report: Report, phase: str, done: int, total: int) -> None:
                 reports.append(report)
                 file.write(times_of.encode(report.times).partition(b"\n")[2])
                 file.flush()
+                nonlocal printed_s
                 turn = f"turn {done} of {total}: {phase}, on {report.member.label}"
+                status.update(Text(turn))
                 failure = f": {report.error}" if report.error else ""
-                err.print(f"{turn}{failure}", markup=False, soft_wrap=True)
+                is_due = not err.is_terminal and monotonic() - printed_s > PLAIN_EVERY_S
+                if failure or is_due:
+                    err.print(f"{turn}{failure}", markup=False, soft_wrap=True)
+                    printed_s = monotonic()
 
             try:
                 measure_all(client, workers, device, rounds, keep)

@@ -60,6 +60,7 @@ def reproduce(
             help="Time for each experiment, such as 60, 90s or 2m, for all its points.",
         ),
     ] = None,
+    dry_run: option.DryRun = False,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Continue a run that ended early, by its folder."),
@@ -74,12 +75,15 @@ def reproduce(
 
     The tables show published and measured figures, their ratio, and whether the shape holds.
     """
-    from gpubench.commands.reproduce.run import list_experiments, run_reproduce
+    from gpubench.commands.reproduce.run import foresee, list_experiments, run_reproduce
 
     if listing:
         list_experiments(names or [])
         return
     options = {"device": device, "samples": samples, "rounds": rounds, "budget": budget}
+    if dry_run:
+        foresee(names or [], options)
+        return
     raise typer.Exit(
         run_reproduce(
             names or [], options, folder=folder or output, on=on, resume=resume, force=force

@@ -19,16 +19,18 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
+from gpubench.backends import find_devices
 from gpubench.cache import keep, user_cache
 from gpubench.commands.reproduce import view
 from gpubench.commands.reproduce.compare import CSV_COLUMNS, Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, find
 from gpubench.engine.pool import Pool, Watcher
-from gpubench.engine.prepare import Job, prepare
+from gpubench.engine.prepare import Job, prepare, prepare_dry
 from gpubench.engine.run import open_pool, run
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.model import Status
 from gpubench.options import OPTIONS, read_sweep
+from gpubench.plan.schedule import minutes
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.columns import encode_csv
 from gpubench.results.output import Output, make_directory
@@ -49,6 +51,39 @@ def list_experiments(names: Sequence[str]) -> None:
         devices = ", ".join(experiment.devices)
         listing.add_row(experiment.name, experiment.file.title, devices, str(figures or ""))
     console().print(listing)
+
+
+def foresee(names: Sequence[str], options: Mapping[str, Any]) -> None:
+    """`gpubench reproduce --dry-run`: print each sweep with its points and its expected time."""
+    asked = read_sweep(options)
+    has_gpu = asked.device != "cpu"
+    if has_gpu:
+        try:
+            find_devices(asked.device.replace("auto", "cuda"))
+        except DeviceUnavailableError:
+            if asked.device != "auto":
+                raise
+            has_gpu = False
+    listing = table(
+        *("experiment", "variants", "op", "dtypes", "points", "expected"),
+        left={"experiment", "variants", "op", "dtypes"},
+    )
+    total_s = 0.0
+    for experiment in find(names):
+        name = experiment.name
+        entries = experiment.sweeps_for(gpu=has_gpu)
+        counts = [len(plan(sweep, sweep.device)) for sweep, _ in entries]
+        for (sweep, conditions), count in zip(entries, counts, strict=True):
+            paced = sweep if conditions.remember else _paced(sweep, asked, count / sum(counts))
+            job = prepare_dry(paced)
+            expected_s = job.forecast().expected_s
+            total_s += expected_s
+            variants = ", ".join(sweep.variants) or "all"
+            cells = sweep.op, ", ".join(sweep.dtypes), str(len(job.points)), minutes(expected_s)
+            listing.add_row(name, variants, *cells)
+            name = ""
+    console().print(listing)
+    console().print(Text(f"\nabout {minutes(total_s)} in all; nothing is run"))
 
 
 def run_reproduce(

@@ -62,18 +62,24 @@ def _filled(
 def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
     """Return the tables of the series, of the devices then and now, and of other facts.
 
-    A terminal is narrow, so facts about single figures are only shown with `whole`.
+    A terminal is narrow, so facts about single figures are only shown with `whole`. Without a GPU,
+    series that it would measure, and the devices, are only shown with `whole`, too.
     """
     series = [
         _series(done, series, whole=whole)
         for series in done.experiment.series
-        if series.published or any(e[0].measured is not None for e in done.entries[series.name])
+        if (series.published and (whole or not done.no_gpu)) or _is_measured(done, series)
     ]
     facts = [
         _filled(facts.title, facts.columns, [tuple(map(_text, row)) for row in facts.rows])
         for facts in done.experiment.file.facts
     ]
-    return [*series, *([_devices(done)] if done.experiment.devices else []), *facts]
+    has_devices = done.experiment.devices and (whole or not done.no_gpu)
+    return [*series, *([_devices(done)] if has_devices else []), *facts]
+
+
+def _is_measured(done: Reproduction, series: Series) -> bool:
+    return any(entries[0].measured is not None for entries in done.entries[series.name])
 
 
 def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
@@ -202,7 +208,10 @@ def shown(done: Reproduction) -> list[RenderableType]:
     """Return what the terminal shows of an experiment."""
     title = Text(f"\n{done.experiment.name}: {done.experiment.file.title}", "bold underline")
     tables = (grid.renderable() for grid in grids(done, whole=False))
-    notes = (Text(f"\n{line}") for line in closing(done))
+    notes = [Text(f"\n{line}") for line in closing(done)]
+    unmeasured = [s.name for s in done.experiment.series if not _is_measured(done, s)]
+    if done.no_gpu and unmeasured:
+        notes.append(Text(f"\nnot measured without a GPU: {'; '.join(unmeasured)}"))
     return [title, *map(Text, opening(done)), *tables, *notes]
 
 

@@ -108,6 +108,16 @@ def test_without_an_output_it_goes_under_results(folder: Path) -> None:
     assert {one.rounds for one in read(folder / last.parent / "mine.csv")} == {2}
 
 
+def test_a_dry_run_lists_the_sweeps_and_measures_nothing(folder: Path) -> None:
+    code, out, _ = run(folder, "mine.toml", "--dry-run")
+    assert code == 0
+    assert ["mine", "cpu_naive,", "cpu_blas", "gemm", "float64", "2"] in [
+        line.split()[:6] for line in out.splitlines()
+    ]
+    assert "nothing is run" in out
+    assert [path.name for path in folder.iterdir()] == ["mine.toml"]
+
+
 def test_the_list_measures_nothing(folder: Path) -> None:
     code, out, err = run(folder, "--list", "p100-tiles", "mine.toml")
     assert (code, err) == (0, "")

@@ -151,11 +151,16 @@ def test_devices_stand_then_and_now() -> None:
     assert rows["L2 cache, bytes"] == ("none", "786,432", "1,310,720", "4,194,304", "62,914,560")
     assert rows["global memory, MiB"][-1] == "143,155"
     assert rows["peak float32, TFLOP/s"] == ("", "", "3.52", "9.3", "66.91")
-    assert "Devices then" in tables_of("lecture-sdk", gpu=False)
+    assert "Devices then" in tables_of("lecture-sdk", gpu=False, whole=True)
 
 
-def test_without_a_gpu_the_published_figures_still_stand() -> None:
-    found = tables_of("p100-tiles", gpu=False)
+def test_without_a_gpu_a_terminal_shows_no_table_without_a_measured_figure() -> None:
+    for title, grid in tables_of("p100-tiles", gpu=False).items():
+        assert "measured" in grid.table.headings or title.startswith("Its explanation")
+
+
+def test_without_a_gpu_the_published_figures_still_stand_in_markdown() -> None:
+    found = tables_of("p100-tiles", gpu=False, whole=True)
     naive = found["naive, 8×8 threads a block (ms)"]
     assert (naive.table.headings, naive.table.lines) == (("tile", "published"), [("8", "3.006406")])
     stand_in = found["cpu_tile: T×T tiles in scratch memory, in place of a GPU (ms)"]
