@@ -16,6 +16,7 @@ from gpubench.results.row import Row
 from gpubench.view.pictures.style import (
     DASHES,
     FAINT,
+    MARKERS,
     MAX_COLOURED,
     Look,
     Looks,
@@ -106,8 +107,13 @@ class Panel:
         return frozenset([*kernels, *filter(is_library, ordered)])
 
     def look(self, variant: str, looks: Looks) -> Look:
-        """Return the look of a variant in this panel."""
-        return looks.get(variant, FAINT) if variant in self.leading else FAINT
+        """Return the look of a variant in this panel. Grey lines differ in their markers."""
+        coloured = self.leading & looks.keys()
+        if variant in coloured:
+            return looks[variant]
+        names = dict.fromkeys(line.variant for line in self.series)
+        place = [name for name in names if name not in coloured].index(variant)
+        return FAINT._replace(marker=MARKERS[place % len(MARKERS)])
 
     def having(self, test: Callable[[Row], object]) -> Panel:
         """Return the panel with the rows that pass the test."""

@@ -81,6 +81,9 @@ TITLE_CHARACTERS, LABEL_CHARACTERS = 90, 40
 WRAPPED_LINES = 3
 """Maximum number of lines of a text; a longer text ends with an ellipsis."""
 
+KEY_LINES = 8
+"""Maximum number of lines of the names of a list's problems, below an axis."""
+
 MAX_PANELS, MAX_LINES = 24, 200
 """Maximum numbers of panels and lines of a picture. More take a minute to draw."""
 
@@ -307,9 +310,9 @@ def label(*lines: str) -> str:
     return "\n".join(wrapped(line, LABEL_CHARACTERS) for line in lines if line)
 
 
-def wrapped(text: str, characters: int) -> str:
+def wrapped(text: str, characters: int, lines: int = WRAPPED_LINES) -> str:
     """Return a text in lines of this maximum length."""
-    return fill(text, characters, max_lines=WRAPPED_LINES, placeholder=" …")
+    return fill(text, characters, max_lines=lines, placeholder=" …")
 
 
 def require_drawable(panels: int, lines: int) -> None:
@@ -358,7 +361,8 @@ def size_axis(
 
     The axis is logarithmic, or evenly spaced if two sizes are nearly equal. The name of a rectangle
     has a line for each extent. Sizes without room for their name have no tick. With `names` for
-    sizes, such as those of a model's problems, the axis is evenly spaced and has upright names.
+    sizes, such as those of a model's problems, the axis is evenly spaced. Names without room have
+    numbers, which the title explains.
     """
     ordered = sorted(sizes, key=lambda name: sizes[name])
     even = bool(names) or any(
@@ -376,8 +380,12 @@ def size_axis(
         if not named or along[name] - along[named[-1]] > characters * character:
             named.append(name)
     if names:
-        upright = [names.get(name, name) for name in ordered]
-        axes.set_xticks(list(places.values()), list(map(label, upright)), rotation=90)
+        shown = [label(names.get(name, name)) for name in ordered]
+        if max(map(len, shown)) * len(shown) > TICK_CHARACTERS:
+            listed = ", ".join(f"{place}\u00a0{name}" for place, name in enumerate(shown, 1))
+            title = wrapped(f"{title}: {listed}", TITLE_CHARACTERS, KEY_LINES)
+            shown = [str(place) for place, _ in enumerate(shown, 1)]
+        axes.set_xticks(list(places.values()), shown)
     else:
         axes.set_xticks([places[name] for name in named], [texts[name] for name in named])
     axes.set_xticks([], minor=True)

@@ -102,13 +102,13 @@ def _blocks(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     pairs = [(line, row) for line in panel.series for row in line.rows]
     pairs = sorted(pairs, key=lambda pair: _ms(pair[1]))[:MAX_BLOCK_TILES]
     for place, (line, row) in enumerate(pairs):
-        look = panel.look(line.variant, looks)
+        look = looks.get(line.variant, style.FAINT)  # the same in all panels: each row has a name
         axes.plot(_ms(row), place, **_marker(row, look, largest=row is line.best))
     axes.yaxis.tick_right()
     texts = [style.label(f"{line.name}  {row.tile}") for line, row in pairs]
     style.name_rows(axes, texts)
     for text, (line, _) in zip(axes.get_yticklabels(), pairs, strict=True):
-        text.set_color(panel.look(line.variant, looks).colour or style.ink())
+        text.set_color(looks.get(line.variant, style.FAINT).colour or style.ink())
     rows = [row for _, row in pairs]
     style.ring(axes, rows, [(_ms(row), place) for place, row in enumerate(rows)])
     ring = f"; ring: {DISAGREE}" if any(row.unstable for row in rows) else ""

@@ -19,6 +19,7 @@ from gpubench.results.row import Row
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import KINDS, draw, fitting, resolve
 from gpubench.view.pictures.series import Source, sources
+from gpubench.view.pictures.style import MAX_COLOURED
 
 SIZES = (256, 512, 1024, 2048)
 
@@ -187,6 +188,40 @@ def test_where_memory_sets_the_pace_the_figure_is_bytes_a_second_under_a_copy() 
     assert ticks == ["8192×\n512", "2048", "512×\n8192"]
     (line,) = [line for line in axes.lines if len(line.get_xdata()) == 3]
     assert list(line.get_xdata()) == [0, 1, 2]
+
+
+def test_grey_lines_differ_in_their_markers() -> None:
+    kernels = [by_size(f"kernel{n}", (9, 40, 300, 2000 + n)) for n in range(MAX_COLOURED + 9)]
+    for kind in ("sizes", "roofline"):
+        (axes,) = draw(source(*itertools.chain(*kernels)), kind).axes
+        grey = [line.get_marker() for line in axes.lines if line.get_linewidth() < 1]
+        assert len({*grey, "", "None"}) == 9 + 2
+
+
+def test_a_kernel_has_one_colour_in_all_lists_of_block_tiles() -> None:
+    rows = [
+        sample(f"kernel{n}", "64x64x8", n=size, median_us=us)
+        for size, order in ((1024, 1), (2048, -1))
+        for n, us in enumerate(list(range(100, 100 + MAX_COLOURED + 3))[::order])
+    ]
+    colours: dict[str, set[object]] = {}
+    for axes in draw(source(*rows), "tiles").axes:
+        for text in axes.get_yticklabels():
+            colours.setdefault(text.get_text().split()[0], set()).add(text.get_color())
+    assert len(colours) == MAX_COLOURED + 3
+    assert {len(used) for used in colours.values()} == {1}
+
+
+def test_names_of_problems_without_room_are_numbered_and_none_is_rotated() -> None:
+    rows = by_size("naive", (9, 40, 300, 2000))
+    named = [replace(row, problem=f"layer.{row.n}.attention.output") for row in rows]
+    (axes,) = draw(source(*named), "sizes").axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "3", "4"]
+    assert "4\u00a0layer.2048.attention.output" in axes.get_xlabel()
+    short = [replace(row, problem=f"p{row.n}") for row in rows]
+    (axes,) = draw(source(*short), "sizes").axes
+    assert axes.get_xticklabels()[0].get_text() == "p256"
+    assert {label.get_rotation() for label in axes.get_xticklabels()} == {0.0}
 
 
 def test_speed_ups_are_over_the_naive_loop_and_the_blas_stands_beside_them() -> None:
