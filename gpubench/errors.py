@@ -83,9 +83,9 @@ class DoesNotFitError(Exception):
 def install_command(extra: str) -> str:
     """Return the command that adds an extra: `pip install '.[cuda13]'` in a checkout.
 
-    The command names the directory or the wheel that this copy was installed from (PEP 610), or
-    else the distribution. Nothing can be added to an environment of `uvx` or `pipx run`, so the
-    command then starts gpubench again, with the extra.
+    The command names the directory, the wheel or the repository that this copy was installed from
+    (PEP 610), or else the distribution. Nothing can be added to an environment of `uvx` or `pipx
+    run`, so the command then starts gpubench again, with the extra.
     """
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote
@@ -101,12 +101,16 @@ def install_command(extra: str) -> str:
         name = DISTRIBUTION
     else:
         name = "." if origin == Path.cwd() else str(origin)
+    suffix = ""
+    if "vcs_info" in record:  # pip install "gpubench-kernels @ git+https://…"
+        vcs = record["vcs_info"]
+        name, suffix = DISTRIBUTION, f" @ {vcs['vcs']}+{record['url']}"
     environments = Path(sys.prefix).parent.name
     if environments.startswith("archive-v"):  # in uv's cache
-        return f"uvx --from '{name}[{extra}]' gpubench …"
+        return f"uvx --from '{name}[{extra}]{suffix}' gpubench …"
     if environments == "pipx":  # in pipx's cache; `pipx install` has pipx/venvs
-        return f"pipx run --spec '{name}[{extra}]' gpubench …"
-    return f"pip install '{name}[{extra}]'"
+        return f"pipx run --spec '{name}[{extra}]{suffix}' gpubench …"
+    return f"pip install '{name}[{extra}]{suffix}'"
 
 
 def first_line(error: Exception) -> str:

@@ -38,6 +38,11 @@ def test_the_command_to_install_an_extra_follows_how_this_copy_was_installed(
         ({"url": "file:///gone.whl", "archive_info": {}}, tmp_path, None),
         ({"url": "file:///gone", "dir_info": {}}, tmp_path, None),
         (None, tmp_path, None),
+        (
+            {"url": "https://host/g", "vcs_info": {"vcs": "git", "commit_id": "1"}},
+            tmp_path,
+            "pip install 'gpubench-kernels[cuda13] @ git+https://host/g'",
+        ),
     ):
         monkeypatch.setattr(metadata, "distribution", found(direct_url))
         monkeypatch.chdir(folder)
