@@ -27,8 +27,8 @@ LEFT_OUT = {
     "        check.start()\n        for pause_s": "        for pause_s",
     "            check.look()\n            slowed": "            slowed",
     "if checks := launches == 1 and left > 0:": "if checks := False:",
-    "                    self._require_independent(point, operands, kernel, result)\n": (
-        "                    pass\n"
+    "                if point.scope == Scope.KERNEL:\n                    is_first": (
+        "                if False:\n                    is_first"
     ),
 }
 """Lines of engine/runner.py, and what the copy has in their place."""

@@ -27,9 +27,20 @@ class Loaded:
 
     def __init__(self, backend: Backend, seed: int) -> None:
         self._backend = backend
-        self._seed = seed
-        self._sets: OrderedDict[tuple[Problem, Fill, bool], OperandSets] = OrderedDict()
-        self._references: dict[tuple[Problem, Fill], Reference] = {}
+        self._job_seed = self.seed = seed
+        """The seed of the operands of the point that is measured now."""
+
+        self._sets: OrderedDict[tuple[int, Problem, Fill, bool], OperandSets] = OrderedDict()
+        self._references: dict[tuple[int, Problem, Fill], Reference] = {}
+
+    def use_seed(self, seed: int | None) -> None:
+        """Draw operands from another seed; None means the job's. Drop those of further seeds."""
+        self.seed = self._job_seed if seed is None else seed
+        kept = {self._job_seed, self.seed}
+        for key in [key for key in self._sets if key[0] not in kept]:
+            del self._sets[key]
+        for reference in [key for key in self._references if key[0] not in kept]:
+            del self._references[reference]
 
     def operands(self, point: Point) -> OperandSets:
         """Return the operands of a point's problem, in the sets that its cache state requires.
@@ -37,24 +48,24 @@ class Loaded:
         Raises DoesNotFitError.
         """
         problem, cold = point.problem, point.cache == Cache.COLD
-        key = (problem, point.operands, cold)
+        key = (self.seed, problem, point.operands, cold)
         if key in self._sets:
             self._sets.move_to_end(key)
             return self._sets[key]
         needed = self._backend.bytes_needed(problem, cold=cold) + verifying_bytes(problem)
         while self._sets and needed > MEMORY_SHARE * self._backend.bytes_free():
-            (evicted, fill, _), _ = self._sets.popitem(last=False)
-            self._references.pop((evicted, fill), None)
+            (seed, evicted, fill, _), _ = self._sets.popitem(last=False)
+            self._references.pop((seed, evicted, fill), None)
         free = self._backend.bytes_free()
         if needed > free:
             raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
-        inputs = make_inputs(problem, self._seed, point.operands)
+        inputs = make_inputs(problem, self.seed, point.operands)
         self._sets[key] = self._backend.load(problem, inputs, cold=cold)
         return self._sets[key]
 
     def reference(self, point: Point) -> Reference:
         """Return the reference for the first set, made from the operands in host memory."""
-        key = point.problem, point.operands
+        key = self.seed, point.problem, point.operands
         if key not in self._references:
             xp = self._backend.xp
             inputs = (widened(array) for array in self.operands(point).host_inputs)

@@ -11,6 +11,9 @@ import numpy as np
 
 from gpubench.model import Fill, Problem
 
+SEED_BITS = 62
+"""Bits of a seed that is chosen at random."""
+
 SLICE_BITS = 53
 """Bits of a float64 significand. A product of slices is exact if its sums need no more bits."""
 
@@ -41,6 +44,13 @@ def make_inputs(problem: Problem, seed: int, fill: Fill = Fill.UNIFORM) -> tuple
         )
     rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
     return tuple(_values(rng, shape, kind, fill) for shape in problem.input_shapes)
+
+
+def make_new_first(problem: Problem, seed: int, fill: Fill) -> np.ndarray:
+    """Return another first operand: uniform values, where the fill has no random ones."""
+    rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
+    is_random = fill not in {Fill.INDEX, Fill.ZEROS, Fill.ONES}
+    return _values(rng, problem.input_shapes[0], kind, fill if is_random else Fill.UNIFORM)
 
 
 def _values(

@@ -11,23 +11,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from secrets import choice, randbits
 from time import perf_counter, sleep
-from typing import Any
-
-import numpy as np
 
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets
-from gpubench.engine.judge.independence import copy_of_first_set, require_independent
+from gpubench.engine.examiner import Examiner
+from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent
 from gpubench.engine.judge.probe import (
     AnyProbe,
+    at_probe,
     fewer_rows,
     inputs_of,
     make_full_probe,
     make_probes,
     probe_problem,
     require_exact,
-    unusual_problem,
 )
 from gpubench.engine.judge.verdict import (
     Duration,
@@ -38,10 +37,10 @@ from gpubench.engine.judge.verdict import (
 )
 from gpubench.engine.judge.verify import Check, is_unwritten, never_written, poison
 from gpubench.engine.loaded import Loaded
+from gpubench.engine.operands import SEED_BITS, make_new_first
 from gpubench.engine.pairs import paired
 from gpubench.engine.sampling import Sample, best_threads, collect
 from gpubench.errors import (
-    ChildLostError,
     CompileError,
     DoesNotFitError,
     LaunchError,
@@ -50,7 +49,6 @@ from gpubench.errors import (
 from gpubench.hardware.host import HostWatch
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
-    Cache,
     CallVariant,
     Config,
     Device,
@@ -127,6 +125,7 @@ class Runner:
         self._exact: set[tuple[Instance, Problem]] = set()
         """The instances whose results were exact, with the sizes of the probes."""
 
+        self.examiner = Examiner(self._backend, self._loaded, self._on_best_threads)
         self._largest: dict[Instance, Problem] = {}
         """The largest problem of each variant and dtype that was probed itself. The tile is None
         for our own kernels, because their tiles share their code."""
@@ -188,16 +187,23 @@ class Runner:
         """Do nothing: there is only this process."""
 
     def measure(
-        self, point: Point, wall_limit_s: float | None = None, earlier: Measurement | None = None
+        self,
+        point: Point,
+        wall_limit_s: float | None = None,
+        earlier: Measurement | None = None,
+        seed: int | None = None,
     ) -> Measurement:
         """Measure a point once. A failure becomes the measurement's status and reason.
 
         `wall_limit_s` is the wall time that a budget leaves for the point. Sampling stops there,
         but not before it has the minimum number of samples. `earlier` is the point's measurement in
         another process, where it was probed and verified. What is timed here is verified here.
+        `seed` is the seed of the operands and probes, if it is not the job's.
         """
+        self._loaded.use_seed(seed)
+        self.examiner.forget()
         started = datetime.now(UTC).isoformat(timespec="microseconds")
-        blank = Measurement(point=point, status=Status.OK, started_utc=started)
+        blank = Measurement(point=point, status=Status.OK, started_utc=started, seed=seed)
         result = self._measure(blank, wall_limit_s, earlier)
         if result.status == Status.WRONG and self._loaded.spoiled(point):
             # An earlier kernel may have overwritten the operands: try again on new operands.
@@ -212,6 +218,7 @@ class Runner:
 
         Both have the same problem. Returns the reason if that fails.
         """
+        self._loaded.use_seed(None)
         try:
             operands = self._loaded.operands(point)
             if operands.policy.flush:
@@ -255,8 +262,9 @@ class Runner:
                 self._backend.xp,
                 operands,
                 lambda: self._loaded.reference(point),
-                earlier,
+                earlier if earlier and earlier.seed == result.seed else None,
                 reads_output=point.variant.reads_output,
+                later=not is_ours(point.variant),
             )
             if earlier is None or earlier.series is None:
                 with self._phase("compiling"):  # a function may compile when it is first called
@@ -276,9 +284,11 @@ class Runner:
             with self._phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
                 result = self._time(result, kernel, operands, check, wall_limit_s)
-            if (earlier is None or earlier.series is None) and point.scope == Scope.KERNEL:
-                with self._phase("verifying"):
-                    self._require_independent(point, operands, kernel, result)
+            with self._phase("verifying"):
+                check.settle()
+                if point.scope == Scope.KERNEL:
+                    is_first = earlier is None or earlier.series is None
+                    self._require_independent(point, operands, kernel, result, is_first=is_first)
             if kernel.thread_counts or point.scope == Scope.END_TO_END:
                 result = replace(result, host=host.read())
             self._right[point] = replace(
@@ -343,9 +353,9 @@ class Runner:
         if instance in self._notes or not is_call:
             return
         problem = probe_problem(point, self._backend.device.compute_capability)
-        inputs = inputs_of(make_probes(problem, self._seed)[0])
+        inputs = inputs_of(make_probes(problem, self._loaded.seed)[0])
         operands = self._backend.load(problem, inputs, cold=False)
-        kernel = self._backend.bind(_at_probe(point, problem), operands)
+        kernel = self._backend.bind(at_probe(point, problem), operands)
         kernel.run()  # it may compile, or choose an algorithm
         self._notes[instance] = kernel.watch()
 
@@ -358,67 +368,20 @@ class Runner:
         problem = probe_problem(point, self._backend.device.compute_capability)
         instance = instance_of(point)
         if (instance, problem) not in self._exact:
-            for probe in make_probes(problem, self._seed):
+            for probe in make_probes(problem, self._loaded.seed):
                 self._require_exact(point, probe, launches=2)  # one may leave data for the next
             self._exact.add((instance, problem))
         kind = (*instance[:1], None if is_ours(point.variant) else point.tile, *instance[2:])
         largest = self._largest.get(kind)
         if problem != point.problem and (not largest or largest.flops < point.problem.flops):
             if 3 * point.problem.bytes < self._backend.bytes_free():
-                self._require_exact(point, make_full_probe(point.problem, self._seed), launches=1)
+                probe = make_full_probe(point.problem, self._loaded.seed)
+                self._require_exact(point, probe, launches=1)
             self._largest[kind] = point.problem
-
-    def probe_outputs(self, point: Point) -> list[Any]:
-        """Return the results on the operands of the point's probes, for another process to judge.
-
-        Raises ChildLostError for a result that cannot be computed.
-        """
-        problem = probe_problem(point, self._backend.device.compute_capability)
-        try:
-            return [
-                np.asarray(output.get() if hasattr(output, "get") else output)  # CuPy has get
-                for output in (
-                    self._output_of(point, probe) for probe in make_probes(problem, self._seed)
-                )
-            ]
-        except (CompileError, LaunchError) as error:
-            raise ChildLostError(str(error)) from error
-
-    def repeat(self, point: Point, launches: int) -> None:
-        """Launch on the point's operands, for another process to time. Raises ChildLostError."""
-        try:
-            kernel = self._backend.bind(point, self._loaded.operands(point))
-            self._on_best_threads(point, kernel).run(launches)
-        except (CompileError, LaunchError, DoesNotFitError) as error:
-            raise ChildLostError(str(error)) from error
-
-    def at_unusual_size(self, point: Point) -> str:
-        """Launch at prime extents, and return a note; it is empty if the result is right.
-
-        The launch may end the process.
-        """
-        problem = unusual_problem(point, self._backend.device.compute_capability)
-        if problem is None:
-            return ""
-        try:
-            probe = make_full_probe(problem, self._seed)
-            require_exact(probe, self._backend.xp, self._output_of(point, probe))
-        except WrongError:
-            return f"right at this size; wrong at {problem.size}: it does not check its bounds"
-        except (CompileError, LaunchError, DoesNotFitError) as error:
-            return f"right at this size; at {problem.size}: {first_line(error)}"
-        return ""
-
-    def _output_of(self, point: Point, probe: AnyProbe) -> Any:
-        """Return the result on a probe's operands, after one launch."""
-        operands = self._backend.load(probe.problem, inputs_of(probe), cold=False)
-        poison(operands.output, reads_output=point.variant.reads_output)
-        self._backend.bind(_at_probe(point, probe.problem), operands).run()
-        return operands.output
 
     def _require_exact(self, point: Point, probe: AnyProbe, *, launches: int) -> None:
         """Launch on a probe's operands. Raises WrongError."""
-        at = _at_probe(point, probe.problem)
+        at = at_probe(point, probe.problem)
         operands = self._backend.load(probe.problem, inputs_of(probe), cold=False)
         kernel = self._backend.bind(at, operands)
         for _ in range(launches):
@@ -432,11 +395,18 @@ class Runner:
                 raise
 
     def _require_independent(
-        self, point: Point, operands: OperandSets, timed: Kernel, result: Measurement
+        self,
+        point: Point,
+        operands: OperandSets,
+        timed: Kernel,
+        result: Measurement,
+        *,
+        is_first: bool,
     ) -> None:
         """Raise WrongError if a launch depends on what the output held, or on earlier operands.
 
         Our own kernels are known to be independent, so only a user's kernel is launched for this.
+        Its first round examines all cases. A later round examines a random case.
         """
         time_us = result.series.median_us if result.series else math.inf
         is_long = time_us > LONG_LAUNCH_US
@@ -444,8 +414,8 @@ class Runner:
             return
         if 2 * point.problem.bytes > self._backend.bytes_free():
             return
-        own_set = copy_of_first_set(operands)
-        kernel = self._backend.bind(_at_probe(point, point.problem), own_set)
+        own_set = copies_of_first_set(operands, 1)
+        kernel = self._backend.bind(at_probe(point, point.problem), own_set)
         for count in timed.thread_counts[:1]:
             kernel = kernel.on_threads(count)
         kernel.run()  # it may compile
@@ -453,7 +423,9 @@ class Runner:
             own_set,
             lambda: kernel.sample(1, 1)[0],
             self._backend.xp,
+            new_first=lambda: make_new_first(point.problem, randbits(SEED_BITS), point.operands),
             is_long=is_long,
+            cases=tuple(Case) if is_first else (choice((Case.FILLED, Case.CHANGED)),),
             by_events=point.timer == Timer.EVENTS,
             reads_output=point.variant.reads_output,
         )
@@ -584,11 +556,3 @@ def instance_of(point: Point) -> Instance:
     """Return what is compiled once for all sizes."""
     problem = point.problem
     return point.variant, point.tile, problem.dtype, problem.column_major
-
-
-def _at_probe(point: Point, problem: Problem) -> Point:
-    """Return the point at a probe's size, without a choice of algorithm, which depends on size."""
-    variant = point.variant
-    if isinstance(variant, CallVariant):
-        variant = replace(variant, tune=None)
-    return replace(point, problem=problem, variant=variant, cache=Cache.HOT, scope=Scope.KERNEL)

@@ -5,31 +5,46 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from secrets import randbelow, randbits
 from types import TracebackType
 from typing import Self
+
+import numpy as np
 
 from gpubench.engine.child.requests import (
     Begin,
     Compile,
+    LaunchOnNewOperands,
     Measure,
     MeasureCeilings,
     MeasurePairs,
     MeasureParts,
     ProbeOutputs,
+    PutNewOperands,
+    ReadRows,
     Repeat,
     RunAtUnusualSize,
     WarmUp,
 )
 from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, removed_variables
-from gpubench.engine.judge.clock import require_time
+from gpubench.engine.judge.clock import require_time, require_time_on_new_operands
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
-from gpubench.engine.judge.verdict import WrongError, as_judged
+from gpubench.engine.judge.verdict import (
+    MissingResult,
+    Verdict,
+    WrongError,
+    as_judged,
+    require,
+)
+from gpubench.engine.judge.verify import rows_error, rows_to_check
 from gpubench.engine.lock import DeviceLock
+from gpubench.engine.operands import SEED_BITS, make_inputs, make_new_first, widened
 from gpubench.engine.runner import Instance, instance_of
 from gpubench.errors import ChildLostError
 from gpubench.model import (
@@ -49,6 +64,20 @@ from gpubench.plan.registry import is_ours, owner_of
 COMPILE_LIMIT_S = 300.0
 """Time limit for one more kernel to be compiled, unless --point-limit is given. The largest
 register tiles take half a minute."""
+
+EXAMINATIONS = 3
+"""Number of measurements in a row whose times must all be wrong, where load can be the cause."""
+
+EXAMINED_IN = 10
+"""The parent's clock examines one of this number of measurements of CUDA sources, at random."""
+
+MAX_NEW_OPERANDS, NEW_OPERANDS_BYTES = 32, 2**22
+"""Maximum number of new operands that a function is launched on, and of bytes of their problems.
+Short launches are judged together, so that a launch that computes nothing leaves a trace, and so
+that the time of a request counts little."""
+
+MAX_JUDGED_BYTES = 2**31
+"""Results of larger problems are judged in the child only."""
 
 MAX_FAULTS = 3
 """Number of consecutive points of a variant that may end their child, twice each. The variant's
@@ -74,6 +103,9 @@ class Worker:
         self._policy: tuple[Timing, int] | None = None
         self._measured: dict[Point, Measurement] = {}
         """The last measurement of each point, which a new child need not verify again."""
+
+        self._child_seed = randbits(SEED_BITS)
+        """Seed of the operands of the user's CUDA sources in this child."""
 
         self._owner = ""
         """The variant that has this child to itself (`owner_of`); empty: the child is shared."""
@@ -192,46 +224,104 @@ class Worker:
                 suspect = f"; at fault: {before.label}, measured before it, or it" if before else ""
                 reason = f"right in a second process; the first one {why}{suspect}"
                 result = replace(result, reason=reason)
-        if result.status == Status.OK and not is_ours(point.variant):
-            result = self._examined(result)
+        for left in reversed(range(EXAMINATIONS)):
+            if result.status != Status.OK or is_ours(point.variant):
+                break
+            examined, verdict = self._examined(result)
+            if not (left and verdict.may_be_load):
+                result = examined
+                break
+            result, _ = self._attempt(point, wall_limit_s)
         if result.status == Status.OK:
             self._faults[name] = 0
             self._measured[point] = result
         return result
 
-    def _examined(self, result: Measurement) -> Measurement:
-        """Return the measurement of a user's kernel after two checks, once for each instance.
+    def _examined(self, result: Measurement) -> tuple[Measurement, Verdict]:
+        """Return the measurement of a user's kernel as this process judges it, and the verdict.
 
-        A function could change the checks in its own process, so its results are compared here. A
-        kernel that does not check its bounds is right only at some sizes. To note this, the kernel
-        is launched at an unusual size, which may end the child, once for each variant.
+        A function could change the checks and the clock in its own process. So in every round its
+        results are compared here, on operands of seeds that are drawn here, and its time by this
+        clock. The clock also examines a random tenth of the measurements of CUDA sources.
         """
         point = result.point
+        try:
+            is_function = isinstance(point.variant, CallVariant)
+            if is_function or randbelow(EXAMINED_IN) == 0:
+                result = replace(result, clock_ratio=self._clock_ratio(point, result))
+            if is_function:
+                self._judge_function(point, result)
+        except WrongError as wrong:
+            return as_judged(result, wrong.verdict), wrong.verdict
+        except ChildLostError as lost:
+            failed = replace(result, status=Status.ERROR, reason=lost.why, series=None)
+            return failed, Verdict()
+        notes = _joined(result.notes, self._note_of_unusual_size(point))
+        return replace(result, notes=notes), Verdict()
+
+    def _judge_function(self, point: Point, result: Measurement) -> None:
+        """Raise WrongError for a result that is wrong, and for a time that holds only once."""
+        problem, fill, limit_s = point.problem, point.operands, self._hang_s
+        seed = result.seed or 0
+        contents = self._child.request(ProbeOutputs(point=point), limit_s)
+        at = probe_problem(point, self._device.compute_capability)
+        require_exact_outputs(contents, at, seed)
+        if problem.bytes > MAX_JUDGED_BYTES:
+            return
+        second = widened(make_inputs(problem, seed, fill)[1])
+        seeds: tuple[int, ...] = ()
+        count = max(1, min(MAX_NEW_OPERANDS, NEW_OPERANDS_BYTES // problem.bytes))
+
+        def put() -> None:
+            nonlocal seeds
+            seeds = tuple(randbits(SEED_BITS) for _ in range(count))
+            self._child.request(PutNewOperands(point=point, seeds=seeds), limit_s)
+
+        def require_result() -> None:
+            rows, index = rows_to_check(problem), randbelow(count)
+            request = ReadRows(index=index, rows=tuple(rows))
+            content = self._child.request(request, limit_s)
+            shape = (len(rows), *problem.output_shape[1:])
+            kind = np.dtype(problem.precision.result)
+            if len(content) != kind.itemsize * math.prod(shape):
+                require(MissingResult(left=f"{len(content)} bytes at {problem.size}"))
+            output = np.frombuffer(content, kind).reshape(shape)
+            inputs = widened(make_new_first(problem, seeds[index], fill)), second
+            require(rows_error(np, problem, inputs, rows, output))
+
+        require_time_on_new_operands(
+            result.series.median_us if result.series else 0.0,
+            put,
+            lambda: self._child.request(LaunchOnNewOperands(), limit_s),
+            require_result,
+            self._child.pid,
+            launches=count,
+            by_events=point.timer != Timer.HOST,
+        )
+
+    def _clock_ratio(self, point: Point, result: Measurement) -> float | None:
+        """Return the time by this process's clock over the reported time. Raises WrongError."""
+        limit_s = self._hang_s
+        return require_time(
+            result.series.median_us if result.series else 0.0,
+            lambda count: self._child.request(Repeat(point=point, launches=count), limit_s),
+            self._child.pid,
+            by_events=point.timer != Timer.HOST,
+        )
+
+    def _note_of_unusual_size(self, point: Point) -> str:
+        """Return what an unusual size shows, once for each instance of a user's kernel.
+
+        A kernel that does not check its bounds is right only at some sizes. The launch may end the
+        child, once for each variant.
+        """
         instance = instance_of(point)
         if instance in self._examined_notes:
-            return replace(result, notes=_joined(result.notes, self._examined_notes[instance]))
-        seed, limit_s = (self._policy or (Timing(), 0))[1], self._hang_s
-        try:
-            if isinstance(point.variant, CallVariant):
-                contents = self._child.request(ProbeOutputs(point=point), limit_s)
-                problem = probe_problem(point, self._device.compute_capability)
-                require_exact_outputs(contents, problem, seed)
-                if point.timer == Timer.HOST:
-                    require_time(
-                        result,
-                        lambda count: self._child.request(
-                            Repeat(point=point, launches=count), limit_s
-                        ),
-                        self._child.pid,
-                    )
-        except WrongError as wrong:
-            return as_judged(result, wrong.verdict)
-        except ChildLostError as lost:
-            return replace(result, status=Status.ERROR, reason=lost.why, series=None)
+            return self._examined_notes[instance]
         note = ""
         try:
             if point.variant not in self._fragile:
-                note = self._child.request(RunAtUnusualSize(point=point), limit_s)
+                note = self._child.request(RunAtUnusualSize(point=point), self._hang_s)
                 if not self._child.usable:
                     self._fragile.add(point.variant)
                     self._child.end()
@@ -240,7 +330,7 @@ class Worker:
             unusual = unusual_problem(point, self._device.compute_capability)
             note = f"right at this size; {lost.why} at {unusual.size if unusual else ''}"
         self._examined_notes[instance] = note
-        return replace(result, notes=_joined(result.notes, note))
+        return note
 
     @property
     def _hang_s(self) -> float:
@@ -264,7 +354,12 @@ class Worker:
         limit_s = self._hang_s
         earlier = self._measured.get(point)
         try:
-            request = Measure(point=point, wall_limit_s=wall_limit_s, earlier=earlier)
+            request = Measure(
+                point=point,
+                wall_limit_s=wall_limit_s,
+                earlier=earlier,
+                seed=self._seed_of(point.variant),
+            )
             result = self._child.request(request, limit_s)
         except ChildLostError as lost:
             result = Measurement(
@@ -276,11 +371,23 @@ class Worker:
             self._child.end()
         return result, not self._child.usable
 
+    def _seed_of(self, variant: Variant) -> int | None:
+        """Return the seed of the operands of a measurement that begins now. None: the job's.
+
+        A function gets new operands in each measurement. CUDA sources, which cannot see what their
+        process keeps, share operands during the life of a child, because it takes long to make
+        them.
+        """
+        if is_ours(variant):
+            return None
+        return randbits(SEED_BITS) if owner_of(variant) else self._child_seed
+
     def _make_ready(self) -> None:
         """Start a child if there is none. The kernels that it needs are in the cache on disk."""
         if not self._child.has_child:
             self._last = None
             self._child.open()
+            self._child_seed = randbits(SEED_BITS)
             if self._policy:
                 timing, seed = self._policy
                 self._child.request(Begin(timing=timing, seed=seed))

@@ -155,6 +155,12 @@ class Measurement:
     started_utc: str = ""
     """Start of the round, with microseconds. It identifies a round that is received twice."""
 
+    seed: int | None = None
+    """Seed of the operands, chosen when this round of a user's kernel began. None: the job's."""
+
+    clock_ratio: float | None = None
+    """Time per launch by the parent's clock, over the reported time. None: not examined."""
+
     device_uuid: str = ""
     """UUID of the GPU that measured the point."""
 

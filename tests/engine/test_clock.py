@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from fakes import measurement
 
 from gpubench.engine.judge import clock
 from gpubench.engine.judge.clock import require_time
@@ -35,7 +34,7 @@ class Child:
 
 def test_a_loaded_machine_does_not_make_a_true_time_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     child = Child(monkeypatch, REPORTED_US, other=0.1)
-    require_time(measurement(REPORTED_US), child.repeat, os.getpid())
+    require_time(REPORTED_US, child.repeat, os.getpid(), by_events=False)
 
 
 @pytest.mark.parametrize("other", [0.0, 0.1])
@@ -44,4 +43,4 @@ def test_a_time_too_short_is_wrong_however_loaded_the_machine(
 ) -> None:
     child = Child(monkeypatch, 10 * REPORTED_US, other)
     with pytest.raises(WrongError, match=r"^4 µs a launch, but at least \d"):
-        require_time(measurement(REPORTED_US), child.repeat, os.getpid())
+        require_time(REPORTED_US, child.repeat, os.getpid(), by_events=False)

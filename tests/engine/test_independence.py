@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
-from gpubench.engine.judge.independence import copy_of_first_set, require_independent
+from gpubench.engine.judge.independence import copies_of_first_set, require_independent
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.model import Problem
 
@@ -48,11 +48,13 @@ def check(
     by_events: bool = False,
     reads_output: bool = False,
 ) -> None:
-    arrays = copy_of_first_set(operands(op))
+    arrays = copies_of_first_set(operands(op))
+    rng = np.random.default_rng(5)
     require_independent(
         arrays,
         lambda: call(*arrays.sets[0]),
         np,
+        new_first=lambda: rng.random(arrays.sets[0][0].shape, np.float32),
         is_long=is_long,
         by_events=by_events,
         reads_output=reads_output,

@@ -125,10 +125,12 @@ class Measure(Request[Measurement]):
     point: Point
     wall_limit_s: float | None
     earlier: Measurement | None
+    seed: int | None
+    """Seed of the operands and of the probes. None: the job's."""
 
     def answer(self, runner: Runner) -> Measurement:
         """Return the measurement."""
-        return runner.measure(self.point, self.wall_limit_s, self.earlier)
+        return runner.measure(self.point, self.wall_limit_s, self.earlier, self.seed)
 
     def encode(self, value: Measurement) -> bytes:
         """Return the measurement without its point."""
@@ -176,19 +178,57 @@ class ProbeOutputs(Request[list[bytes]]):
 
     def answer(self, runner: Runner) -> list[bytes]:
         """Return the results, by rows."""
-        return [output.tobytes() for output in runner.probe_outputs(self.point)]
+        return [output.tobytes() for output in runner.examiner.probe_outputs(self.point)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeat(Request[None]):
+class Repeat(Request[float | None]):
     """Launch a number of times, while the parent looks at its own clock."""
 
     point: Point
     launches: int
+    kind = float | None
+
+    def answer(self, runner: Runner) -> float | None:
+        """Launch and wait. Return microseconds per launch, where the child's clock has them."""
+        return runner.examiner.repeat(self.point, self.launches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutNewOperands(Request[None]):
+    """Overwrite A in copies of the point's operands. No launch has seen these A before."""
+
+    point: Point
+    seeds: tuple[int, ...]
 
     def answer(self, runner: Runner) -> None:
-        """Launch, and wait until the launches have ended."""
-        runner.repeat(self.point, self.launches)
+        """Overwrite A in each copy, and poison the outputs."""
+        runner.examiner.put_new_operands(self.point, self.seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOnNewOperands(Request[None]):
+    """Launch once on each copy of `PutNewOperands`, while the parent looks at its own clock."""
+
+    def answer(self, runner: Runner) -> None:
+        """Launch, and wait."""
+        runner.examiner.launch_on_new_operands()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadRows(Request[bytes]):
+    """Send rows of a result of `LaunchOnNewOperands`, which the parent chooses after the launch."""
+
+    index: int
+    """Index of the copy."""
+
+    rows: tuple[int, ...]
+    kind = bytes
+
+    def answer(self, runner: Runner) -> bytes:
+        """Return the rows."""
+        content: bytes = runner.examiner.read_rows(self.index, self.rows).tobytes()
+        return content
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +241,7 @@ class RunAtUnusualSize(Request[str]):
 
     def answer(self, runner: Runner) -> str:
         """Return the note."""
-        return runner.at_unusual_size(self.point)
+        return runner.examiner.at_unusual_size(self.point)
 
 
 class Opened(msgspec.Struct, frozen=True):

@@ -5,46 +5,126 @@ A function can change anything in its own process, such as the clock.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from gpubench.engine.judge.verdict import ClockTimes, require
-from gpubench.model import Measurement
+from gpubench.engine.judge.verdict import ClockTimes, DependentTime, require
 
-BATCHES_S = (0.002, 0.004, 0.008, 0.016, 0.032)
-"""Durations of the batches of launches that the worker times. A short batch may end before a loaded
-machine runs another process. In a long batch, the time of the request itself counts little."""
+BATCH_S = 0.05
+"""Duration of a batch of launches that the parent times."""
 
-PATIENCE_S, RATIO = 3.0, 4.0
-"""The child's time is wrong if all batches in 3 s take 4 times as long by the worker's clock."""
+LAUNCH_US = 2.0
+"""Time of a launch on the host beside the time that the child counts, such as to select operands.
+It is not counted."""
+
+GROWTH = 5
+"""Ratio of a batch to the batch before it. The first is short, because the reported time may be."""
+
+REQUEST_S = 3e-4
+"""Time that a request takes beside its launches, which is not counted."""
+
+PATIENCE_S = 3.0
+"""The child's time is wrong if every batch in this time disagrees. Other work on the machine does
+not disturb all of them."""
+
+AGREEMENT = 1.05
+"""Largest ratio of the parent's clock to the child's clock over one batch of launches."""
+
+RATIO = 1.5
+"""Largest ratio of a batch of launches by the parent's clock to the reported time. The device's
+clock, and other work, may differ between the two."""
+
+NEW_RATIO, NEW_S, NEW_BY_EVENTS_S = 2.0, 5e-4, 5e-3
+"""A launch on a new operand takes at most this ratio of the reported time, plus this time. The
+second time is for GPUs."""
+
+LEAST_US = 200.0
+"""The parent does not time shorter launches on a GPU, which it cannot distinguish from the time to
+enqueue them."""
+
+T = TypeVar("T")
 
 
-def require_time(result: Measurement, repeat: Callable[[int], object], pid: int) -> None:
-    """Raise WrongError if launches take far longer by this process's clock than was reported.
+def require_time(
+    reported_us: float, repeat: Callable[[int], float | None], pid: int, *, by_events: bool
+) -> float | None:
+    """Return the time per launch by this process's clock, over the reported time.
 
-    `repeat` lets the process `pid` make a number of launches, and waits for them. The time in which
-    either process waits for a core does not count. Both may wait at once, so the launches take at
-    least the time in which the process runs.
+    `repeat` lets the process `pid` make a number of launches, waits for them, and returns the time
+    per launch by that process's clock, if it has one. Return None for launches on a GPU that are
+    too short. Raises WrongError if launches take longer than was reported.
+
+    The time in which either process waits for a core does not count. Both may wait at once, so the
+    launches take at least the time in which the process runs.
     """
-    reported_us = result.series.median_us if result.series else 0.0
-    launches_us: list[float] = []
-    spent_s = 0.0
+    if by_events and reported_us < LEAST_US:
+        return None
+    least_us, spent_s, batch_s = math.inf, 0.0, BATCH_S / GROWTH**2
     while spent_s < PATIENCE_S:
-        for batch_s in BATCHES_S:
-            launches = max(1, round(batch_s * 1e6 / max(reported_us, 1.0)))
-            before, started = (_scheduled("thread-self"), _scheduled(pid)), perf_counter()
-            repeat(launches)
-            elapsed_s = perf_counter() - started
-            own, other = _scheduled("thread-self"), _scheduled(pid)
-            waits_s = own.waited_s - before[0].waited_s + other.waited_s - before[1].waited_s
-            taken_s = max(elapsed_s - waits_s, other.ran_s - before[1].ran_s)
-            if taken_s < RATIO * max(batch_s, launches * reported_us / 1e6):
-                return
-            launches_us.append(taken_s * 1e6 / launches)
-            spent_s += elapsed_s
-    require(ClockTimes(reported_us=reported_us, parent_us=min(launches_us), ratio=1.0))
+        launches = max(1, math.ceil(batch_s * 1e6 / max(reported_us, 1.0)))
+        claimed_us, taken_s, elapsed_s = _timed(partial(repeat, launches), pid)
+        spent_s += elapsed_s
+        parent_us = max(0.0, (taken_s - REQUEST_S) * 1e6 / launches - LAUNCH_US)
+        least_us = min(least_us, parent_us)
+        if batch_s < BATCH_S and elapsed_s < 10 * BATCH_S:
+            batch_s, least_us = batch_s * GROWTH, math.inf if spent_s < PATIENCE_S else least_us
+            continue
+        agrees = claimed_us is None or parent_us <= AGREEMENT * claimed_us
+        if agrees and parent_us <= RATIO * reported_us:
+            return parent_us / reported_us
+    require(ClockTimes(reported_us=reported_us, parent_us=least_us, ratio=AGREEMENT))
+    return least_us / reported_us
+
+
+def require_time_on_new_operands(
+    reported_us: float,
+    put: Callable[[], None],
+    launch: Callable[[], None],
+    require_result: Callable[[], None],
+    pid: int,
+    *,
+    launches: int,
+    by_events: bool,
+) -> None:
+    """Raise WrongError if launches on new operands take longer than was reported.
+
+    `put` gives the process `pid` operands that no launch has seen, `launch` lets it launch once on
+    each of them, and `require_result` raises WrongError unless a launch computed its result.
+    """
+    beside_us = LAUNCH_US + 1e6 * (NEW_BY_EVENTS_S if by_events else NEW_S) / launches
+    allowed_us = NEW_RATIO * reported_us + beside_us
+    least_us, spent_s = math.inf, 0.0
+    while spent_s < PATIENCE_S:
+        put()
+        _, taken_s, elapsed_s = _timed(launch, pid)
+        require_result()
+        spent_s += elapsed_s
+        least_us = min(least_us, 1e6 * taken_s / launches)
+        if least_us <= allowed_us:
+            return
+    require(
+        DependentTime(
+            on="operands that it has seen before",
+            with_it="operands that are new, by the clock of another process",
+            time_us=reported_us,
+            time_with_it_us=least_us,
+        )
+    )
+
+
+def _timed(request: Callable[[], T], pid: int) -> tuple[T, float, float]:
+    """Return the answer to a request, the seconds without waiting for a core, and all seconds."""
+    before, started = (_scheduled("thread-self"), _scheduled(pid)), perf_counter()
+    answer = request()
+    elapsed_s = perf_counter() - started
+    own, other = _scheduled("thread-self"), _scheduled(pid)
+    waits_s = own.waited_s - before[0].waited_s + other.waited_s - before[1].waited_s
+    taken_s = max(elapsed_s - waits_s, other.ran_s - before[1].ran_s)
+    return answer, taken_s, elapsed_s
 
 
 class _Scheduled(NamedTuple):

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from statistics import median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
-from gpubench.engine.judge.verdict import DependentTime, MissingResult, require
-from gpubench.engine.judge.verify import poison
-from gpubench.model import Problem
+from gpubench.engine.judge.verdict import DependentTime, MissingResult, judge, require
+from gpubench.engine.judge.verify import is_unwritten, poison, rows_error, rows_to_check, take_rows
+from gpubench.engine.operands import widened
 
 TURNS = (6, 6, 36)
 """Number of launches in each case, by stage. A further stage follows only if two cases differ by
@@ -48,6 +49,13 @@ SAME = 1e-2
 elsewhere; this one must only notice that nothing was computed."""
 
 
+KEPT = "it kept what the output held, or the result of earlier operands"
+STALE = (
+    "it left its output as it was. Its arguments had moved since earlier launches: it may keep "
+    "their addresses, such as in a tensor map"
+)
+
+
 class Case(StrEnum):
     """What the arrays hold before a launch, in the words of the reason."""
 
@@ -58,7 +66,7 @@ class Case(StrEnum):
     """The output holds the right result."""
 
     CHANGED = "operands that it has seen before"
-    """The output holds poison, and the rows of A are in another order."""
+    """The output holds poison, and no launch has seen A before."""
 
 
 _CASE_TEXT = {
@@ -67,13 +75,13 @@ _CASE_TEXT = {
 }
 
 
-def copy_of_first_set(operands: OperandSets) -> OperandSets:
-    """Return operands of the same backend with a single set, a copy of the first."""
+def copies_of_first_set(operands: OperandSets, count: int = 1) -> OperandSets:
+    """Return operands of the same backend whose sets are copies of the first set."""
     return replace(
         operands,
-        sets=(tuple(array.copy(order="K") for array in operands.sets[0]),),
-        policy=SetPolicy(count=1, flush=False),
-        rotation=Rotation(1),
+        sets=tuple(tuple(x.copy(order="K") for x in operands.sets[0]) for _ in range(count)),
+        policy=SetPolicy(count=count, flush=False),
+        rotation=Rotation(count),
     )
 
 
@@ -82,46 +90,57 @@ def require_independent(
     time_us: Callable[[], float],
     xp: Any,
     *,
+    new_first: Callable[[], NDArray[Any]],
     is_long: bool,
     by_events: bool = False,
     reads_output: bool = False,
+    cases: Sequence[Case] = tuple(Case),
 ) -> None:
     """Raise WrongError if the time or the result of a launch depends on what went before.
 
-    `operands` has a single set, whose A is overwritten; `time_us` launches once on it and returns
-    the microseconds, `by_events` of the GPU. With `is_long`, a right kernel is launched only once
-    in each case, because launches take long.
+    `operands` has a single set, a copy of the first, whose A is overwritten in place. `time_us`
+    launches once on it and returns the microseconds, `by_events` of the GPU. `new_first` returns an
+    A that no launch has seen. With `is_long`, a right kernel is launched only once in each case,
+    because launches take long. `cases` are compared with the case `POISONED`.
     """
-    first, output = operands.sets[0][0], operands.output
-    axis = 1 if operands.problem.op == "gemv_t" else 0
+    problem, (first, _, output) = operands.problem, operands.sets[0]
+    seen, seen_host = first.copy(order="K"), operands.host_inputs[0]
+    second = xp.asarray(widened(operands.host_inputs[1]))
     right: Any = None
+
+    def is_product(host_first: NDArray[Any]) -> bool:
+        rows = rows_to_check(problem)
+        inputs = xp.asarray(widened(host_first)), second
+        part = take_rows(output, rows) if problem.op == "gemm" else output
+        return bool(judge(rows_error(xp, problem, inputs, rows, part)))
 
     def once(case: Case) -> float:
         nonlocal right
-        if case == Case.CHANGED:
-            rolled = xp.roll(first, 1, axis=axis)
-            right = _rolled_result(xp, right, operands.problem)
-        else:
-            rolled = first.copy(order="K")  # the same number of bytes passes through the cache
-            right = right if right is None else right.copy(order="K")
-        first[...] = rolled
+        # In all cases the same is drawn, and the same bytes pass through the caches.
+        new = new_first()
+        copied = xp.asarray(new.view(first.dtype)), seen.copy(order="K")
+        first[...] = copied[0 if case == Case.CHANGED else 1]
         if right is not None:
             output[...] = right
         if case != Case.FILLED:
             poison(output, reads_output=reads_output)
         taken_us = time_us()
-        if right is None:
+        if case == Case.CHANGED:
+            is_right = is_product(new)
+        elif right is None:
+            is_right = is_product(seen_host)
+            if not is_right and not reads_output and is_unwritten(xp, output):
+                require(MissingResult(left=STALE))
             right = output.copy(order="K")
-        if not _is_same(xp, output, right):
-            left = "it kept what the output held, or the result of earlier operands"
-            require(MissingResult(left=left))
+        else:
+            is_right = _is_same(xp, output, right)
+        if not is_right:
+            require(MissingResult(left=KEPT))
         return taken_us
 
-    cases = [Case.POISONED, Case.FILLED, Case.CHANGED]
-    if reads_output:  # its result depends on what the output holds
+    cases = [Case.POISONED, *(case for case in cases if case != Case.POISONED)]
+    if reads_output and Case.FILLED in cases:  # its result depends on what the output holds
         cases.remove(Case.FILLED)
-    if is_long:
-        cases.remove(Case.CHANGED)
     limit, turns, by_chance = RATIO_BY_EVENTS if by_events else RATIO, TURNS, BY_CHANCE
     if is_long:
         limit, turns, by_chance = LONG_RATIO, LONG_TURNS, LONG_BY_CHANCE
@@ -180,11 +199,6 @@ def _chance(first_us: list[float], second_us: list[float]) -> float:
     run = next((i for i, (_, case) in enumerate(launches) if case != launches[0][1]), 0)
     n = len(first_us)
     return 2 * math.comb(n, run) / math.comb(2 * n, run)
-
-
-def _rolled_result(xp: Any, result: Any, problem: Problem) -> Any:
-    """Return the result for an A whose rows were rolled by one, or its columns for gemv_t."""
-    return result if problem.op == "atax" else xp.roll(result, 1, axis=0)
 
 
 def _is_same(xp: Any, output: Any, right: Any) -> bool:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.engine.judge.verdict import MissingResult, ProbeResult, require
-from gpubench.model import CudaVariant, Point, Precision, Problem
+from gpubench.model import Cache, CallVariant, CudaVariant, Point, Precision, Problem, Scope
 from gpubench.plan.registry import is_ours
 
 PERIOD = 256
@@ -388,3 +388,11 @@ def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int
         require(MissingResult(left=f"{lengths} bytes at {problem.size}"))
     for probe, content in zip(probes, contents, strict=True):
         require_exact(probe, np, np.frombuffer(content, kind).reshape(problem.output_shape))
+
+
+def at_probe(point: Point, problem: Problem) -> Point:
+    """Return the point at a probe's size, without a choice of algorithm, which depends on size."""
+    variant = point.variant
+    if isinstance(variant, CallVariant):
+        variant = replace(variant, tune=None)
+    return replace(point, problem=problem, variant=variant, cache=Cache.HOT, scope=Scope.KERNEL)

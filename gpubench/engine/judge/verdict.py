@@ -169,6 +169,9 @@ class Verdict:
     error: float | None = None
     """The `relative_error`, if one was computed."""
 
+    may_be_load: bool = False
+    """Whether other work on the machine can cause this, too. Then it must happen again."""
+
     def __bool__(self) -> bool:
         return not self.reason
 
@@ -184,7 +187,8 @@ class WrongError(Exception):
 def judge(observed: Observed) -> Verdict:
     """Return the verdict on what was observed."""
     error = observed.error if isinstance(observed, ResultError) else None
-    return Verdict(reason=observed.reason, error=error)
+    may_be_load = isinstance(observed, DependentTime | ClockTimes)
+    return Verdict(reason=observed.reason, error=error, may_be_load=may_be_load)
 
 
 def require(observed: Observed) -> None:

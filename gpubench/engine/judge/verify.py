@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from secrets import randbelow
 from typing import Any
 
 import ml_dtypes
@@ -10,11 +11,17 @@ import numpy as np
 
 from gpubench.backends.rotation import OperandSets, result_factor
 from gpubench.engine.judge.verdict import ResultError, require
-from gpubench.engine.operands import Reference
-from gpubench.model import CallVariant, Measurement, Precision, Variant
+from gpubench.engine.operands import Reference, make_reference
+from gpubench.model import CallVariant, Measurement, Precision, Problem, Variant
 
 INTEGER_POISON = -(2**31) + 12345
 """Content of an integer output before the kernel runs, an unlikely product of the operands."""
+
+CHECKED_ROWS = 16
+"""Number of rows of a product that are compared after a launch on operands of its own."""
+
+KEPT_OUTPUTS = 8
+"""Maximum number of outputs of a point that are kept until its timed launches have ended."""
 
 ROUNDED_ONCE = 1.01
 """Factor of the unit roundoff, because the sum that is rounded has errors of its own."""
@@ -25,6 +32,9 @@ class Check:
 
     An output with the same bits as a right output is right. Only other outputs are compared with
     the reference, so every timed output can be checked in every round. `xp` is the array module.
+
+    With `later`, copies of these outputs are kept until `settle`. The reference of a user's kernel
+    is then made after the timed launches, so that no launch can find it in memory.
     """
 
     def __init__(
@@ -35,7 +45,12 @@ class Check:
         earlier: Measurement | None = None,
         *,
         reads_output: bool = False,
+        later: bool = False,
     ) -> None:
+        self._later = later
+        self._kept: list[tuple[Any, int]] = []
+        """Outputs that are not compared yet, with their result factors."""
+
         self._xp = xp
         self._reads_output = reads_output
         self._operands = operands
@@ -61,9 +76,26 @@ class Check:
         for index, fingerprint in self._operands.fingerprints().items():
             factor = result_factor(problem, index)
             if self.fingerprints.get(factor) != fingerprint:
-                self._accept(self._operands.sets[index][-1], factor, problem.precision)
+                output = self._operands.sets[index][-1]
+                if self._later:
+                    self._keep(output.copy(order="K"), factor)
+                else:
+                    self._accept(output, factor, problem.precision)
                 self.fingerprints[factor] = fingerprint
         self.start()
+
+    def settle(self) -> None:
+        """Compare the outputs that were kept. Raises WrongError."""
+        while self._kept:
+            output, factor = self._kept.pop()
+            self._accept(output, factor, self._operands.problem.precision)
+
+    def _keep(self, output: Any, factor: int) -> None:
+        """Keep an output. Beyond KEPT_OUTPUTS it replaces one of the later half."""
+        if len(self._kept) < KEPT_OUTPUTS:
+            self._kept.append((output, factor))
+        else:
+            self._kept[KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)] = (output, factor)
 
     def _accept(self, output: Any, factor: int, precision: Precision) -> None:
         reference, roundoff = self._reference(), precision.result_roundoff
@@ -133,3 +165,31 @@ def relative_error(
     scale += abs(factor) * reference.inherited
     # A zero row or column must give exact zeros: any error over the smallest number is huge.
     return float((error / xp.maximum(scale, np.finfo(np.float64).tiny)).max())
+
+
+def rows_error(
+    xp: Any, problem: Problem, inputs: Sequence[Any], rows: Sequence[int], output: Any
+) -> ResultError:
+    """Return the error of some rows of a product, from its operands in the module `xp`.
+
+    `output` has these rows only. Operations on vectors have a short result, so it is complete.
+    """
+    first, second = inputs
+    part = take_rows(first, rows) if problem.op == "gemm" else first
+    precision = problem.precision
+    reference = make_reference(xp, problem.op, part, second)
+    error = relative_error(xp, output, reference, precision.result_roundoff)
+    return ResultError(error=error, tolerance=precision.tolerance)
+
+
+def rows_to_check(problem: Problem) -> list[int]:
+    """Return rows of the result at random, which no kernel can know before it has computed them."""
+    count = problem.output_shape[0]
+    if problem.op != "gemm":
+        return list(range(count))
+    return sorted({randbelow(count) for _ in range(CHECKED_ROWS)})
+
+
+def take_rows(array: Any, rows: Sequence[int]) -> Any:
+    """Return rows of an array of any element type. CuPy indexes only arrays of its own types."""
+    return array.view(f"u{array.dtype.itemsize}")[list(rows)].view(array.dtype)
