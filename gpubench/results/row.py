@@ -94,6 +94,12 @@ class Row:
         low=-MAX_VALUE,
     )
 
+    clock: str | None = column(
+        "time",
+        "parent: a process that does not run the kernel examined the time by its own clock, in one "
+        "round or more; child: in none",
+    )
+
     gflops: float | None = column("rates", "10⁹ operations a second; a multiply-add counts 2")
     gbytes_per_s: float | None = column("rates", "10⁹ bytes a second, each operand moved once")
     percent_of_peak: float | None = column(
@@ -221,6 +227,11 @@ class Row:
     weight: float | None = column("context", "how often that list has the problem")
     options: str | None = column("context", "the options of the sweep, as flags")
     seed: int | None = column("context", "seed of the operands and of the order")
+    round_seeds: str | None = column(
+        "context",
+        "for a kernel of your own: seed of the operands of each round, joined by ;; the process "
+        "that judges drew it when the round began",
+    )
     host: str | None = column("context", "name of the machine")
     started_utc: str | None = column("context", "when the point's first round started")
 

@@ -158,6 +158,12 @@ def _row(
         environment=device.facts.get("environment"),
         source_hash=source_hash,
         gpubench=gpubench.__version__,
+        clock="parent"
+        if any(taken.clock_ratio for taken in rounds)
+        else "child"
+        if times
+        else None,
+        round_seeds=";".join(str(taken.seed) for taken in rounds if taken.seed is not None) or None,
         started_utc=first.started_utc or None,
     )
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes import CPU, point
 
 from gpubench.engine.worker import Worker
 from gpubench.model import Cache, Point, Problem, Status, Timer, Timing
 from gpubench.plan.registry import load, owner_of, variants
 from gpubench.plan.schedule import _with_owners_together
+from gpubench.results.rows import build_rows
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)
 
@@ -120,3 +122,20 @@ def test_the_points_of_a_function_are_measured_in_one_row(folder: Path) -> None:
     mixed = [at(folder, "honest"), ours, at(folder, "careless"), at(folder, "honest", 128), ours]
     names = [point.variant.name for point in _with_owners_together(mixed)]
     assert names == ["honest", "honest", "cpu_blas", "cpu_blas", "careless"]
+
+
+def test_each_measurement_of_a_function_has_operands_of_a_new_seed_which_the_row_reports(
+    worker: Worker, folder: Path
+) -> None:
+    rounds = []
+    for _ in range(2):
+        rounds.append(worker.measure(at(folder, "honest")))
+        worker.next_round()
+    first, second = rounds
+    assert first.seed != second.seed
+    assert None not in {first.seed, second.seed}
+    row = build_rows({first.point: rounds}, CPU, {first.point.variant: ""})[0]
+    assert (row.clock, row.round_seeds) == ("parent", f"{first.seed};{second.seed}")
+    ours = point(next(variant for variant in variants() if variant.name == "cpu_blas"))
+    plain = worker.measure(ours)
+    assert (plain.status, plain.seed, plain.clock_ratio) == (Status.OK, None, None)
