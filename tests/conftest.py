@@ -35,6 +35,11 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(numba.config, "CACHE_DIR", str(folder / "numba"))  # read at import
         # The tests expect no GPU, so they get none on any machine.
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            # Each of the tests' thousand processes would compile all modules again. The user wants
+            # no bytecode beside the modules, so it is kept for this run.
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
         patch.delenv("COLUMNS", raising=False)
         patch.delenv("FORCE_COLOR", raising=False)
         yield folder
