@@ -30,7 +30,15 @@ VALUED = [
 ]
 """Options that take a value; one with a default shows that, and arguments stand in the example."""
 
-EXAMPLE = re.compile(r"Example: (gpubench .*?)(?=\. |$)")
+EXAMPLE = re.compile(r"Example: gpubench (.*?)(?=\. |$)")
+
+
+def example(name: str) -> list[str]:
+    """The words of the example in a command's epilog, which begins with the command."""
+    found = EXAMPLE.search(COMMANDS[name].epilog or "")
+    assert found, f"the epilog of {name} needs 'Example: gpubench {name} …'"
+    return found[1].split()
+
 
 KNOWN = {
     *DTYPES,
@@ -58,13 +66,13 @@ def test_the_main_command_is_listed_first() -> None:
 def test_every_command_says_what_it_does_and_shows_itself_at_work() -> None:
     for name in COMMANDS:
         assert COMMANDS[name].help
-        assert EXAMPLE.search(COMMANDS[name].epilog)[1].split()[1] == name
+        assert example(name)[0] == name
 
 
 def test_the_example_of_a_command_is_understood() -> None:
     """Its options and arguments are the command's own; the command itself is not run."""
     for name in COMMANDS:
-        _, _, *arguments = EXAMPLE.search(COMMANDS[name].epilog)[1].split()
+        _, *arguments = example(name)
         COMMANDS[name].make_context(name, arguments)
 
 

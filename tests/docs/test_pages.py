@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from newcomer import PAGES, REPOSITORY
 
+from gpubench.cli import COMMANDS
 from gpubench.model import CallVariant
 
 NAMES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md"))
@@ -86,6 +87,12 @@ def test_the_way_of_a_point_has_at_most_twelve_modules_and_none_twice() -> None:
     modules = re.findall(r"^\d+\. `(gpubench/\S+\.py)`", text, re.MULTILINE)
     assert 5 < len(modules) <= 12
     assert len(set(modules)) == len(modules)
+
+
+def test_every_command_is_on_the_page_of_commands() -> None:
+    text = (PAGES / "commands.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\|.*", text, re.MULTILINE))
+    assert [name for name in COMMANDS if not any(f"`gpubench {name}`" in at for at in listed)] == []
 
 
 def test_the_fields_of_a_call_variant_are_those_on_the_page() -> None:

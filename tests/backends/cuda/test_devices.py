@@ -67,10 +67,8 @@ def test_a_machine_without_a_gpu_is_no_surprise_and_one_that_seems_to_have_one_i
         with pytest.raises(DeviceUnavailableError, match=message) as caught:
             devices.cuda_devices()
         assert caught.value.expected == expected
-        lines = passed_over("auto")
-        assert (
-            [line.partition(": ")[0] for line in lines] == [] if expected else ["cuda is not used"]
-        )
+        beginnings = [line.partition(": ")[0] for line in passed_over("auto")]
+        assert beginnings == ([] if expected else ["cuda is not used"])
         assert passed_over("cpu") == ()
 
 
