@@ -26,7 +26,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # doit loads this file without its directory
 
-import static_columns
 from doit import get_var
 from doit.tools import config_changed
 from shared import GPUBENCH, ROOT, child
@@ -246,7 +245,6 @@ AGREEMENTS = {
 
 PASSES = {f"{name}/{number}": name for name in AGREEMENTS for number in (1, 2, 3)}
 """The directory of each pass."""
-SWEEPS_OF_TILES = tuple(f"h200/{name}" for name in static_columns.FILES)
 ROUNDS = tuple(f"h200/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
 
 
@@ -325,7 +323,6 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     for name in ("diff_power", "fleet_power"):
         yield step(f"cpu:{name}", f"python SCRIPTS/{name}.py h200/diff_rounds > h200/{name}.md", reads=ROUNDS)
     yield step("cpu:diff_disturbed", "python SCRIPTS/diff_power.py h200/diff_rounds --table disturbed > h200/diff_disturbed.md", reads=ROUNDS)
-    yield step("cpu:static_columns", "python SCRIPTS/static_columns.py h200 > h200/static_columns.md", reads=SWEEPS_OF_TILES)
 
 
 def task_join() -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Judge two build files: what the compiler made of each kernel, before and after a change. Pure.
 
-docs/diff.md states the rules for users; benchmarks/static_columns.py measured what they predict.
+docs/diff.md states the rules for users; results/h200/static_columns.md has what they predict.
 """
 
 from __future__ import annotations
