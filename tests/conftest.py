@@ -46,11 +46,13 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 LONGEST = (
-    "test_kernels.py", "test_parts_in_cluster.py", "test_cli.py", "test_adding_a_kernel.py",
-    "test_files.py", "test_shared.py", "test_compile_blocks.py", "test_first_steps.py",
-    "test_cpu.py", "test_worker.py", "test_kinds.py", "test_limits.py",
+    "test_accidents.py", "test_cheats.py", "test_cli_reproduce.py", "test_cli.py",
+    "test_kernels.py", "test_adding_a_kernel.py", "test_shared.py", "test_files.py",
+    "test_layouts.py", "test_parts_in_cluster.py", "test_foreign.py", "test_first_steps.py",
+    "test_worker.py", "test_notebook.py", "test_tune.py", "test_limits.py", "test_build.py",
+    "test_streams.py", "test_api.py", "test_fuzz.py", "test_compile_blocks.py", "test_cpu.py",
 )  # fmt: skip
-"""Test files that take more than a quarter of a minute."""
+"""Test files that take more than a quarter of a minute, the longest first."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,4 +62,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest files first, so that they do not run alone at the end."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    place = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
