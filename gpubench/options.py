@@ -27,6 +27,7 @@ from gpubench.model import (
     OPERATIONS,
     Cache,
     Fill,
+    Launches,
     Scope,
     State,
     Timer,
@@ -61,7 +62,7 @@ class Option:
     read: Callable[[str, Any], Any] = lambda _flag, value: value
     """Takes the flag and a value of `kind`, and returns the field's value. Raises UsageError."""
 
-    metavar: str | None = None
+    metavar: str | None = "LIST"
     complete: Callable[..., list[str]] | None = None
     short: str = ""
 
@@ -229,14 +230,12 @@ OPTIONS = {
             read=lambda flag, text: (
                 (text,) if text == AUTO_TILES or tuned_file((text,)) else parse_tiles(text, flag)
             ),
-            metavar="LIST",
         ),
         Option(
             name="variants",
             help="Kernels, such as shared_tile,cublas or cpu_*; 'gpubench variants' lists them. "
             "Default: all but those it marks as not default.",
             read=_names,
-            metavar="LIST",
             complete=completion.variants,
         ),
         Option(
@@ -244,14 +243,12 @@ OPTIONS = {
             field="excluded",
             help="Leave out these variants, such as cpu_naive or cpu_*.",
             read=_names,
-            metavar="LIST",
             complete=completion.variants,
         ),
         Option(
             name="dtypes",
             help=f"Element types: {', '.join(DTYPES)}. Default: {','.join(DEFAULT.dtypes)}.",
             read=_list_of(DTYPES, DTYPE_ALIASES),
-            metavar="LIST",
             complete=completion.dtypes,
         ),
         Option(
@@ -296,6 +293,7 @@ OPTIONS = {
         Option(
             name="seed",
             kind=int,
+            metavar=None,
             help=f"Seed of the operands and of the order. Default: {DEFAULT.seed}.",
             read=_within(0, 2**63 - 1),
         ),
@@ -304,7 +302,6 @@ OPTIONS = {
             help=f"Values of the operands, which decide the power: {', '.join(Fill)}. "
             "Default: uniform.",
             read=lambda flag, text: tuple(map(Fill, _list_of(Fill)(flag, text))),
-            metavar="LIST",
             complete=completion.words(*Fill),
         ),
         Option(
@@ -312,12 +309,12 @@ OPTIONS = {
             help="How A and B of gemm lie in memory, a letter each, n (row-major) or t "
             "(transposed): nn,nt,tn,tt. Default: each kernel's own, nn for most.",
             read=_list_of(LAYOUTS),
-            metavar="LIST",
             complete=completion.words(*LAYOUTS),
         ),
         Option(
             name="rounds",
             kind=int,
+            metavar=None,
             help="Number of rounds. Each round measures all points in a new order. Default: "
             f"{DEFAULT.timing.rounds}.",
             read=_within(1, 1000),
@@ -336,6 +333,13 @@ OPTIONS = {
             read=_one_or_both(Cache),
             metavar=_choices(*Cache, "both"),
             complete=completion.words(*Cache, "both"),
+        ),
+        Option(
+            name="launches",
+            help="When a launch begins: alone (when the previous launch has ended), overlapped (as "
+            "early as the kernel allows), graph, graph_overlapped (in a graph). Default: alone.",
+            read=lambda flag, text: tuple(map(Launches, _list_of(Launches)(flag, text))),
+            complete=completion.words(*Launches),
         ),
         Option(
             name="state",

@@ -111,6 +111,7 @@ class FakeKernel:
     operands: OperandSets
     rows: int
     max_launches: int
+    min_launches: int = 1
     resources: None = None
     launch: None = None
     algorithm: str = ""

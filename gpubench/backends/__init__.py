@@ -22,6 +22,7 @@ from gpubench.model import (
     Device,
     Health,
     Launch,
+    Launches,
     Point,
     Problem,
     Resources,
@@ -46,6 +47,10 @@ class Kernel(Protocol):
     @property
     def launch(self) -> Launch | None:
         """Its grid and block; None for library routines and CPU loops."""
+
+    @property
+    def min_launches(self) -> int:
+        """Minimum number of launches in one sample, beside those that predict a time."""
 
     @property
     def max_launches(self) -> int:
@@ -245,6 +250,9 @@ class BackendEntry:
 
     timers: tuple[Timer, ...]
     """The timers that it has, the default one first."""
+
+    launches: tuple[Launches, ...] = (Launches.ALONE,)
+    """When the launches that it times may begin."""
 
     blas: str
     """The name of its BLAS in tables: `cuBLAS`."""

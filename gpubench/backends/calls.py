@@ -21,6 +21,12 @@ def _tensor(module: Any, array: Any) -> Any:
     return module.from_dlpack(array)
 
 
+def use_stream(stream: int) -> None:
+    """Let torch, if it was imported, compute in a stream of CUDA."""
+    if torch() and torch().cuda.is_available():
+        torch().cuda.set_stream(torch().cuda.ExternalStream(stream))
+
+
 def allocating(count_bytes: int) -> str:
     """Return a row's note on a call that allocated this many bytes; empty for 0."""
     return f"each call allocates memory ({count_bytes:,} bytes seen)" if count_bytes else ""

@@ -41,6 +41,14 @@ class SetPolicy:
     """Whether all sets together fit into the cache, so that it must be flushed between samples."""
 
     @property
+    def min_launches(self) -> int:
+        """Minimum number of launches in a sequence that is repeated: it uses each set once.
+
+        If the cache is flushed between repetitions, the sequence may use fewer sets.
+        """
+        return 1 if self.flush else self.count
+
+    @property
     def max_launches(self) -> int:
         """Maximum number of launches in a sample before it reuses a set, which is warm by then."""
         return min(self.count, MAX_LAUNCHES) if self.flush else MAX_LAUNCHES

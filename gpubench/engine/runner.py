@@ -512,6 +512,7 @@ class Runner:
                     kernel.max_launches,
                     self._expected_us[point],
                     self._first_us.pop(point, None),
+                    min_launches=kernel.min_launches,
                 )
             after = self._backend.gauge.health()
             check.look()

@@ -39,6 +39,7 @@ def collect(
     expected_us: float = math.inf,
     first_us: float | None = None,
     clock: Callable[[], float] = perf_counter,
+    min_launches: int = 1,
 ) -> Series:
     """Sample until the policy has enough.
 
@@ -55,10 +56,11 @@ def collect(
         # A long launch has warmed up the device and needs no batch, so two launches are saved.
         long = min(times[0], expected_us) > LONG * timing.sample_us
         warm_us = times[0] if long else max(min(sample(1, 2)), 1e-3)
-        launches = max(1, min(max_launches, math.ceil(timing.sample_us / warm_us)))
+        enough = math.ceil(timing.sample_us / warm_us)
+        launches = max(min_launches, min(max_launches, enough))
         times, sample_s = [], warm_us * launches / 1e6
     else:
-        launches, sample_s = 1, times[0] / 1e6
+        launches, sample_s = min_launches, min_launches * times[0] / 1e6
     widths: list[tuple[int, float]] = []
 
     def spent_s() -> float:

@@ -17,6 +17,7 @@ from gpubench.model.operation import LARGEST, OPERATIONS, Operation, Shape
 from gpubench.model.point import (
     Cache,
     Fill,
+    Launches,
     Point,
     PointKey,
     Scope,
@@ -64,6 +65,7 @@ __all__ = [
     "Health",
     "Host",
     "Launch",
+    "Launches",
     "Measurement",
     "Operation",
     "PairedTimes",

@@ -18,6 +18,33 @@ class Cache(StrEnum):
     HOT = "hot"
 
 
+class Launches(StrEnum):
+    """When a timed launch may begin, compared with the launch before it."""
+
+    ALONE = "alone"
+    """When the previous launch has ended, as in the hardware profilers."""
+
+    OVERLAPPED = "overlapped"
+    """As early as the kernel allows. A kernel with programmatic dependent launch starts while the
+    previous launch still runs, so a part of each launch is hidden behind its neighbour."""
+
+    GRAPH = "graph"
+    """Like `alone`, as nodes of a CUDA graph that is replayed."""
+
+    GRAPH_OVERLAPPED = "graph_overlapped"
+    """Like `overlapped`, as nodes of a CUDA graph that is replayed."""
+
+    @property
+    def overlap(self) -> bool:
+        """Whether a launch may begin before the previous launch has ended."""
+        return self in {Launches.OVERLAPPED, Launches.GRAPH_OVERLAPPED}
+
+    @property
+    def in_graph(self) -> bool:
+        """Whether the launches are nodes of a graph."""
+        return self in {Launches.GRAPH, Launches.GRAPH_OVERLAPPED}
+
+
 class Scope(StrEnum):
     """What is timed: the kernel alone, or allocation and copies too."""
 
@@ -99,6 +126,7 @@ class PointKey(NamedTuple):
     k: int
     operands: str
     cache: str
+    launches: str
     state: str
     scope: str
     timer: str
@@ -115,6 +143,7 @@ class Point:
     problem: Problem
     operands: Fill = Fill.UNIFORM
     cache: Cache
+    launches: Launches = Launches.ALONE
     state: State = State.BURST
     scope: Scope
     timer: Timer
@@ -136,6 +165,7 @@ class Point:
             k=problem.k,
             operands=str(self.operands),
             cache=str(self.cache),
+            launches=str(self.launches),
             state=str(self.state),
             scope=str(self.scope),
             timer=str(self.timer),

@@ -188,6 +188,10 @@ class Variant:
         """Name of the backend it runs on, such as `cuda` or `cpu`."""
         raise NotImplementedError
 
+    def may_overlap(self, tile: Config | None, problem: Problem) -> bool:  # noqa: ARG002 # see CudaVariant
+        """Whether a launch may begin before the previous launch has ended."""
+        return True
+
     @property
     def source(self) -> Path:
         """The file of its code."""
@@ -430,6 +434,10 @@ class CudaVariant(Variant):
     def architecture(self, name: str) -> str:
         """Add the suffix that the variant needs to an architecture such as `sm_90`."""
         return name if name[-1].isalpha() else name + self.architecture_suffix
+
+    def may_overlap(self, tile: Config | None, problem: Problem) -> bool:
+        """Whether the first kernel of a launch has programmatic dependent launch."""
+        return tile is not None and self.launch(tile, problem).pdl
 
     def launch_on(self, gpu: Gpu, tile: Config, problem: Problem) -> Launch:
         """Return the launch on a GPU."""

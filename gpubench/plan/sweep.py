@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -19,6 +19,7 @@ from gpubench.model import (
     Config,
     CudaVariant,
     Fill,
+    Launches,
     Point,
     Problem,
     Scope,
@@ -84,6 +85,7 @@ class Sweep:
     """Names of `LAYOUTS`. Empty: each variant's own layout."""
 
     caches: tuple[Cache, ...] = (Cache.COLD,)
+    launches: tuple[Launches, ...] = (Launches.ALONE,)
     scopes: tuple[Scope, ...] = (Scope.KERNEL,)
     states: tuple[State, ...] = (State.BURST,)
     timer: Timer = Timer.EVENTS
@@ -134,13 +136,16 @@ def plan(
     _require_legal_tile(sweep.tiles, variants)
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
     lists = (sweep.caches, sweep.scopes, sweep.states, sweep.operands, sweep.layouts or ("",))
-    conditions = math.prod(map(len, lists))
+    conditions = math.prod(map(len, lists)) * len(sweep.launches)
     count = len(_problems(sweep)) * conditions * sum(map(len, tiles.values()))
     if count > MAX_POINTS:
         raise UsageError(f"the sweep has {count} points, more than {MAX_POINTS}; split it")
 
     planned = {}
+    twins = {variant: _twins(each) for variant, each in tiles.items()}
     for point in _points(sweep, backend, tiles, picked):
+        if not sweep.tiles and not point.launches.overlap and point.tile in twins[point.variant]:
+            continue
         variant, problem = point.variant, point.problem
         # A kernel that has another dtype of the sweep is left out of this dtype without a message.
         if problem.dtype in variant.dtypes or not set(variant.dtypes) & set(sweep.dtypes):
@@ -148,6 +153,7 @@ def plan(
                 reason = variant.why_not(point.tile, problem, capability)
                 if problem.column_major and point.scope == Scope.END_TO_END:
                     reason = reason or "end-to-end is for row-major matrices"
+                reason = reason or _why_not_launched(point, sweep, twins[variant])
                 if not isinstance(reason, str | None):
                     raise TypeError(f"refuse gave {type(reason).__name__}, not text or None")
                 planned[point] = reason
@@ -225,7 +231,7 @@ def _points(
             for column_major in _layouts(sweep, variant, dtype):
                 problem = replace(row_major, column_major=column_major)
                 of_problem = (picked and picked(variant, problem)) or default_tiles
-                for tile, fill, (scope, cache, state) in product(
+                for tile, fill, (scope, cache, launches, state) in product(
                     of_problem, sweep.operands, tuple(_conditions(sweep))
                 ):
                     yield Point(
@@ -234,6 +240,7 @@ def _points(
                         problem=problem,
                         operands=fill,
                         cache=cache,
+                        launches=launches,
                         state=state,
                         scope=scope,
                         timer=timer,
@@ -258,17 +265,45 @@ def _layouts(sweep: Sweep, variant: Variant, dtype: str) -> Iterator[tuple[str, 
         yield from (LAYOUTS[name] for name in sweep.layouts)
 
 
-def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, State]]:
+def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, Launches, State]]:
     """Yield the further conditions under which each point is measured.
 
-    End to end there is one condition, `cold` and `burst`: operands that were just copied are
-    neither cold nor hot by choice, and copies are pauses.
+    End to end there is one condition, `cold`, `alone` and `burst`: operands that were just copied
+    are neither cold nor hot by choice, and copies keep launches apart and are pauses.
     """
     for scope in sweep.scopes:
         if scope == Scope.END_TO_END:
-            yield scope, Cache.COLD, State.BURST
+            yield scope, Cache.COLD, Launches.ALONE, State.BURST
         else:
-            yield from product((scope,), sweep.caches, sweep.states)
+            yield from product((scope,), sweep.caches, sweep.launches, sweep.states)
+
+
+def _why_not_launched(point: Point, sweep: Sweep, twins: Collection[Config | None]) -> str | None:
+    """Return why a point's `launches` cannot be timed, or are timed as another point."""
+    launches = point.launches
+    if launches not in backends()[point.variant.backend].launches:
+        return f"launches on a {point.variant.backend.upper()} are alone"
+    if launches.in_graph and point.state == State.SUSTAINED:
+        return "sustained launches are in a stream: use --launches alone or overlapped"
+    if launches.in_graph and point.timer == Timer.CUPTI:
+        return "--timer cupti is for launches in a stream: use --launches alone or overlapped"
+    same = Launches.GRAPH if launches.in_graph else Launches.ALONE
+    if launches.overlap:
+        if same in sweep.launches and not point.variant.may_overlap(point.tile, point.problem):
+            return f"its launches never overlap: its time is that of --launches {same}"
+    elif point.tile in twins:
+        return "differs only in pdl, which has no effect when launches do not overlap"
+    return None
+
+
+def _twins(tiles: Sequence[Config | None]) -> frozenset[Config | None]:
+    """Return the tiles with `pdl=0` whose twin with `pdl=1` is also among the tiles."""
+    known = frozenset(tiles)
+    return frozenset(
+        tile
+        for tile in tiles
+        if tile and tile.get("pdl") == 0 and Config({**tile, "pdl": 1}.items()) in known
+    )
 
 
 def _tiles(variant: Variant, asked: tuple[str, ...]) -> tuple[Config | None, ...]:

@@ -59,8 +59,19 @@ R = TypeVar("R")
 class Columns(Generic[R]):
     """The columns of a file: the fields of a class of rows, a dataclass with slots."""
 
-    def __init__(self, row: type[R], required: Collection[str], kind: str) -> None:
-        """`required` are the columns that every file must have; `kind` names the file."""
+    def __init__(
+        self,
+        row: type[R],
+        required: Collection[str],
+        kind: str,
+        derived: Mapping[str, Callable[[R], object]] | None = None,
+    ) -> None:
+        """`required` are the columns that every file must have; `kind` names the file.
+
+        `derived` has a function for each key column that older files lack. It returns the value of
+        the column from the other columns of a row.
+        """
+        self._derived = derived or {}
         self.fields: tuple[Field[Any], ...] = fields(row)  # type: ignore[arg-type]
         self.names = tuple(each.name for each in self.fields)
         self.key = tuple(each.name for each in self.fields if each.metadata["group"] == "key")
@@ -111,12 +122,15 @@ class Columns(Generic[R]):
                     raise self._misfit(f"{path}, line {lines.line_num}", texts) from None
             return rows
 
-    def are_in(self, path: Path) -> bool:
-        """Return whether a file has the required columns. False if it is no regular CSV."""
+    def are_in(self, path: Path, columns: Collection[str] = ()) -> bool:
+        """Return whether a file has the required columns, and further `columns`.
+
+        False if it is no regular CSV.
+        """
         if path.suffix == ".json" or not path.is_file():
             return False
         with opened(path) as file:
-            return set(self._required) <= set(next(_lines(file), []))
+            return {*self._required, *columns} <= set(next(_lines(file), []))
 
     def rows_of(self, table: pd.DataFrame) -> list[R]:
         """Return the rows of a frame with the columns of the file, in any order.
@@ -161,6 +175,9 @@ class Columns(Generic[R]):
         row = object.__new__(self._row)
         for name, put in self._slots.items():
             put(row, values.get(name))
+        for name, derive in self._derived.items():
+            if name not in values:
+                self._slots[name](row, derive(row))
         return row
 
     def _misfit(self, place: str, texts: Mapping[str, str]) -> UsageError:

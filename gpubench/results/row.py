@@ -47,6 +47,11 @@ class Row:
         "ones or low-entropy",
     )
     cache: str = column("key", "cold: operands were not in the last-level cache; hot: they may be")
+    launches: str = column(
+        "key",
+        "when a launch begins. alone: when the previous launch has ended; overlapped: as early as "
+        "the kernel allows; graph and graph_overlapped: the same inside a CUDA graph",
+    )
     state: str = column(
         "key",
         "burst: samples follow a short warm-up; sustained: they follow a second of launches "
@@ -257,10 +262,12 @@ class Row:
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
 
     @property
-    def special_operands(self) -> str:
-        """Layout and values of the operands, where they are not the default, for a title."""
+    def special(self) -> str:
+        """Launches, layout and values of the operands, where not the default, for a title."""
+        launches = "" if self.launches in {"", "alone"} else f", launches {self.launches}"
         layout = "" if self.layout in {"", "row-major"} else f", {self.layout}"
-        return layout + ("" if self.operands in {"", "uniform"} else f", operands {self.operands}")
+        operands = "" if self.operands in {"", "uniform"} else f", operands {self.operands}"
+        return launches + layout + operands
 
     @property
     def half_interval(self) -> float | None:
@@ -291,12 +298,41 @@ class Row:
 KEY = PointKey._fields
 _KEY_OF = attrgetter(*KEY)
 PROBLEM_KEY = tuple(name for name in KEY if name not in {"variant", "tile"})
-REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
+REQUIRED = (
+    *(name for name in KEY if name != "launches"),
+    *("status", "median_us", "round_medians_us"),
+)
 """Columns that every file must have. Versions of gpubench differ in the other columns."""
 
-_FILE = Columns(Row, REQUIRED, "a CSV of a sweep (docs/csv.md has its schema)")
+_OVERLAPPED_UNTIL_0_2 = {
+    *("dmma_split_cluster", "splitk_cluster", "wgmma_bytes_cluster", "wgmma_tf32_cluster"),
+}
+"""Kernels without a parameter `pdl` whose launches overlapped in files without `launches`."""
+
+
+def _launches_until_0_2(row: Row) -> str:
+    """Return `launches` of a row from a file of version 0.2 or older, which has no such column.
+
+    There, each launch began as early as its kernel allowed.
+    """
+    overlapped = "pdl=1" in row.tile.split("/") or row.variant in _OVERLAPPED_UNTIL_0_2
+    return "overlapped" if overlapped and row.scope == "kernel" else "alone"
+
+
+_FILE = Columns(
+    Row,
+    REQUIRED,
+    "a CSV of a sweep (docs/csv.md has its schema)",
+    derived={"launches": _launches_until_0_2},
+)
 COLUMNS, NAMES = _FILE.fields, _FILE.names
 encode, rows, texts = _FILE.encode, _FILE.rows_of, _FILE.texts
+
+
+def has_launches(path: Path) -> bool:
+    """Whether a file has the column `launches`, which files of version 0.2 and older lack."""
+    return _FILE.are_in(path, ("launches",))
+
 
 STABLE = 1.1
 """Maximum ratio of the largest to the smallest round median at which rounds agree."""

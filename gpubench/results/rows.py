@@ -192,7 +192,8 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 
 def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
     """Return what each round subtracted from its samples, or nothing for other timers."""
-    if not _is_burst(rounds[0].point):
+    point = rounds[0].point
+    if not _is_burst(point) or point.launches.in_graph:
         return []
     overheads_us = (taken.after.overhead_us for taken in rounds)
     return [overhead_us for overhead_us in overheads_us if overhead_us is not None]

@@ -45,7 +45,7 @@ def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
 def _conditions(row: Row) -> tuple[object, ...]:
     precision = PRECISIONS.get(row.compute_mode)
     layout = "" if precision and precision.column_major else row.layout
-    where = row.device, row.host, row.cache, row.state, row.scope, row.timer
+    where = row.device, row.host, row.cache, row.launches, row.state, row.scope, row.timer
     return row.op, layout, row.operands, *where
 
 
@@ -57,7 +57,7 @@ def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
     times = {variant: _best_by_problem(of_variant) for variant, of_variant in by_variant.items()}
     best = _best_by_problem(rows)
     mode = f" {first.compute_mode}" if split else ""
-    conditions = f", {first.cache} cache{first.special_operands}"
+    conditions = f", {first.cache} cache{first.special}"
     heading = f"\nthe list: {len(best)} problems{mode} on {first.device}{conditions}"
     problems = table(
         *("problem", "size", "weight", "best kernel", "tile", "time", "weight × time"),

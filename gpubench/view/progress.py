@@ -107,7 +107,7 @@ class LiveProgress(Watcher):
             self._progress.advance(self._task)
         if measurement.series:
             point = measurement.point
-            problem = (point.problem, point.cache, point.scope)
+            problem = (point.problem, point.cache, point.launches, point.scope)
             best_us, best = self._best.get(problem, (math.inf, point))
             best_us, best = min((best_us, best), (measurement.series.median_us, point), key=_time)
             self._best[problem] = best_us, best

@@ -519,7 +519,7 @@ def title(row: Row) -> str:
     timer = "" if row.timer in {"events", "host"} else f", {row.timer}"
     mode = "" if row.compute_mode == row.dtype else f" as {row.compute_mode}"
     name = f"{row.problem} ({row.size})" if row.problem else row.size
-    special = f"{cache}{scope}{timer}{row.special_operands}"
+    special = f"{cache}{scope}{timer}{row.special}"
     return f"{row.op} {' '.join(filter(None, (name, row.dtype)))}{mode} on {row.device}{special}"
 
 

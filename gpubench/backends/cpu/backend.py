@@ -101,6 +101,7 @@ class CpuKernel:
     flush: bool
     thread_counts: tuple[int, ...]
     max_launches: int
+    min_launches: int = 1
     path: Path
     """The variant's descriptor, for errors that the function raises."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpubench.backends import Backend, BackendEntry, Compiler, Cost
 from gpubench.hardware.peaks import peak_gflops
-from gpubench.model import Device, Timer
+from gpubench.model import Device, Launches, Timer
 
 TYPICAL_FRACTION = 0.05
 """Assumed fraction of the float32 peak: the median tile of a default sweep on an H200."""
@@ -50,6 +50,7 @@ BACKEND = BackendEntry(
     name="cuda",
     auto_order=0,
     timers=(Timer.EVENTS, Timer.CUPTI),
+    launches=tuple(Launches),
     blas="cuBLAS",
     quick_size=1024,
     numbers=_numbers,

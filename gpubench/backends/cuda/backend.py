@@ -12,6 +12,7 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
+from gpubench.backends import calls
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.driver import reset_caches
 from gpubench.backends.cuda.gauge import CudaGauge
@@ -71,6 +72,7 @@ class CudaBackend:
     def __init__(self, index: int) -> None:
         self.device = cuda_device(index)
         cupy.cuda.Device(index).use()
+        cupy.cuda.Stream().use()  # the default stream cannot be captured in a graph
         major, minor = self.device.compute_capability or (0, 0)
         architecture = f"sm_{major}{minor}"
         self._instances = Instances(self.device, architecture)
@@ -157,6 +159,7 @@ class CudaBackend:
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         with faults():
             routine = self._routine(point, problem, operands)
+            calls.use_stream(self.timers.stream.pointer)
             needed = routine.workspace_bytes
             if needed and needed > (free := self.bytes_free()):
                 raise DoesNotFitError(f"needs {needed:,} bytes of workspace, {free:,} are free")
@@ -175,7 +178,9 @@ class CudaBackend:
             output=first_rows(operands.sets[0], problem)[-1],
             timer=point.timer,
             scope=point.scope,
+            launches=point.launches,
             flush=operands.policy.flush,
+            all_sets=operands.policy.min_launches,
             max_launches=operands.policy.max_launches,
             routine=routine,
             timers=self.timers,

@@ -1,17 +1,21 @@
-"""Products of libraries on the GPU: cuBLAS, and CuPy's own kernel for integers."""
+"""Products of libraries on the GPU: cuBLAS, and CuPy's own kernel for integers.
+
+cuBLAS is called through ctypes, because CuPy's functions refuse to be captured in a CUDA graph.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import cupy
-import numpy as np
-from cupy.cuda import cublas, device
+from cupy.cuda import device
 
 from gpubench.backends.cuda import cublaslt
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
+from gpubench.errors import LaunchError
 
 DEFAULT_ALGORITHM = -1
 """CUBLAS_GEMM_DEFAULT: the library's heuristic chooses the algorithm."""
@@ -20,6 +24,10 @@ MATH_MODE = 16
 """CUBLAS_DEFAULT_MATH, with TF32 only on request, and
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum over K are not rounded to 16 bits.
 By default they are: 129×260×1000 in bfloat16 was off by 2e-4 on an H200 (cuBLAS 13.1)."""
+
+
+HOPPER = 90
+"""The first compute capability with the larger default workspace, as CuPy writes it."""
 
 
 def gemm(dtype: str) -> Callable[..., None]:
@@ -32,17 +40,17 @@ def gemm(dtype: str) -> Callable[..., None]:
         return cublaslt.gemm(dtype)
     types = GEMM_TYPES[dtype]
     alpha, beta = types.scalar(1), types.scalar(0)
-    alpha_at, beta_at = ctypes.addressof(alpha), ctypes.addressof(beta)
 
-    def multiply(a: Any, b: Any, c: Any, _keep: Any = (alpha, beta)) -> None:
+    def multiply(a: Any, b: Any, c: Any) -> None:
         m, k = a.shape
         n = b.shape[1]
         (operation_a, lda), (operation_b, ldb) = operation_of(a), operation_of(b)
-        cublas.gemmEx(
+        call(
+            "cublasGemmEx",
             *(_handle(), operation_b, operation_a, n, m, k),
-            *(alpha_at, b.data.ptr, types.operand, ldb),
-            *(a.data.ptr, types.operand, lda),
-            *(beta_at, c.data.ptr, types.result, n, types.compute, DEFAULT_ALGORITHM),
+            *(ctypes.byref(alpha), pointer(b), types.operand, ldb),
+            *(pointer(a), types.operand, lda),
+            *(ctypes.byref(beta), pointer(c), types.result, n, types.compute, DEFAULT_ALGORITHM),
         )
 
     return multiply
@@ -80,24 +88,66 @@ def cupy_matmul(a: Any, b: Any, c: Any) -> None:
 
 def _matrix_vector(dtype: str, operation: int) -> Callable[..., None]:
     """Return a product with a row-major matrix. `operation` applies to its transpose, N×M."""
-    routine = {"float32": cublas.sgemv, "float64": cublas.dgemv}[dtype]
-    alpha, beta = np.ones(1, dtype), np.zeros(1, dtype)
-    alpha_at, beta_at = alpha.ctypes.data, beta.ctypes.data
+    routine = {"float32": "cublasSgemv_v2", "float64": "cublasDgemv_v2"}[dtype]
+    scalar = GEMM_TYPES[dtype].scalar
+    alpha, beta = scalar(1), scalar(0)
 
-    def multiply(a: Any, x: Any, y: Any, _keep: Any = (alpha, beta)) -> None:
+    def multiply(a: Any, x: Any, y: Any) -> None:
         m, n = a.shape
-        routine(
-            *(_handle(), operation, n, m),
-            *(alpha_at, a.data.ptr, n, x.data.ptr, 1),
-            *(beta_at, y.data.ptr, 1),
+        call(
+            *(routine, _handle(), operation, n, m),
+            *(ctypes.byref(alpha), pointer(a), n, pointer(x), 1),
+            *(ctypes.byref(beta), pointer(y), 1),
         )
 
     return multiply
 
 
-def _handle() -> int:
+def pointer(array: Any) -> ctypes.c_void_p:
+    """Return the address of an array in device memory."""
+    return ctypes.c_void_p(array.data.ptr)
+
+
+def call(function: str, *arguments: Any) -> None:
+    """Call a function of cuBLAS. Raises LaunchError for its status, or if it does not exist.
+
+    A Python integer is passed as a C int.
+    """
+    try:
+        routine = getattr(_library(), function)
+    except AttributeError as error:
+        raise LaunchError(f"this cuBLAS has no {function}: install a newer version") from error
+    if status := routine(*arguments):
+        raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
+
+
+def _handle() -> ctypes.c_void_p:
     """Return CuPy's cuBLAS handle, set to the current stream and to full precision."""
-    handle = int(device.get_cublas_handle())
-    cublas.setStream(handle, cupy.cuda.get_current_stream().ptr)
-    cublas.setMathMode(handle, MATH_MODE)
+    handle = ctypes.c_void_p(device.get_cublas_handle())
+    call("cublasSetStream_v2", handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr))
+    workspace = _workspace()  # set after the stream, which resets it
+    call("cublasSetWorkspace_v2", handle, pointer(workspace), ctypes.c_size_t(workspace.nbytes))
+    call("cublasSetMathMode", handle, MATH_MODE)
     return handle
+
+
+@cache
+def _workspace() -> Any:
+    """Return a workspace of cuBLAS's default size (cuBLAS documentation, cublasSetWorkspace).
+
+    With its default workspace, cuBLAS allocates memory inside a graph that captures it.
+    """
+    is_hopper = int(cupy.cuda.Device().compute_capability) >= HOPPER
+    return cupy.empty((32 if is_hopper else 4) * 2**20, "uint8")
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """Return the library that CuPy has loaded."""
+    device.get_cublas_handle()
+    for major in (13, 12):
+        try:
+            return ctypes.CDLL(f"libcublas.so.{major}")
+        except OSError:
+            continue
+    raise LaunchError("CuPy is installed without libcublas")

@@ -9,13 +9,11 @@ Names and numbers come from `cublas_api.h`.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import Any
 
 import cupy
-from cupy.cuda import device
 
-from gpubench.backends.cuda.cublas import DEFAULT_ALGORITHM
+from gpubench.backends.cuda.cublas import DEFAULT_ALGORITHM, call, pointer
 from gpubench.backends.cuda.gemm_types import COMPUTE_64F_EMULATED_FIXEDPOINT, OP_N, R_64F
 from gpubench.errors import LaunchError
 
@@ -36,31 +34,28 @@ class EmulatedGemm:
         self._handle = ctypes.c_void_p()
         self._one, self._zero = ctypes.c_double(1), ctypes.c_double(0)
         self._checked = False
-        _call("cublasCreate_v2", ctypes.byref(self._handle))
-        _call("cublasSetStream_v2", self._handle, _pointer(cupy.cuda.get_current_stream().ptr))
+        call("cublasCreate_v2", ctypes.byref(self._handle))
+        stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
+        call("cublasSetStream_v2", self._handle, stream)
         # After the stream is set, because that resets the workspace.
-        workspace = _pointer(self._workspace.data.ptr)
-        _call(
-            "cublasSetWorkspace_v2",
-            *(self._handle, workspace, ctypes.c_size_t(self._workspace.nbytes)),
-        )
-        _call("cublasSetEmulationStrategy", self._handle, ctypes.c_int(EAGER))
-        _call(
+        size = ctypes.c_size_t(self._workspace.nbytes)
+        call("cublasSetWorkspace_v2", self._handle, pointer(self._workspace), size)
+        call("cublasSetEmulationStrategy", self._handle, EAGER)
+        call(
             "cublasSetFixedPointEmulationMantissaBitCountPointer",
-            *(self._handle, _pointer(self._bits.data.ptr)),
+            *(self._handle, pointer(self._bits)),
         )
 
     def __call__(self, a: Any, b: Any, c: Any) -> None:
         """Enqueue the product. Wait for the first product, and require that it was emulated."""
         m, k = a.shape
         n = b.shape[1]
-        extents = (ctypes.c_int(extent) for extent in (n, m, k))
-        _call(
+        call(
             "cublasGemmEx",
-            *(self._handle, ctypes.c_int(OP_N), ctypes.c_int(OP_N), *extents),
-            *(ctypes.byref(self._one), *_matrix(b, n), *_matrix(a, k)),
-            *(ctypes.byref(self._zero), *_matrix(c, n)),
-            *(ctypes.c_int(COMPUTE_64F_EMULATED_FIXEDPOINT), ctypes.c_int(DEFAULT_ALGORITHM)),
+            *(self._handle, OP_N, OP_N, n, m, k),
+            *(ctypes.byref(self._one), pointer(b), R_64F, n, pointer(a), R_64F, k),
+            *(ctypes.byref(self._zero), pointer(c), R_64F, n),
+            *(COMPUTE_64F_EMULATED_FIXEDPOINT, DEFAULT_ALGORITHM),
         )
         if not self._checked and self.bits < 0:
             raise LaunchError("cuBLAS computes this in float64 itself: it emulates nothing here")
@@ -75,30 +70,3 @@ class EmulatedGemm:
     def algorithm(self) -> str:
         """The text for the row."""
         return f"fixed point, {self.bits} bits"
-
-
-def _matrix(array: Any, leading: int) -> tuple[Any, ...]:
-    return _pointer(array.data.ptr), ctypes.c_int(R_64F), ctypes.c_int(leading)
-
-
-def _pointer(address: int) -> ctypes.c_void_p:
-    return ctypes.c_void_p(address)
-
-
-def _call(function: str, *arguments: Any) -> None:
-    try:
-        routine = getattr(_library(), function)
-    except AttributeError as error:
-        raise LaunchError(f"this cuBLAS has no {function}: 13.1 and newer emulate") from error
-    if status := routine(*arguments):
-        raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    """Return the library that CuPy has loaded."""
-    device.get_cublas_handle()
-    try:
-        return ctypes.CDLL("libcublas.so.13")
-    except OSError as error:
-        raise LaunchError("emulation needs cuBLAS 13.1 or newer") from error

@@ -1,15 +1,17 @@
-"""A kernel bound to operands on a GPU: it runs, and is timed in one of three ways.
+"""A kernel bound to operands on a GPU: it runs, and is timed in one of four ways.
 
-Launches of the kernel alone are timed by the blocked batch (events) or by CUPTI. Launches with
-copies and allocations are timed end to end by events, without blocking.
+Launches of the kernel alone are timed by the blocked batch (events), by CUPTI, or as replays of a
+graph. Launches with copies and allocations are timed end to end by events, without blocking.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
+from itertools import islice, repeat
 from time import sleep
 from typing import Any, Self
 
@@ -19,16 +21,23 @@ from cupy.cuda import runtime
 
 from gpubench.backends.calls import allocating, torch
 from gpubench.backends.cuda.cupti import CuptiTimer
+from gpubench.backends.cuda.graph import GraphTimer, overlaps
 from gpubench.backends.cuda.launching import Routine
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.sustained import sustain
-from gpubench.backends.cuda.timer import BlockedBatchTimer
+from gpubench.backends.cuda.timer import (
+    CALIBRATION_LAUNCHES,
+    BlockedBatchTimer,
+)
 from gpubench.backends.rotation import CACHES_TO_OUTGROW
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
-from gpubench.model import Launch, Resources, Scope, Series, Timer
+from gpubench.model import Launch, Launches, Resources, Scope, Series, Timer
 
 BLOCKED_S = 0.02
 """Time for which the stream is blocked, to see whether a call computes in another stream."""
+
+GAP_SAMPLES = 50
+"""Samples that measure the launch gap, in a stream and in a graph."""
 
 UNWRITTEN = 0xA5
 """Content of each byte of the output before such a call."""
@@ -49,6 +58,7 @@ class CudaTimers:
         self.flush_bytes = CACHES_TO_OUTGROW * cache_bytes
         self._flush_buffer: Any = None
         self._cupti: CuptiTimer | None = None
+        self._graphs: dict[bool, GraphTimer] = {}
 
     @property
     def cupti(self) -> CuptiTimer:
@@ -56,6 +66,24 @@ class CudaTimers:
         if self._cupti is None:
             self._cupti = CuptiTimer(cupy.cuda.get_current_stream().synchronize)
         return self._cupti
+
+    def graph(self, *, overlap: bool) -> GraphTimer:
+        """Return the timer of graphs, which is calibrated when it is first used."""
+        if overlap not in self._graphs:
+            timer = GraphTimer(self.stream, overlap=overlap)
+            timer.calibrate(self.stream.launch_empty)
+            self._graphs[overlap] = timer
+        return self._graphs[overlap]
+
+    @cached_property
+    def launch_gap_us(self) -> float:
+        """Time per launch in a stream beyond that in a graph, measured with an empty kernel."""
+        empty = self.stream.launch_empty
+        stream_us, graph_us = (
+            statistics.median(timer.sample(repeat(empty), CALIBRATION_LAUNCHES, GAP_SAMPLES))
+            for timer in (self.events, self.graph(overlap=False))
+        )
+        return stream_us - graph_us
 
     def allocate_flush_buffer(self) -> None:
         """Allocate the buffer that `flush` overwrites, if there is none."""
@@ -87,7 +115,11 @@ class CudaKernel:
 
     timer: Timer
     scope: Scope
+    launches: Launches
     flush: bool
+    all_sets: int
+    """Number of launches that use every set of operands once."""
+
     max_launches: int
     thread_counts: tuple[int, ...] = ()
 
@@ -143,7 +175,37 @@ class CudaKernel:
                 "the call computes in a stream that the current stream does not wait for, so its "
                 "time is not seen: compute in the current stream, or let it wait for an event"
             )
-        return allocating(allocations.bytes)
+        unknown = f"whether its launches overlap is not known: {self._overlap[1]}"
+        apart = "its launches overlap in a stream, so they are timed in a graph with full edges"
+        seen = unknown if self._overlap[1] else apart * self._overlap[0]
+        return ";".join(filter(None, (allocating(allocations.bytes), seen)))
+
+    @cached_property
+    def _overlap(self) -> tuple[bool, str]:
+        """Whether launches of a call overlap where they should be alone, and why it is not known.
+
+        Compiled kernels are launched without the attribute that lets them start early. A call
+        decides by itself, so a graph of two calls is captured, whose edges show it.
+        """
+        if self.routine.call is None or self.launches != Launches.ALONE:
+            return False, ""
+        launch = next(self.rotation)
+        try:
+            found = overlaps(self.timers.stream.pointer, launch), ""
+        except DoesNotFitError as error:
+            found = False, str(error)
+        launch()  # the set counts as used, so it must have a result
+        return found
+
+    @property
+    def _is_replayed(self) -> bool:
+        """Whether launches are timed as nodes of a graph."""
+        return self.launches.in_graph or self._overlap[0]
+
+    @property
+    def min_launches(self) -> int:
+        """Minimum number of launches in a sample: a graph that is replayed uses every set."""
+        return self.all_sets if self._is_replayed else 1
 
     def _computes_elsewhere(self) -> bool:
         """Return whether a call's result comes from a stream that the timed stream does not join.
@@ -180,7 +242,14 @@ class CudaKernel:
                 return self._sample_end_to_end(launches, count)
             if self.timer == Timer.CUPTI:
                 return timers.cupti.sample(self.rotation, launches, count, before)
-            return timers.events.sample(self.rotation, launches, count, before)
+            if not self._is_replayed:
+                return timers.events.sample(self.rotation, launches, count, before)
+            graph = timers.graph(overlap=self.launches.overlap)
+            gap_us = 0.0 if self.launches.in_graph else timers.launch_gap_us
+            launches = max(launches, self.min_launches)
+            times = graph.sample(self.rotation, launches, count, before)
+            timers.events.set_clock_mhz(graph.take_clock_mhz())
+            return [time_us + gap_us for time_us in times]
 
     def sustain(self, heat_s: float, timed_s: float) -> Series:
         """Launch without a pause. The next `health` reports the clock during the launches."""

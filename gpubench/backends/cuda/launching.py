@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,8 @@ class Instances:
             return call_routine(self._call(point), point.variant.tensors)
         main = self._launch(point, problem)
         launches = main.sequence
+        if not point.launches.overlap:  # kernels inside a launch may still overlap
+            launches = (replace(main, pdl=False), *launches[1:])
         loaded = [self._load(self._key(point, launch)) for launch in launches]
         functions = [function for _, function in loaded]
         for launch, function in zip(launches, functions, strict=True):
@@ -131,7 +133,7 @@ class Instances:
             ]
             return bound[0] if len(bound) == 1 else partial(_run_all, bound)
 
-        compiled, _ = loaded[launches.index(main.main)]
+        compiled, _ = loaded[main.sequence.index(main.main)]
         return Routine(bind=bind, compiled=compiled.resources, note=compiled.note, launch=main)
 
     def _call(self, point: Point) -> Callable[..., None]:

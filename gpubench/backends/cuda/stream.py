@@ -73,6 +73,9 @@ class CudaStream:
     def __init__(self, device: Device, architecture: str) -> None:
         self._device, self._architecture = device, architecture
         self._stream = cupy.cuda.get_current_stream()
+        self.pointer = self._stream.ptr
+        """The stream, as the driver takes it."""
+
         self._clock_mhz = device.sm_clock_mhz or 1000.0
         self._cycles = ctypes.c_longlong()
         blocking_kernel, timestamp_kernel, self._multiply_add, self._fingerprint, self._chase = (

@@ -119,7 +119,7 @@ def _section(row: Row) -> str:
     precision = PRECISIONS.get(row.compute_mode)
     fixed = precision and precision.column_major and row.operands == "uniform"
     name = f"{row.problem} ({row.size})" if row.problem else row.size
-    return f"{name} {row.compute_mode}{'' if fixed else row.special_operands}"
+    return f"{name} {row.compute_mode}{'' if fixed else row.special}"
 
 
 def shortened(tile: str) -> str:

@@ -38,6 +38,7 @@ DEFAULTS = {
     "dtypes": "float32",
     "operands": "uniform",
     "cache": "cold",
+    "launches": "alone",
     "scope": "kernel",
 }
 """Options of a sweep that need not be written."""
@@ -332,6 +333,7 @@ def covering_options(rows: Sequence[Row]) -> dict[str, str]:
         "operands": _listed(row.operands for row in rows),
         "layouts": _listed(layouts_of(row.layout for row in rows if row.op == "gemm")),
         "cache": _listed(row.cache for row in rows),
+        "launches": _listed(row.launches for row in rows),
         "scope": _listed(row.scope for row in rows),
         "timer": "cupti" if any(row.timer == Timer.CUPTI for row in rows) else "",
         "device": _listed(row.backend for row in rows),

@@ -12,7 +12,7 @@ from gpubench.engine.pool import Watcher, local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
 from gpubench.errors import UsageError
-from gpubench.model import Cache, Fill, Scope, State, Timer, Timing, layouts_of
+from gpubench.model import Cache, Fill, Launches, Scope, State, Timer, Timing, layouts_of
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import source_hash
@@ -150,6 +150,7 @@ def sweep_of(rows: Sequence[Row]) -> Sweep:
         operands=tuple(map(Fill, values("operands"))),
         layouts=layouts_of(values("layout")) if first.op == "gemm" else (),
         caches=tuple(map(Cache, values("cache"))),
+        launches=tuple(map(Launches, values("launches"))),
         states=tuple(map(State, values("state"))),
         scopes=tuple(map(Scope, values("scope"))),
         timer=timer,

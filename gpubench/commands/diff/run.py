@@ -117,10 +117,17 @@ def compared_sides(
         )
     comparison = compare(base.pooled, new.pooled, limits)
     notes: list[str] = []
+    if base.has_launches != new.has_launches:
+        older = new if base.has_launches else base
+        notes.append(
+            f"{older.name} has no column 'launches': kernels with programmatic dependent "
+            "launch count as overlapped there, all others as alone"
+        )
     if options.rerun:
         from gpubench.commands.diff.rerun import rerun
 
-        base, new, notes = rerun(comparison, base, new)
+        base, new, of_rerun = rerun(comparison, base, new)
+        notes += of_rerun
         comparison = compare(base.pooled, new.pooled, limits)
     return make_report(
         comparison,

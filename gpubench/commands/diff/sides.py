@@ -15,7 +15,7 @@ from gpubench.errors import UsageError
 from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status, Timer
 from gpubench.plan.registry import variants
-from gpubench.results.row import Row, read
+from gpubench.results.row import Row, has_launches, read
 
 RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
 """Columns, besides the time, that may have expected figures."""
@@ -41,6 +41,9 @@ class Side:
     files: Mapping[Path, Sequence[Row]]
     name: str = ""
     """`base.csv`, or `base-1.csv and 4 more`."""
+
+    has_launches: bool = True
+    """Whether every file has the column `launches`, which files of version 0.2 and older lack."""
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -90,7 +93,7 @@ def read_side(paths: Sequence[Path]) -> Side:
         if os.path.realpath(path) in map(os.path.realpath, files):
             raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
         files[path] = read(path, COLUMNS)
-    return make_side(files)
+    return replace(make_side(files), has_launches=all(map(has_launches, files)))
 
 
 def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:

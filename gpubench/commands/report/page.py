@@ -182,7 +182,7 @@ def _machines(origins: Sequence[tuple[str, Row]]) -> list[tuple[str, dict[str, s
             for name, value in zip(CONTEXT, context, strict=True)
             if value is not None
         }
-        for name in ("timer", "cache", "scope"):
+        for name in ("timer", "cache", "launches", "scope"):
             facts[name] = _joined(getattr(row, name) for row in rows)
         if started := sorted(row.started_utc for row in rows if row.started_utc):
             facts["started (UTC)"] = f"{started[0]} to {started[-1]}"
@@ -337,7 +337,7 @@ def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 AXES = (
-    *("op", "dtype", "layout", "operands", "cache", "state", "scope", "timer"),
+    *("op", "dtype", "layout", "operands", "cache", "launches", "state", "scope", "timer"),
     *("device", "gpubench"),
 )
 """The columns that may distinguish rows of a variant and size, if they differ."""

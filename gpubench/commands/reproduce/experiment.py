@@ -124,7 +124,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def selection(self, cell: Cell, column: Column) -> Selection:
         """Return what identifies the measured point of a cell and column."""
-        usual = {"cache": "cold", "state": "burst", "scope": "kernel"}
+        usual = {"cache": "cold", "launches": "alone", "state": "burst", "scope": "kernel"}
         values = {**usual, **self.where, **cell.where, **column.where}
         return {key: str(value) for key, value in values.items()}
 

@@ -35,7 +35,7 @@ from gpubench.view.tables import markdown as as_markdown
 
 CSV_COLUMNS = (
     *("op", "problem", "m", "n", "k", "weight", "dtype", "layout", "operands"),
-    *("device", "cache", "scope", "variant", "tile"),
+    *("device", "cache", "launches", "scope", "variant", "tile"),
     *("median_us", "samples", "gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas"),
 )
 """The columns of `--csv`, by their names in the result files."""
@@ -133,9 +133,7 @@ def _side_by_side(
             )
         problem = first[keys[0]]
         size = problem.problem or problem.size
-        name = (
-            f"{problem.op} {size} {problem.dtype}, {problem.cache} cache{problem.special_operands}"
-        )
+        name = f"{problem.op} {size} {problem.dtype}, {problem.cache} cache{problem.special}"
         parts += [Text(f"\n{name}", style="bold"), grid]
     return Group(*parts, *remarks([row for side in times for row in side.values()]))
 
@@ -149,7 +147,7 @@ def _ratio(row: Row | None, base: Row | None) -> str:
 
 def _point(row: Row) -> tuple[object, ...]:
     """Return the key of a point, which is the same for all devices."""
-    where = row.cache, row.scope, row.layout, row.operands
+    where = row.cache, row.launches, row.scope, row.layout, row.operands
     return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, *where
 
 

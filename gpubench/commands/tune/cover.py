@@ -201,7 +201,7 @@ def _cover_table(cover: Cover, confirmed: Rows) -> list[RenderableType]:
     within = sum(by <= cover.limit for by, _ in slower.values())
     some = f"{within} of " if within < len(slower) else ""
     heading = (
-        f"\n{first.variant} {first.compute_mode}{first.special_operands}: "
+        f"\n{first.variant} {first.compute_mode}{first.special}: "
         f"{len(cover.tiles)} of {counted(cover.raced, 'configuration')} {keep} "
         f"{some}{counted(len(cover.problems), 'problem')} within {percent} of the best of each"
     )

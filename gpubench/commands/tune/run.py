@@ -83,7 +83,9 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
     own |= {name: str(text) for name, text in (("where", where), ("cover", cover)) if text}
     return Settings(
         sweep=replace(sweep, options={**sweep.options, **own}),
-        racing=Racing(where=where, within=fraction),
+        racing=Racing(
+            where=where, within=fraction, overlap=any(each.overlap for each in sweep.launches)
+        ),
         cover=covered,
     )
 

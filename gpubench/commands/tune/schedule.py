@@ -77,21 +77,29 @@ class Racing:
     within: float
     """Configurations that are slower by at most this fraction count as equal."""
 
+    overlap: bool = False
+    """Whether launches overlap. Otherwise the parameter `pdl` has no effect, and only its last
+    value takes part."""
+
     is_race = True
 
     def space(self, variant: Variant) -> Space:
         """Return the part of the variant's space that fulfils `--where`. Raises UsageError."""
         if variant.tiles is None or not variant.tiles.axes:
             raise UsageError(f"{variant.name} has no tile to choose")
+        axes = variant.tiles.axes
+        if not self.overlap and len(axes.get("pdl", ())) > 1:
+            axes = {**axes, "pdl": axes["pdl"][-1:]}  # it has no effect
+        space = replace(variant.tiles, axes=axes)
         if self.where is None:
-            return variant.tiles
-        fulfils = Condition(self.where, variant.tiles.axes, variant.name)
+            return space
+        fulfils = Condition(self.where, axes, variant.name)
         own = variant.tiles.constraint
 
         def constraint(config: Config) -> str | None:
             return (own(config) if own else None) or (None if fulfils(config) else "not --where")
 
-        return replace(variant.tiles, constraint=constraint)
+        return replace(space, constraint=constraint)
 
     def schedule(self, points: Sequence[Point], sweep: Sweep, device: Device) -> Schedule:
         """Return the races of the points."""

@@ -259,7 +259,7 @@ def _speedup(group: Sequence[Source], looks: style.Looks) -> style.Panels:
         (line for panel in panels(group, by_size=False) for line in panel.series),
         lambda line: (
             *(line.rows[0].op, line.rows[0].dtype, line.rows[0].scope),
-            line.rows[0].special_operands,
+            line.rows[0].special,
         ),
     )
     compared = []
@@ -383,7 +383,7 @@ def _groups_by_size(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
         rated,
         lambda row: (
             *(row.op, row.compute_mode, row.device, row.cache, row.scope),
-            row.special_operands,
+            row.special,
         ),
     )
     return {key: group for key, group in groups.items() if len({row.size for row in group}) > 1}

@@ -191,7 +191,7 @@ def _panels(group: Sequence[Source], *, by_size: bool) -> list[Panel]:
         scope = "" if row.scope == "kernel" else f", {row.scope}"
         clock = ", cupti" if row.timer == "cupti" else ""
         state = "" if row.state == "burst" else f", {row.state}"
-        special = f"{state}{scope}{clock}{row.special_operands}"
+        special = f"{state}{scope}{clock}{row.special}"
         return f"{row.op}{size} {row.compute_mode}{where}, {row.cache} cache{special}"
 
     lines: dict[str, list[Series]] = {}

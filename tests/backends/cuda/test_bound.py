@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Self
@@ -17,7 +18,7 @@ import pytest
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import CompileError, LaunchError
 from gpubench.hardware.architectures import example
-from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Timer
+from gpubench.model import Cache, CudaVariant, Launches, Point, Problem, Scope, Timer
 from gpubench.plan.registry import of_op
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
@@ -173,10 +174,15 @@ class Stream:
         self.reached = True
 
 
-def watched(cuda: SimpleNamespace, launch: Any, stream: Stream) -> str:
+def watched(
+    cuda: SimpleNamespace, launch: Any, stream: Stream, overlap: tuple[bool, str] = (False, "")
+) -> str:
     timers = SimpleNamespace(events=BlockedBatchTimer(stream))
     kernel = SimpleNamespace(
-        timers=timers, rotation=iter(lambda: launch, None), _computes_elsewhere=lambda: False
+        timers=timers,
+        rotation=iter(lambda: launch, None),
+        _computes_elsewhere=lambda: False,
+        _overlap=overlap,
     )
     note: str = cuda.kernel.CudaKernel.watch(kernel)
     return note
@@ -186,6 +192,44 @@ def test_memory_from_cupys_pool_is_seen_and_said(cuda: SimpleNamespace) -> None:
     assert watched(cuda, lambda: None, Stream()) == ""
     said = watched(cuda, lambda: allocate(4_000_000), Stream())
     assert said == "each call allocates memory (4,000,000 bytes seen)"
+
+
+def test_a_row_notes_whether_calls_overlap_and_that_it_may_not_be_known(
+    cuda: SimpleNamespace,
+) -> None:
+    said = watched(cuda, lambda: None, Stream(), (True, ""))
+    assert said == "its launches overlap in a stream, so they are timed in a graph with full edges"
+    said = watched(cuda, lambda: None, Stream(), (False, "cannot be captured"))
+    assert said == "whether its launches overlap is not known: cannot be captured"
+
+
+def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[bool] = []
+    built = SimpleNamespace(resources=None, note="")
+    monkeypatch.setattr(cuda.launching, "allow_shared_memory", lambda *_: None)
+    monkeypatch.setattr(
+        cuda.launching,
+        "bind_launch",
+        lambda _function, launch, *_args, **_kept: lambda: starts.append(launch.pdl),
+    )
+
+    def started(name: str, launches: Launches) -> list[bool]:
+        starts.clear()
+        variant = of_op("gemm")[name]
+        assert variant.tiles
+        at = replace(point(variant, variant.tiles.defaults[0]), launches=launches)
+        kept = instances(cuda)
+        monkeypatch.setattr(kept, "_load", lambda _key: (built, None))
+        kept.routine(at, PROBLEM).bind(arrays(0x100, 0x200, 0x300, 0x400))()
+        return list(starts)
+
+    assert started("splitk_cluster", Launches.OVERLAPPED) == [True]
+    assert started("splitk_cluster", Launches.GRAPH_OVERLAPPED) == [True]
+    assert started("splitk_cluster", Launches.ALONE) == [False]
+    assert started("splitk_cluster", Launches.GRAPH) == [False]
+    assert started("splitk", Launches.OVERLAPPED) == [False, False]
 
 
 def test_memory_from_torchs_pool_is_seen_too(

@@ -40,7 +40,19 @@ def is_blas(key: Key) -> bool:
 
 
 def point(variant: str, m: int = 1, timer: str = "events") -> Key:
-    facts = ("float32", "float32", "row-major", m, 1, 1, "uniform", "cold", "burst", "kernel")
+    facts = (
+        "float32",
+        "float32",
+        "row-major",
+        m,
+        1,
+        1,
+        "uniform",
+        "cold",
+        "alone",
+        "burst",
+        "kernel",
+    )
     return Key("gemm", variant, "cuda", "", *facts, timer)
 
 

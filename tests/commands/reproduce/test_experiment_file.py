@@ -113,7 +113,7 @@ def test_labels_that_are_numbers_stand_in_their_order_whether_published_or_not(
 def test_a_figure_is_selected_by_series_label_and_column(tmp_path: Path) -> None:
     tiles = read_experiment(written(tmp_path, WHOLE)).series[0]
     usual = {"variant": "cpu_tile", "size": "64"}
-    usual |= {"cache": "cold", "state": "burst", "scope": "kernel"}
+    usual |= {"cache": "cold", "launches": "alone", "state": "burst", "scope": "kernel"}
     first, beside = tiles.columns
     assert tiles.selection(tiles.cells[1], first) == usual | {"tile": "8"}
     assert tiles.baseline(tiles.cells[1], first) is None

@@ -1,0 +1,154 @@
+"""CUDA graphs of launches: capture from a stream, edges between launches, and timed replays.
+
+A stream that is captured records what is enqueued as nodes of a graph. The edge between two kernels
+is programmatic if the second kernel has the attribute of programmatic dependent launch: it may
+start before the first has ended. All other edges are full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice, repeat
+from typing import Any
+
+from cuda.bindings import driver
+from cupy.cuda import runtime
+
+from gpubench.backends.cuda.timer import BlockedBatchTimer
+from gpubench.errors import DoesNotFitError, first_line
+
+RELAXED = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+"""A library may allocate memory while it is captured."""
+
+PROGRAMMATIC = driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.value
+
+_get_edges = getattr(driver, "cuGraphGetEdges_v2", driver.cuGraphGetEdges)
+"""The function that also returns the types of edges, under its names in CUDA 12 and 13."""
+
+Launch = Callable[[], None]
+
+
+class GraphTimer(BlockedBatchTimer):
+    """Times replays of a graph: a sample is one replay, behind a blocking kernel.
+
+    The overhead of a replay is calibrated with graphs of empty kernels.
+    """
+
+    def __init__(self, stream: Any, *, overlap: bool) -> None:
+        super().__init__(stream)
+        self._overlap = overlap
+        self._launches = 1
+        """Number of launches in the graph that is replayed."""
+
+    def sample(
+        self,
+        rotation: Iterator[Launch],
+        launches: int,
+        count: int,
+        before: Launch | None = None,
+    ) -> list[float]:
+        """Time `count` replays of a graph of `launches` launches: microseconds per launch.
+
+        Raises DoesNotFitError if a launch cannot be captured, and otherwise as the base class.
+        """
+        stream, self._launches = self._stream.pointer, launches
+        with (
+            captured(stream, islice(rotation, launches), overlap=self._overlap) as graph,
+            uploaded(stream, graph) as replay,
+        ):
+            times_us = super().sample(repeat(replay), 1, count, before)
+        return [time_us / launches for time_us in times_us]
+
+    def _group_size(self, replays: int, sample_us: float, samples: int) -> int:
+        """Return the number of samples to enqueue before waiting."""
+        return super()._group_size(self._launches * replays, sample_us, samples)
+
+
+@contextmanager
+def captured(stream: int, launches: Iterable[Launch], *, overlap: bool) -> Iterator[Any]:
+    """Yield the graph of launches, in order.
+
+    Each launch is a child graph, and the edges between child graphs are full. With `overlap`, all
+    launches are captured together, and edges between them are as their kernels ask for. Raises
+    DoesNotFitError if a launch cannot be captured.
+    """
+    if overlap:
+        graph = _capture(stream, launches)
+    else:
+        graph = _must(driver.cuGraphCreate(0))
+        before: list[Any] = []
+        for launch in launches:
+            child = _capture(stream, (launch,))
+            node = driver.cuGraphAddChildGraphNode(graph, before, len(before), child)
+            before = [_must(node)]  # the graph has a copy of the child
+            driver.cuGraphDestroy(child)
+    try:
+        yield graph
+    finally:
+        driver.cuGraphDestroy(graph)
+
+
+@contextmanager
+def uploaded(stream: int, graph: Any) -> Iterator[Launch]:
+    """Yield a function that enqueues a replay of the graph, which is on the device already."""
+    program = _must(driver.cuGraphInstantiate(graph, 0))
+    _must(driver.cuGraphUpload(program, stream))
+    _must(driver.cuStreamSynchronize(stream))
+    enqueue = driver.cuGraphLaunch
+    try:
+        yield lambda: _must(enqueue(program, stream))
+    finally:
+        driver.cuStreamSynchronize(stream)
+        driver.cuGraphExecDestroy(program)
+
+
+def overlaps(stream: int, launch: Launch) -> bool:
+    """Whether a call may begin before the same call in front of it has ended.
+
+    Raises DoesNotFitError if it cannot be captured.
+    """
+    with captured(stream, (launch,), overlap=True) as graph:
+        inside = programmatic_edges(graph)
+    with captured(stream, (launch, launch), overlap=True) as graph:
+        return programmatic_edges(graph) > 2 * inside
+
+
+def programmatic_edges(graph: Any) -> int:
+    """Return the number of programmatic edges of a graph."""
+    *_, count = _all(_get_edges(graph))
+    if not count:
+        return 0
+    _, _, edges, _ = _all(_get_edges(graph, count))
+    return sum(edge.type == PROGRAMMATIC for edge in edges)
+
+
+def _capture(stream: int, launches: Iterable[Launch]) -> Any:
+    """Return the graph of what launches enqueue. Raises DoesNotFitError."""
+    _must(driver.cuStreamBeginCapture(stream, RELAXED))
+    refused = ""
+    try:
+        for launch in launches:
+            launch()
+    except Exception as error:  # a library's call may refuse to be captured
+        refused = first_line(error)
+    finally:
+        status, graph = driver.cuStreamEndCapture(stream)
+    if refused or status:
+        runtime.getLastError()  # or the next call of a library would report it
+        raise DoesNotFitError(f"cannot be captured in a CUDA graph: {refused or status.name}")
+    return graph
+
+
+def _all(answer: Sequence[Any]) -> Sequence[Any]:
+    """Return what a function of the driver returned beside its status. Raises DoesNotFitError."""
+    status, *values = answer
+    if status:
+        raise DoesNotFitError(f"CUDA graphs: {status.name}")
+    return values
+
+
+def _must(answer: Sequence[Any]) -> Any:
+    """Return the value of a function of the driver, if it has one. Raises DoesNotFitError."""
+    values = _all(answer)
+    return values[0] if values else None

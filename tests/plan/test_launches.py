@@ -1,0 +1,96 @@
+"""`--launches`: which points a sweep has, and which of them are one point under two names."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.model import Cache, Launches, Scope, State, Timer
+from gpubench.options import read_sweep
+from gpubench.plan.sweep import Sweep, plan
+
+PDL = "128x128x64/s7/cluster=1x1/group=8/pdl"
+BOTH = (f"{PDL}=0", f"{PDL}=1")
+HOPPER = (9, 0)
+
+
+def planned(**given: object) -> dict[tuple[str, str, str], str | None]:
+    """Return the reason of each point by variant, tile and launches."""
+    sweep = Sweep(sizes=((512, 512, 512),), dtypes=("bfloat16",), **given)  # type: ignore[arg-type]
+    return {
+        (point.variant.name, str(point.tile or ""), str(point.launches)): reason
+        for point, reason in plan(sweep, "cuda", HOPPER).items()
+    }
+
+
+def test_launches_are_alone_unless_the_user_says_otherwise() -> None:
+    assert {name[2] for name in planned(variants=("cublas",))} == {"alone"}
+    sweep = read_sweep({"launches": "alone,overlapped,graph,graph_overlapped"})
+    assert sweep.launches == tuple(Launches)
+    with pytest.raises(UsageError, match=r"--launches: .*chained.*alone, overlapped, graph"):
+        read_sweep({"launches": "chained"})
+
+
+def test_a_kernel_whose_launches_never_overlap_is_measured_once() -> None:
+    points = planned(variants=("wgmma",), launches=tuple(Launches))
+    reasons = {name[2]: reason for name, reason in points.items()}
+    assert reasons["alone"] is reasons["graph"] is None
+    assert (
+        reasons["overlapped"] == "its launches never overlap: its time is that of --launches alone"
+    )
+    assert str(reasons["graph_overlapped"]).endswith("--launches graph")
+    (alone,) = set(planned(variants=("wgmma",), launches=(Launches.OVERLAPPED,)).values())
+    assert alone is None
+
+
+def test_a_kernel_that_may_start_early_and_a_library_are_measured_in_each_way() -> None:
+    points = planned(
+        variants=("wgmma_fitted", "cublas"), tiles=(BOTH[1],), launches=tuple(Launches)
+    )
+    assert len(points) == 2 * len(Launches)
+    assert set(points.values()) == {None}
+
+
+def test_tiles_that_differ_only_in_pdl_are_one_when_launches_are_alone() -> None:
+    points = planned(variants=("wgmma_fitted",), tiles=BOTH)
+    assert points["wgmma_fitted", BOTH[1], "alone"] is None
+    assert "differs only in pdl" in str(points["wgmma_fitted", BOTH[0], "alone"])
+    overlapped = planned(variants=("wgmma_fitted",), tiles=BOTH, launches=(Launches.OVERLAPPED,))
+    assert set(overlapped.values()) == {None}
+    alone = planned(variants=("wgmma_fitted",), tiles=BOTH[:1])
+    assert set(alone.values()) == {None}
+
+
+def test_default_tiles_that_are_one_are_not_listed_twice() -> None:
+    tiles = {name[1] for name in planned(variants=("wgmma_persistent",))}
+    assert tiles == {"128x256x64/s4/pdl=1", "64x128x64/s8/pdl=1"}
+
+
+def test_end_to_end_a_launch_is_alone() -> None:
+    sweep = Sweep(variants=("cublas",), scopes=(Scope.END_TO_END,), launches=tuple(Launches))
+    assert [point.launches for point in plan(sweep, "cuda")] == [Launches.ALONE]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (
+            {"states": (State.SUSTAINED,), "caches": (Cache.HOT,)},
+            "sustained launches are in a stream",
+        ),
+        ({"timer": Timer.CUPTI}, "--timer cupti is for launches in a stream"),
+    ],
+)
+def test_a_graph_is_for_bursts_that_are_timed_by_events(
+    given: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(UsageError, match=reason):
+        planned(variants=("cublas",), launches=(Launches.GRAPH,), **given)
+
+
+def test_launches_on_a_cpu_are_alone() -> None:
+    sweep = Sweep(variants=("cpu_blas",), launches=(Launches.ALONE, Launches.GRAPH))
+    reasons = list(plan(sweep, "cpu").values())
+    assert reasons == [None, "launches on a CPU are alone"]
+    with pytest.raises(UsageError, match="launches on a CPU are alone"):
+        plan(Sweep(variants=("cpu_blas",), launches=(Launches.GRAPH,)), "cpu")
