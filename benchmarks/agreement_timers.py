@@ -147,14 +147,17 @@ def gpubench_times(timer: str, sizes: Sequence[int], columns: Sequence[str]) -> 
 class Records:
     """CUPTI's activity records of kernels, directly from cupti-python."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clearing: bool = False) -> None:
+        """`clearing` also records where memory is cleared, which libraries do before a kernel."""
         from cupti import cupti
 
         self._cupti = cupti
-        self._kind = cupti.ActivityKind.CONCURRENT_KERNEL
+        self._kinds = [cupti.ActivityKind.CONCURRENT_KERNEL]
+        self._kinds += [cupti.ActivityKind.MEMSET] * clearing
         self._spans: list[tuple[int, int, str]] = []
         cupti.activity_register_callbacks(lambda: (8 * 2**20, 0), self._completed)
-        cupti.activity_enable(self._kind)
+        for kind in self._kinds:
+            cupti.activity_enable(kind)
 
     def clear(self) -> None:
         """Drop the records so far."""
@@ -163,6 +166,10 @@ class Records:
 
     def durations_ns(self) -> list[int]:
         """Return durations of the kernels since `clear`, in order, without those of the timer."""
+        return [end - start for start, end in self.spans()]
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return starts and ends of the kernels since `clear`, without those of the timer."""
         synchronize()
         self._cupti.activity_flush_all(1)
         seen, deadline = -1, time.monotonic() + 2
@@ -170,14 +177,18 @@ class Records:
             seen = len(self._spans)
             time.sleep(0.01)
             self._cupti.activity_flush_all(1)
-        spans = sorted(self._spans)
         return [
-            end - start for start, end, name in spans if not any(x in name for x in OWN_KERNELS)
+            (start, end)
+            for start, end, name in sorted(self._spans)
+            if not any(own in name for own in OWN_KERNELS)
         ]
 
     def _completed(self, records: Sequence[Any]) -> None:
-        kernels = (record for record in records if record.kind == self._kind)
-        self._spans += [(record.start, record.end, record.name) for record in kernels]
+        self._spans += [
+            (record.start, record.end, getattr(record, "name", ""))
+            for record in records
+            if record.kind in self._kinds
+        ]
 
 
 def raw_cupti(sizes: Sequence[int]) -> Iterator[Reading]:

@@ -1,36 +1,72 @@
-"""Times kernels of 2 µs to 2 ms by events and by CUPTI, and judges the launch gap.
+"""Times kernels of 2 µs to 10 ms by events and by CUPTI, and judges the launch gap.
 
 The launch gap is the time per launch in a stream (events) minus the execution time (CUPTI). It is
 the time that the device takes between two kernels. It is a property of the machine, so it must be
-equal for all kernels. If it is not, one of the two timers is disturbed.
+equal for all kernels. If it is not, one of the two timers is disturbed, or launches overlap. A
+control shows that the check sees this: a kernel whose launches do overlap must be found.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 from rich.text import Text
 
 from gpubench.backends import backends
 from gpubench.engine.pool import local_pool
-from gpubench.engine.prepare import prepare
+from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import run
-from gpubench.errors import DeviceUnavailableError
-from gpubench.model import Timer
+from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.model import Device, Launches, Point, Timer
 from gpubench.options import read_sweep
+from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
 from gpubench.view.progress import progress
 from gpubench.view.tables import Table, console, table
 
-CHECKS = (
-    {"variants": "shared_tile", "tiles": "16", "sizes": "64,128,256,512,1024,2048"},
-    {"variants": "cublas", "sizes": "64,1024,2048"},
-    {"variants": "naive", "tiles": "32", "sizes": "64,512"},
-)
+FITTED = "128x128x64/s7/cluster=1x1/group=8/pdl=1"
+IN_16_BITS = {
+    "wgmma_fitted": FITTED,
+    "wgmma_split_cluster": "128x128x64/s7/k2/cluster=1x1/group=8/pdl=1",
+    "wgmma_split_tail": "192x256x64/s3/cluster=2x1/group=8/pdl=1",
+    "cublas": "",
+    "cublaslt": "",
+}
+IN_8_BITS = {"wgmma_bytes_cluster": "64x128x128/s8/cluster=1x1", "cublas": "", "cublaslt": ""}
+
+KERNELS: dict[str, dict[str, str]] = {
+    "float32": {
+        "naive": "32",
+        "shared_tile": "16",
+        "register_tile": "4",
+        "packed_panels": "128x256x64/16x8/s2",
+        "splitk_cluster": "64x128x16/8x8/s4/k4",
+        "cublas": "",
+        "cublaslt": "",
+    },
+    "float64": {"dmma_split_cluster": "64x64x32/s3/k2/cluster=1x1", "cublas": "", "cublaslt": ""},
+    "tf32": {"wgmma_tf32_cluster": "64x128x32/s8/cluster=1x1", "cublas": "", "cublaslt": ""},
+    "bfloat16": IN_16_BITS,
+    "float16": IN_16_BITS,
+    "int8": IN_8_BITS,
+    "float8_e4m3": IN_8_BITS,
+}
+"""The kernels that the README names, and the libraries, with the tile of each, by precision."""
+
+SIZES = (176, 464, 944, 1136, 1648, 2768)
+"""Primes times 16, which no tile or model was chosen by."""
+
+CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes": "bfloat16"}
+"""A kernel whose launches overlap with `--launches overlapped`. The check must find it."""
+
+ROUNDS = 2
 
 MAX_DEVIATION_US = 0.3  # a gap this close to the median of all gaps counts as equal to it
 MAX_DEVIATION_OF_TIME = 0.01  # for long kernels, as clocks drift between the two measurements
@@ -43,6 +79,11 @@ class Gap(NamedTuple):
     label: str
     events_us: float
     cupti_us: float
+    is_library: bool = False
+    """A call of a library may launch several kernels and clear memory, so its gap may be longer."""
+
+    is_control: bool = False
+    """The control, whose launches overlap."""
 
     @property
     def gap_us(self) -> float:
@@ -62,20 +103,16 @@ def run_selfcheck(device: str | None) -> int:
 
     Raises DeviceUnavailableError without a GPU or without CUPTI.
     """
-    rows: list[Row] = []
     if device is None:
         device = next(name for name, entry in backends().items() if Timer.CUPTI in entry.timers)
     try:
         device = read_sweep({"device": device}).device
         with progress() as watcher, local_pool(device, Timer.CUPTI) as pool:
-            for options in CHECKS:
-                sweep = read_sweep({**options, "device": device, "cache": "hot"})
-                for timer in (Timer.EVENTS, Timer.CUPTI):
-                    job = prepare(replace(sweep, timer=timer), pool.device)
-                    rows += run(job, pool, watcher).rows
+            job = job_of(pool.device, (Timer.EVENTS, Timer.CUPTI))
+            rows = run(job, pool, watcher).rows
     except DeviceUnavailableError as error:
         raise DeviceUnavailableError(f"selfcheck compares two timers of a GPU: {error}") from error
-    gaps = launch_gaps((row.label, row.timer, row.median_us) for row in rows if row.median_us)
+    gaps = launch_gaps(rows)
     verdict = judge_gaps(gaps)
     screen = console()
     screen.print(gap_table(gaps))
@@ -83,24 +120,66 @@ def run_selfcheck(device: str | None) -> int:
     return 0 if verdict.trusted else 1
 
 
-def launch_gaps(times: Iterable[tuple[str, str, float]]) -> list[Gap]:
-    """Return the kernels that both timers timed, the shortest first, from label, timer and µs."""
-    times_us = {(label, timer): time_us for label, timer, time_us in times}
+def sweeps(device: str) -> Iterator[Sweep]:
+    """Yield the sweeps of the kernels, one for each precision, then that of the control."""
+    common = {"device": device, "cache": "hot", "rounds": str(ROUNDS)}
+    for dtype, tiles in KERNELS.items():
+        named = {"variants": ",".join(tiles), "tiles": ",".join(filter(None, tiles.values()))}
+        yield read_sweep(common | named | {"dtypes": dtype, "sizes": ",".join(map(str, SIZES))})
+    yield read_sweep(common | CONTROL | {"launches": Launches.OVERLAPPED})
+
+
+def is_checked(point: Point) -> bool:
+    """Whether a point of the sweeps has the tile that its kernel is checked with."""
+    return str(point.tile or "") == KERNELS[point.problem.dtype][point.variant.name]
+
+
+def job_of(device: Device, timers: Sequence[Timer]) -> Job:
+    """Return one job of all kernels that run on the device, and of the control, by each timer.
+
+    Both timers time a kernel in the same processes, because processes differ by about 1 %.
+    """
+    jobs = []
+    for sweep, timer in product(sweeps(f"{device.backend}:{device.index}"), timers):
+        with suppress(UsageError):  # no kernel of this precision runs on this device
+            jobs.append(prepare(replace(sweep, timer=timer), device, keep=is_checked))
+    planned = ChainMap(*(dict(job.planned) for job in jobs))
+    hashes = ChainMap(*(dict(job.hashes) for job in jobs))
+    return replace(jobs[0], planned=dict(planned), hashes=dict(hashes))
+
+
+def launch_gaps(rows: Iterable[Row]) -> list[Gap]:
+    """Return the kernels that both timers timed, the shortest first."""
+    timed = {(row.key._replace(timer=""), row.timer): row for row in rows if row.median_us}
     gaps = [
-        Gap(label, times_us[label, Timer.EVENTS], execution_us)
-        for (label, timer), execution_us in times_us.items()
-        if timer == Timer.CUPTI and (label, Timer.EVENTS) in times_us
+        Gap(
+            label=f"{row.label}{row.special}",
+            events_us=events.median_us or 0.0,
+            cupti_us=row.median_us or 0.0,
+            is_library=not row.tile,
+            is_control=row.launches == Launches.OVERLAPPED,
+        )
+        for (key, timer), row in timed.items()
+        if timer == Timer.CUPTI and (events := timed.get((key, Timer.EVENTS)))
     ]
     return sorted(gaps, key=lambda gap: gap.cupti_us)
 
 
+def median_gap_us(gaps: Sequence[Gap]) -> float:
+    """Return the median launch gap of the kernels that are not libraries or controls."""
+    usual = [gap.gap_us for gap in gaps if not (gap.is_library or gap.is_control)]
+    return statistics.median(usual) if usual else 0.0
+
+
 def deviating(gaps: Sequence[Gap]) -> list[Gap]:
     """Return the gaps that differ from the median by more than both limits."""
-    median = statistics.median(gap.gap_us for gap in gaps) if gaps else 0.0
+    median_us = median_gap_us(gaps)
     return [
         gap
         for gap in gaps
-        if abs(gap.gap_us - median) > max(MAX_DEVIATION_US, MAX_DEVIATION_OF_TIME * gap.cupti_us)
+        if not (gap.is_library and gap.gap_us > median_us)
+        and abs(gap.gap_us - median_us)
+        > max(MAX_DEVIATION_US, MAX_DEVIATION_OF_TIME * gap.cupti_us)
     ]
 
 
@@ -108,18 +187,26 @@ def judge_gaps(gaps: Sequence[Gap]) -> Verdict:
     """Return a verdict: times are trusted if the launch gap is short and equal for all kernels."""
     if not gaps:
         return Verdict(False, "No kernel was measured by both timers.")
-    median = statistics.median(gap.gap_us for gap in gaps)
+    median = median_gap_us(gaps)
     distrust = f"Do not trust times here: the launch gap is {median:.2f} µs, "
     if not 0 <= median <= MAX_GAP_US:
         usual = f"where 0 to {MAX_GAP_US:g} µs are usual; the stream runs dry between launches."
         return Verdict(False, distrust + usual)
-    if unequal := deviating(gaps):
+    found = deviating(gaps)
+    for control in (gap for gap in gaps if gap.is_control and gap not in found):
+        return Verdict(
+            False,
+            f"Do not trust times here: launches of {control.label} overlap, and its launch gap of "
+            f"{control.gap_us:.2f} µs does not show it.",
+        )
+    if unequal := [gap for gap in found if not gap.is_control]:
         listed = ", ".join(f"{gap.gap_us:.2f} µs for {gap.label}" for gap in unequal)
         return Verdict(False, f"{distrust}but {listed}; is another program using the GPU?")
     return Verdict(
         True,
         f"This machine's times can be trusted: both timers agree but for a launch gap of "
-        f"{median:.2f} µs, the same for every kernel.",
+        f"{median:.2f} µs, the same for every kernel"
+        f"{'; launches that overlap are found' if any(gap.is_control for gap in gaps) else ''}.",
     )
 
 
@@ -132,6 +219,11 @@ def gap_table(gaps: Sequence[Gap]) -> Table:
             gap.label,
             number(gap.events_us, 2),
             number(gap.cupti_us, 2),
-            Text(f"{gap.gap_us:.2f}{' !' if gap in marked else '  '}", "red" * (gap in marked)),
+            Text(f"{gap.gap_us:.2f}{_mark(gap, marked)}", "red" * (gap in marked)),
         )
     return grid
+
+
+def _mark(gap: Gap, marked: Sequence[Gap]) -> str:
+    """Return the mark of a gap: `c` for the control, `!` for a gap that deviates."""
+    return " c" if gap.is_control else " !" if gap in marked else "  "

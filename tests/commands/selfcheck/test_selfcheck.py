@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from fakes import measured
 from rich.console import Console
 
 from gpubench.commands.selfcheck.check import (
-    CHECKS,
+    KERNELS,
+    SIZES,
     Gap,
     deviating,
     gap_table,
+    job_of,
     judge_gaps,
     launch_gaps,
 )
-from gpubench.options import read_sweep
-from gpubench.plan.sweep import plan
+from gpubench.hardware.architectures import example
+from gpubench.model import Launches, Timer
+from gpubench.results.row import Row
 
 
-def test_every_check_can_run() -> None:
-    for options in CHECKS:
-        points = plan(read_sweep(options), "cuda")
-        assert points
-        assert set(points.values()) == {None}
+def test_every_kernel_of_every_precision_is_timed_at_every_size_by_each_timer() -> None:
+    planned = job_of(example("sm_90"), (Timer.EVENTS, Timer.CUPTI)).planned
+    assert set(planned.values()) == {None}
+    controls = [point for point in planned if point.launches == Launches.OVERLAPPED]
+    assert len(planned) - len(controls) == 2 * len(SIZES) * sum(map(len, KERNELS.values()))
+    assert len(controls) == 2
+
+
+def test_a_gpu_without_these_kernels_is_checked_by_those_that_it_has() -> None:
+    planned = job_of(example("sm_80"), (Timer.EVENTS, Timer.CUPTI)).planned
+    assert "shared_tile" in {point.variant.name for point, reason in planned.items() if not reason}
 
 
 def gaps(*pairs: tuple[float, float]) -> list[Gap]:
@@ -30,17 +42,45 @@ def gaps(*pairs: tuple[float, float]) -> list[Gap]:
     ]
 
 
+def timed(name: str, tile: str, timer: str, us: float, launches: str = "alone") -> Row:
+    return replace(measured(us), variant=name, tile=tile, timer=timer, launches=launches)
+
+
 def test_only_kernels_timed_by_both_timers_have_a_gap() -> None:
     found = launch_gaps(
         [
-            ("long", "events", 101.0),
-            ("short", "events", 3.0),
-            ("short", "cupti", 2.0),
-            ("long", "cupti", 100.0),
-            ("by one timer", "cupti", 5.0),
+            timed("long", "16", "events", 101.0),
+            timed("short", "16", "events", 3.0),
+            timed("short", "16", "cupti", 2.0),
+            timed("library", "", "cupti", 100.0),
+            timed("library", "", "events", 103.0),
+            timed("short", "16", "events", 2.2, "overlapped"),
+            timed("short", "16", "cupti", 2.1, "overlapped"),
+            timed("by one timer", "16", "cupti", 5.0),
         ]
     )
-    assert [(gap.label, gap.gap_us) for gap in found] == [("short", 1.0), ("long", 1.0)]
+    assert [(gap.label.split()[0], gap.is_library, gap.is_control) for gap in found] == [
+        ("short", False, False), ("short", False, True), ("library", True, False),
+    ]  # fmt: skip
+    assert [round(gap.gap_us, 3) for gap in found] == [1.0, 0.1, 3.0]
+
+
+def test_a_control_whose_launches_overlap_must_be_found() -> None:
+    alone = gaps((2, 1.0), (10, 1.1), (100, 0.9))
+    control = Gap(label="control", events_us=3.0, cupti_us=2.9, is_control=True)
+    found = judge_gaps([*alone, control])
+    assert found.trusted
+    assert "launches that overlap are found" in found.sentence
+    blind = judge_gaps([*alone, control._replace(events_us=4.0)])
+    assert not blind.trusted
+    assert "launches of control overlap" in blind.sentence
+
+
+def test_a_library_may_have_a_longer_gap_and_no_shorter_one() -> None:
+    alone = gaps((2, 1.0), (10, 1.1), (100, 0.9))
+    library = Gap(label="library", events_us=13.0, cupti_us=10.0, is_library=True)
+    assert judge_gaps([*alone, library]).trusted
+    assert not judge_gaps([*alone, library._replace(events_us=10.1)]).trusted
 
 
 def test_a_short_gap_that_is_the_same_for_all_is_trusted() -> None:
