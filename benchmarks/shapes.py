@@ -38,7 +38,17 @@ from gpubench.backends.rotation import OperandSets
 from gpubench.errors import CompileError, LaunchError
 from gpubench.kernels import small_tile_costs, tile_costs
 from gpubench.kernels.gemm import dmma_split_cluster, splitk_cluster
-from gpubench.model import Cache, Config, CudaVariant, Point, Problem, Scope, Timer, Variant
+from gpubench.model import (
+    Cache,
+    Config,
+    CudaVariant,
+    Launches,
+    Point,
+    Problem,
+    Scope,
+    Timer,
+    Variant,
+)
 from gpubench.plan.registry import of_op
 
 LIBRARIES = ("cublas", "cublaslt")
@@ -164,6 +174,8 @@ class Result:
     """Norm of the difference from cuBLAS's result, relative to that result."""
 
     algorithm: str = ""
+    launches: str = "overlapped"
+    """`alone` or `overlapped`. Files without the column have launches that overlapped."""
 
 
 @dataclass(kw_only=True)
@@ -175,7 +187,11 @@ class Contender:
     kind: str
     kernel: Kernel
     difference: float
+    overlapped: Kernel | None
+    """The same kernel with launches that may overlap; None if they never do."""
+
     times_us: list[float] = field(default_factory=list)
+    overlapped_us: list[float] = field(default_factory=list)
     launches: int = 1
 
     @property
@@ -208,13 +224,20 @@ class Bench:
             inputs.append(np.resize(flat.astype(kind), shape))
         return self.backend.load(problem, inputs, cold=False)
 
-    def point(self, variant: Variant, tile: Config | None, problem: Problem) -> Point:
+    def point(
+        self,
+        variant: Variant,
+        tile: Config | None,
+        problem: Problem,
+        launches: Launches = Launches.ALONE,
+    ) -> Point:
         """Return the point with hot operands."""
         return Point(
             variant=variant,
             tile=tile,
             problem=problem,
             cache=Cache.HOT,
+            launches=launches,
             scope=Scope.KERNEL,
             timer=Timer.EVENTS,
         )
@@ -255,11 +278,17 @@ class Bench:
                 contenders.append(picked)
         for one in contenders:
             one.times_us.clear()
+            one.overlapped_us.clear()
         for _ in range(ROUNDS):
             self._order.shuffle(contenders)
             for one in contenders:
                 self.sample(one, 1)
-        return [self.result(one, problem) for one in (*contenders, *dropped)]
+        alone = [self.result(one, problem) for one in (*contenders, *dropped)]
+        return alone + [
+            self.result(one, problem, overlapped=True)
+            for one in (*contenders, *dropped)
+            if one.overlapped_us
+        ]
 
     def candidates(self, problem: Problem) -> Iterator[tuple[Variant, Config]]:
         """Yield the configurations of each kernel that the model ranks first."""
@@ -300,8 +329,12 @@ class Bench:
     ) -> Contender | None:
         """Bind a kernel, and run it once on a poisoned output."""
         point = self.point(variant, tile, problem)
+        overlapped = None
         try:
             kernel = self.backend.bind(point, operands)
+            if isinstance(variant, CudaVariant) and variant.may_overlap(tile, problem):
+                chained = self.point(variant, tile, problem, Launches.OVERLAPPED)
+                overlapped = self.backend.bind(chained, operands)
             operands.output.fill(-1234567 if problem.precision.is_integer else np.nan)
             kernel.run()
         except (CompileError, LaunchError) as error:
@@ -318,7 +351,12 @@ class Bench:
                 print(f"WRONG {variant.name} {tile} {problem.size}: {difference:.3g}", flush=True)
                 return None
         return Contender(
-            variant=variant, tile=tile, kind=kind, kernel=kernel, difference=difference
+            variant=variant,
+            tile=tile,
+            kind=kind,
+            kernel=kernel,
+            difference=difference,
+            overlapped=overlapped,
         )
 
     def sample(self, one: Contender, count: int, limit_us: float = math.inf) -> bool:
@@ -329,11 +367,13 @@ class Bench:
                 return False
             one.launches = max(3, min(one.kernel.max_launches, math.ceil(SAMPLE_US / first)))
         one.times_us += one.kernel.sample(one.launches, count)
+        if one.overlapped:
+            one.overlapped_us += one.overlapped.sample(one.launches, count)
         return True
 
-    def result(self, one: Contender, problem: Problem) -> Result:
-        """Return a contender's row."""
-        ordered = sorted(one.times_us)
+    def result(self, one: Contender, problem: Problem, *, overlapped: bool = False) -> Result:
+        """Return a contender's row, of launches that are alone or that overlap."""
+        ordered = sorted(one.overlapped_us if overlapped else one.times_us)
         return Result(
             dtype=self.dtype,
             m=problem.m,
@@ -342,12 +382,13 @@ class Bench:
             variant=one.variant.name,
             tile=str(one.tile or ""),
             kind=one.kind,
-            median_us=round(one.median_us, 4),
+            median_us=round(statistics.median(ordered), 4),
             low_us=round(ordered[len(ordered) // 4], 4),
             high_us=round(ordered[-1 - len(ordered) // 4], 4),
             samples=len(ordered),
             difference=float(f"{one.difference:.3g}"),
             algorithm=one.kernel.algorithm,
+            launches=Launches.OVERLAPPED if overlapped else Launches.ALONE,
         )
 
     def compile(self, shapes: Sequence[tuple[int, int, int]], *, every: bool) -> int:
@@ -394,6 +435,7 @@ def read(path: Path) -> dict[tuple[str, int, int, int], list[Result]]:
                 samples=int(row["samples"]),
                 difference=float(row["difference"]),
                 algorithm=row["algorithm"],
+                launches=row.get("launches", "overlapped"),
             )
             found.setdefault((result.dtype, result.m, result.n, result.k), []).append(result)
     return found
@@ -421,10 +463,23 @@ class Outcome:
     best: Result
     """The fastest kernel with any configuration that was measured."""
 
+    overlapped: Result
+    """The fastest kernel in a chain of launches, each of which may start early."""
+
     @property
     def ratio(self) -> float:
         """How many times as fast as the library the kernel is."""
         return self.library.median_us / self.own.median_us
+
+    @property
+    def launches(self) -> str:
+        """Whether the times are of launches alone, or of launches that overlap."""
+        return self.own.launches
+
+    @property
+    def overlapped_ratio(self) -> float:
+        """The ratio for the fastest kernel in a chain of launches."""
+        return self.library.median_us / self.overlapped.median_us
 
     @property
     def shape_class(self) -> str:
@@ -434,13 +489,22 @@ class Outcome:
 
 def outcomes(path: Path) -> Iterator[Outcome]:
     """Yield what a file says of each shape."""
-    for results in read(path).values():
-        by_time = sorted(results, key=lambda r: r.median_us)
-        yield Outcome(
-            library=next(r for r in by_time if r.kind == "library"),
-            own=next(r for r in by_time if r.kind in {"auto", "default"}),
-            best=next(r for r in by_time if r.kind != "library"),
-        )
+    yield from map(outcome, read(path).values())
+
+
+def outcome(results: Iterable[Result]) -> Outcome:
+    """Compare the contenders of a shape, by times of launches alone if there are any.
+
+    The libraries' launches never overlap, so their times stand for both.
+    """
+    chained = sorted(results, key=lambda r: r.median_us)
+    by_time = [r for r in chained if r.launches == Launches.ALONE] or chained
+    return Outcome(
+        library=next(r for r in by_time if r.kind == "library"),
+        own=next(r for r in by_time if r.kind in {"auto", "default"}),
+        best=next(r for r in by_time if r.kind != "library"),
+        overlapped=next(r for r in chained if r.kind in {"auto", "default"}),
+    )
 
 
 def table_of_classes(every: Iterable[Outcome]) -> Iterator[str]:
@@ -451,7 +515,10 @@ def table_of_classes(every: Iterable[Outcome]) -> Iterator[str]:
     yield "| precision | class | shapes | geometric mean | won | tenth percentile | worst |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for dtype, of_dtype in by_dtype.items():
-        yield f"| {dtype} | all | {summary([one.ratio for one in of_dtype])} |"
+        chained = summary([one.overlapped_ratio for one in of_dtype])
+        if of_dtype[0].launches == Launches.ALONE:
+            yield f"| {dtype} | all | {summary([one.ratio for one in of_dtype])} |"
+        yield f"| {dtype} | all, overlapped | {chained} |"
         for name in CLASSES:
             if ratios := [one.ratio for one in of_dtype if one.shape_class == name]:
                 yield f"| {dtype} | {name} | {summary(ratios)} |"
@@ -512,11 +579,11 @@ def main() -> None:
             break
         results = bench.measure(shape, every=arguments.every)
         write(results, arguments.output)
-        library = min(r.median_us for r in results if r.kind == "library")
-        own = min((r for r in results if r.kind != "library"), key=lambda r: r.median_us)
+        one = outcome(results)
         print(
-            f"{'x'.join(map(str, shape))} library {library:.2f} own {own.median_us:.2f} "
-            f"{library / own.median_us:.3f} {own.variant} {own.tile} "
+            f"{'x'.join(map(str, shape))} library {one.library.median_us:.2f} own "
+            f"{one.own.median_us:.2f} {one.ratio:.3f} (overlapped {one.overlapped_ratio:.3f}) "
+            f"{one.own.variant} {one.own.tile} "
             f"({len(results)}, {time.perf_counter() - start:.0f} s)",
             flush=True,
         )

@@ -232,6 +232,12 @@ def with_itself() -> Figure:
     return met(said, widest <= 0.01 and inside >= 5)  # noqa: PLR2004 # the bounds
 
 
+def launches_at(dtype: str) -> str:
+    """Return whether the times at random shapes are of launches alone, or overlapped."""
+    (launches,) = {one.launches for one in judged() if one.own.dtype == dtype}
+    return launches
+
+
 def random_shapes(dtype: str, least: float) -> Figure:
     """Judge the geometric mean, and the tenth percentile, which is 0.85 or more."""
     ratios = sorted(one.ratio for one in judged() if one.own.dtype == dtype)
@@ -345,7 +351,7 @@ CLAIMS: dict[str, list[Claim]] = {
         *(speedups(bounds, f"{op}, cold, against cuBLAS", f"h200/{op}.csv") for op, bounds in VECTORS.items()),
         *(speedups(LADDER, f"float32 ladder, {cache}", "h200/ladder_top.csv", cache=cache) for cache in ("cold", "hot")),
         Claim("cuBLAS beside itself in pairs: within 1 %, and 1 inside five of six intervals", "h200/pairs.json", with_itself),
-        *(Claim(f"{dtype}, random shapes: geometric mean {least:.2f}", " ".join(f"h200/shapes/{name}.csv" for name in names), partial(random_shapes, dtype, least)) for dtype, (least, *names) in SHAPES.items()),
+        *(Claim(f"{dtype}, random shapes, launches {launches_at(dtype)}: geometric mean {least:.2f}", " ".join(f"h200/shapes/{name}.csv" for name in names), partial(random_shapes, dtype, least)) for dtype, (least, *names) in SHAPES.items()),
         *(speedups(bounds, f"{dtype}, sustained", f"h200/{'tensor' if dtype in ('bfloat16', 'float16') else 'precisions'}.csv", compute_mode=dtype, state="sustained") for dtype, bounds in TENSOR.items()),
     ],
     "`gpubench diff` at five rounds, of 100, 300 and 1,000 points": [

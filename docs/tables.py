@@ -218,16 +218,18 @@ def random_shapes() -> str:
         low, high = ratio_interval(
             [one.library.median_us for one in of_dtype], [one.own.median_us for one in of_dtype]
         )
-        cells = [dtype, len(ratios), f"{geometric_mean(ratios):.2f} ({low:.2f} to {high:.2f})"]
+        mean = f"{geometric_mean(ratios):.2f} ({low:.2f} to {high:.2f})"
+        cells = [dtype, of_dtype[0].launches, len(ratios), mean]
         cells += [f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"]
         cells.append(f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %")
         for name in CLASSES:
-            mean = geometric_mean(one.ratio for one in of_dtype if one.shape_class == name)
-            cells.append(f"{mean:.2f}")
+            of_class = geometric_mean(one.ratio for one in of_dtype if one.shape_class == name)
+            cells.append(f"{of_class:.2f}")
         long = sorted(f"{pair['ratio']:.2f}" for pair in squares.get(dtype, {}).values())
         span = " to ".join(dict.fromkeys((long[0], long[-1]))) if long else "not in pairs"
         lines.append([*cells, span])
-    heading = ["precision", "shapes", "geometric mean", "tenth percentile", "lowest", "faster"]
+    heading = ["precision", "launches", "shapes", "geometric mean", "tenth percentile", "lowest"]
+    heading.append("faster")
     return table([*heading, *CLASSES, "squares, sustained"], lines)
 
 

@@ -27,6 +27,7 @@ from gpubench.view.tables import best_of
 H200 = REPOSITORY / "results" / "h200"
 MEASURED = REPOSITORY / "results" / "measured.csv"
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+CLAIMS = (PAGES / "claims.md").read_text(encoding="utf-8")
 GENERATED = re.compile(r"<!-- \[\[\[cog (.*?) \]\]\] -->.*?<!-- \[\[\[end\]\]\] -->", re.DOTALL)
 
 
@@ -151,3 +152,13 @@ def test_results_name_no_directory_of_the_machine_that_measured_them() -> None:
         content = path.read_bytes()
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
         assert re.findall(r"--[a-z-]+ /\S*", text) == [], path
+
+
+def test_no_claim_compares_launches_that_overlap_with_a_librarys_in_silence() -> None:
+    for name in ("tensor", "precisions", "ladder_top"):
+        for own, library in tables.comparisons(read(H200 / f"{name}.csv")):
+            assert own.launches == library.launches
+    for dtype, launches in {(each.own.dtype, each.launches) for each in tables.judged()}:
+        assert re.search(rf"\| {dtype} \| {launches} \|", README), dtype
+        if dtype in claims.SHAPES:
+            assert f"{dtype}, random shapes, launches {launches}:" in CLAIMS

@@ -25,7 +25,7 @@ def test_what_cannot_be_used_is_a_line_and_leaves_nothing(tmp_path: Path) -> Non
         (("plot", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("report", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("plot", str(SWEEP), "--kind", "speedup"), "--kind speedup: no row of 'cpu_naive'"),
-        (("plot", str(SWEEP), "--bandwidth", "0"), "Invalid value for '--bandwidth'"),
+        (("plot", str(SWEEP), "--bandwidth", "0"), "--bandwidth: '0' is too small"),
         (("plot",), "Missing argument 'CSV...'"),
     ):
         done = call(tmp_path, *arguments)
