@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -26,7 +26,7 @@ import numpy as np
 from gpubench.cache import keep_value, kept, user_cache
 from gpubench.engine.judge.verify import poison
 from gpubench.errors import CompileError, UsageError
-from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
 from gpubench.model.sources import encoded_source, read_source
 from gpubench.on_cpu import limits
@@ -119,7 +119,9 @@ class Case:
     variant: CudaVariant
     tile: Config
     problem: Problem
-    gpu: Gpu = ONE_MULTIPROCESSOR
+    gpu: Gpu | None = ONE_MULTIPROCESSOR
+    """The GPU that the launch is fitted to. None: it is fitted to none."""
+
     inputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
     """The operands; empty for the result of `operands`."""
 
@@ -131,6 +133,8 @@ class Case:
     @property
     def launch(self) -> Launch:
         """The variant's launch on the GPU."""
+        if self.gpu is None:
+            return self.variant.launch(self.tile, self.problem)
         return self.variant.launch_on(self.gpu, self.tile, self.problem)
 
     @property
@@ -156,8 +160,8 @@ def run_on_cpu(
     program = _program(unit, variant.source.parent, sanitizer, folder)
     inputs, outputs = folder / "inputs", folder / "outputs"
     with inputs.open("wb") as file:
-        file.write(_words(len(cases)))
-        file.writelines(_encoded(case, names) for case in cases)
+        file.write(words(len(cases)))
+        file.writelines(encoded(case, names) for case in cases)
     try:
         execute([str(program), str(inputs), str(outputs)], sanitizer)
     except KernelFaultError as fault:
@@ -184,21 +188,21 @@ def translation_unit(source: Path, text: str | None, instances: Sequence[str]) -
     )
 
 
-def _runtime(folder: Path) -> Path:
-    """Return the runtime, compiled without a sanitizer and shared by the programs of a directory.
+def runtime_object(folder: Path, name: str = "runtime") -> Path:
+    """Return a source of the shim, compiled without a sanitizer and shared by a directory.
 
     The object file is kept in the user's cache, because g++ takes two seconds for it.
     """
-    path = folder / "runtime.o"
+    path = folder / f"{name}.o"
     with ONE_AT_A_TIME:
         if path.exists():
             return path
-        sources = [(SHIM / name).read_bytes() for name in ("runtime.cpp", "runtime.h")]
+        sources = [(SHIM / file).read_bytes() for file in (f"{name}.cpp", "runtime.h")]
         key = b"\0".join([*sources, *map(str.encode, RUNTIME_OPTIONS), gxx("--version").encode()])
         cached = user_cache("check", f"{hashlib.sha256(key).hexdigest()}.o")
         content = kept(cached, bytes)
         if content is None:
-            gxx(*RUNTIME_OPTIONS, "-c", str(SHIM / "runtime.cpp"), "-o", str(path))
+            gxx(*RUNTIME_OPTIONS, "-c", str(SHIM / f"{name}.cpp"), "-o", str(path))
             content = path.read_bytes()
             keep_value(cached, content)
         else:
@@ -208,13 +212,18 @@ def _runtime(folder: Path) -> Path:
 
 def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Path:
     kernel, program = folder / "kernel.o", folder / "program"
-    # Kernels load floats as float4. nvcc does not use strict aliasing, so g++ must not either.
-    gxx("-Og", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
-              *sanitizer.value, f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-",
-              "-o", str(kernel), text=text)  # fmt: skip
+    compile_kernel(text, beside, kernel, *sanitizer.value)
     gxx(*sanitizer.value, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel),
-              str(_runtime(folder.parent)), "-o", str(program))  # fmt: skip
+              str(runtime_object(folder.parent)), "-o", str(program))  # fmt: skip
     return program
+
+
+def compile_kernel(text: str, beside: Path, kernel: Path, *options: str) -> None:
+    """Compile a translation unit with further options. Raises what `gxx` raises."""
+    # Kernels load floats as float4. nvcc does not use strict aliasing, so g++ must not either.
+    gxx("-Og", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer", *options,
+              f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-", "-o", str(kernel),
+              text=text)  # fmt: skip
 
 
 def gxx(*arguments: str, text: str = "") -> str:
@@ -238,7 +247,7 @@ def gxx(*arguments: str, text: str = "") -> str:
     return done.stdout.decode(errors="replace")
 
 
-def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
+def execute(command: Sequence[str], sanitizer: Sanitizer | None = None) -> None:
     """Run a program to its end. Raises KernelFaultError with its report if that is not a good one.
 
     Where ThreadSanitizer cannot live with how the kernel of the machine randomises addresses, it
@@ -260,12 +269,12 @@ def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
         raise KernelFaultError("\n".join([*running[-1:], *details]), len(running))
 
 
-def _run(command: Sequence[str], sanitizer: Sanitizer) -> tuple[int, list[str]]:
+def _run(command: Sequence[str], sanitizer: Sanitizer | None) -> tuple[int, list[str]]:
     """Run a program with limits: return its exit code and the lines of its stderr.
 
     A program that starts no launch within `STALLED_S` is killed, and the last line says so.
     """
-    environment = {**os.environ, **sanitizer.environment}
+    environment = {**os.environ, **(sanitizer.environment if sanitizer else {})}
     with tempfile.TemporaryFile() as report:
         process = subprocess.Popen(  # noqa: S603 # a program built above
             [sys.executable, "-I", "-S", limits.__file__, *command],
@@ -308,11 +317,12 @@ NULL_POINTER = -1
 """The index of a null pointer, which runtime.cpp knows."""
 
 
-def _words(*values: int) -> bytes:
+def words(*values: int) -> bytes:
+    """Return numbers in the form of `number` in runtime.cpp."""
     return np.array(values, dtype=np.int64).tobytes()
 
 
-def _encoded(case: Case, names: Sequence[str]) -> bytes:
+def encoded(case: Case, names: Sequence[str]) -> bytes:
     """Return a case in the form of `run_case` in runtime.cpp: buffers, then launches on them."""
     problem, launch = case.problem, case.launch
     inputs = case.inputs or operands(problem)
@@ -320,18 +330,28 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
     poison(output, reads_output=case.variant.reads_output)
     workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
     buffers = [*inputs, output, *workspace]
-    parts = [_words(len(inputs), len(buffers))]
+    parts = [words(len(inputs), len(buffers))]
     for buffer, by_columns in zip(buffers, (*problem.by_columns, False), strict=False):
-        parts += [_words(buffer.nbytes), buffer.tobytes("F" if by_columns else "C")]
-    parts.append(_words(len(launch.sequence)))
+        parts += [words(buffer.nbytes), buffer.tobytes("F" if by_columns else "C")]
+    return b"".join(parts) + encoded_launches(case, names, lambda _step: ())
+
+
+def encoded_launches(
+    case: Case, names: Sequence[str], blocks: Callable[[Launch], Sequence[tuple[int, int, int]]]
+) -> bytes:
+    """Return the launches of a case. `blocks` chooses blocks of a launch; none means all."""
+    launch = case.launch
+    parts = [words(len(launch.sequence))]
     for step, name in zip(launch.sequence, case.instances, strict=True):
-        arrays, numbers = _arguments(case, step, workspace=bool(workspace))
-        parts.append(_words(names.index(name), *step.dimensions, step.shared_bytes))
-        parts.append(_words(len(arrays), *arrays, len(numbers), *numbers))
-        parts.append(_words(len(step.tensor_maps)))
+        arrays, numbers = _arguments(case, step, workspace=bool(launch.workspace_bytes))
+        parts.append(words(names.index(name), *step.dimensions, step.shared_bytes))
+        parts.append(words(len(arrays), *arrays, len(numbers), *numbers))
+        parts.append(words(len(step.tensor_maps)))
         for box in step.tensor_maps:
             place = (box.array, box.offset_bytes, *box.shape, *box.box)
-            parts.append(_words(*place, output.itemsize))
+            parts.append(words(*place, ITEM_BYTES[case.problem.dtype]))
+        chosen = blocks(step)
+        parts.append(words(len(chosen), *(index for block in chosen for index in block)))
     return b"".join(parts)
 
 

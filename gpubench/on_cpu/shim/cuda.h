@@ -21,7 +21,11 @@ using std::size_t;
 #define __global__ static
 #define __device__
 #define __host__
+#ifdef ON_CPU_RECORDS  // accesses are recorded: each belongs to the line that makes it
+#define __forceinline__ inline __attribute__((always_inline))
+#else
 #define __forceinline__ inline
+#endif
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -86,9 +90,26 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, ON_CPU_
   return on_cpu::from_lane(mask, value, source < end ? source : lane, {file, line});
 }
 
+#ifdef ON_CPU_RECORDS
+extern "C" void on_cpu_access(const void* address, size_t bytes, char kind, const char* file,
+                              int line);
+namespace on_cpu {
+template <typename T>
+__attribute__((noinline, no_sanitize("thread"))) T add(T* address, T value) {
+  const T old = *address;
+  *address = old + value;
+  return old;
+}
+}  // namespace on_cpu
+#endif
+
 // Relaxed, as on the GPU: an atomic orders nothing but itself.
 template <typename T>
-T atomicAdd(T* address, std::type_identity_t<T> value) {
+T atomicAdd(T* address, std::type_identity_t<T> value, ON_CPU_PLACE) {
+#ifdef ON_CPU_RECORDS
+  on_cpu_access(address, sizeof(T), 'a', file, line);
+  return on_cpu::add(address, value);
+#else
   T old, sum;
   __atomic_load(address, &old, __ATOMIC_RELAXED);
   do {
@@ -96,6 +117,7 @@ T atomicAdd(T* address, std::type_identity_t<T> value) {
   } while (!__atomic_compare_exchange(address, &old, &sum, false, __ATOMIC_RELAXED,
                                       __ATOMIC_RELAXED));
   return old;
+#endif
 }
 
 template <typename A, typename B>
@@ -108,7 +130,7 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
 }
 
 template <typename T>
-T __ldg(const T* address) {
+__forceinline__ T __ldg(const T* address) {
   return *address;
 }
 
@@ -135,6 +157,11 @@ ON_CPU_VECTORS(unsigned, uint, 8, 16)
 // then its target holds 0xFF, so that reading too early, or what was there before, shows.
 inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0,
                                     ON_CPU_PLACE) {
+#ifdef ON_CPU_RECORDS
+  if (zeros < bytes) on_cpu_access(from, bytes, 'r', file, line);
+  on_cpu_access(to, bytes, 'w', file, line);
+  return;
+#endif
   auto* target = static_cast<unsigned char*>(to);
   const auto* source = static_cast<const unsigned char*>(from);
   unsigned char* landing = on_cpu::copy_later(to, from, bytes, {file, line});
@@ -165,6 +192,10 @@ inline void mbarrier_arrive_expect_bytes(const void* barrier, unsigned bytes, ON
 // Until the copy is made its target holds 0xFF, so that reading too early shows.
 inline void copy_bulk(const void* barrier, const BulkCopy& copy, Place place) {
   copy_bulk_later(barrier, copy, place);
+#ifdef ON_CPU_RECORDS
+  on_cpu_access(copy.source, 1, 't', place.file, place.line);
+  return;
+#endif
   for (size_t i = 0; i < copy.rows * copy.bytes; ++i) copy.target[i] = 0xFF;
 }
 inline void copy_bulk(const void* barrier, void* to, const void* from, unsigned bytes,
@@ -193,6 +224,9 @@ inline void copy_box(const void* barrier, void* to, const void* map, int row, in
 inline void mbarrier_wait(const void* barrier, unsigned parity, ON_CPU_PLACE) {
   while (!mbarrier_phase_ended(barrier, parity, {file, line})) {
     while (const BulkCopy* copy = next_bulk_copy(barrier, {file, line})) {
+#ifdef ON_CPU_RECORDS
+      continue;
+#endif
       for (size_t row = 0; row < copy->rows; ++row) {
         unsigned char* const target = copy->target + row * copy->bytes;
         const unsigned char* const source = copy->source + row * copy->stride;

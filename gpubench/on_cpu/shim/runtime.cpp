@@ -9,7 +9,7 @@
 // What stands beyond a sanitizer is found here: a barrier that not every thread reaches, shared
 // memory read before it is written (it holds 0xFF, a NaN), a copy used before it was waited for.
 //
-// Compiled without a sanitizer, see runtime.h.
+// Compiled without a sanitizer, see runtime.h. A third build records accesses, see accesses.cpp.
 
 #include "runtime.h"
 
@@ -34,6 +34,16 @@ WEAK void* __tsan_create_fiber(unsigned flags);
 WEAK void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 WEAK void __tsan_acquire(void* address);
 WEAK void __tsan_release(void* address);
+
+// Present when the kernel is linked with accesses.cpp, which records what it accesses.
+WEAK void on_cpu_buffer(const void* begin, size_t bytes);
+WEAK void on_cpu_block_starts(unsigned threads, const void* declared, size_t declared_bytes,
+                              const void* dynamic, size_t dynamic_bytes);
+WEAK void on_cpu_resumes(unsigned thread, const void* stack_begin, size_t stack_bytes);
+WEAK void on_cpu_warp_pauses(unsigned first);
+WEAK bool on_cpu_block_ends();
+WEAK void on_cpu_report(std::FILE* out, size_t launch, size_t blocks);
+WEAK void on_cpu_forget_buffers();
 
 // Page-aligned bounds of all `__shared__` arrays, from shared.ld.
 extern unsigned char cuda_shared_begin[], cuda_shared_end[];
@@ -226,6 +236,7 @@ void switch_to(Fiber& from, Fiber& to, const void* bottom, size_t bytes) {
 
 void resume(Fiber& fiber) {
   current = &fiber;
+  if (on_cpu_resumes) on_cpu_resumes(fiber.thread, fiber.stack, STACK_BYTES);
   switch_to(scheduler, fiber, fiber.stack, STACK_BYTES);
 }
 
@@ -359,6 +370,11 @@ void run_block() {
     auto* bytes = static_cast<unsigned char*>(dynamic_shared);
     fill(bytes, bytes + launch->shared_bytes);
   }
+  if (on_cpu_block_starts) {
+    on_cpu_block_starts(static_cast<unsigned>(threads.size()), cuda_shared_begin,
+                        static_cast<size_t>(cuda_shared_end - cuda_shared_begin), dynamic_shared,
+                        launch->shared_bytes);
+  }
   mbarriers_in_use = 0;
   barriers = &barriers_of[blocks_ever++ % std::size(barriers_of)];
   for (Fiber* fiber : threads) fiber->state = State::READY;
@@ -367,6 +383,10 @@ void run_block() {
     bool ready = false, waiting = false;
     for (Fiber* fiber : threads) {
       if (fiber->state == State::READY) resume(*fiber);
+      const unsigned next = fiber->thread + 1;
+      if (on_cpu_warp_pauses && (next % WARP == 0 || next == threads.size())) {
+        on_cpu_warp_pauses((next - 1) / WARP * WARP);
+      }
     }
     for (const Fiber* fiber : threads) {
       ready = ready || fiber->state == State::READY;
@@ -382,31 +402,39 @@ void run_block() {
   }
 }
 
-void run(const Launch& one) {
+// Runs the chosen blocks, or all of them if none is chosen. Returns the number of blocks.
+size_t run(const Launch& one, const std::vector<Index>& chosen) {
   launch = &one;
   const size_t count = size_t{one.block.x} * one.block.y * one.block.z;
   // Neighbouring blocks have other fibers: what a barrier told those of one, those of the next would
   // know, and ThreadSanitizer would take it for an order between blocks.
-  constexpr size_t SETS = 3;
-  while (pool.size() < SETS * count) make_fiber();
+  const size_t sets = __tsan_create_fiber ? 3 : 1;
+  while (pool.size() < sets * count) make_fiber();
   threads.resize(count);
   std::vector<void*> used;
   size_t number = 0;
-  for (unsigned z = 0; z < one.grid.z; ++z) {
+  const auto run_at = [&](Index at) {
+    for (size_t t = 0; t < count; ++t) {
+      threads[t] = &pool[number % sets * count + t];
+      threads[t]->thread = static_cast<unsigned>(t);
+    }
+    ++number;
+    block = at;
+    run_block();
+    used.push_back(dynamic_shared);
+    return !on_cpu_block_ends || on_cpu_block_ends();
+  };
+  for (const Index& at : chosen) {
+    if (!run_at(at)) break;
+  }
+  for (unsigned z = 0; chosen.empty() && z < one.grid.z; ++z) {
     for (unsigned y = 0; y < one.grid.y; ++y) {
-      for (unsigned x = 0; x < one.grid.x; ++x, ++number) {
-        for (size_t t = 0; t < count; ++t) {
-          threads[t] = &pool[number % SETS * count + t];
-          threads[t]->thread = static_cast<unsigned>(t);
-        }
-        block = {x, y, z};
-        run_block();
-        used.push_back(dynamic_shared);
-      }
+      for (unsigned x = 0; x < one.grid.x; ++x) run_at({x, y, z});
     }
   }
   acquire(&launch_ends);
   for (void* memory : used) std::free(memory);
+  return number;
 }
 
 template <typename T>
@@ -428,7 +456,8 @@ Index index(std::FILE* file) {
   return {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
 }
 
-// A case, as run.py writes it: which buffer is the output, the buffers, the launches on them.
+// A case, as run.py writes it: which buffer is the output, the buffers, the launches on them. When
+// accesses are recorded, buffers have no content, and the report takes the place of the output.
 void run_case(std::FILE* in, std::FILE* out) {
   const size_t output = number(in);
   std::vector<void*> buffers(number(in));
@@ -436,11 +465,20 @@ void run_case(std::FILE* in, std::FILE* out) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     const size_t bytes = number(in);
     sizes.push_back(bytes);
+    if (on_cpu_buffer) {
+      // Only its addresses count: zeros, which take no memory until they are read.
+      buffers[i] = mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (buffers[i] == MAP_FAILED) std::_Exit(3);
+      on_cpu_buffer(buffers[i], bytes);
+      continue;
+    }
     // As cudaMalloc aligns, and with the end exactly where the operand ends.
     if (posix_memalign(&buffers[i], 256, bytes) != 0) std::_Exit(3);
     get(in, static_cast<unsigned char*>(buffers[i]), bytes);
   }
-  for (auto launches = number(in); launches > 0; --launches) {
+  const size_t launches = number(in);
+  for (size_t step = 0; step < launches; ++step) {
     const Instance& instance = instances[number(in)];
     std::fprintf(stderr, "running %s\n", instance.name);
     Launch one{&instance, index(in), index(in), static_cast<size_t>(number(in)), {}};
@@ -467,7 +505,15 @@ void run_case(std::FILE* in, std::FILE* out) {
       structures.push_back(&rooms[i]);
     }
     one.arguments = {pointers.data(), numbers.data(), structures.data()};
-    run(one);
+    std::vector<Index> chosen(number(in));
+    for (Index& at : chosen) at = index(in);
+    const size_t blocks = run(one, chosen);
+    if (on_cpu_report) on_cpu_report(out, step, blocks);
+  }
+  if (on_cpu_forget_buffers) {
+    on_cpu_forget_buffers();
+    for (size_t i = 0; i < buffers.size(); ++i) munmap(buffers[i], sizes[i] + 1);
+    return;
   }
   for (size_t i = 0; i <= output; ++i) std::fwrite(buffers[i], 1, sizes[i], out);
   for (void* buffer : buffers) std::free(buffer);

@@ -250,7 +250,7 @@ def test_the_runtime_comes_from_the_cache_unless_that_is_damaged(
 
     def runtime(name: str) -> str:
         (tmp_path / name).mkdir()
-        return on_cpu._runtime(tmp_path / name).read_text()
+        return on_cpu.runtime_object(tmp_path / name).read_text()
 
     monkeypatch.setattr(on_cpu, "gxx", gxx)
     assert {runtime("first"), runtime("second")} == {"an object"}
