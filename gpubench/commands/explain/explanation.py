@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isclose, prod
 
+from gpubench.commands.explain import accesses as of_accesses
+from gpubench.commands.explain.accesses import AccessTime
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.hardware.metrics import Roofline, cgma, roofline
 from gpubench.hardware.occupancy import (
@@ -20,6 +22,7 @@ from gpubench.hardware.occupancy import (
 )
 from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Device, Launch, Problem, Resources
+from gpubench.on_cpu.accesses import Accesses
 from gpubench.plan.descriptor import described_by
 
 PROBE_EXTENT = 2**28  # M and N of a result so large that rounding up a grid is negligible
@@ -64,6 +67,9 @@ class Explanation:
     """Which compiler took NVRTC's place, or which headers were replaced, and the time it took."""
 
     inner_loop: InnerLoop | None = None
+    accesses: Accesses | None = None
+    """The accesses as they were recorded on the CPU. None: they were not recorded."""
+
     measured_us: float | None = None
     """Median time of all launches together, if it was measured."""
 
@@ -159,6 +165,25 @@ class Explanation:
         return min(1.0, loop.multiply_add_share * ISSUED_PER_CLOCK / lanes) * roof.cores_share
 
     @property
+    def access_time(self) -> AccessTime | None:
+        """How long the accesses occupy the L1 cache and shared memory of all multiprocessors."""
+        device, recorded = self.device, self.accesses
+        if not recorded or not recorded.lines or not device.sm_clock_mhz:
+            return None
+        clocks = recorded.clocks * self.launch.blocks / device.multiprocessors
+        roof = self.roofline
+        return AccessTime(
+            time_us=clocks / device.sm_clock_mhz,
+            bound=roof.bound if roof else "",
+            bound_us=roof.bound_us if roof else 0.0,
+        )
+
+    @property
+    def not_judged(self) -> tuple[str, ...]:
+        """What the explanation says nothing about."""
+        return of_accesses.not_judged(self.accesses, self.inner_loop)
+
+    @property
     def shared_share(self) -> float | None:
         """Fraction of shared memory's rate that the matrix instructions read at their peak."""
         loop, dtype = self.inner_loop, self.problem.dtype
@@ -172,7 +197,7 @@ class Explanation:
 
 def sentences(figures: Explanation) -> list[str]:
     """Return sentences on why the kernel is as fast as it is. Unknown figures are left out."""
-    topics = (registers, warps, resident, grid, bound, traffic, loop, measured)
+    topics = (registers, warps, resident, grid, bound, traffic, accesses, loop, measured)
     return [sentence for topic in topics if (sentence := topic(figures))]
 
 
@@ -302,6 +327,15 @@ def traffic(figures: Explanation) -> str:
     if times <= 1:
         return f"{accesses}it would be no slower if every access went to memory."
     return f"{accesses}{times:.1f} times too few for the peak, unless caches serve most of it."
+
+
+def accesses(figures: Explanation) -> str:
+    """Describe what the accesses request, and the line that costs most."""
+    if not (recorded := figures.accesses):
+        return ""
+    occupied = figures.access_time
+    text = time(occupied.time_us) if occupied else ""
+    return " ".join(of_accesses.sentences(recorded, occupied, text, figures.inner_loop))
 
 
 def loop(figures: Explanation) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -22,6 +22,7 @@ from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, in
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import Config, CudaVariant, Device, Problem, Scope, Status
+from gpubench.on_cpu.accesses import Recorded, record
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.row import Row, read
 from gpubench.view.progress import progress
@@ -161,11 +162,12 @@ def _explain_tiles(
 ) -> list[Explanation | NotExplained]:
     """Return each tile's launches, or why a tile does not compile. Uses one thread per CPU."""
     architecture = kernel.architecture(architecture)
+    recorded: Future[dict[Config, Recorded]] | None = None
 
     def explain_tile(tile: Config) -> Sequence[Explanation | NotExplained]:
         sequence = launch_on(kernel, tile, problem, gpu).sequence
-        explanations = []
-        for step, launch in enumerate(sequence):
+        compiled_steps = []
+        for launch in sequence:
             expression = kernel.instance(tile, problem.dtype, launch.kernel)
             options = kernel.options(tile, problem.dtype)
             try:
@@ -174,28 +176,34 @@ def _explain_tiles(
                 )
             except CompileError as error:
                 return [NotExplained(str(tile), Status.ERROR, str(error))]
-            code = disassemble(compiled.cubin)
-            explanations.append(
-                Explanation(
-                    variant=kernel,
-                    tile=tile,
-                    problem=problem,
-                    architecture=architecture,
-                    device=gpu,
-                    resources=compiled.resources,
-                    launch=launch,
-                    step=step,
-                    steps=len(sequence),
-                    note=compiled.note and f"{compiled.note} ({compiled.seconds:.1f} s)",
-                    inner_loop=inner_loop(code, problem.dtype) if code else None,
-                    measured_us=None if step else times_us.get(str(tile)),
-                )
+            compiled_steps.append((compiled, disassemble(compiled.cubin)))
+        accesses = recorded.result()[tile] if recorded else [None] * len(sequence)
+        return [
+            Explanation(
+                variant=kernel,
+                tile=tile,
+                problem=problem,
+                architecture=architecture,
+                device=gpu,
+                resources=compiled.resources,
+                launch=launch,
+                step=step,
+                steps=len(sequence),
+                note=compiled.note and f"{compiled.note} ({compiled.seconds:.1f} s)",
+                inner_loop=inner_loop(code, problem.dtype) if code else None,
+                accesses=of_step,
+                measured_us=None if step else times_us.get(str(tile)),
             )
-        return explanations
+            for step, (launch, (compiled, code), of_step) in enumerate(
+                zip(sequence, compiled_steps, accesses, strict=True)
+            )
+        ]
 
     if len(tiles) > 1:
         console(stderr=True).print(f"compiling {len(tiles)} kernels for {architecture}")
-    with ThreadPoolExecutor(cpu_threads()) as pool:
+    with ThreadPoolExecutor(cpu_threads()) as pool, ThreadPoolExecutor(1) as recorder:
+        if len(tiles) == 1:  # a table of tiles does not show accesses
+            recorded = recorder.submit(record, kernel, tiles, problem, gpu)
         # The largest tiles compile slowest and tend to come last, so start there.
         answers = list(pool.map(explain_tile, reversed(tiles)))
     return list(chain.from_iterable(reversed(answers)))

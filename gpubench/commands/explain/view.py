@@ -10,12 +10,16 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from gpubench.commands.explain.accesses import LEAST
 from gpubench.commands.explain.explanation import Explanation, counted, sentences, time
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
 from gpubench.model import Status
+from gpubench.on_cpu.accesses import Accesses
 from gpubench.view.numbers import milliseconds, number
 from gpubench.view.tables import console, table
+
+MAX_LINES = 5  # of the accesses, those that waste most first
 
 SHORT_TILE = 12  # longer tiles leave a table one blank between its columns
 
@@ -67,13 +71,18 @@ def print_json(
 def _page(of: Explanation) -> RenderableType:
     """One launch: its figures by subject, then what they mean."""
     grid = table("", "", left=None)
-    for index, section in enumerate((_compiled, _occupancy, _grid, _roofline, _loop)):
+    for index, section in enumerate((_compiled, _occupancy, _grid, _roofline, _accesses, _loop)):
         facts = list(section(of))
         if index and facts:
             grid.add_row("", "")
         for name, value in facts:
             grid.add_row(name, value)
-    return Group(_heading(of.label, of), "", grid, "", Text(" ".join(sentences(of))))
+    words = Text(" ".join(sentences(of)))
+    return Group(_heading(of.label, of), "", grid, "", words, "", _not_judged(of))
+
+
+def _not_judged(of: Explanation) -> Text:
+    return Text(f"not judged here: {'; '.join(of.not_judged)}")
 
 
 def _heading(label: str, of: Explanation) -> Text:
@@ -131,6 +140,30 @@ def _roofline(of: Explanation) -> Facts:
     if of.measured_us is not None and of.roofline_share:
         percentage = f"{100 * of.roofline_share:.1f} %"
         yield "measured", f"{time(of.measured_us)}: {percentage} of the bound's speed"
+
+
+def _accesses(of: Explanation) -> Facts:
+    """Figures per request of a warp, then the lines."""
+    if not (recorded := of.accesses) or not recorded.lines:
+        return
+    if occupied := of.access_time:
+        yield "L1 and shared memory", f"{time(occupied.time_us)} as written"
+    if recorded.sectors_per_request and recorded.sectors_over_least:
+        least = f"{recorded.sectors_over_least:.2f} times the least"
+        yield "sectors", f"{recorded.sectors_per_request:.2f} a request, {least}"
+    if recorded.bank_conflict_ways:
+        yield "bank conflicts", f"{recorded.bank_conflict_ways:.2f}-way on average"
+    for line in recorded.ranked[:MAX_LINES]:
+        what = f"{line.kind} {'to' if line.kind == 'write' else 'of'} {line.memory}"
+        if line.is_shared:
+            cost = f"{number(line.wavefronts, 1)} wavefronts"
+        else:
+            cost = f"{number(line.sectors, 1)} sectors"
+        is_least = line.times_least <= LEAST
+        times = "the least" if is_least else f"{line.times_least:.1f} times the least"
+        yield line.place, f"{what}, {8 * line.bytes} bits: {cost}, {times}"
+    if len(recorded.lines) > MAX_LINES:
+        yield "", f"and {counted(len(recorded.lines) - MAX_LINES, 'further line')}"
 
 
 def _loop(of: Explanation) -> Facts:
@@ -208,8 +241,8 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
         column.no_wrap = True
     label = f"{first.variant.name} at {first.problem.size} {first.problem.dtype}"
     roof = first.roofline
-    foot = ["", f"bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
-    return Group(_heading(label, first), "", shown, *foot)
+    foot = [f"bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
+    return Group(_heading(label, first), "", shown, "", *foot, _not_judged(first))
 
 
 def _limits(state: Occupancy | None) -> str:
@@ -246,8 +279,20 @@ def as_json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
         **_attributes(of, "accumulators", "occupancy", "waves"),
         **_attributes(of, "cgma", "cgma_flop_per_byte", "roofline"),
         "inner_loop": loop and asdict(loop) | {"multiply_add_share": loop.multiply_add_share},
+        "accesses": of.accesses and _accesses_as_json(of.accesses),
+        "access_time": of.access_time,
+        "not_judged": of.not_judged,
         **_attributes(of, "issue_bound", "shared_share", "measured_us", "roofline_share"),
         "words": sentences(of),
+    }
+
+
+def _accesses_as_json(recorded: Accesses) -> dict[str, Any]:
+    """The figures of all lines, those that waste most first."""
+    names = ("sectors_per_request", "sectors_over_least", "bank_conflict_ways")
+    return asdict(recorded) | {
+        "lines": [asdict(line) | {"times_least": line.times_least} for line in recorded.ranked],
+        **_attributes(recorded, *names),
     }
 
 

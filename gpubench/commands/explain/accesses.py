@@ -1,0 +1,120 @@
+"""What the recorded accesses of a launch mean in words, and which line costs most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpubench.commands.explain.sass import InnerLoop
+from gpubench.on_cpu.accesses import SECTOR_BYTES, Access, Accesses
+
+LEAST = 1.005
+"""Traffic up to this factor counts as the least."""
+
+WORTH_NAMING = 0.01
+"""A line that wastes less than this fraction of all clocks is not named."""
+
+USED = 0.95
+"""A block that uses this fraction of the bytes that it fetches gets no remark."""
+
+NEVER_JUDGED = ("cache hits", "latency")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessTime:
+    """The time in which a GPU serves the accesses of a launch, one cache line or wavefront a clock.
+
+    A multiprocessor looks up one line of 128 bytes per clock, and serves one wavefront of shared
+    memory. Both pass through one pipeline.
+    """
+
+    time_us: float
+    bound: str
+    """The roofline's bound; empty if it is not known."""
+
+    bound_us: float
+
+    @property
+    def times_bound(self) -> float | None:
+        """The time over the roofline's minimum time."""
+        return self.time_us / self.bound_us if self.bound_us else None
+
+
+def sentences(
+    recorded: Accesses, time: AccessTime | None, time_text: str, loop: InnerLoop | None
+) -> Iterator[str]:
+    """Yield sentences on the accesses, with the line that costs most."""
+    if not recorded.lines:
+        return
+    if time:
+        text = (
+            f"Its loads and stores, as written, keep the L1 cache and shared memory busy for "
+            f"{time_text}"
+        )
+        if time.times_bound is None:
+            yield f"{text}."
+        elif merged_loads(recorded, loop):
+            yield f"{text}; nvcc merges some of the loads, so it may be less."
+        elif time.times_bound > 1:
+            times = f"{time.times_bound:.1f} times that bound"
+            yield f"{text}, {times}: they, not {time.bound}, are the bound of the kernel."
+        else:
+            yield f"{text}, less than that bound."
+    costly = max(recorded.lines, key=lambda line: line.clocks)
+    yield (
+        f"{costly.place} costs most, {100 * costly.clocks / recorded.clocks:.0f} % of that: "
+        f"{described(costly)}."
+    )
+    wasteful = recorded.ranked[0]
+    if wasteful != costly and wasteful.wasted_clocks > WORTH_NAMING * recorded.clocks:
+        yield f"{wasteful.place} wastes most: {described(wasteful)}."
+    for array, used in recorded.used.items():
+        if used < USED:
+            yield (
+                f"A block uses {100 * used:.0f} % of the bytes that it fetches of {array}: L2 and "
+                f"device memory move up to {1 / used:.1f} times the least, unless other blocks use "
+                "the rest."
+            )
+
+
+def described(line: Access) -> str:
+    """`a warp's read of A takes 32 sectors, 8.0 times the least, and uses 128 of 1,024 bytes`."""
+    if line.is_shared:
+        to = "to" if line.kind == "write" else "of"
+        who = f"a warp's {line.kind} {to} shared memory"
+        if line.times_least <= LEAST:
+            return f"{who} has no bank conflict"
+        return (
+            f"{who} has {line.times_least:.3g}-way bank conflicts: {line.wavefronts:.3g} "
+            f"wavefronts where {line.phases:.3g} would do"
+        )
+    who = f"a warp's {line.kind} of {line.memory} takes {line.sectors:.3g} sectors"
+    if line.times_least <= LEAST:
+        return f"{who}, the least"
+    return (
+        f"{who}, {line.times_least:.1f} times the least, and uses {line.used_bytes:,.0f} of "
+        f"{line.sectors * SECTOR_BYTES:,.0f} bytes"
+    )
+
+
+def merged_loads(recorded: Accesses, loop: InnerLoop | None) -> list[str]:
+    """Return the memories whose loads nvcc merges: the inner loop has wider ones than written."""
+    merged = []
+    for memory, lines, loads in (
+        ("shared memory", recorded.shared_lines, loop.shared_loads if loop else {}),
+        ("global memory", recorded.global_lines, loop.global_loads if loop else {}),
+    ):
+        written = 8 * max((line.bytes for line in lines if line.kind == "read"), default=0)
+        widest = max(map(int, loads), default=0)
+        if 0 < written < widest:
+            bits = f"{widest} bits in the inner loop, {written} as written"
+            merged.append(f"loads from {memory} that nvcc merges ({bits})")
+    return merged
+
+
+def not_judged(recorded: Accesses | None, loop: InnerLoop | None) -> tuple[str, ...]:
+    """Return what an explanation does not judge."""
+    if recorded is None:
+        return (*NEVER_JUDGED, "accesses (--tiles names one tile, which shows them)")
+    merged = merged_loads(recorded, loop) if recorded.lines else []
+    return (*NEVER_JUDGED, *merged, *map(str, recorded.not_analysed))

@@ -1,0 +1,177 @@
+"""Accesses that are recorded on the CPU, against counts by hand and against planted faults."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from planted_accesses import FAULTS, KERNELS, Fault
+
+from gpubench.engine.single import find_kernel
+from gpubench.hardware.architectures import example
+from gpubench.model import CudaVariant, Problem
+from gpubench.on_cpu.accesses import SHARED, Access, Accesses, record, sampled_blocks
+
+DEVICE = example("sm_90")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def use_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+
+def recorded(folder: Path | None, name: str, tile: str, op: str = "gemm", n: int = 256) -> Accesses:
+    kernel = find_kernel(name, op, folder, "explain")
+    problem = Problem(op=op, m=n, n=n, k=n if op == "gemm" else 1, dtype="float32")
+    config = kernel.tiles.read(tile)
+    (of_launch,) = record(kernel, [config], problem, DEVICE)[config]
+    return of_launch
+
+
+def only(accesses: Accesses, memory: str, kind: str) -> Access:
+    (line,) = (line for line in accesses.lines if (line.memory, line.kind) == (memory, kind))
+    return line
+
+
+def own(folder: Path, body: str) -> Path:
+    """Describe a kernel of one block of 32 threads that runs a body."""
+    (folder / "gemm").mkdir(parents=True)
+    (folder / "gemm/mine.cu").write_text(
+        "__global__ void mine(const float* A, float* C, int K) {\n"
+        f"  const int lane = threadIdx.x;\n{body}\n}}\n"
+    )
+    (folder / "gemm/mine.py").write_text(
+        "from gpubench.model import CudaVariant, Space\n"
+        "VARIANT = CudaVariant(idea='one warp', kernel='mine', dtypes=('float32',), grid=1,\n"
+        "    block=32, signature='const float* A, float* C, int K',\n"
+        "    tiles=Space(axes={'edge': (1,)}, block=('edge',), default=('1',)))\n"
+    )
+    return folder
+
+
+def test_a_warp_that_walks_down_a_column_takes_a_sector_a_thread() -> None:
+    # 32 rows of A lie K elements apart: 32 sectors for 128 bytes, which 4 would hold.
+    uncoalesced = recorded(None, "naive_uncoalesced", "32")
+    read = only(uncoalesced, "A", "read")
+    assert (read.sectors, read.least_sectors, read.lines) == (32, 4, 32)
+    assert (read.used_bytes, read.unused_bytes, read.place) == (128, 896, "naive_uncoalesced.cu:23")
+    # All threads of the warp read one element of B.
+    assert only(uncoalesced, "B", "read").sectors == 1
+    assert uncoalesced.ranked[0] == read
+    # The 32 threads read one element of A, and 32 neighbours of B.
+    coalesced = recorded(None, "naive", "32")
+    assert only(coalesced, "A", "read").sectors == 1
+    assert only(coalesced, "B", "read").sectors == 4
+    assert coalesced.sectors_over_least == 1.0
+    # 32 warps of a block make K requests each.
+    assert only(coalesced, "A", "read").requests == 32 * 256
+    assert uncoalesced.clocks > 10 * coalesced.clocks
+
+
+@pytest.mark.parametrize(
+    ("body", "phases", "wavefronts"),
+    [
+        ("  __shared__ float s[32 * 33]; s[lane * 33] = A[0];", 1, 1),
+        ("  __shared__ float s[32 * 33]; s[lane * 32] = A[0];", 1, 32),
+        ("  __shared__ float s[32 * 33]; s[lane * 2] = A[0];", 1, 2),
+        ("  __shared__ float s[32 * 33]; s[0] = A[0];", 1, 1),
+        # Eight lanes of 16 bytes are a phase: side by side they use each bank once.
+        ("  __shared__ float4 s[64]; s[lane] = float4{};", 4, 4),
+        ("  __shared__ float4 s[64]; s[lane * 2] = float4{};", 4, 8),
+        # Rows of 8 vectors begin in bank 0; a vector of padding shifts each by four banks.
+        ("  __shared__ float4 s[32][8]; s[lane][0] = float4{};", 4, 32),
+        ("  __shared__ float4 s[32][9]; s[lane][0] = float4{};", 4, 4),
+        # Sixteen lanes of 8 bytes are a phase.
+        ("  __shared__ float2 s[64]; s[lane] = float2{};", 2, 2),
+        ("  __shared__ float2 s[64]; s[lane * 2] = float2{};", 2, 4),
+    ],
+)
+def test_bank_conflicts_are_those_counted_by_hand(
+    tmp_path: Path, body: str, phases: int, wavefronts: int
+) -> None:
+    line = only(recorded(own(tmp_path, body), "mine", "1"), SHARED, "write")
+    assert (line.phases, line.wavefronts) == (phases, wavefronts)
+
+
+@pytest.mark.parametrize(
+    ("index", "sectors", "least"),
+    [("lane", 4, 4), ("lane + 1", 5, 4), ("2 * lane", 8, 4), ("8 * lane", 32, 4), ("0", 1, 1)],
+)
+def test_sectors_are_those_counted_by_hand(
+    tmp_path: Path, index: str, sectors: int, least: int
+) -> None:
+    line = only(recorded(own(tmp_path, f"  C[lane] = A[{index}];"), "mine", "1"), "A", "read")
+    assert (line.sectors, line.least_sectors) == (sectors, least)
+
+
+def test_lanes_whose_loops_differ_in_length_are_not_analysed(tmp_path: Path) -> None:
+    body = (
+        "  float sum = 0;\n"
+        "  for (int i = 0; i < 4; ++i)\n"
+        "    for (int k = 0; k < lane % 3 + i; ++k) sum += A[k * 32 + lane];\n"
+        "  C[lane] = sum;"
+    )
+    accesses = recorded(own(tmp_path, body), "mine", "1")
+    assert list(map(str, accesses.not_analysed)) == ["lanes that diverge (mine.cu:5, mine.cu:6)"]
+
+
+def test_lanes_that_a_condition_leaves_out_are_counted_as_absent(tmp_path: Path) -> None:
+    body = "  for (int k = 0; k < K; ++k)\n    if (k % 2 == lane % 2) C[lane] += A[k * 32 + lane];"
+    line = only(recorded(own(tmp_path, body), "mine", "1"), "A", "read")
+    assert (line.lanes, line.sectors, line.requests) == (16, 4, 256)
+
+
+def test_what_g_plus_plus_does_not_compile_is_not_analysed(tmp_path: Path) -> None:
+    body = '  float a; asm("ld.global.f32 %0, [%1];" : "=f"(a) : "l"(A)); C[lane] = a;'
+    accesses = recorded(own(tmp_path, body), "mine", "1")
+    assert accesses.lines == ()
+    assert list(map(str, accesses.not_analysed)) == ["accesses, as the kernel has inline PTX"]
+    assert (accesses.sectors_per_request, accesses.bank_conflict_ways) == (None, None)
+
+
+def test_sampled_blocks_lie_in_different_rows_and_columns() -> None:
+    variant = find_kernel("naive", None, None, "explain")
+    assert isinstance(variant, CudaVariant)
+    problem = Problem(op="gemm", m=1024, n=1024, k=32, dtype="float32")
+    blocks = sampled_blocks(variant.launch(variant.tiles.read("16"), problem))
+    for index in (0, 1):
+        assert len({block[index] for block in blocks}) == 4
+
+
+def planted(fault: Fault, folder: Path) -> int:
+    """Plant a fault in a copy of the kernels, and return the number of the faulty line."""
+    shutil.copytree(KERNELS, folder)
+    source = folder / fault.op / f"{fault.file}.cu"
+    text = source.read_text()
+    for old, new in fault.edits:
+        assert old in text, old
+        text = text.replace(old, new)
+    source.write_text(text)
+    (line,) = (n for n, line in enumerate(text.splitlines(), 1) if fault.line in line)
+    return line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_raises_a_column_and_its_line_wastes_most(
+    fault: Fault, tmp_path: Path
+) -> None:
+    line = planted(fault, tmp_path / "kernels")
+    tile = f"1/kernel={fault.kernel}"
+    before = recorded(KERNELS, fault.file, tile, fault.op)
+    after = recorded(tmp_path / "kernels", fault.file, tile, fault.op)
+    assert after.not_analysed == ()
+    assert (after.ranked[0].file, after.ranked[0].line) == (f"{fault.file}.cu", line)
+    assert after.ranked[0].wasted_clocks > before.ranked[0].wasted_clocks == 0
+    worse = [
+        new > 1.01 * old
+        for name in ("sectors_over_least", "bank_conflict_ways")
+        if (old := getattr(before, name)) and (new := getattr(after, name))
+    ]
+    assert any(worse)
