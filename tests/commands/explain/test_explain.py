@@ -326,7 +326,7 @@ def test_json_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["occupancy"]["blocks_by"]["shared memory"] == 152
     assert found["inner_loop"]["shared_loads"] == {"32": 16, "128": 4}
     assert found["measured_us"] is None
-    assert len(found["words"]) == 6
+    assert len(found["words"]) == 7
 
 
 # ---- times
