@@ -13,7 +13,6 @@ from itertools import islice, repeat
 from typing import Any
 
 from cuda.bindings import driver
-from cupy.cuda import runtime
 
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import DoesNotFitError, first_line
@@ -135,7 +134,6 @@ def _capture(stream: int, launches: Iterable[Launch]) -> Any:
     finally:
         status, graph = driver.cuStreamEndCapture(stream)
     if refused or status:
-        runtime.getLastError()  # or the next call of a library would report it
         raise DoesNotFitError(f"cannot be captured in a CUDA graph: {refused or status.name}")
     return graph
 
