@@ -204,6 +204,13 @@ def run_child(wrapper: Sequence[str], name: str, cases: Sequence[Case], answer: 
     print(ended.err[-2000:], file=sys.stderr)
 
 
+def may_overlap(case: Case) -> bool:
+    """Whether launches of the kernel can start early where they are not alone; not of a library."""
+    problem = Problem(op="gemm", m=case.size, n=case.size, k=case.size, dtype=case.dtype)
+    what = point(case.variant, case.tile, problem)
+    return case.variant not in LIBRARIES and what.variant.may_overlap(what.tile, problem)
+
+
 def allowed_us(us: float) -> float:
     """Return the largest difference at which two times agree."""
     return max(ALLOWED_US, ALLOWED * us)

@@ -205,12 +205,19 @@ SANITIZED = {
 """What compute-sanitizer checks: the arguments of `sanitize.py` by task. It runs all kernels of the
 first dtype, and the kernels in clusters also where each block has some steps of K."""
 
+ALONE = ("bfloat16", "float16", "float8_e4m3", "float32", "tf32", "int8", "float64")
+"""Precisions whose launches were timed alone at shapes of seed 16, which shaped nothing."""
+
 SHAPES = {
     "fit_1": "--seed 1 --count 50 --every",
     "fit_2": "--seed 2 --count 90 --every",
     "fit_3": "--seed 3 --count 24 --dtype float16 --every",
     "fit_7": "--seed 7 --count 60 --every",
     "fit_8": "--seed 8 --count 30 --dtype float16 --every",
+    **{
+        f"alone_16_{dtype}": f"--seed 16 --count {60 if dtype == 'bfloat16' else 30} --dtype {dtype}"
+        for dtype in ALONE
+    },
     "models": "--model-shapes",
     "squares": "--shapes 512x512x8192,1024x1024x1024,2048x2048x2048,4096x4096x4096,8192x8192x8192,"
     "4000x4104x3992,5120x5120x5120,7168x7168x7168,6000x5000x3000,1088x936x5456",
@@ -288,8 +295,9 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         plain = path.removesuffix(".gz")
         yield step(f"gpu:diff_{seed}", f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 --budget 40 --launch-limit 0.004 --seed {seed} -o {plain}", path)
     for name, selected in SHAPES.items():
-        path = f"h200/shapes/{name}.csv"
+        path = f"{'h100' if name.startswith('alone') else 'h200'}/shapes/{name}.csv"
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
+    yield step("gpu:alone", "python SCRIPTS/alone.py measure h100/alone.csv", "h100/alone.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o h200/operands.csv > h200/operands.txt")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")
     yield step("gpu:pairs", "python SCRIPTS/pairs.py -o h200/pairs.json")

@@ -25,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))  # claims.py
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
+import alone
 import fit_tiles
 from shapes import CLASSES, Outcome, outcomes, table_of_classes
 from shared import ROOT, ratio_interval, rounds
@@ -42,7 +43,7 @@ from gpubench.view.numbers import milliseconds
 from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, best_of, by_problem, pipe_table
 
 RESULTS = ROOT / "results"
-H200 = RESULTS / "h200"
+H200, H100 = RESULTS / "h200", RESULTS / "h100"
 PAGES = (
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
@@ -231,6 +232,48 @@ def random_shapes() -> str:
     heading = ["precision", "launches", "shapes", "geometric mean", "tenth percentile", "lowest"]
     heading.append("faster")
     return table([*heading, *CLASSES, "squares, sustained"], lines)
+
+
+def alone_shapes() -> str:
+    """Return the ratios at random shapes of launches alone and overlapped, by precision."""
+    lines = []
+    for path in sorted((H100 / "shapes").glob("alone_16_*.csv")):
+        every = list(outcomes(path))
+        ratios = sorted(one.ratio for one in every)
+        low, high = ratio_interval(
+            [one.library.median_us for one in every], [one.own.median_us for one in every]
+        )
+        chained = geometric_mean(one.overlapped_ratio for one in every)
+        mean = f"{geometric_mean(ratios):.2f} ({low:.2f} to {high:.2f})"
+        tenth, won = ratios[(len(ratios) - 1) // 10], sum(ratio > 1 for ratio in ratios)
+        cells = [every[0].own.dtype, len(ratios), mean, f"{tenth:.2f}", f"{ratios[0]:.2f}"]
+        lines.append([*cells, f"{100 * won / len(ratios):.0f} %", f"{chained:.2f}"])
+    heading = ["precision", "shapes", "alone", "tenth percentile", "lowest", "faster", "overlapped"]
+    return table(heading, lines)
+
+
+def alone_agreement() -> str:
+    """Return how far times of launches alone are from Nsight Compute's, in a paragraph."""
+    every = alone.judged(alone.read(H100 / "alone.csv"))
+    whole = [each for each in every if each.line.case.launches == "alone"]
+    single = [
+        (line, line.ncu_us, line.cupti_us)
+        for line, *_ in whole
+        if line.ncu_us and line.cupti_us and not line.spans_several
+    ]
+    below: dict[bool, list[float]] = {True: [], False: []}
+    for line, ncu_us, _ in single:
+        if ncu_us < LONG_US:
+            below[alone.may_overlap(line.case)].append(ncu_us - line.gpubench_us)
+    added_us = median(ncu_us - cupti_us for _, ncu_us, cupti_us in single)
+    early, late = (f"{median(below[key]):.2f} µs ({len(below[key])} times)" for key in below)
+    return fill(
+        f"{sum(each.agrees for each in whole)} of {len(whole)} times are within 0.15 µs or 1 % of "
+        f"the tools, and the control is rejected. Below {LONG_US} µs, gpubench is {early} below "
+        f"Nsight Compute where a kernel can start early, and {late} where it cannot (medians). "
+        f"On this GPU, Nsight Compute's duration is {added_us:.2f} µs longer than CUPTI's.",
+        WIDTH,
+    )
 
 
 def shape_classes() -> str:
