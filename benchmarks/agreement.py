@@ -157,12 +157,7 @@ def by_ncu(timer: str, sizes: Sequence[int], columns: Sequence[str]) -> tuple[li
     """Return Nsight Compute's durations of the kernels that a launching worker runs."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "ncu.csv"
-        wrapper = (
-            *(find_ncu(), "--log-file", str(log), "--metrics", NCU_METRIC, "--csv"),
-            *("--page", "raw", "--print-units", "base", "--clock-control", "none"),
-            *("--cache-control", NCU_CACHE_CONTROL[timer]),
-            *("--profile-from-start", "off", "--target-processes", "all"),
-        )
+        wrapper = ncu_command(log, NCU_CACHE_CONTROL[timer])
         launched, failed = by_worker("launch", sizes, columns, wrapper)
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     try:
@@ -171,6 +166,16 @@ def by_ncu(timer: str, sizes: Sequence[int], columns: Sequence[str]) -> tuple[li
         errors = [line for line in text.splitlines() if line.startswith("==ERROR==")]
         reasons = [reading.reason for reading in launched if reading.reason]
         return [], "; ".join(filter(None, (failed, str(error), *errors[:2], *reasons[:1])))
+
+
+def ncu_command(log: Path, cache_control: str) -> tuple[str, ...]:
+    """Return the words before a program's command that let ncu time its kernels into a log."""
+    return (
+        *(find_ncu(), "--log-file", str(log), "--metrics", NCU_METRIC, "--csv"),
+        *("--page", "raw", "--print-units", "base", "--clock-control", "none"),
+        *("--cache-control", cache_control),
+        *("--profile-from-start", "off", "--target-processes", "all"),
+    )
 
 
 def find_ncu() -> str:
@@ -205,18 +210,24 @@ def attribute(
     column: str, launched: Sequence[Reading], kernels: Sequence[tuple[str, float]]
 ) -> Iterator[Reading]:
     """Yield for each case the kernels between its markers. Raise ValueError if any is missing."""
+    profiled = [reading.case for reading in launched if not reading.reason]
+    inside = between_markers(kernels, len(profiled))
+    yield from (reading._replace(column=column) for reading in launched if reading.reason)
+    for case, durations in zip(profiled, inside, strict=True):
+        yield Reading(column, case, *per_call(durations, NCU_CALLS))
+
+
+def between_markers(kernels: Sequence[tuple[str, float]], points: int) -> list[list[float]]:
+    """Return the nanoseconds of each point's kernels. Raise ValueError if a marker is missing."""
     inside: list[list[float]] = [[]]
     for name, nanoseconds in kernels:
         if MARKER in name:
             inside.append([])
         else:
             inside[-1].append(nanoseconds)
-    profiled = [reading.case for reading in launched if not reading.reason]
-    if len(inside) != 2 * len(profiled) + 1:
-        raise ValueError(f"Nsight Compute saw {len(inside) - 1} markers for {len(profiled)} points")
-    yield from (reading._replace(column=column) for reading in launched if reading.reason)
-    for case, durations in zip(profiled, inside[1::2], strict=True):
-        yield Reading(column, case, *per_call(durations, NCU_CALLS))
+    if len(inside) != 2 * points + 1:
+        raise ValueError(f"Nsight Compute saw {len(inside) - 1} markers for {points} points")
+    return inside[1::2]
 
 
 def ratio(above: str, below: str) -> Callable[[Line], float | None]:

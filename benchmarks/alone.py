@@ -25,13 +25,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from agreement import NCU_METRIC, find_ncu, parse_ncu
-from agreement_timers import MARKER, WARM_UP_CALLS, Records, describe
+from agreement import between_markers, ncu_command, parse_ncu
+from agreement_timers import MARKER, WARM_UP_CALLS, Records, Time, describe, per_call
 from shared import SEED, child, markdown, point
 
 from gpubench.model import Launches, Problem, Timer
@@ -154,45 +155,26 @@ def spans(cases: Sequence[Case], spanned: Path) -> None:
     spanned.write_text(json.dumps(found))
 
 
-def by_ncu(cases: Sequence[Case]) -> dict[Case, tuple[float, int]]:
+def by_ncu(cases: Sequence[Case]) -> dict[Case, Time]:
     """Return Nsight Compute's median duration of a call, summed over kernels, and their number."""
     with tempfile.TemporaryDirectory() as folder:
         log, launched = Path(folder) / "ncu.csv", Path(folder) / "launched.json"
-        wrapper = (
-            *(find_ncu(), "--log-file", str(log), "--metrics", NCU_METRIC, "--csv"),
-            *("--page", "raw", "--print-units", "base", "--clock-control", "none"),
-            *("--cache-control", "none", "--profile-from-start", "off"),
-            *("--target-processes", "all"),
-        )
-        run_child(wrapper, "launch", cases, launched)
+        run_child(ncu_command(log, "none"), "launch", cases, launched)
         kernels = parse_ncu(log.read_text(errors="replace"))
         done = [Case(*case) for case in json.loads(launched.read_text())]
-    inside: list[list[float]] = [[]]
-    for name, nanoseconds in kernels:
-        if MARKER in name:
-            inside.append([])
-        else:
-            inside[-1].append(nanoseconds)
-    return {
-        case: (call_us(times), len(times) // NCU_CALLS)
-        for case, times in zip(done, inside[1::2], strict=True)
-        if times and not len(times) % NCU_CALLS
-    }
+    found = {}
+    for case, durations in zip(done, between_markers(kernels, len(done)), strict=True):
+        with suppress(ValueError):  # kernels that do not divide into calls lose one case
+            found[case] = per_call(durations, NCU_CALLS)
+    return found
 
 
-def call_us(durations_ns: Sequence[float]) -> float:
-    """Return the median over calls of the sum of a call's kernels."""
-    each = len(durations_ns) // NCU_CALLS
-    starts = range(0, len(durations_ns), each)
-    return statistics.median(sum(durations_ns[at : at + each]) for at in starts) / 1e3
-
-
-def by_cupti(cases: Sequence[Case]) -> dict[Case, tuple[float, int]]:
+def by_cupti(cases: Sequence[Case]) -> dict[Case, Time]:
     """Return CUPTI's median span of a call, and the number of its records."""
     with tempfile.TemporaryDirectory() as folder:
         spanned = Path(folder) / "spans.json"
         run_child((), "spans", cases, spanned)
-        return {Case(*case): (us, each) for case, us, each in json.loads(spanned.read_text())}
+        return {Case(*case): Time(us, each) for case, us, each in json.loads(spanned.read_text())}
 
 
 def run_child(wrapper: Sequence[str], name: str, cases: Sequence[Case], answer: Path) -> None:
@@ -310,7 +292,7 @@ def measure(path: Path) -> int:
     started_s = perf_counter()
     times = by_gpubench()
     cases = [case for case, _ in times]
-    found: dict[str, dict[Case, tuple[float, int]]] = {"CUPTI": {}, "Nsight Compute": {}}
+    found: dict[str, dict[Case, Time]] = {"CUPTI": {}, "Nsight Compute": {}}
     for tool, by_tool in (("CUPTI", by_cupti), ("Nsight Compute", by_ncu)):
         print(
             f"{len(cases)} cases after {perf_counter() - started_s:.0f} s, then {tool}", flush=True
@@ -318,9 +300,9 @@ def measure(path: Path) -> int:
         found[tool] = by_tool(cases)
         lines = []
         for case, us in times:
-            ncu_us, kernels = found["Nsight Compute"].get(case, (None, None))
-            cupti_us, records = found["CUPTI"].get(case, (None, 1))
-            several = max(kernels or 1, records) > 1
+            ncu_us, kernels = found["Nsight Compute"].get(case, Time(None))
+            cupti_us, records = found["CUPTI"].get(case, Time(None))
+            several = max(kernels or 1, records or 1) > 1
             lines.append(Line(case, us, kernels, ncu_us, cupti_us, several))
         write(judged(lines), path)
     print(f"{perf_counter() - started_s:.0f} s", flush=True)

@@ -210,19 +210,25 @@ def said_of(low: float, high: float) -> str:
     return "shown" if low > 1 else "slower" if high < 1 else "not decided"
 
 
+def ratio_cells(every: Sequence[Outcome]) -> list[object]:
+    """Return shapes, mean with its interval, tenth percentile, lowest, and percentage won."""
+    ratios = sorted(one.ratio for one in every)
+    low, high = ratio_interval(
+        [one.library.median_us for one in every], [one.own.median_us for one in every]
+    )
+    return [
+        *(len(ratios), f"{geometric_mean(ratios):.2f} ({low:.2f} to {high:.2f})"),
+        *(f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"),
+        f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %",
+    ]
+
+
 def random_shapes() -> str:
     """Return the ratios at random shapes and at squares in long runs, a line per precision."""
     every, squares, lines = judged(), in_pairs(), []
     for dtype in dict.fromkeys(one.own.dtype for one in every):
         of_dtype = [one for one in every if one.own.dtype == dtype]
-        ratios = sorted(one.ratio for one in of_dtype)
-        low, high = ratio_interval(
-            [one.library.median_us for one in of_dtype], [one.own.median_us for one in of_dtype]
-        )
-        mean = f"{geometric_mean(ratios):.2f} ({low:.2f} to {high:.2f})"
-        cells = [dtype, of_dtype[0].launches, len(ratios), mean]
-        cells += [f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"]
-        cells.append(f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %")
+        cells = [dtype, of_dtype[0].launches, *ratio_cells(of_dtype)]
         for name in CLASSES:
             of_class = geometric_mean(one.ratio for one in of_dtype if one.shape_class == name)
             cells.append(f"{of_class:.2f}")
@@ -239,15 +245,8 @@ def alone_shapes() -> str:
     lines = []
     for path in sorted((H100 / "shapes").glob("alone_16_*.csv")):
         every = list(outcomes(path))
-        ratios = sorted(one.ratio for one in every)
-        low, high = ratio_interval(
-            [one.library.median_us for one in every], [one.own.median_us for one in every]
-        )
         chained = geometric_mean(one.overlapped_ratio for one in every)
-        mean = f"{geometric_mean(ratios):.2f} ({low:.2f} to {high:.2f})"
-        tenth, won = ratios[(len(ratios) - 1) // 10], sum(ratio > 1 for ratio in ratios)
-        cells = [every[0].own.dtype, len(ratios), mean, f"{tenth:.2f}", f"{ratios[0]:.2f}"]
-        lines.append([*cells, f"{100 * won / len(ratios):.0f} %", f"{chained:.2f}"])
+        lines.append([every[0].own.dtype, *ratio_cells(every), f"{chained:.2f}"])
     heading = ["precision", "shapes", "alone", "tenth percentile", "lowest", "faster", "overlapped"]
     return table(heading, lines)
 
