@@ -135,8 +135,11 @@ def plan(
         sweep = replace(sweep, tiles=())
     _require_legal_tile(sweep.tiles, variants)
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
-    lists = (sweep.caches, sweep.scopes, sweep.states, sweep.operands, sweep.layouts or ("",))
-    conditions = math.prod(map(len, lists)) * len(sweep.launches)
+    lists = (
+        *(sweep.caches, sweep.launches, sweep.states, sweep.scopes),
+        *(sweep.operands, sweep.layouts or ("",)),
+    )
+    conditions = math.prod(map(len, lists))
     count = len(_problems(sweep)) * conditions * sum(map(len, tiles.values()))
     if count > MAX_POINTS:
         raise UsageError(f"the sweep has {count} points, more than {MAX_POINTS}; split it")

@@ -9,11 +9,10 @@ control shows that the check sees this: a kernel whose launches do overlap must 
 from __future__ import annotations
 
 import statistics
-from collections import ChainMap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from typing import NamedTuple
 
 from rich.text import Text
@@ -143,9 +142,9 @@ def job_of(device: Device, timers: Sequence[Timer]) -> Job:
     for sweep, timer in product(sweeps(f"{device.backend}:{device.index}"), timers):
         with suppress(UsageError):  # no kernel of this precision runs on this device
             jobs.append(prepare(replace(sweep, timer=timer), device, keep=is_checked))
-    planned = ChainMap(*(dict(job.planned) for job in jobs))
-    hashes = ChainMap(*(dict(job.hashes) for job in jobs))
-    return replace(jobs[0], planned=dict(planned), hashes=dict(hashes))
+    planned = dict(chain.from_iterable(job.planned.items() for job in jobs))
+    hashes = dict(chain.from_iterable(job.hashes.items() for job in jobs))
+    return replace(jobs[0], planned=planned, hashes=hashes)
 
 
 def launch_gaps(rows: Iterable[Row]) -> list[Gap]:
