@@ -330,8 +330,8 @@ encode, rows, texts = _FILE.encode, _FILE.rows_of, _FILE.texts
 
 
 def has_launches(path: Path) -> bool:
-    """Whether a file has the column `launches`, which files of version 0.2 and older lack."""
-    return _FILE.are_in(path, ("launches",))
+    """Whether a file has the column `launches`, which CSVs of version 0.2 and older lack."""
+    return path.suffix == ".json" or _FILE.are_in(path, ("launches",))
 
 
 STABLE = 1.1

@@ -185,9 +185,11 @@ class CudaKernel:
         """Whether launches of a call overlap where they should be alone, and why it is not known.
 
         Compiled kernels are launched without the attribute that lets them start early. A call
-        decides by itself, so a graph of two calls is captured, whose edges show it.
+        decides by itself, so a graph of two calls is captured, whose edges show it. Calls that are
+        timed end to end or by CUPTI are never timed in a graph.
         """
-        if self.routine.call is None or self.launches != Launches.ALONE:
+        in_batches = (self.scope, self.timer) == (Scope.KERNEL, Timer.EVENTS)
+        if self.routine.call is None or self.launches != Launches.ALONE or not in_batches:
             return False, ""
         launch = next(self.rotation)
         try:

@@ -232,6 +232,18 @@ def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
     assert started("splitk", Launches.OVERLAPPED) == [False, False]
 
 
+@pytest.mark.parametrize(
+    ("scope", "timer"), [(Scope.END_TO_END, Timer.EVENTS), (Scope.KERNEL, Timer.CUPTI)]
+)
+def test_a_call_that_is_never_timed_in_a_graph_is_not_captured(
+    cuda: SimpleNamespace, scope: Scope, timer: Timer
+) -> None:
+    kernel = SimpleNamespace(
+        routine=SimpleNamespace(call=print), launches=Launches.ALONE, scope=scope, timer=timer
+    )  # without launches: a capture would need one
+    assert cuda.kernel.CudaKernel._overlap.func(kernel) == (False, "")
+
+
 def test_memory_from_torchs_pool_is_seen_too(
     cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
