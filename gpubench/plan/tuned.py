@@ -19,7 +19,7 @@ from gpubench.plan.sweep import TUNED, Sweep, tuned_file
 from gpubench.plan.toml_file import decode, read_toml
 from gpubench.results.output import Output, lock
 from gpubench.results.provenance import source_hash
-from gpubench.text import shown
+from gpubench.text import clean, shown
 
 WAIT_S, RETRY_S = 60.0, 0.05
 """Longest wait for other writers of a file of winners, and the time between two tries."""
@@ -153,7 +153,7 @@ def _merged(path: Path, new: Mapping[tuple[object, ...], Winner]) -> str:
     from tomlkit.items import AoT
 
     old = read_winners(path) if path.exists() else []
-    heading = HEADING.format(tiles_of(path))
+    heading = HEADING.format(clean(tiles_of(path)))
     text = path.read_text(encoding="utf-8") if path.exists() else heading
     # Without the end of its last line, tomlkit would add to that line.
     document = tomlkit.parse(text if text.endswith("\n") else f"{text}\n")
