@@ -161,7 +161,7 @@ def diff(
     base: Sweeps,
     new: Sweeps,
     *,
-    threshold: str = Options.threshold,
+    threshold: str | None = None,
     allow: str | None = None,
     only: str | None = None,
     exclude: str | None = None,

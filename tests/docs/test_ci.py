@@ -39,9 +39,19 @@ def check_form(workflow: Any) -> None:
     assert all(("run" in step) != ("uses" in step) for step in steps(workflow))
 
 
+def uses_of_the_action() -> list[dict[str, str]]:
+    used = [step for at in WORKFLOWS for step in steps(at) if "gpubench@" in step.get("uses", "")]
+    return [step["with"] for step in used]
+
+
 def gpubench_commands() -> list[list[str]]:
-    """The words after `gpubench` in every line of every `run`."""
+    """The words after `gpubench` in every line of every `run`, and those of the action."""
     commands = []
+    for inputs in uses_of_the_action():
+        given = [inputs["base"], inputs["new"], *inputs.get("options", "").split()]
+        commands.append(["diff" if inputs.get("gate") == "static" else "ab", *given])
+        if options := inputs.get("explain-options"):
+            commands.append(["explain", *options.split()])
     for workflow in WORKFLOWS:
         for step in steps(workflow):
             for line in step.get("run", "").splitlines():
@@ -64,11 +74,15 @@ def test_there_are_workflows_with_and_without_a_gpu() -> None:
         check_form(workflow)
 
 
-def test_workflows_of_pull_requests_measure_compare_keep_and_comment() -> None:
-    for workflow in (WORKFLOWS[0], WORKFLOWS[3]):
-        text = str(workflow)
-        for part in ("gpubench", "ab", "upload-artifact", "gh pr comment"):
-            assert part in text
+def test_workflows_of_pull_requests_use_the_action_and_comment() -> None:
+    action = yaml.safe_load((REPOSITORY / "action.yml").read_text(encoding="utf-8"))
+    of_pulls = [workflow for workflow in WORKFLOWS if workflow[True] == "pull_request"]
+    assert len(of_pulls) == len(uses_of_the_action()) == 3
+    for workflow, inputs in zip(of_pulls, uses_of_the_action(), strict=True):
+        assert inputs.keys() <= action["inputs"].keys()
+        used, comment = steps(workflow)[-2:]
+        assert f"steps.{used['id']}.outputs.comment" in comment["env"]["COMMENT"]
+        assert "gh pr comment" in comment["run"]
 
 
 def test_every_command_exists_and_takes_its_options() -> None:
@@ -90,8 +104,10 @@ def test_our_own_workflow_compares_our_kernels_with_the_kept_file() -> None:
     rows = build_row.read(REPOSITORY / "results" / "build.csv")
     assert "error" not in {row.status for row in rows}
     workflow = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "ci.yml").read_text())
-    commands = [step.get("run", "") for step in workflow["jobs"]["build"]["steps"]]
-    assert any(command.startswith("gpubench diff results/build.csv") for command in commands)
+    *made, compared = workflow["jobs"]["build"]["steps"]
+    assert compared == {"uses": "./", "with": {"base": "results/build.csv", "new": "build.csv"}}
+    commands = [step.get("run", "") for step in made]
+    assert commands[-1].endswith(" --output build.csv")
     (versions,) = {(row.compiler or "").removeprefix("NVRTC ") for row in rows}
     assert any(f"nvidia-cuda-nvrtc=={versions}.*" in command for command in commands)
 
@@ -129,3 +145,4 @@ def test_the_rates_of_the_cpu_workflow_were_measured_with_its_flags() -> None:
     flags = dict(pairwise(command))
     assert (flags["--budget"], flags["--sizes"]) == (f"{int(run_s) // 60}m", sizes)
     assert not {"--pairs", "--threshold", "--rounds"} & flags.keys()
+    assert all("threshold" not in inputs for inputs in uses_of_the_action())

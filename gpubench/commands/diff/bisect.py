@@ -26,7 +26,7 @@ def judge_commit(
     base: Path,
     new: Path,
     options: Mapping[str, object],
-    threshold: str,
+    threshold: str | None,
     *,
     config: Path | None,
     pairs: int,

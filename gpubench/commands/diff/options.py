@@ -37,9 +37,11 @@ class Options:
     """How two sides are compared and shown."""
 
     threshold: Annotated[
-        str,
-        typer.Option(metavar="PERCENT", help="Smallest relative difference that matters."),
-    ] = "2%"
+        str | None,
+        typer.Option(
+            metavar="PERCENT", help="Smallest relative difference that matters. Default: 2%."
+        ),
+    ] = None
     allow: Annotated[
         str | None,
         typer.Option(

@@ -72,8 +72,11 @@ def read_limits(options: Options) -> Limits:
     """Return the limits that the options set. Raises UsageError."""
     if options.allow is not None:
         raise UsageError("--allow: is for build files; times have --threshold")
+    threshold = Limits.threshold
+    if options.threshold is not None:
+        threshold = parse_fraction(options.threshold, "--threshold", low=1e-6)
     return Limits(
-        threshold=parse_fraction(options.threshold, "--threshold", low=1e-6),
+        threshold=threshold,
         between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
     )
 
@@ -159,8 +162,7 @@ def diff_command(files: str, options: Options) -> str:
     `files` is quoted for a shell already, as it may have patterns.
     """
     words = []
-    if options.threshold != Options.threshold:
-        words += ["--threshold", str(options.threshold)]
+    words += ["--threshold", options.threshold] if options.threshold is not None else []
     words += ["--only", options.only] if options.only else []
     words += ["--exclude", options.exclude] if options.exclude else []
     words += ["--strict"] if options.strict else []

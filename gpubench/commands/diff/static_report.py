@@ -45,7 +45,7 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
         raise UsageError("one build file per side is compared: gpubench diff BASE.csv NEW.csv")
     if options.rerun:
         raise UsageError("--rerun: build files have no times to measure again")
-    if options.threshold != Options.threshold:
+    if options.threshold is not None:
         raise UsageError("--threshold: is for times; build files have --allow")
     limits = read_limits(options.allow)
     before, after = read(base[0]), read(new[0])

@@ -1,0 +1,312 @@
+"""action.yml: its steps, run as GitHub runs them, with programs that record what is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from diffs import rows
+from newcomer import PAGES, REPOSITORY
+
+from gpubench.results.row import write
+
+ACTION: Any = yaml.safe_load((REPOSITORY / "action.yml").read_text(encoding="utf-8"))
+STEPS: list[Any] = ACTION["runs"]["steps"]
+EXPRESSION = re.compile(r"\$\{\{ (inputs|steps)\.([\w.-]+) \}\}")
+
+PIP = """#!/bin/sh
+echo "pip $@" >> "$RUNNER_TEMP/log"
+"""
+RECORDING = """#!/bin/sh
+echo "$@" >> "$RUNNER_TEMP/log"
+for word in "$@"; do [ "$previous" = --output ] && echo "a comment" > "$word"; previous=$word; done
+exit {code}
+"""
+REAL = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m gpubench "$@"\n'
+PYTHON = """#!/bin/sh
+echo "python3 $@" >> "$RUNNER_TEMP/log"
+mkdir -p "$3/bin"
+cp "$RUNNER_TEMP/pip" "$RUNNER_TEMP/gpubench" "$3/bin"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The action, after its last step."""
+
+    code: int
+    said: str
+    outputs: dict[str, str]
+    summary: str
+    uploaded: dict[str, str]
+    log: list[str]
+    """The commands of pip and gpubench."""
+
+
+class Job:
+    """A job in a folder, whose `python3` makes environments with a `gpubench` of the test's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.temporary = folder / "temp dir"
+        (self.temporary / "bin").mkdir(parents=True)
+        self._program("pip", PIP)
+        self._program("bin/python3", PYTHON)
+        self.install(RECORDING.format(code=0))
+
+    def _program(self, name: str, text: str) -> None:
+        path = self.temporary / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def install(self, program: str) -> None:
+        self._program("gpubench", program)
+
+    def run(self, **inputs: str) -> Ended:
+        """Run the steps in order, until one fails; `explain_options` is `explain-options`."""
+        given = {name.replace("_", "-"): text for name, text in inputs.items()}
+        assert given.keys() <= ACTION["inputs"].keys()
+        files = {name: self.temporary / name for name in ("output", "summary", "log")}
+        for file in files.values():
+            file.write_text("")
+        values: dict[str, str] = {}
+        uploaded: dict[str, str] = {}
+        code, said = 0, ""
+
+        def evaluated(text: str) -> str:
+            def value(match: re.Match[str]) -> str:
+                name = match[2]
+                return given.get(name, "") if match[1] == "inputs" else values.get(name, "")
+
+            return EXPRESSION.sub(value, text)
+
+        for step in STEPS:
+            if "uses" in step:
+                uploaded = {name: evaluated(str(text)) for name, text in step["with"].items()}
+                continue
+            environment = {name: evaluated(text) for name, text in step["env"].items()} | {
+                "GITHUB_ACTION_PATH": "/action",
+                "GITHUB_JOB": "bench",
+                "GITHUB_OUTPUT": str(files["output"]),
+                "GITHUB_STEP_SUMMARY": str(files["summary"]),
+                "RUNNER_TEMP": str(self.temporary),
+                "PATH": f"{self.temporary / 'bin'}:{os.environ['PATH']}",
+                "PYTHONPATH": str(REPOSITORY),
+            }
+            done = subprocess.run(
+                ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+                cwd=self.folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            code, said = done.returncode, said + done.stdout + done.stderr
+            for line in files["output"].read_text().splitlines():
+                name, _, text = line.partition("=")
+                values[f"{step['id']}.outputs.{name}"] = text
+            files["output"].write_text("")
+            if code:
+                break
+        return Ended(
+            code=code,
+            said=said,
+            outputs={name: evaluated(out["value"]) for name, out in ACTION["outputs"].items()},
+            summary=files["summary"].read_text(),
+            uploaded=uploaded,
+            log=files["log"].read_text().splitlines(),
+        )
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    for side in ("base", "new"):
+        (tmp_path / side).mkdir()
+    for name in ("base.csv", "new-1.csv", "new-2.csv"):
+        (tmp_path / name).touch()
+    return Job(tmp_path)
+
+
+def test_expressions_reach_the_scripts_by_their_environment_alone() -> None:
+    for step in STEPS:
+        assert ("uses" in step) != ("run" in step)
+        assert "${{" not in step.get("run", "")
+        assert all(EXPRESSION.fullmatch(text) for text in step.get("env", {}).values())
+    named = {match for step in STEPS for match in re.findall(r"inputs\.([\w-]+)", str(step))}
+    assert named == ACTION["inputs"].keys()
+    described = [*ACTION["inputs"].values(), *ACTION["outputs"].values()]
+    assert all(entry["description"] for entry in described)
+
+
+def test_the_page_has_a_row_for_each_input_and_output() -> None:
+    page = (PAGES / "ci.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("\n## The action\n")
+    listed = re.findall(r"^\| `([\w-]+)` \|", section.partition("\n## ")[0], re.MULTILINE)
+    assert listed == [*ACTION["inputs"], *ACTION["outputs"]]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "commands"),
+    [
+        (
+            {"kernels": "my_*,cublas", "threshold": "5%", "options": "--sizes 64 --strict"},
+            ["ab base new --results R --variants my_*,cublas --threshold 5% F --sizes 64 --strict"],
+        ),
+        (
+            {"base": "v1:base", "gate": "timed", "results": "out"},
+            ["ab v1:base new --results out F"],
+        ),
+        (
+            {
+                "gate": "static",
+                "kernels": "my_*",
+                "options": "--allow\nspill_bytes=64",
+                "explain_options": "--arch sm_80,sm_90",
+            },
+            [
+                "explain --variants my_* --kernels base --output R/base.csv --arch sm_80,sm_90",
+                "explain --variants my_* --kernels new --output R/new.csv --arch sm_80,sm_90",
+                "diff --base R/base.csv --new R/new.csv F --allow spill_bytes=64",
+            ],
+        ),
+        (
+            {"gate": "static"},
+            [
+                "explain --variants all --kernels base --output R/base.csv",
+                "explain --variants all --kernels new --output R/new.csv",
+                "diff --base R/base.csv --new R/new.csv F",
+            ],
+        ),
+        (
+            {"base": "base.csv", "new": "new-*.csv\n", "kernels": "my_*", "threshold": "5%"},
+            ["diff --base base.csv --new new-1.csv new-2.csv --only my_* --threshold 5% F"],
+        ),
+        (
+            {"base": "expect.toml", "new": "new-1.csv", "options": "--full"},
+            ["diff --base expect.toml --new new-1.csv F --full"],
+        ),
+    ],
+)
+def test_every_input_reaches_the_command_that_it_is_for(
+    job: Job, inputs: dict[str, str], commands: list[str]
+) -> None:
+    if inputs.get("base") == "expect.toml":
+        (job.folder / "expect.toml").touch()
+    (job.folder / "my_kernel.cu").touch()  # my_* is not a pattern of files
+    ended = job.run(**{"base": "base", "new": "new", **inputs})
+    results = inputs.get("results", str(job.temporary / "gpubench-bench"))
+    form = f"--format markdown --output {results}/comment.md"
+    expected = [line.replace("R", results, 3).replace("F", form) for line in commands]
+    assert ended.log[2:] == [line.replace("R/", f"{results}/") for line in expected]
+    assert (ended.code, ended.outputs["exit-code"]) == (0, "0")
+    assert ended.outputs["comment"] == f"{results}/comment.md"
+    assert ended.summary == "a comment\n"
+    assert ended.uploaded["path"] == results
+    assert ended.uploaded["name"] == Path(results).name
+
+
+@pytest.mark.parametrize(
+    ("inputs", "installed"),
+    [
+        ({}, "/action"),
+        ({"extra": "cuda13,sass"}, "/action[cuda13,sass]"),
+        ({"gate": "static"}, "/action[test]"),
+        ({"gate": "static", "extra": "cuda13,sass"}, "/action[cuda13,sass]"),
+    ],
+)
+def test_the_action_installs_itself_with_the_extras(
+    job: Job, inputs: dict[str, str], installed: str
+) -> None:
+    ended = job.run(base="base", new="new", **inputs)
+    environment = job.temporary / "gpubench-venv"
+    assert ended.log[:2] == [f"python3 -m venv {environment}", f"pip install --quiet {installed}"]
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 4, 130])
+def test_the_exit_code_of_gpubench_is_that_of_the_action(job: Job, code: int) -> None:
+    job.install(RECORDING.format(code=code))
+    ended = job.run(base="base", new="new")
+    assert (ended.code, ended.outputs["exit-code"]) == (code, str(code))
+    assert ended.uploaded  # before the last step fails
+    assert ended.summary == "a comment\n"
+
+
+def test_what_gpubench_refuses_is_the_comment(job: Job) -> None:
+    job.install("#!/bin/sh\necho 'gpubench: --sizes: no' >&2\nexit 2\n")
+    for gate in ("timed", "static"):
+        ended = job.run(base="base", new="new", gate=gate, results=f"out/{gate}")
+        assert (ended.code, ended.uploaded["name"]) == (2, gate)
+        assert ended.summary == "gpubench compared nothing. gpubench: --sizes: no\n"
+        assert ended.said.count("no\n") == 1  # the second side is not compiled
+
+
+def test_a_kernel_that_does_not_compile_is_judged_by_diff(job: Job) -> None:
+    job.install(f"{RECORDING.format(code='$([ $1 = explain ] && echo 1 || echo 4)')}")
+    ended = job.run(base="base", new="new", gate="static")
+    assert ([line.split()[0] for line in ended.log[2:]], ended.code) == (
+        ["explain", "explain", "diff"],
+        4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"base": ""}, "base: is missing"),
+        ({"new": "\n"}, "new: is missing"),
+        ({"gate": "fast"}, "gate: 'fast' is neither timed nor static"),
+        ({"base": "base.csv"}, "new: 'new' is no result file, but base is one"),
+        ({"new": "new-*.csv"}, "base: 'base' is no result file, but new is one"),
+        ({"base": "base.csv", "new": "new-1.csv", "gate": "static"}, "gate: is for directories"),
+        ({"base": "base.csv", "new": "new-1.csv", "gate": "timed"}, "gate: is for directories"),
+        ({"gate": "static", "base": "v1:base"}, "base: 'v1:base' is no directory"),
+        ({"gate": "static", "threshold": "5%"}, "threshold: is for times"),
+        ({"explain_options": "--all"}, "explain-options: is for gate static only"),
+        ({"options": "--only 'a b'"}, "options: quotes have no meaning here: 'a"),
+        ({"options": "--full --output=x"}, "options: --output is set by the action"),
+        ({"options": "-o x"}, "options: -o is set by the action"),
+        ({"options": "--results x"}, "options: --results is set by the action"),
+        ({"options": "--variants a", "kernels": "b"}, "options: --variants is set by the action"),
+        ({"gate": "static", "explain_options": "--kernels=x"}, "explain-options: --kernels is set"),
+        ({"results": "base"}, "results: 'base' is no empty directory"),
+        ({"gate": "a\nb"}, "gate: 'a b' is neither"),
+    ],
+)
+def test_an_input_that_is_wrong_or_has_no_effect_is_refused_in_one_line(
+    job: Job, inputs: dict[str, str], message: str
+) -> None:
+    (job.folder / "base" / "mine.py").touch()
+    ended = job.run(**{"base": "base", "new": "new", **inputs})
+    assert (ended.code, ended.said.count("\n"), ended.log) == (2, 1, [])
+    assert f"::error title=gpubench::{message}" in ended.said
+    assert ended.outputs == {"exit-code": "2", "comment": ""}
+
+
+@pytest.mark.parametrize(("own", "code"), [(1.0, 0), (1.1, 1)])
+def test_a_slowdown_of_10_percent_is_rejected_and_no_slowdown_passes(
+    job: Job, own: float, code: int
+) -> None:
+    job.install(REAL)
+    for side, factor in (("base", 1.0), ("new", own)):
+        for number in range(1, 6):
+            path = job.folder / f"{side}-{number}.csv"
+            path.unlink(missing_ok=True)
+            sweep = [replace(row, round_medians_us=None) for row in rows(own=factor)]
+            write(sweep, path)
+    ended = job.run(base="base-*.csv", new="new-*.csv", threshold="5%")
+    assert (ended.code, ended.outputs["exit-code"]) == (code, str(code)), ended.said
+    comment = Path(ended.outputs["comment"]).read_text()
+    assert ended.summary == comment
+    assert ("slower: 3 of 9 points" in comment) == bool(code)
+    uploaded = Path(ended.uploaded["path"])
+    assert sorted(path.name for path in uploaded.rglob("*.csv")) == [
+        f"{side}-{number}.csv" for side in ("base", "new") for number in range(1, 6)
+    ]
