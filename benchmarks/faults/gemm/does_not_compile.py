@@ -1,17 +1,11 @@
 """The naive product, which does not compile at EDGE 16."""
 
-from gpubench.model import Config, CudaVariant, Launch, Problem, edges
-
-
-def launch(tile: Config, problem: Problem) -> Launch:
-    """EDGE×EDGE threads; the grid's x runs over columns, its y over rows."""
-    edge = tile["edge"]
-    return Launch(grid=(-(-problem.n // edge), -(-problem.m // edge)), block=(edge, edge))
-
+from gpubench.model import CudaVariant, edges
 
 VARIANT = CudaVariant(
     idea="does not compile at EDGE 16",
     tiles=edges(1, 32, because="EDGE×EDGE threads, and a block holds at most 1024"),
-    launch=launch,
+    grid=("N/edge", "M/edge"),
+    block=("edge", "edge"),
     reuse=lambda _tile: (1, 1),
 )

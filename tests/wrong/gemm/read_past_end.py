@@ -1,17 +1,11 @@
 """Wrong on purpose: naive with one product too many."""
 
-from gpubench.model import Config, CudaVariant, Launch, Problem, edges
-
-
-def launch(tile: Config, problem: Problem) -> Launch:
-    """EDGE×EDGE threads, one element of C each."""
-    edge = tile["edge"]
-    return Launch(grid=(-(-problem.n // edge), -(-problem.m // edge)), block=(edge, edge))
-
+from gpubench.model import CudaVariant, edges
 
 VARIANT = CudaVariant(
     idea="wrong: naive with one product too many",
     tiles=edges(1, 32, because="a block holds at most 1024 threads"),
-    launch=launch,
+    grid=("N/edge", "M/edge"),
+    block=("edge", "edge"),
     reuse=lambda _tile: (1, 1),
 )

@@ -1,17 +1,11 @@
 """Wrong on purpose: shared_tile with a row too few in the tile of B."""
 
-from gpubench.model import Config, CudaVariant, Launch, Problem, edges
-
-
-def launch(tile: Config, problem: Problem) -> Launch:
-    """EDGE×EDGE threads, one element of C each."""
-    edge = tile["edge"]
-    return Launch(grid=(-(-problem.n // edge), -(-problem.m // edge)), block=(edge, edge))
-
+from gpubench.model import CudaVariant, edges
 
 VARIANT = CudaVariant(
     idea="wrong: shared_tile with a row too few in the tile of B",
     tiles=edges(2, 32, because="a block holds at most 1024 threads"),
-    launch=launch,
+    grid=("N/edge", "M/edge"),
+    block=("edge", "edge"),
     reuse=lambda _tile: (1, 1),
 )

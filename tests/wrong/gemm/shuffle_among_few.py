@@ -1,17 +1,11 @@
 """Wrong on purpose: a warp an element, whose lanes skip the steps in which nobody needs them."""
 
-from gpubench.model import Config, CudaVariant, Launch, Problem, edges
-
-
-def launch(tile: Config, problem: Problem) -> Launch:
-    """A warp an element, EDGE rows a block."""
-    edge = tile["edge"]
-    return Launch(grid=(problem.n, -(-problem.m // edge)), block=(32, edge))
-
+from gpubench.model import CudaVariant, edges
 
 VARIANT = CudaVariant(
     idea="wrong: a warp an element, whose lanes skip the steps in which nobody needs them",
     tiles=edges(1, 32, because="a block holds at most 1024 threads"),
-    launch=launch,
+    grid=("N", "M/edge"),
+    block=(32, "edge"),
     reuse=lambda _tile: (1, 1),
 )
