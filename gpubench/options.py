@@ -337,7 +337,8 @@ OPTIONS = {
         Option(
             name="launches",
             help="When a launch begins: alone (when the previous launch has ended), overlapped (as "
-            "early as the kernel allows), graph, graph_overlapped (in a graph). Default: alone.",
+            "early as the kernel allows), graph, graph_overlapped (in a graph), waited (the host "
+            "waits for each launch). Default: alone.",
             read=lambda flag, text: tuple(map(Launches, _list_of(Launches)(flag, text))),
             complete=completion.words(*Launches),
         ),

@@ -19,8 +19,10 @@ from gpubench.backends.rotation import OperandSets
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
 from gpubench.model import (
     CORE_DTYPES,
+    Config,
     Device,
     Health,
+    HostVariant,
     Launch,
     Launches,
     Point,
@@ -222,6 +224,11 @@ class Compiler(Protocol):
 
         Raises CompileError if one of them does not compile.
         """
+
+    def compile_library(
+        self, variant: HostVariant, tile: Config | None, dtype: str, architecture: str
+    ) -> bytes:
+        """Return the shared library of a host function."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,10 @@ class Launches(StrEnum):
     GRAPH_OVERLAPPED = "graph_overlapped"
     """Like `overlapped`, as nodes of a CUDA graph that is replayed."""
 
+    WAITED = "waited"
+    """When the host has waited for the previous launch. The time is that of the call and of the
+    wait: it includes what the host does, and the start of the kernel."""
+
     @property
     def overlap(self) -> bool:
         """Whether a launch may begin before the previous launch has ended."""

@@ -43,6 +43,9 @@ LAUNCH = "launch"
 TENSOR_MAP = "CUtensorMap"
 """The type of a parameter that gets the next of the launch's tensor maps."""
 
+STREAM = "cudaStream_t"
+"""The type of a parameter of a host function that gets the stream in which it is timed."""
+
 _NUMBER = re.compile(r"-?\d+(\.\d*f?)?", re.IGNORECASE)
 
 
@@ -56,7 +59,8 @@ class Parameter:
     name: str
     value: str
     """The value that it gets: an array's name, `null`, an extent, a stride, a number, a product of
-    these, or `launch`. Without a value in the signature, it is the parameter's own name."""
+    these, or `launch`. Without a value in the signature, it is the parameter's own name. A pointer
+    with a number points to it; only host functions take such pointers."""
 
     @property
     def is_pointer(self) -> bool:
@@ -108,15 +112,19 @@ def position_after(text: str, opening: int, brackets: str) -> int:
     return len(text)
 
 
-def why_unknown(parameter: Parameter, op: str) -> str | None:
-    """Return why the value of a parameter is not known, or None."""
+def why_unknown(parameter: Parameter, op: str, *, on_host: bool = False) -> str | None:
+    """Return why the value of a parameter is not known, or None.
+
+    `on_host`: it is a parameter of a host function, which also takes streams and addresses of
+    numbers in host memory.
+    """
     arrays = (*OPERATIONS[op].arrays, WORKSPACE)
-    if parameter.is_pointer:
-        if array_index(parameter, op) is None and parameter.value != NULL:
+    if parameter.value == NULL or parameter.type_name == (STREAM if on_host else TENSOR_MAP):
+        return None
+    if parameter.is_pointer and not (on_host and _NUMBER.fullmatch(parameter.value)):
+        if array_index(parameter, op) is None:
             what = f"write {parameter.name}=A, or which of {', '.join((*arrays, NULL))} it is"
             return f"{parameter.cpp} {parameter.name}: {what}"
-        return None
-    if parameter.type_name == TENSOR_MAP:
         return None
     if parameter.value != LAUNCH:
         try:

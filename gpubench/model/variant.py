@@ -22,6 +22,8 @@ from gpubench.model.sources import include_folders, whole_source
 Sample = Callable[[Callable[..., None], int], float]
 """Times a function of inputs and output, given the number of launches: microseconds per launch."""
 
+_FILE = re.compile(r"[^-].*\.(cu|cpp|cc|o|a|so)")
+
 MAX_GRID_Y = 65_535
 """Largest y or z dimension of a grid (CUDA C++ Programming Guide, technical specifications)."""
 
@@ -244,6 +246,23 @@ def _tuple(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
+def _filled(text: str, tile: Config | None, dtype: str) -> str:
+    """Replace the braces of a text by the tile's parameters and the type of an element."""
+    arguments = {
+        name: Config([(name, value)]).arguments for name, value in (tile.items() if tile else ())
+    }
+    return text.format(scalar=PRECISIONS[dtype].cpp, **arguments)
+
+
+def _with_paths(options: tuple[str, ...], here: Path) -> tuple[str, ...]:
+    """Return a compiler's options, with include folders and files relative to `here`."""
+    named = (
+        re.sub(r"^(-I|--include-path=)(.+)", lambda folder: f"-I{here / folder[2]}", option)
+        for option in options
+    )
+    return tuple(str(here / option) if _FILE.fullmatch(option) else option for option in named)
+
+
 @dataclass(frozen=True)
 class PlainLaunch:
     """A launch whose grid, block and shared memory are expressions: `model.expression`."""
@@ -353,16 +372,12 @@ class CudaVariant(Variant):
     @property
     def _options(self) -> tuple[str, ...]:
         """The compile options, with the paths of include folders."""
-        here = self.path.parent
-        return tuple(
-            re.sub(r"^(-I|--include-path=)(.+)", lambda folder: f"-I{here / folder[2]}", option)
-            for option in self.compile_options
-        )
+        return _with_paths(self.compile_options, self.path.parent)
 
     def options(self, tile: Config, dtype: str) -> tuple[str, ...]:
         """Return the compile options of an instance. The first one names a chosen compiler."""
         chosen = (f"--compiler={self.compiler}",) if self.compiler else ()
-        return (*chosen, *(self._filled(option, tile, dtype) for option in self._options))
+        return (*chosen, *(_filled(option, tile, dtype) for option in self._options))
 
     def instance(self, tile: Config, dtype: str, kernel: str = "") -> str:
         """Return the kernel of a tile as C++ names it: `shared_tile<float, 16>`.
@@ -372,11 +387,11 @@ class CudaVariant(Variant):
         """
         scalar = PRECISIONS[dtype].cpp
         if "<" in kernel:
-            return self._filled(kernel, tile, dtype)
+            return _filled(kernel, tile, dtype)
         if kernel or not self.kernel:
             arguments = ", ".join(filter(None, (scalar, tile.arguments)))
             return f"{kernel or self.name}<{arguments}>"
-        name = self._filled(self.kernel, tile, dtype)
+        name = _filled(self.kernel, tile, dtype)
         if not self.signature:
             return name
         types = ", ".join(parameter.cpp for parameter in parameters(self.signature))
@@ -403,11 +418,6 @@ class CudaVariant(Variant):
                 )
             )
         )
-
-    def _filled(self, text: str, tile: Config, dtype: str) -> str:
-        """Replace the braces of a text by the tile's parameters and the type of an element."""
-        arguments = {name: Config([(name, value)]).arguments for name, value in tile.items()}
-        return text.format(scalar=PRECISIONS[dtype].cpp, **arguments)
 
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
@@ -495,3 +505,62 @@ class CallVariant(Variant):
     def backend(self) -> str:
         """Where the arrays live."""
         return self.runs_on
+
+
+def _no_build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
+    """Stand for the function of a `HostVariant`, which the CUDA backend compiles."""
+    raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostVariant(CallVariant):
+    """A host function of a CUDA C++ file that launches kernels, or a C function of a library.
+
+    nvcc compiles the file to a shared library. A prebuilt `.so` is loaded as it is.
+    """
+
+    entry: str
+    """The function as C++ names it, with the tile's parameters in braces: `run<{scalar}, {BM}>`."""
+
+    signature: str
+    """Its parameters, as in `CudaVariant`. `const float* alpha=1` passes the address of a number in
+    host memory, and a `cudaStream_t` gets the stream that is timed."""
+
+    compile_options: tuple[str, ...] = ()
+    """Further options of nvcc, as in `CudaVariant`. Sources and libraries to link, `utils.cu`, are
+    relative to the descriptor."""
+
+    waits: bool = False
+    """Whether a call waits for the GPU, as `cudaDeviceSynchronize` and `cudaMemcpy` do. Such calls
+    cannot be enqueued behind one another, so their rows are `waited`."""
+
+    runs_on: str = "cuda"
+    build: Callable[[Config | None, str], Callable[..., None]] = _no_build
+    baseline: str = "cublas"
+
+    @property
+    def source(self) -> Path:
+        """The CUDA C++ file or the library."""
+        return self.path.parent / (self.file or f"{self.path.stem}.cu")
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """The descriptor, the file, and the files that it includes or that are linked."""
+        options = _with_paths(self.compile_options, self.path.parent)
+        linked = (Path(option) for option in options if _FILE.fullmatch(option))
+        folders = include_folders(options)
+        files = (each for file in (self.source, *linked) for each in whole_source(file, folders))
+        return tuple(dict.fromkeys((self.path, *files)))
+
+    def options(self, tile: Config | None, dtype: str) -> tuple[str, ...]:
+        """Return the options of nvcc, with the tile's parameters."""
+        options = _with_paths(self.compile_options, self.path.parent)
+        return tuple(_filled(option, tile, dtype) for option in options)
+
+    def function(self, tile: Config | None, dtype: str) -> str:
+        """Return the function of a tile as C++ names it: `run<float, 16>`."""
+        return _filled(self.entry, tile, dtype)
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return its parameters. Raise ValueError for a signature that cannot be read."""
+        return parameters(self.signature)

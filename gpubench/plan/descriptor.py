@@ -26,6 +26,7 @@ from gpubench.model import (
     OPERATIONS,
     CallVariant,
     CudaVariant,
+    HostVariant,
     Problem,
     Space,
     Variant,
@@ -100,6 +101,7 @@ def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
 
 copyreg.pickle(CudaVariant, _by_its_file)  # type: ignore[arg-type] # a reduced object, per PEP 307
 copyreg.pickle(CallVariant, _by_its_file)  # type: ignore[arg-type]
+copyreg.pickle(HostVariant, _by_its_file)  # type: ignore[arg-type]
 
 
 @cache
@@ -139,9 +141,10 @@ def _check_arguments(variant: Variant) -> None:
         raise UsageError(f"{where}: layouts is a tuple of {', '.join(LAYOUTS)}, not {min(strange)}")
     if variant.layouts and variant.op != "gemm":
         raise UsageError(f"{where}: layouts: only gemm has them")
-    if not isinstance(variant, CudaVariant):
+    if not isinstance(variant, CudaVariant | HostVariant):
         return
-    if isinstance(variant.launch, PlainLaunch):
+    on_host = isinstance(variant, HostVariant)
+    if isinstance(variant, CudaVariant) and isinstance(variant.launch, PlainLaunch):
         try:
             variant.launch(variant.tiles.defaults[0], problem)
         except ValueError as error:
@@ -153,9 +156,9 @@ def _check_arguments(variant: Variant) -> None:
     except ValueError as error:
         raise UsageError(f"{where}: signature: {error}") from error
     for parameter in signature:
-        if reason := why_unknown(parameter, variant.op):
+        if reason := why_unknown(parameter, variant.op, on_host=on_host):
             raise UsageError(f"{where}: signature: {reason}")
-    if not variant.kernel:
+    if isinstance(variant, CudaVariant) and not variant.kernel:
         raise UsageError(f"{where}: signature: goes with kernel, the name of the kernel in C++")
 
 
@@ -177,7 +180,8 @@ def _checked(described: object, path: Path) -> Variant:
     """Return the description. Raise UsageError for the first field that cannot be used."""
     if not isinstance(described, Variant) or type(described) is Variant:
         raise UsageError(
-            f"{path}: VARIANT is a {type(described).__name__}, not a CudaVariant or a CallVariant"
+            f"{path}: VARIANT is a {type(described).__name__}, not a CudaVariant, a HostVariant "
+            "or a CallVariant"
         )
     defaults = {field.name: field.default for field in fields(described)}
     for name, kind in get_type_hints(type(described)).items():
@@ -213,6 +217,8 @@ def _checked(described: object, path: Path) -> Variant:
         rules["a kernel has either grid and block, or launch"] = described.launch is not defaults[
             "launch"
         ] and is_plain == (described.grid != ()) == (described.block != ())
+    if isinstance(described, HostVariant):
+        rules["entry is the name of a host function"] = described.entry.strip()
     for rule, holds in rules.items():
         if not holds:
             raise UsageError(f"{path}: VARIANT: {rule}")

@@ -19,6 +19,7 @@ from gpubench.model import (
     Config,
     CudaVariant,
     Fill,
+    HostVariant,
     Launches,
     Point,
     Problem,
@@ -243,7 +244,7 @@ def _points(
                         problem=problem,
                         operands=fill,
                         cache=cache,
-                        launches=launches,
+                        launches=_launches_of(variant, launches, scope, timer),
                         state=state,
                         scope=scope,
                         timer=timer,
@@ -281,15 +282,25 @@ def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, Launches, State]]:
             yield from product((scope,), sweep.caches, sweep.launches, sweep.states)
 
 
+def _launches_of(variant: Variant, launches: Launches, scope: Scope, timer: Timer) -> Launches:
+    """Return when a variant's launches begin: a call that waits for the GPU is not alone.
+
+    CUPTI times its kernels, not the call.
+    """
+    waits = isinstance(variant, HostVariant) and variant.waits
+    if waits and (launches, scope, timer) == (Launches.ALONE, Scope.KERNEL, Timer.EVENTS):
+        return Launches.WAITED
+    return launches
+
+
 def _why_not_launched(point: Point, sweep: Sweep, twins: Collection[Config | None]) -> str | None:
     """Return why a point's `launches` cannot be timed, or are timed as another point."""
     launches = point.launches
     if launches not in backends()[point.variant.backend].launches:
         return f"launches on a {point.variant.backend.upper()} are alone"
-    if launches.in_graph and point.state == State.SUSTAINED:
-        return "sustained launches are in a stream: use --launches alone or overlapped"
-    if launches.in_graph and point.timer == Timer.CUPTI:
-        return "--timer cupti is for launches in a stream: use --launches alone or overlapped"
+    in_bursts = launches.in_graph or launches == Launches.WAITED
+    if in_bursts and (point.state, point.timer) != (State.BURST, Timer.EVENTS):
+        return f"--launches {launches} is for bursts and events: use --launches alone or overlapped"
     same = Launches.GRAPH if launches.in_graph else Launches.ALONE
     if launches.overlap:
         if same in sweep.launches and not point.variant.may_overlap(point.tile, point.problem):

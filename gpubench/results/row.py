@@ -50,7 +50,8 @@ class Row:
     launches: str = column(
         "key",
         "when a launch begins. alone: when the previous launch has ended; overlapped: as early as "
-        "the kernel allows; graph and graph_overlapped: the same inside a CUDA graph",
+        "the kernel allows; graph and graph_overlapped: the same inside a CUDA graph; waited: when "
+        "the host has waited for the previous launch, and the time includes the call and the wait",
     )
     state: str = column(
         "key",

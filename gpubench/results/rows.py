@@ -16,6 +16,7 @@ from gpubench.hardware.occupancy import occupancy
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import (
     Device,
+    Launches,
     Measurement,
     Point,
     PointKey,
@@ -193,7 +194,7 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
     """Return what each round subtracted from its samples, or nothing for other timers."""
     point = rounds[0].point
-    if not _is_burst(point) or point.launches.in_graph:
+    if not _is_burst(point) or point.launches.in_graph or point.launches == Launches.WAITED:
         return []
     overheads_us = (taken.after.overhead_us for taken in rounds)
     return [overhead_us for overhead_us in overheads_us if overhead_us is not None]

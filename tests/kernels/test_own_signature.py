@@ -99,7 +99,7 @@ def test_the_three_kernels_are_right_on_the_cpu(tmp_path: Path) -> None:
 def test_the_kernel_gets_its_arguments_in_its_own_order() -> None:
     variant, problem = example(), Problem(op="gemm", m=3, n=5, k=7, dtype="float32")
     launch = variant.launch(variant.tiles.defaults[0], problem)
-    given = kernel_arguments(variant, launch, problem, workspace=False)((0x10, 0x20, 0x30))
+    given = kernel_arguments(variant.parameters(launch), problem, launch)((0x10, 0x20, 0x30))
     as_bytes = [bytes(one) if isinstance(one, ctypes.Array) else one.value for one in given]
     assert as_bytes == [
         *(number.to_bytes(4, "little") for number in (3, 5, 7)),
@@ -113,7 +113,9 @@ def test_our_kernels_get_arrays_then_extents_then_int_arguments() -> None:
     problem = Problem(op="gemv_t", m=300, n=70, dtype="float64")
     sequence = variant.launch(variant.tiles.defaults[0], problem).sequence
     for launch in sequence:
-        given = kernel_arguments(variant, launch, problem, workspace=True)((1, 2, 3, 4))
+        given = kernel_arguments(variant.parameters(launch, workspace=True), problem, launch)(
+            (1, 2, 3, 4)
+        )
         numbers = [int.from_bytes(bytes(one), "little") for one in given[4:]]
         assert [one.value for one in given[:4]] == [1, 2, 3, 4]
         assert numbers == [300, 70, *launch.int_arguments]

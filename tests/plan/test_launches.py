@@ -25,10 +25,10 @@ def planned(**given: object) -> dict[tuple[str, str, str], str | None]:
 
 def test_launches_are_alone_unless_the_user_says_otherwise() -> None:
     assert {name[2] for name in planned(variants=("cublas",))} == {"alone"}
-    sweep = read_sweep({"launches": "alone,overlapped,graph,graph_overlapped"})
+    sweep = read_sweep({"launches": ",".join(Launches)})
     assert sweep.launches == tuple(Launches)
-    with pytest.raises(UsageError, match=r"--launches: .*chained.*alone, overlapped, graph"):
-        read_sweep({"launches": "chained"})
+    with pytest.raises(UsageError, match=r"--launches: .*queue.*alone, overlapped, graph"):
+        read_sweep({"launches": "queue"})
 
 
 def test_a_kernel_whose_launches_never_overlap_is_measured_once() -> None:
@@ -71,21 +71,16 @@ def test_end_to_end_a_launch_is_alone() -> None:
     assert [point.launches for point in plan(sweep, "cuda")] == [Launches.ALONE]
 
 
+@pytest.mark.parametrize("launches", [Launches.GRAPH, Launches.WAITED])
 @pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        (
-            {"states": (State.SUSTAINED,), "caches": (Cache.HOT,)},
-            "sustained launches are in a stream",
-        ),
-        ({"timer": Timer.CUPTI}, "--timer cupti is for launches in a stream"),
-    ],
+    "given",
+    [{"states": (State.SUSTAINED,), "caches": (Cache.HOT,)}, {"timer": Timer.CUPTI}],
 )
-def test_a_graph_is_for_bursts_that_are_timed_by_events(
-    given: dict[str, object], reason: str
+def test_a_graph_and_waits_are_for_bursts_that_are_timed_by_events(
+    launches: Launches, given: dict[str, object]
 ) -> None:
-    with pytest.raises(UsageError, match=reason):
-        planned(variants=("cublas",), launches=(Launches.GRAPH,), **given)
+    with pytest.raises(UsageError, match=f"--launches {launches} is for bursts and events"):
+        planned(variants=("cublas",), launches=(launches,), **given)
 
 
 def test_launches_on_a_cpu_are_alone() -> None:

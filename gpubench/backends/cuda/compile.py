@@ -37,6 +37,8 @@ HOST_CODE = re.compile(r"<<<|^[ \t]*#[ \t]*include", re.MULTILINE)
 """What a source has that NVRTC may lack: launches, and headers. Without these, nvcc would find the
 same errors as NVRTC."""
 
+compile_library = nvcc.compile_library
+
 PACKAGE = Path(gpubench.__file__).resolve().parent
 
 

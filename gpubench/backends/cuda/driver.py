@@ -11,8 +11,17 @@ from typing import Any
 from cuda.bindings import driver
 
 from gpubench.errors import LaunchError
-from gpubench.model import PRECISIONS, CudaVariant, Launch, Problem, TensorMap
-from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number, packed
+from gpubench.model import PRECISIONS, Launch, Problem, TensorMap
+from gpubench.model.signature import (
+    LAUNCH,
+    NULL,
+    STREAM,
+    TENSOR_MAP,
+    Parameter,
+    array_index,
+    number,
+    packed,
+)
 
 TENSOR_MAP_BYTES = 128
 
@@ -44,19 +53,23 @@ Addresses = Sequence[int]
 
 
 def kernel_arguments(
-    variant: CudaVariant, launch: Launch, problem: Problem, *, workspace: bool
+    parameters: Sequence[Parameter], problem: Problem, launch: Launch | None = None
 ) -> Callable[[Addresses], tuple[Any, ...]]:
     """Return a function from the addresses of a set to the arguments of a launch, in order.
 
-    The arguments are ctypes objects. The signature is read once for all sets.
+    The arguments are ctypes objects. The signature is read once for all sets. A host function has
+    no `launch`, and the last of its addresses is the stream.
     """
-    int_arguments, maps = iter(launch.int_arguments), iter(launch.tensor_maps)
+    int_arguments = iter(launch.int_arguments if launch else ())
+    maps = iter(launch.tensor_maps if launch else ())
     makers: list[Callable[[Addresses], Any]] = []
-    for parameter in variant.parameters(launch, workspace=workspace):
+    for parameter in parameters:
         index = array_index(parameter, problem.op) if parameter.is_pointer else None
         if index is not None:
             makers.append(partial(_pointer, index))
-        elif parameter.is_pointer:
+        elif parameter.type_name == STREAM:
+            makers.append(partial(_pointer, -1))
+        elif parameter.value == NULL:
             makers.append(partial(_same, ctypes.c_void_p(None)))
         elif parameter.type_name == TENSOR_MAP:
             tensor_map = next(maps)
@@ -67,8 +80,18 @@ def kernel_arguments(
             from_launch = parameter.value == LAUNCH
             value = next(int_arguments) if from_launch else number(parameter, problem)
             content = packed(parameter, value, problem.precision.cpp)
-            makers.append(partial(_same, ctypes.create_string_buffer(content, len(content))))
+            argument: Any = ctypes.create_string_buffer(content, len(content))
+            if parameter.is_pointer:
+                argument = _pointer_to(argument)
+            makers.append(partial(_same, argument))
     return lambda addresses: tuple(make(addresses) for make in makers)
+
+
+def _pointer_to(number: Any) -> ctypes.c_void_p:
+    """Return the address of a number in host memory, and keep the number as long as it."""
+    pointer = ctypes.c_void_p(ctypes.addressof(number))
+    pointer.number = number  # type: ignore[attr-defined]
+    return pointer
 
 
 def _pointer(index: int, addresses: Addresses) -> ctypes.c_void_p:

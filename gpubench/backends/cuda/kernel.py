@@ -1,7 +1,8 @@
 """A kernel bound to operands on a GPU: it runs, and is timed in one of four ways.
 
 Launches of the kernel alone are timed by the blocked batch (events), by CUPTI, or as replays of a
-graph. Launches with copies and allocations are timed end to end by events, without blocking.
+graph. Launches with copies and allocations, and launches that the host waits for, are timed by
+events without blocking.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from cupy.cuda import runtime
 from gpubench.backends.calls import allocating, torch
 from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.graph import GraphTimer, overlaps
+from gpubench.backends.cuda.host import HostFunction
 from gpubench.backends.cuda.launching import Routine
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.sustained import sustain
@@ -161,12 +163,16 @@ class CudaKernel:
 
         Raises LaunchError for a call that waits for the device, or computes in another stream.
         """
+        call = self.routine.call
+        with faults():
+            seen = call.watch(next(self.rotation)) if isinstance(call, HostFunction) else ""
         with faults(), _Allocations() as allocations:
             waits = self.timers.events.waits(next(self.rotation))
-        if waits:
+        may_wait = self.launches == Launches.WAITED or self.timer == Timer.CUPTI
+        if waits and not may_wait:
             raise LaunchError(
                 "the call waits for the GPU (it synchronizes, or copies to the host), so launches "
-                "cannot be enqueued behind one another: leave that out, or use --scope end-to-end"
+                "cannot be enqueued behind one another: leave that out, or use --launches waited"
             )
         with faults():
             elsewhere = self._computes_elsewhere()
@@ -177,8 +183,9 @@ class CudaKernel:
             )
         unknown = f"whether its launches overlap is not known: {self._overlap[1]}"
         apart = "its launches overlap in a stream, so they are timed in a graph with full edges"
-        seen = unknown if self._overlap[1] else apart * self._overlap[0]
-        return ";".join(filter(None, (allocating(allocations.bytes), seen)))
+        overlap = unknown if self._overlap[1] else apart * self._overlap[0]
+        waiting = "each call waits for the GPU" if waits else ""
+        return ";".join(filter(None, (allocating(allocations.bytes), seen, waiting, overlap)))
 
     @cached_property
     def _overlap(self) -> tuple[bool, str]:
@@ -240,8 +247,8 @@ class CudaKernel:
         timers = self.timers
         before = timers.flush if self.flush else None
         with faults():
-            if self.scope == Scope.END_TO_END:
-                return self._sample_end_to_end(launches, count)
+            if self.scope == Scope.END_TO_END or self.launches == Launches.WAITED:
+                return self._sample_unblocked(launches, count, before)
             if self.timer == Timer.CUPTI:
                 return timers.cupti.sample(self.rotation, launches, count, before)
             if not self._is_replayed:
@@ -264,17 +271,29 @@ class CudaKernel:
             timers.events.set_clock_mhz(mhz)
         return series
 
-    def _sample_end_to_end(self, launches: int, count: int) -> list[float]:
-        """Time without blocking: copies from pageable memory wait for the host, as in a program."""
+    def _sample_unblocked(
+        self, launches: int, count: int, before: Callable[[], None] | None
+    ) -> list[float]:
+        """Time without blocking: copies from pageable memory wait for the host, as in a program.
+
+        `before` is not timed. If launches are waited for, each of them is.
+        """
         times, stream = [], self.timers.stream
+        end_to_end, waited = self.scope == Scope.END_TO_END, self.launches == Launches.WAITED
         for _ in range(count):
+            if before and not end_to_end:
+                before()
+                stream.synchronize()
             start = stream.record_start()
             for launch in islice(self.rotation, launches):
                 launch()
+                if waited:
+                    cupy.cuda.get_current_stream().synchronize()
             stop = stream.record_stop()
             stream.synchronize()
             times.append(stream.elapsed_us(start, stop) / launches)
-        self.output.set(self.host_output)
+        if end_to_end:
+            self.output.set(self.host_output)
         return times
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -18,6 +18,8 @@ from gpubench.backends import Compiled
 from gpubench.backends.calls import as_tensors
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments, launch_config
+from gpubench.backends.cuda.host import HostFunction
+from gpubench.backends.cuda.nvcc import compile_library
 from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
@@ -26,6 +28,7 @@ from gpubench.model import (
     CudaVariant,
     Device,
     Gpu,
+    HostVariant,
     Launch,
     Point,
     Problem,
@@ -96,9 +99,15 @@ class Instances:
             if isinstance(point.variant, CudaVariant)
             for launch in self._launch(point, point.problem).sequence
         }
+        host = {
+            (point.variant, point.tile, point.problem.dtype): None
+            for point in points
+            if isinstance(point.variant, HostVariant)
+        }
         with ThreadPoolExecutor(cpu_threads()) as pool:
             # The largest tiles compile slowest and tend to come last, so start there.
-            builds = [pool.submit(self._build, key) for key in reversed(keys)]
+            builds: list[Future[Any]] = [pool.submit(self._build, key) for key in reversed(keys)]
+            builds += [pool.submit(compile_library, *key, self._architecture) for key in host]
             for count, _ in enumerate(as_completed(builds), 1):
                 on_built(count)
 
@@ -108,7 +117,10 @@ class Instances:
         Raises CompileError if the kernel does not compile.
         """
         if isinstance(point.variant, CallVariant):
-            return call_routine(self._call(point), point.variant.tensors)
+            call = self._call(point)
+            if isinstance(call, HostFunction):
+                return host_routine(call, problem)
+            return call_routine(call, point.variant.tensors)
         main = self._launch(point, problem)
         launches = main.sequence
         if not point.launches.overlap:  # kernels inside a launch may still overlap
@@ -120,7 +132,8 @@ class Instances:
         variant, _ = _cuda_parts(point)
         workspace = main.workspace_bytes > 0
         arguments_on = [
-            kernel_arguments(variant, launch, problem, workspace=workspace) for launch in launches
+            kernel_arguments(variant.parameters(launch, workspace=workspace), problem, launch)
+            for launch in launches
         ]
 
         def bind(arrays: Sequence[Any]) -> Callable[[], None]:
@@ -142,7 +155,15 @@ class Instances:
         key = variant, point.tile, dtype
         if key not in self._calls and isinstance(variant, CallVariant):
             try:
-                self._calls[key] = variant.build(point.tile, dtype)
+                if isinstance(variant, HostVariant):
+                    stream = cupy.cuda.get_current_stream().ptr
+                    self._calls[key] = HostFunction(
+                        variant, point.tile, dtype, self._architecture, stream
+                    )
+                else:
+                    self._calls[key] = variant.build(point.tile, dtype)
+            except CompileError:
+                raise
             except Exception as error:  # a descriptor may raise anything
                 raise CompileError(f"cannot be built: {first_line(error)}") from error
         return self._calls[key]
@@ -180,6 +201,20 @@ def call_routine(call: Callable[..., None], tensors: str = "", chosen: str = "")
     return Routine(
         bind=lambda arrays: partial(call, *as_tensors(tensors, arrays)), call=call, chosen=chosen
     )
+
+
+def host_routine(call: HostFunction, problem: Problem) -> Routine:
+    """Return the routine of a host function. Its launches keep the arrays."""
+
+    def bind(arrays: Sequence[Any]) -> Callable[[], None]:
+        launch = call.bind(problem, [array.data.ptr for array in arrays])
+
+        def run(_alive: object = arrays) -> None:
+            launch()
+
+        return run
+
+    return Routine(bind=bind, call=call)
 
 
 def load_function(compiled: Compiled) -> Any:

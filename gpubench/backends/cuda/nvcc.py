@@ -1,4 +1,4 @@
-"""Compiles a kernel of a CUDA C++ file with nvcc, for sources that NVRTC cannot compile.
+"""Compiles with nvcc: a kernel of a file that NVRTC cannot compile, or a host function.
 
 nvcc needs g++, and no GPU. It is part of the CUDA toolkit, or of the wheels of the extra `nvcc`.
 """
@@ -6,6 +6,8 @@ nvcc needs g++, and no GPU. It is part of the CUDA toolkit, or of the wheels of 
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -16,13 +18,35 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.backends.cuda.headers import header_folders
+from gpubench.cache import keep_value, kept, user_cache
 from gpubench.errors import CompileError, install_command
-from gpubench.model.sources import encoded_source
+from gpubench.model import PRECISIONS, Config, HostVariant
+from gpubench.model.sources import encoded_source, read_source
 
 MAX_COMPILE_S = 900
 """Time limit of a compilation. Large templates such as CUTLASS's take minutes."""
 
 MARKER = "gpubench_entry"
+
+CALLS = Path(__file__).with_name("host_calls.cpp")
+
+WRAPPED = tuple(
+    name
+    for names in re.findall(r"^WRAP\w*\((\w+),|__wrap_(cuda\w+)", read_source(CALLS), re.MULTILINE)
+    for name in filter(None, names)
+)
+"""The functions of the CUDA runtime that `host_calls.cpp` replaces."""
+
+SHARED = (
+    "-shared",
+    "-Xcompiler=-fPIC,-fno-gnu-unique",
+    "-Xlinker=-Bsymbolic," + ",".join(f"--wrap={name}" for name in WRAPPED),
+)
+"""Options of a library whose functions and variables are its own: two libraries may define the same
+template."""
+
+ENTRY = "gpubench_call"
+"""The function that calls the host function in the library."""
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 
@@ -110,6 +134,59 @@ def compile_kernel(
         target = ("-cubin", f"-arch={architecture}", "-Xptxas=-v", "-o", cubin, file)
         log = run((*base_options(options), *target)).stderr
         return cubin.read_bytes(), entry_symbol(log, expression), log
+
+
+def wrapper(variant: HostVariant, tile: Config | None, dtype: str) -> str:
+    """Return the C++ that includes the source, and calls its function with an array of pointers.
+
+    Each pointer points to an argument, as those of cuLaunchKernel. So templates, overloads, static
+    functions and namespaces need nothing from the user. It returns the runtime's last error.
+    """
+    scalar = PRECISIONS[dtype].cpp
+    types = [
+        re.sub(r"\bScalar\b", scalar, parameter.cpp).rstrip("&")
+        for parameter in variant.parameters()
+    ]
+    arguments = ", ".join(f"*({kind} *)arguments[{index}]" for index, kind in enumerate(types))
+    return (
+        f'#include "{os.path.realpath(variant.source)}"\n'
+        f'extern "C" int {ENTRY}(void **arguments) {{\n'
+        f"  {variant.function(tile, dtype)}({arguments});\n"
+        "  return cudaGetLastError();\n}\n"
+    )
+
+
+def compile_library(
+    variant: HostVariant, tile: Config | None, dtype: str, architecture: str
+) -> bytes:
+    """Return the shared library of a variant's function. It is kept in the user's cache.
+
+    From compute capability 9.0 on, it may use the instructions of its architecture alone. Raises
+    CompileError.
+    """
+    if variant.source.suffix == ".so":
+        return variant.source.read_bytes()
+    if int(architecture.removeprefix("sm_")) >= 90:  # noqa: PLR2004 # compute capability 9.0
+        architecture += "a"
+    text = wrapper(variant, tile, dtype)
+    options = variant.options(tile, dtype)
+    files = map(read_source, (*variant.sources[1:], CALLS))
+    key = "\0".join((*files, text, *options, architecture, version()))
+    cached = user_cache("cubin", f"{hashlib.sha256(encoded_source(key)).hexdigest()}.so")
+    if library := kept(cached, bytes):
+        return library
+    with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
+        file, output = Path(name, "host.cu"), Path(name, "host.so")
+        file.write_bytes(encoded_source(text))
+        target = (f"-arch={architecture}", *SHARED, "-o", output, file, CALLS)
+        try:
+            run((*target, *base_options(options)))
+        except CompileError as error:
+            function = variant.function(tile, dtype)
+            raise CompileError(f"{function} for {architecture}: {error}") from error
+        library = output.read_bytes()
+    keep_value(cached, library)
+    return library
 
 
 def entry_symbol(log: str, expression: str) -> str:

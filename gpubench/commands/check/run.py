@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 from rich.text import Text
@@ -32,6 +33,7 @@ from gpubench.model import (
     CallVariant,
     Config,
     CudaVariant,
+    HostVariant,
     Problem,
     Variant,
 )
@@ -98,6 +100,8 @@ def own_variants(op: str | None, kernels: Path) -> list[Variant]:
 def _check(variant: Variant, tiles: str | None, arch: str | None) -> int:
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
+        if isinstance(variant, HostVariant):
+            return _check_host(variant, chosen, arch or DEFAULT)
         if isinstance(variant, CallVariant):
             return _check_call(variant, chosen)
         if isinstance(variant, CudaVariant):
@@ -246,6 +250,31 @@ def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
         console().print(Text(f"fault: {fault}", style="red"), soft_wrap=True)
         return FAULTY
     return _conclude(variant, wrong, f"{len(calls)} calls")
+
+
+def _check_host(variant: HostVariant, tiles: Sequence[Config | None], architecture: str) -> int:
+    """Compile a host function for a GPU. It launches kernels, so it cannot run on the CPU."""
+    screen = console()
+    for tile in tiles:
+        started = perf_counter()
+        try:
+            compiler_of(variant.backend).compile_library(
+                variant, tile, variant.dtypes[0], architecture
+            )
+        except CompileError as error:
+            screen.print(Text(f"does not compile: {error}", style="red"), soft_wrap=True)
+            return FAULTY
+        what = f"{variant.function(tile, variant.dtypes[0])} for {architecture}"
+        screen.print(Text(f"compiled {what} ({perf_counter() - started:.1f} s)"), soft_wrap=True)
+    screen.print(
+        Text(
+            "not run on the CPU: a host function launches kernels. Describe its kernel with "
+            "CudaVariant (kernel, grid, block) to check that, or sweep it on a GPU",
+            style="yellow",
+        ),
+        soft_wrap=True,
+    )
+    return NOT_RUN
 
 
 def _launched(case: Case) -> Text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +19,7 @@ import pytest
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import CompileError, LaunchError
 from gpubench.hardware.architectures import example
-from gpubench.model import Cache, CudaVariant, Launches, Point, Problem, Scope, Timer
+from gpubench.model import Cache, CudaVariant, HostVariant, Launches, Point, Problem, Scope, Timer
 from gpubench.plan.registry import of_op
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
@@ -175,10 +176,18 @@ class Stream:
 
 
 def watched(
-    cuda: SimpleNamespace, launch: Any, stream: Stream, overlap: tuple[bool, str] = (False, "")
+    cuda: SimpleNamespace,
+    launch: Any,
+    stream: Stream,
+    overlap: tuple[bool, str] = (False, ""),
+    launches: Launches = Launches.ALONE,
+    timer: Timer = Timer.EVENTS,
 ) -> str:
     timers = SimpleNamespace(events=BlockedBatchTimer(stream))
     kernel = SimpleNamespace(
+        routine=SimpleNamespace(call=print),
+        launches=launches,
+        timer=timer,
         timers=timers,
         rotation=iter(lambda: launch, None),
         _computes_elsewhere=lambda: False,
@@ -259,8 +268,60 @@ def test_memory_from_torchs_pool_is_seen_too(
 
 def test_a_call_that_waits_for_the_gpu_is_an_error_that_says_so(cuda: SimpleNamespace) -> None:
     stream = Stream()
-    with pytest.raises(LaunchError, match="the call waits for the GPU"):
+    with pytest.raises(LaunchError, match=r"the call waits for the GPU.*--launches waited"):
         watched(cuda, stream.synchronize, stream)
+    for timed in ({"launches": Launches.WAITED}, {"timer": Timer.CUPTI}):
+        note = watched(cuda, stream.synchronize, stream, **timed)
+        assert note == "each call waits for the GPU"
+
+
+def test_launches_that_are_waited_for_are_timed_with_each_wait(cuda: SimpleNamespace) -> None:
+    done: list[str] = []
+    stream = SimpleNamespace(
+        record_start=lambda: done.append("start"),
+        record_stop=lambda: done.append("stop"),
+        synchronize=lambda: done.append("wait"),
+        elapsed_us=lambda *_events: 24.0,
+    )
+    vars(sys.modules["cupy.cuda"])["get_current_stream"] = lambda: stream
+    kernel = SimpleNamespace(
+        timers=SimpleNamespace(stream=stream, flush=lambda: done.append("flush")),
+        rotation=iter(lambda: lambda: done.append("launch"), None),
+        scope=Scope.KERNEL,
+        launches=Launches.WAITED,
+    )
+    times_us = cuda.kernel.CudaKernel._sample_unblocked(kernel, 2, 2, kernel.timers.flush)
+    assert times_us == [12.0, 12.0]
+    assert done == 2 * [
+        "flush",
+        "wait",
+        "start",
+        "launch",
+        "wait",
+        "launch",
+        "wait",
+        "stop",
+        "wait",
+    ]
+
+
+def test_a_host_function_is_called_with_the_addresses_of_the_arrays(
+    cuda: SimpleNamespace, tmp_path: Path
+) -> None:
+    source = tmp_path / "mine.c"
+    source.write_text("void run(int m, float a, const float *A, float *C) { *C = *A * a + m; }")
+    library = ["gcc", "-shared", "-fPIC", "-o", tmp_path / "mine.so", source]
+    subprocess.run(library, check=True)
+    variant = HostVariant(
+        idea="of a test", entry="run", file="mine.so", path=tmp_path / "mine.py", op="gemm",
+        signature="int M, float a=2, const float* A, float* C",
+    )  # fmt: skip
+    given, result = np.full(1, 1.5, np.float32), np.zeros(1, np.float32)
+    addresses = [given.ctypes.data, 0, result.ctypes.data]
+    routine = instances(cuda).routine(point(variant), PROBLEM)
+    routine.bind(arrays(*addresses))()
+    assert result[0] == 43
+    assert (routine.resources, routine.algorithm, routine.workspace_bytes) == (None, "", 0)
 
 
 def test_whatever_a_function_raises_is_a_launch_error(cuda: SimpleNamespace) -> None:

@@ -144,7 +144,7 @@ def test_a_tensor_map_of_the_result_has_the_type_of_results(
         problem = Problem(op="gemm", m=256, n=256, k=256, dtype=dtype)
         (tile, *_) = kernel.tiles.defaults
         launch = kernel.launch(tile, problem)
-        module.kernel_arguments(kernel, launch, problem, workspace=False)((1, 2, 3))
+        module.kernel_arguments(kernel.parameters(launch), problem, launch)((1, 2, 3))
         assert seen == [(0, dtype), (1, dtype), (2, result)]
         seen.clear()
 

@@ -1,0 +1,140 @@
+"""Host functions that launch kernels: loaded from a shared library, and called with arrays.
+
+In the library that nvcc makes, `host_calls.cpp` gives our stream to the calls that name none, and
+records what is called. A prebuilt `.so` is loaded as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpubench.backends.cuda.driver import kernel_arguments
+from gpubench.backends.cuda.nvcc import ENTRY, compile_library, demangled
+from gpubench.errors import CompileError, LaunchError
+from gpubench.model import Config, HostVariant, Problem
+from gpubench.model.signature import FORMATS
+
+C_TYPES: dict[str, Any] = {
+    "b": ctypes.c_byte,
+    "i": ctypes.c_int,
+    "I": ctypes.c_uint,
+    "q": ctypes.c_longlong,
+    "Q": ctypes.c_ulonglong,
+    "f": ctypes.c_float,
+    "d": ctypes.c_double,
+}
+"""The types of numbers that a C function takes by value, by their names in `FORMATS`."""
+
+
+class HostFunction:
+    """A host function, loaded. Calls enqueue kernels in the stream that it was given."""
+
+    def __init__(
+        self, variant: HostVariant, tile: Config | None, dtype: str, architecture: str, stream: int
+    ) -> None:
+        self._parameters, self._stream = variant.parameters(), stream
+        library = _loaded(compile_library(variant, tile, dtype, architecture), variant.source)
+        self._is_wrapped = hasattr(library, ENTRY)
+        name = ENTRY if self._is_wrapped else variant.function(tile, dtype)
+        try:
+            self._function = library[name]
+        except AttributeError as error:
+            raise CompileError(
+                f"{variant.source.name} has no C function '{name}': declare it extern \"C\""
+            ) from error
+        self._library = library
+        if self._is_wrapped:
+            library.gpubench_use(ctypes.c_void_p(stream))
+            library.gpubench_recorded.restype = ctypes.c_char_p
+            library.gpubench_error_name.restype = ctypes.c_char_p
+
+    def __call__(self, *arguments: Any) -> None:
+        """Call the function. Raise LaunchError if the CUDA runtime reports an error after it."""
+        status = self._function(*arguments)
+        if status and self._is_wrapped:
+            name = self._library.gpubench_error_name(status).decode()
+            raise LaunchError(f"after the call, the CUDA runtime reports {name}")
+
+    def bind(self, problem: Problem, addresses: Sequence[int]) -> Callable[[], None]:
+        """Return the call on a set of arrays, at these addresses."""
+        values = kernel_arguments(self._parameters, problem)((*addresses, self._stream))
+        if self._is_wrapped:
+            pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+
+            def call(_alive: object = values) -> None:
+                self(pointers)
+
+            return call
+        scalar = problem.precision.cpp
+        typed = [
+            value if isinstance(value, ctypes.c_void_p) else _as_number(value, name)
+            for value, name in zip(
+                values,
+                (scalar if p.type_name == "Scalar" else p.type_name for p in self._parameters),
+                strict=True,
+            )
+        ]
+        return lambda: self(*typed)
+
+    def watch(self, call: Callable[[], None]) -> str:
+        """Call once, and return a note on the kernels that it launches and what else it does."""
+        if not self._is_wrapped:
+            call()
+            return ""
+        self._library.gpubench_record()
+        try:
+            call()
+        finally:
+            recorded = self._library.gpubench_recorded().decode()
+        return note(recorded.splitlines())
+
+
+def note(recorded: Sequence[str]) -> str:
+    """Return a row's note on the recorded calls of the CUDA runtime."""
+    counts = Counter(_shown(line) for line in recorded)
+    launches, others = (
+        [
+            f"{name.removeprefix('launch ')}{f' ({count} times)' * (count > 1)}"
+            for name, count in counts.items()
+            if name.startswith("launch ") == is_launch
+        ]
+        for is_launch in (True, False)
+    )
+    parts = [f"launches {', '.join(launches) or 'no kernel of its file'}"]
+    parts += [f"calls {', '.join(others)}"] * bool(others)
+    return f"each call {' and '.join(parts)}"
+
+
+def _shown(line: str) -> str:
+    """Return a recorded line, with the kernel as C++ names it, without its parameters."""
+    if not line.startswith("launch "):
+        return line
+    name = demangled(line.removeprefix("launch ")).replace("(anonymous namespace)::", "")
+    name = re.sub(r"\((int|unsigned int|unsigned long|bool)\)", "", name)
+    return f"launch {name.partition('(')[0].removeprefix('void ')}"
+
+
+def _loaded(content: bytes, source: Path) -> ctypes.CDLL:
+    """Load a shared library. Raises CompileError if the system's loader refuses it."""
+    with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:
+        path = source if source.suffix == ".so" else Path(folder, "host.so")
+        if path is not source:
+            path.write_bytes(content)
+        try:
+            return ctypes.CDLL(str(path.resolve()))
+        except OSError as error:
+            raise CompileError(f"{source.name} cannot be loaded: {error}") from error
+
+
+def _as_number(value: Any, name: str) -> Any:
+    """Return a number as ctypes passes it by value. Raises CompileError for a type of CUDA."""
+    kind = C_TYPES.get(FORMATS[name])
+    if kind is None:
+        raise CompileError(f"a C function takes no {name} by value")
+    return kind.from_buffer_copy(value)
