@@ -737,6 +737,7 @@ BUILD_GROUPS = {
     "multiprocessor": "What a multiprocessor holds",
     "grid": "How the launch fills a GPU",
     "loop": "An iteration of the inner loop",
+    "accesses": "What a warp's accesses request",
     "context": "How it was compiled",
 }
 """Headings of the groups of columns of a build file."""

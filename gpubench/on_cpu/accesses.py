@@ -258,6 +258,12 @@ def missing_tool() -> str:
     return f"{missing[0]} is missing (Debian: apt install g++)" if missing else ""
 
 
+@cache
+def recorder_version() -> str:
+    """Return the version of the compiler that records, or an empty text if a tool is missing."""
+    return "" if missing_tool() else f"g++ {run.gxx('-dumpfullversion').strip()}"
+
+
 def _kept_file(case: Case) -> Path:
     """Return the file of the cache. Its name changes with all that the figures depend on."""
     problem = case.problem

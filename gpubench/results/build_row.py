@@ -115,10 +115,34 @@ class BuildRow:
         "fewest instructions from a load from shared memory to the first instruction that uses it",
     )
 
+    sectors_per_request: float | None = column(
+        "accesses", "sectors of 32 bytes per request of a warp to global memory"
+    )
+    sectors_over_least: float | None = column(
+        "accesses", "these sectors over the fewest that would hold the bytes of each request"
+    )
+    bank_conflict_ways: float | None = column(
+        "accesses", "wavefronts of shared memory over those without bank conflicts"
+    )
+    uncoalesced_lines: str | None = column(
+        "accesses",
+        "lines with more than the fewest sectors, each with its factor, joined by ;; those that "
+        "waste most come first",
+    )
+    bank_conflict_lines: str | None = column(
+        "accesses", "lines with bank conflicts, each with its ways, in the same form"
+    )
+    not_analysed: str | None = column("accesses", "what was not analysed, joined by ;")
+
     compiler: str | None = column("context", "name and version of the compiler")
     disassembler: str | None = column(
         "context",
         "version of nvdisasm; empty: none listed the code, so nothing about the loop is known",
+    )
+    recorder: str | None = column(
+        "context",
+        "version of g++, which records accesses; empty: it is missing, so nothing about them is "
+        "known",
     )
     options: str | None = column("context", "the kernel's own compile options, joined by a blank")
     source_hash: str | None = column("context", "hash of the kernel's files")

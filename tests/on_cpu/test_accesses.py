@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from commandline import call
+from planted import copy_kernels, plant
 from planted_accesses import FAULTS, KERNELS, Fault
 
 from gpubench.engine.single import find_kernel
@@ -153,25 +156,115 @@ def planted(fault: Fault, folder: Path) -> int:
         assert old in text, old
         text = text.replace(old, new)
     source.write_text(text)
-    (line,) = (n for n, line in enumerate(text.splitlines(), 1) if fault.line in line)
-    return line
+    return line_with(source, fault.line)
+
+
+def build(folder: Path, kernels: Path, variant: str) -> str:
+    """Write a build file of kernels at 256, and return its path."""
+    done = call(
+        folder, "explain", "--variants", variant, "--kernels", str(kernels), "--dtype", "float32",
+        "--arch", "sm_90", "--size", "256", "-o", "build.csv",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    return str(folder / "build.csv")
+
+
+def rejected_at(base: str, new: str, tile: str) -> list[object]:
+    """The lines for which the static gate rejects a tile of a kernel."""
+    gate = call(Path(new).parent, "diff", base, new, "--format", "json")
+    assert gate.code == 1
+    (row,) = (row for row in json.loads(gate.out)["rows"] if row["tile"] == tile)
+    return [change["line"] for change in row["changes"] if change["effect"] == "worse"]
+
+
+def line_with(source: Path, text: str) -> int:
+    """The number of the only line with a text."""
+    (number,) = (n for n, line in enumerate(source.read_text().splitlines(), 1) if text in line)
+    return number
+
+
+@pytest.fixture(scope="module")
+def sound_build(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The build file of the kernels without a fault."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        return build(tmp_path_factory.mktemp("base"), KERNELS, "all")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_planted_fault_raises_a_column_and_its_line_wastes_most(
-    fault: Fault, tmp_path: Path
+def test_a_planted_fault_wastes_most_and_the_static_gate_rejects_it_by_line(
+    fault: Fault, tmp_path: Path, sound_build: str
 ) -> None:
-    line = planted(fault, tmp_path / "kernels")
+    kernels = tmp_path / "kernels"
+    line = planted(fault, kernels)
     tile = f"1/kernel={fault.kernel}"
     before = recorded(KERNELS, fault.file, tile, fault.op)
-    after = recorded(tmp_path / "kernels", fault.file, tile, fault.op)
+    after = recorded(kernels, fault.file, tile, fault.op)
     assert after.not_analysed == ()
-    assert (after.ranked[0].file, after.ranked[0].line) == (f"{fault.file}.cu", line)
+    assert after.ranked[0].place == f"{fault.file}.cu:{line}"
     assert after.ranked[0].wasted_clocks > before.ranked[0].wasted_clocks == 0
-    worse = [
-        new > 1.01 * old
-        for name in ("sectors_over_least", "bank_conflict_ways")
-        if (old := getattr(before, name)) and (new := getattr(after, name))
-    ]
-    assert any(worse)
+    new = build(tmp_path, kernels, fault.file)
+    assert after.ranked[0].place in rejected_at(sound_build, new, tile)
+
+
+TRANSPOSED = (
+    ("Scalar a_tile[TILE][TILE];", "Scalar a_tile[TILE][TILE + 1];"),
+    ("a_tile[y][x] = row", "a_tile[x][y] = row"),
+    ("a_tile[y][k] *", "a_tile[k][y] *"),
+)
+"""Edits of `shared_tile` after which the tile of A lies transposed, with padding."""
+
+BY_FLOAT4 = (
+    ("Scalar a_tile[TILE][TILE];", "float4 a_tile[TILE][TILE / 4];"),
+    ("Scalar b_tile[TILE][TILE];", "float4 b_tile[TILE][TILE / 4 + 1];"),
+    ("a_tile[y][x] = row", "reinterpret_cast<float*>(a_tile[y])[x] = row"),
+    ("b_tile[y][x] = col", "reinterpret_cast<float*>(b_tile[x])[y] = col"),
+    (
+        "for (int k = 0; k < TILE; ++k) sum += a_tile[y][k] * b_tile[k][x];",
+        """for (int k = 0; k < TILE / 4; ++k) {
+      const float4 a = a_tile[y][k];
+      const float4 b = b_tile[x][k];
+      sum += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+    }""",
+    ),
+    ("      a_tile[x][y] =", "      reinterpret_cast<float*>(a_tile[x])[y] ="),
+    ("      b_tile[x][y] = j", "      reinterpret_cast<float*>(b_tile[x])[y] = j"),
+)
+"""Edits of `shared_tile` after which it reads both tiles by float4, with padding."""
+
+TURNED = (
+    ("blockIdx.y * EDGE + threadIdx.y", "blockIdx.y * EDGE + threadIdx.x"),
+    ("blockIdx.x * EDGE + threadIdx.x", "blockIdx.x * EDGE + threadIdx.y"),
+)
+"""Edits of `naive` after which a warp walks down a column, as in `naive_uncoalesced`."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "sound", "faulty", "text"),
+    [
+        ("shared_tile", TRANSPOSED, (("TILE + 1]", "TILE]"),), "a_tile[x][y] = row"),
+        ("shared_tile", BY_FLOAT4, (("TILE / 4 + 1]", "TILE / 4]"),), "const float4 b"),
+        ("naive", (), TURNED, "sum += a["),
+    ],
+    ids=["padding removed", "padding of float4 removed", "uncoalesced"],
+)
+def test_a_pair_is_ranked_and_the_static_gate_rejects_the_slower_one_by_line(
+    kernel: str,
+    sound: tuple[tuple[str, str], ...],
+    faulty: tuple[tuple[str, str], ...],
+    text: str,
+    tmp_path: Path,
+) -> None:
+    base, new = (copy_kernels(tmp_path / side / "kernels", kernel) for side in ("base", "new"))
+    for folder, edits in ((base, sound), (new, (*sound, *faulty))):
+        description = ("tiles=edges(1, 32", "tiles=edges(32, 32")
+        plant(folder, f"gemm/my_{kernel}.py", description)
+        plant(folder, f"gemm/my_{kernel}.cu", *edits)
+    before, after = (recorded(folder, f"my_{kernel}", "32") for folder in (base, new))
+    assert after.ranked[0].wasted_clocks > before.ranked[0].wasted_clocks
+    place = f"my_{kernel}.cu:{line_with(new / f'gemm/my_{kernel}.cu', text)}"
+    assert after.ranked[0].place == place
+    builds = [build(folder.parent, folder, "all") for folder in (base, new)]
+    assert place in rejected_at(*builds, "32")

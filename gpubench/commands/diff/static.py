@@ -48,32 +48,43 @@ class Limit:
 
 SHARE = "multiply_adds_per_instruction"
 
-ALWAYS_JUDGED = ("spill_bytes",)
+LINES = {"sectors_over_least": "uncoalesced_lines", "bank_conflict_ways": "bank_conflict_lines"}
+"""Judged columns of accesses, and the column that has their lines."""
+
+ALWAYS_JUDGED = ("spill_bytes", *LINES)
 """Judged columns of operations that are bound by memory. Their other columns do not predict a
 slowdown (results/h200/static_columns.md)."""
 
-RISING_IS_WORSE = {"spill_bytes": True, "occupancy": False, SHARE: False}
+RISING_IS_WORSE = {
+    "spill_bytes": True, "occupancy": False, SHARE: False,
+    "sectors_over_least": True, "bank_conflict_ways": True,
+}  # fmt: skip
 """The judged columns, and whether a higher value is worse."""
 
 DEFAULT_LIMITS: dict[str, Limit] = {
     "spill_bytes": Limit(amount=0, relative=False),
     "occupancy": Limit(amount=0, relative=False),
     SHARE: Limit(amount=0.05, relative=True),
+    **{name: Limit(amount=0.01, relative=True) for name in LINES},
 }
 
 COMPARED = (
     *(
         column.name
         for column in COLUMNS
-        if column.metadata["group"] in {"code", "multiprocessor", "grid", "loop"}
-        and column.name not in {"gpu", "limited_by"}
+        if column.metadata["group"] in {"code", "multiprocessor", "grid", "loop", "accesses"}
+        and column.name not in {"gpu", "limited_by", *LINES.values()}
     ),
     "options",
 )
 """Columns whose difference is a change."""
 
-OF_LOOP = frozenset(column.name for column in COLUMNS if column.metadata["group"] == "loop")
-"""Columns that only a disassembler fills."""
+FILLED_BY = {
+    column.name: {"loop": "disassembler", "accesses": "recorder"}[column.metadata["group"]]
+    for column in COLUMNS
+    if column.metadata["group"] in {"loop", "accesses"}
+}
+"""Columns that a tool fills, and the column that names it. The tool may be missing."""
 
 LOOP_LOST = "no loop multiplies and adds any more"
 ABSENT = "not in the file"
@@ -89,8 +100,12 @@ class Change:
     effect: BuildVerdict
     """`worse`, `better` or `changed`."""
 
+    line: str = ""
+    """`mine.cu:23`, the line behind a change for the worse; empty if it is not known."""
+
     def __str__(self) -> str:
-        return f"{self.column} {_figure(self.base)} → {_figure(self.new)}{self._relative}"
+        at = f" at {self.line}" if self.line else ""
+        return f"{self.column} {_figure(self.base)} → {_figure(self.new)}{self._relative}{at}"
 
     @property
     def _relative(self) -> str:
@@ -233,12 +248,14 @@ def changed_columns(
         limits = {name: limits[name] for name in ALWAYS_JUDGED}
     changes: list[Change] = []
     for name in COMPARED:
-        if name in OF_LOOP and not (before.disassembler and after.disassembler):
+        tool = FILLED_BY.get(name)
+        if tool and not (getattr(before, tool) and getattr(after, tool)):
             continue
         base, new = getattr(before, name), getattr(after, name)
         if base != new:
             effect = _effect(name, base, new, limits)
-            changes.append(Change(column=name, base=base, new=new, effect=effect))
+            line = _line(name, before, after) if effect == BuildVerdict.WORSE else ""
+            changes.append(Change(column=name, base=base, new=new, effect=effect, line=line))
     effects = {change.column: change.effect for change in changes}
     if effects.get(SHARE) == BuildVerdict.BETTER and effects.get("occupancy") == BuildVerdict.WORSE:
         # More work per thread for fewer threads: the recorded sweeps do not show a slowdown.
@@ -249,6 +266,25 @@ def changed_columns(
         ]
     order = list(BuildVerdict)
     return tuple(sorted(changes, key=lambda change: order.index(change.effect)))
+
+
+def _line(column: str, before: BuildRow, after: BuildRow) -> str:
+    """Return the line that wastes most of those that are worse on the new side only.
+
+    A change moves lines, so the same factor in the same file counts as the same line.
+    """
+    if column not in LINES:
+        return ""
+    base, new = (
+        [entry.rpartition(" ")[::2] for entry in (getattr(row, LINES[column]) or "").split(";")]
+        for row in (before, after)
+    )
+    known = Counter((place.rpartition(":")[0], factor) for place, factor in base)
+    for place, factor in new:
+        known[place.rpartition(":")[0], factor] -= 1
+        if known[place.rpartition(":")[0], factor] < 0:
+            return place
+    return new[0][0]
 
 
 def _effect(

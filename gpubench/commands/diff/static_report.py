@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -146,15 +147,36 @@ def _values(rows: Sequence[BuildRow], column: str) -> str:
     return ", ".join(sorted({value for row in rows if (value := getattr(row, column))}))
 
 
+def _lost_analysis(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Iterator[str]:
+    """Say which accesses only the base side analyses, for each reason."""
+    base = {row.key: row for row in before if row.recorder}
+    lost: defaultdict[str, list[BuildRow]] = defaultdict(list)
+    for row in after:
+        if row.recorder and row.not_analysed and row.key in base:
+            known = set((base[row.key].not_analysed or "").split(";"))
+            for reason in row.not_analysed.split(";"):
+                if reason not in known:
+                    lost[reason].append(row)
+    for reason, rows in lost.items():
+        more = f" and {counted(len(rows) - 1, 'row')} more" if len(rows) > 1 else ""
+        yield f"no longer analysed: {reason}: {rows[0].label}{more}"
+
+
 def _notes(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Iterator[str]:
     for side, rows in (("base", before), ("new", after)):
         unlisted = sum(row.status == Status.OK and not row.disassembler for row in rows)
         if unlisted:
             named = f"{counted(unlisted, 'row')} of the {side} side"
             yield f"nvdisasm did not list {named}, so inner loops are not compared there"
-    disassemblers = [_values(rows, "disassembler") for rows in (before, after)]
-    if all(disassemblers) and disassemblers[0] != disassemblers[1]:
-        yield "another nvdisasm, {} → {}".format(*disassemblers)
+        unrecorded = sum(row.status == Status.OK and not row.recorder for row in rows)
+        if unrecorded:
+            named = f"{counted(unrecorded, 'row')} of the {side} side"
+            yield f"g++ did not record {named}, so accesses are not compared there"
+    for tool, column in (("nvdisasm", "disassembler"), ("g++", "recorder")):
+        versions = [_values(rows, column) for rows in (before, after)]
+        if all(versions) and versions[0] != versions[1]:
+            yield f"another {tool}, {versions[0]} → {versions[1]}"
+    yield from _lost_analysis(before, after)
     versions = [_values(rows, "gpubench") for rows in (before, after)]
     if versions[0] != versions[1]:
         yield "gpubench: {} on the base side, {} on the new one".format(*versions)

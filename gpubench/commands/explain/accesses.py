@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.on_cpu.accesses import SECTOR_BYTES, Access, Accesses
+from gpubench.view.numbers import counted
 
 LEAST = 1.005
 """Traffic up to this factor counts as the least."""
@@ -110,6 +112,32 @@ def merged_loads(recorded: Accesses, loop: InnerLoop | None) -> list[str]:
             bits = f"{widest} bits in the inner loop, {written} as written"
             merged.append(f"loads from {memory} that nvcc merges ({bits})")
     return merged
+
+
+def access_columns(recorded: Accesses) -> dict[str, Any]:
+    """Return the columns of a build file on accesses. None: not analysed, or no such access."""
+    skipped = []
+    for each in recorded.not_analysed:
+        what = each.what.partition(": ")[0]  # without an error that names paths of this machine
+        skipped.append(f"{what} on {counted(len(each.places), 'line')}" if each.places else what)
+    return {
+        "sectors_per_request": recorded.sectors_per_request,
+        "sectors_over_least": recorded.sectors_over_least,
+        "bank_conflict_ways": recorded.bank_conflict_ways,
+        "uncoalesced_lines": _wasteful(recorded.ranked, is_shared=False),
+        "bank_conflict_lines": _wasteful(recorded.ranked, is_shared=True),
+        "not_analysed": ";".join(skipped) or None,
+    }
+
+
+def _wasteful(ranked: Sequence[Access], *, is_shared: bool) -> str | None:
+    """Return the lines with more than the least traffic: `naive.cu:23 8;naive.cu:30 2`."""
+    lines = (
+        f"{line.place} {line.times_least:.3g}"
+        for line in ranked
+        if line.is_shared == is_shared and line.times_least > LEAST
+    )
+    return ";".join(lines) or None
 
 
 def not_judged(recorded: Accesses | None, loop: InnerLoop | None) -> tuple[str, ...]:

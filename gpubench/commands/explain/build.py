@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -20,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 import gpubench
 from gpubench.backends import Compiler, compiler_of, find_devices
+from gpubench.commands.explain.accesses import access_columns
 from gpubench.commands.explain.code import (
     Code,
     Codes,
@@ -30,6 +33,7 @@ from gpubench.commands.explain.code import (
 from gpubench.engine.single import launch_on, require_architecture
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
 from gpubench.hardware.architectures import DEFAULT, example
+from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.occupancy import occupancy, waves
 from gpubench.model import (
     DTYPE_ALIASES,
@@ -44,6 +48,7 @@ from gpubench.model import (
     Status,
     Variant,
 )
+from gpubench.on_cpu.accesses import Recorded, missing_tool, record, recorder_version
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import parse_names, parse_sizes
 from gpubench.plan.registry import of_op
@@ -58,7 +63,7 @@ ALL = "all"
 """The value of `--variants` that takes every kernel."""
 
 SIZE = "1024"
-"""The default size. Only blocks and waves depend on it."""
+"""The default size. Only blocks, waves and accesses depend on it."""
 
 BACKEND = "cuda"
 
@@ -126,6 +131,8 @@ def run_build(
     if not disassembler_version():
         install = install_command("sass")
         _note(f"no nvdisasm found, so nothing about the inner loop: {install}")
+    if missing := missing_tool():
+        _note(f"nothing about accesses, as {missing}")
     instances = plan_instances(chosen, architectures, _dtypes(dtypes), size or SIZE, every=every)
     rows = build_rows(instances, compiler)
     if claimed:
@@ -308,13 +315,61 @@ def build_rows(instances: Sequence[Instance], compiler: Compiler) -> list[BuildR
         for instance in runnable
     }
     total = sum(len(program.instances) for program in by_key.values())
-    with _progress(total) as advance:
+    with _progress("compiled", "instance", total) as advance:
         codes = compile_programs(list(by_key.values()), advance)
+    recorded = _record(runnable)
     rows: list[BuildRow] = []
     for instance in instances:
         of_instance: Codes = codes[by_key[_program_key(instance)]] if instance.launches else {}
-        rows += _rows(instance, of_instance, compiler.version(), hashes[instance.variant.path])
+        accesses = recorded.get(_record_key(instance), {}).get(instance.tile, ())
+        hashed = {"compiler": compiler.version(), "source_hash": hashes[instance.variant.path]}
+        rows += _rows(instance, of_instance, accesses, hashed)
     return rows
+
+
+_ByTile = Mapping[Config, Recorded]
+
+
+def _record_key(instance: Instance) -> tuple[CudaVariant, Problem, str]:
+    """Return what the instances of a call of `record` share."""
+    return instance.variant, instance.problem, instance.architecture
+
+
+def _record(instances: Sequence[Instance]) -> dict[object, _ByTile]:
+    """Return the accesses of each launch, by `_record_key` and tile. Empty without g++."""
+    if missing_tool():
+        return {}
+    by_key: defaultdict[tuple[CudaVariant, Problem, str], list[Instance]] = defaultdict(list)
+    for instance in instances:
+        by_key[_record_key(instance)].append(instance)
+    # A thread takes the architectures of a kernel in turn, because most launches are the same.
+    groups: defaultdict[object, list[list[Instance]]] = defaultdict(list)
+    for (variant, problem, _), of_key in by_key.items():
+        groups[variant, problem].append(of_key)
+
+    def record_group(group: Sequence[Sequence[Instance]]) -> dict[object, _ByTile]:
+        return {
+            _record_key(first): record(
+                first.variant, [instance.tile for instance in of_key], first.problem, first.device
+            )
+            for of_key in group
+            for first in of_key[:1]
+        }
+
+    recorded: dict[object, _ByTile] = {}
+    with (
+        _progress("recorded", "kernel", len(groups)) as advance,
+        ThreadPoolExecutor(cpu_threads()) as pool,
+    ):
+        futures = [pool.submit(record_group, group) for group in groups.values()]
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                recorded |= future.result()
+                advance(done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return recorded
 
 
 def _program_key(instance: Instance) -> tuple[object, ...]:
@@ -322,19 +377,20 @@ def _program_key(instance: Instance) -> tuple[object, ...]:
     return instance.variant.path, instance.architecture, instance.options
 
 
-def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) -> list[BuildRow]:
+def _rows(
+    instance: Instance, codes: Codes, recorded: Recorded, hashed: Mapping[str, str]
+) -> list[BuildRow]:
     """Return a row for each launch, or a single row if the instance is skipped or fails."""
     variant, problem = instance.variant, instance.problem
     here = str(variant.path.parent)
-    facts = {
+    facts: dict[str, Any] = {
+        **hashed,
         **{name: getattr(problem, name) for name in ("op", "dtype", "m", "n", "k")},
         "variant": variant.name,
         "tile": str(instance.tile),
         "architecture": instance.architecture,
-        "compiler": compiler,
         "disassembler": disassembler_version() or None,
         "options": " ".join(instance.options).replace(f"{here}/", "").replace(here, ".") or None,
-        "source_hash": hash_of_source,
         "gpubench": gpubench.__version__,
     }
     of_launches = [codes[expression, problem.dtype] for expression in instance.expressions]
@@ -342,7 +398,8 @@ def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) 
     if instance.reason or error:
         status = Status.SKIPPED if instance.reason else Status.ERROR
         return [BuildRow(**facts, launch=1, status=status, reason=instance.reason or error)]
-    launches = zip(instance.launches, instance.expressions, of_launches, strict=True)
+    columns = [access_columns(accesses) for accesses in recorded] or [{}] * len(of_launches)
+    launches = zip(instance.launches, instance.expressions, of_launches, columns, strict=True)
     return [
         BuildRow(
             **(facts if code.is_disassembled else facts | {"disassembler": None}),
@@ -350,8 +407,10 @@ def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) 
             status=Status.OK,
             kernel=_template(expression) or variant.name,
             **_figures(instance.device, launch, code),
+            **of_accesses,
+            recorder=recorder_version() or None,
         )
-        for number, (launch, expression, code) in enumerate(launches, 1)
+        for number, (launch, expression, code, of_accesses) in enumerate(launches, 1)
     ]
 
 
@@ -405,11 +464,11 @@ def _note(line: str) -> None:
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show the number of compiled instances: a bar in a terminal, lines elsewhere."""
+def _progress(verb: str, noun: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show how many are done, `compiled` or `recorded`: a bar in a terminal, lines elsewhere."""
     screen = console(stderr=True)
     if sys.stderr.isatty():
-        columns = (TextColumn("compiling"), BarColumn(), MofNCompleteColumn())
+        columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=screen, transient=True) as bar:
             task = bar.add_task("", total=total)
             yield lambda done: bar.update(task, completed=done)
@@ -420,6 +479,6 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
         nonlocal last
         if done < total and monotonic() - last >= PLAIN_EVERY_S:
             last = monotonic()
-            _note(f"compiled {done} of {counted(total, 'instance')}")
+            _note(f"{verb} {done} of {counted(total, noun)}")
 
     yield line

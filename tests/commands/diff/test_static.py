@@ -42,6 +42,10 @@ def built(tile: str = "16", **facts: Any) -> BuildRow:
         "multiply_adds_per_instruction": 0.8,
         "compiler": "NVRTC 13.1",
         "disassembler": "13.1.80",
+        "sectors_per_request": 4.0,
+        "sectors_over_least": 1.0,
+        "bank_conflict_ways": 1.0,
+        "recorder": "g++ 12.2.0",
         "gpubench": "0.1.0",
     }
     key = {"op": "gemm", "variant": "mine", "dtype": "float32", "architecture": "sm_90"}
@@ -83,6 +87,12 @@ def builds(tmp_path: Path) -> Builds:
         ({"multiply_adds_per_instruction": 0.77}, BuildVerdict.CHANGED),
         ({"multiply_adds_per_instruction": 0.75}, BuildVerdict.WORSE),
         ({"multiply_adds_per_instruction": 0.85}, BuildVerdict.BETTER),
+        ({"sectors_per_request": 16.0}, BuildVerdict.CHANGED),
+        ({"sectors_over_least": 1.009}, BuildVerdict.CHANGED),
+        ({"sectors_over_least": 1.02}, BuildVerdict.WORSE),
+        ({"bank_conflict_ways": 1.02}, BuildVerdict.WORSE),
+        ({"bank_conflict_ways": None, "not_analysed": "inline PTX"}, BuildVerdict.CHANGED),
+        ({"uncoalesced_lines": "mine.cu:8 1"}, BuildVerdict.SAME),
         ({"resident_blocks": 0, "occupancy": 0.0}, BuildVerdict.BROKEN),
         ({"status": Status.ERROR, "reason": "no such name"}, BuildVerdict.BROKEN),
         ({"status": Status.SKIPPED, "reason": "needs 9.0"}, BuildVerdict.BROKEN),
@@ -112,11 +122,12 @@ def test_occupancy_for_more_work_per_thread_is_a_trade() -> None:
     assert verdict(built(), replace(traded, spill_bytes=4)) == BuildVerdict.WORSE
 
 
-def test_kernels_bound_by_memory_are_judged_by_their_spills() -> None:
+def test_kernels_bound_by_memory_are_judged_by_their_spills_and_accesses() -> None:
     base = built(op="gemv")
     for change in ({"occupancy": 0.25}, {"multiply_adds_per_instruction": 0.4}):
         assert verdict(base, replace(base, **change)) == BuildVerdict.CHANGED
-    assert verdict(base, replace(base, spill_bytes=4)) == BuildVerdict.WORSE
+    for change in ({"spill_bytes": 4}, {"sectors_over_least": 8.0}):
+        assert verdict(base, replace(base, **change)) == BuildVerdict.WORSE
 
 
 def test_a_row_on_one_side_is_missing_or_new() -> None:
@@ -161,6 +172,32 @@ def test_without_a_disassembler_on_a_side_loops_are_not_compared() -> None:
     )  # fmt: skip
     assert verdict(built(), unknown) == BuildVerdict.SAME
     assert verdict(unknown, built()) == BuildVerdict.SAME
+
+
+def test_without_a_recorder_on_a_side_accesses_are_not_compared(builds: Builds, run: Run) -> None:
+    unknown = built(
+        recorder=None, sectors_per_request=None, sectors_over_least=None, bank_conflict_ways=None,
+    )  # fmt: skip
+    code, out, _ = run(*builds([built()], [unknown]), "--strict")
+    assert code == 0
+    assert "g++ did not record 1 row of the new side, so accesses are not compared there" in out
+
+
+def test_the_line_is_one_that_the_base_side_does_not_have(builds: Builds, run: Run) -> None:
+    base = built(sectors_over_least=1.5, uncoalesced_lines="mine.cu:8 8;mine.cu:20 2")
+    # The edit moved the lines, and added one that wastes less than the first.
+    new = built(sectors_over_least=2.0, uncoalesced_lines="mine.cu:9 8;mine.cu:12 4;mine.cu:21 2")
+    code, out, _ = run(*builds([base], [new]))
+    assert code == 1
+    assert "sectors_over_least 1.5 → 2 (+33 %) at mine.cu:12" in out
+
+
+def test_what_is_no_longer_analysed_is_said(builds: Builds, run: Run) -> None:
+    lost = {"sectors_per_request": None, "sectors_over_least": None, "bank_conflict_ways": None}
+    new = [built(tile, **lost, not_analysed="inline PTX") for tile in ("16", "32")]
+    code, out, _ = run(*builds([built(), built("32")], new))
+    assert code == 0
+    assert "no longer analysed: inline PTX: mine 16 float32 sm_90 and 1 row more" in out
 
 
 def test_rows_that_were_not_disassembled_are_counted_in_a_note(builds: Builds, run: Run) -> None:

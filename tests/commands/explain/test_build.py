@@ -30,6 +30,8 @@ from gpubench.commands.explain.sass import (
     loop_instructions,
     parse_listing,
 )
+from gpubench.on_cpu import accesses
+from gpubench.on_cpu.accesses import recorder_version
 from gpubench.plan.registry import KERNELS
 from gpubench.results.build_row import BuildRow, read
 
@@ -78,12 +80,15 @@ def test_each_tile_and_launch_has_a_row_with_figures(tmp_path: Path) -> None:
         assert row.occupancy
         assert row.waves
         assert row.source_hash
+        assert row.recorder == recorder_version()
+        assert row.sectors_per_request
         assert row.compiler == compiler_of("cuda").version()
         assert row.loop_instructions is not None or row.launch > 1
     gemv = next(row for row in rows if row.variant == "gemv_thread")
     parts = ("multiply_add", "float64", "integer", "shared_load", "shared_store", "global_load")
     parts += ("local", "barrier", "other")
     assert sum(getattr(gemv, f"loop_{part}") for part in parts) == gemv.loop_instructions
+    assert (gemv.uncoalesced_lines or "").startswith("gemv_thread.cu:")
 
 
 def test_what_an_architecture_lacks_is_skipped_with_the_reason(tmp_path: Path) -> None:
@@ -93,10 +98,13 @@ def test_what_an_architecture_lacks_is_skipped_with_the_reason(tmp_path: Path) -
     assert "9.0" in (rows[0].reason or "")
 
 
-def test_a_second_run_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_compiles_and_records_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtype", "float32")
     first = build(tmp_path, "a.csv", *options)[1]
     monkeypatch.setattr(code_module, "compile_program", lambda _program: pytest.fail("compiled"))
+    monkeypatch.setattr(accesses, "_record_together", lambda *_: pytest.fail("recorded"))
     assert build(tmp_path, "b.csv", *options)[1] == first
 
 
@@ -315,7 +323,7 @@ PLANTED = {
         "#pragma unroll 1\n        for (int j", 1, "multiply_adds_per_instruction",
     ),
     "padding removed": (
-        "gemm/my_vectorized.cu", "BM / WIDTH + 1]", "BM / WIDTH]", 0, "static_shared_bytes",
+        "gemm/my_vectorized.cu", "BM / WIDTH + 1]", "BM / WIDTH]", 1, "at vector_tiles.cuh:",
     ),
     "float turned double": (
         "gemm/my_blocktile_2d.cu", "Scalar sum[TM]", "double sum[TM]", 1, "loop_float64 0 → ",
