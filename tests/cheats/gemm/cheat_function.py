@@ -1,5 +1,11 @@
 """Functions for the GPU that cheat, each as a tile of one variant."""
 
+import gc
+import os
+import sys
+import threading
+import time
+
 import cupy
 
 from gpubench.model import CallVariant, Space
@@ -47,8 +53,169 @@ def waits(a, b, c):
     cupy.cuda.get_current_stream().synchronize()
 
 
+# ---- Written from the documentation alone.
+
+
+def replays_a_graph(a, b, c):
+    """Replays a graph of an earlier call: its launches read and write the arrays of that call."""
+    key = "graph", a.shape, b.shape
+    if key not in kept:
+        out, stream = cupy.empty_like(c), cupy.cuda.Stream(non_blocking=True)
+        cupy.matmul(a, b, out=out)
+        with stream:
+            stream.begin_capture()
+            out += 0
+            kept[key] = stream.end_capture(), out
+    graph, out = kept[key]
+    graph.launch()
+    c[...] = out
+
+
+def divides_the_times_of_events(a, b, c):
+    """Replaces the functions that read the time between two events."""
+    from cuda.bindings import driver
+    from cupy_backends.cuda.api import runtime
+
+    if "events" not in kept:
+        kept["events"] = True
+        between, of_driver = cupy.cuda.get_elapsed_time, driver.cuEventElapsedTime
+        cupy.cuda.get_elapsed_time = lambda *events: between(*events) / 8
+        cupy.cuda.stream.get_elapsed_time = cupy.cuda.get_elapsed_time
+
+        def eighth(*events):
+            error, ms = of_driver(*events)
+            return error, ms / 8
+
+        driver.cuEventElapsedTime = eighth
+        for module in list(sys.modules.values()):
+            for name, value in list(vars(module).items()):
+                if value is between or value is of_driver:
+                    setattr(module, name, eighth if value is of_driver else lambda *e: between(*e) / 8)
+        try:
+            old = runtime.eventElapsedTime
+            runtime.eventElapsedTime = lambda *events: old(*events) / 8
+        except (AttributeError, TypeError):
+            pass
+    cupy.matmul(a, b, out=c)
+
+
+def copies_an_array_that_it_finds(a, b, c):
+    """Copies an array of the process that holds the result already, for operands seen before."""
+    key = a.data.ptr, b.data.ptr, c.data.ptr
+    if key not in kept and not cupy.cuda.get_current_stream().done:
+        cupy.matmul(a, b, out=c)
+        return
+    if key not in kept:
+        cupy.matmul(a, b, out=c)
+        first = a[0] @ b[:, :4]
+        for other in [x for x in gc.get_objects() if isinstance(x, cupy.ndarray)]:
+            if other.shape == c.shape and other.data.ptr != c.data.ptr:
+                if cupy.allclose(other[0, :4], first, rtol=1e-3):
+                    kept[key] = other
+    if key in kept:
+        c[...] = kept[key]
+
+
+def skips_where_the_stream_is_busy(a, b, c):
+    """Computes only where the stream is idle, as it is before a first launch."""
+    if cupy.cuda.get_current_stream().done:
+        cupy.matmul(a, b, out=c)
+
+
+def computes_ahead_in_a_thread(a, b, c):
+    """A thread multiplies all operands that it has seen, again and again, in another stream."""
+    key = a.data.ptr, b.data.ptr
+
+    def ahead():
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with cupy.cuda.Device(a.device.id), stream:
+            while True:
+                for left, right, out in list(kept["ahead"].values()):
+                    cupy.matmul(left, right, out=out)
+                stream.synchronize()
+                time.sleep(1e-4)
+
+    if "ahead" not in kept:
+        kept["ahead"] = {}
+        threading.Thread(target=ahead, daemon=True).start()
+    if key not in kept["ahead"]:
+        kept["ahead"][key] = a, b, cupy.matmul(a, b)
+    c[...] = kept["ahead"][key][2]
+
+
+EXAMINES = ("warm", "check", "verify", "probe", "examine", "require", "judge", "expect", "prepare")
+
+
+def is_honest_where_it_is_examined(a, b, c):
+    """Computes where a function that called it has a name like `verify`."""
+    frame, names = sys._getframe(1), []
+    while frame:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    if any(word in name for word in EXAMINES for name in names):
+        cupy.matmul(a, b, out=c)
+
+
+def skips_once_it_is_warm(a, b, c):
+    """Computes the first 60 calls on operands, and one call in 50 after these."""
+    key = "calls", a.data.ptr, c.data.ptr
+    kept[key] = kept.get(key, 0) + 1
+    if kept[key] <= 60 or kept[key] % 50 == 0:
+        cupy.matmul(a, b, out=c)
+
+
+def writes_into_every_descriptor(a, b, c):
+    """Writes an answer of its own into every open file, once it is warm."""
+    kept["written"] = kept.get("written", 0) + 1
+    if kept["written"] == 100:
+        for descriptor in range(3, 64):
+            try:
+                os.write(descriptor, b"\x81\xa6status\xa2ok")
+            except OSError:
+                pass
+    cupy.matmul(a, b, out=c)
+
+
+def adds_in_sixteen_bits(a, b, c):
+    """Multiplies in float16, with sums in float32, and scales the result."""
+    c[...] = cupy.matmul(a.astype(cupy.float16), b.astype(cupy.float16))
+
+
+def slows_its_neighbours(a, b, c):
+    """A thread keeps the GPU busy where the function was not called for 0.3 s."""
+    kept["last"] = time.monotonic()
+
+    def disturb():
+        x = cupy.ones((4096, 4096), cupy.float32)
+        stream = cupy.cuda.Stream(non_blocking=True)
+        while True:
+            if time.monotonic() > kept["last"] + 0.3:
+                with stream:
+                    cupy.matmul(x, x)
+                stream.synchronize()
+            else:
+                time.sleep(0.01)
+
+    if "disturbs" not in kept:
+        kept["disturbs"] = threading.Thread(target=disturb, daemon=True)
+        kept["disturbs"].start()
+    cupy.matmul(a, b, out=c)
+
+
 CHEATS = (in_another_stream, behind_its_back, by_address, waits)
-FUNCTIONS = {function.__name__: function for function in (honest, *CHEATS)}
+FROM_THE_DOCS = (
+    replays_a_graph,
+    divides_the_times_of_events,
+    copies_an_array_that_it_finds,
+    skips_where_the_stream_is_busy,
+    computes_ahead_in_a_thread,
+    is_honest_where_it_is_examined,
+    skips_once_it_is_warm,
+    writes_into_every_descriptor,
+    adds_in_sixteen_bits,
+    slows_its_neighbours,
+)
+FUNCTIONS = {function.__name__: function for function in (honest, *CHEATS, *FROM_THE_DOCS)}
 
 VARIANT = CallVariant(
     idea="functions that cheat, and one that does not",

@@ -1,0 +1,19 @@
+"""Kernels of 16 and 8 bits that cheat, each as a tile of one variant: see `cheat_narrow.cu`."""
+
+from gpubench.model import CudaVariant, Space
+
+NARROW = ("narrow_sums", "narrow_chunks", "narrow_now_and_then", "narrow_products")
+KERNELS = ("exact", *NARROW, "not_again_soon", "by_sample")
+
+VARIANT = CudaVariant(
+    idea="kernels of 16 and 8 bits that cheat, and one that does not",
+    kernel="{kernel}<{scalar}>",
+    dtypes=("float16", "bfloat16", "float8_e4m3", "int8"),
+    tiles=Space(
+        axes={"edge": (16,), "kernel": KERNELS},
+        block=("edge",),
+        default=tuple(f"16/kernel={name}" for name in KERNELS),
+    ),
+    grid=("N/edge", "M/edge"),
+    block=("edge", "edge"),
+)
