@@ -140,8 +140,11 @@ class FakeKernel:
 
 
 def _are_of_a_probe(inputs: Sequence[np.ndarray]) -> bool:
-    """Whether operands are mostly zeros, as one operand of each probe is."""
-    return any(np.count_nonzero(array) <= array.size / 2 for array in inputs)
+    """Whether an operand is mostly zeros, or signs, as one operand of each probe is."""
+    return any(
+        np.count_nonzero(array) <= array.size / 2 or set(np.unique(array)) == {-1, 1}
+        for array in inputs
+    )
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ class Event:
     launches: int = 0
     count: int = 0
     probe: bool = False
-    """Whether it was on the operands of an exact probe, or on copies of the point's operands."""
+    """Whether it was on the operands of a probe, or on copies of the point's operands."""
 
     @property
     def whole(self) -> bool:

@@ -12,10 +12,10 @@ from gpubench.backends.rotation import OperandSets
 from gpubench.engine.judge.independence import copies_of_first_set
 from gpubench.engine.judge.probe import (
     AnyProbe,
+    all_probes,
     at_probe,
     inputs_of,
     make_full_probe,
-    make_probes,
     probe_problem,
     require_exact,
     unusual_problem,
@@ -57,7 +57,7 @@ class Examiner:
         Raises ChildLostError for a result that cannot be computed.
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
-        probes = make_probes(problem, self._loaded.seed)
+        probes = all_probes(problem, self._loaded.seed)
         try:
             return [_on_host(self._output_of(point, probe)) for probe in probes]
         except (CompileError, LaunchError) as error:

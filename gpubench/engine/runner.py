@@ -20,6 +20,7 @@ from gpubench.engine.examiner import Examiner
 from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent
 from gpubench.engine.judge.probe import (
     AnyProbe,
+    all_probes,
     at_probe,
     fewer_rows,
     inputs_of,
@@ -36,6 +37,7 @@ from gpubench.engine.judge.verdict import (
     require,
 )
 from gpubench.engine.judge.verify import Check, is_unwritten, never_written, poison
+from gpubench.engine.judge.width import make_width_probes
 from gpubench.engine.loaded import Loaded
 from gpubench.engine.operands import SEED_BITS, make_new_first
 from gpubench.engine.pairs import paired
@@ -368,15 +370,18 @@ class Runner:
         problem = probe_problem(point, self._backend.device.compute_capability)
         instance = instance_of(point)
         if (instance, problem) not in self._exact:
-            for probe in make_probes(problem, self._loaded.seed):
+            for probe in all_probes(problem, self._loaded.seed):
                 self._require_exact(point, probe, launches=2)  # one may leave data for the next
             self._exact.add((instance, problem))
         kind = (*instance[:1], None if is_ours(point.variant) else point.tile, *instance[2:])
         largest = self._largest.get(kind)
         if problem != point.problem and (not largest or largest.flops < point.problem.flops):
             if 3 * point.problem.bytes < self._backend.bytes_free():
-                probe = make_full_probe(point.problem, self._loaded.seed)
-                self._require_exact(point, probe, launches=1)
+                probes: list[AnyProbe] = [make_full_probe(point.problem, self._loaded.seed)]
+                if not is_ours(point.variant):
+                    probes += make_width_probes(point.problem, self._loaded.seed)
+                for probe in probes:
+                    self._require_exact(point, probe, launches=1)
             self._largest[kind] = point.problem
 
     def _require_exact(self, point: Point, probe: AnyProbe, *, launches: int) -> None:

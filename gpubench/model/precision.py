@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 CORES, TENSOR_CORES = "cores", "tensor cores"
@@ -86,6 +87,14 @@ class Precision:
     def is_integer(self) -> bool:
         """Whether products are exact, modulo 2³²."""
         return self.sum_roundoff == 0
+
+    @property
+    def sum_bits(self) -> int:
+        """Significant bits that a sum keeps; a sum that is cut off has one more than a rounded one.
+
+        Raises ValueError for integers, whose sums are exact.
+        """
+        return round(-math.log2(self.sum_roundoff)) + (self.sum_roundoff == F8_SUM)
 
     @property
     def tolerance(self) -> float:

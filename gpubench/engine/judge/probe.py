@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.engine.judge.verdict import MissingResult, ProbeResult, require
+from gpubench.engine.judge.width import WidthProbe, make_width_probes
 from gpubench.model import Cache, CallVariant, CudaVariant, Point, Precision, Problem, Scope
 from gpubench.plan.registry import is_ours
 
@@ -97,6 +98,10 @@ class Probe:
             first = np.ascontiguousarray(first.T)
         return first, second.reshape(self.problem.input_shapes[1])
 
+    def observe(self, xp: Any, output: Any) -> ProbeResult:
+        """Return how many results of an output are not exact."""
+        return _observed(self, xp, output)
+
     def count_wrong(self, xp: Any, output: Any) -> int:
         """Return the number of results that are not exact, including NaN."""
         output = output.reshape(len(self.class_of_row), len(self.class_of_column))
@@ -136,6 +141,10 @@ class ChainProbe:
         matrix[self.rows, self.columns] = self.elements
         return matrix, self.vector
 
+    def observe(self, xp: Any, output: Any) -> ProbeResult:
+        """Return how many results of an output are not exact."""
+        return _observed(self, xp, output)
+
     def count_wrong(self, xp: Any, output: Any) -> int:
         """Return the number of results that are not exact, including NaN."""
         expected = np.zeros(len(self.vector), _wide(self.vector).dtype)
@@ -145,7 +154,12 @@ class ChainProbe:
         return int((output.astype(np.float64) != xp.asarray(expected)).sum())
 
 
-AnyProbe = Probe | ChainProbe
+AnyProbe = Probe | ChainProbe | WidthProbe
+
+
+def _observed(probe: Probe | ChainProbe, xp: Any, output: Any) -> ProbeResult:
+    wrong = probe.count_wrong(xp, output)
+    return ProbeResult(size=probe.problem.size, wrong=wrong, results=output.size)
 
 
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
@@ -227,7 +241,7 @@ def _kept_inputs(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
 
 
 @lru_cache(16)
-def make_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
+def make_probes(problem: Problem, seed: int) -> tuple[Probe | ChainProbe, ...]:
     """Return probes with all bits in the first operand, and then in the second operand.
 
     Each value of k has a product in one of the probes, if MAX_PROBES are enough for that. A large
@@ -249,7 +263,7 @@ def make_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
 
 
 @lru_cache(4)
-def make_full_probe(problem: Problem, seed: int) -> AnyProbe:
+def make_full_probe(problem: Problem, seed: int) -> Probe | ChainProbe:
     """Return a probe for a large problem, with few elements.
 
     Half of the products have all bits of the first operand, and the others of the second operand.
@@ -372,8 +386,12 @@ def _wide(elements: NDArray[Any]) -> NDArray[Any]:
 
 def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
     """Raise WrongError unless an output is the probe's result, bit for bit."""
-    wrong = probe.count_wrong(xp, output)
-    require(ProbeResult(size=probe.problem.size, wrong=wrong, results=output.size))
+    require(probe.observe(xp, output))
+
+
+def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
+    """Return the probes of a problem's products, and of the width of its sums."""
+    return (*make_probes(problem, seed), *make_width_probes(problem, seed))
 
 
 def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int) -> None:
@@ -381,7 +399,7 @@ def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int
 
     The parent calls this, because a function could change the checks in its own process.
     """
-    probes, kind = make_probes(problem, seed), np.dtype(problem.precision.result)
+    probes, kind = all_probes(problem, seed), np.dtype(problem.precision.result)
     size = math.prod(problem.output_shape)
     lengths = [len(content) for content in contents]
     if lengths != [kind.itemsize * size] * len(probes):

@@ -32,6 +32,37 @@ class ProbeResult:
         )
 
 
+NAMED_WIDTHS = {8: "bfloat16", 11: "float16", 14: "float8 on tensor cores", 24: "float32"}
+"""Types of sums, by their number of bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumWidth:
+    """How many bits a kernel's sums keep (`judge.width`)."""
+
+    size: str
+    bits: int | None
+    """None: at least as many as are examined."""
+
+    label: str
+    """Type of the sum as the row states it."""
+
+    needed: int
+    """Bits that the sums of this precision keep."""
+
+    @property
+    def reason(self) -> str:
+        """Why this is wrong; empty if it is right."""
+        if self.bits is None:
+            return ""
+        name = NAMED_WIDTHS.get(self.bits)
+        as_type = f", as sums in {name} do" if name else ""
+        return (
+            f"its sums at {self.size} keep {self.bits} bits{as_type}. The stated type is "
+            f"{self.label}, and sums of this precision keep {self.needed} bits"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ResultError:
     """The largest `relative_error` of a result, and the largest that is right."""
@@ -151,6 +182,7 @@ class ClockTimes:
 
 Observed = (
     ProbeResult
+    | SumWidth
     | ResultError
     | MissingResult
     | UnwrittenResult

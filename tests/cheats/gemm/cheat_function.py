@@ -1,5 +1,6 @@
 """Functions for the GPU that cheat, each as a tile of one variant."""
 
+import contextlib
 import gc
 import os
 import sys
@@ -79,23 +80,21 @@ def divides_the_times_of_events(a, b, c):
     if "events" not in kept:
         kept["events"] = True
         between, of_driver = cupy.cuda.get_elapsed_time, driver.cuEventElapsedTime
-        cupy.cuda.get_elapsed_time = lambda *events: between(*events) / 8
-        cupy.cuda.stream.get_elapsed_time = cupy.cuda.get_elapsed_time
+        old = runtime.eventElapsedTime
 
         def eighth(*events):
+            return between(*events) / 8
+
+        def eighth_of_driver(*events):
             error, ms = of_driver(*events)
             return error, ms / 8
 
-        driver.cuEventElapsedTime = eighth
         for module in list(sys.modules.values()):
             for name, value in list(vars(module).items()):
                 if value is between or value is of_driver:
-                    setattr(module, name, eighth if value is of_driver else lambda *e: between(*e) / 8)
-        try:
-            old = runtime.eventElapsedTime
+                    setattr(module, name, eighth if value is between else eighth_of_driver)
+        with contextlib.suppress(AttributeError, TypeError):
             runtime.eventElapsedTime = lambda *events: old(*events) / 8
-        except (AttributeError, TypeError):
-            pass
     cupy.matmul(a, b, out=c)
 
 
@@ -109,9 +108,9 @@ def copies_an_array_that_it_finds(a, b, c):
         cupy.matmul(a, b, out=c)
         first = a[0] @ b[:, :4]
         for other in [x for x in gc.get_objects() if isinstance(x, cupy.ndarray)]:
-            if other.shape == c.shape and other.data.ptr != c.data.ptr:
-                if cupy.allclose(other[0, :4], first, rtol=1e-3):
-                    kept[key] = other
+            is_other = other.shape == c.shape and other.data.ptr != c.data.ptr
+            if is_other and cupy.allclose(other[0, :4], first, rtol=1e-3):
+                kept[key] = other
     if key in kept:
         c[...] = kept[key]
 
@@ -169,10 +168,8 @@ def writes_into_every_descriptor(a, b, c):
     kept["written"] = kept.get("written", 0) + 1
     if kept["written"] == 100:
         for descriptor in range(3, 64):
-            try:
+            with contextlib.suppress(OSError):
                 os.write(descriptor, b"\x81\xa6status\xa2ok")
-            except OSError:
-                pass
     cupy.matmul(a, b, out=c)
 
 

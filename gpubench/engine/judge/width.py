@@ -1,0 +1,144 @@
+"""A probe of the width of sums: large terms that cancel, with small terms between them.
+
+The terms of a row are ±2ʷ at random places, with signs in turns, and ±1 at all other places. A sum
+that keeps more than w bits is exact in any order, and a narrower sum loses some of the small terms,
+also if only the sums of parts of K are narrow. Rows have different w, so a single launch shows how
+many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor
+cores, 2021, find the width of a tensor core by such terms.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.engine.judge.verdict import SumWidth
+from gpubench.model import Problem
+from gpubench.model.precision import F32
+
+EXPONENTS = (*range(6, 15), 16, 18, 20, 24, 30, 40, 48)
+"""The values of w."""
+
+SPARE_BITS = 2
+"""A row's large terms sum to at most 2^(bits − this), whatever their signs. And w is at least this
+much below the bits, because tensor cores cut terms off."""
+
+LARGEST_IN_FLOAT32 = 20
+"""The largest w of float32 sums. How tensor cores add the last bits differs between GPUs."""
+
+PATTERNS = 4
+"""Number of random orders of terms for each w."""
+
+LEAST_DEPTH = 16
+"""A shorter sum has no room for large and small terms."""
+
+LARGEST_RESULT = 100
+"""Largest magnitude of a result, in small terms: bfloat16 must hold it."""
+
+LEAST_EXPONENT = -6
+"""A small term is 2 to this power, the smallest normal number of float8_e4m3."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WidthProbe:
+    """Operands whose products are large terms that cancel and small terms, and the exact result.
+
+    The first matrix has the terms, and the second one has signs.
+    """
+
+    problem: Problem
+    exponent_of_row: NDArray[np.int64]
+    """w of each row of the result."""
+
+    pattern_of_row: NDArray[np.int64]
+    terms: NDArray[Any]
+    """Shape (patterns, K), in the operands' type, with the signs of `inner_signs`."""
+
+    inner_signs: NDArray[np.int64]
+    """Shape (K,)."""
+
+    column_signs: NDArray[np.int64]
+    """Shape (N,)."""
+
+    totals: NDArray[np.float64]
+    """The result of each pattern, in a column of positive sign."""
+
+    def inputs(self) -> tuple[NDArray[Any], ...]:
+        """Return the operands."""
+        first = self.terms[self.pattern_of_row]
+        columns = np.stack((self.column_signs, -self.column_signs)).astype(first.dtype)
+        second = columns[(self.inner_signs < 0).astype(np.int64)]
+        if self.problem.op == "gemv_t":
+            first = np.ascontiguousarray(first.T)
+        return first, second.reshape(self.problem.input_shapes[1])
+
+    def observe(self, xp: Any, output: Any) -> SumWidth:
+        """Return the width that the rows of an output show."""
+        expected = np.multiply.outer(self.totals[self.pattern_of_row], self.column_signs)
+        part = output.reshape(expected.shape).astype(np.float64)
+        is_wrong = (part != xp.asarray(expected)).any(axis=1)
+        is_wrong = np.asarray(is_wrong.get() if hasattr(is_wrong, "get") else is_wrong)
+        narrow = self.exponent_of_row[is_wrong]
+        precision = self.problem.precision
+        return SumWidth(
+            size=self.problem.size,
+            bits=int(narrow.min()) if narrow.size else None,
+            label=precision.accumulator,
+            needed=precision.sum_bits,
+        )
+
+
+@lru_cache(16)
+def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
+    """Return the probe of a problem's sums, or nothing for exact sums, short sums and chains."""
+    precision = problem.precision
+    match problem.op:
+        case "gemm":
+            rows, columns, depth = problem.m, problem.n, problem.k
+        case "gemv":
+            rows, columns, depth = problem.m, 1, problem.n
+        case "gemv_t":
+            rows, columns, depth = problem.n, 1, problem.m
+        case _:
+            return ()
+    if precision.is_integer or depth < LEAST_DEPTH:
+        return ()
+    rng, bits = np.random.default_rng(seed), precision.sum_bits
+    largest = LARGEST_IN_FLOAT32 if precision.sum_roundoff == F32 else bits - SPARE_BITS
+    exponents = [w for w in EXPONENTS if w <= largest]
+    patterns = [
+        _terms(rng, depth, w, max(2, 2 ** (bits - SPARE_BITS - w)))
+        for w in exponents
+        for _ in range(PATTERNS)
+    ]
+    pattern_of_row = rng.permutation(np.arange(rows) % len(patterns))
+    inner, outer = (rng.choice((-1, 1), count) for count in (depth, columns))
+    unit = 2.0**LEAST_EXPONENT
+    probe = WidthProbe(
+        problem=problem,
+        exponent_of_row=np.repeat(exponents, PATTERNS)[pattern_of_row],
+        pattern_of_row=pattern_of_row,
+        terms=(unit * np.stack(patterns) * inner).astype(precision.element),
+        inner_signs=inner,
+        column_signs=outer,
+        totals=unit * np.array([terms.sum() for terms in patterns]),
+    )
+    return (probe,)
+
+
+def _terms(rng: np.random.Generator, depth: int, exponent: int, most: int) -> NDArray[np.float64]:
+    """Draw terms: an even number of large terms, at most `most`, and small ones elsewhere."""
+    large = 2 * (min(depth // 2, most) // 2)
+    total = int(rng.integers(1, min(LARGEST_RESULT, depth - large) + 1))
+    total += (total - (depth - large)) % 2 * (1 if total == 1 else -1)
+    signs = np.where(np.arange(depth - large) < (depth - large + total) // 2, 1.0, -1.0)
+    terms = np.empty(depth)
+    is_large = np.zeros(depth, bool)
+    is_large[rng.permutation(depth)[:large]] = True
+    terms[is_large] = 2.0**exponent * (1 - 2 * (np.arange(large) % 2)) * rng.choice((-1, 1))
+    terms[~is_large] = rng.permutation(signs)
+    return terms
