@@ -175,7 +175,9 @@ class Result:
 
     algorithm: str = ""
     launches: str = "overlapped"
-    """`alone` or `overlapped`. Files without the column have launches that overlapped."""
+    """`alone`, `overlapped` or `graph`. Files without the column have launches that overlapped."""
+
+    cache: str = "hot"
 
 
 @dataclass(kw_only=True)
@@ -203,10 +205,12 @@ class Contender:
 class Bench:
     """A GPU, and operands for all shapes."""
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(
+        self, dtype: str, cache: Cache = Cache.HOT, launches: Launches = Launches.ALONE
+    ) -> None:
         self.backend = open_backend("cuda", Timer.EVENTS)
         self.backend.warm_up()
-        self.dtype = dtype
+        self.dtype, self.cache, self.launches = dtype, cache, launches
         self.compared = np.float64 if dtype == "float64" else np.float32
         self.variants = of_op("gemm")
         rng = np.random.default_rng(0)
@@ -222,22 +226,22 @@ class Bench:
             if problem.precision.is_integer:
                 flat = flat * 127
             inputs.append(np.resize(flat.astype(kind), shape))
-        return self.backend.load(problem, inputs, cold=False)
+        return self.backend.load(problem, inputs, cold=self.cache == Cache.COLD)
 
     def point(
         self,
         variant: Variant,
         tile: Config | None,
         problem: Problem,
-        launches: Launches = Launches.ALONE,
+        launches: Launches | None = None,
     ) -> Point:
-        """Return the point with hot operands."""
+        """Return the point, by default with the launches of the bench."""
         return Point(
             variant=variant,
             tile=tile,
             problem=problem,
-            cache=Cache.HOT,
-            launches=launches,
+            cache=self.cache,
+            launches=launches or self.launches,
             scope=Scope.KERNEL,
             timer=Timer.EVENTS,
         )
@@ -251,7 +255,7 @@ class Bench:
             self.bind(self.variants[name], None, "library", problem, operands) for name in LIBRARIES
         ]
         contenders = [one for one in libraries if one]
-        contenders[0].kernel.run()
+        contenders[0].kernel.run(len(operands.sets))
         self._reference = operands.output.astype(self.compared).copy()
         for library in contenders:
             self.sample(library, QUICK_SAMPLES)
@@ -332,11 +336,12 @@ class Bench:
         overlapped = None
         try:
             kernel = self.backend.bind(point, operands)
-            if isinstance(variant, CudaVariant) and variant.may_overlap(tile, problem):
+            alone = self.launches == Launches.ALONE and isinstance(variant, CudaVariant)
+            if alone and variant.may_overlap(tile, problem):
                 chained = self.point(variant, tile, problem, Launches.OVERLAPPED)
                 overlapped = self.backend.bind(chained, operands)
             operands.output.fill(-1234567 if problem.precision.is_integer else np.nan)
-            kernel.run()
+            kernel.run(len(operands.sets))
         except (CompileError, LaunchError) as error:
             print(f"{variant.name} {tile} at {problem.size}: {error}", file=sys.stderr, flush=True)
             if not self.backend.usable():
@@ -388,7 +393,8 @@ class Bench:
             samples=len(ordered),
             difference=float(f"{one.difference:.3g}"),
             algorithm=one.kernel.algorithm,
-            launches=Launches.OVERLAPPED if overlapped else Launches.ALONE,
+            launches=Launches.OVERLAPPED if overlapped else self.launches,
+            cache=self.cache,
         )
 
     def compile(self, shapes: Sequence[tuple[int, int, int]], *, every: bool) -> int:
@@ -436,6 +442,7 @@ def read(path: Path) -> dict[tuple[str, int, int, int], list[Result]]:
                 difference=float(row["difference"]),
                 algorithm=row["algorithm"],
                 launches=row.get("launches", "overlapped"),
+                cache=row.get("cache", "hot"),
             )
             found.setdefault((result.dtype, result.m, result.n, result.k), []).append(result)
     return found

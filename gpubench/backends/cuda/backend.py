@@ -178,6 +178,7 @@ class CudaBackend:
             output=first_rows(operands.sets[0], problem)[-1],
             timer=point.timer,
             scope=point.scope,
+            state=point.state,
             launches=point.launches,
             flush=operands.policy.flush,
             all_sets=operands.policy.min_launches,
@@ -194,10 +195,12 @@ class CudaBackend:
             return self._instances.routine(point, problem)
         timers = self.timers
         before = timers.flush if operands.policy.flush else None
+        in_graph, overlap = point.launches.in_graph, point.launches.overlap
+        timer = timers.graph(overlap=overlap) if in_graph else timers.events
 
         def sample(call: Callable[..., None], launches: int) -> float:
             on_sets = (partial(call, *operands.sets[index]) for index in operands.rotation)
-            return timers.events.sample(on_sets, launches, 1, before)[0]
+            return timer.sample(on_sets, launches, 1, before)[0]
 
         cold = point.cache == Cache.COLD
         call, chosen = tune(problem, cold, sample, operands.policy.max_launches)
