@@ -33,7 +33,7 @@ from gpubench.backends.cuda.timer import (
 )
 from gpubench.backends.rotation import CACHES_TO_OUTGROW
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
-from gpubench.model import Launch, Launches, Resources, Scope, Series, Timer
+from gpubench.model import Launch, Launches, Resources, Scope, Series, State, Timer
 
 BLOCKED_S = 0.02
 """Time for which the stream is blocked, to see whether a call computes in another stream."""
@@ -117,6 +117,7 @@ class CudaKernel:
 
     timer: Timer
     scope: Scope
+    state: State
     launches: Launches
     flush: bool
     all_sets: int
@@ -183,6 +184,8 @@ class CudaKernel:
             )
         unknown = f"whether its launches overlap is not known: {self._overlap[1]}"
         apart = "its launches overlap in a stream, so they are timed in a graph with full edges"
+        if self.state == State.SUSTAINED:
+            apart = "its launches overlap, and its settled time is that of a chain of launches"
         overlap = unknown if self._overlap[1] else apart * self._overlap[0]
         waiting = "each call waits for the GPU" if waits else ""
         return ";".join(filter(None, (allocating(allocations.bytes), seen, waiting, overlap)))
