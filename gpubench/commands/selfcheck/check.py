@@ -9,7 +9,7 @@ control shows that the check sees this: a kernel whose launches do overlap must 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, product
@@ -22,7 +22,7 @@ from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import run
 from gpubench.errors import DeviceUnavailableError, UsageError
-from gpubench.model import Device, Launches, Point, Timer
+from gpubench.model import Device, Launches, Point, PointKey, Timer
 from gpubench.options import read_sweep
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
@@ -67,6 +67,9 @@ CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes"
 
 ROUNDS = 2
 
+REPEATS = 2
+"""Maximum number of further measurements of a kernel whose gap deviates."""
+
 MAX_DEVIATION_US = 0.3  # a gap this close to the median of all gaps counts as equal to it
 MAX_DEVIATION_OF_TIME = 0.01  # for long kernels, as clocks drift between the two measurements
 MAX_GAP_US = 4.0  # a larger median gap means that the stream ran dry between launches
@@ -83,6 +86,9 @@ class Gap(NamedTuple):
 
     is_control: bool = False
     """The control, whose launches overlap."""
+
+    key: PointKey | None = None
+    """What was measured; its timer is empty."""
 
     @property
     def gap_us(self) -> float:
@@ -108,10 +114,19 @@ def run_selfcheck(device: str | None) -> int:
         device = read_sweep({"device": device}).device
         with progress() as watcher, local_pool(device, Timer.CUPTI) as pool:
             job = job_of(pool.device, (Timer.EVENTS, Timer.CUPTI))
-            rows = run(job, pool, watcher).rows
+
+            def measure(keys: Collection[PointKey | None]) -> list[Gap]:
+                some = {
+                    point: reason
+                    for point, reason in job.planned.items()
+                    if point.key._replace(timer="") in keys
+                }
+                return launch_gaps(run(replace(job, planned=some), pool, watcher).rows)
+
+            first = launch_gaps(run(job, pool, watcher).rows)
+            gaps = confirmed(first, measure)
     except DeviceUnavailableError as error:
         raise DeviceUnavailableError(f"selfcheck compares two timers of a GPU: {error}") from error
-    gaps = launch_gaps(rows)
     verdict = judge_gaps(gaps)
     screen = console()
     screen.print(gap_table(gaps))
@@ -157,6 +172,7 @@ def launch_gaps(rows: Iterable[Row]) -> list[Gap]:
             cupti_us=row.median_us or 0.0,
             is_library=not row.tile,
             is_control=row.launches == Launches.OVERLAPPED,
+            key=key,
         )
         for (key, timer), row in timed.items()
         if timer == Timer.CUPTI and (events := timed.get((key, Timer.EVENTS)))
@@ -180,6 +196,27 @@ def deviating(gaps: Sequence[Gap]) -> list[Gap]:
         and abs(gap.gap_us - median_us)
         > max(MAX_DEVIATION_US, MAX_DEVIATION_OF_TIME * gap.cupti_us)
     ]
+
+
+def confirmed(
+    gaps: Sequence[Gap], measure: Callable[[Collection[PointKey | None]], list[Gap]]
+) -> list[Gap]:
+    """Measure kernels whose gap deviates again, and keep the gap that deviates least.
+
+    The clock may change between the samples of the two timers. What disturbs a timer, or overlaps,
+    shows in each measurement.
+    """
+    median_us = median_gap_us(gaps)
+    by_key = {gap.key: gap for gap in gaps}
+    for _ in range(REPEATS):
+        found = [gap for gap in deviating(list(by_key.values())) if not gap.is_control]
+        if not found:
+            break
+        for gap in measure({gap.key for gap in found}):
+            by_key[gap.key] = min(
+                (gap, by_key[gap.key]), key=lambda one: abs(one.gap_us - median_us)
+            )
+    return list(by_key.values())
 
 
 def judge_gaps(gaps: Sequence[Gap]) -> Verdict:

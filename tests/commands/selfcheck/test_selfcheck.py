@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from fakes import measured
@@ -9,8 +10,10 @@ from rich.console import Console
 
 from gpubench.commands.selfcheck.check import (
     KERNELS,
+    REPEATS,
     SIZES,
     Gap,
+    confirmed,
     deviating,
     gap_table,
     job_of,
@@ -102,6 +105,31 @@ def test_a_deviating_gap_is_named() -> None:
     verdict = judge_gaps(found)
     assert not verdict.trusted
     assert "2.00 µs for kernel 3" in verdict.sentence
+
+
+def test_a_gap_that_deviates_only_once_is_not_held_against_the_machine() -> None:
+    rows = [
+        timed("kernel", str(tile), timer, us + (timer == "events"))
+        for tile, us in ((1, 2), (2, 10), (3, 20), (4, 30), (5, 40))
+        for timer in ("events", "cupti")
+    ]
+    right = launch_gaps(rows)
+    once, always = right[3], right[4]
+    disturbed = [
+        gap._replace(events_us=gap.events_us + 5 * (gap in (once, always))) for gap in right
+    ]
+    measured_again: list[int] = []
+
+    def measure(keys: Collection[object]) -> list[Gap]:
+        measured_again.append(len(keys))
+        return [always._replace(events_us=always.events_us + 6)] + [once] * (once.key in keys)
+
+    found = confirmed(disturbed, measure)
+    assert measured_again == [2, *[1] * (REPEATS - 1)]
+    assert [gap.key for gap in deviating(found)] == [always.key]
+    assert found[4].gap_us == 6.0
+    assert not judge_gaps(found).trusted
+    assert confirmed(right, measure) == right
 
 
 def test_without_any_gap_there_is_no_trust() -> None:
