@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from shapes import Bench, Result, outcome, read, summary, write
+from shapes import Bench, Outcome, outcome, read, summary, write
 from shared import markdown
 
 from gpubench.model import Cache, Launches
@@ -43,38 +44,40 @@ def measure(path: Path) -> None:
             print(shape, cache, f"{time.perf_counter() - started_s:.0f} s", flush=True)
 
 
-def table(path: Path) -> str:
-    """Return a summary of the ratios for each cache and number of rows, then each shape."""
-    groups: dict[tuple[str, int], list[float]] = {}
-    cells = []
-    for (_, m, n, k), results in read(path).items():
-        for cache in Cache:
-            of_cache: list[Result] = [one for one in results if one.cache == cache]
-            if not of_cache:
-                continue
-            one = outcome(of_cache)
-            groups.setdefault((cache, m), []).append(one.ratio)
-            kernels = (f"{one.library.variant} {one.library.algorithm}", one.own.variant)
-            times = (f"{one.library.median_us:.2f}", f"{one.own.median_us:.2f}")
-            cells.append([cache, f"{m}×{n}×{k}", *kernels, *times, f"{one.ratio:.3f}"])
-    means = [
-        [f"{cache}, M = {m}", *summary(ratios).split(" | ")]
-        for (cache, m), ratios in groups.items()
+def summaries(path: Path) -> str:
+    """Return a table of the ratios for each cache and number of rows."""
+    ratios: dict[tuple[str, int], list[float]] = {}
+    for cache, one in outcomes(path):
+        ratios.setdefault((cache, one.own.m), []).append(one.ratio)
+    cells = [[cache, m, *summary(of_rows).split(" | ")] for (cache, m), of_rows in ratios.items()]
+    heading = ["weights", "M", "shapes", "geometric mean", "won", "tenth percentile", "lowest"]
+    return markdown(heading, cells)
+
+
+def every_shape(path: Path) -> str:
+    """Return a table of all shapes."""
+    cells = [
+        [
+            *(cache, f"{one.own.m}×{one.own.n}×{one.own.k}"),
+            *(f"{one.library.variant} {one.library.algorithm}", one.own.variant),
+            *(f"{one.library.median_us:.2f}", f"{one.own.median_us:.2f}", f"{one.ratio:.3f}"),
+        ]
+        for cache, one in outcomes(path)
     ]
-    return "\n\n".join(
-        (
-            markdown(
-                ["weights", "shapes", "geometric mean", "won", "tenth percentile", "lowest"], means
-            ),
-            markdown(
-                ["weights", "M×N×K", "library", "ours", "library, µs", "ours, µs", "ratio"],
-                sorted(cells),
-            ),
-        )
-    )
+    heading = ["weights", "M×N×K", "library", "ours", "library, µs", "ours, µs", "ratio"]
+    return markdown(heading, cells)
+
+
+def outcomes(path: Path) -> Iterator[tuple[str, Outcome]]:
+    """Yield what a file says of each shape, cold before hot."""
+    shapes = read(path)
+    for cache in (Cache.COLD, Cache.HOT):
+        for results in shapes.values():
+            if of_cache := [one for one in results if one.cache == cache]:
+                yield cache, outcome(of_cache)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "measure":
         measure(Path(sys.argv[2]))
-    print(table(Path(sys.argv[2])))
+    print(summaries(Path(sys.argv[2])), every_shape(Path(sys.argv[2])), sep="\n\n")

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # claims.py
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import alone
+import decode
 import fit_tiles
 from shapes import CLASSES, Outcome, outcomes, table_of_classes
 from shared import ROOT, ratio_interval, rounds
@@ -249,6 +250,11 @@ def alone_shapes() -> str:
         lines.append([every[0].own.dtype, *ratio_cells(every), f"{chained:.2f}"])
     heading = ["precision", "shapes", "alone", "tenth percentile", "lowest", "faster", "overlapped"]
     return table(heading, lines)
+
+
+def decode_graphs() -> str:
+    """Return the ratios of products of few rows in graphs."""
+    return decode.summaries(H100 / "decode.csv")
 
 
 def alone_agreement() -> str:
