@@ -31,6 +31,14 @@ def new_kernel(
             "--from", metavar="FILE.cu", help="Existing CUDA source to describe. It is not changed."
         ),
     ] = None,
+    kernel: Annotated[
+        str,
+        typer.Option(
+            metavar="FUNCTION",
+            help="Function of --from to describe: a host function or a kernel. Default: NAME, or "
+            "the first function that launches kernels.",
+        ),
+    ] = "",
     folder: Annotated[
         Path,
         typer.Option(
@@ -47,7 +55,9 @@ def new_kernel(
 
     if source and like:
         raise UsageError("--from and --like: describe a source, or start from a kernel of gpubench")
+    if kernel and not source:
+        raise UsageError("--kernel: names a function of --from FILE.cu")
     if source:
-        describe_source(name, op, source, folder, force=force)
+        describe_source(name, op, source, folder, kernel=kernel, force=force)
     else:
         write_pair(name, op, like, folder, force=force)

@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from gpubench.commands.new_kernel.meaning import UNKNOWN, meanings
+from gpubench.commands.new_kernel.source import Function, code, expanded, functions
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
 from gpubench.model.expression import parse
-from gpubench.model.signature import (
-    Parameter,
-    array_index,
-    parameters,
-    position_after,
-    split,
-    why_unknown,
-)
-from gpubench.text import shown
+from gpubench.model.signature import Parameter, array_index, parameters
+from gpubench.text import shown, unknown
 
 GUESSES = {
     "BM": 64,
@@ -36,22 +31,19 @@ GUESSES = {
 }
 """Values of template parameters with these names, if the source has none. Other parameters: 32."""
 
-CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
-"""Values of parameters with these names, so that C = alpha·A·B + beta·C is A·B."""
+LONGEST = 20
+"""Maximum number of characters of an axis. Of longer names, the beginning and the end are kept."""
 
 EDGE, THREADS = 32, 256
 """Edge of a block of two dimensions, and threads of a block of one, if the source has no number."""
 
-LONGEST = 2000
-"""Maximum number of characters of a template's parameters."""
+ALIASES = {"half": "__half"} | dict.fromkeys(("nv_bfloat16", "bf16"), "__nv_bfloat16")
+"""Types of elements under another name."""
 
-_SKIPPED = re.compile(
-    r'//[^\n]*|/\*|R"([^()\\\s"]{0,16})\(|"(?:\\.|[^"\\\n])*+"?|\'\\?"\'', re.DOTALL
+_WAITS = re.compile(
+    r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"
 )
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-_SPECIFIERS = ('extern "C"', 'extern"C"', "static", "inline", "constexpr")
-_ATTRIBUTE = re.compile(r"\s*(static\b|inline\b|void\b|(__\w+__)\s*(?=\())")
-_FUNCTION = re.compile(r"\s*([^\s();{}]+)\s*(?=\()")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MACRO = re.compile(r"#\s*ifndef\s+(\w+)\s*#\s*define\s+\1\s+(\d+)")
 _ASSIGNED = re.compile(r"\b(\w+)\s*=([^;=]*)")
@@ -59,167 +51,123 @@ _BLOCK_INDEX = re.compile(r"\bblockIdx\s*\.\s*([xyz])")
 _COMPARED = re.compile(r"\b(\w+)\s*(?:<|>=)\s*(\w+)\b")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kernel:
-    """A kernel that a source defines."""
+def described(
+    text: str,
+    name: str,
+    op: str,
+    file: str,
+    *,
+    entry: str = "",
+    included: str = "",
+    folders: Sequence[str] = (),
+    linked: Sequence[str] = (),
+) -> tuple[str, list[str]]:
+    """Return the description of a function as the variant `name`, and the parameters to fill in.
 
-    name: str
-    signature: str
-    """The text between the parentheses."""
-
-    template: tuple[Parameter, ...]
-    """The template's parameters. Empty: a plain function."""
-
-    threads: str
-    """The first argument of `__launch_bounds__`, or an empty text."""
-
-    body: str
-
-    def uses(self, index: str) -> bool:
-        """Whether the body reads an index such as `threadIdx.y`."""
-        return re.search(rf"\b{index[:-2]}\s*\.\s*{index[-1]}\b", self.body) is not None
-
-
-def kernels(text: str) -> Iterator[Kernel]:
-    """Yield the kernels that a CUDA C++ source defines, in order. Linear in the text's length."""
-    code = _code(text)
-    before, *parts = re.split(r"\b__global__\b", code)
-    for part in parts:
-        (template, threads), before = _heading(before[-LONGEST:]), part
-        at = 0
-        while attribute := _ATTRIBUTE.match(part, at):
-            at = attribute.end()
-            if attribute[2]:
-                inside, at = _enclosed(part, at)
-                threads = split(inside)[0] if "launch" in attribute[2] else threads
-        if name := _FUNCTION.match(part, at):
-            signature, at = _enclosed(part, name.end())
-            opening = part.find("{", at)
-            if opening >= 0 and ";" not in part[at:opening]:  # else it is only declared
-                body = part[opening : position_after(part, opening, "{}")]
-                yield Kernel(
-                    name=name[1],
-                    signature=signature,
-                    template=template,
-                    threads=threads,
-                    body=body,
-                )
-
-
-def _code(text: str) -> str:
-    """Return the source without comments and without the contents of texts."""
-    parts: list[str] = []
-    at = 0
-    while skipped := _SKIPPED.search(text, at):
-        parts += (text[at : skipped.start()], '"C"' if skipped[0] == '"C"' else " ")
-        closing = (
-            "*/" if skipped[0] == "/*" else f'){skipped[1]}"' if skipped[1] is not None else ""
-        )
-        end = text.find(closing, skipped.end())
-        at = end + len(closing) if end >= 0 else len(text)
-    return "".join((*parts, text[at:]))
-
-
-def _enclosed(text: str, at: int) -> tuple[str, int]:
-    """Return the text in the parentheses that begin at `at`, and the position after them."""
-    opening = text.index("(", at)
-    end = position_after(text, opening, "()")
-    return text[opening + 1 : end - 1], end
-
-
-def _heading(before: str) -> tuple[tuple[Parameter, ...], str]:
-    """Return the template's parameters and the launch bounds that stand before a kernel."""
-    text, threads = " ".join(before.split()), ""
-    while True:
-        if specifier := next(filter(text.endswith, _SPECIFIERS), ""):
-            text = text.removesuffix(specifier).rstrip()
-        elif text.endswith(")") and text[: text.rfind("(")].endswith("__launch_bounds__"):
-            text, _, bounds = text.rpartition("__launch_bounds__")
-            text, threads = text.rstrip(), split(bounds[1:-1])[0]
-        else:
-            break
-    opening = len(text) - position_after(text[::-1], 0, "><")
-    if not text.endswith(">") or not text[:opening].rstrip().endswith("template"):
-        return (), threads
-    return parameters(text[opening + 1 : -1]), threads
-
-
-def described(text: str, name: str, op: str, file: str) -> tuple[str, list[str]]:
-    """Return the description of a kernel as the variant `name`, and the parameters to fill in.
-
-    If the source has several kernels, it is the kernel called `name`, or else the first kernel.
-    `file` is the source's path as the description writes it. Raises UsageError for a source without
-    a kernel, and for a kernel that cannot be described.
-    """
+    It is the function called `entry`, or else `name`. Without one it is the first host function
+    that launches kernels, or else the first kernel. `file` is the source's path as the description
+    writes it, `included` the text of the files that the source includes, `folders` where these are,
+    and `linked` what must be linked. Raises UsageError for a source without a kernel, and for a
+    function that cannot be described.
+    """  # fmt: skip
     try:
-        defined = {kernel.name: kernel for kernel in kernels(text)}
-        if not defined:
-            raise UsageError(f"--from: {file} defines no kernel: no __global__ function")
-        kernel = defined.get(name) or next(iter(defined.values()))
-        if not _NAME.fullmatch(kernel.name) or not kernel.name.isascii():
+        defined = list(functions(text))
+        kernels = {_last(each.name): each for each in (*functions(included), *defined)}
+        function = _chosen(defined, kernels, entry or name * (name in kernels), file)
+        if not re.fullmatch(r"(\w+::)*[A-Za-z_]\w*", function.name, re.ASCII):
             raise UsageError(
-                f"--from: {file}: '{shown(kernel.name)}' cannot name a kernel; "
+                f"--from: {file}: '{shown(function.name)}' cannot name a kernel; "
                 "use ASCII letters, digits and _"
             )
-        signature = parameters(kernel.signature)
+        with_macros = {
+            key: replace(each, body=expanded(each.body, included + text))
+            for key, each in kernels.items()
+        }
+        function = with_macros[_last(function.name)]
+        arguments, column_major = meanings(function, with_macros, op)
     except ValueError as error:
         raise UsageError(f"--from: {file}: {error}") from error
-    types = [
-        parameter.name
-        for parameter in kernel.template
-        if parameter.type_name in {"typename", "class"}
-    ]
-    arguments = [_argument(parameter, op, types) for parameter in signature]
-    asked = [parameter.name for parameter in arguments if why_unknown(parameter, op)]
-    macros = dict(_MACRO.findall(_code(text)))
+    kind = "CudaVariant" if function.is_kernel else "HostVariant"
+    asked = [parameter.name for parameter in arguments if parameter.value == UNKNOWN]
+    macros = dict(_MACRO.findall(code(text))) if function.is_kernel else {}
     values = {
         _axis_name(parameter.name): parameter.value
-        for parameter in kernel.template
-        if parameter.name not in types and parameter.type_name != "bool"
+        for parameter in function.template
+        if parameter.name not in function.types and parameter.type_name != "bool"
     }
     values |= {_axis_name(macro): number for macro, number in macros.items()}
     tile, space = _space(values)
     lines = [
         f'"""{name}: what it does, in a line."""\n',
-        f"from gpubench.model import CudaVariant{', Space' * bool(space)}\n",
-        "VARIANT = CudaVariant(",
+        f"from gpubench.model import {kind}{', Space' * bool(space)}\n",
+        f"VARIANT = {kind}(",
         f'    idea="what {name} teaches, in a line",',
         f"    file={json.dumps(file, ensure_ascii=False)},",
-        f'    kernel="{_instance(kernel, types, tile)}",',
+        f'    {"kernel" if function.is_kernel else "entry"}="{_instance(function, tile)}",',
     ]
-    if other_kernels := [other for other in defined if other != kernel.name]:
-        lines.append(
-            f"    # The source also has these kernels: {', '.join(map(shown, other_kernels))}."
-        )
+    others = [each.name for each in _candidates(defined) if each.name != function.name]
+    if others:
+        lines.append(f"    # --kernel selects another: {', '.join(map(shown, others))}.")
     if asked:
         lines.append(
             f"    # Not known: {', '.join(asked)}. Write =1 for a constant, or =A, =M, =lda, =M*N "
             "for what it is."
         )
-    lines += ["    signature=(", *_signature(arguments), "    ),", *_dtypes(arguments, op)]
+    lines += ["    signature=(", *_signature(arguments), "    ),"]
+    lines += _dtypes(function, arguments, op, text)
     if any(parameter.name == "beta" for parameter in arguments):
         lines.append("    reads_output=True,  # it reads C even where beta is 0: C holds zeros")
-    if macros:
-        options = "".join(f'"-D{macro}={{{_axis_name(macro)}}}", ' for macro in macros)
-        lines.append(f"    compile_options=({options.strip()}),")
-    lines += [*space, *_launch(kernel, tile, op, text), ")\n"]
-    return "\n".join(lines), asked
+    if column_major:
+        lines.append(f"    column_major={_listed(column_major)},  # its indices say so")
+    options = [f"-D{macro}={{{_axis_name(macro)}}}" for macro in macros]
+    options += [*(f"-I{folder}" for folder in folders), *([] if function.is_kernel else linked)]
+    if options:
+        lines.append(f"    compile_options={_listed(options)},")
+    if not function.is_kernel and (waiting := _WAITS.search(function.body)):
+        lines.append(f"    waits=True,  # it calls {waiting[0]}")
+    launch = _launch(function, tile, op, text) if function.is_kernel else ()
+    return "\n".join([*lines, *space, *launch, ")\n"]), asked
 
 
-def _argument(parameter: Parameter, op: str, types: list[str]) -> Parameter:
-    """Return the parameter with the value that its name means, or with `?`."""
-    cpp = parameter.cpp
-    for name in types:
-        cpp = re.sub(rf"\b{name}\b", "Scalar", cpp)
-    value = CONSTANTS.get(parameter.name.casefold(), parameter.value)
-    argument = replace(parameter, cpp=cpp, value=parameter.value if parameter.is_pointer else value)
-    return replace(argument, value="?") if why_unknown(argument, op) else argument
+def _candidates(defined: Sequence[Function]) -> list[Function]:
+    """Return the host functions that launch kernels on arrays, and then the kernels."""
+    launchers = [
+        each
+        for each in defined
+        if each.launches and not each.is_kernel and each.name != "main" and "*" in each.signature
+        and "(" not in each.signature
+    ]  # fmt: skip
+    return launchers + [each for each in defined if each.is_kernel]
 
 
-def _instance(kernel: Kernel, types: list[str], tile: Config) -> str:
-    """Return the kernel's name with its template arguments: `sgemm<{BM}, {BN}>`."""
+def _chosen(
+    defined: Sequence[Function], by_name: Mapping[str, Function], entry: str, file: str
+) -> Function:
+    """Return the function to describe. Raises UsageError if there is none."""
+    if entry:
+        if _last(entry) not in by_name:
+            raise UsageError(f"--kernel: {unknown('function', entry, by_name)}")
+        return by_name[_last(entry)]
+    if not _candidates(defined):
+        raise UsageError(f"--from: {file} defines no kernel: no __global__ function")
+    return _candidates(defined)[0]
+
+
+def _last(name: str) -> str:
+    """Return a function's name without its namespaces."""
+    return name.rpartition("::")[2]
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """Return texts as a tuple of Python has them."""
+    quoted = [json.dumps(text, ensure_ascii=False) for text in texts]
+    return f"({', '.join(quoted)}{',' * (len(quoted) == 1)})"
+
+
+def _instance(kernel: Function, tile: Config) -> str:
+    """Return the function's name with its template arguments: `sgemm<{BM}, {BN}>`."""
     names = (
-        "scalar" if parameter.name in types else _axis_name(parameter.name)
+        "scalar" if parameter.name in kernel.types else _axis_name(parameter.name)
         for parameter in kernel.template
     )
     fixed = {_axis_name(parameter.name): _constant(parameter) for parameter in kernel.template}
@@ -229,7 +177,10 @@ def _instance(kernel: Kernel, types: list[str], tile: Config) -> str:
 
 def _axis_name(name: str) -> str:
     """Return a parameter's name as an axis: lower case, except in the block and the thread tile."""
-    return name if name in {*BLOCK, *THREAD} else name.lower()[:20]
+    if name in {*BLOCK, *THREAD}:
+        return name
+    name = name.lower()
+    return name if len(name) <= LONGEST else f"{name[:9]}_{name[9 - LONGEST + 1 :]}"
 
 
 def _constant(parameter: Parameter) -> str:
@@ -258,8 +209,12 @@ def _signature(arguments: list[Parameter]) -> Iterator[str]:
         yield f"        {json.dumps(line, ensure_ascii=False)}"
 
 
-def _dtypes(arguments: list[Parameter], op: str) -> Iterator[str]:
-    """Yield the dtype of the output's type. A template over the type takes the default dtypes."""
+def _dtypes(function: Function, arguments: list[Parameter], op: str, text: str) -> Iterator[str]:
+    """Yield the dtype of the output's type.
+
+    A template over the type takes those of its explicit instances, or else the default dtypes.
+    """
+    instances = re.findall(rf"\btemplate\s[^;<>]*\b{_last(function.name)}\s*<\s*(\w+)", code(text))
     output = len(OPERATIONS[op].arrays) - 1
     kinds = [
         parameter.type_name
@@ -267,14 +222,19 @@ def _dtypes(arguments: list[Parameter], op: str) -> Iterator[str]:
         if parameter.is_pointer and array_index(parameter, op) == output
     ]
     kind = next(iter(kinds), "")
-    kind = {"half": "__half", "nv_bfloat16": "__nv_bfloat16"}.get(kind, kind)
-    names = tuple(name for name, precision in PRECISIONS.items() if precision.cpp == kind)
-    if "Scalar" in kinds:
+    names = tuple(filter(None, map(_dtype_of, instances if kind == "Scalar" else [kind])))
+    if names:
+        yield f"    dtypes={_listed(dict.fromkeys(names))},"
+    elif kind == "Scalar":
         yield f"    # dtypes: a template over the element takes {', '.join(CORE_DTYPES)}."
-    elif names:
-        yield f'    dtypes=("{names[0]}",),'
     else:
         yield '    dtypes=("float32",),  # a guess: the type of the output is not known'
+
+
+def _dtype_of(cpp: str) -> str | None:
+    """Return the element type of a type of C++, or None."""
+    cpp = ALIASES.get(cpp, cpp)
+    return next((name for name, precision in PRECISIONS.items() if precision.cpp == cpp), None)
 
 
 def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
@@ -304,7 +264,7 @@ def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
     return tile, [*lines, f'        default=("{tile}",),', "    ),"]
 
 
-def _launch(kernel: Kernel, tile: Config, op: str, text: str) -> Iterator[str]:
+def _launch(kernel: Function, tile: Config, op: str, text: str) -> Iterator[str]:
     """Yield the grid and the block, with comments on what was read and what was not."""
     first = next(iter(tile), "")
     rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or EDGE,) * 2
@@ -339,21 +299,21 @@ def _launch(kernel: Kernel, tile: Config, op: str, text: str) -> Iterator[str]:
     yield f"    block={block},  # threads"
 
 
-def _unread(kernel: Kernel, text: str) -> Iterator[str]:
+def _unread(kernel: Function, text: str) -> Iterator[str]:
     """Yield remarks on what the source may say elsewhere."""
     if files := list(dict.fromkeys(map(shown, _INCLUDED.findall(text))))[:5]:
         yield f"the included files {', '.join(files)}."
-    code = _code(text)
-    if not kernel.uses("threadIdx.y") and re.search(r"\bthreadIdx\s*\.\s*y\b", code):
+    plain = code(text)
+    if not kernel.uses("threadIdx.y") and re.search(r"\bthreadIdx\s*\.\s*y\b", plain):
         yield "which functions the kernel calls; threadIdx.y occurs elsewhere in the source."
     launch = re.search(
-        rf"\b{re.escape(kernel.name)}\b\s*+(?:<[^;<>]{{0,200}}>)?\s*+<<<([^;]{{0,300}}?)>>>", code
+        rf"\b{re.escape(kernel.name)}\b\s*+(?:<[^;<>]{{0,200}}>)?\s*+<<<([^;]{{0,300}}?)>>>", plain
     )
     if launch:
         yield f"the source's own launch, <<<{' '.join(launch[1].split())}>>>."
 
 
-def _covered(kernel: Kernel, op: str) -> dict[str, str]:
+def _covered(kernel: Function, op: str) -> dict[str, str]:
     """Return which extent each dimension of the grid covers, as far as bounds checks tell.
 
     `row = blockIdx.y * 32 + …; if (row >= M)` says that y covers M.

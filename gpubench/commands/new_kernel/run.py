@@ -17,7 +17,7 @@ from pathlib import Path
 from gpubench.commands.new_kernel.from_source import described
 from gpubench.errors import UsageError, first_line
 from gpubench.model import OPERATIONS, CudaVariant
-from gpubench.model.sources import whole_source
+from gpubench.model.sources import included_names, read_source, whole_source
 from gpubench.plan.descriptor import NAME_RULE, is_name
 from gpubench.plan.registry import KERNELS, of_op
 from gpubench.plan.sweep import Sweep
@@ -69,11 +69,21 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     _write(texts, op, folder, what, f"{start.name},{name}", force=force)
 
 
-def describe_source(name: str, op: str | None, source: Path, folder: Path, *, force: bool) -> None:
-    """Write `folder/<op>/<name>.py`, which describes a kernel of `source`; print the next steps.
+def describe_source(
+    name: str,
+    op: str | None,
+    source: Path,
+    folder: Path,
+    *,
+    kernel: str = "",
+    force: bool,
+) -> None:
+    """Write `folder/<op>/<name>.py`, which describes a function of `source`; print the next steps.
+
+    `kernel` names the function. Empty: `described` chooses it.
 
     Raises UsageError for a name that cannot be used, a source that cannot be read or has no kernel,
-    and a file that exists already.
+    a function that it lacks, and a file that exists already.
     """
     op = _checked(name, op)
     try:
@@ -82,11 +92,60 @@ def describe_source(name: str, op: str | None, source: Path, folder: Path, *, fo
         raise UsageError(f"--from: {source} cannot be read: {first_line(error)}") from error
     target = folder / op / f"{name}.py"
     file = os.path.relpath(os.path.realpath(source), os.path.realpath(target.parent))
-    description, asked = described(text, name, op, file)
+    folders, linked = needed(source)
+    description, asked = described(
+        text,
+        name,
+        op,
+        file,
+        entry=kernel,
+        included="".join(map(read_source, whole_source(source, folders)[1:])),
+        folders=[os.path.relpath(path, os.path.realpath(target.parent)) for path in folders],
+        linked=[os.path.relpath(path, os.path.realpath(target.parent)) for path in linked],
+    )
     what = "Check its lines grid and block: comments there say what was not read. Then:"
+    if "HostVariant(" in description:
+        what = "It is the source's own launcher, which knows grid, block and template. Then:"
     if asked:
         what = f"First say in its signature what these are: {', '.join(asked)}. {what}"
     _write({target: description}, op, folder, what, name, force=force)
+
+
+def needed(source: Path) -> tuple[list[Path], list[Path]]:
+    """Return the include folders that a source needs, and the files that must be linked with it.
+
+    A header that is not beside its file is searched in neighbouring folders. A source that has the
+    name of an included header, such as `utils.cu` for `utils.hpp`, must be linked.
+    """
+    source = Path(os.path.realpath(source))
+    bases = (source.parent, *list(source.parent.parents)[:2])
+    near = [folder for base in bases for folder in (base, *_folders_of(base))]
+    folders: dict[Path, None] = {}
+    linked: dict[Path, None] = {}
+    while True:
+        files = whole_source(source, tuple(folders))
+        before = len(folders)
+        for name in {name for file in files for name in included_names(read_source(file))}:
+            homes = [file.parent for file in files]
+            if not any((home / name).is_file() for home in (*homes, *folders)):
+                folders |= dict.fromkeys([each for each in near if (each / name).is_file()][:1])
+        if len(folders) == before:
+            break
+    included = {file.with_suffix("") for file in files if file.suffix in {".cu", ".cpp", ".cc"}}
+    for header in files[1:]:
+        paths = [each / header.with_suffix(end).name for each in (header.parent, source.parent)
+                 for end in (".cu", ".cpp", ".cc")]  # fmt: skip
+        found = [path for path in paths if path.is_file() and path.with_suffix("") not in included]
+        linked |= dict.fromkeys(found[:1])
+    return list(folders), list(linked)
+
+
+def _folders_of(base: Path) -> list[Path]:
+    """Return the folders in a folder that can be read, without hidden folders."""
+    try:
+        return sorted(path for path in base.iterdir() if path.is_dir() and path.name[0] != ".")
+    except OSError:
+        return []
 
 
 def _checked(name: str, op: str | None) -> str:

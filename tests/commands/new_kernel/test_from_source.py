@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from gpubench.backends.cuda.compile import compile_instance
-from gpubench.commands.new_kernel.from_source import described, kernels
+from gpubench.backends.cuda.nvcc import compile_library
+from gpubench.commands.new_kernel.from_source import described
 from gpubench.commands.new_kernel.run import describe_source
+from gpubench.commands.new_kernel.source import Function, functions
 from gpubench.errors import UsageError
-from gpubench.model import Config, CudaVariant, Problem
+from gpubench.model import Config, CudaVariant, HostVariant, Problem
+from gpubench.model.signature import parameters
 from gpubench.plan.registry import of_op
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature" / "sgemm.cu"
@@ -62,7 +65,7 @@ def test_the_example_is_described_so_that_it_runs(tmp_path: Path) -> None:
         launch = mine.launch(mine.tiles.defaults[0], PROBLEM)
         assert (launch.grid, launch.block) == ((3, 4), (1024,))
     text = (tmp_path / "gemm/sgemm_shared.py").read_text()
-    assert "these kernels: sgemm_naive, sgemm_coalesced." in text
+    assert "--kernel selects another: sgemm_naive, sgemm_coalesced." in text
 
 
 def test_what_names_do_not_tell_is_asked_and_then_it_runs(
@@ -71,10 +74,10 @@ def test_what_names_do_not_tell_is_asked_and_then_it_runs(
     source = tmp_path / "blocks.cu"
     source.write_text(BLOCKS)
     path = written(tmp_path / "own", "blocks", source)
-    assert "what these are: in, pitch" in capsys.readouterr().out
-    with pytest.raises(UsageError, match=r"const Scalar\* in: write in=A"):
+    assert "what these are: pitch" in capsys.readouterr().out
+    with pytest.raises(UsageError, match=r"size_t pitch: write pitch=1"):
         loaded(tmp_path / "own", "blocks")
-    path.write_text(path.read_text().replace("in=?", "in=B").replace("pitch=?", "pitch=ldb"))
+    path.write_text(path.read_text().replace("pitch=?", "pitch=ldb"))
     mine = loaded(tmp_path / "own", "blocks")
     assert mine.dtypes == ("float32", "float64", "int32")
     assert str(mine.tiles.defaults[0]) == "64x64x8/8x8/s3/wm=32"
@@ -82,6 +85,103 @@ def test_what_names_do_not_tell_is_asked_and_then_it_runs(
     launch = mine.launch(mine.tiles.defaults[0], PROBLEM)
     assert (launch.grid, launch.block) == ((2, 2), (64,))
     compiles(mine)
+
+
+LAUNCHER = """
+#include <cuda_fp16.h>
+#include "helpers.hpp"
+#define OFFSET(row, column, width) ((row) * (width) + (column))
+namespace steps {
+template <typename T, int EDGE>
+__global__ void __launch_bounds__(EDGE * EDGE) product(T* out, const T* inp, const T* weight,
+                                                       const T* bias, int BT, int C, int OC) {
+  int bt = blockIdx.x * EDGE + threadIdx.x, oc = blockIdx.y * EDGE + threadIdx.y;
+  if (bt >= BT || oc >= OC) return;
+  const T* row = weight + oc * C;
+  T sum = bias ? bias[oc] : T(0);
+  for (int i = 0; i < C; ++i) sum += inp[OFFSET(bt, i, C)] * row[i];
+  out[bt * OC + oc] = sum;
+}
+
+template <typename T>
+void forward(T* out, const T* inp, const T* weight, const T* bias, int B, int T_, int C, int OC,
+             const int sqrt_block_size, cudaStream_t stream) {
+  dim3 grid(ceil_div(B * T_, 16), ceil_div(OC, 16)), block(16, 16);
+  product<T, 16><<<grid, block, 0, stream>>>(out, inp, weight, bias, B * T_, C, OC);
+  check(cudaGetLastError());
+}
+template void forward<float>(float*, const float*, const float*, const float*, int, int, int, int,
+                             const int, cudaStream_t);
+template void forward<half>(half*, const half*, const half*, const half*, int, int, int, int,
+                            const int, cudaStream_t);
+
+void rows(const float* d_A_ptr, const float* d_B_ptr, float* d_C_ptr, int C_n_rows, int C_n_cols,
+          int A_n_cols) {
+  product<float, 8><<<1, dim3(8, 8)>>>(d_C_ptr, d_A_ptr, d_B_ptr, nullptr, C_n_rows, A_n_cols,
+                                       C_n_cols);
+  cudaDeviceSynchronize();
+}
+}  // namespace steps
+int main() { steps::rows(0, 0, 0, 1, 2, 3); }
+"""
+
+HELPERS = "#pragma once\nint ceil_div(int a, int b);\nvoid check(int error);\n"
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Path:
+    """A source with launchers, in a project with a folder of headers and a file to link."""
+    for folder in ("include", "src"):
+        (tmp_path / "project" / folder).mkdir(parents=True)
+    (tmp_path / "project" / "include" / "helpers.hpp").write_text(HELPERS)
+    source = tmp_path / "project" / "src" / "launcher.cu"
+    source.with_name("helpers.cu").write_text(
+        '#include "../include/helpers.hpp"\n'
+        "int ceil_div(int a, int b) { return (a + b - 1) / b; }\n"
+        "void check(int error) { if (error) throw error; }\n"
+    )
+    source.write_text(LAUNCHER)
+    return source
+
+
+def test_a_launcher_is_described_completely_and_compiles(tmp_path: Path, launcher: Path) -> None:
+    text = written(tmp_path / "own", "mine", launcher).read_text()
+    assert "Not " not in text
+    mine = of_op("gemm", tmp_path / "own")["mine"]
+    assert isinstance(mine, HostVariant)
+    assert (mine.entry, mine.dtypes) == ("steps::forward<{scalar}>", ("float32", "float16"))
+    assert (mine.column_major, mine.waits, mine.reads_output) == (("B",), False, False)
+    assert [(each.name, each.value) for each in mine.parameters()] == [
+        ("out", "C"), ("inp", "A"), ("weight", "B"), ("bias", "null"), ("B", "1"), ("T_", "M"),
+        ("C", "K"), ("OC", "N"), ("sqrt_block_size", "16"), ("stream", "stream"),
+    ]  # fmt: skip
+    assert compile_library(mine, None, "float16", "sm_90")
+
+
+def test_another_launcher_or_a_kernel_is_selected_by_name(tmp_path: Path, launcher: Path) -> None:
+    describe_source("rows", None, launcher, tmp_path / "own", force=False)
+    rows = of_op("gemm", tmp_path / "own")["rows"]
+    assert isinstance(rows, HostVariant)
+    assert rows.entry == "steps::rows"
+    assert rows.waits
+    values = [each.value for each in rows.parameters()]
+    assert values == ["A", "B", "C", "M", "N", "K"]
+    describe_source("other", None, launcher, tmp_path / "own", kernel="product", force=False)
+    other = loaded(tmp_path / "own", "other")
+    assert [each.value for each in parameters(other.signature)] == [
+        *("C", "A", "B", "null", "M", "K", "N")
+    ]
+    with pytest.raises(UsageError, match="--kernel: unknown function 'prod'; did you mean"):
+        describe_source("third", None, launcher, tmp_path / "own", kernel="prod", force=False)
+
+
+def test_long_names_of_parameters_stay_different(tmp_path: Path) -> None:
+    names = ("NUM_THREADS_PER_WARP_X", "NUM_THREADS_PER_WARP_Y", "BLOCK_TILE_SKEW_SIZE_X")
+    template = ", ".join(f"size_t {name}" for name in names)
+    mine, _ = from_text(tmp_path, "mine", f"template <{template}> __global__ void k(float* C) {{}}")
+    assert [*mine.tiles.defaults[0]] == [
+        *("num_threa_per_warp_x", "num_threa_per_warp_y", "block_til_kew_size_x")
+    ]
 
 
 def from_text(folder: Path, name: str, text: str) -> tuple[CudaVariant, str]:
@@ -135,6 +235,10 @@ def test_the_description_says_what_was_not_read(tmp_path: Path) -> None:
     _, description = from_text(tmp_path, "part", text)
     for remark in ("helpers.cuh", "threadIdx.y occurs elsewhere", "<<<dim3(8, 8), 64>>>"):
         assert remark in description
+
+
+def kernels(text: str) -> list[Function]:
+    return [each for each in functions(text) if each.is_kernel]
 
 
 def test_every_form_of_a_kernel_is_read_and_comments_are_not() -> None:

@@ -1,0 +1,221 @@
+"""Finds which array, extent, stride or number each parameter of a function is.
+
+A parameter's name tells it first. Where it does not, the body of a kernel tells which extent an
+array's rows are apart: `out[row * OC + col]` makes OC the columns of the result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gpubench.commands.new_kernel.source import Function, enclosed
+from gpubench.model import OPERATIONS
+from gpubench.model.signature import (
+    NULL,
+    Parameter,
+    why_unknown,
+)
+
+CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
+"""Values of parameters with these names, so that C = alpha·A·B + beta·C is A·B."""
+
+UNKNOWN = "?"
+
+ARRAYS = (
+    {"a", "lhs", "left", "in", "inp", "input", "mat_a", "matrix_a", "src"},
+    {"b", "rhs", "right", "weight", "weights", "mat_b", "matrix_b", "x", "vec", "vector"},
+    {"c", "out", "output", "result", "res", "dst", "mat_c", "matrix_c", "y"},
+)
+"""Names of the first operand, the second operand and the result."""
+
+EXTENTS = {
+    **dict.fromkeys(("m", "rows", "n_rows", "num_rows", "c_n_rows", "a_n_rows", "a_rows", "c_rows",
+                     "rows_a", "rows_c", "height"), "M"),
+    **dict.fromkeys(("n", "cols", "n_cols", "num_cols", "columns", "c_n_cols", "b_n_cols", "b_cols",
+                     "c_cols", "cols_b", "cols_c", "width"), "N"),
+    **dict.fromkeys(("k", "a_n_cols", "b_n_rows", "a_cols", "b_rows", "cols_a", "rows_b", "inner",
+                     "common", "depth"), "K"),
+    **{f"{first}{x}": f"ld{x}" for first in ("ld", "ld_", "stride_") for x in "abc"},
+}  # fmt: skip
+
+EDGE = 16
+"""Value of a number that only decides the block: its edge."""
+
+_DECORATION = re.compile(
+    r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)_(?=\w)|_(d|dev|device|g|gpu|ptr|global)$"
+)
+_ASSIGNED = re.compile(r"\b(\w+)\s*(?:[+*/%-]?=(?!=)|\{)\s*([^;{}]*)[;}]")
+_NUMBERS = {
+    *("int", "unsigned", "unsigned int", "uint", "size_t", "long", "int64_t", "int32_t"),
+    *("uint32_t", "uint64_t", "unsigned long", "long long"),
+}
+
+
+def meanings(
+    function: Function, kernels: Mapping[str, Function], op: str
+) -> tuple[list[Parameter], tuple[str, ...]]:
+    """Return the parameters with what they get, and the matrices that are column by column.
+
+    `kernels` has the kernels of the source by name. What is not known is `?`. Raises ValueError for
+    a signature that cannot be read.
+    """
+    on_host = not function.is_kernel
+    declared = [
+        replace(each, cpp=_with_scalar(each.cpp, function.types)) for each in function.parameters
+    ]
+    values = {each.name: _by_name(each, op, on_host=on_host) for each in declared}
+    for each in declared:  # a name that is exact has precedence: in beside A is another array
+        others = [values[other.name] for other in declared if other.name != each.name]
+        is_guess = values[each.name] != each.value and values[each.name] in OPERATIONS[op].arrays
+        if each.is_pointer and is_guess and values[each.name] in others:
+            values[each.name] = UNKNOWN
+    column_major: tuple[str, ...] = ()
+    if op == "gemm" and function.is_kernel:
+        column_major = _by_use(function, declared, values)
+    for launch in function.launches:
+        if kernel := kernels.get(launch.kernel):
+            listed, column_major = meanings(kernel, kernels, op)
+            for argument, parameter in zip(launch.arguments, listed, strict=False):
+                _from_argument(argument, parameter.value, values)
+    if on_host:
+        _complete(function, declared, values)
+    return [replace(each, value=values[each.name]) for each in declared], column_major
+
+
+def _with_scalar(cpp: str, types: Sequence[str]) -> str:
+    for name in types:
+        cpp = re.sub(rf"\b{name}\b", "Scalar", cpp)
+    return cpp
+
+
+def _plain(name: str) -> str:
+    """Return a name in lower case without what says where the array is: `d_A_ptr` is `a`."""
+    name, before = name.casefold().strip("_"), ""
+    while name != before:
+        name, before = _DECORATION.sub("", name), name
+    return name
+
+
+def _by_name(parameter: Parameter, op: str, *, on_host: bool) -> str:
+    """Return what a parameter's name means, or `?`."""
+    name = _plain(parameter.name)
+    arrays = OPERATIONS[op].arrays
+    values = [parameter.value, CONSTANTS.get(name, "")]
+    if parameter.is_pointer and name not in CONSTANTS:
+        values += [array for array, names in zip(arrays, ARRAYS, strict=False) if name in names]
+        values += [NULL] * (name == "bias")
+    elif not parameter.is_pointer:
+        values += [EXTENTS.get(name, "")]
+        is_handle = parameter.type_name.endswith(("Handle_t", "_handle"))
+        values += [NULL] * is_handle
+    for value in filter(None, values):
+        if why_unknown(replace(parameter, value=value), op, on_host=on_host) is None:
+            return value
+    return UNKNOWN
+
+
+def _by_use(
+    kernel: Function, declared: Sequence[Parameter], values: dict[str, str]
+) -> tuple[str, ...]:
+    """Fill in what the kernel's indices tell; return the operands that are column by column."""
+    pointers = [each for each in declared if each.is_pointer and values[each.name] != NULL]
+    numbers = [each.name for each in declared if each.type_name in _NUMBERS]
+    written = [each.name for each in pointers if _is_written(kernel.body, each)]
+    named = {values[each.name]: each.name for each in pointers}
+    if UNKNOWN in named:
+        result = named.get("C") or next(iter(reversed(written)), None)
+        inputs = [each.name for each in pointers if each.name != result]
+        roles = dict(zip(inputs, ("A", "B"), strict=False)) | ({result: "C"} if result else {})
+        for name, role in roles.items():
+            values[name] = role if values[name] == UNKNOWN else values[name]
+        named = {values[each.name]: each.name for each in pointers}
+    if not {"A", "B", "C"} <= named.keys():
+        return ()
+    apart = {role: _strides(kernel.body, named[role], numbers) for role in "ABC"}
+    known = {value: name for name, value in values.items()}
+    for role, extent in (("C", "N"), ("A", "K")):
+        open_names = [name for name in apart[role] if values[name] == UNKNOWN]
+        if extent not in known and len(open_names) == 1:
+            values[open_names[0]] = extent
+            known[extent] = open_names[0]
+    left = [name for name in numbers if values[name] == UNKNOWN]
+    missing = [extent for extent in "MNK" if extent not in known]
+    if len(left) == len(missing) == 1:
+        values[left[0]] = missing[0]
+    names = {name: values[name] for name in apart["B"]}
+    is_transposed = "K" in names.values() and "N" not in names.values()
+    return ("B",) if is_transposed and "ldb" not in known else ()
+
+
+def _is_written(body: str, parameter: Parameter) -> bool:
+    """Whether a kernel stores into an array, or at least may."""
+    if "const" in parameter.cpp:
+        return False
+    stored = re.search(rf"\b{parameter.name}\s*\[", body)
+    at = enclosed(body, stored.start(), "[]")[1] if stored else 0
+    return (
+        not stored
+        or bool(re.match(r"\s*[+*-]?=(?!=)|\s*\)\s*=", body[at:]))
+        or (bool(re.search(rf"\b{parameter.name}\s*\[[^;]*?\]\s*\)?\s*[+*-]?=(?!=)", body)))
+    )
+
+
+def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:
+    """Return the numbers that an array's indices multiply, directly or through variables."""
+    assigned: dict[str, list[str]] = {}
+    for name, value in _ASSIGNED.findall(body):
+        assigned.setdefault(name, []).append(value)
+    texts, names = [], {array}
+    for name, values in assigned.items():
+        for value in values:
+            if name not in numbers and re.search(rf"\b{array}\s*\+|&\s*{array}\s*\[", value):
+                names.add(name)
+                texts.append(value)
+    for name in names:
+        texts += assigned.get(name, [])
+        texts += [
+            enclosed(body, found.start(), "[]")[0] for found in re.finditer(rf"\b{name}\s*\[", body)
+        ]
+    expanded: set[str] = set()
+    for _ in range(3):
+        inside = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
+        new = (inside & assigned.keys()) - expanded - {*numbers, *names}
+        expanded |= new
+        texts += [value for name in new for value in assigned[name]]
+    return [
+        name
+        for name in numbers
+        if any(re.search(rf"\*\s*\(?\s*{name}\b|\b{name}\s*\)?\s*\*", text) for text in texts)
+    ]
+
+
+def _from_argument(argument: str, value: str, values: dict[str, str]) -> None:
+    """Give the parameters in a launch's argument what the kernel's parameter gets."""
+    names = [name for name in re.findall(r"[A-Za-z_]\w*", argument) if name in values]
+    unknown = [name for name in names if values[name] == UNKNOWN]
+    if value == UNKNOWN or not unknown:
+        return
+    is_product = re.fullmatch(r"[\w\s*().]+", argument) is not None
+    if len(names) == 1 or (is_product and len(unknown) == len(names)):
+        for name in unknown[:-1]:
+            values[name] = "1"
+        values[unknown[-1]] = value
+
+
+def _complete(function: Function, declared: Sequence[Parameter], values: dict[str, str]) -> None:
+    """Give a host function's last numbers the extent that is left, or the edge of a block."""
+    numbers = [each.name for each in declared if each.type_name in _NUMBERS]
+    left = [name for name in numbers if values[name] == UNKNOWN]
+    edges = [name for name in left if "block" in name.casefold()]
+    for name in edges:
+        values[name] = str(EDGE)
+    left = [name for name in left if name not in edges]
+    missing = [extent for extent in "MNK" if extent not in values.values()]
+    if len(missing) == 1 and left and {"M", "N", "K"} & {*values.values()}:
+        product = re.search(r"\b" + r"\s*\*\s*".join(left) + r"\b", function.body)
+        if product:
+            for name in left[:-1]:
+                values[name] = "1"
+            values[left[-1]] = missing[0]

@@ -1,0 +1,193 @@
+"""Reads the functions, launches and macros of a CUDA C++ source. Linear in the text's length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpubench.model.signature import Parameter, parameters, position_after, split
+
+LONGEST = 4000
+"""Maximum number of characters from a template's parameters to a function's body."""
+
+MAX_DEFINITION = 300
+"""Maximum number of characters of a macro that is expanded."""
+
+_SKIPPED = re.compile(
+    r'//[^\n]*|/\*|R"([^()\\\s"]{0,16})\(|"(?:\\.|[^"\\\n])*+"?|\'\\?"\'', re.DOTALL
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*+", re.MULTILINE)
+_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([\w, \t]*\))?[ \t]+(.+)$", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"\b(__\w+__)\s*(?=\()")
+_FUNCTION = re.compile(r"([^\s()<>,;{}*&]+)\s*(?=\()")
+_NAMESPACE = re.compile(r"\b(?:namespace\s*(\w*)|extern\s*\"C\")\s*$")
+_LAUNCH = re.compile(r"<<<")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A launch of a kernel, as a function writes it."""
+
+    kernel: str
+    template: str
+    """The text between the angle brackets, or an empty text."""
+
+    config: str
+    arguments: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """A function that a source defines."""
+
+    name: str
+    """With the namespaces around it."""
+
+    signature: str
+    """The text between the parentheses."""
+
+    template: tuple[Parameter, ...]
+    """The template's parameters. Empty: a plain function."""
+
+    is_kernel: bool
+    threads: str
+    """The first argument of `__launch_bounds__`, or an empty text."""
+
+    body: str
+
+    def uses(self, index: str) -> bool:
+        """Whether the body reads an index such as `threadIdx.y`."""
+        return re.search(rf"\b{index[:-2]}\s*\.\s*{index[-1]}\b", self.body) is not None
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of the signature. Raises ValueError if one cannot be read."""
+        return parameters(self.signature)
+
+    @property
+    def types(self) -> list[str]:
+        """The template's parameters that are types."""
+        return [one.name for one in self.template if one.type_name in {"typename", "class"}]
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The launches in the body."""
+        found = []
+        for mark in _LAUNCH.finditer(self.body):
+            end = self.body.find(">>>", mark.end())
+            if end < 0:
+                break
+            before, template = self.body[max(0, mark.start() - LONGEST) : mark.start()].rstrip(), ""
+            if before.endswith(">"):
+                opening = len(before) - position_after(before[::-1], 0, "><")
+                before, template = before[:opening], before[opening + 1 : -1]
+            name = re.search(r"(\w+)\s*$", before)
+            opening = self.body.find("(", end)
+            if name and opening >= 0:
+                inside, _ = enclosed(self.body, opening)
+                found.append(
+                    Launch(
+                        kernel=name[1],
+                        template=" ".join(template.split()),
+                        config=self.body[mark.end() : end],
+                        arguments=split(inside),
+                    )
+                )
+        return found
+
+
+def functions(text: str) -> Iterator[Function]:
+    """Yield the functions that a CUDA C++ source defines, in order.
+
+    Functions of classes are left out.
+    """
+    text = _DIRECTIVE.sub(" ", code(text))
+    spaces: list[str] = []
+    start = after = 0
+    for mark in re.finditer(r"[{};]", text):
+        if mark.start() < after:
+            continue
+        heading, start = text[max(start, mark.start() - LONGEST) : mark.start()], mark.end()
+        if mark[0] == "}":
+            spaces = spaces[:-1]
+        elif mark[0] == "{":
+            if space := _NAMESPACE.search(heading):
+                spaces.append(space[1] or "")
+                continue
+            start = after = position_after(text, mark.start(), "{}")
+            if function := _function(heading, text[mark.start() : after], spaces):
+                yield function
+
+
+def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
+    """Return the function that begins with a heading, or None for anything else."""
+    heading, threads = " ".join(heading.split()), ""
+    template: tuple[Parameter, ...] = ()
+    if opened := re.match(r"template\s*(?=<)", heading):
+        end = position_after(heading, opened.end(), "<>")
+        template = parameters(heading[opened.end() + 1 : end - 1])
+        heading = heading[end:]
+    is_kernel = "__global__" in heading
+    while attribute := _ATTRIBUTE.search(heading):
+        inside, end = enclosed(heading, attribute.end())
+        threads = split(inside)[0] if "launch_bounds" in attribute[1] else threads
+        heading = heading[: attribute.start()] + heading[end:]
+    name = _FUNCTION.search(heading)
+    if not name or "=" in heading[: name.start()]:
+        return None
+    signature, _ = enclosed(heading, name.end())
+    return Function(
+        name="::".join((*filter(None, spaces), name[1])),
+        signature="" if signature == "void" else signature,
+        template=template,
+        is_kernel=is_kernel,
+        threads=threads,
+        body=body,
+    )
+
+
+def code(text: str) -> str:
+    """Return the source without comments and without the contents of texts."""
+    parts: list[str] = []
+    at = 0
+    while skipped := _SKIPPED.search(text, at):
+        parts += (text[at : skipped.start()], '"C"' if skipped[0] == '"C"' else " ")
+        closing = (
+            "*/" if skipped[0] == "/*" else f'){skipped[1]}"' if skipped[1] is not None else ""
+        )
+        end = text.find(closing, skipped.end())
+        at = end + len(closing) if end >= 0 else len(text)
+    return "".join((*parts, text[at:]))
+
+
+def enclosed(text: str, at: int, brackets: str = "()") -> tuple[str, int]:
+    """Return the text in the brackets that open at `at` or later, and the position after them."""
+    opening = text.index(brackets[0], at)
+    end = position_after(text, opening, brackets)
+    return text[opening + 1 : end - 1].strip(), end
+
+
+def expanded(body: str, text: str) -> str:
+    """Return a body with the macros with arguments that a source defines, such as OFFSET(y, x, N).
+
+    Macros inside their arguments are expanded too, once.
+    """
+    macros = {
+        name: (split(names[1:-1]), value)
+        for name, names, value in _DEFINED.findall(code(text))
+        if names and len(value) <= MAX_DEFINITION
+    }
+    if not macros:
+        return body
+    called = re.compile(rf"\b({'|'.join(macros)})\s*(?=\()")
+    parts: list[str] = []
+    at = 0
+    while call := called.search(body, at):
+        inside, end = enclosed(body, call.end())
+        names, value = macros[call[1]]
+        given = dict(zip(names, split(inside), strict=False))
+        words = (given.get(word, word) for word in re.split(r"(\w+)", value))
+        parts += (body[at : call.start()], *words)
+        at = end
+    return "".join((*parts, body[at:]))
