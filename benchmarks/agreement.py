@@ -168,10 +168,10 @@ def by_ncu(timer: str, sizes: Sequence[int], columns: Sequence[str]) -> tuple[li
         return [], "; ".join(filter(None, (failed, str(error), *errors[:2], *reasons[:1])))
 
 
-def ncu_command(log: Path, cache_control: str) -> tuple[str, ...]:
-    """Return the words before a program's command that let ncu time its kernels into a log."""
+def ncu_command(log: Path, cache_control: str, metrics: str = NCU_METRIC) -> tuple[str, ...]:
+    """Return the words before a program's command that let ncu measure its kernels into a log."""
     return (
-        *(find_ncu(), "--log-file", str(log), "--metrics", NCU_METRIC, "--csv"),
+        *(find_ncu(), "--log-file", str(log), "--metrics", metrics, "--csv"),
         *("--page", "raw", "--print-units", "base", "--clock-control", "none"),
         *("--cache-control", cache_control),
         *("--profile-from-start", "off", "--target-processes", "all"),
@@ -188,22 +188,24 @@ def find_ncu() -> str:
     return command
 
 
-def parse_ncu(text: str) -> list[tuple[str, float]]:
-    """Return name and nanoseconds of the kernels in a log of `ncu --csv --page raw`, in order.
+def ncu_rows(text: str) -> list[dict[str, str]]:
+    """Return the units, then the figures of each kernel in a log of `ncu --csv --page raw`.
 
-    The first row has the units. Raise ValueError if there are none.
+    Raise ValueError if there are no kernels.
     """
-    rows = csv.DictReader(line for line in text.splitlines() if line.startswith('"'))
-    kernels, unit = [], ""
-    for row in rows:
-        value = row[NCU_METRIC]
-        if not row["ID"]:
-            unit = value
-            continue
-        kernels.append((row["Kernel Name"], float(value.replace(",", "")) * NS[unit]))
-    if not kernels:
+    rows = list(csv.DictReader(line for line in text.splitlines() if line.startswith('"')))
+    if not rows[1:]:
         raise ValueError("Nsight Compute listed no kernels")
-    return kernels
+    return rows
+
+
+def parse_ncu(text: str) -> list[tuple[str, float]]:
+    """Return name and nanoseconds of the kernels in a log. Raise ValueError if there are none."""
+    units, *kernels = ncu_rows(text)
+    return [
+        (row["Kernel Name"], float(row[NCU_METRIC].replace(",", "")) * NS[units[NCU_METRIC]])
+        for row in kernels
+    ]
 
 
 def attribute(

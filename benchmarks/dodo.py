@@ -299,6 +299,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
     yield step("gpu:decode", "python SCRIPTS/decode.py measure h100/decode.csv", "h100/decode.csv")
     yield step("gpu:alone", "python SCRIPTS/alone.py measure h100/alone.csv", "h100/alone.csv")
+    yield step("gpu:accesses", "python SCRIPTS/accesses.py measure h100/accesses.csv", "h100/accesses.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o h200/operands.csv > h200/operands.txt")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")
     yield step("gpu:pairs", "python SCRIPTS/pairs.py -o h200/pairs.json")
@@ -329,6 +330,7 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:tune_simulated", "python SCRIPTS/tune_simulated.py > cpu/tune_simulated.md")
     spaces = tuple(f"h200/tune/{name}_{size}.csv.gz" for name, size, _ in SPACES)
     yield step("cpu:tune_replayed", "python SCRIPTS/tune_race.py replay h200/tune/*.csv.gz > h200/tune_replayed.md", reads=spaces)
+    yield step("cpu:accesses", "python SCRIPTS/accesses.py table h100/accesses.csv > h100/accesses.md", reads=("h100/accesses.csv",))
     for name in ("diff_power", "fleet_power"):
         yield step(f"cpu:{name}", f"python SCRIPTS/{name}.py h200/diff_rounds > h200/{name}.md", reads=ROUNDS)
     yield step("cpu:diff_disturbed", "python SCRIPTS/diff_power.py h200/diff_rounds --table disturbed > h200/diff_disturbed.md", reads=ROUNDS)

@@ -105,9 +105,6 @@ class Access:
     wavefronts: float = 0.0
     """Wavefronts of shared memory, with bank conflicts."""
 
-    rows: float = 0.0
-    """Wavefronts if the GPU merged phases as far as the banks allow, at most `wavefronts`."""
-
     @property
     def is_shared(self) -> bool:
         """Whether it is an access to shared memory."""
@@ -133,7 +130,7 @@ class Access:
     @property
     def clocks(self) -> float:
         """Clocks of a multiprocessor per block, which serves one line or wavefront per clock."""
-        return self.requests * (self.rows if self.is_shared else self.lines)
+        return self.requests * (self.wavefronts if self.is_shared else self.lines)
 
     @property
     def wasted_clocks(self) -> float:
@@ -402,7 +399,7 @@ def _places(program: Path, source: Path, codes: set[str]) -> dict[str, tuple[str
 
 _COUNTS = (
     "executed", "diverging", "requests", "lanes", "used_bytes",
-    "sectors", "least_sectors", "lines", "phases", "wavefronts", "rows",
+    "sectors", "least_sectors", "lines", "phases", "wavefronts",
 )  # fmt: skip
 """The counts of a site, in the order of `on_cpu_report`."""
 

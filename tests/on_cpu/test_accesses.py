@@ -103,6 +103,31 @@ def test_bank_conflicts_are_those_counted_by_hand(
 
 
 @pytest.mark.parametrize(
+    ("index", "phases", "wavefronts"),
+    [
+        ("lane", 4, 4),
+        ("lane * 2", 4, 8),
+        # Lanes share their address with the lane beside them, or with the lane after that.
+        ("lane / 2", 2, 2),
+        ("lane / 16", 2, 2),
+        ("lane % 2 * 32", 2, 4),
+        ("lane / 8 * 64", 2, 4),
+        ("lane % 4", 4, 4),
+        ("lane % 8 + lane / 16 * 8", 4, 4),
+    ],
+)
+def test_wavefronts_of_a_load_of_float4_are_those_that_an_h100_counts(
+    tmp_path: Path, index: str, phases: int, wavefronts: int
+) -> None:
+    body = (
+        "  __shared__ float4 s[256]; s[lane] = float4{};\n"
+        f"  const float4 four = s[{index}];\n  C[lane] = four.x + four.y + four.z + four.w;"
+    )
+    line = only(recorded(own(tmp_path, body), "mine", "1"), SHARED, "read")
+    assert (line.phases, line.wavefronts) == (phases, wavefronts)
+
+
+@pytest.mark.parametrize(
     ("index", "sectors", "least"),
     [("lane", 4, 4), ("lane + 1", 5, 4), ("2 * lane", 8, 4), ("8 * lane", 32, 4), ("0", 1, 1)],
 )

@@ -47,12 +47,11 @@ struct Access {
   uintptr_t address;
 };
 
-// Sums over requests. Global memory has sectors and lines, and shared memory has the other three.
+// Sums over requests. Global memory has sectors and lines, and shared memory has the other two.
 struct Counts {
   uint64_t requests = 0, lanes = 0, used_bytes = 0;
   uint64_t sectors = 0, least_sectors = 0, lines = 0;
   uint64_t phases = 0, wavefronts = 0;
-  uint64_t rows = 0;  // wavefronts if a GPU merged the phases as well as its banks allow
 
   void operator+=(const Counts& other) {
     requests += other.requests;
@@ -63,7 +62,6 @@ struct Counts {
     lines += other.lines;
     phases += other.phases;
     wavefronts += other.wavefronts;
-    rows += other.rows;
   }
 };
 
@@ -208,8 +206,17 @@ void count(Counts& counts, const Site& site, const uintptr_t (&addresses)[WARP])
     return;
   }
   // Lanes that move 8 or 16 bytes are served in two or four phases, in order. In a wavefront, each
-  // bank serves a word.
-  const unsigned of_phase = site.bytes <= WORD ? WARP : static_cast<unsigned>(PHASE_BYTES / site.bytes);
+  // bank serves a word. Two phases of a load become one if all lanes share their address with the
+  // lane beside them, or all with the lane after that: counters of an H100 say so.
+  unsigned of_phase = site.bytes <= WORD ? WARP : static_cast<unsigned>(PHASE_BYTES / site.bytes);
+  const auto share = [&](unsigned distance) {
+    for (unsigned i = 0; i < WARP; ++i) {
+      const uintptr_t other = addresses[i ^ distance];
+      if (addresses[i] && other && addresses[i] != other) return false;
+    }
+    return true;
+  };
+  if (of_phase < WARP && site.kind == READ && (share(1) || share(2))) of_phase *= 2;
   const auto most_of_a_bank = [&](const uintptr_t* begin, const uintptr_t* end) {
     Few words;
     for (const uintptr_t* address = begin; address != end; ++address) {
@@ -229,7 +236,6 @@ void count(Counts& counts, const Site& site, const uintptr_t (&addresses)[WARP])
     counts.phases += most > 0;
     counts.wavefronts += most;
   }
-  counts.rows += most_of_a_bank(addresses, addresses + WARP);
 }
 
 // Makes requests of what the lanes of a warp have recorded at a site since the last pause.
@@ -336,11 +342,11 @@ void on_cpu_report(std::FILE* out, size_t launch, size_t blocks) {
     const Counts& c = site.counts;
     std::fprintf(out,
                  "site %" PRIxPTR " %d %c %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
-                 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+                 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
                  " %d %s\n",
                  site.code, site.memory, site.kind, site.bytes, site.executed, site.diverging,
                  c.requests, c.lanes, c.used_bytes, c.sectors, c.least_sectors, c.lines,
-                 c.phases, c.wavefronts, c.rows, site.place.line,
+                 c.phases, c.wavefronts, site.place.line,
                  site.place.file ? site.place.file : "");
   }
   for (size_t i = 0; i < fetched.size(); ++i) {
