@@ -57,7 +57,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "results/README.md"]
+    "name", ["README.md", "AGENTS.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "results/README.md"]
 )
 def test_links_from_the_repository_lead_somewhere(name: str) -> None:
     page = REPOSITORY / name

@@ -1,0 +1,101 @@
+"""AGENTS.md: its commands run, and exit codes, fields and columns are as it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from commandline import GROUP, OWN, call
+from diffs import failure, rows, swapped
+from newcomer import PAGES, REPOSITORY
+
+from gpubench.commands.check.run import FAULTY, NOT_RUN
+from gpubench.commands.diff.bisect import BAD, GOOD, SKIP, BisectEndedError
+from gpubench.commands.diff.compare import Verdict
+from gpubench.commands.tune import UNDECIDED
+from gpubench.errors import INTERRUPTED, OUTPUT_LOST, GpubenchError
+from gpubench.model import Status
+from gpubench.results.row import NAMES, write
+
+TEXT = (REPOSITORY / "AGENTS.md").read_text(encoding="utf-8")
+TYPED = re.findall(r"`(?:git bisect run )?gpubench ([a-z-]+ .*?)`", TEXT)
+ab = import_module("gpubench.commands.diff.ab")  # the package has a function of this name
+
+
+def test_the_page_is_short_and_names_what_exists() -> None:
+    assert len(TEXT.splitlines()) <= 60
+    commands = GROUP.commands
+    for typed in TYPED:
+        name, *words = shlex.split(typed)
+        commands[name].make_context(name, words)  # raises for an unknown option
+    options = {flag for name in commands for param in commands[name].params for flag in param.opts}
+    assert set(re.findall(r"--[a-z][\w-]+", TEXT)) <= options | {"--help"}
+    schema = json.loads((PAGES / "schema" / "diff-1.json").read_text())["properties"]
+    named = set(re.findall(r"`(\w+)`", TEXT))
+    of_diff = {"exit_code", "headline", "points"}
+    of_point = {"verdict", "ratio", "ratio_low", "ratio_high"}
+    columns = {"status", "median_us", "ci_low_us", "ci_high_us", "device", "dtype"}
+    assert of_diff | of_point | columns | {Verdict.AMBIGUOUS, Verdict.CLOCK} <= named
+    assert of_diff <= schema.keys()
+    assert of_point <= schema["points"]["items"]["properties"].keys()
+    assert columns <= {*NAMES}
+    assert named <= of_diff | of_point | columns | {*Verdict, *commands, "ok", "cpu_blas"}
+
+
+def test_exit_codes_are_those_of_the_table() -> None:
+    codes: dict[str, set[int]] = {}
+    for line in re.findall(r"^\| `.*`.*\|$", TEXT, re.MULTILINE):
+        names, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        if len(cells) == 4:
+            listed = {code for code, cell in zip((0, 1, 3, 4), cells, strict=True) if cell}
+            codes |= dict.fromkeys(re.findall(r"`(\w[\w-]*)`", names), listed)
+    assert codes == {
+        **{name: {0, 1, UNDECIDED} for name in ("sweep", "tune", "compare-cublas")},
+        **{name: {0, 1, 3, 4} for name in ("diff", "ab")},
+        "check": {0, FAULTY, NOT_RUN},
+        "bisect": {GOOD, BAD},
+    }
+    for code in (OUTPUT_LOST, INTERRUPTED):
+        assert f" {code}: " in TEXT
+    assert f"`bisect` has {SKIP} for a commit" in TEXT
+    assert f"{BisectEndedError.exit_code} for a wrong option" in TEXT
+    assert f"but `bisect`, {GpubenchError.exit_code} is a wrong" in TEXT
+
+
+def test_the_commands_on_files_print_what_a_program_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, own in (("base.csv", 1.0), ("new.csv", 1.1)):
+        write(rows(own=own), tmp_path / name)
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "my_kernel.py").write_text(OWN)
+    measured = [Path("base.csv")], [Path("new.csv")]
+    monkeypatch.setattr(ab, "measure_in_turns", lambda *_: measured)
+    done = {}
+    for typed in TYPED:
+        name, *words = shlex.split(typed.replace("v1:", ""))
+        if name in {"deviceinfo", "convert", "ab", "diff"} or "--dry-run" in words:
+            done[name] = call(tmp_path, name, *words)
+    expected = {"deviceinfo": 0, "sweep": 0, "convert": 0, "ab": 1, "diff": 1}
+    assert {name: ended.code for name, ended in done.items()} == expected
+    assert json.loads(done["deviceinfo"].out)
+    assert len(json.loads(done["convert"].out)["rows"]) == 9
+    for answer in (json.loads(done["diff"].out), json.loads((tmp_path / "diff.json").read_text())):
+        verdicts = {point["variant"]: point["verdict"] for point in answer["points"]}
+        assert (answer["exit_code"], verdicts["own"], verdicts["cublas"]) == (1, "slower", "same")
+
+
+def test_a_broken_point_has_exit_code_4_and_an_open_one_3(tmp_path: Path) -> None:
+    write(rows(), tmp_path / "base.csv")
+    write(swapped(rows(), failure(Status.WRONG, "off")), tmp_path / "broken.csv")
+    write(rows()[1:], tmp_path / "missing.csv")
+    words = ("diff", "base.csv")
+    assert call(tmp_path, *words, "broken.csv", "--format", "json").code == 4
+    assert call(tmp_path, *words, "missing.csv", "--strict", "--format", "json").code == 3
+    refused = call(tmp_path, *words, "absent.csv", "--format", "json")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.splitlines()[-1].startswith("gpubench: ")
