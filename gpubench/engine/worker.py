@@ -32,7 +32,7 @@ from gpubench.engine.child.requests import (
     RunAtUnusualSize,
     WarmUp,
 )
-from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, removed_variables
+from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, recorded_variables
 from gpubench.engine.judge.clock import require_time, require_time_on_new_operands
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
 from gpubench.engine.judge.verdict import (
@@ -124,7 +124,7 @@ class Worker:
             opened = self._child.open()
             found = opened.device
             self._child.device_name = f"{found.backend}:{found.index}"  # also for later children
-            facts = found.facts | {"environment": ";".join(removed_variables()) or None}
+            facts = found.facts | {"environment": ";".join(recorded_variables()) or None}
             self._device = replace(found, facts=facts)
             self._lock = DeviceLock(self._device)
             unlocked = self._lock.take()

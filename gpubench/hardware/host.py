@@ -18,6 +18,10 @@ _BUSY = (0, 1, 2, 5, 6)
 
 _STEAL = 7
 
+CACHE_VARIABLE = "GPUBENCH_CPU_CACHE_MIB"
+"""Environment variable with the size of the CPU's last-level cache, for virtual machines that
+report a cache that they share with others."""
+
 
 def cpu_threads() -> int:
     """Return the number of CPUs that this process may run on."""

@@ -215,7 +215,7 @@ class Row:
     environment: str | None = column(
         "context",
         "environment variables that change what libraries compute or how fast, joined by ;; "
-        "gpubench removed them for the measuring process",
+        "gpubench removed others than its own for the measuring process",
     )
     source_hash: str | None = column(
         "context", "hash of the variant's files and the versions of its libraries"

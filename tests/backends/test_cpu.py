@@ -25,8 +25,8 @@ from gpubench.backends.cpu.multiply_add import CHAINS, lanes, multiply_adds, ope
 from gpubench.backends.rotation import result_factor
 from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
-from gpubench.errors import CompileError, LaunchError
-from gpubench.hardware.host import cpu_threads
+from gpubench.errors import CompileError, LaunchError, UsageError
+from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads
 from gpubench.model import PRECISIONS, Cache, CallVariant, Config, Point, Scope
 from gpubench.plan.registry import variants
 
@@ -339,9 +339,19 @@ def test_the_cpu_is_described() -> None:
     assert device.versions["blas"]
 
 
-def test_the_last_level_cache_is_the_largest() -> None:
+def test_the_last_level_cache_is_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CACHE_VARIABLE)
     device = describe_cpu()
     assert device.l2_bytes >= max(device.facts["cache_bytes"].values(), default=0)
+
+
+def test_a_variable_sets_the_size_of_the_last_level_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, "3")
+    assert describe_cpu().l2_bytes == 3 * 2**20
+    for text in ("0", "-1", "1.5", "65537", "x" * 999):
+        monkeypatch.setenv(CACHE_VARIABLE, text)
+        with pytest.raises(UsageError, match=f"^{CACHE_VARIABLE}: '.{{1,99}}' is not a whole"):
+            describe_cpu()
 
 
 def test_there_is_memory_free(backend: CpuBackend) -> None:

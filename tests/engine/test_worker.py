@@ -101,13 +101,14 @@ def test_variables_that_change_libraries_silently_are_recorded_and_not_passed_on
     for name in SILENT_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     with Worker("cpu", Timer.EVENTS) as worker:
-        assert worker.device.facts["environment"] is None
+        assert worker.device.facts["environment"] == "GPUBENCH_CPU_CACHE_MIB=2"
     monkeypatch.setenv("CUPY_TF32", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setenv("GPUBENCH_TEST", "passed on")
     monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "30")
     with Worker("cpu", Timer.EVENTS) as worker:
-        assert worker.device.facts["environment"] == "CUPY_TF32=1;OMP_NUM_THREADS=2"
+        recorded = "CUPY_TF32=1;OMP_NUM_THREADS=2;GPUBENCH_CPU_CACHE_MIB=2"
+        assert worker.device.facts["environment"] == recorded
         (child,) = children_of(os.getpid())
         lines = Path(f"/proc/{child}/environ").read_text().split("\0")
     assert not Path(f"/proc/{child}").exists()  # it ends with its worker

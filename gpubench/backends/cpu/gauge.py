@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 import timeit
@@ -19,12 +20,15 @@ import numpy as np
 import threadpoolctl
 
 from gpubench.cache import keep, user_cache
-from gpubench.hardware.host import cpu_threads, memory_bytes, read_text
+from gpubench.errors import UsageError
+from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads, memory_bytes, read_text
 from gpubench.model import CORE_DTYPES, Device, Health
+from gpubench.text import shown
 
 UNKNOWN_CACHE_BYTES = 32 * 2**20
 """A common size of a last-level cache, assumed if the operating system reports none."""
 
+MAX_CACHE_MIB = 65536
 COPY_BYTES = 2**28
 REPEATS = 5
 
@@ -154,7 +158,7 @@ def describe_cpu() -> Device:
         backend="cpu",
         name=_model_name(),
         multiprocessors=cpu_threads(),
-        l2_bytes=max((size for _, size in caches), default=UNKNOWN_CACHE_BYTES),
+        l2_bytes=_last_level_bytes(caches),
         versions={"blas": f"{blas[0]['internal_api']} {blas[0]['version']}" if blas else ""},
         facts={
             "cores": cpu_threads(),
@@ -169,6 +173,22 @@ def describe_cpu() -> Device:
             ],
         },
     )
+
+
+def _last_level_bytes(caches: Sequence[tuple[str, int]]) -> int:
+    """Return the bytes that `CACHE_VARIABLE` names, or those of the largest cache.
+
+    Raises UsageError for a value that is not a whole number of MiB from 1 to 65536.
+    """
+    text = os.environ.get(CACHE_VARIABLE)
+    if not text:
+        return max((size for _, size in caches), default=UNKNOWN_CACHE_BYTES)
+    if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= MAX_CACHE_MIB:
+        raise UsageError(
+            f"{CACHE_VARIABLE}: '{shown(text)}' is not a whole number of MiB from 1 to "
+            f"{MAX_CACHE_MIB}"
+        )
+    return int(text) * 2**20
 
 
 def _model_name() -> str:

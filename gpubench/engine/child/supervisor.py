@@ -26,6 +26,7 @@ from gpubench.engine.child.requests import (
     encode_request,
 )
 from gpubench.errors import ChildLostError
+from gpubench.hardware.host import CACHE_VARIABLE
 from gpubench.model import Timer
 
 A = TypeVar("A")
@@ -192,6 +193,7 @@ def _decoded(request: Request[A], body: Done) -> A:
         raise ChildLostError("sent what is no answer; killed") from error
 
 
-def removed_variables() -> list[str]:
-    """Return the variables that the child does not get, with their values."""
-    return [f"{name}={os.environ[name]}" for name in SILENT_VARIABLES if name in os.environ]
+def recorded_variables() -> list[str]:
+    """Return the variables that rows record, with their values."""
+    names = (*SILENT_VARIABLES, CACHE_VARIABLE)
+    return [f"{name}={os.environ[name]}" for name in names if name in os.environ]
