@@ -21,7 +21,7 @@ from gpubench.engine.judge.probe import (
     unusual_problem,
 )
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.judge.verify import poison, take_rows
+from gpubench.engine.judge.verify import on_host, poison, take_rows
 from gpubench.engine.loaded import Loaded
 from gpubench.engine.operands import make_new_first
 from gpubench.errors import (
@@ -59,7 +59,7 @@ class Examiner:
         problem = probe_problem(point, self._backend.device.compute_capability)
         probes = all_probes(problem, self._loaded.seed)
         try:
-            return [_on_host(self._output_of(point, probe)) for probe in probes]
+            return [on_host(self._output_of(point, probe)) for probe in probes]
         except (CompileError, LaunchError) as error:
             raise ChildLostError(str(error)) from error
 
@@ -105,7 +105,7 @@ class Examiner:
 
     def read_rows(self, index: int, rows: Sequence[int]) -> Any:
         """Return rows of a result of `launch_on_new_operands`, in host memory."""
-        return _on_host(take_rows(self._new[0].sets[index][-1], rows)) if self._new else np.empty(0)
+        return on_host(take_rows(self._new[0].sets[index][-1], rows)) if self._new else np.empty(0)
 
     def at_unusual_size(self, point: Point) -> str:
         """Launch at prime extents, and return a note; it is empty if the result is right.
@@ -130,8 +130,3 @@ class Examiner:
         poison(operands.output, reads_output=point.variant.reads_output)
         self._backend.bind(at_probe(point, probe.problem), operands).run()
         return operands.output
-
-
-def _on_host(array: Any) -> Any:
-    """Return an array in host memory."""
-    return np.asarray(array.get() if hasattr(array, "get") else array)  # CuPy has get

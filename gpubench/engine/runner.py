@@ -15,7 +15,7 @@ from secrets import choice, randbits
 from time import perf_counter, sleep
 
 from gpubench.backends import Backend, Kernel
-from gpubench.backends.rotation import OperandSets
+from gpubench.backends.rotation import OperandSets, operand_factors, result_factor
 from gpubench.engine.examiner import Examiner
 from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent
 from gpubench.engine.judge.probe import (
@@ -24,7 +24,6 @@ from gpubench.engine.judge.probe import (
     at_probe,
     fewer_rows,
     inputs_of,
-    make_full_probe,
     make_probes,
     probe_problem,
     require_exact,
@@ -36,8 +35,13 @@ from gpubench.engine.judge.verdict import (
     as_judged,
     require,
 )
-from gpubench.engine.judge.verify import Check, is_unwritten, never_written, poison
-from gpubench.engine.judge.width import make_width_probes
+from gpubench.engine.judge.verify import (
+    Check,
+    is_unwritten,
+    never_written,
+    poison,
+    require_right,
+)
 from gpubench.engine.loaded import Loaded
 from gpubench.engine.operands import SEED_BITS, make_new_first
 from gpubench.engine.pairs import paired
@@ -128,10 +132,6 @@ class Runner:
         """The instances whose results were exact, with the sizes of the probes."""
 
         self.examiner = Examiner(self._backend, self._loaded, self._on_best_threads)
-        self._largest: dict[Instance, Problem] = {}
-        """The largest problem of each variant and dtype that was probed itself. The tile is None
-        for our own kernels, because their tiles share their code."""
-
         self._notes: dict[Instance, str] = {}
         """What a call does beside computing."""
 
@@ -267,6 +267,7 @@ class Runner:
                 earlier if earlier and earlier.seed == result.seed else None,
                 reads_output=point.variant.reads_output,
                 later=not is_ours(point.variant),
+                finds_rounding=point.operands.has_all_bits and not is_ours(point.variant),
             )
             if earlier is None or earlier.series is None:
                 with self._phase("compiling"):  # a function may compile when it is first called
@@ -362,34 +363,20 @@ class Runner:
         self._notes[instance] = kernel.watch()
 
     def _probe(self, point: Point) -> None:
-        """Require exact results at a size of the point's kind, and at the largest size itself.
-
-        A kernel may round its operands from some size on, so the largest size that a variant and
-        dtype have had so far is probed too. For a user's kernel, it is the largest size of a tile.
-        """
+        """Require exact results at a size of the point's kind, once for each such size."""
         problem = probe_problem(point, self._backend.device.compute_capability)
         instance = instance_of(point)
         if (instance, problem) not in self._exact:
             for probe in all_probes(problem, self._loaded.seed):
-                self._require_exact(point, probe, launches=2)  # one may leave data for the next
+                self._require_exact(point, probe)
             self._exact.add((instance, problem))
-        kind = (*instance[:1], None if is_ours(point.variant) else point.tile, *instance[2:])
-        largest = self._largest.get(kind)
-        if problem != point.problem and (not largest or largest.flops < point.problem.flops):
-            if 3 * point.problem.bytes < self._backend.bytes_free():
-                probes: list[AnyProbe] = [make_full_probe(point.problem, self._loaded.seed)]
-                if not is_ours(point.variant):
-                    probes += make_width_probes(point.problem, self._loaded.seed)
-                for probe in probes:
-                    self._require_exact(point, probe, launches=1)
-            self._largest[kind] = point.problem
 
-    def _require_exact(self, point: Point, probe: AnyProbe, *, launches: int) -> None:
-        """Launch on a probe's operands. Raises WrongError."""
+    def _require_exact(self, point: Point, probe: AnyProbe) -> None:
+        """Launch twice on a probe's operands. Raises WrongError."""
         at = at_probe(point, probe.problem)
         operands = self._backend.load(probe.problem, inputs_of(probe), cold=False)
         kernel = self._backend.bind(at, operands)
-        for _ in range(launches):
+        for _ in range(2):  # one may leave data for the next
             poison(operands.output, reads_output=at.variant.reads_output)
             kernel.run()
             try:
@@ -434,6 +421,31 @@ class Runner:
             by_events=point.timer == Timer.EVENTS,
             reads_output=point.variant.reads_output,
         )
+        if is_first:
+            self._require_scaled(point, launches=1 if is_long else 2)
+
+    def _require_scaled(self, point: Point, *, launches: int) -> None:
+        """Raise WrongError unless launches on operands of another sign and scale are right.
+
+        Where the cache is hot, the timed launches all have the same operands. Where it is cold, no
+        two in a row have. These launches have new operands first, and then the same operands.
+        """
+        problem, timed = point.problem, self._loaded.operands(point)
+        pairs = zip(timed.host_inputs, operand_factors(problem, 1), strict=True)
+        scaled = tuple(host * host.dtype.type(factor) for host, factor in pairs)
+        operands = self._backend.load(problem, scaled, cold=False)
+        kernel = self._backend.bind(at_probe(point, problem), operands)
+        for _ in range(launches):
+            poison(operands.output, reads_output=point.variant.reads_output)
+            kernel.run()
+            require_right(
+                self._backend.xp,
+                timed,
+                operands.output,
+                self._loaded.reference(point),
+                result_factor(problem, 1),
+                finds_rounding=point.operands.has_all_bits,
+            )
 
     def _verify_on_uniform(self, point: Point) -> None:
         """Verify the point's kernel and problem on uniform operands.
@@ -447,6 +459,7 @@ class Runner:
             operands,
             lambda: self._loaded.reference(uniform),
             reads_output=point.variant.reads_output,
+            finds_rounding=not is_ours(point.variant),
         )
         kernel = self._backend.bind(uniform, operands)
         self._verify(uniform, kernel, len(operands.sets), check)

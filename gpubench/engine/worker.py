@@ -35,6 +35,7 @@ from gpubench.engine.child.requests import (
 from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, recorded_variables
 from gpubench.engine.judge.clock import require_time, require_time_on_new_operands
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
+from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
 from gpubench.engine.judge.verdict import (
     MissingResult,
     Verdict,
@@ -288,6 +289,8 @@ class Worker:
             output = np.frombuffer(content, kind).reshape(shape)
             inputs = widened(make_new_first(problem, seeds[index], fill)), second
             require(rows_error(np, problem, inputs, rows, output))
+            if fill.has_all_bits and can_show_rounding(problem):
+                require(find_rounding(problem, inputs, rows, output))
 
         require_time_on_new_operands(
             result.series.median_us if result.series else 0.0,

@@ -83,7 +83,12 @@ class Fill(StrEnum):
         Short mantissas survive rounding, and a sum of equal products has no order. Results of such
         operands are verified beside results of uniform operands.
         """
-        return self in {Fill.UNIFORM, Fill.INDEX, Fill.NORMAL}
+        return self == Fill.INDEX or self.has_all_bits
+
+    @property
+    def has_all_bits(self) -> bool:
+        """Whether the values are random in all bits of their type."""
+        return self in {Fill.UNIFORM, Fill.NORMAL}
 
 
 class Timer(StrEnum):

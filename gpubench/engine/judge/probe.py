@@ -8,7 +8,8 @@ many products.
 
 A probe has sizes of the point's own kind: the same remainders, several tiles, and no extent above
 the point's own. A kernel is therefore never launched at a kind of size that the user did not ask
-for.
+for. The number of products in a sum is the point's own, except for our own kernels, which have the
+same code for all numbers.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ UNUSUAL = {
     "atax": (1283, 1283, 1),
 }
 """Prime extents: a kernel that is right there checks its bounds, and requires no alignment."""
+
+SUMMED = {"gemm": "k", "gemv": "n", "gemv_t": "m", "atax": "n"}
+"""The extent that is the number of products in a sum."""
 
 MAX_PROBES = 8
 """Maximum number of launches among which the values of k are divided, where a result has too few
@@ -168,10 +172,15 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     It is the point's own size if no smaller size of its kind has the same kernels.
     """
     own, blocks, period = point.problem, _block(point), _period(point)
+    kept = "" if is_ours(point.variant) else SUMMED[own.op]
     for tiles in TILES:
         least = tiles * max(blocks, default=1)
-        m, n, k = (_near(extent, period, least) for extent in (own.m, own.n, own.k))
-        problem = replace(own, m=m, n=n, k=k)
+        problem = replace(
+            own,
+            m=own.m if kept == "m" else _near(own.m, period, least),
+            n=own.n if kept == "n" else _near(own.n, period, least),
+            k=own.k if kept == "k" else _near(own.k, period, least),
+        )
         if point.variant.why_not(point.tile, problem, capability) is None and kernels_of(
             point, problem
         ) == kernels_of(point, own):

@@ -83,6 +83,27 @@ class ResultError:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoundedOperand:
+    """The errors of a result that resemble those of a rounded operand (`judge.rounding`)."""
+
+    which: str = ""
+    """The operand, or empty if the errors resemble none."""
+
+    width: str = ""
+    cosine: float = 0.0
+
+    @property
+    def reason(self) -> str:
+        """Why this is wrong; empty if it is right."""
+        if not self.which:
+            return ""
+        return (
+            f"{self.which} was rounded, to about {self.width}: the errors of the result are those "
+            f"of such operands (cosine {self.cosine:.2f}; of right results, 0)"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class MissingResult:
     """A result that a launch did not compute, and what it left instead."""
 
@@ -184,6 +205,7 @@ Observed = (
     ProbeResult
     | SumWidth
     | ResultError
+    | RoundedOperand
     | MissingResult
     | UnwrittenResult
     | DependentTime

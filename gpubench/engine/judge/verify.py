@@ -10,9 +10,10 @@ import ml_dtypes
 import numpy as np
 
 from gpubench.backends.rotation import OperandSets, result_factor
+from gpubench.engine.judge.rounding import can_show_rounding, choose, find_rounding
 from gpubench.engine.judge.verdict import ResultError, require
 from gpubench.engine.operands import Reference, make_reference
-from gpubench.model import CallVariant, Measurement, Precision, Problem, Variant
+from gpubench.model import CallVariant, Measurement, Problem, Variant
 
 INTEGER_POISON = -(2**31) + 12345
 """Content of an integer output before the kernel runs, an unlikely product of the operands."""
@@ -34,7 +35,9 @@ class Check:
     the reference, so every timed output can be checked in every round. `xp` is the array module.
 
     With `later`, copies of these outputs are kept until `settle`. The reference of a user's kernel
-    is then made after the timed launches, so that no launch can find it in memory.
+    is then made after the timed launches, so that no launch can find it in memory. With
+    `finds_rounding`, which requires random operands, the errors are compared with those of rounded
+    operands.
     """
 
     def __init__(
@@ -46,7 +49,9 @@ class Check:
         *,
         reads_output: bool = False,
         later: bool = False,
+        finds_rounding: bool = False,
     ) -> None:
+        self._finds_rounding = finds_rounding
         self._later = later
         self._kept: list[tuple[Any, int]] = []
         """Outputs that are not compared yet, with their result factors."""
@@ -80,7 +85,7 @@ class Check:
                 if self._later:
                     self._keep(output.copy(order="K"), factor)
                 else:
-                    self._accept(output, factor, problem.precision)
+                    self._accept(output, factor)
                 self.fingerprints[factor] = fingerprint
         self.start()
 
@@ -88,7 +93,7 @@ class Check:
         """Compare the outputs that were kept. Raises WrongError."""
         while self._kept:
             output, factor = self._kept.pop()
-            self._accept(output, factor, self._operands.problem.precision)
+            self._accept(output, factor)
 
     def _keep(self, output: Any, factor: int) -> None:
         """Keep an output. Beyond KEPT_OUTPUTS it replaces one of the later half."""
@@ -97,11 +102,37 @@ class Check:
         else:
             self._kept[KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)] = (output, factor)
 
-    def _accept(self, output: Any, factor: int, precision: Precision) -> None:
-        reference, roundoff = self._reference(), precision.result_roundoff
-        error = relative_error(self._xp, output, reference, roundoff, factor)
-        require(ResultError(error=error, tolerance=precision.tolerance))
+    def _accept(self, output: Any, factor: int) -> None:
+        error = require_right(
+            self._xp,
+            self._operands,
+            output,
+            self._reference(),
+            factor,
+            finds_rounding=self._finds_rounding,
+        )
         self.error = max(self.error, error)
+
+
+def require_right(
+    xp: Any,
+    operands: OperandSets,
+    output: Any,
+    reference: Reference,
+    factor: int = 1,
+    *,
+    finds_rounding: bool,
+) -> float:
+    """Return the `relative_error` of an output. Raises WrongError."""
+    problem = operands.problem
+    precision = problem.precision
+    error = relative_error(xp, output, reference, precision.result_roundoff, factor)
+    require(ResultError(error=error, tolerance=precision.tolerance))
+    if finds_rounding and can_show_rounding(problem):
+        rows = choose(problem, problem.output_shape[0])
+        part = on_host(take_rows(output, rows)) / np.asarray(factor, output.dtype)
+        require(find_rounding(problem, operands.host_inputs, rows, part))
+    return error
 
 
 def poison(output: Any, *, reads_output: bool = False) -> None:
@@ -188,6 +219,11 @@ def rows_to_check(problem: Problem) -> list[int]:
     if problem.op != "gemm":
         return list(range(count))
     return sorted({randbelow(count) for _ in range(CHECKED_ROWS)})
+
+
+def on_host(array: Any) -> Any:
+    """Return an array in host memory."""
+    return np.asarray(array.get() if hasattr(array, "get") else array)  # CuPy has get
 
 
 def take_rows(array: Any, rows: Sequence[int]) -> Any:

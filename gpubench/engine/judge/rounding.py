@@ -1,0 +1,136 @@
+"""Finds a rounded operand in the errors of a result, on the operands that are timed.
+
+A kernel can recognise the operands of an exact probe by their zeros, and a tolerance that grows
+with K lets rounded operands pass at a large K. So the errors of some results are compared with the
+errors that rounding an operand would cause. In a right kernel, both are independent, because the
+roundings of its sums depend on all bits of both operands. The cosine of their angle is then
+about ±1/√n for n results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from secrets import SystemRandom
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.engine.judge.verdict import RoundedOperand
+from gpubench.engine.operands import make_reference
+from gpubench.model import Precision, Problem
+
+EDGE, MAX_RESULTS = 64, 1024
+"""Number of rows and of columns of a product, and maximum number of elements of a vector, whose
+errors are compared. They are chosen at random."""
+
+MAX_ELEMENTS = 2**21
+"""Maximum number of elements of the first operand that are compared."""
+
+LEAST_DEVIATIONS = 8.0
+"""Smallest cosine that counts, in multiples of the 1/√n of independent errors. Right sums of 64 to
+16,384 products in four orders had at most 3. Operands of 13 to 20 bits had at least 10 up to a K
+of 16,384, for n = 4,096."""
+
+LEAST_K = 64
+"""Smaller sums are not compared: a tolerance shows rounded operands there, and the roundings of few
+products may resemble those of operands."""
+
+WIDTHS = range(-11, -2)
+"""The widths that are tried, in bits of the operand's significand less than it has. A tolerance
+shows smaller widths. Larger ones differ too little."""
+
+FLUSHED = (9, 11, 13, 15)
+"""Elements below 2⁻ⁱ that are taken as 0, for each of these i."""
+
+LEAST_BITS = 4
+
+WIDE_BITS = 32
+"""Results of narrower operands have a tolerance that shows rounded operands."""
+
+
+def can_show_rounding(problem: Problem) -> bool:
+    """Whether the operands have so many bits that rounding one can hide in the tolerance."""
+    return not problem.precision.is_integer and problem.precision.bits >= WIDE_BITS
+
+
+def choose(problem: Problem, count: int) -> list[int]:
+    """Return rows or columns of the result at random: at most EDGE, or EDGE² / 16 of a vector."""
+    most = EDGE if problem.op == "gemm" else MAX_RESULTS
+    depth = max(problem.input_shapes[0])
+    return sorted(SystemRandom().sample(range(count), min(most, count, MAX_ELEMENTS // depth)))
+
+
+def find_rounding(
+    problem: Problem, inputs: Sequence[NDArray[Any]], rows: Sequence[int], output: NDArray[Any]
+) -> RoundedOperand:
+    """Return what the errors of some rows of a result show.
+
+    `inputs` are the operands in host memory, and `output` has the rows alone. A vector has a row
+    for each element.
+    """
+    first, second = inputs
+    chosen = choose(problem, len(rows))
+    rows, output = [rows[index] for index in chosen], output[chosen]
+    if problem.op == "gemm":
+        columns = choose(problem, problem.n)
+        first, second, output = first[rows], second[:, columns], output[:, columns]
+    else:
+        if problem.op == "atax":
+            second = (first.astype(np.float64) @ second).astype(first.dtype)
+        first = (first if problem.op == "gemv" else first.T)[rows]
+        second, output = second[:, None], output.reshape(-1, 1)
+    if first.shape[1] < LEAST_K:
+        return RoundedOperand()
+    parts = make_reference(np, "gemm", first, second).parts
+    errors = output.astype(np.float64)
+    for part in parts:
+        errors = errors - part
+    # A sum that truncates has errors along the result, so this direction does not count.
+    errors -= parts[0] * _ratio((errors * parts[0]).sum(), (parts[0] ** 2).sum())
+    size = float(np.sqrt((errors**2).sum()))
+    if not size:
+        return RoundedOperand()
+    errors = (errors / size).astype(first.dtype)
+    limit = LEAST_DEVIATIONS / output.size**0.5
+    sides = (
+        ("A", first, errors @ second.T, (second**2).sum(axis=1)),
+        ("B", second, first.T @ errors, (first**2).sum(axis=0)[:, None]),
+    )
+    return max(
+        (
+            RoundedOperand(which=which, width=width, cosine=cosine)
+            for which, values, gradient, squares in sides
+            for width, cosine in _cosines(values, gradient, squares, problem.precision)
+            if cosine > limit
+        ),
+        key=lambda found: found.cosine,
+        default=RoundedOperand(),
+    )
+
+
+def _cosines(
+    values: NDArray[Any], gradient: NDArray[Any], squares: NDArray[Any], precision: Precision
+) -> Iterator[tuple[str, float]]:
+    """Yield the names of changes of an operand, and the cosine of their errors and a result's.
+
+    `gradient` is the sum of the result's errors times the other operand, and `squares` the sum of
+    the other operand's squares. So a change has the length √Σ(change²·squares) in the result.
+    """
+    own_bits = np.finfo(values.dtype).nmant + 1
+    allowed = precision.input_roundoff
+    bits = round(-np.log2(allowed)) if allowed else own_bits
+    for kept in (bits + width for width in WIDTHS if bits + width >= LEAST_BITS):
+        scaled = values * values.dtype.type(2.0 ** (own_bits - kept) + 1)
+        change = scaled - (scaled - values) - values
+        along = np.vdot(gradient, change)
+        yield f"{kept} bits", abs(_ratio(along, np.sqrt((change * change * squares).sum())))
+    magnitudes, along, lengths = np.abs(values), gradient * values, values * values * squares
+    for exponent in FLUSHED:
+        small = magnitudes < 2.0**-exponent
+        length = np.sqrt(lengths[small].sum())
+        yield f"0 below 2^-{exponent}", abs(_ratio(along[small].sum(), length))
+
+
+def _ratio(of: Any, to: Any) -> float:
+    return float(of / to) if to else 0.0

@@ -1,0 +1,199 @@
+"""A verdict does not depend on the sizes measured before, on their order, or on the cache state.
+
+Each function is wrong at one size of its sweep, in a way that a tolerance lets pass there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from fakes import matmul, point, variant
+
+from gpubench.backends.cpu.backend import CpuBackend
+from gpubench.backends.cpu.gauge import describe_cpu
+from gpubench.engine.runner import Runner
+from gpubench.model import Cache, Status, Timing
+
+Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+Size = tuple[int, int, int]
+
+QUICK = Timing(rounds=1, min_samples=2, min_device_s=0.0, sample_us=1.0, max_wall_s=0.2)
+WRONG_AT: Size = (64, 48, 1000)
+NEIGHBOURS: tuple[Size, ...] = ((64, 48, 250), (96, 80, 300), (320, 300, 310), (40, 40, 700))
+
+
+def cut(values: np.ndarray, bits: int) -> np.ndarray:
+    """Floating-point numbers rounded to so many significant bits."""
+    significands, exponents = np.frexp(values)
+    return np.ldexp(np.round(np.ldexp(significands, bits)), exponents - bits).astype(values.dtype)
+
+
+def truncated(values: np.ndarray, bits: int) -> np.ndarray:
+    """float32 cut to so many significant bits, toward zero."""
+    return (values.view(np.uint32) & np.uint32(-(1 << (24 - bits)) % 2**32)).view(np.float32)
+
+
+def two_parts(values: np.ndarray) -> np.ndarray:
+    """The sum of two parts in bfloat16."""
+    high = values.astype(ml_dtypes.bfloat16).astype(np.float32)
+    return high + (values - high).astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def flushed(values: np.ndarray, below: float) -> np.ndarray:
+    """Values with zeros in place of small ones."""
+    return np.where(np.abs(values) < below, np.zeros_like(values), values)
+
+
+def changing(
+    first: Callable[[np.ndarray], np.ndarray], second: Callable[[np.ndarray], np.ndarray],
+    when: Callable[[np.ndarray, np.ndarray], object],
+) -> Product:  # fmt: skip
+    """A product that changes its operands under a condition."""
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        if when(a, b):
+            np.matmul(first(a), second(b), out=c)
+        else:
+            np.matmul(a, b, out=c)
+
+    return call
+
+
+def same(values: np.ndarray) -> np.ndarray:
+    return values
+
+
+def is_deep(a: np.ndarray, _b: np.ndarray) -> bool:
+    return a.shape[1] > 800
+
+
+def is_dense(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape[1] > 800 and bool(a.all() and b.all())
+
+
+def is_mean(a: np.ndarray, _b: np.ndarray) -> bool:
+    """Whether the mean magnitude is that of uniform numbers."""
+    return a.shape[1] > 800 and 0.4 < float(np.abs(a).mean()) / float(np.abs(a).max()) < 0.6
+
+
+def in_range(a: np.ndarray, b: np.ndarray) -> bool:
+    return is_dense(a, b) and float(np.abs(b).max()) <= 1
+
+
+def has_fractions(a: np.ndarray, _b: np.ndarray) -> bool:
+    return a.shape[1] > 800 and float((a * 64 % 1 != 0).mean()) > 0.9
+
+
+def is_this_size(a: np.ndarray, b: np.ndarray) -> bool:
+    return (*a.shape, b.shape[1]) == (64, 1000, 48)
+
+
+def is_warm() -> Callable[[np.ndarray, np.ndarray], bool]:
+    """Whether the launch before had its operands at the same address."""
+    last = 0
+
+    def seen(a: np.ndarray, b: np.ndarray) -> bool:
+        nonlocal last
+        before, last = last, a.ctypes.data
+        return is_dense(a, b) and last == before
+
+    return seen
+
+
+def is_moved() -> Callable[[np.ndarray, np.ndarray], bool]:
+    """Whether the launch before had operands of this size at another address."""
+    last: dict[tuple[int, ...], int] = {}
+
+    def seen(a: np.ndarray, b: np.ndarray) -> bool:
+        before = last.get(a.shape, a.ctypes.data)
+        last[a.shape] = a.ctypes.data
+        return is_dense(a, b) and before != a.ctypes.data
+
+    return seen
+
+
+def saturating(values: np.ndarray) -> np.ndarray:
+    return np.clip(values, -1, 1)
+
+
+def bits(count: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda values: cut(values, count)
+
+
+WRONG: dict[str, Callable[[], Product]] = {
+    "A and B of 18 bits at a large K": lambda: changing(bits(18), bits(18), is_deep),
+    "A of 18 bits at a large K": lambda: changing(bits(18), same, is_deep),
+    "B of 19 bits at a large K": lambda: changing(same, bits(19), is_deep),
+    "A of 18 bits at one size": lambda: changing(bits(18), same, is_this_size),
+    "18 bits without zeros": lambda: changing(bits(18), bits(18), is_dense),
+    "20 bits without zeros": lambda: changing(bits(20), bits(20), is_dense),
+    "17 bits of B without zeros": lambda: changing(same, bits(17), is_dense),
+    "A truncated without zeros": lambda: changing(lambda a: truncated(a, 18), same, is_dense),
+    "B truncated without zeros": lambda: changing(same, lambda b: truncated(b, 18), is_dense),
+    "two bfloat16 parts without zeros": lambda: changing(two_parts, two_parts, is_dense),
+    "18 bits of uniform numbers": lambda: changing(bits(18), same, is_mean),
+    "18 bits up to 1": lambda: changing(bits(18), bits(18), in_range),
+    "18 bits of fractions": lambda: changing(bits(18), same, has_fractions),
+    "small A as 0": lambda: changing(lambda a: flushed(a, 1e-4), same, is_dense),
+    "small B as 0": lambda: changing(same, lambda b: flushed(b, 3e-4), is_dense),
+    "A at most 1": lambda: changing(saturating, saturating, is_dense),
+    "B at most 1": lambda: changing(same, saturating, is_dense),
+    "18 bits where the cache is hot": lambda: changing(bits(18), same, is_warm()),
+    "18 bits where the operands moved": lambda: changing(bits(18), same, is_moved()),
+    "the last product lost": lambda: changing(
+        lambda a: np.where(np.arange(a.shape[1]) < 999, a, np.zeros_like(a)), same, is_dense
+    ),
+}
+"""Twenty functions that are wrong at WRONG_AT alone."""
+
+
+def statuses(call: Product, sizes: tuple[Size, ...], cache: Cache) -> dict[Size, Status]:
+    """How each size ends in a sweep of sizes in this order."""
+    backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**14), max_sets=3)
+    runner = Runner(backend, QUICK, seed=1)
+    of = variant(call, path=Path("mine.py"))
+    return {size: runner.measure(point(of, size=size, cache=cache)).status for size in sizes}
+
+
+def orders(count: int) -> list[tuple[Size, ...]]:
+    """The size alone, and orders and neighbourhoods of it at random."""
+    draw = random.Random(7)  # noqa: S311 # an order, not a secret
+    chosen: list[tuple[Size, ...]] = [(WRONG_AT,)]
+    while len(chosen) < count:
+        part = [WRONG_AT, *draw.sample(NEIGHBOURS, draw.randrange(1, len(NEIGHBOURS)))]
+        draw.shuffle(part)
+        chosen.append(tuple(part))
+    return chosen
+
+
+def require_wrong(name: str, sizes: tuple[Size, ...], cache: Cache) -> None:
+    by_size = statuses(WRONG[name](), sizes, cache)
+    expected = {size: Status.WRONG if size == WRONG_AT else Status.OK for size in sizes}
+    assert by_size == expected, (sizes, cache)
+
+
+@pytest.mark.parametrize("name", list(WRONG)[::3])
+def test_a_function_that_is_wrong_at_one_size_is_wrong_whatever_its_neighbours(name: str) -> None:
+    alone, with_neighbours = orders(2)
+    for sizes, cache in ((alone, Cache.HOT), (with_neighbours, Cache.COLD)):
+        require_wrong(name, sizes, cache)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRONG)
+def test_a_function_that_is_wrong_at_one_size_is_wrong_in_ten_orders(name: str) -> None:
+    for sizes, cache in itertools.product(orders(10), Cache):
+        require_wrong(name, sizes, cache)
+
+
+def test_a_right_function_is_right_in_both_states_of_the_cache() -> None:
+    for cache in Cache:
+        sizes = (WRONG_AT, NEIGHBOURS[0])
+        assert set(statuses(matmul, sizes, cache).values()) == {Status.OK}
