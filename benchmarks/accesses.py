@@ -211,7 +211,9 @@ def table(path: Path) -> int:
     for what in ("sectors, load", "sectors, store", "wavefronts, load", "wavefronts, store"):
         heading += [what, "counted"]
     print(markdown([*heading, "sectors within 5 %"], lines))
-    print(f"\nSectors per request of {agree} of {len(rows)} kernels are within 5 %.")
+    print(
+        f"\nSectors per request of {agree} of {len(rows)} kernels are within 5 % of the counters."
+    )
     return int(agree < NEEDED)
 
 

@@ -708,6 +708,11 @@ def static_rules() -> str:
     return (H200 / "static_columns.md").read_text(encoding="utf-8").strip().rpartition("\n\n")[2]
 
 
+def accesses() -> str:
+    """Return how many kernels' recorded accesses agree with counters, in a sentence."""
+    return (H100 / "accesses.md").read_text(encoding="utf-8").strip().rpartition("\n\n")[2]
+
+
 def _columns(columns: Sequence[Field[Any]], headings: Mapping[str, str]) -> str:
     kinds, parts = {"str": "text", "int": "integer", "float": "number"}, []
     for group, members in groupby(columns, key=lambda column: column.metadata["group"]):

@@ -49,8 +49,12 @@ def test_the_page_shows_sweep_plot_report_diff_and_new_kernel() -> None:
 def test_every_step_works_as_written(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
     first, *others = steps()
+    outputs = {}
     assert newcomer.type(first.text).returncode == 0  # the others in this process: it is quicker
     for step in others:
+        if step.language == "text":
+            assert not set(step.text.splitlines()) - {line.rstrip() for line in outputs[step.title]}
+            continue
         if step.language != "sh":
             newcomer.write(step)
             continue
@@ -58,6 +62,7 @@ def test_every_step_works_as_written(tmp_path: Path) -> None:
         name, *words = shlex.split(command)
         done = call(tmp_path, name, *words, *(SHORT if name == "sweep" else ()))
         assert done.code in EXIT_CODES.get(name, {0}), f"{command}\n{done.err}"
+        outputs[words[0]] = done.out.splitlines()
         if "--dry-run" not in words:
             for option, value in pairwise(words):
                 assert option not in WRITES or (tmp_path / value).stat().st_size

@@ -90,7 +90,8 @@ def described(line: Access) -> str:
             f"{who} has {line.times_least:.3g}-way bank conflicts: {line.wavefronts:.3g} "
             f"wavefronts where {line.phases:.3g} would do"
         )
-    who = f"a warp's {line.kind} of {line.memory} takes {line.sectors:.3g} sectors"
+    who = f"a warp's {line.kind} of {line.memory} takes {line.sectors:.3g} "
+    who += "sector" if line.sectors == 1 else "sectors"
     if line.times_least <= LEAST:
         return f"{who}, the least"
     return (
