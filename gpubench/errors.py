@@ -61,6 +61,12 @@ class ChildLostError(DeviceUnavailableError):
         return f"the measuring process {self.why}"
 
 
+class PeerLostError(DeviceUnavailableError):
+    """A scheduler or worker of `--on` was lost. What was measured is kept."""
+
+    exit_code = 1
+
+
 class DeviceBusyError(GpubenchError):
     """Another sweep measures on the device."""
 

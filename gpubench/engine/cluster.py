@@ -9,12 +9,15 @@ import platform
 import signal
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +28,7 @@ from gpubench.engine.child.requests import Raised
 from gpubench.errors import (
     DeviceUnavailableError,
     GpubenchError,
+    PeerLostError,
     UsageError,
     first_line,
     install_command,
@@ -35,6 +39,8 @@ from gpubench.results.provenance import package_version
 if TYPE_CHECKING:
     from distributed import Client
 
+T = TypeVar("T")
+
 LOCAL = "local"
 """The value of `--on` that starts a worker for each device of this machine."""
 
@@ -43,8 +49,38 @@ LOOPBACK = "127.0.0.1"
 KNOWN = "GPUBENCH_DEVICE"
 """Environment variable with the device of a worker. Another search for it would take seconds."""
 
-ANSWER_S = 20
+ANSWER_S = 15.0
 """Time limit for a scheduler to answer, and for its first worker to appear."""
+
+DESCRIBE_S = 40.0
+"""Time limit for workers to describe their devices, which they first look for."""
+
+CLOSE_S = 3.0
+"""Time limit for a scheduler to end a connection."""
+
+
+def within(limit_s: float, peer: str, call: Callable[[], T]) -> T:
+    """Return the result of a call that waits for a peer. Dask itself waits without end.
+
+    The call has a thread of its own, which goes on if it is too late. Raises
+    PeerLostError, which names the peer, then; and what the call raises.
+    """
+    answers: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+
+    def wait() -> None:
+        try:
+            answers.put((True, call()))
+        except BaseException as error:  # raised again below
+            answers.put((False, error))
+
+    Thread(target=wait, daemon=True).start()
+    try:
+        is_result, answer = answers.get(timeout=limit_s)
+    except Empty:
+        raise PeerLostError(f"{peer} has not answered for {limit_s:g} s") from None
+    if is_result:
+        return answer  # type: ignore[no-any-return]
+    raise answer
 
 
 class Member(NamedTuple):
@@ -112,8 +148,10 @@ def connected(on: str, device: str) -> Iterator[Client]:
                 if "://" not in on:
                     address = msgspec.json.decode(Path(on).read_bytes(), type=_Scheduler).address
                 asyncio.run(asyncio.wait_for(_greet(address), ANSWER_S))
-                client = stack.enter_context(Client(address, timeout=ANSWER_S))
-                client.wait_for_workers(1, timeout=ANSWER_S)
+                peer = f"the scheduler {address}"
+                client = within(ANSWER_S, peer, lambda: Client(address, timeout=ANSWER_S))
+                stack.callback(_close, client)
+                within(ANSWER_S, peer, lambda: client.wait_for_workers(1, timeout=ANSWER_S))
             except Exception as error:  # Dask raises many types for an invalid address
                 raise UsageError(
                     f"--on: no Dask scheduler with workers answers at {on}: "
@@ -201,15 +239,27 @@ def dask_setup(_worker: Any) -> None:
 
 
 def present(client: Client) -> Mapping[str, Any]:
-    """Return the scheduler's workers by address; nothing if the scheduler has gone."""
-    workers: Mapping[str, Any] = client.scheduler_info(n_workers=-1).get("workers", {})
+    """Return the scheduler's workers by address; nothing if the scheduler has gone.
+
+    Raises PeerLostError if the scheduler does not answer.
+    """
+    peer = f"the scheduler {client.scheduler.address if client.scheduler else ''}"
+    info = within(ANSWER_S, peer, lambda: client.scheduler_info(n_workers=-1))
+    workers: Mapping[str, Any] = info.get("workers", {})
     return workers if client.status == "running" else {}
 
 
 def cancel(client: Client, futures: Iterable[Any]) -> None:
     """Cancel futures, if there is a scheduler."""
     if client.status == "running":
-        client.cancel(list(futures))
+        with suppress(PeerLostError):
+            within(CLOSE_S, "the scheduler", lambda: client.cancel(list(futures)))
+
+
+def _close(client: Client) -> None:
+    """End the connection, to a scheduler that may no longer answer."""
+    with suppress(Exception):  # Dask raises many types
+        within(CLOSE_S, "the scheduler", lambda: client.close(timeout=CLOSE_S))
 
 
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
@@ -255,16 +305,30 @@ def send_devices(descriptor: int, name: str) -> None:
 
 
 def members(client: Client, device: str) -> dict[str, Member]:
-    """Return every worker by its address. Raises UsageError for a worker with several threads."""
-    for address, facts in present(client).items():
+    """Return every worker that answers by its address.
+
+    Raises UsageError for a worker with several threads, and PeerLostError if none answers.
+    """
+    addresses = present(client)
+    for address, facts in addresses.items():
         if facts["nthreads"] != 1:
             raise UsageError(
                 f"--on: worker {address} has {facts['nthreads']} threads, which would measure each "
                 "other: start it with --nthreads 1"
             )
-    answers: Mapping[str, Member | GpubenchError] = client.run(
-        describe, device, on_error="raise", wait=True
-    )
+    answers: dict[str, Member | GpubenchError] = {}
+
+    def ask(address: str) -> None:
+        answers.update(client.run(describe, device, workers=[address], on_error="raise"))
+
+    with ThreadPoolExecutor(len(addresses) or 1) as beside:
+        asked = {
+            address: beside.submit(within, DESCRIBE_S, f"worker {address}", partial(ask, address))
+            for address in addresses
+        }
+    late = [error for future in asked.values() if (error := future.exception())]
+    if late and not answers:
+        raise late[0]
     for address, member in answers.items():
         if isinstance(member, GpubenchError):
             raise DeviceUnavailableError(f"worker {address}: {member}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
@@ -18,11 +18,19 @@ from secrets import token_hex
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpubench.engine.cluster import Member, cancel, members, present, require_one_kind
+from gpubench.engine.cluster import (
+    ANSWER_S,
+    Member,
+    cancel,
+    members,
+    present,
+    require_one_kind,
+    within,
+)
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import Keep, Watcher, local_pool
 from gpubench.engine.prepare import Job, prepare
-from gpubench.errors import DeviceUnavailableError, GpubenchError, UsageError, first_line
+from gpubench.errors import GpubenchError, PeerLostError, UsageError, first_line
 from gpubench.model import Device, Measurement, Point, PointKey
 from gpubench.plan.schedule import Strategy, Visit
 from gpubench.plan.sweep import Sweep
@@ -36,8 +44,14 @@ SHARE_S = 60.0
 """Expected time of a share, where a sweep is long enough for several shares per worker. A share is
 what is measured again if a worker dies, and the longest wait for the last worker."""
 
-NO_WORKER_LIMIT_S = 120.0
+NO_WORKER_LIMIT_S = 30.0
 """A sweep ends after this time without any worker. It can be resumed."""
+
+CONTINUES = "what was measured is kept, and --resume continues it, with --on or without"
+
+SILENT_S = 25.0
+"""A worker is lost if it has sent no sign of life for this time. Dask's workers send one every few
+seconds, also while they measure."""
 
 
 class Share(NamedTuple):
@@ -180,7 +194,7 @@ class ClusterPool:
     def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
         """Give the workers their shares, and keep what they send.
 
-        Raises DeviceUnavailableError where no worker is left.
+        Raises PeerLostError where no worker is left.
         """
         started = perf_counter()
         self._wall_s = 0.0
@@ -210,16 +224,20 @@ class ClusterPool:
         client = self._client
         inbox: SimpleQueue[Any] = SimpleQueue()
         running: dict[Future, Share] = {}
-        failed: set[str] = set()
+        alive = _Alive(client)
         keys = set().union(*(share.keys for share in shares))
         visits, received = job.sweep.timing.rounds * len(keys), 0
-        started = last_seen_s = perf_counter()
+        started = perf_counter()
 
         def submit(share: Share, workers: list[str] | None = None) -> None:
-            preferred = {"workers": workers, "allow_other_workers": True} if workers else {}
-            future = client.submit(measure_share, share, pure=False, **preferred)
+            future = client.submit(measure_share, share, pure=False, workers=workers)
             running[future] = share
             future.add_done_callback(inbox.put)
+
+        def rescue(silent: set[str]) -> None:
+            for future in alive.given_to(silent, running) if silent else ():
+                submit(running.pop(future), alive.without(silent))
+                cancel(client, [future])
 
         def receive(line: bytes) -> None:
             nonlocal received
@@ -242,18 +260,18 @@ class ClusterPool:
                 try:
                     arrived = inbox.get(timeout=1)
                 except Empty:
-                    last_seen_s = _require_workers(client, last_seen_s)
+                    rescue(alive.newly_silent())
                     continue
                 if isinstance(arrived, bytes):
                     receive(arrived)
+                    continue
+                if arrived not in running:  # its worker was silent
                     continue
                 share, result = running.pop(arrived), _result(arrived)
                 for line in result.lines:  # those that no event brought
                     receive(line)
                 if result.error:
-                    failed.add(result.address)
-                    remaining = [address for address in present(client) if address not in failed]
-                    if not remaining:
+                    if not (remaining := alive.without({result.address})):
                         raise result.error
                     submit(share, remaining)
                 self._remember(result, job)
@@ -339,22 +357,62 @@ def _continued(share: Share, measurements: Measurements) -> Share:
 
 
 def _result(future: Future) -> ShareResult:
-    """Return the result of a share. Raises DeviceUnavailableError where Dask gave it up."""
+    """Return the result of a share. Raises PeerLostError where Dask gave it up."""
     try:
         result: ShareResult = future.result()
     except Exception as error:  # of Dask: the worker died with it again and again
-        raise DeviceUnavailableError(
-            f"a worker did not finish its points: {first_line(error)}; "
-            "--resume continues with the others"
+        raise PeerLostError(
+            f"a worker did not finish its points: {first_line(error)}; {CONTINUES}"
         ) from error
     return result
 
 
-def _require_workers(client: Client, last_seen_s: float) -> float:
-    """Return when workers were last there; raise DeviceUnavailableError if that is too long ago."""
-    now_s = perf_counter()
-    if present(client):
-        return now_s
-    if client.status in {"closed", "closing"} or now_s - last_seen_s > NO_WORKER_LIMIT_S:
-        raise DeviceUnavailableError("no worker is left; --resume continues when there are some")
-    return last_seen_s
+class _Alive:
+    """Notices workers that are silent. Raises PeerLostError where none is left."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._signs: dict[str, tuple[float, float]] = {}
+        """The last sign of life of each worker by its clock, and when it changed by ours."""
+
+        self._silent: set[str] = set()
+        self._failed: set[str] = set()
+        self._seen_s = perf_counter()
+
+    def newly_silent(self) -> set[str]:
+        """Return the workers that became silent since the last call."""
+        now_s = perf_counter()
+        try:
+            workers = present(self._client)
+        except PeerLostError as error:
+            raise PeerLostError(f"{error}; {CONTINUES}") from None
+        for address, facts in workers.items():
+            sign = facts["last_seen"]
+            if self._signs.get(address, (None,))[0] != sign:
+                self._signs[address] = sign, now_s
+                self._silent.discard(address)
+        late = {x for x in workers if now_s - self._signs[x][1] > SILENT_S} - self._silent
+        self._silent |= late
+        if workers.keys() - self._silent:
+            self._seen_s = now_s
+        elif late:
+            raise PeerLostError(
+                f"worker {min(late)} has been silent for {SILENT_S:g} s, and no other is left; "
+                f"{CONTINUES}"
+            )
+        elif self._client.status in {"closed", "closing"} or (
+            now_s - self._seen_s > NO_WORKER_LIMIT_S
+        ):
+            raise PeerLostError(f"no worker is left; {CONTINUES}")
+        return late
+
+    def given_to(self, workers: Collection[str], futures: Collection[Future]) -> list[Future]:
+        """Return the futures that the scheduler gave to these workers."""
+        processing = within(ANSWER_S, "the scheduler", self._client.processing)
+        keys = {key for worker in workers for key in processing.get(worker, ())}
+        return [future for future in futures if future.key in keys]
+
+    def without(self, failed: set[str]) -> list[str]:
+        """Return the workers that have neither failed, now or before, nor become silent."""
+        self._failed |= failed
+        return [x for x in present(self._client) if x not in self._failed | self._silent]

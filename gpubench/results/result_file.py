@@ -302,8 +302,11 @@ def _context_of(file: IO[bytes], partial: Path) -> dict[str, Any]:
 
 
 def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Raise UsageError with the first difference. The file of samples changes no measurement."""
-    for group in {**now, **started}:
+    """Raise UsageError with the first difference.
+
+    The file of samples changes no measurement. A sweep of several devices can be completed on one.
+    """
+    for group in {**now, **started}.keys() - {"on"}:
         old, new = started.get(group), now.get(group)
         if isinstance(old, dict) and isinstance(new, dict):
             for name in {**new, **old}:

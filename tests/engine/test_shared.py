@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +34,7 @@ from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, run
 from gpubench.engine.runner import Runner
 from gpubench.engine.shared import ClusterPool, deal
-from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
+from gpubench.errors import DeviceBusyError, DeviceUnavailableError, PeerLostError, UsageError
 from gpubench.model import Measurement, Point, Timing, Variant, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import InRounds, Visit
@@ -144,8 +145,9 @@ def test_points_are_shared_and_all_rounds_of_a_point_are_of_one_device(
     assert "measured on 3 devices, which differ by 20.0 % at the points that all measured" in said
 
 
+@pytest.mark.parametrize("alone", [False, True])
 def test_after_ctrl_c_what_was_measured_is_kept_and_the_rest_is_measured_on_resuming(
-    client: Client, devices: Callable[[Opened], None], tmp_path: Path
+    client: Client, devices: Callable[[Opened], None], tmp_path: Path, *, alone: bool
 ) -> None:
     devices(lambda _name: 10.0)
     path = tmp_path / "a.csv"
@@ -153,8 +155,12 @@ def test_after_ctrl_c_what_was_measured_is_kept_and_the_rest_is_measured_on_resu
     assert stopped.interrupted
     assert len((tmp_path / "a.csv.partial").read_text().splitlines()) == 1 + 9
     finished = {row.key for row in stopped.rows if row.rounds == 2}
-    diary = Diary()
-    outcome = run_shared(ASKED, client, diary, ResultFile(path, resume=True))
+    diary, file = Diary(), ResultFile(path, resume=True)
+    if alone:
+        pool = LocalPool(Runner(FakeBackend(10.0, device=find_devices("cpu")[0][0])))
+        outcome = run(prepare(ASKED, pool.device), pool, diary, file)
+    else:
+        outcome = run_shared(ASKED, client, diary, file)
     assert not outcome.interrupted
     assert len(outcome.rows) == 14
     assert all(row.rounds == 2 for row in outcome.rows)
@@ -254,7 +260,9 @@ def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Cl
         require_one_kind({"a": mine, "b": mine._replace(tree_hash="def")})
     assert len(members(client, "cpu")) == 3
     crowded = SimpleNamespace(
-        status="running", scheduler_info=lambda **_: {"workers": {"tcp://node1:1": {"nthreads": 2}}}
+        status="running",
+        scheduler=None,
+        scheduler_info=lambda **_: {"workers": {"tcp://node1:1": {"nthreads": 2}}},
     )
     with pytest.raises(UsageError, match=r"tcp://node1:1 has 2 threads.*--nthreads 1"):
         members(crowded, "cpu")
@@ -275,6 +283,36 @@ def test_an_on_that_names_no_cluster_is_refused_in_a_line(
             assert "\n" not in str(refused.value)
     with pytest.raises(UsageError, match="not cuda:1 alone"), connected(LOCAL, "cuda:1"):
         pass
+
+
+def test_a_peer_that_stops_answering_is_named_and_what_it_raises_is_raised() -> None:
+    with pytest.raises(PeerLostError, match=r"^worker x has not answered for 0.01 s$"):
+        cluster.within(0.01, "worker x", Event().wait)
+    with pytest.raises(ZeroDivisionError):
+        cluster.within(60, "worker x", lambda: 1 // 0)
+    assert cluster.within(60, "worker x", lambda: 5) == 5
+
+
+def test_a_silent_worker_is_noticed_once_and_the_last_one_ends_the_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock_s, signs = 0.0, {"a": 1, "b": 1}
+    monkeypatch.setattr(shared, "perf_counter", lambda: clock_s)
+    monkeypatch.setattr(
+        shared, "present", lambda _client: {x: {"last_seen": sign} for x, sign in signs.items()}
+    )
+    alive = shared._Alive(SimpleNamespace(status="running"))
+    assert alive.newly_silent() == set()
+    clock_s, signs["b"] = 26.0, 2
+    assert alive.newly_silent() == {"a"}
+    assert alive.newly_silent() == set()
+    assert alive.without(set()) == ["b"]
+    clock_s = 60.0
+    with pytest.raises(PeerLostError, match=r"^worker b has been silent .*, with --on or without$"):
+        alive.newly_silent()
+    signs.clear()
+    with pytest.raises(PeerLostError, match=r"^no worker is left; "):
+        alive.newly_silent()
 
 
 def test_workers_that_do_not_start_end_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -357,6 +357,7 @@ def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -
 
     client: Any = SimpleNamespace(
         status="running",
+        scheduler=None,
         submit=submit,
         cancel=cancelled.extend,
         scheduler_info=lambda **_: {"workers": {}},
