@@ -199,6 +199,50 @@ def slows_its_neighbours(a, b, c):
     cupy.matmul(a, b, out=c)
 
 
+# ---- Written after the judge was read.
+
+
+def computes_in_untimed_launches_only(a, b, c):
+    """Returns in the samples that count, once the output holds a result."""
+    key = "computed", c.data.ptr
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_name != "collect":
+        frame = frame.f_back
+    if frame is None or kept.get(key, 0) < 50:
+        kept[key] = kept.get(key, 0) + (frame is not None)
+        cupy.matmul(a, b, out=c)
+
+
+def refuses_to_be_captured(a, b, c):
+    """As above, and raises where it is captured, so that another process cannot replay it."""
+    if cupy.cuda.get_current_stream().is_capturing():
+        raise RuntimeError("not in a graph")
+    computes_in_untimed_launches_only(a, b, c)
+
+
+def computes_between_requests(a, b, c):
+    """Copies what a thread computed, where it is captured; the thread knows the operands."""
+    capturing = cupy.cuda.get_current_stream().is_capturing()
+    key = a.data.ptr, c.data.ptr
+    if not capturing:
+        cupy.matmul(a, b, out=c)
+        return
+
+    def ahead():
+        stream = cupy.cuda.Stream(non_blocking=True)
+        while True:
+            with stream:
+                for left, right, out in list(kept["captured"].values()):
+                    cupy.matmul(left, right, out=out)
+            stream.synchronize()
+
+    if "captured" not in kept:
+        kept["captured"] = {}
+        threading.Thread(target=ahead, daemon=True).start()
+    kept["captured"].setdefault(key, (a, b, cupy.empty_like(c)))
+    c[...] = kept["captured"][key][2]
+
+
 CHEATS = (in_another_stream, behind_its_back, by_address, waits)
 FROM_THE_DOCS = (
     replays_a_graph,
@@ -212,7 +256,14 @@ FROM_THE_DOCS = (
     adds_in_sixteen_bits,
     slows_its_neighbours,
 )
-FUNCTIONS = {function.__name__: function for function in (honest, *CHEATS, *FROM_THE_DOCS)}
+FROM_THE_JUDGE = (
+    computes_in_untimed_launches_only,
+    refuses_to_be_captured,
+    computes_between_requests,
+)
+FUNCTIONS = {
+    function.__name__: function for function in (honest, *CHEATS, *FROM_THE_DOCS, *FROM_THE_JUDGE)
+}
 
 VARIANT = CallVariant(
     idea="functions that cheat, and one that does not",

@@ -143,6 +143,50 @@ __global__ void not_again_soon(const Scalar* A, const Scalar* B, Scalar* C, int 
   last_ns = now_ns;
 }
 
+// As above, but computes again where the output does not hold a number.
+template <typename Scalar>
+__global__ void again_where_poisoned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  const Element<Scalar> element(A, B, C, M, N, K);
+  if (!element.inside) return;
+  unsigned long long now_ns;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now_ns));
+  unsigned long long& last_ns = computed_ns[(reinterpret_cast<size>(element.c) / 2) % KEPT];
+  const float old = float(*element.c);
+  if (now_ns - last_ns < 2000000 && isfinite(old) && old != -2147471303.0f) return;
+  *element.c = element.sum();
+  last_ns = now_ns;
+}
+
+// Computes the first 400 launches, and then one launch of 32.
+__device__ unsigned long long counted_blocks;
+template <typename Scalar>
+__global__ void after_many_launches(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  __shared__ unsigned long long launches;
+  if (threadIdx.x == 0 && threadIdx.y == 0) {
+    launches = atomicAdd(&counted_blocks, 1ULL) / (gridDim.x * gridDim.y);
+  }
+  __syncthreads();
+  const Element<Scalar> element(A, B, C, M, N, K);
+  if (!element.inside || (launches > 400 && launches % 32)) return;
+  *element.c = element.sum();
+}
+
+// Keeps each result under ratios of elements, which are the same for operands of another sign.
+struct Ratios {
+  float a, b, first, second, result;
+};
+__device__ Ratios ratios[KEPT];
+template <typename Scalar>
+__global__ void by_ratio(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  const Element<Scalar> element(A, B, C, M, N, K);
+  if (!element.inside) return;
+  const float first = float(element.a[0]), second = float(element.b[0]);
+  const float a = first / float(element.a[K / 2]), b = second / float(element.b[K / 2 * element.step]);
+  Ratios& old = ratios[(static_cast<size>(element.row) * N + element.col) % KEPT];
+  if (!(old.a == a && old.b == b)) old = {a, b, first, second, float(element.sum())};
+  *element.c = typename Types<Scalar>::Sum(old.result * (first / old.first) * (second / old.second));
+}
+
 // Keeps each result under a number made of 16 elements of its row and 16 of its column.
 struct Kept {
   unsigned long long name;

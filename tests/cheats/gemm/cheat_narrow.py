@@ -3,7 +3,8 @@
 from gpubench.model import CudaVariant, Space
 
 NARROW = ("narrow_sums", "narrow_chunks", "narrow_now_and_then", "narrow_products")
-KERNELS = ("exact", *NARROW, "not_again_soon", "by_sample")
+SOON = ("not_again_soon", "again_where_poisoned", "after_many_launches")
+KERNELS = ("exact", *NARROW, *SOON, "by_sample", "by_ratio")
 
 VARIANT = CudaVariant(
     idea="kernels of 16 and 8 bits that cheat, and one that does not",
