@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,3 +45,23 @@ def test_a_time_too_short_is_wrong_however_loaded_the_machine(
     child = Child(monkeypatch, 10 * REPORTED_US, other)
     with pytest.raises(WrongError, match=r"^4 µs a launch, but at least \d"):
         require_time(REPORTED_US, child.repeat, os.getpid(), by_events=False)
+
+
+def test_a_divided_clock_is_wrong_although_its_process_waits_for_a_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child = Child(monkeypatch, REPORTED_US, other=0.0)
+    started = child.now_s
+
+    def scheduled(task: str | int) -> SimpleNamespace:
+        """Three quarters of the time, the child's process waits, and never this one."""
+        spent_s = child.now_s - started if task == os.getpid() else 0.0
+        return SimpleNamespace(ran_s=spent_s / 4, waited_s=spent_s * 3 / 4)
+
+    def repeat(launches: int) -> float:
+        child.repeat(launches)
+        return child.launch_us / 4
+
+    monkeypatch.setattr(clock, "_scheduled", scheduled)
+    with pytest.raises(WrongError, match="by the clock of another process"):
+        require_time(REPORTED_US / 4, repeat, os.getpid(), by_events=False)

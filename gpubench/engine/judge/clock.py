@@ -66,17 +66,22 @@ def require_time(
     least_us, spent_s, batch_s = math.inf, 0.0, BATCH_S / GROWTH**2
     while spent_s < PATIENCE_S:
         launches = max(1, math.ceil(batch_s * 1e6 / max(reported_us, 1.0)))
-        claimed_us, taken_s, elapsed_s = _timed(partial(repeat, launches), pid)
+        claimed_us, taken_s, elapsed_s, seen_s = _timed(partial(repeat, launches), pid)
         spent_s += elapsed_s
-        parent_us = max(0.0, (taken_s - REQUEST_S) * 1e6 / launches - LAUNCH_US)
+        parent_us, seen_us = (
+            max(0.0, (seconds - REQUEST_S) * 1e6 / launches - LAUNCH_US)
+            for seconds in (taken_s, seen_s)
+        )
+        claimed_us = seen_us if claimed_us is None else claimed_us
+        batch = ClockTimes(reported_us=claimed_us, parent_us=seen_us, ratio=RATIO)
         least_us = min(least_us, parent_us)
         if batch_s < BATCH_S and elapsed_s < 10 * BATCH_S:
             batch_s, least_us = batch_s * GROWTH, math.inf if spent_s < PATIENCE_S else least_us
             continue
-        agrees = claimed_us is None or parent_us <= AGREEMENT * claimed_us
-        if agrees and parent_us <= RATIO * reported_us:
+        if not batch.reason and parent_us <= min(AGREEMENT * claimed_us, RATIO * reported_us):
             return parent_us / reported_us
     require(ClockTimes(reported_us=reported_us, parent_us=least_us, ratio=AGREEMENT))
+    require(batch)
     return least_us / reported_us
 
 
@@ -100,7 +105,7 @@ def require_time_on_new_operands(
     least_us, spent_s = math.inf, 0.0
     while spent_s < PATIENCE_S:
         put()
-        _, taken_s, elapsed_s = _timed(launch, pid)
+        _, taken_s, elapsed_s, _ = _timed(launch, pid)
         require_result()
         spent_s += elapsed_s
         least_us = min(least_us, 1e6 * taken_s / launches)
@@ -116,15 +121,19 @@ def require_time_on_new_operands(
     )
 
 
-def _timed(request: Callable[[], T], pid: int) -> tuple[T, float, float]:
-    """Return the answer to a request, the seconds without waiting for a core, and all seconds."""
+def _timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
+    """Return the answer to a request, the seconds without waiting for a core, and all seconds.
+
+    The last value leaves out the waiting of this process alone: the clock of the process `pid`
+    counts what that process waits between two launches.
+    """
     before, started = (_scheduled("thread-self"), _scheduled(pid)), perf_counter()
     answer = request()
     elapsed_s = perf_counter() - started
     own, other = _scheduled("thread-self"), _scheduled(pid)
     waits_s = own.waited_s - before[0].waited_s + other.waited_s - before[1].waited_s
     taken_s = max(elapsed_s - waits_s, other.ran_s - before[1].ran_s)
-    return answer, taken_s, elapsed_s
+    return answer, taken_s, elapsed_s, elapsed_s - (own.waited_s - before[0].waited_s)
 
 
 class _Scheduled(NamedTuple):
