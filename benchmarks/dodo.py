@@ -327,13 +327,10 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
     yield step("cpu:diff_pairs", "python SCRIPTS/diff_pairs.py -o cpu/diff_pairs.json")
-    yield step("cpu:tune_simulated", "python SCRIPTS/tune_simulated.py > cpu/tune_simulated.md")
+    yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "tune", "fleet")))
     spaces = tuple(f"h200/tune/{name}_{size}.csv.gz" for name, size, _ in SPACES)
     yield step("cpu:tune_replayed", "python SCRIPTS/tune_race.py replay h200/tune/*.csv.gz > h200/tune_replayed.md", reads=spaces)
     yield step("cpu:accesses", "python SCRIPTS/accesses.py table h100/accesses.csv > h100/accesses.md", reads=("h100/accesses.csv",))
-    for name in ("diff_power", "fleet_power"):
-        yield step(f"cpu:{name}", f"python SCRIPTS/{name}.py h200/diff_rounds > h200/{name}.md", reads=ROUNDS)
-    yield step("cpu:diff_disturbed", "python SCRIPTS/diff_power.py h200/diff_rounds --table disturbed > h200/diff_disturbed.md", reads=ROUNDS)
 
 
 def task_join() -> Iterator[dict[str, Any]]:

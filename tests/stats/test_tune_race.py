@@ -52,7 +52,7 @@ def spread(seed: int, ties: int = 1) -> list[float]:
     ids=["normal noise", "ties", "heavy tails", "drift"],
 )
 def test_the_group_holds_the_best_in_19_of_20_races(noise: Noise, ties: int) -> None:
-    """A short form of benchmarks/tune_simulated.py."""
+    """A short form of benchmarks/operating.py."""
     groups = [raced(spread(run, ties), noise, run)[0].racing for run in range(20)]
     assert sum(set(range(ties)) <= group for group in groups) >= 19
 

@@ -50,8 +50,8 @@ TAILS = {
 """Scale and degrees of freedom by number of other devices. The distance of a good device from the
 median of the others, in units of their spread, is the scale times Student's t. Good devices differ
 as Student's t with 3 degrees of freedom, which has heavy tails; normal devices exceed a distance
-less often. `python benchmarks/fleet_power.py --calibrate` makes the table; the last line is the
-limit of many devices."""
+less often. `fleet_power.py --calibrate` of commit `a7eef527df57` made the table; the last line is
+the limit of many devices."""
 
 TAME_VALUES, TAME_QUANTILE, TAME_TAIL = 1000, 0.98, 2.6
 """The tails are estimated from at least this number of values, in units of more than `SMALL_FLEET`

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from gpubench.commands.fleet.judge import Limits, has_tame_tails, judge
-
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-RECORDED = BENCHMARKS.parent / "results" / "h200" / "diff_rounds"
 
 
 def times(devices: int = 8, units: int = 6, rounds: int = 3, seed: int = 1) -> np.ndarray:
@@ -148,23 +142,6 @@ def test_heavy_tails_of_a_large_fleet_are_not_taken_for_normal() -> None:
     assert normal >= 40
     assert heavy <= 2
     assert not has_tame_tails(rng.standard_normal((40, 16)))  # too few values to tell
-
-
-@pytest.mark.slow
-def test_simulated_fleets_meet_what_the_documentation_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import fleet_power
-
-    noise = fleet_power.recorded(RECORDED, 100.0)
-    rng = np.random.default_rng(3)
-    cells = fleet_power.line(noise, fleet_power.normal(0.0025), 8, 40, 3, rng)
-    _, ten, twenty, called, alarms = (float(cell.rstrip("%")) for cell in cells[:5])
-    assert ten >= 90
-    assert twenty >= 95
-    assert alarms <= called <= 7.5
-    sys.modules.pop("fleet_power")
 
 
 def test_units_whose_rounds_scatter_are_measured_longer_and_no_others() -> None:

@@ -1,0 +1,385 @@
+"""How often `diff`, `tune` and `fleet` are right: one simulator, and a table of each.
+
+    python benchmarks/operating.py --directory results/operating    # writes diff.md, tune.md, …
+    python benchmarks/operating.py --only diff --comparisons 50 --fit
+
+Rules are tried with `--fit`, and judged without it. The rounds of `diff` are recorded ones: with
+`--fit` those of results/h200/diff_rounds (20 rounds), otherwise those of sweep.csv and
+sweep_again.csv (10 rounds). Each comparison divides the rounds of one build at random between two
+sides, chooses points at random, and adds what the case names. Without `--fit`, `tune` and `fleet`
+draw other landscapes and fleets of the same kinds, from another seed. Needs no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from multiprocessing import Pool
+from pathlib import Path
+
+import numpy as np
+import operating_fleet
+import operating_tune
+from numpy.typing import NDArray
+from shared import ROOT, markdown
+
+from gpubench.commands.diff.compare import Comparison, Key, Limits, PooledPoint, Verdict, compare
+from gpubench.commands.diff.sides import read_side
+
+Random = np.random.Generator
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+H200 = ROOT / "results" / "h200"
+ROUNDS = sorted((H200 / "diff_rounds").glob("*.csv*"))
+SWEEPS = [H200 / "sweep.csv", H200 / "sweep_again.csv"]
+"""Sweeps of one build."""
+
+
+# ---- diff
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Points with all their rounds."""
+
+    keys: list[Key]
+    points: list[PooledPoint]
+    logs: Floats
+    """Logarithms of times, of shape (points, rounds)."""
+
+    kernels: NDArray[np.int64]
+    """Number of each point's kernel; -1 for the BLAS."""
+
+    @property
+    def blas(self) -> Flags:
+        """Which points are of the BLAS."""
+        return self.kernels < 0
+
+    def chosen(self, places: Sequence[int]) -> Recorded:
+        """Return some of the points."""
+        return Recorded(
+            [self.keys[i] for i in places],
+            [self.points[i] for i in places],
+            self.logs[places],
+            self.kernels[places],
+        )
+
+
+def recorded(files: Sequence[Path], least_percent_of_copy: float = 0.0) -> Recorded:
+    """Read the points that have all rounds."""
+    pooled = read_side(files).pooled
+    most = max(len(point.rounds_us) for point in pooled.values())
+    full = {
+        key: point
+        for key, point in sorted(pooled.items())
+        if len(point.rounds_us) == most and (point.percent_of_copy or 0.0) >= least_percent_of_copy
+    }
+    names = sorted({key.variant for key, point in full.items() if not point.is_blas})
+    kernels = [-1 if point.is_blas else names.index(key.variant) for key, point in full.items()]
+    logs = np.log([point.rounds_us for point in full.values()])
+    return Recorded(list(full), list(full.values()), logs, np.array(kernels))
+
+
+@cache
+def files_of(fit: bool) -> tuple[Recorded, Recorded]:
+    """Return products, and points that are bound by memory."""
+    memory = ["gemv.csv"] if fit else ["gemv_t.csv", "atax.csv"]
+    return recorded(ROUNDS if fit else SWEEPS), recorded([H200 / name for name in memory], 85)
+
+
+@dataclass
+class Scene:
+    """One comparison before it is judged: logarithms of times, of shape (points, rounds)."""
+
+    rng: Random
+    base: Floats
+    new: Floats
+    kernels: NDArray[np.int64]
+    sides: dict[str, Floats] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sides = {"base": self.base, "new": self.new}
+
+    def kernel(self, least: int = 6) -> Flags:
+        """Return the points of a random kernel with at least this number of points."""
+        numbers, counts = np.unique(self.kernels[self.kernels >= 0], return_counts=True)
+        return self.kernels == self.rng.choice(numbers[counts >= least])
+
+
+Change = Callable[[Scene], object]
+
+
+def whole(side: str, size: float) -> Change:
+    """The machine was slower during a side."""
+
+    def apply(scene: Scene) -> None:
+        scene.sides[side] += math.log1p(size)
+
+    return apply
+
+
+def slow_rounds(
+    size: float, number: int = 1, *, sides: str = "new", part: float = 1.0, unequal: bool = False
+) -> Change:
+    """Some rounds were slower, at a part of the points, or by 0 to twice the size."""
+
+    def apply(scene: Scene) -> None:
+        for side in sides.split():
+            logs = scene.sides[side]
+            for place in scene.rng.choice(logs.shape[1], number, replace=False):
+                factor = scene.rng.uniform(0, 2, len(logs)) if unequal else 1.0
+                logs[:, place] += np.log1p(size * factor * (scene.rng.random(len(logs)) < part))
+
+    return apply
+
+
+def ramp(size: float) -> Change:
+    """Each round of a side was slower than the round before."""
+
+    def apply(scene: Scene) -> None:
+        for logs in scene.sides.values():
+            logs[:] += np.linspace(0, math.log1p(size), logs.shape[1])
+
+    return apply
+
+
+def inside_rounds(size: float) -> Change:
+    """The device became slower in each round, whose points have a random order."""
+
+    def apply(scene: Scene) -> None:
+        for logs in scene.sides.values():
+            logs[:] += np.log1p(size * scene.rng.random(logs.shape))
+
+    return apply
+
+
+def modes(size: float, chosen: Callable[[Scene], Flags], *, alike: bool = True) -> Change:
+    """Points have one of two speeds in each round, which is a process; all `alike`, or not."""
+
+    def apply(scene: Scene) -> None:
+        points = chosen(scene)
+        for logs in scene.sides.values():
+            shape = (1 if alike else int(points.sum()), logs.shape[1])
+            logs[points] += math.log1p(size) * (scene.rng.random(shape) < 0.5)  # noqa: PLR2004 # a coin
+
+    return apply
+
+
+def blas(scene: Scene) -> Flags:
+    return scene.kernels < 0
+
+
+def tenth(scene: Scene) -> Flags:
+    return scene.rng.random(len(scene.kernels)) < 0.1  # noqa: PLR2004 # one in ten
+
+
+def both(*changes: Change) -> Change:
+    return lambda scene: [change(scene) for change in changes]
+
+
+def quiet(_scene: Scene) -> None:
+    """Change nothing."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A line of the table of `diff`."""
+
+    name: str
+    change: Change = quiet
+    slowed: str = ""
+    """The points that are made slower: `own`, `kernel`, `point` or `memory`."""
+
+    by: float = 0.0
+    rounds: int = 5
+    points: int = 300
+    clock: float = 0.0
+    """Relative change of the clock. Products depend on it, memory-bound points do not."""
+
+
+def own(name: str, change: Change, by: float, rounds: int = 5) -> Case:
+    return Case(name, change, "own", by, rounds)
+
+
+CASES = [
+    Case("quiet"),
+    Case("quiet", rounds=3),
+    Case("quiet, 100 points", points=100),
+    *(own("quiet", quiet, by) for by in (0.03, 0.05, 0.1)),
+    *(Case("quiet", quiet, "kernel", by) for by in (0.03, 0.05)),
+    Case("quiet", quiet, "point", 0.05),
+    Case("a round +30 %", slow_rounds(0.3)),
+    own("a round +30 %", slow_rounds(0.3), 0.05),
+    Case("a round +30 %", slow_rounds(0.3), "point", 0.05),
+    Case("a round of each side +30 %", slow_rounds(0.3, sides="base new")),
+    Case("a round +30 % at a third of the points", slow_rounds(0.3, part=1 / 3)),
+    Case("a round +30 % at a third of the points", slow_rounds(0.3, part=1 / 3), "kernel", 0.05),
+    Case("a round +0 to +60 %, by point", slow_rounds(0.3, unequal=True)),
+    Case("a round +0 to +60 %, by point", slow_rounds(0.3, unequal=True), "kernel", 0.05),
+    Case("base +10 % as a whole", whole("base", 0.1)),
+    *(own(f"base +{by:.0%} as a whole", whole("base", by), by) for by in (0.05, 0.1, 0.3)),
+    Case("new side +10 % as a whole", whole("new", 0.1)),
+    own("new side +10 % as a whole", whole("new", 0.1), 0.1),
+    Case("the BLAS has two speeds, 4 % apart", modes(0.04, blas)),
+    own("the BLAS has two speeds, 4 % apart", modes(0.04, blas), 0.1),
+    Case("each BLAS point has two speeds, 8 % apart", modes(0.08, blas, alike=False)),
+    Case("a kernel has two speeds, 8 % apart", modes(0.08, Scene.kernel)),
+    Case("a kernel has two speeds, 8 % apart, 14 points", modes(0.08, Scene.kernel), points=14),
+    Case("one point in ten has two speeds, 8 % apart", modes(0.08, tenth, alike=False)),
+    Case("a kernel has two speeds, 8 % apart", modes(0.08, Scene.kernel), "own", 0.1),
+    Case("drift of 6 % inside rounds", inside_rounds(0.06)),
+    *(own("drift of 6 % inside rounds", inside_rounds(0.06), by) for by in (0.05, 0.1)),
+    Case("two of five rounds +30 %", slow_rounds(0.3, 2)),
+    *(own("two of five rounds +30 %", slow_rounds(0.3, 2), by) for by in (0.05, 0.1)),
+    Case("two of five rounds of each side +30 %", slow_rounds(0.3, 2, sides="base new")),
+    own("two of five rounds of each side +30 %", slow_rounds(0.3, 2, sides="base new"), 0.05),
+    Case("ramp of 4 % over rounds", ramp(0.04)),
+    *(own("ramp of 4 % over rounds", ramp(0.04), by) for by in (0.05, 0.1)),
+    Case("one of three rounds +30 %", slow_rounds(0.3), rounds=3),
+    own("one of three rounds +30 %", slow_rounds(0.3), 0.05, 3),
+    Case("two of three rounds +30 %", slow_rounds(0.3, 2), rounds=3),
+    *(own("two of three rounds +30 %", slow_rounds(0.3, 2), by, 3) for by in (0.1, 0.2)),
+    Case("clock 5 % lower", clock=-0.05),
+    Case("clock 5 % lower", quiet, "memory", 0.07, clock=-0.05),
+    Case("clock 5 % lower", quiet, "kernel", 0.05, clock=-0.05),
+    Case("clock 10 % higher", clock=0.1),
+]
+
+
+def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key], Flags]:
+    """Return a comparison, its points, and which of them were made slower."""
+    products, memory = files_of(fit)
+    world = products.chosen(choose_points(products, case.points, rng))
+    columns = rng.permutation(world.logs.shape[1])[: 2 * case.rounds]
+    base, new = np.split(world.logs[:, columns], 2, axis=1)
+    if case.clock:
+        new = new - math.log1p(case.clock)
+        extra = redrawn(memory.logs, 2 * case.rounds, rng)
+        base, new = (
+            np.vstack([a, b]) for a, b in zip((base, new), np.split(extra, 2, axis=1), strict=True)
+        )
+    keys = world.keys + memory.keys * bool(case.clock)
+    templates = world.points + memory.points * bool(case.clock)
+    own_kernels = np.append(world.kernels, np.full(len(keys) - len(world.keys), -2))
+    scene = Scene(rng, base.copy(), new.copy(), own_kernels)
+    slowed = {
+        "": lambda: np.zeros(len(keys), bool),
+        "own": lambda: own_kernels >= 0,
+        "kernel": scene.kernel,
+        "point": lambda: np.arange(len(keys)) == rng.choice(np.flatnonzero(own_kernels >= 0)),
+        "memory": lambda: np.arange(len(keys)) >= len(keys) - 4,
+    }[case.slowed]()
+    scene.new[slowed] += math.log1p(case.by)
+    case.change(scene)
+    sides = [
+        {
+            key: replace(point, sweeps_us=(tuple(times),), clock_mhz=(point.clock_mhz or 0) * clock)
+            for key, point, times in zip(keys, templates, np.exp(logs).tolist(), strict=True)
+        }
+        for logs, clock in ((scene.base, 1.0), (scene.new, 1 + case.clock))
+    ]
+    return compare(*sides, Limits()), keys, slowed
+
+
+def choose_points(world: Recorded, number: int, rng: Random) -> Sequence[int]:
+    """Return the BLAS and random other points; of few points, six are of one kernel."""
+    library, others = np.flatnonzero(world.blas), np.flatnonzero(~world.blas)
+    counts = np.bincount(world.kernels[others])
+    kernel = np.flatnonzero(world.kernels == rng.choice(np.flatnonzero(counts >= 6)))  # noqa: PLR2004 # of it
+    first = [*library, *rng.permutation(kernel)[:6]]
+    rest = [i for i in rng.permutation(others) if i not in first]
+    return (first + rest)[:number]
+
+
+def redrawn(logs: Floats, number: int, rng: Random) -> Floats:
+    """Return new rounds of each point, which scatter as its own rounds do."""
+    middle, spread = logs.mean(axis=1, keepdims=True), logs.std(axis=1, ddof=1, keepdims=True)
+    deviations = (logs - middle) / spread * math.sqrt(logs.shape[1] / (logs.shape[1] - 1))
+    return np.asarray(middle + spread * rng.choice(deviations.ravel(), (len(logs), number)))
+
+
+def diff_line(place: int, number: int, fit: bool) -> list[object]:
+    """Return a line of the table of `diff`."""
+    case = CASES[place]
+    rng = np.random.default_rng([place, fit])
+    found = wrong = 0
+    share, same = [], []
+    for _ in range(number):
+        result, keys, slowed = comparison(case, fit, rng)
+        hits = np.array([result.findings[key].verdict == Verdict.SLOWER for key in keys])
+        found += bool((hits & slowed).any())
+        wrong += bool((hits & ~slowed).any())
+        share.append(hits[slowed].mean() if slowed.any() else 0.0)
+        same.append(result.counts[Verdict.SAME] / len(keys))
+    return [
+        case.name,
+        case.rounds,
+        f"{case.slowed} {case.by:+.0%}" if case.slowed else "nothing",
+        f"{found} of {number}" if case.slowed else "",
+        f"{statistics.fmean(share):.0%}" if case.slowed else "",
+        f"{wrong} of {number}",
+        f"{statistics.fmean(same):.0%}",
+    ]
+
+
+DIFF_HEADING = ["rounds are", "rounds", "slower", "found", "slowed points found",
+                "other point called slower", "same"]  # fmt: skip
+
+
+# ---- all tables
+
+
+def tune_line(name: str, number: int, fit: bool) -> list[object]:
+    """Return a line of the table of `tune`."""
+    rng = np.random.default_rng([list(operating_tune.LANDSCAPES).index(name), fit])
+    *hits, group, visits = zip(*(operating_tune.run(name, rng) for _ in range(number)), strict=True)
+    return [
+        name,
+        f"{sum(hits[0])} of {number}",
+        *(f"{statistics.fmean(column):.1%}" for column in hits[1:]),
+        f"{statistics.median(group):g}",
+        f"{statistics.fmean(visits):.1f}",
+    ]
+
+
+def fleet_line(place: int, number: int, fit: bool) -> list[object]:
+    """Return a line of the table of `fleet`."""
+    rng = np.random.default_rng([place, fit])
+    noise = operating_fleet.recorded(ROUNDS if fit else SWEEPS)
+    return operating_fleet.line(noise, *operating_fleet.LINES[place], number, rng)
+
+
+TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]]] = {
+    "diff": (diff_line, range(len(CASES)), DIFF_HEADING),
+    "tune": (tune_line, list(operating_tune.LANDSCAPES), operating_tune.HEADING),
+    "fleet": (fleet_line, range(len(operating_fleet.LINES)), operating_fleet.HEADING),
+}
+"""For each command: what makes a line, of which item, and the heading."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--comparisons", type=int, default=200)
+    parser.add_argument("--only", choices=TABLES)
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--directory", type=Path, help="write the tables here; default: stdout")
+    asked = parser.parse_args()
+    with Pool() as pool:
+        for name in [asked.only] if asked.only else TABLES:
+            line, items, heading = TABLES[name]
+            jobs = [(item, asked.comparisons, asked.fit) for item in items]
+            text = markdown(heading, pool.starmap(line, jobs, chunksize=1))
+            if asked.directory:
+                (asked.directory / f"{name}.md").write_text(f"{text}\n", encoding="utf-8")
+            else:
+                print(f"{text}\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

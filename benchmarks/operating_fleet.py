@@ -1,0 +1,169 @@
+"""Simulated fleets with recorded noise, for `gpubench fleet` (`operating.py` runs it).
+
+Each unit of a simulated fleet is a recorded point of one build on one H200 that takes at least
+`LEAST_US`. Each device has some rounds of one of the sweeps, at random, so that what a run did to
+all its rounds stays with a device. Good devices differ besides by a factor of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from shared import rounds
+
+from gpubench.commands.fleet.judge import Limits, judge
+from gpubench.commands.fleet.units import PHASES, PRODUCTS
+from gpubench.results.row import read
+
+SLOWDOWNS = 0.05, 0.10, 0.20
+"""In one unit."""
+
+IN_ALL = 0.05
+"""Slowdown in all units."""
+
+PARTS = 4
+UNITS = len(PRODUCTS["cuda"].dtypes) + PARTS
+ROUNDS, LEAST_US = 3, 100.0
+
+Random = np.random.Generator
+Floats = NDArray[np.float64]
+Spread = Callable[[Random, int], Floats]
+"""Draws the logarithms of the factors of good devices, of shape (devices, units)."""
+
+
+def normal(deviation: float) -> Spread:
+    return lambda rng, devices: deviation * rng.standard_normal((devices, UNITS))
+
+
+def student(scale: float, df: int = 3) -> Spread:
+    return lambda rng, devices: scale * rng.standard_t(df, (devices, UNITS))
+
+
+def laplace(rng: Random, devices: int) -> Floats:
+    return rng.laplace(0, 0.005, (devices, UNITS))
+
+
+def contaminated(rng: Random, devices: int) -> Floats:
+    """One factor in twenty is ten times as wide."""
+    wide = rng.random((devices, UNITS)) < 0.05  # noqa: PLR2004 # one in twenty
+    return 0.0025 * rng.standard_normal((devices, UNITS)) * np.where(wide, 10, 1)
+
+
+def two_boards(rng: Random, devices: int) -> Floats:
+    """Devices are of two boards, which are 1 % apart in all units."""
+    board = rng.integers(2, size=(devices, 1))
+    return 0.01 * board + 0.002 * rng.standard_normal((devices, UNITS))
+
+
+def one_sided(rng: Random, devices: int) -> Floats:
+    """Devices are slower than the best by an exponential of 0.5 % on average."""
+    return rng.exponential(0.005, (devices, UNITS))
+
+
+def unlike_units(rng: Random, devices: int) -> Floats:
+    """Units differ in their spread, from 0.1 to 2 %; units of a device have a part in common."""
+    width = 0.001 * 20 ** rng.random((1, UNITS))
+    common = 0.5 * rng.standard_normal((devices, 1))
+    return width * (common + rng.standard_t(5, (devices, UNITS)))
+
+
+def racks(rng: Random, devices: int) -> Floats:
+    """Devices are slower the higher they stand in their rack, by up to 1.5 %, in all units."""
+    return 0.015 * rng.random((devices, 1)) + 0.003 * rng.standard_normal((devices, UNITS))
+
+
+def skewed(rng: Random, devices: int) -> Floats:
+    """Devices are slower by log-normal factors: 0.3 % in the median, over 1.1 % one in twenty."""
+    return 0.003 * rng.lognormal(0, 0.8, (devices, UNITS))
+
+
+SPREADS: dict[str, tuple[Spread, Sequence[int]]] = {
+    "normal, 0.25 %": (normal(0.0025), (4, 8, 64)),
+    "normal, 0.25 %; each process 0 or 4 % slower": (normal(0.0025), (8, 64)),
+    "t with 3 degrees of freedom, 0.25 %": (student(0.0025), (4, 8, 64)),
+    "t with 3 degrees of freedom, 0.5 %": (student(0.005), (4, 8, 64)),
+    "normal, 2 %": (normal(0.02), (4, 8, 64)),
+    "Laplace, 0.5 %": (laplace, (4, 8, 64)),
+    "one in twenty 10 times as wide as 0.25 %": (contaminated, (4, 8, 64)),
+    "normal, 0.2 %, on two boards 1 % apart": (two_boards, (5, 12, 40)),
+    "exponential, 0.5 %": (one_sided, (5, 12, 40)),
+    "t with 5 degrees of freedom, 0.1 to 2 % by unit": (unlike_units, (5, 12, 40)),
+    "normal, 0.3 %, and up to 1.5 % by the place in a rack": (racks, (6, 20, 70)),
+    "log-normal, median 0.3 %": (skewed, (6, 20, 70)),
+}
+"""What good devices differ by, and the numbers of devices."""
+
+LINES = [(name, devices) for name, (_, sizes) in SPREADS.items() for devices in sizes]
+
+HEADING = ["good devices differ by", "devices", *(f"{size:.0%} in one unit" for size in SLOWDOWNS),
+           f"{IN_ALL:.0%} in all units", "a device called slow", "false alarms", "detectable",
+           "10% where promised"]  # fmt: skip
+
+
+def recorded(files: Sequence[Path]) -> Floats:
+    """Return logarithms of round medians over their point's median: (points, sweeps, rounds)."""
+    sweeps = [
+        {row.key: row for row in read(path) if row.median_us and row.median_us >= LEAST_US}
+        for path in files
+    ]
+    common = sorted(set.intersection(*map(set, sweeps)))
+    times = [[rounds(sweep[key]) for sweep in sweeps] for key in common]
+    most = max(len(of_sweep) for point in times for of_sweep in point)
+    logs = np.log([point for point in times if all(len(one) == most for one in point)])
+    return np.asarray(logs - np.median(logs, axis=(1, 2), keepdims=True))
+
+
+def fleet(noise: Floats, own: Floats, rng: Random) -> Floats:
+    """Return logarithms of times without a slowed device: (devices, units and phases, rounds).
+
+    `own` has the logarithms of the devices' factors. A device differs alone as it does together.
+    """
+    points, sweeps, recorded_rounds = noise.shape
+    shape = len(own), UNITS * len(PHASES)
+    point = rng.choice(points, shape[1], replace=points < shape[1])[None, :, None]
+    sweep = rng.integers(sweeps, size=(*shape, 1))
+    chosen = rng.random((*shape, recorded_rounds)).argsort(axis=2)[:, :, :ROUNDS]
+    return np.asarray(noise[point, sweep, chosen] + np.tile(own, len(PHASES))[:, :, None])
+
+
+def truly_slow(own: Floats) -> NDArray[np.bool_]:
+    """Return where a device is beyond the threshold of the median of the others."""
+    others = [np.median(np.delete(own, device, axis=0), axis=0) for device in range(len(own))]
+    return np.asarray(own - np.array(others) > np.log1p(Limits().threshold))
+
+
+def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> list[object]:
+    """Return the figures of a line of the table, as numbers of fleets."""
+    spread, (_, _, two_speeds) = SPREADS[name][0], name.partition("each process")
+    hits = np.zeros(len(SLOWDOWNS), int)
+    in_all = called = alarms = promised = kept = 0
+    detectable = []
+    for _ in range(fleets):
+        own = spread(rng, devices)
+        times = fleet(noise, own, rng)
+        if two_speeds:  # alone, each round is a process; together, all rounds are one
+            times[:, :UNITS] += np.log1p(0.04) * rng.integers(2, size=(devices, 1, ROUNDS))
+            times[:, UNITS:] += np.log1p(0.04) * rng.integers(2, size=(devices, 1, 1))
+        healthy = judge(times)
+        called += bool(healthy.slow.any())
+        alarms += bool((healthy.slow & ~np.tile(truly_slow(own), len(PHASES))).any())
+        detectable.append(np.median(healthy.detectable))
+        device, unit = rng.integers(devices), rng.integers(UNITS)
+        phases = slice(unit, None, UNITS)
+        for place, slowdown in enumerate(SLOWDOWNS):
+            slower = times.copy()
+            slower[device, phases] += np.log1p(slowdown)
+            hit = bool(judge(slower).slow[device, phases].any())
+            hits[place] += hit
+            if slowdown == 0.10:  # noqa: PLR2004 # as the heading says
+                promise = bool(healthy.detectable[phases].min() <= np.log1p(slowdown))
+                promised, kept = promised + promise, kept + (promise and hit)
+        slower = times.copy()
+        slower[device] += np.log1p(IN_ALL)
+        in_all += bool(judge(slower).slow[device].any())
+    counts = [f"{count} of {fleets}" for count in (*hits, in_all, called, alarms)]
+    smallest = f"{np.expm1(np.median(detectable)):.1%}"
+    return [name, devices, *counts, smallest, f"{kept} of {promised}"]

@@ -1,0 +1,232 @@
+"""Landscapes of known times, and noise of many kinds, for `tune`'s race (`operating.py` runs it).
+
+Each race draws true times of some configurations, and races them by the rule of `gpubench tune`
+(`gpubench.stats.race.compare`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.stats.race import MAX_ROUNDS, MIN_LIMIT, MIN_VISITS, VISITS_EACH, compare
+
+WITHIN = 0.01
+SPREAD = 0.5
+"""Standard deviation of the logarithm of the configurations' true times."""
+
+Random = np.random.Generator
+Floats = NDArray[np.float64]
+
+
+class Visits(NamedTuple):
+    """The visits of one round."""
+
+    rng: Random
+    numbers: NDArray[np.int64]
+    """The configurations that are visited."""
+
+    best: int
+    round: int
+    """From 0."""
+
+    size: int
+    """Number of configurations in the landscape."""
+
+    memory: dict[str, Floats]
+    """What a landscape keeps from round to round."""
+
+    def normal(self, deviation: float | Floats = 0.004) -> Floats:
+        """Return normal noise."""
+        return self.rng.normal(0, deviation, len(self.numbers))
+
+    def chance(self, probability: float | Floats) -> NDArray[np.bool_]:
+        """Return which visits something of this probability happens to."""
+        return self.rng.random(len(self.numbers)) < probability
+
+    def kept(self, name: str, low: float, high: float) -> Floats:
+        """Return a number for each visit's configuration, which it keeps in all rounds."""
+        numbers = self.memory.setdefault(name, self.rng.uniform(low, high, self.size))
+        return np.asarray(numbers[self.numbers])
+
+    @property
+    def is_best(self) -> NDArray[np.bool_]:
+        """Which visits are of the best."""
+        return self.numbers == self.best
+
+
+Noise = Callable[[Visits], Floats]
+"""What the visits of a round add to the logarithms of the times."""
+
+
+def normal(deviation: float) -> Noise:
+    return lambda visits: visits.normal(deviation)
+
+
+def spiky(part: float, size: float) -> Noise:
+    """A part of the visits is slower, by `size` on average."""
+    return lambda v: v.normal(0.005) + v.chance(part) * v.rng.exponential(size, len(v.numbers))
+
+
+def outliers(part: float, factor: float, *, of_best: bool = True) -> Noise:
+    """A part of the visits, of the best or of all, takes longer by a factor."""
+    return lambda v: v.normal() + math.log(factor) * v.chance(part) * (v.is_best | (not of_best))
+
+
+def drift(visits: Visits) -> Floats:
+    """A device that becomes 5 % slower while it warms up, and 10 % for a fifth of each round."""
+    place = np.linspace(0, 1, len(visits.numbers))[visits.rng.permutation(len(visits.numbers))]
+    warm = 0.05 * (1 - np.exp(-(visits.round + place)))
+    return visits.normal(0.005) + warm + 0.1 * (place > 0.8)  # noqa: PLR2004 # a fifth of it
+
+
+def noisy_best(factor: float, deviation: float) -> Noise:
+    """The best scatters more than the others."""
+    return lambda v: v.normal(np.where(v.is_best, factor, 1.0) * deviation)
+
+
+def loud_ten(visits: Visits) -> Floats:
+    """One configuration in twenty has noise of 2 %, the best too; the others 0.2 %."""
+    loud = visits.numbers % 20 == visits.best % 20
+    return visits.normal(np.where(loud, 0.02, 0.002))
+
+
+def lasting(deviation: float) -> Noise:
+    """Offsets that last a process, which is a round."""
+
+    def noise(visits: Visits) -> Floats:
+        return visits.normal(0.003) + visits.normal(deviation)
+
+    return noise
+
+
+def busy_neighbour(visits: Visits) -> Floats:
+    """Another program slows a random stretch of each second round, by 5 to 40 %."""
+    hit = visits.chance(0.4) & (visits.round % 2 == 1)
+    return visits.normal() + hit * visits.rng.uniform(0.05, 0.4)
+
+
+def throttled(visits: Visits) -> Floats:
+    """In half of the rounds heat slows each configuration, by a factor of its own up to 6 %."""
+    return visits.normal() + (visits.rng.random() < 0.5) * visits.kept("heat", 0, 0.06)  # noqa: PLR2004 # a half
+
+
+def skewed(visits: Visits) -> Floats:
+    """Scatter is log-normal and one-sided, and each configuration's differs: 0.1 to 5 %."""
+    widths = 0.001 * 50 ** visits.kept("widths", 0, 1)
+    return np.asarray(widths * (visits.rng.lognormal(0, 1, len(visits.numbers)) - 1))
+
+
+def stepped(visits: Visits) -> Floats:
+    """Six in ten visits take the typical time, the others one or two steps of 1 % more."""
+    return visits.rng.choice([0.0, 0.01, 0.02], p=[0.6, 0.3, 0.1], size=len(visits.numbers))
+
+
+def three_clocks(visits: Visits) -> Floats:
+    """A round runs at one of three clocks, and configurations depend on it by a third to all."""
+    slower = visits.rng.choice([0.0, 0.04, 0.09])
+    return np.asarray(visits.normal() + slower * visits.kept("depends", 1 / 3, 1))
+
+
+def unlike_spikes(visits: Visits) -> Floats:
+    """Up to 30 % of a configuration's visits are slower, by 10 % on average."""
+    late = visits.chance(visits.kept("parts", 0, 0.3))
+    return np.asarray(visits.normal() + late * visits.rng.exponential(0.1, len(visits.numbers)))
+
+
+def cold_start(visits: Visits) -> Floats:
+    """One in ten first visits takes two to five times as long."""
+    late = visits.chance(0.1) & (visits.round == 0)
+    return np.asarray(visits.normal() + late * np.log(visits.rng.uniform(2, 5, len(late))))
+
+
+LANDSCAPES: dict[str, tuple[Noise, int, int]] = {
+    "normal noise of 0.2 %": (normal(0.002), 200, 1),
+    "normal noise of 0.5 %": (normal(0.005), 200, 1),
+    "1,000 configurations": (normal(0.005), 1000, 1),
+    "8 configurations": (normal(0.005), 8, 1),
+    "20 equally fast, 20 up to 2 % slower": (normal(0.005), 200, 20),
+    "all 50 equally fast": (normal(0.005), 50, 50),
+    "noise of 3 %": (normal(0.03), 200, 1),
+    "Student's t, 2 degrees of freedom": (
+        lambda v: 0.005 * v.rng.standard_t(2, len(v.numbers)), 200, 1
+    ),
+    "slower by the absolute value of Cauchy's": (
+        lambda v: 0.003 * np.abs(v.rng.standard_cauchy(len(v.numbers))), 200, 1
+    ),
+    "5 % of visits 20 % slower": (spiky(0.05, 0.2), 200, 1),
+    "10 % of visits 50 % slower": (spiky(0.1, 0.5), 200, 1),
+    "noise of 0.2 to 2 %, by configuration": (
+        lambda v: v.normal(0.002 * 10 ** v.kept("widths", 0, 1)), 200, 1
+    ),
+    "drift of 5 %, and bursts of 10 %": (drift, 200, 1),
+    "drift and bursts, 20 equally fast": (drift, 200, 20),
+    "the best has 10 times the noise of 0.5 %": (noisy_best(10, 0.005), 200, 1),
+    "the best has 10 times the noise of 0.2 %": (noisy_best(10, 0.002), 200, 1),
+    "the best is 8 % slower in half of its visits": (
+        lambda v: v.normal(0.005) + 0.08 * (v.chance(0.5) & v.is_best), 200, 1
+    ),
+    "noise of 2 % in ten of 200, the best among them": (loud_ten, 200, 1),
+    "offsets of 1 % that last a process": (lasting(0.01), 200, 1),
+    "offsets of 3 % that last a process": (lasting(0.03), 200, 1),
+    "a neighbour slows part of each second round": (busy_neighbour, 200, 1),
+    "heat slows each by up to 6 % in half of the rounds": (throttled, 200, 1),
+    "one-sided noise of 0.1 to 5 %, by configuration": (skewed, 200, 1),
+    "visits take 0, 1 or 2 % more": (stepped, 200, 1),
+    "rounds at three clocks, on which each depends differently": (three_clocks, 200, 1),
+    "up to 30 % of visits 10 % slower, by configuration": (unlike_spikes, 200, 1),
+    "one in five visits of the best takes 3 times as long": (outliers(0.2, 3), 200, 1),
+    "one in ten visits of the best takes 3 times as long": (outliers(0.1, 3), 200, 1),
+    "one in seven visits of the best takes 1.7 times as long": (outliers(1 / 7, 1.7), 200, 1),
+    "one in seven visits takes 2.5 times as long": (outliers(1 / 7, 2.5, of_best=False), 200, 1),
+    "one in four visits of the best takes 10 times as long, 40 configurations": (
+        outliers(0.25, 10), 40, 1
+    ),
+    "one in ten first visits takes 2 to 5 times as long": (cold_start, 200, 1),
+}  # fmt: skip
+"""Noise, the number of configurations, and the number of those that are equally fast. As many are
+up to 2 % slower."""
+
+HEADING = ["landscape", "group holds the best", "and all within 1 % of it", "leader within 1 %",
+           "group, median", "visits a configuration"]  # fmt: skip
+
+
+class Counted(NamedTuple):
+    """What a race is counted for."""
+
+    holds_best: bool
+    holds_near: bool
+    leader_near: bool
+    group: int
+    visits_each: float
+
+
+def run(name: str, rng: Random) -> Counted:
+    """Race a landscape."""
+    noise, count, ties = LANDSCAPES[name]
+    times = 1 + np.abs(np.expm1(rng.normal(0, SPREAD, count)))
+    times[:ties] = 1
+    near = times[ties : 2 * ties]
+    near[:] = 1 + rng.uniform(0, 0.02, len(near))
+    best, margin = int(np.argmin(times)), math.log1p(WITHIN)
+    logs = np.full((count, MAX_ROUNDS), np.nan)
+    left, visits, memory = np.arange(count), 0, dict[str, Floats]()
+    for place in range(MAX_ROUNDS):
+        logs[left, place] = np.log(times[left]) + noise(
+            Visits(rng, left, best, place, count, memory)
+        )
+        visits += len(left)
+        result = compare(logs[left, : place + 1], margin)
+        leader = left[result.leader]
+        high, left = result.high[~result.leaves], left[~result.leaves]
+        spent = visits >= max(VISITS_EACH * count, MIN_LIMIT) or (high <= margin).all()
+        if len(left) == 1 or (spent and place + 1 >= MIN_VISITS):
+            break
+    holds = np.isin(np.flatnonzero(times <= 1 + WITHIN), left)
+    bests = np.isin(np.flatnonzero(times == times.min()), left)
+    leads = bool(times[leader] <= (1 + WITHIN) * times.min())
+    return Counted(bool(bests.any()), bool(holds.all()), leads, len(left), visits / count)

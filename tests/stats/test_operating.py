@@ -1,0 +1,45 @@
+"""benchmarks/operating.py: simulated comparisons, races and fleets, a few of each kind."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import operating
+
+
+def cells(table: str, item: object, number: int) -> dict[str, str]:
+    """A line of a table, by its heading."""
+    line, _, heading = operating.TABLES[table]
+    return dict(zip(heading, map(str, line(item, number, fit=True)), strict=True))
+
+
+def places(name: str, slowed: str = "") -> list[int]:
+    """Cases of `diff` with this name."""
+    return [
+        place
+        for place, case in enumerate(operating.CASES)
+        if case.name == name and case.slowed == slowed
+    ]
+
+
+@pytest.mark.parametrize("name", ["quiet", "a round +30 %", "clock 5 % lower"])
+def test_one_build_is_never_slower_than_itself(name: str) -> None:
+    for place in places(name):
+        assert cells("diff", place, 6)["other point called slower"] == "0 of 6"
+
+
+def test_a_slower_build_is_found_beside_disturbances() -> None:
+    for place in places("a round +30 %", "own"):
+        assert cells("diff", place, 6)["found"] == "6 of 6"
+
+
+def test_lines_of_tune_and_fleet_count_what_they_are_about() -> None:
+    line = cells("tune", "8 configurations", 10)
+    assert int(line["group holds the best"].split()[0]) >= 9
+    fleet = cells("fleet", operating.operating_fleet.LINES.index(("normal, 0.25 %", 8)), 8)
+    assert int(fleet["20% in one unit"].split()[0]) >= 7
+    assert fleet["false alarms"] == "0 of 8"
