@@ -186,7 +186,7 @@ LANDSCAPES: dict[str, tuple[Noise, int, int]] = {
     "one in four visits of the best takes 10 times as long, 40 configurations": (
         outliers(0.25, 10), 40, 1
     ),
-    "one in ten first visits takes 2 to 5 times as long": (cold_start, 200, 1),
+    "one in ten first visits takes twice to five times as long": (cold_start, 200, 1),
 }  # fmt: skip
 """Noise, the number of configurations, and the number of those that are equally fast. As many are
 up to 2 % slower."""
