@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.model import PointKey
+from gpubench.stats.clock import clock_shares, explained
 from gpubench.stats.moderated import (
     Floats,
     Rounds,
@@ -25,6 +26,7 @@ from gpubench.stats.moderated import (
     summarize,
 )
 from gpubench.stats.polish import Polished, polish, shared_median, shared_part
+from gpubench.stats.reference import Shift, machine_shift
 from gpubench.stats.shortest import decide_by_shortest
 
 Key = PointKey
@@ -42,14 +44,6 @@ TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
 CLOCK_REPEATS = 0.01
 """Relative difference up to which two clocks count as equal: between sweeps of 405 points on an
 H200 the clock of a point, read in the stream, differed by up to 0.52 %."""
-
-COMPUTE_BOUND, BUSY_MEMORY = 0.1, 0.3
-"""Fractions of the memory bandwidth. Up to the first, a time depends on the clock in full. From the
-second on it may not depend on the clock at all, beyond its share of the peak."""
-
-SHARED_BOUND, MEMORY_BOUND, MIN_EXCUSE = 0.6, 0.9, 0.2
-"""Fractions of the measured copy bandwidth. Up to the first, the clock may explain a time in full.
-From the second on it explains no more than the last: caches run at the clock, memory does not."""
 
 SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
@@ -132,6 +126,9 @@ class PooledPoint:
 
     is_blas: bool = False
     """Runs the vendor's library, the same code in every build."""
+
+    library: str = ""
+    """Name and version of that library; empty: not known."""
 
     quarters_us: tuple[float, ...] = ()
     """Lower quartile of the samples of each sweep on a CPU."""
@@ -332,6 +329,11 @@ class _Shifts(NamedTuple):
     effect: Floats
     """What is judged: the part that the machine does not explain."""
 
+    level_variance: Floats
+    """Variance of the machine's shift, which all effects have in common."""
+
+    level_df: Floats
+
 
 def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, list[Disturbance]]:
     """Return the findings, the logarithm of the machine's drift, and the disturbed rounds."""
@@ -341,8 +343,8 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, li
         for place, name in enumerate(("base", "new"))
     ]
     base, new = (side.rounds for side in sides)
-    variance = moderate(base, new, *_common_level(*sides))
-    shifts = _shifts(pairs, new.mean - base.mean)
+    shifts = _shifts(pairs, new.mean - base.mean, sides, threshold)
+    variance = moderate(base, new, shifts.level_variance, shifts.level_df)
     margin = np.full(len(pairs), threshold)
     margin[_on_other_gpu(pairs)] = math.log1p(max(limits.threshold, limits.between_gpus))
     p = p_values(shifts.effect, margin, variance)
@@ -403,7 +405,7 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, li
             p_adjusted=float(p_adjusted[i]) if tested else None,
             modes=1 + int(modes[i]),
         )
-    drift = shared_median(shifts.time, blas)
+    drift = max(float(np.median(shifts.by_drift)), shared_median(shifts.time, blas), key=abs)
     return findings, drift, [*chain.from_iterable(side.disturbances for side in sides)]
 
 
@@ -414,6 +416,9 @@ class _Repeats(NamedTuple):
     """The rounds of one side, without what each round did to all points."""
 
     rounds: Rounds
+    logs: Floats
+    """Logarithms of the times, of shape (points, rounds); NaN: no time."""
+
     level_variance: Floats
     """Variance of the level that all points share, an element for each point."""
 
@@ -447,7 +452,7 @@ def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Rep
     logs = np.hstack(parts)
     there = np.isfinite(logs)
     rounds = summarize(logs[there], there.sum(axis=1))
-    return _Repeats(rounds, variance, df, number, disturbances)
+    return _Repeats(rounds, logs, variance, df, number, disturbances)
 
 
 def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]]:
@@ -523,34 +528,54 @@ def _on_other_gpu(pairs: _Pairs) -> list[bool]:
 # ---- what the machine explains
 
 
-def _shifts(pairs: _Pairs, time: Floats) -> _Shifts:
+def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: float) -> _Shifts:
     """Divide each point's shift between the machine and the build.
 
     A fall of the clock is attributed to the machine as far as the clock of the BLAS fell too, at
     the same problem if it has that problem. The rest of the fall is attributed to the kernel. A
     rise of the clock explains nothing: an unchanged time has more cycles then. Both count only as
-    far as the point depends on the clock (`_clock_shares`); within that range, the share is used
+    far as the point depends on the clock (`clock_shares`); within that range, the share is used
     that explains most. The larger shift, of the time at the machine's clock or of the cycles, is
     judged, so that base and new can be swapped.
     """
     clock = np.array([_clock_shift(*pair) for pair in pairs.values()])
-    shares = _clock_shares(pairs)
+    points = [point for pair in pairs.values() for point in pair]
+    shares = clock_shares(
+        *(
+            np.array([getattr(point, name) or np.nan for point in points]).reshape(-1, 2)
+            for name in ("gbytes_per_s", "percent_of_copy", "percent_of_peak")
+        )
+    )
     blas = np.array([before.is_blas for before, _ in pairs.values()])
     problems = [key._replace(variant="", tile="") for key in pairs]
     blas_clocks = dict(zip(compress(problems, blas), clock[blas], strict=True))
     by_machine, drift = np.zeros_like(time), np.zeros_like(time)
+    level_variance, level_df = _common_level(*sides)
+    errors = moderate(sides[0].rounds, sides[1].rounds).standard_error
+    # A BLAS on all cores of a CPU is disturbed more often than a kernel on one core.
+    comparable = np.array([not a.on_cpu and a.library == b.library for a, b in pairs.values()])
     groups = [(key.op, key.backend) for key in pairs]
     for group in dict.fromkeys(groups):
         inside = np.array([other == group for other in groups])
         typical = np.median(clock[inside & blas] if (inside & blas).any() else clock[inside])
         shared = np.array([blas_clocks.get(problem, typical) for problem in problems])
-        by_machine[inside] = _explained(time, shared_part(clock, shared), shares)[inside]
+        by_machine[inside] = explained(time, shared_part(clock, shared), shares)[inside]
         at_clock = (time + by_machine)[inside]
-        drift[inside] = shared_median(at_clock, blas[inside])
+        members = inside & blas
+        level = Shift(0.0, *(float(values[inside][0]) for values in (level_variance, level_df)))
+        logs = sides[0].logs[members], sides[1].logs[members]
+        drift[inside], level_variance[inside], level_df[inside] = machine_shift(
+            at_clock,
+            np.where(comparable, errors, np.nan)[inside],
+            blas[inside],
+            logs,
+            level,
+            threshold,
+        )
     effect = time + by_machine - drift
-    cycles = time - drift + _explained(time - drift, clock, shares)
+    cycles = time - drift + explained(time - drift, clock, shares)
     effect = np.where(np.abs(cycles) > np.abs(effect), cycles, effect)
-    return _Shifts(time, clock, -by_machine, drift, effect)
+    return _Shifts(time, clock, -by_machine, drift, effect, level_variance, level_df)
 
 
 def _clock_shift(before: PooledPoint, after: PooledPoint) -> float:
@@ -558,38 +583,3 @@ def _clock_shift(before: PooledPoint, after: PooledPoint) -> float:
         return 0.0
     shift = math.log(after.clock_mhz / before.clock_mhz)
     return shift if abs(shift) > CLOCK_REPEATS else 0.0
-
-
-def _explained(time: Floats, clock: Floats, shares: tuple[Floats, Floats]) -> Floats:
-    """Return the part of the clock's shift that cancels most of the time's shift."""
-    low, high = shares
-    cancelling = np.divide(-time, clock, out=np.zeros_like(time), where=clock != 0)
-    return np.clip(cancelling, low, high) * clock
-
-
-def _clock_shares(pairs: _Pairs) -> tuple[Floats, Floats]:
-    """Return the least and the largest share of each point's time that depends on the clock.
-
-    The shares follow the roofline (Williams, Waterman, Patterson 2009). The time of a product far
-    from the memory bandwidth depends on the clock in full. The time of a product at the bandwidth
-    of a copy hardly depends on it. In between, or where the copy was not measured, the share is
-    only known to be at least the share of the arithmetic peak. Without rates a point counts as
-    bound by the clock.
-    """
-    points = [point for pair in pairs.values() for point in pair]
-    copies = [
-        100 * point.gbytes_per_s / point.percent_of_copy
-        for point in points
-        if point.gbytes_per_s and point.percent_of_copy
-    ]
-    rates = [point.gbytes_per_s for point in points if point.gbytes_per_s]
-    # Without a copy, the highest rate is a lower bound of the bandwidth.
-    bandwidth = statistics.median(copies) if copies else max(rates, default=math.inf)
-    busy = np.array([(point.gbytes_per_s or 0.0) / bandwidth for point in points])
-    peak = np.array([(point.percent_of_peak or 0.0) / 100 for point in points])
-    high = np.ones_like(busy)
-    if copies:
-        high = np.interp(busy, (SHARED_BOUND, MEMORY_BOUND), (1.0, MIN_EXCUSE))
-    low = np.maximum(np.interp(busy, (COMPUTE_BOUND, BUSY_MEMORY), (1.0, 0.0)), peak)
-    low = np.minimum(low, high)
-    return low.reshape(-1, 2).min(axis=1), high.reshape(-1, 2).max(axis=1)

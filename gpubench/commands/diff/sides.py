@@ -160,6 +160,7 @@ def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:
         gpus=gpus_of(timed),
         on_cpu=rows[0].timer == Timer.HOST,
         is_blas=is_blas(rows[0]),
+        library=rows[0].library or "",
         quarters_us=_quarters(sweeps) if rows[0].timer == Timer.HOST else (),
     )
 

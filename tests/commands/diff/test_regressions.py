@@ -101,6 +101,39 @@ def test_a_kernel_that_stayed_on_a_faster_machine_is_slower(file: Write, run: Ru
     assert out.splitlines()[0] == first
 
 
+def test_kernels_that_became_slower_while_the_machine_became_faster_are_slower(
+    file: Write, run: Run
+) -> None:
+    """Other work slowed the base, and the new build is slower by as much."""
+    base, new = file("base.csv", rows()), rows(cublas=1 / 1.1)
+    code, out, _ = run(base, file("new.csv", new))
+    first = "machine-wide shift of -9.1 %: slower: 6 of 9 points, by up to 10.0 %"
+    assert (code, out.partition(" (")[0]) == (1, first)
+    one = [line for line in new if line.variant != "cublas" or line.m == 64]
+    assert run(base, file("one.csv", one))[0] == 0  # a single BLAS point may have two speeds
+    other = [replace(line, library="cuBLAS 14") for line in new]
+    assert run(base, file("other.csv", other))[0] == 0
+    apart = swapped(new, row("cublas", 64))
+    assert run(base, file("apart.csv", apart))[0] == 0  # the BLAS points disagree
+
+
+def test_a_machine_that_becomes_slower_from_round_to_round_hides_no_kernel(
+    file: Write, run: Run
+) -> None:
+    def ramp(**factors: float) -> list[Row]:
+        return [
+            replace(line, round_medians_us=";".join(
+                f"{float(text) * (1 + 0.01 * place)}"
+                for place, text in enumerate((line.round_medians_us or "").split(";"))
+            ))
+            for line in rows(**factors)
+        ]  # fmt: skip
+
+    base = file("base.csv", ramp())
+    assert run(base, file("new.csv", ramp(own=1.05, other=1.05)))[0] == 1
+    assert run(base, file("same.csv", ramp()))[0] == 0
+
+
 def test_all_points_slower_with_the_blas_are_a_machine_wide_shift(file: Write, run: Run) -> None:
     base, new = file("base.csv", rows()), file("new.csv", rows(cublas=1.05, own=1.05, other=1.05))
     code, out, _ = run(base, new)

@@ -1,0 +1,50 @@
+"""How much of a time's change the clock of the multiprocessors explains, by the roofline."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+COMPUTE_BOUND, BUSY_MEMORY = 0.1, 0.3
+"""Fractions of the memory bandwidth. Up to the first, a time depends on the clock in full. From the
+second on it may not depend on the clock at all, beyond its share of the peak."""
+
+SHARED_BOUND, MEMORY_BOUND, MIN_EXCUSE = 0.6, 0.9, 0.2
+"""Fractions of the measured copy bandwidth. Up to the first, the clock may explain a time in full.
+From the second on it explains no more than the last: caches run at the clock, memory does not."""
+
+
+def clock_shares(
+    gbytes_per_s: Floats, percent_of_copy: Floats, percent_of_peak: Floats
+) -> tuple[Floats, Floats]:
+    """Return the least and the largest share of each point's time that depends on the clock.
+
+    The arguments have the shape (points, 2), with both sides of each point; NaN: not known.
+
+    The shares follow the roofline (Williams, Waterman, Patterson 2009). The time of a product far
+    from the memory bandwidth depends on the clock in full. The time of a product at the bandwidth
+    of a copy hardly depends on it. In between, or where the copy was not measured, the share is
+    only known to be at least the share of the arithmetic peak. Without rates a point counts as
+    bound by the clock.
+    """
+    copies = 100 * gbytes_per_s / percent_of_copy
+    copies = copies[np.isfinite(copies)]
+    rates = np.nan_to_num(gbytes_per_s)
+    # Without a copy, the highest rate is a lower bound of the bandwidth.
+    bandwidth = float(np.median(copies)) if len(copies) else rates.max(initial=0.0) or np.inf
+    busy, peak = rates / bandwidth, np.nan_to_num(percent_of_peak) / 100
+    high = np.ones_like(busy)
+    if len(copies):
+        high = np.interp(busy, (SHARED_BOUND, MEMORY_BOUND), (1.0, MIN_EXCUSE))
+    low = np.maximum(np.interp(busy, (COMPUTE_BOUND, BUSY_MEMORY), (1.0, 0.0)), peak)
+    low = np.minimum(low, high)
+    return low.min(axis=1), high.max(axis=1)
+
+
+def explained(time: Floats, clock: Floats, shares: tuple[Floats, Floats]) -> Floats:
+    """Return the part of the clock's shift that cancels most of the time's shift."""
+    low, high = shares
+    cancelling = np.divide(-time, clock, out=np.zeros_like(time), where=clock != 0)
+    return np.clip(cancelling, low, high) * clock
