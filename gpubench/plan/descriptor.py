@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copyreg
 import importlib.util
+import io
+import os
 import re
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import fields, replace
 from functools import cache
 from importlib.machinery import SourceFileLoader
@@ -33,7 +37,7 @@ from gpubench.model import (
 )
 from gpubench.model.signature import parameters, why_unknown
 from gpubench.model.variant import PlainLaunch
-from gpubench.text import shown
+from gpubench.text import clean_lines, shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
 NAME_RULE = "lower-case letters, digits and _, a letter first, at most 60"
@@ -53,6 +57,10 @@ FUNCTIONS = {
 
 PLAIN = {str, bool, int, tuple[str, ...], tuple[int, int]}
 """Types of fields that are converted and checked by msgspec."""
+
+
+ANSWER_S = 60.0
+"""Time limit for importing a description, which may import torch, and for its `refuse`."""
 
 
 def is_name(name: str) -> bool:
@@ -94,6 +102,49 @@ def described_by(path: Path) -> Iterator[None]:
         raise UsageError(f"{where}: {type(error).__name__}: {what}") from error
 
 
+@contextmanager
+def limited() -> Iterator[None]:
+    """Limit a description's code: its time, and that it ends or changes this process.
+
+    The time limit holds in the main thread. Code in C is not limited.
+    """
+    pid, end, depth = os.getpid(), os._exit, sys.getrecursionlimit()
+
+    def refuse_to_end(code: int) -> None:
+        if os.getpid() != pid:  # a copy that the description forked
+            end(code)
+        raise RuntimeError(f"it ended the process with os._exit({code})")
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"no answer in {ANSWER_S:g} s")
+
+    is_main = threading.current_thread() is threading.main_thread()
+    os._exit = refuse_to_end  # type: ignore[assignment]
+    if is_main:
+        before = signal.signal(signal.SIGALRM, late)
+        timer = signal.setitimer(signal.ITIMER_REAL, ANSWER_S)
+    try:
+        yield
+    finally:
+        if is_main:
+            signal.setitimer(signal.ITIMER_REAL, *timer)
+            signal.signal(signal.SIGALRM, before)
+        sys.setrecursionlimit(depth)
+        os._exit = end
+
+
+@contextmanager
+def _cleaned() -> Iterator[None]:
+    """Print what the block prints without characters that control a terminal."""
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed), redirect_stderr(printed):
+            yield
+    finally:
+        if text := printed.getvalue():
+            print(clean_lines(text), end="", file=sys.stderr)
+
+
 def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
     """Pickle a variant as its path. Its functions do not pickle, so the file is loaded again."""
     return load, (variant.path, variant.op)
@@ -115,7 +166,7 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
     spec = importlib.util.spec_from_loader(loader.name, loader)
     if spec is None:
         raise UsageError(f"{path}: not a Python file")
-    with described_by(path):
+    with described_by(path), limited(), _cleaned():
         # Checked before anything runs: the folder of `--kernels` may hold other scripts.
         if "VARIANT" not in loader.get_code(loader.name).co_names:
             raise UsageError(f"{path}: defines no VARIANT")

@@ -186,3 +186,31 @@ def test_a_call_that_cannot_be_enqueued_is_told_before_anything_is_timed() -> No
         if scope == Scope.KERNEL:
             assert result.reason == "the call waits for the GPU"
             assert not backend.events_of("sample") + backend.events_of("sample", whole=False)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"resources": 5},
+        {"resources": "many"},
+        {"resources": lambda: 0},
+        {"resources": Resources(registers=-1, local_bytes=0, spill_bytes=0, shared_bytes=0)},
+        {"resources": Resources(registers=2**40, local_bytes=0, spill_bytes=0, shared_bytes=0)},
+        {"algorithm": "\ud800"},
+        {"algorithm": "a" * 200_000},
+        {"algorithm": "\x1b[2J"},
+    ],
+)
+def test_what_a_function_reports_of_itself_is_checked_before_it_is_a_row(
+    answers: dict[str, Any],
+) -> None:
+    def call(a: Any, b: Any, c: Any) -> None:
+        np.matmul(a, b, out=c)
+
+    for name, value in answers.items():
+        setattr(call, name, value)
+    result, _ = measured(variant(call))
+    assert (result.status, result.series) == (Status.ERROR, None)
+    assert result.reason.startswith(f"{next(iter(answers))}: it is no ") or "registers" in (
+        result.reason
+    )

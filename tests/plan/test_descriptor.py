@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant
+from gpubench.plan import descriptor
 from gpubench.plan.descriptor import described_by, is_name
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import KERNELS, load, of_op
@@ -270,3 +275,31 @@ def test_ctrl_c_while_a_description_runs_is_not_an_error_of_the_description(path
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import os; os._exit(0)", r"RuntimeError: it ended the process with os._exit\(0\)"),
+        ("while True: pass", r"TimeoutError: no answer in 0.05 s"),
+        ("import sys; sys.setrecursionlimit(80); f = lambda: f(); f()", "RecursionError: "),
+        ("import threading; threading.stack_size(-1)", "ValueError: "),
+    ],
+)
+def test_a_description_that_ends_the_process_or_never_returns_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, code: str, why: str
+) -> None:
+    monkeypatch.setattr(descriptor, "ANSWER_S", 0.05 if "while" in code else 60.0)
+    before = os._exit, sys.getrecursionlimit(), signal.getsignal(signal.SIGALRM)
+    path.write_text(f"{code}\n{GOOD}")
+    assert re.search(f"^, line 1: {why}", refusal(path))
+    assert before == (os._exit, sys.getrecursionlimit(), signal.getsignal(signal.SIGALRM))
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_what_a_description_prints_moves_no_cursor(
+    path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(f"print('a\\x1b[2Jb')\n{GOOD}")
+    load(path, "gemm")
+    assert capfd.readouterr() == ("", "a?[2Jb\n")
