@@ -109,13 +109,25 @@ struct MixedTiles {
   }
 };
 
+// A barrier of all threads of the cluster's blocks that have not ended.
+__device__ __forceinline__ void arrive_at_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void await_cluster() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void meet_cluster() {
+  arrive_at_cluster();
+  await_cluster();
+}
+
 // Initializes the ring, and waits until all blocks of the cluster have done so.
 template <int STAGES>
 __device__ __forceinline__ void init_cluster(Ring<STAGES>& ring, int releases) {
   if (threadIdx.x == 0) ring.init(releases);
   __syncwarp();
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  meet_cluster();
 }
 
 // Copies a box to the same place in each block of the cluster that `mask` has a bit for, and counts

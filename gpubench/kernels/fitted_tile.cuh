@@ -1,10 +1,10 @@
-// fitted_tile: tiles whose rows or columns are multiples of 16, so that there is one for nearly
-// every shape. `wgmma_fitted` introduces them.
+// fitted_tile: tiles whose rows are a multiple of 8 or whose columns are one of 16, so that there is
+// one for nearly every shape. `wgmma_fitted` introduces them, and `wgmma_pingpong` uses them.
 //
 // An instruction multiplies 64 rows of its first operand by 8 to 256 columns of its second one.
 // Given A and B, it computes tiles of 64, 128, … rows and any multiple of 8 columns (16 here).
 // Given Bᵀ and Aᵀ, the transposed problem, it computes 64, 128, … columns of C and any multiple of
-// 16 rows. In shared memory A and B lie as before in both forms. Transposed results are turned on
+// 8 rows. In shared memory A and B lie as before in both forms. Transposed results are turned on
 // their way back.
 //
 // One warp requests tiles, one to three warpgroups multiply. Where sums leave enough registers,
@@ -36,58 +36,118 @@ struct FittedTile {
   static constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
 };
 
+// `count` bits, every `apart`-th.
+constexpr unsigned short every_bit(int count, int apart) {
+  unsigned short bits = 0;
+  for (int i = 0; i < count; ++i) bits |= 1 << i * apart;
+  return bits;
+}
+
+// Which boxes of a step: all, those for this block alone, or those for several blocks.
+enum class Boxes { ALL, OWN, SHARED };
+
+// A stage has BN rows of 128 bytes of B: 64 columns at a time, 64 values of k of each. This is the
+// number of rows that a block of CM sends by a copy.
+constexpr int box_of_b(int BN, int CM) {
+  if (BN % 64 != 0) return 64 / CM;
+  const int rows = BN / CM;
+  return (rows & -rows) < 64 ? rows & -rows : 64;
+}
+
+// Copies a box to this block, or to several in the cluster.
+template <int BLOCKS>
+__device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
+                                         int row, int col, unsigned short mask) {
+  if constexpr (BLOCKS == 1) {
+    filled.copy_box(to, map, row, col);
+  } else {
+    multicast_box(filled, to, map, row, col, mask);
+  }
+}
+
 // Requests a step: BM rows of A, which the CN blocks of a row share, and BN columns of B, of which
 // the CM blocks of a column fetch some values of k each; or some columns each, if B lies along k.
 // `rest_map` is that of B's last columns, where they are no multiple of 64.
-template <int BM, int BN, bool B_ALONG_K = false, int CM, int CN, int PARTS>
+template <int BM, int BN, bool B_ALONG_K = false, Boxes WHICH = Boxes::ALL, int CM, int CN,
+          int PARTS>
 __device__ __forceinline__ void
 fetch_fitted(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& rank,
              const BlockTile& tile, int k, const CUtensorMap* a_map, const CUtensorMap* b_map,
              const CUtensorMap* rest_map) {
   constexpr unsigned short ROW = (1 << CN) - 1;
-  constexpr unsigned short COLUMN = CM == 1 ? 1 : 1 | 1 << CN;
-  static_assert(CM <= 2, "COLUMN has two bits");
-  filled.arrive_expect_bytes((BM + BN) * ROW_BYTES);
-  if constexpr (CN == 1) {
-    filled.copy_box(stage, a_map, tile.row, k);
-  } else {
+  constexpr unsigned short COLUMN = every_bit(CM, CN);
+  static_assert(BM % (8 * CN) == 0 && STEP % (8 * CM) == 0, "the swizzle has 8 rows");
+  if constexpr (WHICH != Boxes::SHARED) filled.arrive_expect_bytes((BM + BN) * ROW_BYTES);
+  if constexpr (WHICH != (CN == 1 ? Boxes::SHARED : Boxes::OWN)) {
     const int row = rank.col * (BM / CN);
-    multicast_box(filled, stage + row * ROW_BYTES, a_map, tile.row + row, k,
-                  ROW << (rank.first + rank.row * CN));
+    send_box<CN>(filled, stage + row * ROW_BYTES, a_map, tile.row + row, k,
+                 ROW << (rank.first + rank.row * CN));
   }
+  if constexpr (WHICH == (CM == 1 ? Boxes::SHARED : Boxes::OWN)) return;
+  if constexpr (B_ALONG_K) {
 #pragma unroll
-  for (int i = 0; i < (BN + 63) / 64; ++i) {
-    const CUtensorMap* const map = i < BN / 64 ? b_map : rest_map;
-    unsigned char* const to = stage + (BM + i * STEP) * ROW_BYTES;
-    if constexpr (B_ALONG_K) {
+    for (int i = 0; i < (BN + 63) / 64; ++i) {
+      const CUtensorMap* const map = i < BN / 64 ? b_map : rest_map;
       const int first = CM == 1 ? 0 : rank.row * ((i < BN / 64 ? 64 : BN % 64) / CM);
-      const int col = tile.col + i * 64 + first;
-      if constexpr (CM == 1) {
-        filled.copy_box(to, map, col, k);
-      } else {
-        multicast_box(filled, to + first * ROW_BYTES, map, col, k,
-                      COLUMN << (rank.first + rank.col));
-      }
-    } else if constexpr (CM == 1) {
-      filled.copy_box(to, map, k, tile.col + i * 64);
-    } else {
-      const int first = rank.row * (STEP / CM);
-      multicast_box(filled, to + first * ROW_BYTES, map, k + first, tile.col + i * 64,
-                    COLUMN << (rank.first + rank.col));
+      unsigned char* const to = stage + (BM + i * STEP + first) * ROW_BYTES;
+      send_box<CM>(filled, to, map, tile.col + i * 64 + first, k,
+                   COLUMN << (rank.first + rank.col));
+    }
+  } else {
+    constexpr int EACH = box_of_b(BN, CM);
+    constexpr int BOXES = BN % 64 ? (BN + 63) / 64 : BN / CM / EACH;
+#pragma unroll
+    for (int i = 0; i < BOXES; ++i) {
+      const int line = BN % 64 ? i * 64 + rank.row * EACH : (rank.row * BOXES + i) * EACH;
+      const CUtensorMap* const map = line < BN / 64 * 64 ? b_map : rest_map;
+      send_box<CM>(filled, stage + (BM + line) * ROW_BYTES, map, k + line % 64,
+                   tile.col + line / 64 * 64, COLUMN << (rank.first + rank.col));
     }
   }
 }
 
-// The producer's work, by one thread: its steps of the only tile, of BK values of k.
+// Begins a launch, in the warp that fetches: initializes the ring, and requests the first step, at
+// `k`. What this block needs alone is requested before the cluster meets, as the other threads do.
+template <int BM, int BN, bool B_ALONG_K = false, int CM, int CN, int PARTS, int STAGES>
+__device__ __forceinline__ void
+begin_fetching(Ring<STAGES>& ring, int releases, unsigned char* stages,
+               const Rank<CM, CN, PARTS>& rank, const BlockTile& tile, int k,
+               const CUtensorMap* a_map, const CUtensorMap* b_map, const CUtensorMap* rest_map) {
+  const bool fetches = threadIdx.x % 32 == 0;
+  if (fetches) {
+    prefetch_map(a_map);
+    prefetch_map(b_map);
+    ring.init(releases);
+  }
+  __syncwarp();
+  arrive_at_cluster();
+  if (fetches) {
+    wait_for_previous_launch();
+    fetch_fitted<BM, BN, B_ALONG_K, Boxes::OWN>(ring.filled[0], stages, rank, tile, k, a_map, b_map,
+                                                rest_map);
+  }
+  __syncwarp();
+  await_cluster();
+  if (fetches) {
+    fetch_fitted<BM, BN, B_ALONG_K, Boxes::SHARED>(ring.filled[0], stages, rank, tile, k, a_map,
+                                                   b_map, rest_map);
+  }
+}
+
+// The producer's work, by one warp: all steps of the only tile, of BK values of k.
 template <int BM, int BN, int BK = STEP, bool B_ALONG_K = false, int CM, int CN, int PARTS,
           int STAGES>
 __device__ __forceinline__ void
 produce_steps(Ring<STAGES>& ring, unsigned char* stages, const Rank<CM, CN, PARTS>& rank,
               const BlockTile& tile, const StepsOfPart& steps, const CUtensorMap* a_map,
               const CUtensorMap* b_map, const CUtensorMap* rest_map) {
+  begin_fetching<BM, BN, B_ALONG_K>(ring, FittedTile<BM, BN>::CONSUMERS * CM * CN, stages, rank,
+                                    tile, steps.first * BK, a_map, b_map, rest_map);
+  if (threadIdx.x % 32 != 0) return;
   Slot<STAGES> slot;
+  slot.advance();
 #pragma unroll 1
-  for (int step = 0; step < steps.count; ++step, slot.advance()) {
+  for (int step = 1; step < steps.count; ++step, slot.advance()) {
     ring.freed[slot.stage].wait(slot.parity ^ 1);
     fetch_fitted<BM, BN, B_ALONG_K>(ring.filled[slot.stage],
                                     stages + slot.stage * FittedTile<BM, BN>::STAGE_BYTES, rank,
@@ -148,6 +208,10 @@ __device__ __forceinline__ void multiply_fitted(Sum<Scalar> (&sum)[PIECES][SUMS]
   free_stage<BLOCKS>(ring.freed[before], first_block);
 }
 
+// The threads of a warpgroup have come here.
+__device__ __forceinline__ void synchronize_warpgroup(int warpgroup) {
+  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+}
 // The warpgroups that multiply have come here.
 template <int CONSUMERS>
 __device__ __forceinline__ void synchronize_consumers() {
@@ -232,6 +296,47 @@ __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned 
   }
 }
 
+// A piece's transposed sums, rounded, as a box of rows of 64 columns. The last unit may have half of
+// the rows: 8.
+template <typename Scalar, int SUMS>
+__device__ __forceinline__ void put_box(unsigned box, const float (&sum)[SUMS]) {
+  const int t = threadIdx.x % 128;
+#pragma unroll
+  for (int unit = 0; unit < SUMS / UNIT_SUMS; ++unit) {
+    unsigned words[4];
+    round_unit<Scalar>(words, sum + unit * UNIT_SUMS);
+    put_unit<true>(box + unit_offset(t, unit), words);
+  }
+  if constexpr (SUMS % UNIT_SUMS != 0) {
+    constexpr int FIRST = SUMS / UNIT_SUMS * UNIT_SUMS;
+    const unsigned words[2] = {pack<Scalar>(sum[FIRST], sum[FIRST + 1]),
+                               pack<Scalar>(sum[FIRST + 2], sum[FIRST + 3])};
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(
+                     box + unit_offset(t, SUMS / UNIT_SUMS)),
+                 "r"(words[0]), "r"(words[1])
+                 : "memory");
+  }
+}
+
+// Lets the TMA see what this thread has written to shared memory.
+__device__ __forceinline__ void publish_to_tma() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Waits until the TMA has read the boxes that this thread had it store.
+__device__ __forceinline__ void await_stored_boxes() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+// Has the TMA store a box that lies in shared memory, by one thread.
+__device__ __forceinline__ void store_box(const CUtensorMap* map, unsigned box, int row, int col) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+      "r"(col), "r"(row), "r"(box)
+      : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
 // All sums of a block through the free ring. Transposed ones lie there in boxes, a piece each,
 // which the TMA stores; others, whose last columns would be a narrower box, are stored by the
 // threads.
@@ -245,31 +350,26 @@ __device__ __forceinline__ void store_through_ring(const float (&sum)[PIECES][SU
   synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
+    if constexpr (T::TRANSPOSED) {
+      put_box<Scalar>(own + p * BM * ROW_BYTES, sum[p]);
+    } else {
 #pragma unroll
-    for (int unit = 0; unit < SUMS / UNIT_SUMS; ++unit) {
-      unsigned words[4];
-      round_unit<Scalar>(words, sum[p] + unit * UNIT_SUMS);
-      if constexpr (T::TRANSPOSED) {
-        put_unit<true>(own + p * BM * ROW_BYTES + unit_offset(t, unit), words);
-      } else {
+      for (int unit = 0; unit < SUMS / UNIT_SUMS; ++unit) {
+        unsigned words[4];
+        round_unit<Scalar>(words, sum[p] + unit * UNIT_SUMS);
         store_unit<false>(words, own + ((p * SUMS / UNIT_SUMS + unit) * 4 + t / 32) * 512, to,
                           warpgroup * PIECES + p, unit);
       }
     }
   }
   if constexpr (T::TRANSPOSED) {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+    publish_to_tma();
+    synchronize_warpgroup(warpgroup);
     if (t != 0) return;
 #pragma unroll
     for (int p = 0; p < PIECES; ++p) {
-      asm volatile(
-          "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
-              c_map),
-          "r"(to.col + (warpgroup * PIECES + p) * 64), "r"(to.row), "r"(own + p * BM * ROW_BYTES)
-          : "memory");
+      store_box(c_map, own + p * BM * ROW_BYTES, to.row, to.col + (warpgroup * PIECES + p) * 64);
     }
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    await_stored_boxes();
   }
 }

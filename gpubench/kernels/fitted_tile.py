@@ -20,6 +20,19 @@ EXTENTS = range(64, 257, 16)
 """Rows and columns of a tile. One extent is a multiple of 64, the rows of an instruction. The other
 is the columns of an instruction."""
 
+ROWS_BY_8 = range(64, 257, 8)
+"""Rows of a tile whose columns are a multiple of 64, in kernels that store results by boxes."""
+
+CLUSTERS = ((1, 1), (1, 2), (2, 1), (1, 4), (4, 1), (2, 2), (2, 4), (4, 2))
+"""Rows and columns of blocks that share operands."""
+
+RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15)
+"""Number of clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, with one block on
+each (cudaOccupancyMaxActiveClusters)."""
+
+MAX_SUMS_OF_TURNS = 208
+"""Maximum number of sums of a thread, where a warpgroup has a tile alone."""
+
 BY_64 = 64
 
 MAX_CLUSTER = 8
@@ -76,10 +89,23 @@ def why_not(tile: Config) -> str | None:
         return f"{tile}: neither rows nor columns are a multiple of {BY_64}"
     if (needed := sums(tile)) > (most := MAX_SUMS[consumers(tile)]):
         return f"{tile}: {needed} sums a thread, over {most}"
+    return why_not_shared(tile)
+
+
+def why_not_shared(tile: Config) -> str | None:
+    """Return why a cluster's blocks cannot share a tile's operands, or None."""
     rows, columns = cluster(tile)
+    if tile["BM"] % (8 * columns):
+        return f"{tile}: {columns} blocks cannot send multiples of 8 of {tile['BM']} rows"
     if (blocks := rows * columns * tile.get("splits", 1)) > MAX_CLUSTER:
         return f"{tile}: {blocks} blocks in a cluster, over {MAX_CLUSTER}"
     return None
+
+
+def box_of_b(columns: int, down: int) -> int:
+    """Return the rows of 128 bytes of B that a block of `down` sends by a copy."""
+    rows = columns // down
+    return BY_64 // down if columns % BY_64 else min(BY_64, rows & -rows)
 
 
 def maps(tile: Config, problem: Problem, result_rows: int) -> tuple[TensorMap, ...]:
@@ -92,7 +118,7 @@ def maps(tile: Config, problem: Problem, result_rows: int) -> tuple[TensorMap, .
     width = ROW_BYTES // problem.precision.item_bytes
     return (
         row_major_map(A, (m, k), (tile["BM"] // columns, width)),
-        row_major_map(B, (k, n), (tile["BK"] // rows, width)),
+        row_major_map(B, (k, n), (box_of_b(tile["BN"], rows), width)),
         row_major_map(B, (k, n), (tile["BK"] // rows, tile["BN"] % width or width)),
         row_major_map(C, (m, n), (result_rows, ROW_BYTES // problem.precision.result_bytes)),
     )

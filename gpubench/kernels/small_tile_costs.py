@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from gpubench.kernels.fitted_tile import RESIDENT
 from gpubench.kernels.tensor_cores import cluster
-from gpubench.kernels.tile_costs import PICKS, RESIDENT
+from gpubench.kernels.tile_costs import PICKS
 from gpubench.model import Config, Problem
 
 RATE = 128

@@ -74,6 +74,7 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 
 #define NAMES_8(a, b, c, d, e, f, g, h) \
   "%" #a ",%" #b ",%" #c ",%" #d ",%" #e ",%" #f ",%" #g ",%" #h
+#define NAMES_4(a, b, c, d) "%" #a ",%" #b ",%" #c ",%" #d
 #define NAMES_16 NAMES_8(0, 1, 2, 3, 4, 5, 6, 7) "," NAMES_8(8, 9, 10, 11, 12, 13, 14, 15)
 #define NAMES_24 NAMES_16 "," NAMES_8(16, 17, 18, 19, 20, 21, 22, 23)
 #define NAMES_32 NAMES_24 "," NAMES_8(24, 25, 26, 27, 28, 29, 30, 31)
@@ -89,10 +90,21 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 #define NAMES_112 NAMES_104 "," NAMES_8(104, 105, 106, 107, 108, 109, 110, 111)
 #define NAMES_120 NAMES_112 "," NAMES_8(112, 113, 114, 115, 116, 117, 118, 119)
 #define NAMES_128 NAMES_120 "," NAMES_8(120, 121, 122, 123, 124, 125, 126, 127)
+#define NAMES_36 NAMES_32 "," NAMES_4(32, 33, 34, 35)
+#define NAMES_44 NAMES_40 "," NAMES_4(40, 41, 42, 43)
+#define NAMES_52 NAMES_48 "," NAMES_4(48, 49, 50, 51)
+#define NAMES_60 NAMES_56 "," NAMES_4(56, 57, 58, 59)
+#define NAMES_68 NAMES_64 "," NAMES_4(64, 65, 66, 67)
+#define NAMES_76 NAMES_72 "," NAMES_4(72, 73, 74, 75)
+#define NAMES_84 NAMES_80 "," NAMES_4(80, 81, 82, 83)
+#define NAMES_92 NAMES_88 "," NAMES_4(88, 89, 90, 91)
+#define NAMES_100 NAMES_96 "," NAMES_4(96, 97, 98, 99)
+#define NAMES_108 NAMES_104 "," NAMES_4(104, 105, 106, 107)
+#define NAMES_116 NAMES_112 "," NAMES_4(112, 113, 114, 115)
+#define NAMES_124 NAMES_120 "," NAMES_4(120, 121, 122, 123)
 // Sums as operands; C is "+f", or "+r" of ints.
-#define OPERANDS_8(C, i)                                                                \
-  C(sum[i]), C(sum[i + 1]), C(sum[i + 2]), C(sum[i + 3]), C(sum[i + 4]), C(sum[i + 5]), \
-      C(sum[i + 6]), C(sum[i + 7])
+#define OPERANDS_4(C, i) C(sum[i]), C(sum[i + 1]), C(sum[i + 2]), C(sum[i + 3])
+#define OPERANDS_8(C, i) OPERANDS_4(C, i), OPERANDS_4(C, i + 4)
 #define OPERANDS_32(C, i) \
   OPERANDS_8(C, i), OPERANDS_8(C, i + 8), OPERANDS_8(C, i + 16), OPERANDS_8(C, i + 24)
 #define SUMS_8(i) OPERANDS_8("+f", i)
@@ -104,7 +116,7 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
                ";\n}"                                                                              \
                : __VA_ARGS__                                                                       \
                : "l"(a), "l"(b), "r"(static_cast<int>(add)))
-// Sums of a thread for N columns: N / 2, in eights.
+// Sums of a thread for N columns: N / 2, in eights, and four more.
 #define SUMS_OF_32(C) OPERANDS_32(C, 0)
 #define SUMS_OF_40(C) SUMS_OF_32(C), OPERANDS_8(C, 32)
 #define SUMS_OF_48(C) SUMS_OF_40(C), OPERANDS_8(C, 40)
@@ -118,23 +130,47 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 #define SUMS_OF_112(C) SUMS_OF_104(C), OPERANDS_8(C, 104)
 #define SUMS_OF_120(C) SUMS_OF_112(C), OPERANDS_8(C, 112)
 #define SUMS_OF_128(C) SUMS_OF_120(C), OPERANDS_8(C, 120)
+#define SUMS_OF_36(C) SUMS_OF_32(C), OPERANDS_4(C, 32)
+#define SUMS_OF_44(C) SUMS_OF_40(C), OPERANDS_4(C, 40)
+#define SUMS_OF_52(C) SUMS_OF_48(C), OPERANDS_4(C, 48)
+#define SUMS_OF_60(C) SUMS_OF_56(C), OPERANDS_4(C, 56)
+#define SUMS_OF_68(C) SUMS_OF_64(C), OPERANDS_4(C, 64)
+#define SUMS_OF_76(C) SUMS_OF_72(C), OPERANDS_4(C, 72)
+#define SUMS_OF_84(C) SUMS_OF_80(C), OPERANDS_4(C, 80)
+#define SUMS_OF_92(C) SUMS_OF_88(C), OPERANDS_4(C, 88)
+#define SUMS_OF_100(C) SUMS_OF_96(C), OPERANDS_4(C, 96)
+#define SUMS_OF_108(C) SUMS_OF_104(C), OPERANDS_4(C, 104)
+#define SUMS_OF_116(C) SUMS_OF_112(C), OPERANDS_4(C, 112)
+#define SUMS_OF_124(C) SUMS_OF_120(C), OPERANDS_4(C, 120)
 #define WGMMA_OF(WIDTH, HALF, A, B, ADD, TYPES, FLAGS, C) \
   if constexpr (N == WIDTH)                               \
   WGMMA(#WIDTH, TYPES, FLAGS, NAMES_##HALF, "%" #A, "%" #B, "%" #ADD, SUMS_OF_##HALF(C))
 #define WGMMA_BY_WIDTH(TYPES, FLAGS, C)                 \
   do {                                                  \
     WGMMA_OF(64, 32, 32, 33, 34, TYPES, FLAGS, C);      \
+    WGMMA_OF(72, 36, 36, 37, 38, TYPES, FLAGS, C);      \
     WGMMA_OF(80, 40, 40, 41, 42, TYPES, FLAGS, C);      \
+    WGMMA_OF(88, 44, 44, 45, 46, TYPES, FLAGS, C);      \
     WGMMA_OF(96, 48, 48, 49, 50, TYPES, FLAGS, C);      \
+    WGMMA_OF(104, 52, 52, 53, 54, TYPES, FLAGS, C);     \
     WGMMA_OF(112, 56, 56, 57, 58, TYPES, FLAGS, C);     \
+    WGMMA_OF(120, 60, 60, 61, 62, TYPES, FLAGS, C);     \
     WGMMA_OF(128, 64, 64, 65, 66, TYPES, FLAGS, C);     \
+    WGMMA_OF(136, 68, 68, 69, 70, TYPES, FLAGS, C);     \
     WGMMA_OF(144, 72, 72, 73, 74, TYPES, FLAGS, C);     \
+    WGMMA_OF(152, 76, 76, 77, 78, TYPES, FLAGS, C);     \
     WGMMA_OF(160, 80, 80, 81, 82, TYPES, FLAGS, C);     \
+    WGMMA_OF(168, 84, 84, 85, 86, TYPES, FLAGS, C);     \
     WGMMA_OF(176, 88, 88, 89, 90, TYPES, FLAGS, C);     \
+    WGMMA_OF(184, 92, 92, 93, 94, TYPES, FLAGS, C);     \
     WGMMA_OF(192, 96, 96, 97, 98, TYPES, FLAGS, C);     \
+    WGMMA_OF(200, 100, 100, 101, 102, TYPES, FLAGS, C); \
     WGMMA_OF(208, 104, 104, 105, 106, TYPES, FLAGS, C); \
+    WGMMA_OF(216, 108, 108, 109, 110, TYPES, FLAGS, C); \
     WGMMA_OF(224, 112, 112, 113, 114, TYPES, FLAGS, C); \
+    WGMMA_OF(232, 116, 116, 117, 118, TYPES, FLAGS, C); \
     WGMMA_OF(240, 120, 120, 121, 122, TYPES, FLAGS, C); \
+    WGMMA_OF(248, 124, 124, 125, 126, TYPES, FLAGS, C); \
     WGMMA_OF(256, 128, 128, 129, 130, TYPES, FLAGS, C); \
   } while (false)
 
@@ -146,7 +182,7 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 template <typename Scalar, int N, bool SWAPPED = false, int SUMS>
 __device__ __forceinline__ void
 multiply_async(Sum<Scalar> (&sum)[SUMS], unsigned long long a, unsigned long long b, bool add) {
-  static_assert(N % 16 == 0 && N >= 64 && N <= 256, "add a line for further widths");
+  static_assert(N % 8 == 0 && N >= 64 && N <= 256, "add a line for further widths");
   static_assert(SUMS >= N / 2, "a thread has N / 2 sums");
   // The flags of floats: neither operand negated. Of 16 bits also: whether A and B are transposed.
   if constexpr (Sum<Scalar>(0.5f) == 0) {  // ints
@@ -254,6 +290,11 @@ struct Slot {
       stage = 0;
       parity ^= 1;
     }
+  }
+  __device__ __forceinline__ void skip(int steps) {
+    stage += steps;
+    parity ^= stage / STAGES & 1;
+    stage %= STAGES;
   }
 };
 

@@ -13,13 +13,22 @@ cost of a launch, of a tile's end, and of parts of K.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import TypeVar
 
-from gpubench.kernels.fitted_tile import BY_64, EXTENTS, MAX_CLUSTER, MAX_SUMS
+from gpubench.kernels.fitted_tile import (
+    BY_64,
+    CLUSTERS,
+    EXTENTS,
+    MAX_CLUSTER,
+    MAX_SUMS,
+    MAX_SUMS_OF_TURNS,
+    RESIDENT,
+    ROWS_BY_8,
+)
 from gpubench.kernels.tensor_cores import BYTES_STEP, MAX_DYNAMIC_BYTES, ROW_BYTES, STEP
 from gpubench.model import Problem
 
@@ -29,19 +38,18 @@ together."""
 
 Item = TypeVar("Item")
 
-MAX_STAGES, MAX_STAGES_OF_ROUNDS = 8, 6
+MIN_STAGES, MAX_STAGES, MAX_STAGES_OF_ROUNDS = 3, 8, 6
 
 MAX_SPLITS, MAX_SPLITS_OF_PAIRS = 8, 4
 
 RESULT_BUFFERS = 3 * 4096
 """Shared memory that `wgmma_split_tail` sets aside for results, with three warpgroups."""
 
-RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15)
-"""Number of clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, with one block on
-each (cudaOccupancyMaxActiveClusters)."""
-
 STEPS = {"wgmma_bytes_cluster": BYTES_STEP, "wgmma_tf32_cluster": 32}
 """Values of k of a step, for the kernels not for 16 bits. They take K in one part or more."""
+
+PAIRS = ((1, 1), (1, 2), (2, 1))
+"""Rows and columns of blocks that share operands, where at most two do."""
 
 TF32_COLUMNS = (64, 128)
 """Columns of a tile of `wgmma_tf32_cluster`."""
@@ -69,14 +77,20 @@ class Costs:
     launch_of_rounds: float
     """The same for `wgmma_split_tail`."""
 
+    launch_of_turns: float
+    """The same for `wgmma_pingpong`."""
+
     launch_of_pairs: float
-    """What blocks in pairs add to the time of either launch."""
+    """What each doubling of the blocks that share operands adds to the time of a launch."""
 
     end: float
     """For 10,000 elements of a tile: its first steps and its results, which nothing overlaps."""
 
     end_of_rounds: float
     """The same for `wgmma_split_tail`."""
+
+    end_of_turns: float
+    """The same for the last tile of a block of `wgmma_pingpong`."""
 
     end_of_full: float
     """For a tile of `wgmma_split_tail` whose sums leave no registers for results: the results are
@@ -145,11 +159,47 @@ class Costs:
 
 COSTS = {
     (9, 0): Costs(
+        launch=2.222,
+        launch_of_rounds=3.374,
+        launch_of_turns=2.645,
+        launch_of_pairs=0.1489,
+        end=1.232,
+        end_of_rounds=0.8893,
+        end_of_turns=1.315,
+        end_of_full=0.8906,
+        tensor=0.7939,
+        clock=0.1648,
+        not_transposed=1.139,
+        one_consumer=0.9659,
+        three_consumers=1.037,
+        shared=0.3,
+        l2=0.9677,
+        fetch=0.297,
+        row_of_a=1.567,
+        a_line=0.02043,
+        a_sector=0.4433,
+        b_line=0,
+        b_sector=1.586,
+        narrow=0.3696,
+        barriers=0.05826,
+        beyond=0.01509,
+        idle=0.1087,
+        norm=3.643,
+        add_elements=0.222,
+        add_parts=0.7851,
+    )
+}
+"""By compute capability, for 16 bits."""
+
+OTHER_COSTS = {
+    (9, 0): Costs(
         launch=1.656,
         launch_of_rounds=2.786,
+        launch_of_turns=1.9,
         launch_of_pairs=0.341,
         end=0.9956,
         end_of_rounds=0.7432,
+        end_of_turns=0.9,
         end_of_full=0.7083,
         tensor=0.7954,
         clock=0.2608,
@@ -197,6 +247,9 @@ class Choice:
     in_rounds: bool = False
     """Whether blocks stay for several tiles: `wgmma_split_tail`."""
 
+    in_turns: bool = False
+    """Whether blocks stay, and each warpgroup has tiles of its own: `wgmma_pingpong`."""
+
     @property
     def by_64(self) -> int:
         """The extent that is a multiple of 64: 64 for each piece of a warpgroup."""
@@ -204,7 +257,9 @@ class Choice:
 
     @property
     def consumers(self) -> int:
-        """Number of warpgroups that multiply."""
+        """Number of warpgroups that multiply a tile."""
+        if self.in_turns:
+            return 1
         return 1 if self.by_64 == BY_64 else 3 if self.by_64 % (3 * BY_64) == 0 else 2
 
     @property
@@ -216,13 +271,16 @@ class Choice:
     def stages(self) -> int:
         """Number of stages that fill shared memory."""
         stage = (self.rows + -(-self.columns // BY_64) * BY_64) * ROW_BYTES
+        if self.in_turns:
+            return min(MAX_STAGES, (MAX_DYNAMIC_BYTES - 2 * self.rows * ROW_BYTES) // stage)
         if self.in_rounds:
             return min(MAX_STAGES_OF_ROUNDS, (MAX_DYNAMIC_BYTES - RESULT_BUFFERS) // stage)
         return min(MAX_STAGES, MAX_DYNAMIC_BYTES // stage)
 
     def __str__(self) -> str:
         parts = f"/k{self.splits}" if self.splits > 1 else ""
-        further = "/group=8/pdl=1" if self.step == STEP else ""
+        further = "/group=8" if self.step == STEP else ""
+        further += "/pdl=1" if further and not self.in_turns else ""
         return (
             f"{self.rows}x{self.columns}x{self.step}/s{self.stages}{parts}"
             f"/cluster={self.down}x{self.across}{further}"
@@ -249,7 +307,7 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
     def round_us(busy: float) -> float:
         return step_us(busy) * (1 - costs.idle * (1 - busy / at_once))
 
-    if not choice.in_rounds:
+    if not (choice.in_rounds or choice.in_turns):
         rounds_us = rounds * step_us(at_once) + (round_us(rest) if rest else 0.0)
     elif shares_last:
         rounds_us = rounds * step_us(at_once)
@@ -260,13 +318,15 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
         rounds_us += step_us(busy, alone=True) / 2
     steps = max(-(-problem.k // choice.step // parts), 1)
     tiles = whole + shares_last / 2
-    if choice.in_rounds:
+    if choice.in_turns:  # the end of a tile is under the steps of the next
+        other_us = costs.launch_of_turns + costs.end_of_turns * area * 1e-4
+    elif choice.in_rounds:
         end_us = costs.end_of_rounds * area * 1e-4
         end_us += costs.end_of_full * (choice.sums > MANY_SUMS)
         other_us = costs.launch_of_rounds + tiles * end_us
     else:
         other_us = costs.launch + tiles * costs.end * area * 1e-4
-    other_us += costs.launch_of_pairs * (pair > 1)
+    other_us += costs.launch_of_pairs * math.log2(pair)
     if parts > 1 or shares_last:
         each_us = costs.add_elements * area * 1e-4 + costs.add_parts * max(parts, 2)
         other_us += each_us * (whole if parts > 1 else 1)
@@ -301,7 +361,7 @@ def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, cos
     instruction_columns = rows * columns // choice.by_64
     tensor = costs.tensor * rows * columns / 32
     tensor *= 1 + costs.clock * math.tanh(problem.m * problem.n * problem.k / LONG_PRODUCT)
-    if choice.consumers == 1:
+    if choice.consumers == 1 and not choice.in_turns:
         tensor *= costs.one_consumer
     elif choice.consumers == 3:  # noqa: PLR2004 # the most there are
         tensor *= costs.three_consumers
@@ -325,28 +385,40 @@ def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
     """
     step = STEPS.get(kernel, STEP)
     steps = -(-problem.k // step)
-    for down, across in ((1, 1), (1, 2), (2, 1)):
-        all_rows, all_columns = _fewest(problem.m, down), _fewest(problem.n, across)
+    by_8 = kernel in KERNELS_BY_8
+    for down, across in CLUSTERS if by_8 else PAIRS:
+        all_rows = _fewest(problem.m, down, ROWS_BY_8 if by_8 else EXTENTS)
+        all_columns = _fewest(problem.n, across, EXTENTS)
         most = MAX_SPLITS if down * across == 1 else MAX_SPLITS_OF_PAIRS
         splits = range(2, min(most, steps // 2, MAX_CLUSTER) + 1)
-        for rows, columns in product(EXTENTS, EXTENTS):
+        for rows, columns in product(ROWS_BY_8 if by_8 else EXTENTS, EXTENTS):
+            transposed = columns % BY_64 == 0
             if not (
-                (columns % BY_64 == 0 and rows in all_rows)
-                or (rows % BY_64 == 0 and columns in all_columns)
+                (transposed and rows in all_rows)
+                or (rows % BY_64 == 0 and columns in all_columns and kernel != "wgmma_pingpong")
             ):
                 continue
-            choice = Choice(rows=rows, columns=columns, down=down, across=across, step=step)
-            if choice.sums > MAX_SUMS[choice.consumers]:
+            if rows % (8 * across):
+                continue
+            choice = Choice(
+                rows=rows,
+                columns=columns,
+                down=down,
+                across=across,
+                step=step,
+                in_rounds=kernel == "wgmma_split_tail",
+                in_turns=kernel == "wgmma_pingpong",
+            )
+            if choice.sums > (MAX_SUMS_OF_TURNS if choice.in_turns else MAX_SUMS[choice.consumers]):
                 continue
             if kernel == "wgmma_tf32_cluster" and columns not in TF32_COLUMNS:
                 continue
-            if kernel == "wgmma_fitted":
-                yield choice
+            if by_8:
+                if choice.stages >= MIN_STAGES:
+                    yield choice
             elif kernel == "wgmma_split_tail":
                 if min(rows, columns) > BY_64:
-                    yield Choice(
-                        rows=rows, columns=columns, down=down, across=across, in_rounds=True
-                    )
+                    yield choice
             else:
                 if kernel in STEPS:
                     yield choice
@@ -354,17 +426,17 @@ def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
                     yield replace(choice, splits=parts)
 
 
-def _fewest(extent: int, together: int) -> set[int]:
+def _fewest(extent: int, together: int, sizes: Sequence[int]) -> set[int]:
     """Return, for each number of tiles that cover an extent, the smallest of a tile's extents."""
     smallest: dict[int, int] = {}
-    for size in EXTENTS:
+    for size in sizes:
         smallest.setdefault(-(-extent // (size * together)), size)
     return set(smallest.values())
 
 
 @cache
 def _times_us(kernel: str, problem: Problem, multiprocessors: int) -> Mapping[Choice, float]:
-    costs = COSTS[9, 0]
+    costs = (OTHER_COSTS if kernel in STEPS else COSTS)[9, 0]
     return {
         choice: predicted_us(choice, problem, multiprocessors, costs)
         for choice in choices(kernel, problem)
@@ -419,7 +491,10 @@ def picks(kernel: str) -> Callable[[Problem, int], tuple[str, ...]]:
     return of_problem
 
 
-KERNELS_OF_16_BITS = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail")
+KERNELS_BY_8 = ("wgmma_fitted", "wgmma_pingpong")
+"""The kernels whose rows come by 8, and whose clusters have up to 8 blocks."""
+
+KERNELS_OF_16_BITS = (*KERNELS_BY_8, "wgmma_split_cluster", "wgmma_split_tail")
 """The kernels for 16 bits that the model covers."""
 
 KERNELS = (*KERNELS_OF_16_BITS, *STEPS)

@@ -51,8 +51,7 @@ struct Mbarrier {
   __device__ __forceinline__ void copy_box(void* to, const CUtensorMap* map, int row, int col) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%2, %3}], [%4];" ::"r"(
-            static_cast<unsigned>(__cvta_generic_to_shared(to))),
+        " [%0], [%1, {%2, %3}], [%4];" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
         "l"(map), "r"(col), "r"(row), "r"(address())
         : "memory");
   }
@@ -67,6 +66,13 @@ struct Mbarrier {
   }
 #endif
 };
+
+// Has the TMA read a map that it will need.
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+#ifdef __CUDACC__
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+#endif
+}
 
 // Makes `Mbarrier::init` visible to the TMA.
 __device__ __forceinline__ void fence_mbarrier_init() {

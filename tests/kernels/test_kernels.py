@@ -44,6 +44,7 @@ CANNOT_RUN = {
     "wgmma_deferred": "TMA",
     "wgmma_mixed": "TMA",
     "wgmma_fitted": "TMA",
+    "wgmma_pingpong": "TMA",
     "wgmma_split_cluster": "TMA",
     "wgmma_split_tail": "TMA",
     "wgmma_bytes": "TMA",

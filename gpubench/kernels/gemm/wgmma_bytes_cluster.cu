@@ -87,16 +87,15 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
   const Rank<CM, CN, SPLITS>& rank = tiles.rank;
   const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
   const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
-  init_cluster(ring, T::CONSUMERS * BLOCKS);
   start_next_launch();
 
   if (warpgroup == T::CONSUMERS) {
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    wait_for_previous_launch();
+    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
     produce_steps<BM, BN, BK, true>(ring, stages, rank, tile, steps, &a_map, &b_map, &rest_map);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
+    meet_cluster();
     const unsigned base = shared_address(stages);
     Number sum[T::PIECES][T::SUMS];
     multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);
@@ -105,7 +104,8 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
     const int peer = rank.row * CN + rank.col;
     if constexpr (RESULT_BYTES<Scalar> == 2) {
       if (N % 8 == 0) {
-        const Results<__nv_bfloat16> to{reinterpret_cast<__nv_bfloat16*>(C), M, N, tile.row, tile.col};
+        const Results<__nv_bfloat16> to{reinterpret_cast<__nv_bfloat16*>(C), M, N, tile.row,
+                                        tile.col};
         add_parts<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, peer, warpgroup, to);
         return;
       }
@@ -113,8 +113,7 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
     synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
     leave_sums<BM, BN>(sum, base, warpgroup);
     add_parts<SPLITS, BLOCKS, BM, BN, PITCH, 128 * T::CONSUMERS, Number>(
-        base, rank.part, peer,
-        [&](int row, int col, const Vector<Number>& sums) {
+        base, rank.part, peer, [&](int row, int col, const Vector<Number>& sums) {
           store_four<Scalar>(sums, C, tile.row + row, tile.col + col, M, N);
         });
   }

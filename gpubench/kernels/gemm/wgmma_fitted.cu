@@ -2,12 +2,14 @@
 //
 // Compared with `wgmma_mixed`: 840×5048 are 140 tiles of 128×256 for 132 multiprocessors, so nearly
 // half the GPU waits for the last eight. Tiles of 144×256 are 120, and end after 1.1 times what one
-// of 128×256 takes. So rows of a tile come in steps of 16 (`fitted_tile.cuh`), columns in steps of
+// of 128×256 takes. So rows of a tile come in steps of 8 (`fitted_tile.cuh`), columns in steps of
 // 64, and the host chooses. A block computes one tile and ends: there is nothing to overlap its end
 // with but the start of the next launch (PDL).
 //
 // What limits it: small tiles fetch operands more often, 64 bytes per clock of multiplication for
-// 128×128 where 256×128 takes 48. And a deep K stays with the few blocks that have tiles.
+// 128×128 where 256×128 takes 48. Up to eight blocks of a cluster share them: in clusters of 4×2, a
+// block sends a quarter of the columns and half of the rows. And a deep K stays with the few blocks
+// that have tiles.
 
 #include "../fitted_tile.cuh"
 
@@ -27,16 +29,15 @@ wgmma_fitted(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const BlockTile tile = tiles[blockIdx.x / BLOCKS];
   const StepsOfPart steps((K + BK - 1) / BK, 0, 1);
-  init_cluster(ring, T::CONSUMERS * BLOCKS);
   if constexpr (PDL) start_next_launch();
 
   if (warpgroup == T::CONSUMERS) {
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    if constexpr (PDL) wait_for_previous_launch();
+    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
     produce_steps<BM, BN>(ring, stages, tiles.rank, tile, steps, &a_map, &b_map, &rest_map);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
+    meet_cluster();
     const unsigned base = shared_address(stages);
     float sum[T::PIECES][T::SUMS];
     multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, 0);

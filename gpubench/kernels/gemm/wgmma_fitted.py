@@ -1,17 +1,24 @@
-"""`wgmma_mixed` with tiles of any multiple of 16 rows or columns, a block each."""
+"""`wgmma_mixed` with tiles of any multiple of 8 rows or 16 columns, a block each."""
 
-from gpubench.kernels.fitted_tile import EXTENTS, launches, shared_bytes, why_not
+from gpubench.kernels.fitted_tile import (
+    CLUSTERS,
+    EXTENTS,
+    ROWS_BY_8,
+    launches,
+    shared_bytes,
+    why_not,
+)
 from gpubench.kernels.tensor_cores import tiles, variant
 from gpubench.kernels.tile_costs import picks
 
 VARIANT = variant(
-    idea="rows or columns by 16, so that tiles come out even; a block each, and launches overlap",
+    idea="rows by 8 or columns by 16: tiles come out even; a block each, and launches overlap",
     after="wgmma_mixed",
     tiles=tiles(
-        rows=EXTENTS,
+        rows=ROWS_BY_8,
         columns=EXTENTS,
         stages=(3, 4, 5, 6, 7, 8),
-        cluster=("1x1", "1x2", "2x1"),
+        cluster=tuple(f"{down}x{across}" for down, across in CLUSTERS),
         group=(8, 16),
         pdl=(0, 1),
         default=(

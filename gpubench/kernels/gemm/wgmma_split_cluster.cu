@@ -31,16 +31,15 @@ wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
   const Rank<CM, CN, SPLITS>& rank = tiles.rank;
   const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
   const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
-  init_cluster(ring, T::CONSUMERS * BLOCKS);
   if constexpr (PDL) start_next_launch();
 
   if (warpgroup == T::CONSUMERS) {
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    if constexpr (PDL) wait_for_previous_launch();
+    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
     produce_steps<BM, BN>(ring, stages, rank, tile, steps, &a_map, &b_map, &rest_map);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
+    meet_cluster();
     const unsigned base = shared_address(stages);
     float sum[T::PIECES][T::SUMS];
     multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);

@@ -42,9 +42,10 @@ __device__ __forceinline__ void fetch_alone(Mbarrier& filled, unsigned char* sta
     filled.copy_box(stage + i * (BM / CN) * ROW_BYTES, a_map, tile.row + i * (BM / CN), k);
   }
 #pragma unroll
-  for (int i = 0; i < (BN + 63) / 64 * CM; ++i) {
-    filled.copy_box(stage + (BM + i * (STEP / CM)) * ROW_BYTES, i / CM < BN / 64 ? b_map : rest_map,
-                    k + i % CM * (STEP / CM), tile.col + i / CM * 64);
+  for (int i = 0; i < (BN + 63) / 64 * 64 / box_of_b(BN, CM); ++i) {
+    const int line = i * box_of_b(BN, CM);
+    filled.copy_box(stage + (BM + line) * ROW_BYTES, line < BN / 64 * 64 ? b_map : rest_map,
+                    k + line % 64, tile.col + line / 64 * 64);
   }
 }
 

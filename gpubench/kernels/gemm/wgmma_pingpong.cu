@@ -1,0 +1,113 @@
+// wgmma_pingpong: two warpgroups, each with tiles of its own, take turns at the tensor cores.
+//
+// Compared with `wgmma_fitted`: there a block's warpgroups share a tile, so the tensor cores wait
+// while both round and store their results. 824×6320 with K = 672 are 125 tiles of 168×256, whose
+// results take 2.9 of 15.2 µs. Here they are 264 tiles of 104×192, two for each of 132 blocks.
+// `#` multiplies, and `=` stores. Time goes from left to right:
+//
+//     warpgroup 0   # # # # # # = = =       # # # # # # = = =
+//     warpgroup 1               # # # # # # = = =       # # # # # # = = =
+//                               ^ its turn: warpgroup 0 has started all its multiplications
+//
+// Only the last tile's results have nothing to hide behind, and they are half as many. The ring
+// holds the steps of all tiles one after another. A warpgroup skips those of the other, and must not
+// look at a stage before its turn: a barrier tells only odd phases from even ones.
+//
+// While the other warpgroup needs the ring, results leave through a box of 64 columns that the
+// warpgroup has for itself. The last ones leave through the ring, all boxes at once.
+//
+// What limits it: smaller tiles fetch operands more often, 61 bytes per clock of multiplication for
+// 104×192 where 168×256 takes 40. So clusters have up to eight blocks, and a block fetches as much
+// as its share of what they need together.
+
+#include "../fitted_tile.cuh"
+
+// Named barriers of both warpgroups that multiply: one for the turn of each, and one for the end.
+constexpr int TURN = 3, END = 5;
+
+// Waits for the other warpgroup at a barrier, or tells it that it need not wait.
+__device__ __forceinline__ void await_other(int barrier) {
+  asm volatile("bar.sync %0, 256;" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void release_other(int barrier) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(barrier) : "memory");
+}
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
+__global__ void __launch_bounds__(384, 1)
+wgmma_pingpong(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+               const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+               const __grid_constant__ CUtensorMap c_map) {
+  constexpr int BLOCKS = CM * CN;
+  constexpr int PIECES = BN / 64;
+  constexpr int STAGE_BYTES = (BM + BN) * ROW_BYTES;
+  constexpr int BOX_BYTES = BM * ROW_BYTES;
+  extern __shared__ __align__(1024) unsigned char stages[];  // behind them: boxes of results
+  __shared__ Ring<STAGES> ring;
+
+  const int warpgroup = warpgroup_index();
+  const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
+  const int steps = (K + BK - 1) / BK;
+  const int clusters = gridDim.x / BLOCKS;
+  const int first = blockIdx.x / BLOCKS;
+
+  if (warpgroup == 2) {
+    lower_registers<24>();
+    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
+    begin_fetching<BM, BN>(ring, BLOCKS, stages, tiles.rank, tiles[first], 0, &a_map, &b_map,
+                           nullptr);
+    if (threadIdx.x % 32 != 0) return;
+    Slot<STAGES> slot;
+    slot.advance();
+    int step = 1;
+    for (int index = first; index < tiles.count(); index += clusters, step = 0) {
+      const BlockTile tile = tiles[index];
+#pragma unroll 1
+      for (; step < steps; ++step, slot.advance()) {
+        ring.freed[slot.stage].wait(slot.parity ^ 1);
+        fetch_fitted<BM, BN>(ring.filled[slot.stage], stages + slot.stage * STAGE_BYTES, tiles.rank,
+                             tile, step * BK, &a_map, &b_map, nullptr);
+      }
+    }
+    if constexpr (BLOCKS > 1) await_all_freed(ring, slot);
+  } else {
+    raise_registers<240>();
+    meet_cluster();
+    const unsigned base = shared_address(stages);
+    const unsigned own_box = base + STAGES * STAGE_BYTES + warpgroup * BOX_BYTES;
+    float sum[PIECES][BM / 2];
+    Slot<STAGES> slot;
+    slot.skip(warpgroup * steps);
+    for (int index = first + warpgroup * clusters; index < tiles.count(); index += 2 * clusters) {
+      if (index != first) await_other(TURN + warpgroup);
+      int before = 0;
+#pragma unroll 1
+      for (int step = 0; step < steps; ++step) {
+        ring.filled[slot.stage].wait(slot.parity);
+        start_fitted<Scalar, BM, BN>(sum, base + slot.stage * STAGE_BYTES, 0, step > 0);
+        end_step<BLOCKS>(ring, slot, before, step == 0);
+      }
+      const bool last = index + clusters >= tiles.count();
+      if (!last) release_other(TURN + (warpgroup ^ 1));
+      await_multiplications<0>();
+      free_stage<BLOCKS>(ring.freed[before]);
+      slot.skip(steps);
+
+      // The last tile's results leave through the ring, when the other warpgroup has read it, too.
+      if (last && index != first) await_other(END);
+      if (!last && index + 2 * clusters >= tiles.count()) release_other(END);
+      const BlockTile tile = tiles[index];
+#pragma unroll
+      for (int p = 0; p < PIECES; ++p) {
+        const unsigned box = last ? base + p * BOX_BYTES : own_box;
+        if (!last) await_stored_boxes();
+        synchronize_warpgroup(warpgroup);
+        put_box<Scalar>(box, sum[p]);
+        publish_to_tma();
+        synchronize_warpgroup(warpgroup);
+        if (threadIdx.x % 128 == 0) store_box(&c_map, box, tile.row, tile.col + p * 64);
+      }
+    }
+    await_stored_boxes();
+  }
+}
