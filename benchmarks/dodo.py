@@ -218,6 +218,9 @@ SHAPES = {
         f"alone_16_{dtype}": f"--seed 16 --count {60 if dtype == 'bfloat16' else 30} --dtype {dtype}"
         for dtype in ALONE
     },
+    "alone_17_bfloat16": "--seed 17 --count 60 --dtype bfloat16",
+    "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
+    "3048x1928x400,872x5608x6608,904x4592x672",
     "models": "--model-shapes",
     "squares": "--shapes 512x512x8192,1024x1024x1024,2048x2048x2048,4096x4096x4096,8192x8192x8192,"
     "4000x4104x3992,5120x5120x5120,7168x7168x7168,6000x5000x3000,1088x936x5456",

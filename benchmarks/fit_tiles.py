@@ -32,7 +32,7 @@ from shapes import KERNELS, SMALL_TILES, Result, read
 
 from gpubench.kernels import small_tile_costs, tile_costs
 from gpubench.kernels.tile_costs import Choice, first_together
-from gpubench.model import Problem
+from gpubench.model import Launches, Problem
 
 Costs = tile_costs.Costs | small_tile_costs.Costs
 
@@ -89,12 +89,15 @@ class Timed:
     default_us: float
     """Of the fastest other kernel, with a default tile."""
 
+    launches: str
+
 
 def timed(path: Path) -> Iterator[Timed]:
     """Yield the configurations of a file that a model knows."""
     for (dtype, m, n, k), results in read(path).items():
         problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
-        own = [result for result in results if result.kind != "library"]
+        alone = [result for result in results if result.launches == Launches.ALONE]
+        own = [result for result in alone or results if result.kind != "library"]
         for result in own:
             if result.variant in KERNELS and (choice := choice_of(result, problem)):
                 yield Timed(
@@ -107,6 +110,7 @@ def timed(path: Path) -> Iterator[Timed]:
                     default_us=min(
                         (r.median_us for r in own if r.kind == "default"), default=math.inf
                     ),
+                    launches=result.launches,
                 )
 
 
@@ -126,6 +130,7 @@ def choice_of(result: Result, problem: Problem) -> Choice | small_tile_costs.Cho
         across=across,
         splits=splits,
         in_rounds=result.variant == "wgmma_split_tail",
+        in_turns=result.variant == "wgmma_pingpong",
     )
 
 
@@ -139,7 +144,8 @@ def predicted_us(row: Timed, costs: Any) -> float:
 def present_costs(row: Timed) -> Costs:
     """Return the constants that the package has for a row."""
     if isinstance(row.choice, Choice):
-        return tile_costs.COSTS[9, 0]
+        alone = row.launches == Launches.ALONE and row.kernel in tile_costs.KERNELS_OF_16_BITS
+        return (tile_costs.COSTS if alone else tile_costs.OVERLAPPED_COSTS)[9, 0]
     return small_tile_costs.costs_of(row.problem)
 
 

@@ -244,7 +244,9 @@ def random_shapes() -> str:
 def alone_shapes() -> str:
     """Return the ratios at random shapes of launches alone and overlapped, by precision."""
     lines = []
-    for path in sorted((H100 / "shapes").glob("alone_16_*.csv")):
+    paths = sorted((H100 / "shapes").glob("alone_[0-9]*.csv"))
+    files = {path.stem.split("_", 2)[2]: path for path in paths}  # the last seed of each precision
+    for _, path in sorted(files.items()):
         every = list(outcomes(path))
         chained = geometric_mean(one.overlapped_ratio for one in every)
         lines.append([every[0].own.dtype, *ratio_cells(every), f"{chained:.2f}"])

@@ -1,7 +1,8 @@
 """Which configuration suits a shape: a cost model for the kernels of `fitted_tile.cuh`.
 
-The constants were fitted in 16 bits. `wgmma_bytes_cluster` and `wgmma_tf32_cluster` take the same
-constants: in 8 bits and in TF32 a step has the same bytes, and takes the same time on tensor cores.
+The constants were fitted in 16 bits. `wgmma_bytes_cluster` and `wgmma_tf32_cluster` take constants
+of 16 bits, too: in 8 bits and in TF32 a step has the same bytes, and takes the same time on tensor
+cores.
 
 A block's step multiplies BM×BN elements by 64 values of k. Its time has four bounds: the tensor
 cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, and what
@@ -83,6 +84,9 @@ class Costs:
     launch_of_pairs: float
     """What each doubling of the blocks that share operands adds to the time of a launch."""
 
+    restart: float
+    """From the end of a block to the first step of the next one on the same multiprocessor."""
+
     end: float
     """For 10,000 elements of a tile: its first steps and its results, which nothing overlaps."""
 
@@ -159,44 +163,47 @@ class Costs:
 
 COSTS = {
     (9, 0): Costs(
-        launch=2.222,
-        launch_of_rounds=3.374,
-        launch_of_turns=2.645,
-        launch_of_pairs=0.1489,
-        end=1.232,
-        end_of_rounds=0.8893,
-        end_of_turns=1.315,
-        end_of_full=0.8906,
-        tensor=0.7939,
-        clock=0.1648,
-        not_transposed=1.139,
-        one_consumer=0.9659,
-        three_consumers=1.037,
+        launch=2.145,
+        launch_of_rounds=4.112,
+        launch_of_turns=2.091,
+        launch_of_pairs=0.211,
+        restart=0.6986,
+        end=1.039,
+        end_of_rounds=0.5936,
+        end_of_turns=1.283,
+        end_of_full=1.008,
+        tensor=0.8797,
+        clock=0.1356,
+        not_transposed=1.036,
+        one_consumer=0.9572,
+        three_consumers=0.9855,
         shared=0.3,
-        l2=0.9677,
-        fetch=0.297,
-        row_of_a=1.567,
-        a_line=0.02043,
-        a_sector=0.4433,
-        b_line=0,
-        b_sector=1.586,
-        narrow=0.3696,
-        barriers=0.05826,
-        beyond=0.01509,
-        idle=0.1087,
-        norm=3.643,
-        add_elements=0.222,
-        add_parts=0.7851,
+        l2=1.586,
+        fetch=0.2583,
+        row_of_a=0.9344,
+        a_line=0,
+        a_sector=0.5588,
+        b_line=0.09751,
+        b_sector=0.6489,
+        narrow=0.5174,
+        barriers=0.06231,
+        beyond=0,
+        idle=0.1137,
+        norm=4.623,
+        add_elements=0.4783,
+        add_parts=0.5946,
     )
 }
-"""By compute capability, for 16 bits."""
+"""By compute capability, for launches alone in 16 bits. They were fitted to alone_17_bfloat16 in
+results/h100/shapes and to further shapes and configurations."""
 
-OTHER_COSTS = {
+OVERLAPPED_COSTS = {
     (9, 0): Costs(
         launch=1.656,
         launch_of_rounds=2.786,
         launch_of_turns=1.9,
         launch_of_pairs=0.341,
+        restart=0,
         end=0.9956,
         end_of_rounds=0.7432,
         end_of_turns=0.9,
@@ -223,9 +230,10 @@ OTHER_COSTS = {
         add_parts=0.4922,
     )
 }
-"""By compute capability. benchmarks/fit_tiles.py fitted them to fit_1, fit_2, fit_3, fit_7, fit_8
-and judged_9 in results/h200/shapes. The fit compares the configurations of a shape with each other,
-so a predicted time can be off by more than the difference between two predicted times."""
+"""By compute capability, for launches that overlap. The kernels for 8 bits and TF32 take them for
+all launches. benchmarks/fit_tiles.py fitted them to fit_1, fit_2, fit_3, fit_7, fit_8 and judged_9
+in results/h200/shapes. The fit compares the configurations of a shape with each other, so a
+predicted time can be off by more than the difference between two predicted times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,7 +333,7 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
         end_us += costs.end_of_full * (choice.sums > MANY_SUMS)
         other_us = costs.launch_of_rounds + tiles * end_us
     else:
-        other_us = costs.launch + tiles * costs.end * area * 1e-4
+        other_us = costs.launch + (tiles - 1) * costs.restart + tiles * costs.end * area * 1e-4
     other_us += costs.launch_of_pairs * math.log2(pair)
     if parts > 1 or shares_last:
         each_us = costs.add_elements * area * 1e-4 + costs.add_parts * max(parts, 2)
@@ -436,7 +444,7 @@ def _fewest(extent: int, together: int, sizes: Sequence[int]) -> set[int]:
 
 @cache
 def _times_us(kernel: str, problem: Problem, multiprocessors: int) -> Mapping[Choice, float]:
-    costs = (OTHER_COSTS if kernel in STEPS else COSTS)[9, 0]
+    costs = (OVERLAPPED_COSTS if kernel in STEPS else COSTS)[9, 0]
     return {
         choice: predicted_us(choice, problem, multiprocessors, costs)
         for choice in choices(kernel, problem)
