@@ -73,7 +73,7 @@ def test_the_report_on_fast_cu_misses_no_point(capsys: pytest.CaptureFixture[str
 
 
 def test_nsight_computes_median_covers_both_runs() -> None:
-    before = {("sgemm_1", 2048): [1.0, 2.0], ("sgemm_2", 2048): [5.0]}
-    after = {("sgemm_1", 2048): [3.0]}
-    assert foreign.medians((before, after)) == {("sgemm_1", 2048): 2.0}
+    first, second = ("sgemm_1", 2048, "float32"), ("sgemm_2", 2048, "float32")
+    before, after = {first: [1.0, 2.0], second: [5.0]}, {first: [3.0]}
+    assert foreign.medians((before, after)) == {first: 2.0}
     assert foreign.medians((before, {})) == {}

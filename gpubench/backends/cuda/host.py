@@ -7,6 +7,7 @@ records what is called. A prebuilt `.so` is loaded as it is.
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import tempfile
 from collections import Counter
@@ -126,10 +127,14 @@ def _loaded(content: bytes, source: Path) -> ctypes.CDLL:
         path = source if source.suffix == ".so" else Path(folder, "host.so")
         if path is not source:
             path.write_bytes(content)
-        try:
-            return ctypes.CDLL(str(path.resolve()))
-        except OSError as error:
-            raise CompileError(f"{source.name} cannot be loaded: {error}") from error
+        # ctypes binds all symbols at once, but a file may have functions for absent libraries.
+        system: Any = ctypes.CDLL(None)
+        system.dlopen.restype, system.dlerror.restype = ctypes.c_void_p, ctypes.c_char_p
+        handle = system.dlopen(str(path.resolve()).encode(), os.RTLD_LAZY | os.RTLD_LOCAL)
+        if not handle:
+            why = system.dlerror().decode(errors="replace")
+            raise CompileError(f"{source.name} cannot be loaded: {why}")
+        return ctypes.CDLL(str(path), handle=handle)
 
 
 def _as_number(value: Any, name: str) -> Any:

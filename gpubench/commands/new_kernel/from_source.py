@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from gpubench.commands.new_kernel.launch import Dimensions, read_launch
 from gpubench.commands.new_kernel.meaning import UNKNOWN, meanings
-from gpubench.commands.new_kernel.source import Function, code, expanded, functions
+from gpubench.commands.new_kernel.source import Function, code, expanded, functions, macros_of
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
@@ -72,30 +73,42 @@ def described(
     """  # fmt: skip
     try:
         defined = list(functions(text))
-        kernels = {_last(each.name): each for each in (*functions(included), *defined)}
-        function = _chosen(defined, kernels, entry or name * (name in kernels), file)
+        everything = sorted((*functions(included), *defined), key=lambda each: not each.is_kernel)
+        by_name = {_last(each.name): each for each in everything}
+        function = _chosen(defined, by_name, entry or name * (name in by_name), file)
         if not re.fullmatch(r"(\w+::)*[A-Za-z_]\w*", function.name, re.ASCII):
             raise UsageError(
                 f"--from: {file}: '{shown(function.name)}' cannot name a kernel; "
                 "use ASCII letters, digits and _"
             )
-        with_macros = {
-            key: replace(each, body=expanded(each.body, included + text))
-            for key, each in kernels.items()
+        macros = macros_of(included + text)
+        kernels = {
+            _last(each.name): replace(each, body=expanded(each.body, macros))
+            for each in everything
+            if each.is_kernel
         }
-        function = with_macros[_last(function.name)]
-        arguments, column_major = meanings(function, with_macros, op)
+        function = replace(function, body=expanded(function.body, macros))
+        arguments, column_major = meanings(function, kernels, op)
     except ValueError as error:
         raise UsageError(f"--from: {file}: {error}") from error
     kind = "CudaVariant" if function.is_kernel else "HostVariant"
     asked = [parameter.name for parameter in arguments if parameter.value == UNKNOWN]
-    macros = dict(_MACRO.findall(code(text))) if function.is_kernel else {}
-    values = {
-        _axis_name(parameter.name): parameter.value
+    numbers = dict(_MACRO.findall(code(text))) if function.is_kernel else {}
+    axes = {
+        parameter.name: _axis_name(parameter.name)
         for parameter in function.template
         if parameter.name not in function.types and parameter.type_name != "bool"
     }
-    values |= {_axis_name(macro): number for macro, number in macros.items()}
+    launch = Dimensions()
+    if function.is_kernel:
+        launch = read_launch(function, everything, arguments, axes, included + text)
+        template = [
+            replace(each, value=launch.template.get(each.name, each.value))
+            for each in function.template
+        ]
+        function = replace(function, template=tuple(template))
+    values = {axes[each.name]: each.value for each in function.template if each.name in axes}
+    values |= {_axis_name(macro): number for macro, number in numbers.items()}
     tile, space = _space(values)
     lines = [
         f'"""{name}: what it does, in a line."""\n',
@@ -119,14 +132,22 @@ def described(
         lines.append("    reads_output=True,  # it reads C even where beta is 0: C holds zeros")
     if column_major:
         lines.append(f"    column_major={_listed(column_major)},  # its indices say so")
-    options = [f"-D{macro}={{{_axis_name(macro)}}}" for macro in macros]
+    options = [f"-D{macro}={{{_axis_name(macro)}}}" for macro in numbers]
     options += [*(f"-I{folder}" for folder in folders), *([] if function.is_kernel else linked)]
     if options:
         lines.append(f"    compile_options={_listed(options)},")
     if not function.is_kernel and (waiting := _WAITS.search(function.body)):
         lines.append(f"    waits=True,  # it calls {waiting[0]}")
-    launch = _launch(function, tile, op, text) if function.is_kernel else ()
-    return "\n".join([*lines, *space, *launch, ")\n"]), asked
+    lines += space
+    if launch.grid and launch.block:
+        lines += [
+            f"    # Read from the launch in {shown(launch.caller)}; / rounds up.",
+            f"    grid={_numbers(launch.grid)},  # blocks",
+            f"    block={_numbers(launch.block)},  # threads",
+        ]
+    elif function.is_kernel:
+        lines += _launch(function, tile, op, text)
+    return "\n".join([*lines, ")\n"]), asked
 
 
 def _candidates(defined: Sequence[Function]) -> list[Function]:
@@ -162,6 +183,12 @@ def _listed(texts: Iterable[str]) -> str:
     """Return texts as a tuple of Python has them."""
     quoted = [json.dumps(text, ensure_ascii=False) for text in texts]
     return f"({', '.join(quoted)}{',' * (len(quoted) == 1)})"
+
+
+def _numbers(texts: Sequence[str]) -> str:
+    """Return expressions as a description has them: numbers without quotes."""
+    shown_texts = [text if text.isdecimal() else json.dumps(text) for text in texts]
+    return f"({', '.join(shown_texts)})" if len(texts) > 1 else shown_texts[0]
 
 
 def _instance(kernel: Function, tile: Config) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpubench.model.signature import Parameter, parameters, position_after, split
@@ -35,6 +35,8 @@ class Launch:
 
     config: str
     arguments: list[str]
+    before: str
+    """The function's body up to the launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,7 @@ class Function:
                         template=" ".join(template.split()),
                         config=self.body[mark.end() : end],
                         arguments=split(inside),
+                        before=self.body[: mark.start()],
                     )
                 )
         return found
@@ -168,16 +171,17 @@ def enclosed(text: str, at: int, brackets: str = "()") -> tuple[str, int]:
     return text[opening + 1 : end - 1].strip(), end
 
 
-def expanded(body: str, text: str) -> str:
-    """Return a body with the macros with arguments that a source defines, such as OFFSET(y, x, N).
-
-    Macros inside their arguments are expanded too, once.
-    """
-    macros = {
+def macros_of(text: str) -> dict[str, tuple[list[str], str]]:
+    """Return the names and the definitions of a source's macros with arguments, by their names."""
+    return {
         name: (split(names[1:-1]), value)
         for name, names, value in _DEFINED.findall(code(text))
         if names and len(value) <= MAX_DEFINITION
     }
+
+
+def expanded(body: str, macros: Mapping[str, tuple[list[str], str]]) -> str:
+    """Return a body with macros such as OFFSET(row, column, N) replaced, except in arguments."""
     if not macros:
         return body
     called = re.compile(rf"\b({'|'.join(macros)})\s*(?=\()")

@@ -26,7 +26,16 @@ from numpy.typing import NDArray
 
 from gpubench.engine.judge.verdict import MissingResult, ProbeResult, require
 from gpubench.engine.judge.width import WidthProbe, make_width_probes
-from gpubench.model import Cache, CallVariant, CudaVariant, Point, Precision, Problem, Scope
+from gpubench.model import (
+    Cache,
+    CallVariant,
+    CudaVariant,
+    HostVariant,
+    Point,
+    Precision,
+    Problem,
+    Scope,
+)
 from gpubench.plan.registry import is_ours
 
 PERIOD = 256
@@ -169,8 +178,11 @@ def _observed(probe: Probe | ChainProbe, xp: Any, output: Any) -> ProbeResult:
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     """Return the size at which a point's compiled kernels are probed.
 
-    It is the point's own size if no smaller size of its kind has the same kernels.
+    It is the point's own size if no smaller size of its kind has the same kernels. Which kernels a
+    host function launches at another size is not known.
     """
+    if isinstance(point.variant, HostVariant):
+        return point.problem
     own, blocks, period = point.problem, _block(point), _period(point)
     kept = "" if is_ours(point.variant) else SUMMED[own.op]
     for tiles in TILES:

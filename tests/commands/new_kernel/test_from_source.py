@@ -175,6 +175,61 @@ def test_another_launcher_or_a_kernel_is_selected_by_name(tmp_path: Path, launch
         describe_source("third", None, launcher, tmp_path / "own", kernel="prod", force=False)
 
 
+def test_a_launcher_may_have_the_name_of_its_kernel(tmp_path: Path) -> None:
+    source = tmp_path / "same.cu"
+    source.write_text(
+        "template <int N> __global__ void same(float* out, const float* x, const float* w, int c)"
+        " {}\n"
+        "void same(float* A, float* B, float* C, int K) { same<8><<<1, 8>>>(C, A, B, K); }\n"
+    )
+    written(tmp_path / "own", "mine", source)
+    mine = of_op("gemm", tmp_path / "own")["mine"]
+    assert isinstance(mine, HostVariant)
+    assert [each.value for each in mine.parameters()] == ["A", "B", "C", "K"]
+
+
+LAUNCHES = """
+#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
+#define EDGE 8
+template <int BM, int BN, bool FAST>
+__global__ void step(float* A, float* B, float* C, int M, int N, int K) {}
+void other() { constexpr int BM = 99, THREADS = 7; }
+void run(float* A, float* B, float* C, size_t rows, int columns, int K) {
+  constexpr unsigned int BM{4 * EDGE}, unused{1};
+  const int BN = BM * 2;
+  {setup}
+  step<BM, BN, true><<<{grid}, {block}>>>(A, B, C, rows, columns, K);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "grid", "block", "read"),
+    [
+        ("", "dim3(columns / BN, CEIL_DIV(rows, BM))", "BM * BN / 16u",
+         (("N//BN", "M/BM"), "BM*BN//16")),
+        ("dim3 const g{(static_cast<unsigned int>(columns) + BN - 1U) / BN, 2U, 1}, b(8, EDGE);",
+         "g", "b", (("N/BN", 2), (8, 8))),
+        ("dim3 b(BN / 4); dim3 g; g.x = ceil(columns / (float)(b.x)); g.y = div_ceil(rows, b.x);",
+         "g", "b", (("N/(BN//4)", "M/(BN//4)"), "BN//4")),
+        ("", "blocks_of(rows)", "256", None),
+        ("dim3 g(seen);", "g", "256", None),
+    ],
+)  # fmt: skip
+def test_a_kernels_launch_is_read_with_its_constants(
+    tmp_path: Path, setup: str, grid: str, block: str, read: tuple[object, object] | None
+) -> None:
+    text = LAUNCHES.replace("{setup}", setup).replace("{grid}", grid).replace("{block}", block)
+    mine, description = from_text(tmp_path, "step", text)
+    assert (mine.kernel, str(mine.tiles.defaults[0])) == ("step<{BM}, {BN}, true>", "32x64")
+    if read:
+        assert (mine.grid, mine.block) == read, description
+        assert "Not read" not in description
+        assert "guess" not in description
+    else:
+        assert "Not read: the source's own launch" in description
+
+
 def test_long_names_of_parameters_stay_different(tmp_path: Path) -> None:
     names = ("NUM_THREADS_PER_WARP_X", "NUM_THREADS_PER_WARP_Y", "BLOCK_TILE_SKEW_SIZE_X")
     template = ", ".join(f"size_t {name}" for name in names)
@@ -230,10 +285,10 @@ def test_the_description_says_what_was_not_read(tmp_path: Path) -> None:
     text = """#include "helpers.cuh"
     __device__ int y() { return threadIdx.y; }
     __global__ void part(const float* A, const float* B, float* C) { C[y()] = 0; }
-    void host() { part<<<dim3(8, 8), 64>>>(a, b, c); }
+    void host() { part<<<dim3(f(8), 8), 64>>>(a, b, c); }
     """
     _, description = from_text(tmp_path, "part", text)
-    for remark in ("helpers.cuh", "threadIdx.y occurs elsewhere", "<<<dim3(8, 8), 64>>>"):
+    for remark in ("helpers.cuh", "threadIdx.y occurs elsewhere", "<<<dim3(f(8), 8), 64>>>"):
         assert remark in description
 
 
