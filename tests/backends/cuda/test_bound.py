@@ -19,7 +19,17 @@ import pytest
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import CompileError, LaunchError
 from gpubench.hardware.architectures import example
-from gpubench.model import Cache, CudaVariant, HostVariant, Launches, Point, Problem, Scope, Timer
+from gpubench.model import (
+    Cache,
+    CudaVariant,
+    HostVariant,
+    Launches,
+    Point,
+    Problem,
+    Scope,
+    State,
+    Timer,
+)
 from gpubench.plan.registry import of_op
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
@@ -187,6 +197,7 @@ def watched(
     kernel = SimpleNamespace(
         routine=SimpleNamespace(call=print),
         launches=launches,
+        state=State.BURST,
         timer=timer,
         timers=timers,
         rotation=iter(lambda: launch, None),
