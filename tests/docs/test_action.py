@@ -99,7 +99,7 @@ class Job:
                 "GITHUB_STEP_SUMMARY": str(files["summary"]),
                 "RUNNER_TEMP": str(self.temporary),
                 "PATH": f"{self.temporary / 'bin'}:{os.environ['PATH']}",
-                "PYTHONPATH": str(REPOSITORY),
+                "PYTHONPATH": os.environ["PYTHONPATH"],
             }
             done = subprocess.run(
                 ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
