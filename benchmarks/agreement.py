@@ -53,7 +53,8 @@ NCU_CACHE_CONTROL = {"ncu-hot": "none", "ncu-cold": "all"}
 
 NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 NS |= {"nsecond": 1.0, "usecond": 1e3, "msecond": 1e6, "second": 1e9}
-"""Nanoseconds per unit, in the spellings of different versions of Nsight Compute."""
+NS["cycle"] = 1.0
+"""Nanoseconds (or cycles) per unit, in the spellings of different versions of Nsight Compute."""
 
 COLUMNS = {
     "events": ("events_hot", "events_cold"),
@@ -199,11 +200,14 @@ def ncu_rows(text: str) -> list[dict[str, str]]:
     return rows
 
 
-def parse_ncu(text: str) -> list[tuple[str, float]]:
-    """Return name and nanoseconds of the kernels in a log. Raise ValueError if there are none."""
+def parse_ncu(text: str, metric: str = NCU_METRIC) -> list[tuple[str, float]]:
+    """Return name and nanoseconds, or cycles, of the kernels in a log.
+
+    Raise ValueError if there are no kernels.
+    """
     units, *kernels = ncu_rows(text)
     return [
-        (row["Kernel Name"], float(row[NCU_METRIC].replace(",", "")) * NS[units[NCU_METRIC]])
+        (row["Kernel Name"], float(row[metric].replace(",", "")) * NS[units[metric]])
         for row in kernels
     ]
 

@@ -3,41 +3,57 @@
     python benchmarks/alone.py measure alone.csv       # the kernels and sizes of selfcheck, hot
     python benchmarks/alone.py table alone.csv
 
-Each kernel is timed by gpubench (`--launches alone`), by Nsight Compute (`gpu__time_duration.sum`)
-and by CUPTI's activity records, from the first start to the last end of a call. Each tool runs in a
-process of its own. A time agrees if it is within 0.15 µs or 1 %, whichever is larger:
+A process under Nsight Compute times each kernel by gpubench and has it profiled
+(`gpu__time_duration.sum`), on the same operands: between two processes, where operands lie
+elsewhere, times differ by about 1 %. Another process does the same with CUPTI's activity records,
+from the first start to the last end of a call, for the libraries and for calls of several kernels.
+A time agrees if it is within 0.15 µs or 1 %, whichever is larger:
 
 - of Nsight Compute's duration, where a call is one kernel;
-- of CUPTI's span plus what Nsight Compute adds to it (the median of all calls of one kernel), where
-  a call is several kernels or clears memory.
+- of CUPTI's span, where a call is several kernels or clears memory. The span leaves out the launch
+  gap (the median difference for calls of one kernel), so the time may also be longer by that gap.
+
+Two causes of a difference are measured beside the times: the clocks of both tools, and the
+difference between the tools for a kernel that does nothing. The table says which of the times that
+do not agree would agree without them.
 
 The control is a kernel whose launches overlap. Its time must disagree. For kernels below 10 µs, the
 ratio to the faster library must also agree with Nsight Compute's ratio, within 1 %; where the
-rounds or the tools cannot show that, the ratio is `not decided`. Exits with 1 if a time disagrees.
+rounds or the tools cannot show that, the ratio is `not decided`. Exits with 1 if a time disagrees
+without a cause.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from agreement import between_markers, ncu_command, parse_ncu
-from agreement_timers import MARKER, WARM_UP_CALLS, Records, Time, describe, per_call
+from agreement import NCU_METRIC, between_markers, ncu_command, parse_ncu
+from agreement_timers import MARKER, WARM_UP_CALLS, Records, describe, per_call
 from shared import SEED, child, markdown, point
 
-from gpubench.model import Launches, Problem, Timer
+from gpubench.model import Launches, Problem
 
-NCU_CALLS, RAW_CALLS = 7, 100
+NCU_CALLS, RAW_CALLS = 7, 60
+BLOCKED_US = 10_000.0
+"""Time for which the device waits, while calls are enqueued."""
+
+CYCLES = "sm__cycles_elapsed.max"
+SAMPLES, SAMPLE_US, MAX_LAUNCHES = 15, 100.0, 256
 ALLOWED_US, ALLOWED = 0.15, 0.01
 SHORT_US = 10.0
 TIMEOUT_S = 400
@@ -54,16 +70,29 @@ class Case(NamedTuple):
     launches: str = "alone"
 
 
+EMPTY = Case("", "empty", "", 0)
+"""The case of a kernel that does nothing."""
+
+
 class Line(NamedTuple):
-    """A case with its time by each tool, in microseconds. Missing times are None."""
+    """A case with its time by each tool, in microseconds. Missing figures are None."""
 
     case: Case
-    gpubench_us: float
     kernels: int | None
     """Number of kernels in a call, by Nsight Compute."""
 
+    gpubench_us: float | None
+    """By gpubench's timer, in the process and on the operands of Nsight Compute."""
+
+    gpubench_mhz: float | None
+    """Clock of the multiprocessors in those samples."""
+
     ncu_us: float | None
     """Sum over the kernels of a call."""
+
+    ncu_mhz: float | None
+    beside_cupti_us: float | None
+    """By gpubench's timer, in the process and on the operands of CUPTI."""
 
     cupti_us: float | None
     """From the first start to the last end of a call."""
@@ -71,34 +100,44 @@ class Line(NamedTuple):
     spans_several: bool
     """Whether a call is several kernels or clears memory."""
 
+    @property
+    def judged_us(self) -> float | None:
+        """The time by gpubench in the process of the tool that judges it."""
+        return self.beside_cupti_us if self.spans_several else self.gpubench_us
 
-def by_gpubench() -> list[tuple[Case, float]]:
-    """Return what `gpubench sweep` reports for the kernels of selfcheck and its control."""
-    from gpubench.commands.selfcheck.check import job_of
-    from gpubench.engine.pool import local_pool
-    from gpubench.engine.run import run
 
-    with local_pool("cuda", Timer.EVENTS) as pool:
-        rows = run(job_of(pool.device, (Timer.EVENTS,)), pool).rows
-    for row in rows:
-        if row.status != "ok":
-            print(f"{row.label}: {row.status}: {row.reason}", file=sys.stderr)
-    return [
-        (Case(row.compute_mode, row.variant, row.tile, row.m, row.launches), row.median_us)
-        for row in rows
-        if row.median_us
+class Sample(NamedTuple):
+    """A time by gpubench's timer, and the clock of the multiprocessors meanwhile."""
+
+    us: float
+    mhz: float | None
+
+
+def all_cases() -> list[Case]:
+    """Return the kernels and sizes of `selfcheck`, and its control."""
+    from gpubench.commands.selfcheck.check import CONTROL, FITTED, KERNELS, SIZES
+
+    cases = [
+        Case(dtype, variant, tile, size)
+        for dtype, tiles in KERNELS.items()
+        for size in SIZES
+        for variant, tile in tiles.items()
     ]
+    control = Case(CONTROL["dtypes"], CONTROL["variants"], FITTED, int(CONTROL["sizes"]))
+    return [*cases, control._replace(launches="overlapped")]
 
 
-def calls(cases: Sequence[Case]) -> Iterator[tuple[Case, Any]]:
-    """Yield the calls of the cases on hot operands, after they ran.
+def calls(cases: Sequence[Case]) -> Iterator[tuple[Case, Callable[[], None], Any]]:
+    """Yield the calls of the cases on hot operands, after they ran, and the timers of the device.
 
-    Kernels of one precision and size share their operands, which take longest to make.
+    Kernels of one precision and size share their operands, which take longest to make. Each time,
+    the call of the empty kernel comes first.
     """
     from gpubench.backends.cuda.backend import CudaBackend
     from gpubench.engine.operands import make_inputs
 
     backend = CudaBackend(0)
+    backend.warm_up()
     shared: dict[Problem, Any] = {}
     for case in sorted(cases, key=lambda case: (case.dtype, case.size)):
         try:
@@ -108,7 +147,8 @@ def calls(cases: Sequence[Case]) -> Iterator[tuple[Case, Any]]:
             if problem not in shared:
                 inputs = make_inputs(problem, SEED)
                 shared = {problem: backend.load(problem, inputs, cold=False)}
-                backend.warm_up()
+                backend.warm_up()  # making operands let the clocks fall
+                yield EMPTY, backend.timers.stream.launch_empty, backend.timers
             what = replace(what, problem=problem, launches=Launches(case.launches))
             call = next(backend.bind(what, shared[problem]).rotation)
             for _ in range(WARM_UP_CALLS):
@@ -117,16 +157,27 @@ def calls(cases: Sequence[Case]) -> Iterator[tuple[Case, Any]]:
         except Exception as error:  # loses one case
             print(f"{case}: {describe(error)}", file=sys.stderr)
         else:
-            yield case, call
+            yield case, call, backend.timers
+
+
+def sample(timers: Any, call: Callable[[], None]) -> Sample:
+    """Time a call as a sweep does: launches behind a blocking kernel, for at least 100 µs."""
+    timer = timers.events
+    shortest_us = min(timer.sample(repeat(call), 1, 3))
+    launches = min(MAX_LAUNCHES, math.ceil(SAMPLE_US / max(shortest_us, 1.0)))
+    timer.take_clock_mhz()
+    times = timer.sample(repeat(call), launches, SAMPLES)
+    return Sample(statistics.median(times), timer.take_clock_mhz())
 
 
 def launch(cases: Sequence[Case], launched: Path) -> None:
-    """Launch each case between two markers, for Nsight Compute to time."""
+    """Time each case, and launch it between two markers, for Nsight Compute to profile."""
     import cupy
 
     marker = cupy.RawKernel(f'extern "C" __global__ void {MARKER}() {{}}', MARKER)
     done = []
-    for case, call in calls(cases):
+    for case, call, timers in calls(cases):
+        taken = sample(timers, call)
         cupy.cuda.runtime.profilerStart()
         marker((1,), (1,), ())
         for _ in range(NCU_CALLS):
@@ -134,16 +185,18 @@ def launch(cases: Sequence[Case], launched: Path) -> None:
         marker((1,), (1,), ())
         cupy.cuda.get_current_stream().synchronize()
         cupy.cuda.runtime.profilerStop()
-        done.append(case)
+        done.append((case, taken))
     launched.write_text(json.dumps(done))
 
 
 def spans(cases: Sequence[Case], spanned: Path) -> None:
-    """Write the median span of each case's calls by CUPTI, and whether it has several records."""
-    records = Records(clearing=True)
+    """Time each case; write that, the median span of its calls by CUPTI, and their records."""
+    sampled = [(case, call, sample(timers, call), timers) for case, call, timers in calls(cases)]
+    records = Records(clearing=True)  # from here on, CUPTI makes launches longer
     found = []
-    for case, call in calls(cases):
+    for case, call, taken, timers in sampled:
         records.clear()
+        timers.stream.block(BLOCKED_US)  # or the device would wait for the host inside a call
         for _ in range(RAW_CALLS):
             call()
         times = records.spans()
@@ -151,30 +204,56 @@ def spans(cases: Sequence[Case], spanned: Path) -> None:
         if each and not rest:
             groups = [times[first : first + each] for first in range(0, len(times), each)]
             us = statistics.median(group[-1][1] - group[0][0] for group in groups) / 1e3
-            found.append((case, us, each))
+            found.append((case, taken, us, each))
     spanned.write_text(json.dumps(found))
 
 
-def by_ncu(cases: Sequence[Case]) -> dict[Case, Time]:
-    """Return Nsight Compute's median duration of a call, summed over kernels, and their number."""
+class Profiled(NamedTuple):
+    """The times of a case in the process of a tool."""
+
+    by_gpubench: Sample
+    us: float
+    """By the tool."""
+
+    kernels: int
+    """Number of the tool's records in a call."""
+
+    mhz: float | None = None
+
+
+def by_ncu(cases: Sequence[Case]) -> dict[Case, Profiled]:
+    """Return Nsight Compute's median duration of a call, summed over its kernels."""
     with tempfile.TemporaryDirectory() as folder:
         log, launched = Path(folder) / "ncu.csv", Path(folder) / "launched.json"
-        run_child(ncu_command(log, "none"), "launch", cases, launched)
-        kernels = parse_ncu(log.read_text(errors="replace"))
-        done = [Case(*case) for case in json.loads(launched.read_text())]
-    found = {}
-    for case, durations in zip(done, between_markers(kernels, len(done)), strict=True):
+        run_child(ncu_command(log, "none", f"{NCU_METRIC},{CYCLES}"), "launch", cases, launched)
+        text = log.read_text(errors="replace")
+        done = json.loads(launched.read_text())
+    durations, cycles = (
+        between_markers(parse_ncu(text, *metric), len(done)) for metric in ((), (CYCLES,))
+    )
+    found: dict[Case, list[Profiled]] = {}
+    for (case, taken), times, counts in zip(done, durations, cycles, strict=True):
         with suppress(ValueError):  # kernels that do not divide into calls lose one case
-            found[case] = per_call(durations, NCU_CALLS)
-    return found
+            us, kernels = per_call(times, NCU_CALLS)
+            mhz = 1e3 * sum(counts) / sum(times)
+            one = Profiled(Sample(*taken), us or 0.0, kernels or 0, mhz)
+            found.setdefault(Case(*case), []).append(one)
+    return {case: middle(several) for case, several in found.items()}
 
 
-def by_cupti(cases: Sequence[Case]) -> dict[Case, Time]:
-    """Return CUPTI's median span of a call, and the number of its records."""
+def middle(several: Sequence[Profiled]) -> Profiled:
+    """Return the measurement whose difference between the tools is the median."""
+    ordered = sorted(several, key=lambda one: one.us - one.by_gpubench.us)
+    return ordered[len(ordered) // 2]
+
+
+def by_cupti(cases: Sequence[Case]) -> dict[Case, Profiled]:
+    """Return CUPTI's median span of a call."""
     with tempfile.TemporaryDirectory() as folder:
         spanned = Path(folder) / "spans.json"
         run_child((), "spans", cases, spanned)
-        return {Case(*case): Time(us, each) for case, us, each in json.loads(spanned.read_text())}
+        found = json.loads(spanned.read_text())
+    return {Case(*case): Profiled(Sample(*taken), us, each) for case, taken, us, each in found}
 
 
 def run_child(wrapper: Sequence[str], name: str, cases: Sequence[Case], answer: Path) -> None:
@@ -193,82 +272,115 @@ def may_overlap(case: Case) -> bool:
     return case.variant not in LIBRARIES and what.variant.may_overlap(what.tile, problem)
 
 
-def allowed_us(us: float) -> float:
-    """Return the largest difference at which two times agree."""
-    return max(ALLOWED_US, ALLOWED * us)
-
-
 class Judged(NamedTuple):
-    """A line, the time that it should have, and whether it has it."""
+    """A line, and the time that it should have by the tools."""
 
     line: Line
     expected_us: float | None
-    agrees: bool
+    gap_us: float
+    """By how much the time may be longer: the launch gap, which CUPTI's span leaves out."""
+
+    empty_us: float
+    """By how much an empty kernel is longer by the tool than by gpubench."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether gpubench's time is that of the tool, in the same process."""
+        return self._is_near(0.0, 1.0)
+
+    @property
+    def cause(self) -> str:
+        """What explains a difference: `tool`, `clock` or both; empty for none."""
+        line = self.line
+        same_clock = 1.0
+        if line.ncu_mhz and line.gpubench_mhz and not line.spans_several:
+            same_clock = line.gpubench_mhz / line.ncu_mhz
+        causes = {
+            "tool": (self.empty_us, 1.0),
+            "clock": (0.0, same_clock),
+            "tool and clock": (self.empty_us, same_clock),
+        }
+        return next((cause for cause, change in causes.items() if self._is_near(*change)), "")
+
+    def _is_near(self, added_us: float, same_clock: float) -> bool:
+        """Whether the time, after a change, is within the bound of the expected time.
+
+        A clock changes a part of the time, or all of it: what waits for memory does not follow it.
+        """
+        us, expected_us = self.line.judged_us, self.expected_us
+        if us is None or expected_us is None:
+            return False
+        allowed_us = max(ALLOWED_US, ALLOWED * expected_us)
+        low_us, high_us = sorted((us + added_us, us * same_clock + added_us))
+        return (
+            low_us - allowed_us <= expected_us + self.gap_us and expected_us <= high_us + allowed_us
+        )
 
 
 def judged(lines: Sequence[Line]) -> list[Judged]:
-    """Judge each time. What Nsight Compute adds to CUPTI's span is the median over the lines."""
-    added = [
-        line.ncu_us - line.cupti_us
+    """Judge each line but that of the empty kernel."""
+    gaps = [
+        line.beside_cupti_us - line.cupti_us
         for line in lines
-        if line.ncu_us and line.cupti_us and not line.spans_several
+        if line.beside_cupti_us and line.cupti_us and not line.spans_several
     ]
-    added_us = statistics.median(added) if added else 0.0
-    result = []
-    for line in lines:
-        expected = line.ncu_us
-        if line.spans_several:
-            expected = None if line.cupti_us is None else line.cupti_us + added_us
-        near = expected is not None and abs(line.gpubench_us - expected) <= allowed_us(expected)
-        result.append(Judged(line, expected, near))
-    return result
+    gap_us = statistics.median(gaps) if gaps else 0.0
+    empty_us = sum(
+        line.ncu_us - line.gpubench_us
+        for line in lines
+        if line.case == EMPTY and line.ncu_us and line.gpubench_us
+    )
+    return [
+        Judged(line, line.cupti_us, gap_us, 0.0)
+        if line.spans_several
+        else Judged(line, line.ncu_us, 0.0, empty_us)
+        for line in lines
+        if line.case != EMPTY
+    ]
 
 
 def ratios(lines: Sequence[Judged]) -> Iterator[tuple[Case, float, float | None]]:
     """Yield the ratio of each short kernel to the faster library, by gpubench and by the tools."""
-    of_problem: dict[tuple[str, int], list[Judged]] = {}
-    for each in lines:
-        if each.line.case.launches == "alone":
-            key = each.line.case.dtype, each.line.case.size
-            of_problem.setdefault(key, []).append(each)
+    of_problem: dict[tuple[str, int], list[tuple[Case, float, float | None]]] = {}
+    for line, expected_us, *_ in lines:
+        if line.case.launches == "alone" and line.judged_us:
+            key = line.case.dtype, line.case.size
+            of_problem.setdefault(key, []).append((line.case, line.judged_us, expected_us))
     for group in of_problem.values():
-        libraries = [each for each in group if each.line.case.variant in LIBRARIES]
+        libraries = [one for one in group if one[0].variant in LIBRARIES]
         if not libraries:
             continue
-        library = min(libraries, key=lambda each: each.line.gpubench_us)
-        for own in group:
-            if own not in libraries and own.line.gpubench_us < SHORT_US:
-                shown = library.line.gpubench_us / own.line.gpubench_us
-                by_tools = None
-                if library.expected_us and own.expected_us:
-                    by_tools = library.expected_us / own.expected_us
-                yield own.line.case, shown, by_tools
+        _, library_us, library_expected_us = min(libraries, key=lambda one: one[1])
+        for case, us, expected_us in group:
+            if case.variant not in LIBRARIES and us < SHORT_US:
+                known = library_expected_us and expected_us
+                yield case, library_us / us, library_expected_us / expected_us if known else None
 
 
 FIELDS = (
-    *("dtype", "variant", "tile", "n", "launches", "kernels", "gpubench_us", "ncu_us"),
-    *("cupti_span_us", "several", "expected_us", "agrees"),
+    *("dtype", "variant", "tile", "n", "launches", "several", "kernels"),
+    *("gpubench_us", "gpubench_mhz", "ncu_us", "ncu_mhz", "beside_cupti_us", "cupti_span_us"),
 )
 
 
-def write(lines: Sequence[Judged], path: Path) -> None:
+def write(lines: Sequence[Line], path: Path) -> None:
     """Write the lines as CSV."""
     with path.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(FIELDS)
-        for line, expected, agrees in lines:
-            times = line.gpubench_us, line.ncu_us, line.cupti_us
-            shown = ["" if us is None else f"{us:.4f}" for us in (*times, expected)]
-            out.writerow(
-                [*line.case, line.kernels or "", *shown[:3], int(line.spans_several), shown[3],
-                 int(agrees)]
-            )  # fmt: skip
+        for line in lines:
+            figures = (
+                *(line.gpubench_us, line.gpubench_mhz, line.ncu_us, line.ncu_mhz),
+                *(line.beside_cupti_us, line.cupti_us),
+            )
+            shown = ["" if figure is None else f"{figure:.4f}" for figure in figures]
+            out.writerow([*line.case, int(line.spans_several), line.kernels or "", *shown])
 
 
 def read(path: Path) -> list[Line]:
     """Read the lines of a CSV."""
 
-    def time(text: str) -> float | None:
+    def figure(text: str) -> float | None:
         return float(text) if text else None
 
     with path.open(encoding="utf-8", newline="") as file:
@@ -277,10 +389,13 @@ def read(path: Path) -> list[Line]:
                 case=Case(
                     row["dtype"], row["variant"], row["tile"], int(row["n"]), row["launches"]
                 ),
-                gpubench_us=float(row["gpubench_us"]),
                 kernels=int(row["kernels"]) if row["kernels"] else None,
-                ncu_us=time(row["ncu_us"]),
-                cupti_us=time(row["cupti_span_us"]),
+                gpubench_us=figure(row["gpubench_us"]),
+                gpubench_mhz=figure(row["gpubench_mhz"]),
+                ncu_us=figure(row["ncu_us"]),
+                ncu_mhz=figure(row["ncu_mhz"]),
+                beside_cupti_us=figure(row["beside_cupti_us"]),
+                cupti_us=figure(row["cupti_span_us"]),
                 spans_several=row["several"] == "1",
             )
             for row in csv.DictReader(file)
@@ -290,23 +405,36 @@ def read(path: Path) -> list[Line]:
 def measure(path: Path) -> int:
     """Measure all cases by all tools, write them, and print the table."""
     started_s = perf_counter()
-    times = by_gpubench()
-    cases = [case for case, _ in times]
-    found: dict[str, dict[Case, Time]] = {"CUPTI": {}, "Nsight Compute": {}}
-    for tool, by_tool in (("CUPTI", by_cupti), ("Nsight Compute", by_ncu)):
-        print(
-            f"{len(cases)} cases after {perf_counter() - started_s:.0f} s, then {tool}", flush=True
-        )
-        found[tool] = by_tool(cases)
-        lines = []
-        for case, us in times:
-            ncu_us, kernels = found["Nsight Compute"].get(case, Time(None))
-            cupti_us, records = found["CUPTI"].get(case, Time(None))
-            several = max(kernels or 1, records or 1) > 1
-            lines.append(Line(case, us, kernels, ncu_us, cupti_us, several))
-        write(judged(lines), path)
+    cases = all_cases()
+    found: dict[str, dict[Case, Profiled]] = {"Nsight Compute": {}, "CUPTI": {}}
+    for tool, by_tool in (("Nsight Compute", by_ncu), ("CUPTI", by_cupti)):
+        print(f"{perf_counter() - started_s:.0f} s, then {tool}", flush=True)
+        several = {case for case, one in found["Nsight Compute"].items() if one.kernels > 1}
+        asked = [
+            case
+            for case in cases
+            if tool != "CUPTI" or case.variant in LIBRARIES or case in several
+        ]
+        found[tool] = by_tool(asked)
+        write([line_of(case, *found.values()) for case in (EMPTY, *cases)], path)
     print(f"{perf_counter() - started_s:.0f} s", flush=True)
     return table(path)
+
+
+def line_of(case: Case, by_ncu: dict[Case, Profiled], by_cupti: dict[Case, Profiled]) -> Line:
+    """Return a case with what each tool gave."""
+    ncu, cupti = by_ncu.get(case), by_cupti.get(case)
+    return Line(
+        case=case,
+        kernels=ncu and ncu.kernels,
+        gpubench_us=ncu and ncu.by_gpubench.us,
+        gpubench_mhz=ncu and ncu.by_gpubench.mhz,
+        ncu_us=ncu and ncu.us,
+        ncu_mhz=ncu and ncu.mhz,
+        beside_cupti_us=cupti and cupti.by_gpubench.us,
+        cupti_us=cupti and cupti.us,
+        spans_several=max(tool.kernels if tool else 1 for tool in (ncu, cupti)) > 1,
+    )
 
 
 def table(path: Path) -> int:
@@ -315,29 +443,32 @@ def table(path: Path) -> int:
     alone = [each for each in every if each.line.case.launches == "alone"]
     controls = [each for each in every if each.line.case.launches != "alone"]
     missed = [each for each in alone if not each.agrees]
-    print(f"{len(alone) - len(missed)} of {len(alone)} times agree")
+    print(f"{len(alone) - len(missed)} of {len(alone)} times agree; the others by their cause:")
+    for cause, count in Counter(each.cause for each in missed).most_common():
+        print(f"  {cause or 'unknown'}: {count}")
     print(f"{sum(not each.agrees for each in controls)} of {len(controls)} controls are rejected")
     cells = [
         [
-            *(*each.line.case[:4], each.line.kernels or ""),
-            *(
-                "" if us is None else f"{us:.2f}"
-                for us in (
-                    *(each.line.gpubench_us, each.line.ncu_us, each.line.cupti_us),
-                    each.expected_us,
-                )
-            ),
+            *(*each.line.case[:4], each.line.kernels or "", each.cause),
+            *map(shown, (each.line.judged_us, each.expected_us)),
+            *map(partial(shown, digits=0), (each.line.gpubench_mhz, each.line.ncu_mhz)),
         ]
         for each in (*missed, *controls)
     ]
-    heading = ["precision", "kernel", "tile", "N", "kernels", "gpubench, µs", "Nsight Compute, µs"]
-    print(markdown([*heading, "CUPTI's span, µs", "expected, µs"], cells))
+    heading = ["precision", "kernel", "tile", "N", "kernels", "cause", "gpubench, µs"]
+    print(markdown([*heading, "tool, µs", "gpubench, MHz", "Nsight Compute, MHz"], cells))
     found = list(ratios(alone))
     near = [one for one in found if one[2] and abs(one[1] / one[2] - 1) <= ALLOWED]
     print(
         f"ratios below {SHORT_US:g} µs: {len(near)} of {len(found)} within 1 %, others not decided"
     )
-    return int(bool(missed) or any(each.agrees for each in controls) or not controls)
+    unknown = any(not each.cause for each in missed)
+    return int(unknown or any(each.agrees for each in controls) or not controls)
+
+
+def shown(figure: float | None, digits: int = 2) -> str:
+    """Return a figure of the table; an empty text for none."""
+    return "" if figure is None else f"{figure:.{digits}f}"
 
 
 def main(words: Sequence[str]) -> int:
