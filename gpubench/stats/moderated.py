@@ -2,14 +2,15 @@
 
 The method comes from genomics, where thousands of points with a few repetitions are usual: Smyth,
 Statistical Applications in Genetics and Molecular Biology 3 (2004), article 3 (limma). The test
-against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009). The robust fit of
-Phipson and others, Annals of Applied Statistics 10 (2016), is not used. It leaves out the points
-with the largest variances; here these points have modes, and should count. Pure functions on
-arrays.
+against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009). As in the robust fit of
+Phipson and others, Annals of Applied Statistics 10 (2016), the points with the largest variances do
+not shape the prior, and a point whose variance the prior rejects keeps its own: such points have
+modes. Pure functions on arrays.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 Floats = NDArray[np.float64]
+
+TOP = 0.1
+"""Fraction of the points, those with the largest variances, that the prior does not follow."""
+
+REJECTED = 0.01
+"""A point keeps its own variance if the prior gives a larger one with less than this probability."""
 
 LEAST_SD = 1e-5
 """Minimum standard deviation of logarithms. Below it, rounds agree because times are rounded."""
@@ -104,7 +111,13 @@ def shrunk(variance: Floats, df: Floats) -> tuple[Floats, Floats]:
     Smyth 2004, section 3.
     """
     prior_df, common = _prior(variance, df)
-    return (prior_df * common + df * variance) / (prior_df + df), prior_df + df
+    if not prior_df:
+        return variance, df
+    expected, own = prior_df * common, df * variance
+    # The upper tail of F with df and prior_df degrees of freedom.
+    tail = special.betainc(prior_df / 2, df / 2, expected / (expected + own))
+    weight = np.where(tail < REJECTED, 0.0, prior_df)
+    return (weight * common + df * variance) / (weight + df), weight + df
 
 
 def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
@@ -116,10 +129,23 @@ def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
     if len(variance) < 2:  # noqa: PLR2004 # a single point has no prior
         return 0.0, 1.0
     logs = np.log(variance) - special.digamma(df / 2) + np.log(df / 2)
-    excess = logs.var(ddof=1) - special.polygamma(1, df / 2).mean()
+    mean, spread = _without_top(logs)
+    excess = spread - special.polygamma(1, df / 2).mean()
     most = df.sum() - df.max()
     half = min(_inverse_trigamma(excess) if excess > 0 else most, most / 2)
-    return 2 * half, float(np.exp(logs.mean() + special.digamma(half) - np.log(half)))
+    return 2 * half, float(np.exp(mean + special.digamma(half) - np.log(half)))
+
+
+def _without_top(values: Floats) -> tuple[float, float]:
+    """Return mean and variance of normal values from all but the largest."""
+    kept = np.sort(values)[: len(values) - int(TOP * len(values))]
+    if len(kept) == len(values):
+        return float(values.mean()), float(values.var(ddof=1))
+    part = len(kept) / len(values)
+    edge = special.ndtri(part)
+    hazard = np.exp(-(edge**2) / 2) / math.sqrt(2 * math.pi) / part
+    variance = float(kept.var(ddof=1)) / (1 - edge * hazard - hazard**2)
+    return float(kept.mean()) + hazard * math.sqrt(variance), variance
 
 
 def _inverse_trigamma(value: float) -> float:
