@@ -2,9 +2,9 @@
 
 The method comes from genomics, where thousands of points with a few repetitions are usual: Smyth,
 Statistical Applications in Genetics and Molecular Biology 3 (2004), article 3 (limma). The test
-against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009). As in the robust fit of
-Phipson and others, Annals of Applied Statistics 10 (2016), the points with the largest variances do
-not shape the prior, and a point whose variance the prior rejects keeps its own: such points have
+against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009). As in the robust fit
+of Phipson and others, Annals of Applied Statistics 10 (2016), the points with the largest variances
+do not shape the prior, and a point whose variance the prior rejects keeps its own: such points have
 modes. Pure functions on arrays.
 """
 
@@ -23,7 +23,7 @@ TOP = 0.1
 """Fraction of the points, those with the largest variances, that the prior does not follow."""
 
 REJECTED = 0.01
-"""A point keeps its own variance if the prior gives a larger one with less than this probability."""
+"""A point keeps its variance if the prior gives a larger one with less than this probability."""
 
 LEAST_SD = 1e-5
 """Minimum standard deviation of logarithms. Below it, rounds agree because times are rounded."""
