@@ -108,7 +108,7 @@ def plot(
 ) -> Figure:
     """Draw like `gpubench plot`: a matplotlib figure, which a notebook shows.
 
-    `kind` is auto, tiles, sizes, blas, peak, precisions, roofline or speedup; `theme` light, dark
+    `kind` is auto, tiles, sizes, blas, peak, roofline or speedup; `theme` light, dark
     or both (grey without a background). Frames of several GPUs or versions, concatenated, are
     overlaid. `bandwidth_gbytes_per_s` is the measured copy bandwidth for the roofline, if the frame
     does not have it. `only` and `exclude` choose rows as on the command line. Raises UsageError for
@@ -251,7 +251,6 @@ def explain(
     dtypes: str | None = None,
     arch: str | None = None,
     kernels: str | Path | None = None,
-    **former: Any,
 ) -> list[dict[str, Any]]:
     """Return what `gpubench explain --json` prints for each tile and launch of a CUDA kernel.
 
@@ -273,10 +272,6 @@ def explain(
         "tiles": tiles,
         "dtypes": dtypes,
     }
-    for name, value in former.items():  # `tile`, `size` and `dtype` remain for one release
-        if f"{name}s" not in options:
-            raise TypeError(f"explain() got an unexpected keyword argument '{name}'")
-        options[f"{name}s"] = value
     answer = explained(variant, options, arch=arch)
     if failed := answer.not_explained:
         raise UsageError(f"{variant} {failed[0].tile}: {failed[0].reason}")

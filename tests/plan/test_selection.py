@@ -9,7 +9,7 @@ import pytest
 from samples import sample
 
 from gpubench.errors import UsageError
-from gpubench.plan.selection import read_selected, selection, with_former_options
+from gpubench.plan.selection import read_selected, selection
 from gpubench.results.row import Row, write
 
 ROWS = [
@@ -90,10 +90,3 @@ def test_files_are_filtered_together(tmp_path: Path) -> None:
     write(ROWS[2:], tmp_path / "b.csv")
     files = read_selected([tmp_path / "a.csv", tmp_path / "b.csv"], "naive")
     assert [len(rows) for _, rows in files] == [2, 0]
-
-
-def test_former_options_become_terms() -> None:
-    only = with_former_options("naive", size="64,1024", tile=None)
-    assert only == "naive,size=64,size=1024"
-    assert kept(only) == [0, 1]
-    assert with_former_options(None) is None

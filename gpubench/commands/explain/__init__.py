@@ -83,10 +83,6 @@ def explain(
             "--output", "-o", metavar="FILE", help="File of --variants, such as build.csv."
         ),
     ] = None,
-    tile: option.Former = None,
-    size: option.Former = None,
-    dtype: option.Former = None,
-    csv: option.Former = None,
 ) -> None:
     """Explain in words why a kernel is as fast as it is.
 
@@ -96,9 +92,9 @@ def explain(
     if variants is not None:
         forbidden = {
             "VARIANT": variant,
-            "--tiles": tiles or tile,
+            "--tiles": tiles,
             "--device": device,
-            "--times": times or csv,
+            "--times": times,
             "--measure": measure,
             "--json": as_json,
         }
@@ -112,8 +108,8 @@ def explain(
             op=op,
             kernels=kernels,
             arch=arch,
-            dtypes=dtypes or dtype,
-            size=sizes or size,
+            dtypes=dtypes,
+            size=sizes,
             every=every,
             output=output,
         )
@@ -127,16 +123,16 @@ def explain(
     code = run_explain(
         variant,
         {
-            "sizes": sizes or size,
-            "tiles": tiles or tile,
-            "dtypes": dtypes or dtype,
+            "sizes": sizes,
+            "tiles": tiles,
+            "dtypes": dtypes,
             "op": op,
             "device": device,
             "kernels": kernels,
         },
         arch=arch,
         every=every,
-        times=times or (Path(csv) if csv else None),
+        times=times,
         measure=measure,
         as_json=as_json,
     )

@@ -63,9 +63,6 @@ def export(
         ),
     ] = Path("exported"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
-    tile: option.Former = None,
-    size: option.Former = None,
-    dtype: option.Former = None,
 ) -> None:
     """Write a kernel as two files that need no gpubench.
 
@@ -75,9 +72,9 @@ def export(
     from gpubench.commands.export.run import run_export
 
     options = {
-        "tiles": tiles or tile,
-        "sizes": sizes or size,
-        "dtypes": dtypes or dtype,
+        "tiles": tiles,
+        "sizes": sizes,
+        "dtypes": dtypes,
         "layouts": layouts,
         "op": op,
         "kernels": kernels,

@@ -9,7 +9,6 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
-from gpubench.plan.selection import with_former_options
 from gpubench.view.pictures import load_matplotlib
 
 app = typer.Typer()
@@ -27,7 +26,6 @@ def history(
     ] = None,
     only: option.Only = None,
     exclude: option.Exclude = None,
-    tile: option.Former = None,
     last: Annotated[
         int, typer.Option(help="Maximum number of saved results per point, the newest.", min=1)
     ] = 10,
@@ -51,7 +49,7 @@ def history(
         return
     print_history(
         name,
-        only=with_former_options(only, tile=tile),
+        only=only,
         exclude=exclude,
         last=last,
         output=output,

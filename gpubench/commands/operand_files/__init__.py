@@ -9,7 +9,6 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
-from gpubench.errors import UsageError
 
 app = typer.Typer()
 
@@ -20,20 +19,15 @@ def generate(
         Path, typer.Argument(help="File to write: *.npz, or any other name for the binary form.")
     ],
     sizes: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Rows and columns of A: 4096x8192, or 4096.  [required]"),
-    ] = None,
+        str, typer.Option(metavar="SIZE", help="Rows and columns of A: 4096x8192, or 4096.")
+    ],
     seed: Annotated[int, typer.Option(min=0, help="Seed of the operands.")] = 2006,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    shape: option.Former = None,
 ) -> None:
     """Write a random matrix and vector for 'gpubench run'."""
     from gpubench.commands.operand_files.run import generate as write
 
-    size = sizes or shape
-    if not size:
-        raise UsageError("--sizes: is missing; write such as --sizes 4096x8192")
-    write(file, size, seed, force=force)
+    write(file, sizes, seed, force=force)
 
 
 @app.command(epilog="Example: gpubench run operands.bin --op atax --output c.bin")
@@ -64,11 +58,8 @@ def run(
     ] = None,
     device: option.DeviceName = None,
     force: option.Force = False,
-    variant: option.Former = None,
-    tile: option.Former = None,
 ) -> None:
     """Compute from an operand file once; verify the result."""
     from gpubench.commands.operand_files.run import run as compute
 
-    variant, tile = variants or variant, tiles or tile
-    raise typer.Exit(compute(file, op, output, variant, tile, device or "auto", force=force))
+    raise typer.Exit(compute(file, op, output, variants, tiles, device or "auto", force=force))

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from gpubench import options as option
-from gpubench.plan.selection import with_former_options
 from gpubench.view.pictures import Kind, Theme, load_matplotlib
 
 app = typer.Typer()
@@ -46,9 +45,6 @@ def plot(
     ] = None,
     bandwidth: option.Bandwidth = None,
     force: option.Force = False,
-    sizes: option.Former = None,
-    dtypes: option.Former = None,
-    variants: option.Former = None,
 ) -> None:
     """Draw results: by tile, by size, % of cuBLAS, roofline.
 
@@ -61,7 +57,7 @@ def plot(
         files,
         kind,
         output,
-        only=with_former_options(only, size=sizes, dtype=dtypes, variant=variants),
+        only=only,
         exclude=exclude,
         experiments=experiments,
         theme=theme,

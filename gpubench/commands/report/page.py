@@ -56,8 +56,6 @@ CAPTIONS = {
     "at the largest size.",
     Kind.PEAK: "Speed of the fastest kernel and of the BLAS in percent of the theoretical peak, by "
     "matrix size, in short visits (burst) and in long runs at the power limit (sustained).",
-    Kind.PRECISIONS: "Speed of the fastest kernel and of the BLAS in percent of each precision's "
-    "theoretical peak, at its largest size.",
     Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. The slope "
     "is the bandwidth of a copy, or that of the datasheet. No kernel can be above the roof. The "
     "distance to the roof is what tuning may gain.",

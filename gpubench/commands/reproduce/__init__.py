@@ -69,7 +69,6 @@ def reproduce(
         bool,
         typer.Option("--force", help="Overwrite the files of an earlier run in the directory."),
     ] = False,
-    output: Annotated[str | None, typer.Option("--output", "-o", hidden=True)] = None,
 ) -> None:
     """Run published experiments again, and compare the figures.
 
@@ -85,7 +84,5 @@ def reproduce(
         foresee(names or [], options)
         return
     raise typer.Exit(
-        run_reproduce(
-            names or [], options, folder=folder or output, on=on, resume=resume, force=force
-        )
+        run_reproduce(names or [], options, folder=folder, on=on, resume=resume, force=force)
     )

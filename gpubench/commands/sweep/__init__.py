@@ -27,7 +27,6 @@ def sweep(
     """Time kernels over tile and matrix sizes; save a CSV."""
     from rich.console import Group
 
-    from gpubench.commands.sweep.curve import curves
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
     from gpubench.view.conclusion import conclude
@@ -49,8 +48,6 @@ def sweep(
     screen = console()
     rows = outcome.rows
     screen.print(Group(*results(rows).renderables, *list_summaries(rows), *sentences(rows)))
-    if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):
-        screen.print(drawn)
     code = conclude(outcome)
     if outcome.timed and outcome.path and console(stderr=True).is_terminal:
         command = shlex.join(["gpubench", "plot", str(outcome.path)])

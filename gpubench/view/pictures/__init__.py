@@ -31,7 +31,6 @@ class Kind(StrEnum):
     SIZES = "sizes"
     BLAS = "blas"
     PEAK = "peak"
-    PRECISIONS = "precisions"
     ROOFLINE = "roofline"
     SPEEDUP = "speedup"
     PUBLISHED = "published"

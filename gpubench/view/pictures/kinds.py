@@ -16,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES
 from gpubench.results.row import Row
 from gpubench.text import unknown
 from gpubench.view.numbers import number
@@ -117,7 +116,6 @@ def fitting(group: Sequence[Source]) -> list[Kind]:
         Kind.SIZES: len({(row.m, row.n, row.k) for row in rows}) >= MIN_CURVE,
         Kind.BLAS: any(row.percent_of_blas and not is_baseline(row) for row in rows),
         Kind.PEAK: len({row.state for row in rows}) > 1 and bool(_groups_by_size(rows)),
-        Kind.PRECISIONS: _has_precisions(rows),
         Kind.ROOFLINE: any(row.percent_of_peak for row in rows),
         Kind.SPEEDUP: len({row.backend for row in rows}) > 1
         and any(row.variant == NAIVE_LOOP for row in rows),
@@ -360,7 +358,7 @@ def _label_bars(axes: Axes, names: Sequence[str], texts: Mapping[float, str]) ->
     axes.grid(visible=False, axis="y")
 
 
-# ---- percent of the peak: by size, and for each precision
+# ---- percent of the peak, by size
 
 
 def _peak(group: Sequence[Source], _looks: style.Looks) -> style.Panels:
@@ -416,47 +414,6 @@ def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
     return CURVE_IN
 
 
-def _precisions(group: Sequence[Source], _looks: style.Looks) -> style.Panels:
-    """A panel for each operation, device, cache, state and scope."""
-    rows = [row for row in _rows(group) if row.percent_of_peak]
-    rows.sort(key=lambda row: _PLACES.get(row.compute_mode, len(_PLACES)))
-    blas = libraries(rows)
-    groups = grouped(rows, lambda row: (row.op, row.device, row.cache, row.state, row.scope))
-    return [
-        (f"{op} on {device}, {cache} cache, {state}", partial(_peak_shares, panel_rows, blas))
-        for (op, device, cache, state, _), panel_rows in groups.items()
-        if _has_precisions(panel_rows)
-    ]
-
-
-_PLACES = {dtype: place for place, dtype in enumerate(DTYPES)}
-
-
-def _has_precisions(rows: Sequence[Row]) -> bool:
-    return len({row.compute_mode for row in rows if row.percent_of_peak}) > 1
-
-
-def _peak_shares(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
-    """Draw bars of the fastest kernel and of the BLAS, for each precision at its largest size."""
-    modes = grouped(rows, lambda row: row.compute_mode)
-    texts, drawn = {}, []
-    for place, mode_rows in enumerate(modes.values()):
-        largest = max(map(extent, mode_rows))
-        for is_blas, colour in ((False, style.COLOURS[0]), (True, style.ink())):
-            alike = [row for row in mode_rows if (row.variant in blas) == is_blas]
-            if alike := [row for row in alike if extent(row) == largest]:
-                best = best_of(alike)
-                drawn.append(best)
-                y = place + (0.2 if is_blas else -0.2)
-                axes.barh(y, best.percent_of_peak or 0.0, 0.36, color=colour)
-                share = f"{number(best.percent_of_peak, 1)} %{' !' * best.unstable}"
-                texts[y] = style.label(f"{share}, {best.variant} at {best.size}")
-    _label_bars(axes, list(map(style.label, modes)), texts)
-    axes.set_xlim(0, 100)
-    axes.set_xlabel(f"percent of the theoretical peak{_marked(drawn)}")
-    return 2 * LINE_IN * len(modes) * style.line_count(texts.values())
-
-
 KINDS = {
     Kind.TILES: _Drawing(
         "Time against tile size",
@@ -474,11 +431,6 @@ KINDS = {
         "Percent of the peak: fastest kernel and BLAS",
         _peak,
         "no two sizes have percent_of_peak; sweep several --sizes",
-    ),
-    Kind.PRECISIONS: _Drawing(
-        "Percent of each precision's peak: fastest kernel and BLAS, largest size",
-        _precisions,
-        "no two precisions have percent_of_peak; sweep several --dtypes",
     ),
     Kind.ROOFLINE: _Drawing(
         "Roofline, best tile of each size",

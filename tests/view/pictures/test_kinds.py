@@ -58,9 +58,6 @@ def crowd(kind: str) -> list[Source]:
         return source(*(row for name in names for row in curve(name, alike)))
     rated = {"percent_of_blas": 50.0, "library": "cuBLAS"}
     rows = [row for name in names for row in by_size(name, alike, **rated)]
-    if kind == "precisions":
-        modes = {f"a_precision_of_number_{number}" for number in range(20)}
-        rows = [replace(row, compute_mode=mode) for row in rows for mode in sorted(modes)]
     return source(*rows, *by_size("cpu_naive", (9e3, 8e4, 7e5, 6e6), **CPU))
 
 
@@ -241,9 +238,7 @@ def test_the_roof_slopes_where_the_bandwidth_is_known() -> None:
     assert "copy 3,000 GB/s" in words(told)
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind not in {"blas", "peak", "precisions"}]
-)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"blas", "peak"}])
 def test_no_two_variants_of_a_panel_are_drawn_alike(kind: str) -> None:
     blas = by_size("cublas", (8, 30, 200, 1500), percent_of_blas=100.0)
     more = [replace(row, variant="cublaslt") for row in blas]
@@ -278,7 +273,6 @@ def test_several_devices_are_told_apart_by_dashes_and_in_the_legend() -> None:
         ("blas", "percent_of_blas; sweep 'cublas'"),
         ("roofline", "percent_of_peak"),
         ("speedup", "--device cpu --variants cpu_naive"),
-        ("precisions", "sweep several --dtypes"),
         ("peak", "sweep several --sizes"),
         ("bars", "unknown kind 'bars'"),
         ("tile", "did you mean 'tiles'"),
@@ -287,21 +281,6 @@ def test_several_devices_are_told_apart_by_dashes_and_in_the_legend() -> None:
 def test_what_cannot_be_drawn_is_refused_with_the_way_out(kind: str, hint: str) -> None:
     with pytest.raises(UsageError, match=hint):
         draw(source(sample(tile="")), kind)
-
-
-def test_precisions_stand_side_by_side_with_their_blas() -> None:
-    rows = [
-        sample(name, tile, dtype=dtype, compute_mode=mode, percent_of_peak=share, **facts)
-        for dtype, mode, share in (("float32", "float32", 71.0), ("float32", "tf32", 60.0))
-        for name, tile, facts in (
-            ("naive", "16", {}),
-            ("cublas", "", {"percent_of_blas": 100.0, "median_us": 110.0}),
-        )
-    ]
-    small = replace(rows[0], m=64, n=64, k=64, median_us=1.0, percent_of_peak=99.0)
-    shown = words(draw(source(*rows, small), "precisions"))
-    assert {"float32", "tf32", "71.0 %, naive at 1024", "60.0 %, cublas at 1024"} <= set(shown)
-    assert not any("99.0" in text for text in shown)
 
 
 def test_a_library_is_no_kernel_of_ours_where_another_library_is_faster() -> None:
@@ -326,9 +305,6 @@ def test_a_library_is_no_kernel_of_ours_where_another_library_is_faster() -> Non
         *of_state("burst", naive=16.0, cublas=20.0, cublaslt=25.0),
         *of_state("sustained", cublas=50.0, cublaslt=40.0),
     ]
-    shown = words(draw(source(*rows), "precisions"))
-    assert {"50.0 %, cublas at 1024", "25.0 %, cublaslt at 1024"} <= set(shown)
-    assert not any("cublas at" in text and "20.0" in text for text in shown)
     figure = draw(source(*rows), "peak")
     assert len(figure.axes) == 2
     legend = figure.axes[0].get_legend()
