@@ -33,9 +33,6 @@ MAX_S = 60
 REFUSALS: deque[str] = deque(maxlen=20)
 """The last messages with which inputs were refused."""
 
-LIMITED = True
-"""False under libFuzzer, because it uses the alarm signal."""
-
 TRACED = True
 """False where the process measures its memory otherwise: tracing takes most of a call's time."""
 
@@ -105,10 +102,6 @@ def watched(folder: Path) -> Iterator[None]:
 @contextmanager
 def _limited() -> Iterator[None]:
     """Raise BrokenContractError if the block takes longer than `MAX_S`."""
-    if not LIMITED:
-        yield
-        return
-
     def late(_signal: int, _frame: FrameType | None) -> None:
         raise BrokenContractError(f"takes more than {MAX_S} s")
 

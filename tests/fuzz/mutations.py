@@ -1,9 +1,9 @@
-"""Mutations of valid files: their bits, fields, lines, and the sizes in their headers."""
+"""Mutations of valid files: their bits, tokens, lines, fields, and the sizes in their headers."""
 
 from __future__ import annotations
 
 import io
-import json
+import re
 import struct
 import warnings
 import zipfile
@@ -16,40 +16,38 @@ Mutation = Callable[[bytes, Random], bytes]
 
 MAX_BYTES = 2**19
 
-CELLS = (
-    *(b"", b" ", b"nan", b"NaN", b"inf", b"-inf", b"1e309", b"1e-320", b"-1", b"0", b"-0.0"),
-    *(b"1e300", b"9" * 30, b"9" * 5000, b"0x10", b"1_0", b"1.5", "٣".encode(), b"true", b"ok"),
-    *(b"wrong", b"skipped", b"error", b"hot", b"host", b"gemm", b"atax", b"\0", b"\x1b[2J"),
-    *("\u202e".encode(), b"\xed\xa0\x80", b"\xff", b"\xef\xbb\xbf", b"=1+1", b"'=1", b'"', b'""'),
-    *(b'"\n', b"\r", b"\n", b",", b";", b"\t", b"1;2;nan", b"1;;2", b"<script>", b"x" * 140_000),
-    *(b"[red]", b"\xf0\x9f\x92\xa5", b"16", b"128x128x8/8x8/s3", b"%s", b"{0}", b"../../x"),
-)
-"""Values for a field of a CSV."""
+TOKEN = re.compile(rb'"[^"\n]*"|[\w.]+|\s+|.', re.DOTALL)
+"""A text in quotation marks, a name or number, white space, or another character."""
 
 VALUES = (
-    *(b"nan", b"inf", b"-inf", b"-1", b"0", b"1e400", b"1e-400", b"9" * 5000, b"0x" + b"f" * 5000),
-    *(b"0b1", b"true", b"[]", b"{}", b'""', b"''", b'"\\u0000"', b'"\\u001b[2J"', b'"x"', b"8"),
-    *(b'"\\n"', b"1979-05-27", b"07:32:00", b"[" * 3000, b"{ a = " * 900, b"[[[]]]", b"[1, 'a']"),
-    *(b"{ variant = [] }", b"[{}]", b"[1]", b'"../x"', b'"/nowhere/x"', b'"a/../../b"', b"'''"),
-    *(b'"' + b"x" * 100_000 + b'"', b'"1..2147483647"', b'"1..9999"', b'"3%"', b'"%"', b'"nan%"'),
-    *(b'"gemv"', b'"cuda"', b'"cpu"', b"['float32', 'int32']", b'"1..64:x2"', b'"both"'),
+    # numbers, and what looks like numbers
+    *(b"nan", b"-inf", b"1e309", b"1e-320", b"-1", b"0", b"-0.0", b"1", b"8", b"16", b"1.5"),
+    *(b"9" * 30, b"9" * 5000, b"0x10", b"0x" + b"f" * 5000, b"0b1", b"1_0", "٣".encode(), b"1j"),
+    # words of our files
+    *(b"true", b"ok", b"wrong", b"skipped", b"eliminated", b"error", b"hot", b"host", b"gemm"),
+    *(b"gemv", b"atax", b"cuda", b"cpu", b"status", b"series", b"expect", b"sweep", b"point"),
+    *(b"128x128x8/8x8/s3", b"edge=5", b"8/k4", b"1..64:x2", b"1..2147483647", b"3%", b"nan%"),
+    *(b"BM", b"stages", b"cluster", b"missing", b"2026-01-01T00:00:00.001+00:00", b"07:32:00"),
+    # values of JSON, TOML and Python
+    *(b"null", b"None", b"[]", b"{}", b"()", b"[[]]", b"[{}]", b"[1, 'a']", b"{'a': 1}", b'""'),
+    *(b'"x"', b"'x'", b"b'x'", b"'''", b'"16"', b'"../x"', b'"/nowhere/x"', b'"a/../../b"'),
+    *(b'"\\u0000"', b'"\\ud800"', b'"\\u001b[2J"', b"('float32',)", b"('x',) * 1000", b"type"),
+    *(b"lambda: 1", b"lambda *a: 1 / 0", b"print", b"object()", b"exit", b"frozenset()"),
+    *(b"edges(5, 1, because='x')", b"edges(1, 10 ** 9, because='x')", b"raise SystemExit(0)"),
+    # signs and keywords of expressions and of CUDA C++
+    *(b" and ", b" or ", b"not ", b" in ", b"==", b"<", b"%", b"//", b"/", b"-", b"**", b"<<"),
+    *(b" if ", b" else ", b":=", b"min()", b"min(*BM)", b"BM.real", b"BM()", b"BM[0]", b"await x"),
+    *(b"__import__('os')", b"f'{BM}'", b"/*", b"*/", b'R"x(', b"template <", b"__global__ void"),
+    *(b"__launch_bounds__(", b"typename T", b"const", b"float*", b"...", b"&&", b"::", b"#define"),
+    *(b"blockIdx.y", b"threadIdx . x", b"M / BM", b"<<<1, 2>>>", b'#include "a.cuh"'),
+    # text that is hostile to terminals, spreadsheets and decoders
+    *(b"", b" ", b"\0", b"\n", b"\r", b"\t", b"\\\n", b"\x1b[2J", "\u202e".encode(), b"\xff\xfe"),
+    *(b"\xed\xa0\x80", b"\xef\xbb\xbf", "🚀".encode(), b"=1+1", b"'=1", b"<script>", b"[red]"),
+    *(b"%s", b"{0}", b"../../x", b";", b",", b"1;2;nan", b"1;;2", b'"', b"x" * 140_000),
 )
-"""Values for a key of a TOML file."""
+"""Values that replace a token or a field."""
 
-LONG = 20
-"""Maximum length of a list that is repeated."""
-
-KEYS = (
-    b"x",
-    b"expect",
-    b"point",
-    b"sweep",
-    b"series",
-    b"a.b.c",
-    b'""',
-    b'"\\u0000"',
-    b"k" * 50_000,
-)
+BRACKETS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"not ", b""), (b"-", b""))
 
 HEADERS = (
     "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }",
@@ -111,9 +109,9 @@ def doubled(data: bytes, chance: Random) -> bytes:
 
 
 def inserted(data: bytes, chance: Random) -> bytes:
-    """Insert a value of `CELLS` anywhere."""
+    """Insert a value of `VALUES` anywhere."""
     at = chance.randint(0, len(data))
-    return data[:at] + chance.choice(CELLS) + data[at:]
+    return data[:at] + chance.choice(VALUES) + data[at:]
 
 
 def zeros(data: bytes, chance: Random) -> bytes:
@@ -125,17 +123,51 @@ def zeros(data: bytes, chance: Random) -> bytes:
 BYTES = (bits, cut, doubled, inserted, zeros)
 
 
-def number(data: bytes, chance: Random) -> bytes:
-    """Replace or repeat an item of a list, or join it with other items."""
-    parts = data.split(b",")
-    item = b"".join(
-        chance.choice(
-            (b"1", b"16", b"..", b":", b"x", b"x2", b"/", b"/s3", b"/k4", b"9" * 30, b",")
-        )
-        for _ in range(chance.randint(1, 6))
-    )
-    parts[chance.randrange(len(parts))] = chance.choice((item, b"", b" 8 ", *CELLS))
-    return b",".join(parts * (chance.choice((1, 1, 1, 2, 50)) if len(parts) < LONG else 1))
+def tokens(data: bytes, chance: Random) -> bytes:
+    """Replace, insert, remove, exchange, repeat or enclose tokens."""
+    parts = TOKEN.findall(data) or [b""]
+    at, other = chance.randrange(len(parts)), chance.randrange(len(parts))
+    what = chance.randrange(8)
+    if what <= 1:
+        parts[at] = chance.choice(VALUES)
+    elif what == 2:
+        parts.insert(at, chance.choice(VALUES) * chance.choice((1, 1, 1, 50, 3000)))
+    elif what == 3:
+        del parts[at]
+    elif what == 4:
+        parts[at], parts[other] = parts[other], parts[at]
+    elif what == 5:
+        parts[at:at] = parts[other : other + chance.randint(1, 20)]
+    elif what == 6:
+        times = chance.choice((2, 40, 60, 200, 3000))
+        opening, closing = chance.choice(BRACKETS)
+        parts[at] = opening * times + parts[at] + closing * times
+    else:
+        return b",".join([data] * (2 if len(data) > LONG else chance.choice((2, 50))))
+    return b"".join(parts)
+
+
+def lines(data: bytes, chance: Random) -> bytes:
+    """Remove, repeat or exchange lines, or replace the value of a key."""
+    parts = data.split(b"\n")
+    at, other = chance.randrange(len(parts)), chance.randrange(len(parts))
+    what = chance.randrange(4)
+    if what == 0:
+        del parts[at]
+    elif what == 1:
+        parts.insert(other, parts[at])
+    elif what == 2:
+        parts[at], parts[other] = parts[other], parts[at]
+    else:
+        key, sign, _ = parts[at].partition(b"=")
+        parts[at] = key + sign + b" " + chance.choice(VALUES)
+    return b"\n".join(parts)
+
+
+TEXT = (tokens, lines)
+
+LONG = 200
+"""Maximum length of data that is repeated many times, in bytes."""
 
 
 def table(data: bytes, chance: Random) -> bytes:
@@ -152,7 +184,7 @@ def table(data: bytes, chance: Random) -> bytes:
         if column >= len(row) or other >= len(row):
             continue
         if what == 0 or (what == 1 and chance.random() < 0.5):
-            row[column] = chance.choice(CELLS)
+            row[column] = chance.choice(VALUES)
         elif what == 2:
             del row[column]
         elif what == 3:
@@ -163,202 +195,6 @@ def table(data: bytes, chance: Random) -> bytes:
         rows.insert(chance.randrange(len(rows)), list(chance.choice(rows)))
     separator = chance.choice((b",", b",", b",", b";", b"\t"))
     return b"\n".join((*lines[:first], *(separator.join(row) for row in rows)))
-
-
-def toml(data: bytes, chance: Random) -> bytes:
-    """Replace keys and values of a TOML file; remove, repeat or exchange its lines."""
-    lines = data.split(b"\n")
-    at = chance.randrange(len(lines))
-    line = lines[at]
-    what = chance.randrange(6)
-    if what <= 2 and b"=" in line:
-        key, _, value = line.partition(b"=")
-        if what == 0:
-            key = chance.choice(KEYS)
-        else:
-            value = chance.choice(VALUES)
-        lines[at] = key + b"= " + value
-    elif what == 3:
-        del lines[at]
-    elif what == 4:
-        lines.insert(chance.randrange(len(lines)), line)
-    else:
-        lines.insert(at, chance.choice(KEYS) + b" = " + chance.choice(VALUES))
-    return b"\n".join(lines)
-
-
-def description(data: bytes, chance: Random) -> bytes:
-    """Replace, remove or repeat a field of a kernel's description."""
-    lines = data.split(b"\n")
-    at = chance.choice([at for at, line in enumerate(lines) if b"=" in line] or [0])
-    key, _, _ = lines[at].partition(b"=")
-    what = chance.randrange(5)
-    if what == 0:
-        del lines[at]
-    elif what == 1:
-        lines.insert(
-            at, chance.choice((lines[at], b"    odd=1,", b"return", b"raise SystemExit(0)"))
-        )
-    else:
-        lines[at] = key + b"=" + chance.choice(LITERALS) + b","
-    return b"\n".join(lines)
-
-
-LITERALS = (
-    *(
-        b"None",
-        b"[]",
-        b"[[]]",
-        b"()",
-        b"{}",
-        b"{1: 2}",
-        b"''",
-        b"'x'",
-        b"b'x'",
-        b"0",
-        b"-1",
-        b"1e999",
-    ),
-    *(b"9" * 30, b"True", b"('float32',)", b"(['float32'],)", b"('x',)", b"'\\x1b[2J'", b"'cuda'"),
-    *(b"['cpu']", b"edges(1, 2, because='')", b"edges(5, 1, because='x')", b"edges('a', None)"),
-    *(
-        b"lambda: 1",
-        b"lambda *a: 1",
-        b"lambda *a: 1 / 0",
-        b"lambda *a: 'no'",
-        b"print",
-        b"object()",
-    ),
-    *(b"'n' * 100000", b"('float32',) * 1000", b"(0,)", b"('cpu_blas',)", b"'missing'", b"build"),
-    *(b"float('nan')", b"frozenset()", b"type", b"edges(1, 10 ** 9, because='x')", b"exit"),
-)
-"""Values for a field of a description."""
-
-
-TOKENS = (
-    *(b"and", b"or", b"not", b"in", b"(", b")", b",", b"==", b"<", b">=", b"%", b"//", b"/", b"-"),
-    *(b"**", b"*", b"+", b"<<", b"~", b"if", b"else", b"lambda:", b"[", b"]", b"{", b"}", b":="),
-    *(b"BM", b"stages", b"cluster", b"missing", b"__import__('os')", b"BM.real", b"BM()", b"BM[0]"),
-    *(b"min()", b"max(BM, 2)", b"abs(-BM)", b"min(*BM)", b"min(key=1)", b"'2x1'", b'"', b"f'{BM}'"),
-    *(b"0", b"1", b"1e308", b"1e999", b"nan", b"9" * 5000, b"0x" + b"f" * 400, b"1j", b"b'x'"),
-    *(b"None", b"True", b"...", b"\n", b"#", b"\\", b"yield", b"await x", b"\0", b"\xff"),
-)
-"""Words of an expression, of which some are refused."""
-
-
-def expression(data: bytes, chance: Random) -> bytes:
-    """Replace, add or remove words of an expression, or enclose or repeat it many times."""
-    parts = data.split(b" ")
-    at = chance.randrange(len(parts))
-    what = chance.randrange(6)
-    if what == 0:
-        parts[at] = chance.choice(TOKENS)
-    elif what == 1:
-        parts.insert(at, chance.choice(TOKENS))
-    elif what == 2:
-        del parts[at]
-    elif what == 3:
-        times = chance.choice((2, 40, 60, 200, 3000))
-        opening, closing = chance.choice(((b"(", b")"), (b"not ", b""), (b"-", b""), (b"[", b"]")))
-        parts[at] = opening * times + parts[at] + closing * times
-    elif what == 4:
-        parts = [chance.choice((b"+", b" and ", b"<", b"*", b",")).join([data[:9]] * 60)]
-    else:
-        parts = [chance.choice(TOKENS) for _ in range(chance.randint(1, 9))]
-    return b" ".join(parts)
-
-
-SOURCE = (
-    *(b"<", b">", b"(", b")", b"{", b"}", b"[", b"]", b"/*", b"*/", b"//", b'"', b"'", b'R"x('),
-    *(b"template <", b"__global__", b"__global__ void", b"__launch_bounds__(", b"typename T"),
-    *(b"const", b"float*", b"int M", b",", b";", b"=", b"...", b"&&", b"::", b"#define", b"\\\n"),
-    *(
-        b"blockIdx.y",
-        b"threadIdx . x",
-        b"M / BM",
-        b"<<<1, 2>>>",
-        b'#include "a.cuh"',
-        b"if (row < M",
-    ),
-    *("ядро".encode(), "🚀".encode(), b"\xff\xfe", b"\0", b"\r", b"n" * 5000, b"9" * 5000),
-)
-"""Parts of a CUDA source."""
-
-
-def source(data: bytes, chance: Random) -> bytes:
-    """Insert parts of a source, repeat one very often, or exchange two words."""
-    words = data.split(b" ")
-    at = chance.randrange(len(words))
-    what = chance.randrange(5)
-    if what == 0:
-        words[at] = chance.choice(SOURCE)
-    elif what == 1:
-        words.insert(at, chance.choice(SOURCE))
-    elif what == 2:
-        words.insert(at, chance.choice(SOURCE) * chance.choice((2, 50, 5000)))
-    elif what == 3:
-        other = chance.randrange(len(words))
-        words[at], words[other] = words[other], words[at]
-    else:
-        return data * chance.choice((2, 20, 200))
-    return b" ".join(words)
-
-
-LEAVES = (
-    *("null", "true", "0", "-1", "1", "1e308", "1e-320", "-0.0", "1e999", "9" * 30, "9" * 5000),
-    *('""', '"x"', '"ok"', '"skipped"', '"eliminated"', '"\\u0000"', '"\\ud800"', '"\\u001b[2J"'),
-    *('"../x"', '"1;2"', '"16"', '"edge=5"', '"2026-01-01T00:00:00.001+00:00"', '"1979"', '"nan"'),
-    *("[]", "{}", "[[]]", "[null]", "[0]", "[1e308,1e308]", '{"a":1}', "NaN", "Infinity"),
-    *("[" * 3000, '{"a":' * 2000, '"' + "x" * 100_000 + '"', "[" + "1," * 20_000 + "1]"),
-)
-"""Values of JSON, as text: not all are valid."""
-
-_PLACE = "\ue000"
-"""Stands for a value that is replaced after the line was encoded."""
-
-
-def json_lines(data: bytes, chance: Random) -> bytes:
-    """Replace, remove or add a value of a line of JSON; repeat, remove or exchange lines."""
-    lines = data.split(b"\n")
-    at = chance.randrange(len(lines))
-    what = chance.randrange(6)
-    if what == 0:
-        lines.insert(chance.randrange(len(lines) + 1), lines[at])
-    elif what == 1:
-        del lines[at]
-    elif what == 2:
-        other = chance.randrange(len(lines))
-        lines[at], lines[other] = lines[other], lines[at]
-    else:
-        try:
-            value = json.loads(lines[at])
-        except (ValueError, RecursionError):  # a line that is cut, or was mutated before
-            return b"\n".join(lines)
-        _replace_leaf(value, chance)
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-        text = text.replace(f'"{_PLACE}"', chance.choice(LEAVES))
-        lines[at] = text.encode(errors="surrogatepass")
-    return b"\n".join(lines)
-
-
-def _replace_leaf(value: object, chance: Random) -> None:
-    """Put `_PLACE` somewhere into lists and tables, or remove or rename what is there."""
-    while isinstance(value, dict | list) and value:
-        key = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))
-        inner = value[key]
-        if isinstance(inner, dict | list) and inner and chance.random() < 0.8:
-            value = inner
-            continue
-        what = chance.random()
-        if what < 0.15:
-            del value[key]
-        elif what < 0.25 and isinstance(value, dict):
-            value[chance.choice(("x", "key", "status", "series", "times_us"))] = _PLACE
-        elif what < 0.35 and isinstance(value, list):
-            value.insert(key, inner)
-        else:
-            value[key] = _PLACE
-        return
 
 
 def header(data: bytes, chance: Random) -> bytes:

@@ -569,50 +569,46 @@ READERS = {
             b"320x640x320,1024",
             b"7x9,320x640",
         ),
-        own=(mutations.number,),
+        own=mutations.TEXT,
     ),
     "tiles": Reader(
         read=tiles,
         seeds=lambda: (b"8,16,32", b"1..32", b"128x128x8/8x8/s3", b"64x64/k4,1..64:x2"),
-        own=(mutations.number,),
+        own=mutations.TEXT,
     ),
     "config": Reader(
         read=config,
         seeds=lambda: (CONFIG, *_configs(experiments=False)),
-        own=(mutations.toml,),
+        own=mutations.TEXT,
     ),
     "experiment": Reader(
-        read=experiment, seeds=lambda: _configs(experiments=True), own=(mutations.toml,)
+        read=experiment, seeds=lambda: _configs(experiments=True), own=mutations.TEXT
     ),
     "expect": Reader(
         read=expect,
         seeds=lambda: (EXPECT, (REPOSITORY / "results/h200/expect.toml").read_bytes()),
-        own=(mutations.toml,),
+        own=mutations.TEXT,
     ),
-    "winners": Reader(read=winners, seeds=lambda: (WINNER, WINNER_OF_OLD), own=(mutations.toml,)),
-    "where": Reader(read=where, seeds=lambda: CONDITIONS, own=(mutations.expression,)),
+    "winners": Reader(read=winners, seeds=lambda: (WINNER, WINNER_OF_OLD), own=mutations.TEXT),
+    "where": Reader(read=where, seeds=lambda: CONDITIONS, own=mutations.TEXT),
     "csv": Reader(read=csv, seeds=_csv, own=(mutations.table,)),
     "shown": Reader(
         read=shown,
         seeds=lambda: (*_csv(), _csv_of_gpu(), _published()),
         own=(mutations.table,),
     ),
-    "descriptor": Reader(
-        read=descriptor, seeds=lambda: (DESCRIPTOR,), own=(mutations.description,)
-    ),
-    "source": Reader(
-        read=source, seeds=lambda: (SOURCE,), own=(mutations.description, mutations.source)
-    ),
+    "descriptor": Reader(read=descriptor, seeds=lambda: (DESCRIPTOR,), own=mutations.TEXT),
+    "source": Reader(read=source, seeds=lambda: (SOURCE,), own=mutations.TEXT),
     "nvbench": Reader(
-        read=nvbench, seeds=lambda: (as_nvbench(_rows()), NVBENCH), own=(mutations.json_lines,)
+        read=nvbench, seeds=lambda: (as_nvbench(_rows()), NVBENCH), own=mutations.TEXT
     ),
     "problems": Reader(read=problems, seeds=lambda: PROBLEMS, own=(mutations.table,)),
     "diff": Reader(read=diff, seeds=_csv, own=(mutations.table,)),
     "build": Reader(read=build, seeds=_builds, own=(mutations.table,)),
     "saved": Reader(read=saved, seeds=_csv, own=(mutations.table,)),
-    "fleet": Reader(read=fleet, seeds=_fleets, own=(mutations.json_lines,)),
-    "partial": Reader(read=partial, seeds=_partial, own=(mutations.table, mutations.json_lines)),
-    "race": Reader(read=race, seeds=_race, own=(mutations.table, mutations.json_lines)),
+    "fleet": Reader(read=fleet, seeds=_fleets, own=mutations.TEXT),
+    "partial": Reader(read=partial, seeds=_partial, own=(mutations.table, *mutations.TEXT)),
+    "race": Reader(read=race, seeds=_race, own=(mutations.table, *mutations.TEXT)),
     "operands": Reader(
         read=_read_operands("a.bin"), seeds=_operands("a.bin"), own=(mutations.header,)
     ),
