@@ -128,6 +128,15 @@ def test_commands_do_not_import_one_another() -> None:
         assert others <= set(command), path
 
 
+def test_the_core_names_no_command_that_is_optional() -> None:
+    names = "bisect|check|convert|export|fleet|generate|history|new.kernel|reproduce|selfcheck"
+    optional = re.compile(rf"gpubench ({names})\b|\b(fleet|new.kernel|operand_files|reproduce)\b")
+    for part in ("engine", "results", "view"):
+        for path in sorted((PACKAGE / part).rglob("*.py")):
+            text = path.read_text(encoding="utf-8").replace("install_command('fleet')", "")  # Dask
+            assert not optional.search(text), path
+
+
 def test_only_the_cuda_backend_imports_cupy_and_its_company() -> None:
     for package in ("cupy", "cupyx", "cupy_backends", "cuda", "cupti", "pynvml"):
         users = {

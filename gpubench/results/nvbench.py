@@ -1,6 +1,6 @@
 """NVBench's JSON files: the columns of rows that a file holds.
 
-A file of gpubench itself (`gpubench convert --to nvbench`) has all columns of its rows in the
+A file that gpubench wrote has all columns of its rows in the
 summary `ROW`. A file of NVBench has times, in seconds, under the tags in `SOURCES`.
 """
 

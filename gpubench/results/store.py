@@ -1,8 +1,7 @@
 """Results that are kept by name: a directory for each device, a file for each time of saving.
 
 A file is `<store>/<device>/<name>/<utc time>.csv`. The store is `$GPUBENCH_STORE`, or a directory
-of the user's data. No file is ever overwritten. `diff --against` compares with the newest file of a
-name, and `gpubench history` shows all of them.
+of the user's data. No file is ever overwritten.
 """
 
 from __future__ import annotations

@@ -102,6 +102,7 @@ def watched(folder: Path) -> Iterator[None]:
 @contextmanager
 def _limited() -> Iterator[None]:
     """Raise BrokenContractError if the block takes longer than `MAX_S`."""
+
     def late(_signal: int, _frame: FrameType | None) -> None:
         raise BrokenContractError(f"takes more than {MAX_S} s")
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from rich.text import Text
 
+from gpubench.commands.plot import published
 from gpubench.errors import UsageError
 from gpubench.plan.ranges import parse_names
 from gpubench.plan.selection import read_selected
 from gpubench.text import unknown
-from gpubench.view.pictures import Kind, Theme, published
+from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, resolve
 from gpubench.view.pictures.series import sources
 from gpubench.view.pictures.style import claim, default_theme, save

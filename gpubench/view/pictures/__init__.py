@@ -24,7 +24,7 @@ def load_matplotlib() -> None:
 
 
 class Kind(StrEnum):
-    """What a picture shows; `auto` is what the rows vary in, `published` a CSV of `reproduce`."""
+    """What a picture shows; `auto` is what the rows vary in, `published` a CSV of both figures."""
 
     AUTO = "auto"
     TILES = "tiles"

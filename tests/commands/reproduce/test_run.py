@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from test_view import GPU, as_if_run
 
+from gpubench.commands.plot.published import read_published
 from gpubench.commands.reproduce.compare import CSV_COLUMNS, Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.run import claim, write_comparison
 from gpubench.commands.reproduce.view import markdown, summary
 from gpubench.errors import UsageError
-from gpubench.view.pictures.published import read_published
 
 
 def done(name: str, *, gpu: bool = True) -> Reproduction:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from matplotlib.text import Text
 
+from gpubench.commands.plot.published import Figure, draw, read_published
 from gpubench.errors import UsageError
 from gpubench.view.pictures import Theme
-from gpubench.view.pictures.published import Figure, draw, read_published
 
 HEAD = "experiment,series,label,column,figure,published,published_device,measured,device"
 
