@@ -302,7 +302,7 @@ def test_what_was_generated_is_computed_from_and_nothing_is_overwritten(tmp_path
         refused = call(tmp_path, *again)
         assert (refused.code, refused.out) == (2, "")
         assert "exists; --force overwrites it" in refused.err
-    assert call(tmp_path, *compute, "--variant", "cpu_fused", "--force").code == 0
+    assert call(tmp_path, *compute, "--variants", "cpu_fused", "--force").code == 0
 
 
 @pytest.mark.slow

@@ -161,15 +161,15 @@ def test_a_killed_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(EXPERIMENT)
     command = ("reproduce", "mine.toml", "--device", "cpu")
     partial = tmp_path / "out" / "mine.sweep-1.csv.partial"
-    with start(tmp_path, *command, "-o", "out") as process:
+    with start(tmp_path, *command, "--dir", "out") as process:
         wait_for_lines(partial, 5, process)
         process.send_signal(signal.SIGSTOP)  # so that it does not end before the refusal
-        late = call(tmp_path, *command, "-o", "out", "--force")
+        late = call(tmp_path, *command, "--dir", "out", "--force")
         assert (late.code, late.err.count("is being written by another gpubench")) == (2, 1)
         process.kill()
         process.communicate(timeout=TIMEOUT_S)
     kept = partial.read_bytes().splitlines()[1:]
-    refused = call(tmp_path, *command, "-o", "out")
+    refused = call(tmp_path, *command, "--dir", "out")
     assert refused.code == 2
     assert "--resume out continues it, --force starts anew" in refused.err
     assert partial.read_bytes().splitlines()[1:] == kept
@@ -192,7 +192,7 @@ def test_a_sweep_of_an_earlier_reproduction_is_overwritten_only_by_force(tmp_pat
     (tmp_path / "out").mkdir()
     for name in ("mine.sweep-1.csv", "mine.sweep-1.csv.partial"):
         (tmp_path / "out" / name).write_text("precious")
-        refused = call(tmp_path, "reproduce", "mine.toml", "--device", "cpu", "-o", "out")
+        refused = call(tmp_path, "reproduce", "mine.toml", "--device", "cpu", "--dir", "out")
         assert (refused.code, len(refused.err.splitlines()[-1:])) == (2, 1)
         assert f"out/{name} exists" in refused.err
         assert (tmp_path / "out" / name).read_text() == "precious"
@@ -234,7 +234,7 @@ def test_without_a_usable_cache_kernels_are_compiled_for_the_run_and_it_says_so_
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", [(*QUICK, *QUICKER), ("explain", "naive", "--tile", "8", "--arch", "sm_90")]
+    "command", [(*QUICK, *QUICKER), ("explain", "naive", "--tiles", "8", "--arch", "sm_90")]
 )
 def test_caches_are_the_users_alone_whatever_the_umask(
     tmp_path: Path, command: tuple[str, ...]

@@ -153,7 +153,7 @@ def seeds() -> list[bytes]:
         ("explain", "shared_tile", "--tiles", "16", "--sizes", "512", "--arch", "sm_80", "--json"),
         ("generate", "new.bin", "--sizes", "3x5", "--seed", "7"),
         ("run", "a.bin", "--op", "atax", "--output", "new.bin", "--device", "cpu"),
-        ("run", "a.npz", "--op", "gemv", "-o", "new.npz", "--variant", "cpu_blas", "--force"),
+        ("run", "a.npz", "--op", "gemv", "-o", "new.npz", "--variants", "cpu_blas", "--force"),
         ("new-kernel", "mine", "--like", "shared_tile", "--dir", "new"),
         (
             "export",

@@ -187,8 +187,8 @@ def planted(fault: Fault, folder: Path) -> int:
 def build(folder: Path, kernels: Path, variant: str) -> str:
     """Write a build file of kernels at 256, and return its path."""
     done = call(
-        folder, "explain", "--variants", variant, "--kernels", str(kernels), "--dtype", "float32",
-        "--arch", "sm_90", "--size", "256", "-o", "build.csv",
+        folder, "explain", "--variants", variant, "--kernels", str(kernels), "--dtypes", "float32",
+        "--arch", "sm_90", "--sizes", "256", "-o", "build.csv",
     )  # fmt: skip
     assert done.code == 0, done.err
     return str(folder / "build.csv")

@@ -61,7 +61,7 @@ def gate_kernels(folder: Path) -> Path:
 
 def own(kernels: Path, *options: str) -> tuple[str, ...]:
     """Options for the kernels of a directory."""
-    return ("--variants", "all", "--kernels", str(kernels), "--dtype", "float32", *options)
+    return ("--variants", "all", "--kernels", str(kernels), "--dtypes", "float32", *options)
 
 
 # ---- rows
@@ -70,7 +70,7 @@ def own(kernels: Path, *options: str) -> tuple[str, ...]:
 def test_each_tile_and_launch_has_a_row_with_figures(tmp_path: Path) -> None:
     done, rows = build(
         tmp_path, "b.csv", "--variants", "gemv_thread,atax_pair", "--arch", "sm_90",
-        "--dtype", "float32",
+        "--dtypes", "float32",
     )  # fmt: skip
     assert done.code == 0
     assert {row.variant for row in rows} == {"gemv_thread", "atax_pair"}
@@ -101,7 +101,7 @@ def test_what_an_architecture_lacks_is_skipped_with_the_reason(tmp_path: Path) -
 def test_a_second_run_compiles_and_records_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtype", "float32")
+    options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtypes", "float32")
     first = build(tmp_path, "a.csv", *options)[1]
     monkeypatch.setattr(code_module, "compile_program", lambda _program: pytest.fail("compiled"))
     monkeypatch.setattr(accesses, "_record_together", lambda *_: pytest.fail("recorded"))
@@ -225,7 +225,7 @@ def test_figures_without_a_listing_are_not_those_of_a_later_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtype", "float32")
+    options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtypes", "float32")
     with monkeypatch.context() as patch:
         patch.setattr(code_module, "disassemble_together", lambda *_arguments: None)
         done, (row, *_) = build(tmp_path, "a.csv", *options)
@@ -270,7 +270,7 @@ def test_a_folder_at_another_place_with_bytes_that_are_not_utf8_has_the_same_row
 
 def test_without_an_output_the_rows_go_to_stdout(tmp_path: Path) -> None:
     done = call(
-        tmp_path, "explain", "--variants", "gemv_thread", "--arch", "sm_80", "--dtype", "float32"
+        tmp_path, "explain", "--variants", "gemv_thread", "--arch", "sm_80", "--dtypes", "float32"
     )
     assert done.out.startswith("op,variant,tile,")
 
@@ -282,10 +282,10 @@ def test_without_an_output_the_rows_go_to_stdout(tmp_path: Path) -> None:
         (("--variants", "cublas"), "is a function"),
         (("--variants", ""), "--variants"),
         (("--variants", "naive", "--arch", "sm_1"), "sm_1"),
-        (("--variants", "naive", "--size", "64,128"), "--size"),
-        (("--variants", "naive", "--dtype", "float3"), "--dtype"),
-        (("--variants", "naive", "--dtype", "int8"), "--dtype"),
-        (("--variants", "naive", "--tile", "16"), "--tile"),
+        (("--variants", "naive", "--sizes", "64,128"), "--sizes"),
+        (("--variants", "naive", "--dtypes", "float3"), "--dtypes"),
+        (("--variants", "naive", "--dtypes", "int8"), "--dtypes"),
+        (("--variants", "naive", "--tiles", "16"), "--tiles"),
         (("naive", "--variants", "naive"), "VARIANT"),
         (("naive", "--output", "x.csv"), "--output"),
         ((), "--variants"),

@@ -108,7 +108,7 @@ def test_a_kernel_without_tiles_is_explained_and_has_none_to_choose(
     )
     for every in (False, True):
         assert "mine" in printed(capsys, "mine", kernels=tmp_path, arch="sm_90", every=every)[0]
-    assert refusal("mine", kernels=tmp_path, tile="4") == "--tiles: mine has no tile to choose"
+    assert refusal("mine", kernels=tmp_path, tiles="4") == "--tiles: mine has no tile to choose"
 
 
 def refusal(variant: str, **asked: Any) -> str:
@@ -130,7 +130,7 @@ def row(tile: int, median_us: float, **facts: Any) -> Row:
 
 
 def test_a_page_shows_figures_and_says_what_they_mean(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = printed(capsys, "shared_tile", tile="8")
+    out, err = printed(capsys, "shared_tile", tiles="8")
     for piece in (
         "shared_tile 8 at 1024 float32 on NVIDIA H200 (sm_90)",
         "512 bytes a block",
@@ -147,14 +147,14 @@ def test_a_page_shows_figures_and_says_what_they_mean(capsys: pytest.CaptureFixt
 
 
 def test_a_register_tile_of_16_spills(capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = printed(capsys, "register_tile", tile="16", size="512x512x1024")
+    out, _ = printed(capsys, "register_tile", tiles="16", sizes="512x512x1024")
     words = " ".join(out.split())
     assert "256 accumulators do not fit 255 registers:" in words
     assert "16 blocks for 132 multiprocessors: 116 of them have nothing to do." in words
 
 
 def test_an_architecture_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = printed(capsys, "naive", tile="32", arch="sm_75", dtype="float64")
+    out, err = printed(capsys, "naive", tiles="32", arch="sm_75", dtypes="float64")
     assert "on Tesla T4 (sm_75)" in out
     assert "32 of 32 warps" in out
     assert "figures of the Tesla T4: 40 multiprocessors, 1590 MHz, 320 GB/s" in err
@@ -163,7 +163,7 @@ def test_an_architecture_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> No
 def test_an_architecture_without_a_product_has_no_waves(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out, err = printed(capsys, "naive", tile="32", arch="sm_88")
+    out, err = printed(capsys, "naive", tiles="32", arch="sm_88")
     assert "48" in out
     assert "waves" not in out
     assert "no GPU is listed for this architecture" in err
@@ -174,7 +174,7 @@ def test_the_machines_gpu_is_the_default(
 ) -> None:
     here = replace(H200, name="NVIDIA A100-PCIE", compute_capability=(8, 0), multiprocessors=108)
     monkeypatch.setattr(module, "find_devices", lambda _name: ([here], {}))
-    out, err = printed(capsys, "naive", tile="16")
+    out, err = printed(capsys, "naive", tiles="16")
     assert "on NVIDIA A100-PCIE (sm_80)" in out
     assert err == ""
 
@@ -184,7 +184,7 @@ def test_without_a_disassembler_the_rest_is_explained(
 ) -> None:
     monkeypatch.setattr(module, "nvdisasm", lambda: None)
     monkeypatch.setattr(module, "disassemble", lambda _cubin: None)
-    out, err = printed(capsys, "naive", tile="16")
+    out, err = printed(capsys, "naive", tiles="16")
     assert "[sass]'" in err
     assert "inner loop" not in out
     assert "Occupancy is full" in " ".join(out.split())
@@ -194,7 +194,7 @@ def test_without_a_disassembler_the_rest_is_explained(
 
 
 def test_several_tiles_are_a_table_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = printed(capsys, "shared_tile", tile="1,2,4,8,16,32")
+    out, err = printed(capsys, "shared_tile", tiles="1,2,4,8,16,32")
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines[5:11]] == ["1", "2", "4", "8", "16", "32"]
@@ -221,9 +221,9 @@ def test_all_means_every_legal_tile(capsys: pytest.CaptureFixture[str]) -> None:
 def test_tiles_that_are_illegal_are_skipped_with_the_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out, _ = printed(capsys, "naive", tile="32,33,34")
+    out, _ = printed(capsys, "naive", tiles="32,33,34")
     assert "skipped: 33: takes edges 1 to 32" in out
-    answer = as_json(capsys, "naive", tile="32,33")
+    answer = as_json(capsys, "naive", tiles="32,33")
     assert [found["tile"] for found in answer["explanations"]] == ["32"]
     (missing,) = answer["not_explained"]
     assert (missing["tile"], missing["status"]) == ("33", "skipped")
@@ -240,7 +240,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained
         return compile_instance(source, expression, *target)
 
     monkeypatch.setattr(compile_module, "compile_instance", sometimes)
-    assert exit_code("naive", tile="8,16,32") == 1
+    assert exit_code("naive", tiles="8,16,32") == 1
     out = capsys.readouterr().out
     assert "error: 16: error: cp.async needs sm_80" in out
     assert out.splitlines()[6].split()[0] == "32"
@@ -251,13 +251,13 @@ def test_every_launch_of_a_variant_has_its_page(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     tile, other, *_ = map(str, KERNELS["atax_pair"].tiles.defaults)
-    out, _ = printed(capsys, "atax_pair", tile=tile, size="512x256")
+    out, _ = printed(capsys, "atax_pair", tiles=tile, sizes="512x256")
     for piece in ("launch 1 of 3: atax_pair on", "launch 2 of 3: atax_pair_t on", "atax_pair_sum"):
         assert piece in out
     at = point(KERNELS["atax_pair"], size=(512, 256, 1), tile=Config.parse(tile))
     row_of_pair = replace(measured(100.0, at), op="atax", compute_capability="9.0")
     write([row_of_pair], tmp_path / "a.csv")
-    answer = as_json(capsys, "atax_pair", tile=tile, size="512x256", csv=tmp_path / "a.csv")
+    answer = as_json(capsys, "atax_pair", tiles=tile, sizes="512x256", times=tmp_path / "a.csv")
     found = answer["explanations"]
     assert [launch["measured_us"] for launch in found] == [100.0, None, None]
     assert [(launch["launch"], launch["launches"], launch["kernel"]) for launch in found] == [
@@ -265,7 +265,7 @@ def test_every_launch_of_a_variant_has_its_page(
         (2, 3, "atax_pair_t"),
         (3, 3, "atax_pair_sum"),
     ]
-    out, _ = printed(capsys, "atax_pair", tile=f"{tile},{other}", size="512x256")
+    out, _ = printed(capsys, "atax_pair", tiles=f"{tile},{other}", sizes="512x256")
     assert max(map(len, out.splitlines())) <= 80
     assert out.count("atax_pair_sum") == 2
 
@@ -297,19 +297,19 @@ def test_a_users_own_kernel_is_explained(
     for kind in (".py", ".cu"):
         text = (folder / f"shared_tile{kind}").read_text(encoding="utf-8")
         (tmp_path / f"mine{kind}").write_text(text.replace("shared_tile", "mine"), encoding="utf-8")
-    out, _ = printed(capsys, "mine", tile="16", kernels=tmp_path)
+    out, _ = printed(capsys, "mine", tiles="16", kernels=tmp_path)
     assert "mine 16 at 1024 float32" in out
     (tmp_path / "mine.py").write_text(
         (tmp_path / "mine.py").read_text(encoding="utf-8").replace('square_blocks("mine")', "1 / 0")
     )
-    assert "mine.py, line" in refusal("mine", tile="16", kernels=tmp_path)
+    assert "mine.py, line" in refusal("mine", tiles="16", kernels=tmp_path)
 
 
 # ---- JSON
 
 
 def test_json_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = as_json(capsys, "shared_tile", tile="8")
+    answer = as_json(capsys, "shared_tile", tiles="8")
     assert set(answer) == {"explanations", "not_explained"}
     (found,) = answer["explanations"]
     assert set(found) == {
@@ -336,11 +336,11 @@ def test_a_sweeps_times_are_compared_with_the_bound(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     write([row(8, 438.0), row(16, 283.0), row(16, 200.0, cache=Cache.HOT)], tmp_path / "a.csv")
-    out, err = printed(capsys, "shared_tile", tile="16", csv=tmp_path / "a.csv")
+    out, err = printed(capsys, "shared_tile", tiles="16", times=tmp_path / "a.csv")
     assert "0.283 ms: 11.3 % of the bound's speed" in out
     assert "8.82 times the bound" in " ".join(out.split())
     assert "times of" not in err
-    out, _ = printed(capsys, "shared_tile", tile="8,16,32", csv=tmp_path / "a.csv")
+    out, _ = printed(capsys, "shared_tile", tiles="8,16,32", times=tmp_path / "a.csv")
     by_tile = {line.split()[0]: line.split() for line in out.splitlines() if line[:1].isdigit()}
     assert by_tile["8"][-2:] == ["0.4380", "7"]
     assert by_tile["16"][-2:] == ["0.2830", "11"]
@@ -351,16 +351,18 @@ def test_times_of_another_product_are_noted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     write([row(16, 283.0, device="NVIDIA H100")], tmp_path / "a.csv")
-    _, err = printed(capsys, "shared_tile", tile="16", csv=tmp_path / "a.csv")
+    _, err = printed(capsys, "shared_tile", tiles="16", times=tmp_path / "a.csv")
     assert "are of NVIDIA H100, the bound is that of NVIDIA H200" in err
 
 
 def test_times_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     write([row(16, 283.0, compute_capability="8.0")], path)
-    assert "add --arch sm_80" in refusal("shared_tile", tile="16", csv=path)
-    assert "no time of naive 16 at 1024x1024x1024 float32" in refusal("naive", tile="16", csv=path)
-    assert "cannot read" in refusal("naive", tile="16", csv=tmp_path / "none.csv")
+    assert "add --arch sm_80" in refusal("shared_tile", tiles="16", times=path)
+    assert "no time of naive 16 at 1024x1024x1024 float32" in refusal(
+        "naive", tiles="16", times=path
+    )
+    assert "cannot read" in refusal("naive", tiles="16", times=tmp_path / "none.csv")
 
 
 def test_a_kernel_is_timed_here_if_asked(
@@ -376,7 +378,7 @@ def test_a_kernel_is_timed_here_if_asked(
     pool = SimpleNamespace(name="cuda:0", device=H200)
     monkeypatch.setattr(module, "local_pool", lambda _device, _timer: nullcontext(pool))
     monkeypatch.setattr(module, "find_devices", lambda _name: ([H200], {}))
-    out, _ = printed(capsys, "shared_tile", tile="16", measure=True)
+    out, _ = printed(capsys, "shared_tile", tiles="16", measure=True)
     assert "0.283 ms: 11.3 %" in out
     assert measured_sweeps == [("cuda:0", ("shared_tile",), ("16",), ((1024, 1024, 1024),))]
 
@@ -391,20 +393,20 @@ def test_what_cannot_be_explained_is_one_line() -> None:
         ("shard_tile", {}, ("did you mean 'shared_tile'",)),
         ("naive", {"op": "gem"}, ("--op: unknown operation 'gem'",)),
         ("naive", {"op": "gemv"}, ("unknown variant 'naive'",)),
-        ("naive", {"tile": "33"}, ("--tiles: naive takes edges 1 to 32",)),
-        ("naive", {"tile": "x"}, ("--tiles: 'x' is not understood",)),
-        ("naive", {"tile": "1", "every": True}, ("--all and --tiles",)),
-        ("naive", {"size": "1,2"}, ("--sizes: one at a time, not 2",)),
+        ("naive", {"tiles": "33"}, ("--tiles: naive takes edges 1 to 32",)),
+        ("naive", {"tiles": "x"}, ("--tiles: 'x' is not understood",)),
+        ("naive", {"tiles": "1", "every": True}, ("--all and --tiles",)),
+        ("naive", {"sizes": "1,2"}, ("--sizes: one at a time, not 2",)),
         (
             "naive",
-            {"arch": "sm_90", "csv": Path("a.csv"), "measure": True},
+            {"arch": "sm_90", "times": Path("a.csv"), "measure": True},
             ("--measure",),
         ),
-        ("naive", {"dtype": "float32,float64"}, ("--dtypes: one at a time",)),
-        ("naive", {"size": "0"}, ("--sizes: '0' is out of range",)),
-        ("naive", {"dtype": "int7"}, ("--dtypes: unknown value 'int7'",)),
-        ("naive", {"dtype": "int8"}, ("--dtypes: naive has no int8, only float32",)),
-        ("naive", {"size": "70000000x1x1", "tile": "1"}, ("at most 65535 in y",)),
+        ("naive", {"dtypes": "float32,float64"}, ("--dtypes: one at a time",)),
+        ("naive", {"sizes": "0"}, ("--sizes: '0' is out of range",)),
+        ("naive", {"dtypes": "int7"}, ("--dtypes: unknown value 'int7'",)),
+        ("naive", {"dtypes": "int8"}, ("--dtypes: naive has no int8, only float32",)),
+        ("naive", {"sizes": "70000000x1x1", "tiles": "1"}, ("at most 65535 in y",)),
         ("naive", {"arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),
         ("naive", {"arch": "sm_90ff"}, ("--arch", "sm_90")),
         ("naive", {"arch": "sm_90", "device": "cuda"}, ("--arch and --device",)),
