@@ -186,7 +186,7 @@ def test_a_function_that_is_wrong_at_one_size_is_wrong_whatever_its_neighbours(n
         require_wrong(name, sizes, cache)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", WRONG)
 def test_a_function_that_is_wrong_at_one_size_is_wrong_in_ten_orders(name: str) -> None:
     for sizes, cache in itertools.product(orders(10), Cache):
