@@ -371,7 +371,8 @@ class Runner:
         problem = probe_problem(point, self._backend.device.compute_capability)
         instance = instance_of(point)
         if (instance, problem) not in self._exact:
-            for probe in all_probes(problem, self._loaded.seed):
+            probes = make_probes if is_ours(point.variant) else all_probes
+            for probe in probes(problem, self._loaded.seed):
                 self._require_exact(point, probe)
             self._exact.add((instance, problem))
 
