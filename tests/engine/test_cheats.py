@@ -236,7 +236,7 @@ HONEST = {
 
 
 def measured(folder: Path, name: str, body: str, cache: Cache) -> tuple[Status, str]:
-    """Return the first status that is not ok in two rounds, and its reason."""
+    """Return the first status that is not ok in the rounds of a sweep, and its reason."""
     path = folder / f"{name}.py"
     path.write_text(HEAD.replace("BODY", body.strip()).replace("HERE", repr_of(folder)))
     point = Point(
@@ -249,7 +249,7 @@ def measured(folder: Path, name: str, body: str, cache: Cache) -> tuple[Status, 
     )
     with Worker("cpu", Timer.EVENTS) as worker:
         worker.begin(TIMING, 1)
-        for _ in range(2):
+        for _ in range(Timing().rounds):
             result = worker.measure(point)
             if result.status != Status.OK:
                 break
