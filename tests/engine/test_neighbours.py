@@ -30,13 +30,13 @@ NEIGHBOURS: tuple[Size, ...] = ((64, 48, 250), (96, 80, 300), (320, 300, 310), (
 
 
 def cut(values: np.ndarray, bits: int) -> np.ndarray:
-    """Floating-point numbers rounded to so many significant bits."""
+    """Round floating-point numbers to a number of significant bits."""
     significands, exponents = np.frexp(values)
     return np.ldexp(np.round(np.ldexp(significands, bits)), exponents - bits).astype(values.dtype)
 
 
 def truncated(values: np.ndarray, bits: int) -> np.ndarray:
-    """float32 cut to so many significant bits, toward zero."""
+    """Cut float32 numbers to a number of significant bits, toward zero."""
     return (values.view(np.uint32) & np.uint32(-(1 << (24 - bits)) % 2**32)).view(np.float32)
 
 

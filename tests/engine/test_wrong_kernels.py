@@ -44,7 +44,7 @@ def measured(
 
 
 def cut(values: np.ndarray, bits: int) -> np.ndarray:
-    """Floating-point numbers rounded to so many significant bits."""
+    """Round floating-point numbers to a number of significant bits."""
     significands, exponents = np.frexp(values)
     return np.ldexp(np.round(np.ldexp(significands, bits)), exponents - bits).astype(values.dtype)
 

@@ -50,7 +50,7 @@ WIDE_BITS = 32
 
 
 def can_show_rounding(problem: Problem) -> bool:
-    """Whether the operands have so many bits that rounding one can hide in the tolerance."""
+    """Whether the tolerance can hide that an operand was rounded."""
     return not problem.precision.is_integer and problem.precision.bits >= WIDE_BITS
 
 

@@ -42,7 +42,7 @@ class SumWidth:
 
     size: str
     bits: int | None
-    """None: at least as many as are examined."""
+    """None: the sums keep at least the largest number of bits that the probe examines."""
 
     label: str
     """Type of the sum as the row states it."""

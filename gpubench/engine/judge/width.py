@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.engine.judge.verdict import SumWidth
+from gpubench.engine.judge.verify import on_host
 from gpubench.model import Problem
 from gpubench.model.precision import F32
 
@@ -80,8 +81,7 @@ class WidthProbe:
         """Return the width that the rows of an output show."""
         expected = np.multiply.outer(self.totals[self.pattern_of_row], self.column_signs)
         part = output.reshape(expected.shape).astype(np.float64)
-        is_wrong = (part != xp.asarray(expected)).any(axis=1)
-        is_wrong = np.asarray(is_wrong.get() if hasattr(is_wrong, "get") else is_wrong)
+        is_wrong = on_host((part != xp.asarray(expected)).any(axis=1))
         narrow = self.exponent_of_row[is_wrong]
         precision = self.problem.precision
         return SumWidth(
