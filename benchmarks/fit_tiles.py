@@ -34,14 +34,14 @@ from gpubench.kernels import small_tile_costs, tile_costs
 from gpubench.kernels.tile_costs import Choice, first_together
 from gpubench.model import Launches, Problem
 
-Costs = tile_costs.Costs | small_tile_costs.Costs
+Costs = tile_costs.Costs | small_tile_costs.SmallTileCosts
 
 MULTIPROCESSORS = 132
 
-DECAY = {tile_costs.Costs: 6.0, small_tile_costs.Costs: 4.0}
+DECAY = {tile_costs.Costs: 6.0, small_tile_costs.SmallTileCosts: 4.0}
 """By model. With 4, a configuration that takes 25 % longer than the best counts 1/e of it."""
 
-IN_COMMON = {tile_costs.Costs: 0.9, small_tile_costs.Costs: 0.0}
+IN_COMMON = {tile_costs.Costs: 0.9, small_tile_costs.SmallTileCosts: 0.0}
 """Share, by model, of a shape's mean error that the fit leaves out."""
 
 ROBUST = 0.04
@@ -78,7 +78,7 @@ class Timed:
     """A configuration at a shape."""
 
     kernel: str
-    choice: Choice | small_tile_costs.Choice
+    choice: Choice | small_tile_costs.SmallTileChoice
     problem: Problem
     median_us: float
     best_us: float
@@ -114,7 +114,7 @@ def timed(path: Path) -> Iterator[Timed]:
                 )
 
 
-def choice_of(result: Result, problem: Problem) -> Choice | small_tile_costs.Choice | None:
+def choice_of(result: Result, problem: Problem) -> Choice | small_tile_costs.SmallTileChoice | None:
     """Return what the model of a result's kernel takes, or None for a configuration without."""
     if choices := SMALL_TILES.get(result.variant):
         by_tile = {str(choice.tile): choice for choice in choices(problem)}
@@ -138,7 +138,7 @@ def predicted_us(row: Timed, costs: Any) -> float:
     """Return the time that the model of the row's kernel predicts, with `costs` of that model."""
     if isinstance(row.choice, Choice):
         return tile_costs.predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs)
-    return small_tile_costs.predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs)
+    return small_tile_costs.small_tile_us(row.choice, row.problem, MULTIPROCESSORS, costs)
 
 
 def present_costs(row: Timed) -> Costs:

@@ -27,7 +27,14 @@ import operating_tune
 from numpy.typing import NDArray
 from shared import ROOT, markdown
 
-from gpubench.commands.diff.compare import Comparison, Key, Limits, PooledPoint, Verdict, compare
+from gpubench.commands.diff.compare import (
+    Comparison,
+    DiffVerdict,
+    Key,
+    Limits,
+    PooledPoint,
+    compare,
+)
 from gpubench.commands.diff.sides import read_side
 
 Random = np.random.Generator
@@ -310,11 +317,11 @@ def diff_line(place: int, number: int, fit: bool) -> list[object]:
     share, same = [], []
     for _ in range(number):
         result, keys, slowed = comparison(case, fit, rng)
-        hits = np.array([result.findings[key].verdict == Verdict.SLOWER for key in keys])
+        hits = np.array([result.findings[key].verdict == DiffVerdict.SLOWER for key in keys])
         found += bool((hits & slowed).any())
         wrong += bool((hits & ~slowed).any())
         share.append(hits[slowed].mean() if slowed.any() else 0.0)
-        same.append(result.counts[Verdict.SAME] / len(keys))
+        same.append(result.counts[DiffVerdict.SAME] / len(keys))
     return [
         case.name,
         case.rounds,

@@ -136,7 +136,7 @@ def ranked_tiles(name: str, problem: Problem, multiprocessors: int) -> Iterator[
         yield from map(str, tile_costs.ranked(name, problem, multiprocessors))
         return
     counts: Counter[tuple[int, int]] = Counter()
-    for tile in small_tile_costs.ranked(SMALL_TILES[name], problem, multiprocessors):
+    for tile in small_tile_costs.ranked_small_tiles(SMALL_TILES[name], problem, multiprocessors):
         size = tile["BM"] * tile["BN"], tile["splits"]
         counts[size] += 1
         if counts[size] <= ALIKE:

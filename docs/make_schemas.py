@@ -17,7 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
 
 from gpubench.commands.convert.formats import JSON_FORMAT
-from gpubench.commands.diff.compare import Disturbance, Finding, Limits, Verdict
+from gpubench.commands.diff.compare import DiffVerdict, Disturbance, Finding, Limits
 from gpubench.commands.diff.formats import JSON_FORMAT as DIFF_FORMAT
 from gpubench.results.row import COLUMNS, KEY
 
@@ -27,8 +27,8 @@ TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"
 
 def typed(annotation: object) -> dict[str, Any]:
     """Return the schema of an annotation such as `float | None`."""
-    if annotation == "Verdict":
-        return {"enum": [str(verdict) for verdict in Verdict]}
+    if annotation == "DiffVerdict":
+        return {"enum": [str(verdict) for verdict in DiffVerdict]}
     names = [TYPES[name] for name in str(annotation).split(" | ")]
     return {"type": names[0] if len(names) == 1 else names}
 
@@ -79,7 +79,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "base": text,
         "new": text,
         "limits": of_object(properties(Limits)),
-        "counts": of_object({str(verdict): number for verdict in Verdict}),
+        "counts": of_object({str(verdict): number for verdict in DiffVerdict}),
         "drift": typed("float"),
         "drifted": typed("bool"),
         "untested": number,

@@ -22,7 +22,7 @@ from gpubench.engine.judge.probe import (
 )
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import on_host, poison, take_rows
-from gpubench.engine.loaded import Loaded
+from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import make_new_first
 from gpubench.errors import (
     ChildLostError,
@@ -38,9 +38,16 @@ class Examiner:
     """Launches a point's kernel as the parent requests, and returns what it computed."""
 
     def __init__(
-        self, backend: Backend, loaded: Loaded, on_best_threads: Callable[[Point, Kernel], Kernel]
+        self,
+        backend: Backend,
+        operand_cache: OperandCache,
+        on_best_threads: Callable[[Point, Kernel], Kernel],
     ) -> None:
-        self._backend, self._loaded, self._on_best_threads = backend, loaded, on_best_threads
+        self._backend, self._operand_cache, self._on_best_threads = (
+            backend,
+            operand_cache,
+            on_best_threads,
+        )
         self._new: tuple[OperandSets, Kernel] | None = None
         """Copies of operands that the parent overwrites, and the kernel on them."""
 
@@ -57,7 +64,7 @@ class Examiner:
         Raises ChildLostError for a result that cannot be computed.
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
-        probes = all_probes(problem, self._loaded.seed)
+        probes = all_probes(problem, self._operand_cache.seed)
         try:
             return [on_host(self._output_of(point, probe)) for probe in probes]
         except (CompileError, LaunchError) as error:
@@ -70,7 +77,7 @@ class Examiner:
         """
         try:
             if self._kernel is None:  # to bind thousands of sets takes longer than to launch
-                kernel = self._backend.bind(point, self._loaded.operands(point))
+                kernel = self._backend.bind(point, self._operand_cache.operands(point))
                 self._kernel = self._on_best_threads(point, kernel)
             return self._kernel.run(launches)
         except (CompileError, LaunchError, DoesNotFitError) as error:
@@ -83,7 +90,7 @@ class Examiner:
         """
         try:
             if self._new is None:
-                copies = copies_of_first_set(self._loaded.operands(point), len(seeds))
+                copies = copies_of_first_set(self._operand_cache.operands(point), len(seeds))
                 kernel = self._backend.bind(at_probe(point, point.problem), copies)
                 self._new = copies, self._on_best_threads(point, kernel)
             copies, _ = self._new
@@ -116,7 +123,7 @@ class Examiner:
         if problem is None:
             return ""
         try:
-            probe = make_full_probe(problem, self._loaded.seed)
+            probe = make_full_probe(problem, self._operand_cache.seed)
             require_exact(probe, self._backend.xp, self._output_of(point, probe))
         except WrongError:
             return f"right at this size; wrong at {problem.size}: it does not check its bounds"

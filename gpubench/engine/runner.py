@@ -42,7 +42,7 @@ from gpubench.engine.judge.verify import (
     poison,
     require_right,
 )
-from gpubench.engine.loaded import Loaded
+from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import SEED_BITS, make_new_first
 from gpubench.engine.pairs import paired
 from gpubench.engine.sampling import Sample, best_threads, collect
@@ -131,11 +131,11 @@ class Runner:
         """Forget the previous job. The backend keeps what it compiled."""
         self._timing = timing
         self._seed = seed
-        self._loaded = Loaded(self._backend, seed)
+        self._operand_cache = OperandCache(self._backend, seed)
         self._exact: set[tuple[Instance, Problem]] = set()
         """The instances whose results were exact, with the sizes of the probes."""
 
-        self.examiner = Examiner(self._backend, self._loaded, self._on_best_threads)
+        self.examiner = Examiner(self._backend, self._operand_cache, self._on_best_threads)
         self._notes: dict[Instance, str] = {}
         """What a call does beside computing."""
 
@@ -206,17 +206,17 @@ class Runner:
         another process, where it was probed and verified. What is timed here is verified here.
         `seed` is the seed of the operands and probes, if it is not the job's.
         """
-        self._loaded.use_seed(seed)
+        self._operand_cache.use_seed(seed)
         self.examiner.forget()
         started = datetime.now(UTC).isoformat(timespec="microseconds")
         blank = Measurement(point=point, status=Status.OK, started_utc=started, seed=seed)
         result = self._measure(blank, wall_limit_s, earlier)
-        if result.status == Status.WRONG and self._loaded.spoiled(point):
+        if result.status == Status.WRONG and self._operand_cache.spoiled(point):
             # An earlier kernel may have overwritten the operands: try again on new operands.
-            self._loaded.forget()
+            self._operand_cache.forget()
             result = self._measure(blank, wall_limit_s, earlier)
             if result.status == Status.WRONG:
-                self._loaded.forget()  # this kernel may have overwritten other operands, too
+                self._operand_cache.forget()  # this kernel may have overwritten other operands, too
         return result
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
@@ -224,9 +224,9 @@ class Runner:
 
         Both have the same problem. Returns the reason if that fails.
         """
-        self._loaded.use_seed(None)
+        self._operand_cache.use_seed(None)
         try:
-            operands = self._loaded.operands(point)
+            operands = self._operand_cache.operands(point)
             if operands.policy.flush:
                 return "flushing the cache would let the device cool: use --cache hot"
             kernel, other = (self._checked(each, operands) for each in (point, library))
@@ -241,7 +241,7 @@ class Runner:
         check = Check(
             self._backend.xp,
             operands,
-            lambda: self._loaded.reference(point),
+            lambda: self._operand_cache.reference(point),
             reads_output=point.variant.reads_output,
         )
         check.start()
@@ -255,7 +255,7 @@ class Runner:
         point, host = result.point, HostWatch()
         try:
             with self._phase("operands"):
-                operands = self._loaded.operands(point)
+                operands = self._operand_cache.operands(point)
             with self._phase("compiling"):  # on a CPU; on a GPU the kernel is loaded
                 kernel = self._backend.bind(point, operands)
                 self._backend.reset_caches()  # an earlier kernel may have pinned its operands
@@ -266,7 +266,7 @@ class Runner:
             check = Check(
                 self._backend.xp,
                 operands,
-                lambda: self._loaded.reference(point),
+                lambda: self._operand_cache.reference(point),
                 earlier if earlier and earlier.seed == result.seed else None,
                 reads_output=point.variant.reads_output,
                 later=not is_ours(point.variant),
@@ -360,7 +360,7 @@ class Runner:
         if instance in self._notes or not is_call:
             return
         problem = probe_problem(point, self._backend.device.compute_capability)
-        inputs = inputs_of(make_probes(problem, self._loaded.seed)[0])
+        inputs = inputs_of(make_probes(problem, self._operand_cache.seed)[0])
         operands = self._backend.load(problem, inputs, cold=False)
         kernel = self._backend.bind(at_probe(point, problem), operands)
         kernel.run()  # it may compile, or choose an algorithm
@@ -372,7 +372,7 @@ class Runner:
         instance = instance_of(point)
         if (instance, problem) not in self._exact:
             probes = make_probes if is_ours(point.variant) else all_probes
-            for probe in probes(problem, self._loaded.seed):
+            for probe in probes(problem, self._operand_cache.seed):
                 self._require_exact(point, probe)
             self._exact.add((instance, problem))
 
@@ -435,7 +435,7 @@ class Runner:
         Where the cache is hot, the timed launches all have the same operands. Where it is cold, no
         two in a row have. These launches have new operands first, and then the same operands.
         """
-        problem, timed = point.problem, self._loaded.operands(point)
+        problem, timed = point.problem, self._operand_cache.operands(point)
         pairs = zip(timed.host_inputs, operand_factors(problem, 1), strict=True)
         scaled = tuple(host * host.dtype.type(factor) for host, factor in pairs)
         operands = self._backend.load(problem, scaled, cold=False)
@@ -447,7 +447,7 @@ class Runner:
                 self._backend.xp,
                 timed,
                 operands.output,
-                self._loaded.reference(point),
+                self._operand_cache.reference(point),
                 result_factor(problem, 1),
                 finds_rounding=point.operands.has_all_bits,
             )
@@ -458,11 +458,11 @@ class Runner:
         Results of zeros, ones or short mantissas can be right although a product was lost.
         """
         uniform = replace(point, operands=Fill.UNIFORM)
-        operands = self._loaded.operands(uniform)
+        operands = self._operand_cache.operands(uniform)
         check = Check(
             self._backend.xp,
             operands,
-            lambda: self._loaded.reference(uniform),
+            lambda: self._operand_cache.reference(uniform),
             reads_output=point.variant.reads_output,
             finds_rounding=not is_ours(point.variant),
         )

@@ -30,7 +30,7 @@ NORM = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs:
+class SmallTileCosts:
     """Constants of the model for one precision and architecture."""
 
     launch: float
@@ -71,11 +71,11 @@ class Costs:
 
 
 COSTS = {
-    "float64": Costs(
+    "float64": SmallTileCosts(
         launch=1.455, share=1, waiting=0, shared=0.3, step=51.73, uneven=0.2162,
         launch_of_pairs=0.9287, l2_bytes=43.74, end=0.3391, meet=0.009666, meet_part=0.7785,
     ),
-    "float32": Costs(
+    "float32": SmallTileCosts(
         launch=5.267, share=0.8443, waiting=0, shared=1.685, step=24.77, uneven=0.3043,
         launch_of_pairs=0, l2_bytes=64, end=0.3844, meet=0.2086, meet_part=0,
     ),
@@ -84,13 +84,13 @@ COSTS = {
 seed 11 (results/h200/shapes/fit_11_*.csv). int32 takes the constants of float32."""
 
 
-def costs_of(problem: Problem) -> Costs:
+def costs_of(problem: Problem) -> SmallTileCosts:
     """Return the constants for the precision of a problem."""
     return COSTS["float64" if problem.dtype == "float64" else "float32"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class SmallTileChoice:
     """A configuration, with the properties that the model uses."""
 
     tile: Config
@@ -107,10 +107,12 @@ class Choice:
     """Clocks that a step's accesses to shared memory take, without conflicts."""
 
 
-Choices = Callable[[Problem], Iterator[Choice]]
+SmallTileChoices = Callable[[Problem], Iterator[SmallTileChoice]]
 
 
-def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: Costs) -> float:
+def small_tile_us(
+    choice: SmallTileChoice, problem: Problem, multiprocessors: int, costs: SmallTileCosts
+) -> float:
     """Return the time of a product in short bursts with operands in the cache, in microseconds."""
     tile = choice.tile
     rows, columns, depth, parts = tile.numbers("BM", "BN", "BK", "splits")
@@ -150,16 +152,19 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
 
 
 @cache
-def ranked(choices: Choices, problem: Problem, multiprocessors: int) -> tuple[Config, ...]:
+def ranked_small_tiles(
+    choices: SmallTileChoices, problem: Problem, multiprocessors: int
+) -> tuple[Config, ...]:
     """Return configurations for a problem, the fastest by the model first."""
     costs = costs_of(problem)
     times = {
-        choice: predicted_us(choice, problem, multiprocessors, costs) for choice in choices(problem)
+        choice: small_tile_us(choice, problem, multiprocessors, costs)
+        for choice in choices(problem)
     }
     return tuple(choice.tile for choice in sorted(times, key=times.__getitem__))
 
 
-def picks(choices: Choices) -> Callable[[Problem, int], tuple[str, ...]]:
+def picks(choices: SmallTileChoices) -> Callable[[Problem, int], tuple[str, ...]]:
     """Return the function that picks configurations of a kernel, as `CudaVariant.auto_tiles`.
 
     The picks have different sizes of a tile's part of K, since configurations that divide a problem
@@ -168,7 +173,7 @@ def picks(choices: Choices) -> Callable[[Problem, int], tuple[str, ...]]:
 
     def auto_tiles(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
         different: dict[float, Config] = {}
-        for tile in ranked(choices, problem, multiprocessors):
+        for tile in ranked_small_tiles(choices, problem, multiprocessors):
             different.setdefault(tile["BM"] * tile["BN"] / tile["splits"], tile)
             if len(different) == PICKS:
                 break

@@ -201,7 +201,7 @@ class Accesses:
         return sum(line.clocks for line in self.lines)
 
     @property
-    def ranked(self) -> tuple[Access, ...]:
+    def by_wasted_clocks(self) -> tuple[Access, ...]:
         """The lines, those that waste most first, then those that cost most."""
         return tuple(
             sorted(self.lines, key=lambda line: (line.wasted_clocks, line.clocks), reverse=True)

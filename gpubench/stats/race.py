@@ -157,19 +157,19 @@ class Race:
         return left
 
     def _compare(self, numbers: NDArray[np.int64], logs: Floats) -> list[int]:
-        verdict = compare(logs, self.margin)
-        self.leader = int(numbers[verdict.leader])
-        self.leader_error = verdict.leader_error
-        left = numbers[verdict.leaves].tolist()
-        bounds = zip(numbers.tolist(), verdict.low.tolist(), verdict.high.tolist(), strict=True)
+        standings = compare(logs, self.margin)
+        self.leader = int(numbers[standings.leader])
+        self.leader_error = standings.leader_error
+        left = numbers[standings.leaves].tolist()
+        bounds = zip(numbers.tolist(), standings.low.tolist(), standings.high.tolist(), strict=True)
         apart = {number: (low, high) for number, low, high in bounds}
         self.slower |= {number: math.expm1(apart.pop(number)[0]) for number in left}
         self.apart = apart
-        self.behind = dict(zip(numbers.tolist(), verdict.behind.tolist(), strict=True))
+        self.behind = dict(zip(numbers.tolist(), standings.behind.tolist(), strict=True))
         return left  # type: ignore[no-any-return] # NumPy's tolist
 
 
-class Verdict(NamedTuple):
+class Standings(NamedTuple):
     """The comparison of all survivors with the leader: arrays with an element for each."""
 
     leader: int
@@ -182,7 +182,7 @@ class Verdict(NamedTuple):
     leaves: NDArray[np.bool_]
 
 
-def compare(logs: Floats, margin: float) -> Verdict:
+def compare(logs: Floats, margin: float) -> Standings:
     """Compare configurations (rows) over rounds (columns); NaN where there was no visit.
 
     `margin` is the logarithm of the factor up to which configurations count as equal.
@@ -211,7 +211,7 @@ def compare(logs: Floats, margin: float) -> Verdict:
     low = np.where(at_once, np.maximum(low, margin), low)
     visits = int(np.isfinite(level[leader]).sum())
     own = _student(visits - 1, 0.025) * float(_means(level)[1][leader]) if visits > 1 else math.inf
-    return Verdict(leader, own, np.where(count > 0, mean, np.nan), low, high, leaves)
+    return Standings(leader, own, np.where(count > 0, mean, np.nan), low, high, leaves)
 
 
 def _means(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:

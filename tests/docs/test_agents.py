@@ -15,7 +15,7 @@ from newcomer import PAGES, REPOSITORY
 
 from gpubench.commands.check.run import FAULTY, NOT_RUN
 from gpubench.commands.diff.bisect import BAD, GOOD, SKIP, BisectEndedError
-from gpubench.commands.diff.compare import Verdict
+from gpubench.commands.diff.compare import DiffVerdict
 from gpubench.commands.tune import UNDECIDED
 from gpubench.errors import INTERRUPTED, OUTPUT_LOST, GpubenchError
 from gpubench.model import Status
@@ -39,11 +39,11 @@ def test_the_page_is_short_and_names_what_exists() -> None:
     of_diff = {"exit_code", "headline", "points"}
     of_point = {"verdict", "ratio", "ratio_low", "ratio_high"}
     columns = {"status", "median_us", "ci_low_us", "ci_high_us", "device", "dtype"}
-    assert of_diff | of_point | columns | {Verdict.AMBIGUOUS, Verdict.CLOCK} <= named
+    assert of_diff | of_point | columns | {DiffVerdict.AMBIGUOUS, DiffVerdict.CLOCK} <= named
     assert of_diff <= schema.keys()
     assert of_point <= schema["points"]["items"]["properties"].keys()
     assert columns <= {*NAMES}
-    assert named <= of_diff | of_point | columns | {*Verdict, *commands, "ok", "cpu_blas"}
+    assert named <= of_diff | of_point | columns | {*DiffVerdict, *commands, "ok", "cpu_blas"}
 
 
 def test_exit_codes_are_those_of_the_table() -> None:

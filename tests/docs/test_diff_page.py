@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gpubench.commands.diff.compare import Verdict
+from gpubench.commands.diff.compare import DiffVerdict
 from gpubench.commands.diff.expect import read_expected
 
 PAGE = Path(__file__).parents[2] / "docs" / "diff.md"
@@ -23,4 +23,4 @@ def test_the_expectations_shown_are_read(tmp_path: Path) -> None:
 
 def test_every_verdict_is_explained() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert all(f"`{verdict}`" in text for verdict in Verdict)
+    assert all(f"`{verdict}`" in text for verdict in DiffVerdict)

@@ -318,7 +318,7 @@ def test_a_measurement_carries_the_sweeps_seed_and_what_operands_hold(
         seen.append((seed, fill))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpubench.engine.loaded.make_inputs", remember)
+    monkeypatch.setattr("gpubench.engine.operand_cache.make_inputs", remember)
     sweep = asked(variants=("cpu_blas",), seed=77, operands=(Fill.INDEX,))
     run_sweep(sweep, Runner(FakeBackend()), Diary())
     assert seen == [(77, Fill.INDEX)]

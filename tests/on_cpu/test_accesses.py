@@ -66,7 +66,7 @@ def test_a_warp_that_walks_down_a_column_takes_a_sector_a_thread() -> None:
     assert (read.used_bytes, read.unused_bytes, read.place) == (128, 896, "naive_uncoalesced.cu:23")
     # All threads of the warp read one element of B.
     assert only(uncoalesced, "B", "read").sectors == 1
-    assert uncoalesced.ranked[0] == read
+    assert uncoalesced.by_wasted_clocks[0] == read
     # The 32 threads read one element of A, and 32 neighbours of B.
     coalesced = recorded(None, "naive", "32")
     assert only(coalesced, "A", "read").sectors == 1
@@ -227,10 +227,10 @@ def test_a_planted_fault_wastes_most_and_the_static_gate_rejects_it_by_line(
     before = recorded(KERNELS, fault.file, tile, fault.op)
     after = recorded(kernels, fault.file, tile, fault.op)
     assert after.not_analysed == ()
-    assert after.ranked[0].place == f"{fault.file}.cu:{line}"
-    assert after.ranked[0].wasted_clocks > before.ranked[0].wasted_clocks == 0
+    assert after.by_wasted_clocks[0].place == f"{fault.file}.cu:{line}"
+    assert after.by_wasted_clocks[0].wasted_clocks > before.by_wasted_clocks[0].wasted_clocks == 0
     new = build(tmp_path, kernels, fault.file)
-    assert after.ranked[0].place in rejected_at(sound_build, new, tile)
+    assert after.by_wasted_clocks[0].place in rejected_at(sound_build, new, tile)
 
 
 TRANSPOSED = (
@@ -288,8 +288,8 @@ def test_a_pair_is_ranked_and_the_static_gate_rejects_the_slower_one_by_line(
         plant(folder, f"gemm/my_{kernel}.py", description)
         plant(folder, f"gemm/my_{kernel}.cu", *edits)
     before, after = (recorded(folder, f"my_{kernel}", "32") for folder in (base, new))
-    assert after.ranked[0].wasted_clocks > before.ranked[0].wasted_clocks
+    assert after.by_wasted_clocks[0].wasted_clocks > before.by_wasted_clocks[0].wasted_clocks
     place = f"my_{kernel}.cu:{line_with(new / f'gemm/my_{kernel}.cu', text)}"
-    assert after.ranked[0].place == place
+    assert after.by_wasted_clocks[0].place == place
     builds = [build(folder.parent, folder, "all") for folder in (base, new)]
     assert place in rejected_at(*builds, "32")

@@ -42,7 +42,7 @@ def compare_cublas(
     """Compare each variant's best tile with cuBLAS, in one sweep."""
     from gpubench.backends import AUTO, backends
     from gpubench.commands.compare_cublas.ladder import ladder_tables, steps, with_libraries
-    from gpubench.commands.compare_cublas.settled import add_pairs, pairs_s
+    from gpubench.commands.compare_cublas.sustained_pairs import add_pairs, pairs_s
     from gpubench.commands.compare_cublas.view import screen
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure

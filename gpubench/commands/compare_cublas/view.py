@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from rich.console import RenderableType
 from rich.text import Text
 
-from gpubench.commands.compare_cublas.settled import pairs_table
+from gpubench.commands.compare_cublas.sustained_pairs import pairs_table
 from gpubench.model import PRECISIONS, Status
 from gpubench.plan.registry import libraries
 from gpubench.results.row import Row

@@ -66,7 +66,7 @@ DISTURBED = 3.0
 by this factor."""
 
 
-class Verdict(StrEnum):
+class DiffVerdict(StrEnum):
     """The verdict on a point, worst first; docs/diff.md explains each."""
 
     BROKEN = "broken"
@@ -156,7 +156,7 @@ class Finding:
     The JSON format has the same fields, which docs/diff.md explains.
     """
 
-    verdict: Verdict
+    verdict: DiffVerdict
     reason: str = ""
     base_median_us: float | None = None
     new_median_us: float | None = None
@@ -217,7 +217,7 @@ class Comparison:
         return abs(math.log(self.drift)) > math.log1p(self.limits.threshold)
 
     @property
-    def counts(self) -> Counter[Verdict]:
+    def counts(self) -> Counter[DiffVerdict]:
         """The number of points of each verdict."""
         return Counter(finding.verdict for finding in self.findings.values())
 
@@ -232,7 +232,7 @@ class Comparison:
         too_few = {TOO_FEW_ROUNDS, TOO_FEW_SWEEPS}
         return {key: item for key, item in self.findings.items() if item.reason in too_few}
 
-    def of(self, verdict: Verdict) -> dict[Key, Finding]:
+    def of(self, verdict: DiffVerdict) -> dict[Key, Finding]:
         """Return the findings with a verdict, the largest change first."""
         chosen = {key: item for key, item in self.findings.items() if item.verdict == verdict}
         ordered = sorted(chosen.items(), key=lambda item: -abs(math.log(item[1].judged_ratio or 1)))
@@ -261,11 +261,11 @@ def compare(
         if not (before.sweeps_us or after.sweeps_us):
             untimed[key] = before.lost if after is absent else after.lost
         elif not before.sweeps_us:
-            findings[key] = _one_sided(Verdict.NEW, before.lost, before, after)
+            findings[key] = _one_sided(DiffVerdict.NEW, before.lost, before, after)
         elif after is absent:
-            findings[key] = _one_sided(Verdict.MISSING, lost, before, after)
+            findings[key] = _one_sided(DiffVerdict.MISSING, lost, before, after)
         elif key in was or not after.sweeps_us or (lost and not before.lost):
-            findings[key] = _one_sided(Verdict.BROKEN, lost, before, after)
+            findings[key] = _one_sided(DiffVerdict.BROKEN, lost, before, after)
         else:
             both[key] = before, after
     drift, disturbances = 0.0, list[Disturbance]()
@@ -296,7 +296,9 @@ def _changed_modes(
     }
 
 
-def _one_sided(verdict: Verdict, reason: str, before: PooledPoint, after: PooledPoint) -> Finding:
+def _one_sided(
+    verdict: DiffVerdict, reason: str, before: PooledPoint, after: PooledPoint
+) -> Finding:
     return Finding(verdict=verdict, reason=reason, **_medians(before, after))
 
 
@@ -371,24 +373,27 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, li
         time, effect, cycles = shifts.time[i], shifts.effect[i], shifts.time[i] + shifts.clock[i]
         stayed = abs(effect) + half[i] <= threshold
         if stayed and abs(time) + half[i] <= threshold:
-            verdict, reason = Verdict.SAME, ""
+            verdict, reason = DiffVerdict.SAME, ""
         elif not tested:
-            verdict, reason = Verdict.AMBIGUOUS, TOO_FEW_SWEEPS if before.on_cpu else TOO_FEW_ROUNDS
+            verdict, reason = (
+                DiffVerdict.AMBIGUOUS,
+                TOO_FEW_SWEEPS if before.on_cpu else TOO_FEW_ROUNDS,
+            )
         elif open_modes[i]:
-            verdict, reason = Verdict.AMBIGUOUS, MODES
+            verdict, reason = DiffVerdict.AMBIGUOUS, MODES
         elif p_adjusted[i] <= limits.q:
-            verdict, reason = Verdict.SLOWER if effect > 0 else Verdict.FASTER, ""
+            verdict, reason = DiffVerdict.SLOWER if effect > 0 else DiffVerdict.FASTER, ""
             if decided[i]:
                 reason = BY_SHORTEST
             elif abs(effect - time) > threshold / 2:
                 reason = f"{100 * math.expm1(effect):+.1f} % beyond what the machine did"
         elif stayed and abs(shifts.by_clock[i]) > abs(shifts.by_drift[i]):
-            verdict, reason = Verdict.CLOCK, ""
+            verdict, reason = DiffVerdict.CLOCK, ""
         elif abs(shifts.by_drift[i]) > threshold / 2:
-            verdict, reason = Verdict.AMBIGUOUS, WITH_MACHINE
+            verdict, reason = DiffVerdict.AMBIGUOUS, WITH_MACHINE
         else:
             moved_less = margin[i] > threshold and abs(effect) - half[i] > threshold
-            verdict, reason = Verdict.AMBIGUOUS, OTHER_GPU if moved_less else ""
+            verdict, reason = DiffVerdict.AMBIGUOUS, OTHER_GPU if moved_less else ""
         has_interval = half[i] < NO_INTERVAL  # False for NaN
         findings[key] = Finding(
             verdict=verdict,

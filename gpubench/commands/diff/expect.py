@@ -15,11 +15,11 @@ import msgspec
 from gpubench.commands.diff.compare import (
     ABSENT,
     Comparison,
+    DiffVerdict,
     Finding,
     Key,
     Limits,
     PooledPoint,
-    Verdict,
 )
 from gpubench.commands.diff.formats import Report
 from gpubench.commands.diff.options import Options
@@ -181,25 +181,27 @@ def expected_report(expected: Expected, new: Side, limits: Limits, options: Opti
 def _judge(expectation: Expectation, row: Row, point: PooledPoint | None) -> Finding:
     """Return `same` within the tolerances, otherwise slower or faster."""
     if point is None:
-        return Finding(verdict=Verdict.MISSING, reason=ABSENT)
+        return Finding(verdict=DiffVerdict.MISSING, reason=ABSENT)
     figure = getattr(row, expectation.column)
     if point.lost or figure is None:
         reason = point.lost or f"has no {expectation.column}"
-        return Finding(verdict=Verdict.BROKEN if point.lost else Verdict.MISSING, reason=reason)
+        return Finding(
+            verdict=DiffVerdict.BROKEN if point.lost else DiffVerdict.MISSING, reason=reason
+        )
     time_us = statistics.median(point.rounds_us)
     low = expectation.value * (1 - expectation.lower)
     high = expectation.value * (1 + expectation.upper)
     if expectation.column == TIME:
         figure = time_us
         ratio = figure / expectation.value
-        below, above = Verdict.FASTER, Verdict.SLOWER
+        below, above = DiffVerdict.FASTER, DiffVerdict.SLOWER
     else:
         # With rounds of several files: scale the first row's rate, which is work over time.
         figure /= time_us / (row.median_us or time_us)
         ratio = expectation.value / figure  # the ratio of times
-        below, above = Verdict.SLOWER, Verdict.FASTER
+        below, above = DiffVerdict.SLOWER, DiffVerdict.FASTER
     return Finding(
-        verdict=below if figure < low else above if figure > high else Verdict.SAME,
+        verdict=below if figure < low else above if figure > high else DiffVerdict.SAME,
         reason=f"{expectation.column} {figure:.6g}; expected {low:.6g} to {high:.6g}",
         base_median_us=time_us / ratio,
         new_median_us=time_us,

@@ -14,11 +14,11 @@ from gpubench.commands.diff.compare import (
     DECIDING_ROUNDS,
     TOO_FEW_SWEEPS,
     Comparison,
+    DiffVerdict,
     Disturbance,
     Finding,
     Key,
     Limits,
-    Verdict,
 )
 from gpubench.commands.diff.formats import BROKEN, SLOWER, STRICT, Line, Report, shortened
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
@@ -100,7 +100,7 @@ def times_report(
     untimed = comparison.untimed
     return Report(
         unit="point",
-        verdicts=tuple(Verdict),
+        verdicts=tuple(DiffVerdict),
         headings=("base, ms", "new, ms", "change", "interval, %", ""),
         lines=tuple(
             Line(
@@ -122,10 +122,10 @@ def times_report(
             *([sentence] if sentence else []),
         ),
         outcomes={
-            Verdict.BROKEN: "error",
-            Verdict.SLOWER: "failure",
-            Verdict.AMBIGUOUS: unsettled,
-            Verdict.MISSING: unsettled,
+            DiffVerdict.BROKEN: "error",
+            DiffVerdict.SLOWER: "failure",
+            DiffVerdict.AMBIGUOUS: unsettled,
+            DiffVerdict.MISSING: unsettled,
         },
         fields={
             "limits": asdict(comparison.limits),
@@ -143,11 +143,11 @@ def times_report(
 def _exit_code(comparison: Comparison, *, strict: bool) -> int:
     """Return the code of the worst verdict: broken, slower, then not settled."""
     verdicts = comparison.counts.keys()
-    if Verdict.BROKEN in verdicts:
+    if DiffVerdict.BROKEN in verdicts:
         return BROKEN
-    if Verdict.SLOWER in verdicts:
+    if DiffVerdict.SLOWER in verdicts:
         return SLOWER
-    unsettled = verdicts & {Verdict.AMBIGUOUS, Verdict.MISSING} or comparison.drifted
+    unsettled = verdicts & {DiffVerdict.AMBIGUOUS, DiffVerdict.MISSING} or comparison.drifted
     return STRICT if strict and unsettled else 0
 
 
@@ -156,10 +156,10 @@ def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mappin
     shift = f"machine-wide shift of {_change(comparison.drift)}: " * comparison.drifted
     counts = comparison.counts
     points = f"of {counted(sum(counts.values()), 'point')}"
-    if broken := counts[Verdict.BROKEN]:
-        slower = f"; {counts[Verdict.SLOWER]} slower" if counts[Verdict.SLOWER] else ""
+    if broken := counts[DiffVerdict.BROKEN]:
+        slower = f"; {counts[DiffVerdict.SLOWER]} slower" if counts[DiffVerdict.SLOWER] else ""
         return f"{shift}broken: {broken} {points} wrong or lost{slower}"
-    if slowdowns := comparison.of(Verdict.SLOWER):
+    if slowdowns := comparison.of(DiffVerdict.SLOWER):
         worst, finding = next(iter(slowdowns.items()))
         # The line of the point has `ratio`, and beyond this distance a remark with `judged_ratio`.
         distance = abs(math.log((finding.judged_ratio or 1.0) / (finding.ratio or 1.0)))
@@ -168,7 +168,7 @@ def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mappin
         by = f"{change.lstrip('+')} ({labels[worst]})"
         return f"{shift}slower: {len(slowdowns)} {points}, by up to {by}"
     order = ("same", "faster", "ambiguous", "clock", "missing", "new")
-    listed = ", ".join(f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name])
+    listed = ", ".join(f"{counts[name]} {name}" for name in map(DiffVerdict, order) if counts[name])
     kind = "not settled" if code == STRICT else "no confirmed regression"
     if not_judged:
         return f"{shift}not judged: {not_judged}; {points} {listed}"
@@ -261,7 +261,13 @@ def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str
 
     A confirmed change comes first, the worst verdict before the others.
     """
-    order = (Verdict.SLOWER, Verdict.FASTER, Verdict.AMBIGUOUS, Verdict.CLOCK, Verdict.SAME)
+    order = (
+        DiffVerdict.SLOWER,
+        DiffVerdict.FASTER,
+        DiffVerdict.AMBIGUOUS,
+        DiffVerdict.CLOCK,
+        DiffVerdict.SAME,
+    )
     changed = [
         (key, finding)
         for verdict in order
@@ -280,9 +286,9 @@ def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str
         f"`{f'{row.variant} {row.tile}'.strip()}` in {new} is {ratio} times as fast as in {base} "
         f"at {row.size} ({conditions(row)})"
     )
-    if finding.verdict == Verdict.SAME:
+    if finding.verdict == DiffVerdict.SAME:
         return f"{text}: the same within ±{100 * comparison.limits.threshold:g} %"
-    confirmed = finding.verdict in {Verdict.SLOWER, Verdict.FASTER}
+    confirmed = finding.verdict in {DiffVerdict.SLOWER, DiffVerdict.FASTER}
     return text if confirmed else f"{text}: no change is confirmed"
 
 
@@ -295,7 +301,7 @@ def _advice(
     strict: bool,
 ) -> list[str]:
     """Return the commands that would settle the ambiguous points."""
-    ambiguous = comparison.of(Verdict.AMBIGUOUS)
+    ambiguous = comparison.of(DiffVerdict.AMBIGUOUS)
     # Points that another tool measured cannot be measured again.
     open_points = {key: finding for key, finding in ambiguous.items() if key.op in OPERATIONS}
     if not open_points:
@@ -367,7 +373,7 @@ def _figures(finding: Finding) -> tuple[str, str, str, str]:
 
 def _cells(finding: Finding) -> tuple[str, ...]:
     """Return the cells of a table: the figures, and what else is to say."""
-    is_clock = finding.verdict == Verdict.CLOCK
+    is_clock = finding.verdict == DiffVerdict.CLOCK
     remark = f"in cycles {_change(finding.cycles_ratio)}" if is_clock else finding.reason
     *figures, interval = _figures(finding)
     return (*figures, interval.removesuffix(" %"), remark)
@@ -377,9 +383,9 @@ def _brief(finding: Finding) -> str:
     """Return a point's change for a list, or the reason why there is none."""
     if finding.ratio is None:
         return "" if finding.reason in {"", ABSENT} else f" ({finding.reason})"
-    if finding.verdict == Verdict.CLOCK:
+    if finding.verdict == DiffVerdict.CLOCK:
         return f" {_change(finding.ratio)}, in cycles {_change(finding.cycles_ratio)}"
-    if finding.verdict == Verdict.AMBIGUOUS:
+    if finding.verdict == DiffVerdict.AMBIGUOUS:
         because = ", ".join(filter(None, (_interval(finding), finding.reason)))
         return f" {_change(finding.ratio)} ({because})"
     return f" {_change(finding.ratio)}"

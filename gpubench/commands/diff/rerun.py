@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpubench.commands.diff.compare import Comparison, Key, Verdict
+from gpubench.commands.diff.compare import Comparison, DiffVerdict, Key
 from gpubench.commands.diff.sides import Side
 from gpubench.engine.pool import Watcher, local_pool
 from gpubench.engine.prepare import prepare
@@ -71,7 +71,7 @@ def rerun(
         with progress() as watcher:
             return measure([new.rows_of(key)[0] for key in keys], rounds, watcher)
 
-    ambiguous = list(comparison.of(Verdict.AMBIGUOUS))
+    ambiguous = list(comparison.of(DiffVerdict.AMBIGUOUS))
     new_keys = [key for key in ambiguous if has_installed(new, key)]
     both_keys = [key for key in new_keys if has_installed(base, key)]
     new_keys = [key for key in new_keys if key not in both_keys]

@@ -67,7 +67,7 @@ def sentences(
         f"{costly.place} costs most, {100 * costly.clocks / recorded.clocks:.0f} % of that: "
         f"{described(costly)}."
     )
-    wasteful = recorded.ranked[0]
+    wasteful = recorded.by_wasted_clocks[0]
     if wasteful != costly and wasteful.wasted_clocks > WORTH_NAMING * recorded.clocks:
         yield f"{wasteful.place} wastes most: {described(wasteful)}."
     for array, used in recorded.used.items():
@@ -125,8 +125,8 @@ def access_columns(recorded: Accesses) -> dict[str, Any]:
         "sectors_per_request": recorded.sectors_per_request,
         "sectors_over_least": recorded.sectors_over_least,
         "bank_conflict_ways": recorded.bank_conflict_ways,
-        "uncoalesced_lines": _wasteful(recorded.ranked, is_shared=False),
-        "bank_conflict_lines": _wasteful(recorded.ranked, is_shared=True),
+        "uncoalesced_lines": _wasteful(recorded.by_wasted_clocks, is_shared=False),
+        "bank_conflict_lines": _wasteful(recorded.by_wasted_clocks, is_shared=True),
         "not_analysed": ";".join(skipped) or None,
     }
 

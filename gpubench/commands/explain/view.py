@@ -153,7 +153,7 @@ def _accesses(of: Explanation) -> Facts:
         yield "sectors", f"{recorded.sectors_per_request:.2f} a request, {least}"
     if recorded.bank_conflict_ways:
         yield "bank conflicts", f"{recorded.bank_conflict_ways:.2f}-way on average"
-    for line in recorded.ranked[:MAX_LINES]:
+    for line in recorded.by_wasted_clocks[:MAX_LINES]:
         what = f"{line.kind} {'to' if line.kind == 'write' else 'of'} {line.memory}"
         if line.is_shared:
             cost = f"{number(line.wavefronts, 1)} wavefronts"
@@ -291,7 +291,9 @@ def _accesses_as_json(recorded: Accesses) -> dict[str, Any]:
     """The figures of all lines, those that waste most first."""
     names = ("sectors_per_request", "sectors_over_least", "bank_conflict_ways")
     return asdict(recorded) | {
-        "lines": [asdict(line) | {"times_least": line.times_least} for line in recorded.ranked],
+        "lines": [
+            asdict(line) | {"times_least": line.times_least} for line in recorded.by_wasted_clocks
+        ],
         **_attributes(recorded, *names),
     }
 

@@ -32,7 +32,7 @@ HOTTER_C = 10.0
 NO_MAJORITY = "no majority to compare with: as many devices are fast as are slow"
 
 
-class Verdict(StrEnum):
+class FleetVerdict(StrEnum):
     """The verdict on a device, worst first."""
 
     WRONG = "wrong"
@@ -56,7 +56,7 @@ class UnitFinding:
     percent_of_before: float | None
     """Its speed relative to its own speed in earlier runs."""
 
-    verdict: Verdict
+    verdict: FleetVerdict
     since_before: bool = False
     """Whether it is slow because it was faster in earlier runs."""
 
@@ -72,7 +72,7 @@ class DeviceFinding:
     slot: str
     uuid: str
     device: str
-    verdict: Verdict
+    verdict: FleetVerdict
     reasons: tuple[str, ...] = ()
     units: tuple[UnitFinding, ...] = ()
 
@@ -102,11 +102,11 @@ class Fleet:
     def exit_code(self) -> int:
         """1: a device is slow or wrong; 3: one cannot be judged; 4: one is ambiguous; 0: fine."""
         verdicts = {device.verdict for device in self.devices}
-        if verdicts & {Verdict.WRONG, Verdict.SLOW}:
+        if verdicts & {FleetVerdict.WRONG, FleetVerdict.SLOW}:
             return 1
-        if Verdict.UNKNOWN in verdicts or not verdicts:
+        if FleetVerdict.UNKNOWN in verdicts or not verdicts:
             return 3
-        return 4 if Verdict.AMBIGUOUS in verdicts else 0
+        return 4 if FleetVerdict.AMBIGUOUS in verdicts else 0
 
 
 def assess(
@@ -142,8 +142,8 @@ def assess(
         first = of_device[name][0].member
         reasons = [*wrong.get(name, ()), *_failures(rows, of_device[name])]
         verdict = _verdict(findings, reasons, rows, name in wrong)
-        if verdict == Verdict.SLOW:
-            slow = [finding for finding in findings if finding.verdict == Verdict.SLOW]
+        if verdict == FleetVerdict.SLOW:
+            slow = [finding for finding in findings if finding.verdict == FleetVerdict.SLOW]
             others = [row for other in names if other != name for row in by_device.get(other, ())]
             reasons += explain(slow, rows, others, name, configurations)
         devices.append(
@@ -157,7 +157,7 @@ def assess(
                 units=tuple(findings),
             )
         )
-    order = list(Verdict)
+    order = list(FleetVerdict)
     devices.sort(key=lambda d: (order.index(d.verdict), _speed(d.worst), d.host, d.slot))
     labels = {name: of_device[name][0].member.label for name in names}
     detectable = {
@@ -226,13 +226,13 @@ def _finding(
     unit: tuple[str | None, str, str], number: int, index: int, judged: Judgement, times: Floats
 ) -> UnitFinding:
     since_before = bool(judged.slower_than_before[number, index])
-    verdict = Verdict.FINE
+    verdict = FleetVerdict.FINE
     if judged.slow[number, index] or since_before:
-        verdict = Verdict.SLOW
+        verdict = FleetVerdict.SLOW
     elif judged.ambiguous[number, index]:
-        verdict = Verdict.AMBIGUOUS
+        verdict = FleetVerdict.AMBIGUOUS
     elif np.isnan(judged.p[number, index]) and np.isnan(judged.since[number, index]):
-        verdict = Verdict.UNKNOWN
+        verdict = FleetVerdict.UNKNOWN
     return UnitFinding(
         unit=unit[1],
         phase=unit[2],
@@ -248,21 +248,21 @@ def _finding(
 
 def _verdict(
     findings: Sequence[UnitFinding], reasons: list[str], rows: Sequence[UnitTime], wrong_bits: bool
-) -> Verdict:
+) -> FleetVerdict:
     """Return the worst verdict of the units: `wrong` if a unit failed, `unknown` without units."""
     failed = any(row.status in {Status.WRONG, Status.ERROR} for row in rows)
     if wrong_bits or failed:
-        return Verdict.WRONG
+        return FleetVerdict.WRONG
     of_units = {finding.verdict for finding in findings}
-    if Verdict.SLOW in of_units:
-        return Verdict.SLOW
-    if reasons or not findings or of_units == {Verdict.UNKNOWN}:
+    if FleetVerdict.SLOW in of_units:
+        return FleetVerdict.SLOW
+    if reasons or not findings or of_units == {FleetVerdict.UNKNOWN}:
         if not reasons:
             reasons.append("there is nothing to compare it with: one device, and no earlier run")
-        return Verdict.UNKNOWN
+        return FleetVerdict.UNKNOWN
     if any(finding.no_majority for finding in findings):
         reasons.append(NO_MAJORITY)
-    return Verdict.AMBIGUOUS if Verdict.AMBIGUOUS in of_units else Verdict.FINE
+    return FleetVerdict.AMBIGUOUS if FleetVerdict.AMBIGUOUS in of_units else FleetVerdict.FINE
 
 
 def _failures(rows: Iterable[UnitTime], reports: Iterable[Report]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.fleet.verdicts import DeviceFinding, Fleet, UnitFinding, Verdict
+from gpubench.commands.fleet.verdicts import DeviceFinding, Fleet, FleetVerdict, UnitFinding
 from gpubench.view.numbers import counted, number
 from gpubench.view.tables import table
 
@@ -24,7 +24,7 @@ COARSE = 0.10
 """A unit is listed if its smallest detectable slowdown is larger: it may miss a device that is 10 %
 slow."""
 
-COLOURS = {Verdict.WRONG: "red", Verdict.SLOW: "red", Verdict.UNKNOWN: "yellow"}
+COLOURS = {FleetVerdict.WRONG: "red", FleetVerdict.SLOW: "red", FleetVerdict.UNKNOWN: "yellow"}
 
 
 def as_json(fleet: Fleet) -> str:
@@ -46,7 +46,7 @@ def as_tables(fleet: Fleet) -> RenderableType:
             parts.append(
                 Text(f"\n{device.label}: {device.verdict}", COLOURS.get(device.verdict, ""))
             )
-            slow = [finding for finding in device.units if finding.verdict == Verdict.SLOW]
+            slow = [finding for finding in device.units if finding.verdict == FleetVerdict.SLOW]
             parts += [Text(f"  {_unit(finding)}") for finding in slow]
             parts += [Text(f"  {reason}") for reason in device.reasons]
     if fleet.differences:
@@ -59,7 +59,7 @@ def as_tables(fleet: Fleet) -> RenderableType:
         parts += [Text("\nConfigurations differ", style="bold"), grid]
     parts += [Text(f"\n{line}") for line in _resolution(fleet)]
     counts = Counter(device.verdict for device in fleet.devices)
-    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in FleetVerdict if counts[verdict])
     return Group(*parts, Text(f"\n{counted(len(fleet.devices), 'device')}: {said}"))
 
 
@@ -95,7 +95,7 @@ def _ranking(fleet: Fleet) -> RenderableType:
     )
     fine = 0
     for device in fleet.devices:
-        fine += device.verdict == Verdict.FINE
+        fine += device.verdict == FleetVerdict.FINE
         if fine <= SHOWN:
             grid.add_row(*_cells(device))
     hidden = max(0, fine - SHOWN)

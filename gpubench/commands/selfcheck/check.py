@@ -96,7 +96,7 @@ class Gap(NamedTuple):
         return self.events_us - self.cupti_us
 
 
-class Verdict(NamedTuple):
+class SelfcheckResult(NamedTuple):
     """Whether a machine's times can be trusted, in a sentence."""
 
     trusted: bool
@@ -219,26 +219,26 @@ def confirmed(
     return list(by_key.values())
 
 
-def judge_gaps(gaps: Sequence[Gap]) -> Verdict:
+def judge_gaps(gaps: Sequence[Gap]) -> SelfcheckResult:
     """Return a verdict: times are trusted if the launch gap is short and equal for all kernels."""
     if not gaps:
-        return Verdict(False, "No kernel was measured by both timers.")
+        return SelfcheckResult(False, "No kernel was measured by both timers.")
     median = median_gap_us(gaps)
     distrust = f"Do not trust times here: the launch gap is {median:.2f} µs, "
     if not 0 <= median <= MAX_GAP_US:
         usual = f"where 0 to {MAX_GAP_US:g} µs are usual; the stream runs dry between launches."
-        return Verdict(False, distrust + usual)
+        return SelfcheckResult(False, distrust + usual)
     found = deviating(gaps)
     for control in (gap for gap in gaps if gap.is_control and gap not in found):
-        return Verdict(
+        return SelfcheckResult(
             False,
             f"Do not trust times here: launches of {control.label} overlap, and its launch gap of "
             f"{control.gap_us:.2f} µs does not show it.",
         )
     if unequal := [gap for gap in found if not gap.is_control]:
         listed = ", ".join(f"{gap.gap_us:.2f} µs for {gap.label}" for gap in unequal)
-        return Verdict(False, f"{distrust}but {listed}; is another program using the GPU?")
-    return Verdict(
+        return SelfcheckResult(False, f"{distrust}but {listed}; is another program using the GPU?")
+    return SelfcheckResult(
         True,
         f"This machine's times can be trusted: both timers agree but for a launch gap of "
         f"{median:.2f} µs, the same for every kernel"

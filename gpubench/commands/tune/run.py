@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gpubench
-from gpubench.commands.tune.cover import Cover, cover_rows, cover_winners, covers
+from gpubench.commands.tune.covering_tiles import Cover, cover_rows, cover_winners, covers
 from gpubench.commands.tune.schedule import BUDGET_ENDED, Racing, entrants, visits_of
 from gpubench.engine.pool import Pool, Watcher
 from gpubench.engine.prepare import Job, prepare

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.tune.cover import cover_tables
+from gpubench.commands.tune.covering_tiles import cover_tables
 from gpubench.commands.tune.run import Tuned, groups, is_undecided, races
 from gpubench.commands.tune.schedule import BUDGET_ENDED
 from gpubench.model import Status

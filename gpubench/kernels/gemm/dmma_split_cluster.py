@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from gpubench.kernels.fitted_tile import MAX_CLUSTER
-from gpubench.kernels.small_tile_costs import Choice, picks
+from gpubench.kernels.small_tile_costs import SmallTileChoice, picks
 from gpubench.kernels.tensor_cores import (
     MAX_DYNAMIC_BYTES,
     cluster,
@@ -103,7 +103,7 @@ TILES = Space(
 
 
 @cache
-def configurations() -> tuple[Choice, ...]:
+def configurations() -> tuple[SmallTileChoice, ...]:
     """Return the configurations that the model compares, each with as many stages as fit."""
     widest: dict[tuple[object, ...], Config] = {}
     for tile in TILES:
@@ -111,7 +111,7 @@ def configurations() -> tuple[Choice, ...]:
             without = tuple(value for name, value in tile.items() if name != "stages")
             widest[without] = tile
     return tuple(
-        Choice(
+        SmallTileChoice(
             tile=tile,
             warps=warps(tile),
             resident=EIGHT_WARPS // warps(tile),
@@ -122,7 +122,7 @@ def configurations() -> tuple[Choice, ...]:
     )
 
 
-def choices(problem: Problem) -> Iterator[Choice]:
+def choices(problem: Problem) -> Iterator[SmallTileChoice]:
     """Yield configurations whose parts of K have at least two steps each."""
     most = max(problem.k // (2 * STEP), 1)
     return (choice for choice in configurations() if choice.tile["splits"] <= most)

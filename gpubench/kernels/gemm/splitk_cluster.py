@@ -14,7 +14,7 @@ from gpubench.kernels.block_tiles import (
     warps_that_fit,
 )
 from gpubench.kernels.fitted_tile import MAX_CLUSTER
-from gpubench.kernels.small_tile_costs import Choice, picks
+from gpubench.kernels.small_tile_costs import SmallTileChoice, picks
 from gpubench.model import Config, CudaVariant, Launch, Problem
 
 BYTES = 4
@@ -103,7 +103,7 @@ nearly (seed 11 of `benchmarks/shapes.py`). Each is compared with all numbers of
 
 
 @cache
-def configurations() -> tuple[Choice, ...]:
+def configurations() -> tuple[SmallTileChoice, ...]:
     """Return the configurations that the model compares."""
     every = []
     for text, splits in product(COMPARED, range(1, MAX_CLUSTER + 1)):
@@ -113,7 +113,7 @@ def configurations() -> tuple[Choice, ...]:
         loads = (tm + tn) / 4
         other = loads + 2 * (bm + bn / 4) / threads_of(tile) + 1
         every.append(
-            Choice(
+            SmallTileChoice(
                 tile=tile,
                 warps=threads_of(tile) // 32,
                 resident=resident(tile),
@@ -124,7 +124,7 @@ def configurations() -> tuple[Choice, ...]:
     return tuple(every)
 
 
-def choices(problem: Problem) -> Iterator[Choice]:
+def choices(problem: Problem) -> Iterator[SmallTileChoice]:
     """Yield configurations whose parts of K have at least two steps each."""
     return (
         choice

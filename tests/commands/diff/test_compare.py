@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from gpubench.commands.diff.compare import (
     OTHER_GPU,
     Comparison,
+    DiffVerdict,
     Finding,
     Limits,
     PooledPoint,
-    Verdict,
     compare,
 )
 from gpubench.model import PointKey as Key
@@ -72,17 +72,17 @@ def finding(before: PooledPoint, after: PooledPoint, limits: Limits | None = Non
     """The finding on a point among others that stay, the BLAS among them."""
     still = {point("blas", 1): pooled(), point("other", 1): pooled(), point("other", 2): pooled()}
     comparison = judged(still | {point("own", 1): before}, still | {point("own", 1): after}, limits)
-    assert comparison.counts[Verdict.SAME] >= 3
+    assert comparison.counts[DiffVerdict.SAME] >= 3
     return comparison.findings[point("own", 1)]
 
 
 def test_a_shift_beyond_the_threshold_is_found_and_a_smaller_one_is_shown_to_be_small() -> None:
     for factor, verdict in (
-        (1.0, Verdict.SAME),
-        (1.01, Verdict.SAME),
-        (1.05, Verdict.SLOWER),
-        (1 / 1.05, Verdict.FASTER),
-        (3.0, Verdict.SLOWER),
+        (1.0, DiffVerdict.SAME),
+        (1.01, DiffVerdict.SAME),
+        (1.05, DiffVerdict.SLOWER),
+        (1 / 1.05, DiffVerdict.FASTER),
+        (3.0, DiffVerdict.SLOWER),
     ):
         found = finding(pooled(), pooled(factor=factor))
         assert found.verdict == verdict
@@ -94,8 +94,10 @@ def test_a_shift_beyond_the_threshold_is_found_and_a_smaller_one_is_shown_to_be_
 
 
 def test_the_threshold_decides_what_matters() -> None:
-    assert finding(pooled(), pooled(factor=1.02), Limits(threshold=0.01)).verdict == Verdict.SLOWER
-    assert finding(pooled(), pooled(factor=1.05), Limits(threshold=0.1)).verdict == Verdict.SAME
+    assert (
+        finding(pooled(), pooled(factor=1.02), Limits(threshold=0.01)).verdict == DiffVerdict.SLOWER
+    )
+    assert finding(pooled(), pooled(factor=1.05), Limits(threshold=0.1)).verdict == DiffVerdict.SAME
 
 
 ONE, OTHER = frozenset({"GPU-1"}), frozenset({"GPU-2"})
@@ -103,31 +105,31 @@ ONE, OTHER = frozenset({"GPU-1"}), frozenset({"GPU-2"})
 
 def test_between_two_gpus_of_one_kind_a_shift_must_exceed_what_such_differ_by() -> None:
     for base_gpus, new_gpus, factor, verdict in (
-        (ONE, OTHER, 1.05, Verdict.AMBIGUOUS),
-        (ONE, OTHER, 1 / 1.05, Verdict.AMBIGUOUS),
-        (ONE, OTHER, 1.0, Verdict.SAME),
-        (ONE, OTHER, 1.2, Verdict.SLOWER),
-        (ONE, OTHER, 1 / 1.2, Verdict.FASTER),
-        (ONE, ONE | OTHER, 1.05, Verdict.AMBIGUOUS),
-        (ONE | OTHER, ONE | OTHER, 1.05, Verdict.SLOWER),
-        (ONE, ONE, 1.05, Verdict.SLOWER),
-        (ONE, frozenset[str](), 1.05, Verdict.SLOWER),
+        (ONE, OTHER, 1.05, DiffVerdict.AMBIGUOUS),
+        (ONE, OTHER, 1 / 1.05, DiffVerdict.AMBIGUOUS),
+        (ONE, OTHER, 1.0, DiffVerdict.SAME),
+        (ONE, OTHER, 1.2, DiffVerdict.SLOWER),
+        (ONE, OTHER, 1 / 1.2, DiffVerdict.FASTER),
+        (ONE, ONE | OTHER, 1.05, DiffVerdict.AMBIGUOUS),
+        (ONE | OTHER, ONE | OTHER, 1.05, DiffVerdict.SLOWER),
+        (ONE, ONE, 1.05, DiffVerdict.SLOWER),
+        (ONE, frozenset[str](), 1.05, DiffVerdict.SLOWER),
     ):
         before = replace(pooled(), gpus=base_gpus)
         found = finding(before, replace(pooled(factor=factor), gpus=new_gpus))
         assert found.verdict == verdict, (base_gpus, new_gpus, factor)
-        assert found.reason == (OTHER_GPU if verdict == Verdict.AMBIGUOUS else "")
+        assert found.reason == (OTHER_GPU if verdict == DiffVerdict.AMBIGUOUS else "")
 
 
 def test_what_two_gpus_may_differ_by_is_a_limit() -> None:
     before, after = replace(pooled(), gpus=ONE), replace(pooled(factor=1.05), gpus=OTHER)
-    assert finding(before, after, Limits(between_gpus=0.0)).verdict == Verdict.SLOWER
-    assert finding(before, after, Limits(between_gpus=0.03)).verdict == Verdict.SLOWER
+    assert finding(before, after, Limits(between_gpus=0.0)).verdict == DiffVerdict.SLOWER
+    assert finding(before, after, Limits(between_gpus=0.03)).verdict == DiffVerdict.SLOWER
 
 
 def test_rounds_that_scatter_show_neither_a_shift_nor_sameness() -> None:
     found = finding(pooled(ROUGH), pooled(ROUGH[::-1], 1.03))
-    assert found.verdict == Verdict.AMBIGUOUS
+    assert found.verdict == DiffVerdict.AMBIGUOUS
     assert found.p_adjusted is not None
     assert found.p_adjusted > 0.01
 
@@ -137,11 +139,11 @@ def test_a_clock_explains_a_time_as_far_as_the_blas_shares_it() -> None:
     before = dict.fromkeys(keys, pooled(clock=1980.0))
     slow_clock = pooled(factor=1.05, clock=1980.0 / 1.05)
     for after, verdicts in (
-        (dict.fromkeys(keys, slow_clock), {Verdict.CLOCK: 4}),
-        (before | {keys[1]: slow_clock}, {Verdict.SAME: 3, Verdict.SLOWER: 1}),
+        (dict.fromkeys(keys, slow_clock), {DiffVerdict.CLOCK: 4}),
+        (before | {keys[1]: slow_clock}, {DiffVerdict.SAME: 3, DiffVerdict.SLOWER: 1}),
         (
             dict.fromkeys(keys, slow_clock) | {keys[1]: pooled(factor=1.1, clock=1980.0 / 1.05)},
-            {Verdict.CLOCK: 3, Verdict.SLOWER: 1},
+            {DiffVerdict.CLOCK: 3, DiffVerdict.SLOWER: 1},
         ),
     ):
         comparison = judged(before, after)
@@ -151,12 +153,12 @@ def test_a_clock_explains_a_time_as_far_as_the_blas_shares_it() -> None:
 
 def test_a_ratio_beyond_the_threshold_is_ambiguous_while_its_interval_is_not() -> None:
     found = finding(pooled(), pooled(factor=1.021))
-    assert found.verdict == Verdict.AMBIGUOUS
+    assert found.verdict == DiffVerdict.AMBIGUOUS
     assert found.ratio == pytest.approx(1.021)
 
 
 def test_without_a_clock_on_both_sides_the_clock_explains_nothing() -> None:
-    assert finding(pooled(clock=1980.0), pooled(factor=1.05)).verdict == Verdict.SLOWER
+    assert finding(pooled(clock=1980.0), pooled(factor=1.05)).verdict == DiffVerdict.SLOWER
 
 
 def test_one_sided_points_are_reported_and_what_was_right_and_is_wrong_is_broken() -> None:
@@ -171,14 +173,14 @@ def test_one_sided_points_are_reported_and_what_was_right_and_is_wrong_is_broken
         {point(name): of for name, of in new.items()},
     )
     assert {key.variant: found.verdict for key, found in comparison.findings.items()} == {
-        "a": Verdict.BROKEN,
-        "b": Verdict.BROKEN,
-        "c": Verdict.BROKEN,
-        "d": Verdict.MISSING,
-        "e": Verdict.NEW,
-        "g": Verdict.NEW,
-        "h": Verdict.SAME,
-        "i": Verdict.BROKEN,
+        "a": DiffVerdict.BROKEN,
+        "b": DiffVerdict.BROKEN,
+        "c": DiffVerdict.BROKEN,
+        "d": DiffVerdict.MISSING,
+        "e": DiffVerdict.NEW,
+        "g": DiffVerdict.NEW,
+        "h": DiffVerdict.SAME,
+        "i": DiffVerdict.BROKEN,
     }
     assert comparison.findings[point("a")].reason == "wrong: relative error 1"
     assert comparison.findings[point("d")].reason == "not in the file"
@@ -195,26 +197,26 @@ def test_what_moves_with_the_blas_is_the_machine() -> None:
     comparison = judged(side_of(), side_of(1.05))
     assert comparison.drifted
     assert comparison.drift == pytest.approx(1.05)
-    assert set(comparison.counts) == {Verdict.AMBIGUOUS}
+    assert set(comparison.counts) == {DiffVerdict.AMBIGUOUS}
     assert {found.reason for found in comparison.findings.values()} == {"moved with the machine"}
 
 
 def test_what_moves_further_than_the_machine_is_slower() -> None:
     comparison = judged(side_of(), side_of(1.05) | {point("own", 3): pooled(factor=3 * 1.2)})
-    assert list(comparison.of(Verdict.SLOWER)) == [point("own", 3)]
+    assert list(comparison.of(DiffVerdict.SLOWER)) == [point("own", 3)]
 
 
 def test_a_shift_that_the_blas_does_not_share_is_the_builds() -> None:
     slower = side_of(1.05) | {key: side_of()[key] for key in side_of() if is_blas(key)}
     comparison = judged(side_of(), slower)
     assert comparison.drift == 1
-    assert comparison.counts == {Verdict.SLOWER: 3, Verdict.SAME: 2}
+    assert comparison.counts == {DiffVerdict.SLOWER: 3, DiffVerdict.SAME: 2}
 
 
 def test_without_a_blas_nothing_is_put_down_to_the_machine() -> None:
     own = {key: point for key, point in side_of().items() if not is_blas(key)}
     slower = {key: point for key, point in side_of(1.05).items() if not is_blas(key)}
-    assert judged(own, slower).counts == {Verdict.SLOWER: 3}
+    assert judged(own, slower).counts == {DiffVerdict.SLOWER: 3}
 
 
 def test_the_largest_change_comes_first() -> None:
@@ -222,7 +224,7 @@ def test_the_largest_change_comes_first() -> None:
         side_of(),
         side_of() | {point("own", 1): pooled(factor=1.1), point("own", 2): pooled(factor=2.8)},
     )
-    assert list(comparison.of(Verdict.SLOWER)) == [point("own", 2), point("own", 1)]
+    assert list(comparison.of(DiffVerdict.SLOWER)) == [point("own", 2), point("own", 1)]
 
 
 # ---- for any sides
@@ -247,10 +249,10 @@ keys = st.builds(
 sides = st.dictionaries(keys, points, min_size=1, max_size=6)
 
 MIRROR = {
-    Verdict.SLOWER: Verdict.FASTER,
-    Verdict.FASTER: Verdict.SLOWER,
-    Verdict.NEW: Verdict.MISSING,
-    Verdict.MISSING: Verdict.NEW,
+    DiffVerdict.SLOWER: DiffVerdict.FASTER,
+    DiffVerdict.FASTER: DiffVerdict.SLOWER,
+    DiffVerdict.NEW: DiffVerdict.MISSING,
+    DiffVerdict.MISSING: DiffVerdict.NEW,
 }
 
 
@@ -269,7 +271,7 @@ def test_swapping_base_and_new_mirrors_every_verdict(base: Side, new: Side) -> N
 @given(sides)
 def test_a_table_against_itself_is_all_same(side: Side) -> None:
     comparison = judged(side, side)
-    assert comparison.counts == {Verdict.SAME: len(side)}
+    assert comparison.counts == {DiffVerdict.SAME: len(side)}
     assert not comparison.drifted
 
 
@@ -289,7 +291,7 @@ def test_scaling_all_times_is_drift_and_never_a_regression(side: Side, factor: f
     comparison = judged(side, scaled(side, factor))
     assert comparison.drift == pytest.approx(factor)
     assert comparison.drifted == (not 1 / 1.02 <= factor <= 1.02)
-    assert set(comparison.counts) <= {Verdict.SAME, Verdict.AMBIGUOUS}
+    assert set(comparison.counts) <= {DiffVerdict.SAME, DiffVerdict.AMBIGUOUS}
 
 
 @settings(max_examples=40)
@@ -328,4 +330,4 @@ def test_chance_alone_is_not_called_a_shift() -> None:
     chance = random.Random(7)  # noqa: S311 # noise, not a secret
     for _ in range(5):
         base, new = (drawn(lambda: chance.lognormvariate(5, 0.1), 30) for _ in range(2))
-        assert not judged(base, new).of(Verdict.SLOWER)
+        assert not judged(base, new).of(DiffVerdict.SLOWER)

@@ -11,7 +11,7 @@ import pytest
 from fakes import FakeBackend, measured, point, variant
 
 from gpubench.commands.diff import rerun as module
-from gpubench.commands.diff.compare import MODES, Comparison, Verdict, compare
+from gpubench.commands.diff.compare import MODES, Comparison, DiffVerdict, compare
 from gpubench.commands.diff.report import covering_options
 from gpubench.commands.diff.rerun import installed_hashes, measure_again, rerun
 from gpubench.commands.diff.sides import Side
@@ -71,7 +71,7 @@ def test_a_point_that_both_sides_share_is_measured_for_both_in_turns() -> None:
     key = base.rows[-1].key
     assert base.pooled[key].rounds_us == pytest.approx([100 + 0.2 * n for n in range(10)])
     assert new.pooled[key].rounds_us == pytest.approx([100.1 + 0.2 * n for n in range(10)])
-    assert judged(base, new).counts == {Verdict.SAME: 2}
+    assert judged(base, new).counts == {DiffVerdict.SAME: 2}
     assert "the same kernels for both sides, in turns, 10 rounds or more each" in notes[0]
 
 
@@ -107,13 +107,13 @@ def test_rounds_with_two_modes_are_measured_again_and_then_decide() -> None:
     base = side("base.csv", on_gpu(100.0, 108.1, 100.2, 100.1, 100.3))
     new = side("new.csv", on_gpu(108.0, 108.2, 108.1, 108.3, 108.0))
     (before,) = judged(base, new).findings.values()
-    assert (before.verdict, before.reason, before.modes) == (Verdict.AMBIGUOUS, MODES, 2)
+    assert (before.verdict, before.reason, before.modes) == (DiffVerdict.AMBIGUOUS, MODES, 2)
 
     machine = Machine()
     machine.timer = Timer.EVENTS
     after = judged(*machine.rerun(base, new)[:2])
     assert machine.calls == [([1], 20)]
-    assert after.counts == {Verdict.SAME: 1}
+    assert after.counts == {DiffVerdict.SAME: 1}
 
 
 # ---- measuring again

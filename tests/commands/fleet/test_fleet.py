@@ -32,7 +32,7 @@ from gpubench.commands.fleet.units import (
     Report,
     unit_time,
 )
-from gpubench.commands.fleet.verdicts import Fleet, Verdict, assess
+from gpubench.commands.fleet.verdicts import Fleet, FleetVerdict, assess
 from gpubench.commands.fleet.view import as_json, as_tables
 from gpubench.engine.cluster import Member
 from gpubench.engine.measurements import Place
@@ -102,7 +102,7 @@ def printed(found: Fleet) -> str:
 
 def test_a_good_fleet_is_fine() -> None:
     found = assess(fleet())
-    assert {device.verdict for device in found.devices} == {Verdict.FINE}
+    assert {device.verdict for device in found.devices} == {FleetVerdict.FINE}
     assert found.exit_code == 0
     assert found.differences == {}
     assert "8 devices: 8 fine" in printed(found)
@@ -120,8 +120,8 @@ def test_a_slow_device_comes_first_with_what_may_explain_it() -> None:
     found = assess(fleet(slow))
     assert found.exit_code == 1
     first = found.devices[0]
-    assert (first.uuid, first.verdict) == ("GPU-3", Verdict.SLOW)
-    (unit,) = [unit for unit in first.units if unit.verdict == Verdict.SLOW]
+    assert (first.uuid, first.verdict) == ("GPU-3", FleetVerdict.SLOW)
+    (unit,) = [unit for unit in first.units if unit.verdict == FleetVerdict.SLOW]
     assert unit.unit == "copy"
     assert unit.percent_of_others == pytest.approx(100 / 1.2, abs=1)
     assert set(first.reasons) == {
@@ -147,11 +147,11 @@ def test_a_slow_device_comes_first_with_what_may_explain_it() -> None:
 
 def test_a_product_whose_bits_differ_is_wrong_on_the_device_that_is_alone_with_them() -> None:
     found = assess(fleet(report(5, bits=8)))
-    assert of(found, 5).verdict == Verdict.WRONG
-    assert [d.verdict for d in found.devices].count(Verdict.WRONG) == 1
+    assert of(found, 5).verdict == FleetVerdict.WRONG
+    assert [d.verdict for d in found.devices].count(FleetVerdict.WRONG) == 1
     assert found.exit_code == 1
     both = assess([report(0, bits=7), report(1, bits=8)])
-    assert {device.verdict for device in both.devices} == {Verdict.WRONG}
+    assert {device.verdict for device in both.devices} == {FleetVerdict.WRONG}
     assert "none is known right" in both.devices[0].reasons[0]
 
 
@@ -162,10 +162,10 @@ def test_a_unit_that_fails_makes_a_device_wrong_and_a_lost_worker_leaves_it_unkn
     )
     lost = report(4)._replace(times=[], bits={}, configuration={}, error="its worker is gone")
     found = assess(fleet(broken, lost))
-    assert of(found, 2).verdict == Verdict.WRONG
+    assert of(found, 2).verdict == FleetVerdict.WRONG
     assert of(found, 2).reasons == ("copy: illegal access",)
     assert (of(found, 4).verdict, of(found, 4).reasons) == (
-        Verdict.UNKNOWN,
+        FleetVerdict.UNKNOWN,
         ("its worker is gone",),
     )
     assert assess(fleet(lost)).exit_code == 3
@@ -274,16 +274,16 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     assert {(row["phase"], row["slot"]) for row in rows} == {
         (phase, str(n)) for phase in ("alone", "together") for n in range(4)
     }
-    assert [(d.slot, d.verdict) for d in found.devices if d.verdict != Verdict.FINE] == [
-        ("2", Verdict.SLOW)
+    assert [(d.slot, d.verdict) for d in found.devices if d.verdict != FleetVerdict.FINE] == [
+        ("2", FleetVerdict.SLOW)
     ]
     again, _ = measuring(dict.fromkeys(range(4), 1.3))  # all are slower than in the run before
     assert again
-    assert {d.slot for d in again.devices if d.verdict == Verdict.SLOW} == {"0", "1", "3"}
+    assert {d.slot for d in again.devices if d.verdict == FleetVerdict.SLOW} == {"0", "1", "3"}
     busy, _ = measuring({1: 0.0})
     assert busy
     verdicts = {d.slot: (d.verdict, d.reasons) for d in busy.devices}
-    assert verdicts["1"] == (Verdict.UNKNOWN, ("it is being measured by another",))
+    assert verdicts["1"] == (FleetVerdict.UNKNOWN, ("it is being measured by another",))
 
 
 def test_a_product_is_verified_in_the_first_turn_alone(

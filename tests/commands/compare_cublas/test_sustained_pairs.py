@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from fakes import CPU, FakeBackend
 
-from gpubench.commands.compare_cublas.settled import add_pairs, pairs_s
+from gpubench.commands.compare_cublas.sustained_pairs import add_pairs, pairs_s
 from gpubench.engine.pairs import PAIR_S
 from gpubench.engine.pool import LocalPool, Pool
 from gpubench.engine.prepare import Job, prepare

@@ -22,7 +22,7 @@ MEMORY_SHARE = 0.5
 """Operands of earlier problems are kept up to this fraction of the free memory."""
 
 
-class Loaded:
+class OperandCache:
     """The operands and references in the device's memory."""
 
     def __init__(self, backend: Backend, seed: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from samples import sample as sample_row
 
-from gpubench.commands.tune.cover import (
+from gpubench.commands.tune.covering_tiles import (
     chosen_tiles,
     cover_rows,
     cover_tables,
