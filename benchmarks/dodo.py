@@ -187,26 +187,30 @@ CLUSTERS = {
 }
 """Kernels in which the blocks of a cluster divide K."""
 
-SANITIZED = {
-    f"{tool}_{dtype}": f"{tool} {dtype}"
-    for tool, dtype in (
-        *(
-            ("memcheck", dtype)
-            for dtype in DTYPES
-            if dtype not in {"int32", "float16", "float8_e4m3"}
-        ),
-        *((tool, "float32") for tool in ("racecheck", "synccheck")),
-    )
-} | {
-    f"{tool}_clusters_{dtype}": f"{tool} {dtype} --variants {kernels} --sizes {sizes}"
-    for tool, sizes in (("memcheck", "136x272x144,200x272x1040"), ("racecheck", "200x272x1040"))
-    for dtype, kernels in CLUSTERS.items()
-}
+SANITIZED = (
+    {
+        f"{tool}_{dtype}": f"{tool} {dtype}"
+        for tool, dtype in (
+            *(
+                ("memcheck", dtype)
+                for dtype in DTYPES
+                if dtype not in {"int32", "float16", "float8_e4m3"}
+            ),
+            *((tool, "float32") for tool in ("racecheck", "synccheck")),
+        )
+    }
+    | {
+        f"{tool}_clusters_{dtype}": f"{tool} {dtype} --variants {kernels} --sizes {sizes}"
+        for tool, sizes in (("memcheck", "136x272x144,200x272x1040"), ("racecheck", "200x272x1040"))
+        for dtype, kernels in CLUSTERS.items()
+    }
+    | {
+        f"{tool}_pingpong": f"{tool} bfloat16 --variants wgmma_pingpong --sizes 200x272x1040"
+        for tool in ("memcheck", "racecheck")
+    }
+)
 """What compute-sanitizer checks: the arguments of `sanitize.py` by task. It runs all kernels of the
 first dtype, and the kernels in clusters also where each block has some steps of K."""
-
-ALONE = ("bfloat16", "float16", "float8_e4m3", "float32", "tf32", "int8", "float64")
-"""Precisions whose launches were timed alone at shapes of seed 16, which shaped nothing."""
 
 SHAPES = {
     "fit_1": "--seed 1 --count 50 --every",
@@ -214,11 +218,14 @@ SHAPES = {
     "fit_3": "--seed 3 --count 24 --dtype float16 --every",
     "fit_7": "--seed 7 --count 60 --every",
     "fit_8": "--seed 8 --count 30 --dtype float16 --every",
-    **{
-        f"alone_16_{dtype}": f"--seed 16 --count {60 if dtype == 'bfloat16' else 30} --dtype {dtype}"
-        for dtype in ALONE
-    },
+    "alone_16_bfloat16": "--seed 16 --count 60 --dtype bfloat16",
+    "alone_16_float32": "--seed 16 --count 30 --dtype float32",
+    "alone_16_float64": "--seed 16 --count 30 --dtype float64",
     "alone_17_bfloat16": "--seed 17 --count 60 --dtype bfloat16",
+    "alone_18_float16": "--seed 18 --count 30 --dtype float16",
+    "alone_18_float8_e4m3": "--seed 18 --count 40 --dtype float8_e4m3",
+    "alone_18_int8": "--seed 18 --count 30 --dtype int8",
+    "alone_18_tf32": "--seed 18 --count 30 --dtype tf32",
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
     "3048x1928x400,872x5608x6608,904x4592x672",
     "models": "--model-shapes",
@@ -289,7 +296,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         if dtype not in {"float32", "int32"}:
             yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/stress.py --dtypes {dtype} -o h200/stress/{dtype}.json")
     for name, selected in SANITIZED.items():
-        yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o h200/sanitizer/{name}.json")
+        card = "h100" if name.endswith("pingpong") else "h200"
+        yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o {card}/sanitizer/{name}.json")
     yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o h200/stress/clusters.json")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")
     yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --seeds 1,2 --kills 10 -o h200/kills.json")
