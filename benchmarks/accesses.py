@@ -25,8 +25,8 @@ from typing import NamedTuple
 from agreement import ncu_command, ncu_rows
 from shared import ROOT, bound, child, markdown
 
-from gpubench.engine.single import find_kernel
 from gpubench.hardware.architectures import DEFAULT, example
+from gpubench.kernel_options import find_kernel
 from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Timer
 from gpubench.on_cpu.accesses import Access, record
 

@@ -24,7 +24,7 @@ from gpubench.model import CORE_DTYPES, CudaVariant, Point
 from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op
 from gpubench.results.row import Row, write
-from gpubench.view.tables import by_problem
+from gpubench.view.row_tables import by_problem
 
 LIBRARIES = ("cublas", "cublaslt")
 EMULATED = "cublas_emulated"

@@ -41,7 +41,8 @@ from gpubench.plan.registry import choose
 from gpubench.results import build_row
 from gpubench.results.row import COLUMNS, Row, read
 from gpubench.view.numbers import milliseconds
-from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, best_of, by_problem, pipe_table
+from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, by_problem
+from gpubench.view.tables import pipe_table
 
 RESULTS = ROOT / "results"
 H200, H100 = RESULTS / "h200", RESULTS / "h100"

@@ -23,7 +23,7 @@ LAYERS = (
     {"cache"},
     {"kernels", "backends"},
     {"plan"},
-    {"completion", "options"},
+    {"completion", "options", "kernel_options"},
     {"engine"},
     {"on_cpu"},
     {"view"},

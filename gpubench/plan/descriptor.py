@@ -24,13 +24,17 @@ import msgspec
 
 from gpubench.backends import backends
 from gpubench.errors import UsageError
+from gpubench.hardware.occupancy import gpu_of
 from gpubench.model import (
     DTYPES,
     LAYOUTS,
     OPERATIONS,
     CallVariant,
+    Config,
     CudaVariant,
+    Device,
     HostVariant,
+    Launch,
     Problem,
     Space,
     Variant,
@@ -282,3 +286,13 @@ def _checked(described: object, path: Path) -> Variant:
         if not holds:
             raise UsageError(f"{path}: VARIANT: {rule}")
     return described
+
+
+def launch_on(variant: CudaVariant, tile: Config, problem: Problem, device: Device) -> Launch:
+    """Return the launch of a kernel, fitted to the device if the device's figures are known.
+
+    Raises UsageError if the descriptor raises an exception.
+    """
+    gpu = gpu_of(device)
+    with described_by(variant.path):
+        return variant.launch_on(gpu, tile, problem) if gpu else variant.launch(tile, problem)

@@ -10,13 +10,8 @@ from rich.text import Text
 from gpubench.model import PRECISIONS, Status
 from gpubench.results.row import Row
 from gpubench.view.numbers import time_text
-from gpubench.view.tables import (
-    UNSTABLE,
-    UNSTABLE_LEGEND,
-    best_of,
-    marked,
-    table,
-)
+from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, marked
+from gpubench.view.tables import table
 
 ROUNDING = 1e-9
 """Rounding error of `percent_of_blas` of the BLAS itself."""

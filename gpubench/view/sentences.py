@@ -13,7 +13,7 @@ from gpubench.model import PRECISIONS, Status
 from gpubench.plan.registry import libraries
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
-from gpubench.view.tables import DISAGREE, best_of, by_problem
+from gpubench.view.row_tables import DISAGREE, best_of, by_problem
 
 MAX_SENTENCES = 8
 """Maximum number of problems with a sentence each; more problems share one sentence."""

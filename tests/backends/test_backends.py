@@ -27,7 +27,7 @@ from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.model import Device, Status, Timer
 from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op
-from gpubench.view.tables import results
+from gpubench.view.row_tables import results
 
 TOY = """
 from fakes import FakeBackend, run_sweep

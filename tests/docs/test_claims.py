@@ -22,7 +22,7 @@ from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.rules import Figure
 from gpubench.results.row import Row, read, write
-from gpubench.view.tables import best_of
+from gpubench.view.row_tables import best_of
 
 H200 = REPOSITORY / "results" / "h200"
 MEASURED = REPOSITORY / "results" / "measured.csv"

@@ -42,7 +42,7 @@ from gpubench.plan.sweep import Sweep
 from gpubench.plan.tuned import keep_winners, read_winners
 from gpubench.results import row as table
 from gpubench.results.result_file import ResultFile
-from gpubench.view.tables import remarks
+from gpubench.view.row_tables import remarks
 
 ASKED = Sweep(
     sizes=((8, 8, 8), (16, 16, 16)),

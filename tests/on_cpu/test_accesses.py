@@ -11,8 +11,8 @@ from commandline import call
 from planted import copy_kernels, plant
 from planted_accesses import FAULTS, KERNELS, Fault
 
-from gpubench.engine.single import find_kernel
 from gpubench.hardware.architectures import example
+from gpubench.kernel_options import find_kernel
 from gpubench.model import CudaVariant, Problem
 from gpubench.on_cpu.accesses import SHARED, Access, Accesses, record, sampled_blocks
 

@@ -15,17 +15,15 @@ from rich.text import Text
 from gpubench.model import Cache, Config, Point, Scope, Status, edges
 from gpubench.results.row import Row
 from gpubench.view.numbers import milliseconds, number, spans, time_text
-from gpubench.view.tables import (
-    PIPED_WIDTH,
+from gpubench.view.row_tables import (
     UNSTABLE_LEGEND,
     best_table,
-    console,
     results,
-    table,
     tied_tiles,
     tile_table,
     uncertainty,
 )
+from gpubench.view.tables import PIPED_WIDTH, console, table
 
 TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
 OTHER = variant(name="other", tiles=edges(1, 64, because="of a test"))

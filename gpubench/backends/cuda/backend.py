@@ -80,7 +80,7 @@ class CudaBackend:
         nvml, self.notices = self._open_nvml()
         energy_j = nvml.energy_j if nvml else lambda: None
         self.timers = CudaTimers(stream, self.device.l2_bytes, energy_j)
-        self.gauge = CudaGauge(self.device, self.timers, nvml)
+        self.gauge = CudaGauge(self.device, architecture, self.timers, nvml)
 
     def _open_nvml(self) -> tuple[Nvml | None, tuple[str, ...]]:
         """Open the sensors; also return notices about them for the user."""
@@ -95,7 +95,7 @@ class CudaBackend:
     def warm_up(self) -> None:
         """Multiply-add until the clock has settled, then calibrate the timer at that clock."""
         with faults():
-            self.timers.stream.warm_up()
+            self.gauge.warm_up()
             self.timers.events.calibrate(self.timers.stream.launch_empty)
 
     def reset_caches(self) -> None:

@@ -2,22 +2,64 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import cupy
+import numpy as np
 from cupy.cuda import runtime
 
+from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.kernel import CudaTimers, faults
+from gpubench.backends.cuda.launching import bind_launch, load_function
 from gpubench.backends.cuda.nvml import Nvml
-from gpubench.model import CORE_DTYPES, Device, Health
+from gpubench.backends.cuda.stream import SOURCE
+from gpubench.model import CORE_DTYPES, PRECISIONS, Device, Health, Launch
+
+TENSOR_SOURCE = Path(__file__).with_name("tensor_peak.cu")
+
+TENSOR_THREADS, TENSOR_STEPS = 256, 4000
+
+WARPGROUP_STEP_BYTES, WARP_STEP = 2 * 64 * 256 * 128, 8 * 2 * 16 * 8 * 16
+"""Operations of `tensor_peak` per step: of a warpgroup with 1-byte operands, and of a warp."""
+
+TENSOR_DTYPES = ("float16", "bfloat16", "tf32", "float64", "int8", "float8_e4m3")
+"""Element types whose peaks are measured on 9.0. Elsewhere, only bfloat16 is measured."""
+
+WARM_STEPS = 20_000
+"""Iterations of the multiply-add kernel in a burst: about 10 ms on a large GPU."""
+
+SETTLED, SETTLED_BURSTS = 0.01, 3
+"""The clock has settled when the rates of 3 bursts in a row differ by less than 1 %."""
+
+MAX_BURSTS = 100
+
+COPY_BYTES = 2**30
+HOST_COPY_BYTES = 2**26
+CHAIN_LOADS = 4096
+CHAIN_CACHES = 2
+"""Size of the memory that the chain of loads covers, in last-level caches."""
+
+LINE_BYTES = 128
+REPEATS = 10
 
 
 class CudaGauge:
     """Measures a GPU in its stream, and reads its sensors if NVML is available."""
 
-    def __init__(self, device: Device, timers: CudaTimers, nvml: Nvml | None) -> None:
-        self._driver = device.versions.get("driver")
+    def __init__(
+        self, device: Device, architecture: str, timers: CudaTimers, nvml: Nvml | None
+    ) -> None:
+        self._device, self._architecture = device, architecture
+        self._stream = timers.stream
+        self._multiply_add, self._chase = (
+            load_function(compile_instance(SOURCE, name, architecture))
+            for name in ("multiply_add", "pointer_chase")
+        )
         self._timers = timers
         self._nvml = nvml
 
@@ -28,34 +70,35 @@ class CudaGauge:
         kept: bool = False,  # noqa: ARG002 # measuring takes no time here
     ) -> dict[str, float]:
         """Measure the rate of a copy, and unless `dtypes` is empty the rates of all arithmetic."""
-        stream = self._timers.stream
         with faults():
-            stream.warm_up()
+            self.warm_up()
             rates: dict[str, float | None] = {
-                "measured_copy_gbytes_per_s": stream.copy_gbytes_per_s()
+                "measured_copy_gbytes_per_s": self._copy_gbytes_per_s()
             }
             if dtypes:
-                rates["measured_float32_fma_gflops"] = stream.fma_gflops()
+                rates["measured_float32_fma_gflops"] = self._fma_gflops()
                 rates |= {
                     f"measured_{dtype}_tensor_gflops": rate
-                    for dtype, rate in stream.tensor_gflops().items()
+                    for dtype, rate in self._tensor_rates().items()
                 }
         return {name: rate for name, rate in rates.items() if rate}
 
     def parts(self) -> dict[str, float]:
         """Measure copies in device memory and over PCIe, and a chain of loads from memory."""
-        stream = self._timers.stream
         with faults():
             return {
-                "copy": stream.copy_us(),
-                "latency": stream.latency_us(),
-                "to device": stream.host_copy_us(runtime.memcpyHostToDevice),
-                "from device": stream.host_copy_us(runtime.memcpyDeviceToHost),
+                "copy": self._copy_us(),
+                "latency": self._latency_us(),
+                "to device": self._host_copy_us(runtime.memcpyHostToDevice),
+                "from device": self._host_copy_us(runtime.memcpyDeviceToHost),
             }
 
     def configuration(self) -> dict[str, Any]:
         """Return the driver's version, and what NVML reports."""
-        return {"driver": self._driver, **(self._nvml.configuration() if self._nvml else {})}
+        return {
+            "driver": self._device.versions.get("driver"),
+            **(self._nvml.configuration() if self._nvml else {}),
+        }
 
     def health(self) -> Health:
         """Return NVML's readings, and the clock that was measured in the stream."""
@@ -63,3 +106,105 @@ class CudaGauge:
         clock_mhz = events.take_clock_mhz()
         health = self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
         return replace(health, overhead_us=events.overhead_us)
+
+    def warm_up(self) -> None:
+        """Multiply-add until the rate is steady, so that the clock has settled under load."""
+        rates = deque(
+            (self._fma_gflops(repeats=1) for _ in range(SETTLED_BURSTS)), maxlen=SETTLED_BURSTS
+        )
+        for _ in range(MAX_BURSTS):
+            if max(rates) - min(rates) < SETTLED * max(rates):
+                return
+            rates.append(self._fma_gflops(repeats=1))
+
+    def _fma_gflops(self, repeats: int = REPEATS) -> float:
+        """Return the median rate of float32 multiply-adds, each counted as two operations."""
+        blocks, threads, chains = 16 * self._device.multiprocessors, 256, 16
+        out = cupy.empty(blocks * threads, np.float32)
+        launch = bind_launch(
+            self._multiply_add,
+            Launch(grid=(blocks,), block=(threads,)),
+            (
+                ctypes.c_void_p(out.data.ptr),
+                ctypes.c_float(0.999),
+                ctypes.c_float(0.001),
+                ctypes.c_int(WARM_STEPS),
+            ),
+        )
+        flops = 2 * blocks * threads * chains * WARM_STEPS
+        return flops / self._stream.median_us(launch, repeats) / 1e3
+
+    def _tensor_rates(self) -> dict[str, float]:
+        """Return the median rates of products on tensor cores, by dtype.
+
+        Empty for GPUs without tensor cores, and for GPUs whose full rate needs other instructions.
+        """
+        capability = self._device.compute_capability or (0, 0)
+        hopper = capability == (9, 0)
+        if not (hopper or capability[0] in {8, 12}):
+            return {}
+        dtypes = TENSOR_DTYPES if hopper else ("bfloat16",)
+        return {dtype: self._tensor_gflops(dtype, hopper=hopper) for dtype in dtypes}
+
+    def _tensor_gflops(self, dtype: str, *, hopper: bool) -> float:
+        architecture = f"{self._architecture}a" if hopper else self._architecture
+        precision = PRECISIONS[dtype]
+        name = f"tensor_peak<{precision.cpp}>"
+        function = load_function(compile_instance(TENSOR_SOURCE, name, architecture))
+        blocks = self._device.multiprocessors * (1 if hopper else 4)
+        out = cupy.empty(blocks * TENSOR_THREADS, np.float32)
+        launch = bind_launch(
+            function,
+            Launch(grid=(blocks,), block=(TENSOR_THREADS,)),
+            (ctypes.c_void_p(out.data.ptr), ctypes.c_int(TENSOR_STEPS)),
+        )
+        a_step = TENSOR_THREADS // 32 * WARP_STEP
+        if hopper and dtype != "float64":
+            a_step = TENSOR_THREADS // 128 * WARPGROUP_STEP_BYTES // precision.item_bytes
+        return blocks * TENSOR_STEPS * a_step / self._stream.median_us(launch, REPEATS) / 1e3
+
+    def _copy_gbytes_per_s(self) -> float:
+        """Return the median rate of a copy in device memory: bytes read plus bytes written."""
+        return 2 * COPY_BYTES / self._copy_us() / 1e3
+
+    def _copy_us(self) -> float:
+        """Return the time of a copy of `COPY_BYTES` in device memory."""
+        source, target = cupy.zeros(COPY_BYTES, np.uint8), cupy.empty(COPY_BYTES, np.uint8)
+        pointers = target.data.ptr, source.data.ptr
+        return self._timed_copy_us(*pointers, COPY_BYTES, runtime.memcpyDeviceToDevice)
+
+    def _host_copy_us(self, kind: int) -> float:
+        """Return the time of a copy of `HOST_COPY_BYTES` between device and pinned host memory."""
+        host = cupy.cuda.alloc_pinned_memory(HOST_COPY_BYTES)
+        on_device = cupy.zeros(HOST_COPY_BYTES, np.uint8)
+        pointers = on_device.data.ptr, host.ptr
+        if kind == runtime.memcpyDeviceToHost:
+            pointers = host.ptr, on_device.data.ptr
+        return self._timed_copy_us(*pointers, HOST_COPY_BYTES, kind)
+
+    def _latency_us(self) -> float:
+        """Return the time of a chain of `CHAIN_LOADS` dependent loads from device memory.
+
+        They access twice the last-level cache in random order, so that each load goes to memory.
+        """
+        lines = CHAIN_CACHES * self._device.l2_bytes // LINE_BYTES
+        order = np.random.default_rng(0).permutation(lines)
+        words = LINE_BYTES // 4
+        chain = np.zeros((lines, words), np.uint32)
+        chain[order, 0] = np.roll(order, -1) * words
+        following, out = cupy.asarray(chain), cupy.empty(1, np.uint32)
+        arguments = (
+            ctypes.c_void_p(following.data.ptr),
+            ctypes.c_int(CHAIN_LOADS),
+            ctypes.c_void_p(out.data.ptr),
+        )
+        chase = bind_launch(self._chase, Launch(grid=(1,), block=(1,)), arguments)
+        chase()
+        return self._stream.median_us(chase, REPEATS)
+
+    def _timed_copy_us(self, target: int, source: int, size: int, kind: int) -> float:
+        def copy() -> None:
+            runtime.memcpyAsync(target, source, size, kind, self._stream.pointer)
+
+        copy()
+        return self._stream.median_us(copy, REPEATS)

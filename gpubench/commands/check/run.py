@@ -23,10 +23,10 @@ from gpubench.commands.check.cases import (
 )
 from gpubench.commands.check.function import Call, FunctionFaultError, call_cases
 from gpubench.engine.judge.verify import is_unwritten, never_written
-from gpubench.engine.single import find_variant, launch_on
 from gpubench.errors import CompileError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.occupancy import occupancy
+from gpubench.kernel_options import find_variant
 from gpubench.model import (
     OPERATIONS,
     BrokenVariant,
@@ -45,7 +45,7 @@ from gpubench.on_cpu.run import (
     operands,
     run_on_cpu,
 )
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.descriptor import described_by, launch_on
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep

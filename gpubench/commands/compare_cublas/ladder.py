@@ -12,7 +12,8 @@ from gpubench.plan.registry import choose, variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
-from gpubench.view.tables import Table, best_of, by_problem, marked, remarks, table, title
+from gpubench.view.row_tables import best_of, by_problem, marked, remarks, title
+from gpubench.view.tables import Table, table
 
 
 def with_libraries(

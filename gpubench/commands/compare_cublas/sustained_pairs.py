@@ -13,7 +13,8 @@ from gpubench.plan.registry import variants
 from gpubench.results.row import Row
 from gpubench.stats.pairs import ratio_of_pairs
 from gpubench.view.numbers import number
-from gpubench.view.tables import Column, Table, best_of, console, rows_table
+from gpubench.view.row_tables import Column, best_of, rows_table
+from gpubench.view.tables import Table, console
 
 
 def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:

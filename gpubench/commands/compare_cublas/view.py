@@ -14,11 +14,9 @@ from gpubench.plan.registry import libraries
 from gpubench.results.row import Row
 from gpubench.view.numbers import counted
 from gpubench.view.problem_list import list_summaries
-from gpubench.view.sentences import sentences
-from gpubench.view.tables import (
+from gpubench.view.row_tables import (
     NAMES,
     Column,
-    Table,
     best_of,
     by_problem,
     figures,
@@ -26,8 +24,9 @@ from gpubench.view.tables import (
     not_measured,
     remarks,
     results,
-    table,
 )
+from gpubench.view.sentences import sentences
+from gpubench.view.tables import Table, table
 
 SCREEN_LINES = 46
 """Lines of a screen for the variants of all problems, their headings and their sentences."""

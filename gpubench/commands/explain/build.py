@@ -30,11 +30,11 @@ from gpubench.commands.explain.code import (
     compile_programs,
     disassembler_version,
 )
-from gpubench.engine.single import launch_on, require_architecture
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.occupancy import occupancy, waves
+from gpubench.kernel_options import require_architecture
 from gpubench.model import (
     DTYPE_ALIASES,
     DTYPES,
@@ -49,7 +49,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.on_cpu.accesses import Recorded, missing_tool, record, recorder_version
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.descriptor import described_by, launch_on
 from gpubench.plan.ranges import parse_names, parse_sizes
 from gpubench.plan.registry import of_op
 from gpubench.results.build_row import BuildRow, encode, is_build_file

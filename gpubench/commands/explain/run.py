@@ -17,12 +17,13 @@ from gpubench.commands.explain.view import NotExplained, print_json, print_text
 from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
-from gpubench.engine.single import find_kernel, launch_on, read_options, require_architecture
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.host import cpu_threads
+from gpubench.kernel_options import find_kernel, read_options, require_architecture
 from gpubench.model import Config, CudaVariant, Device, Problem, Scope, Status
 from gpubench.on_cpu.accesses import Recorded, record
+from gpubench.plan.descriptor import launch_on
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.row import Row, read
 from gpubench.view.progress import progress

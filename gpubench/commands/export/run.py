@@ -20,9 +20,9 @@ import ml_dtypes
 import gpubench
 from gpubench.backends import find_devices
 from gpubench.engine.judge.verify import ROUNDED_ONCE
-from gpubench.engine.single import find_kernel, launch_on, read_options
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
+from gpubench.kernel_options import find_kernel, read_options
 from gpubench.model import (
     PRECISIONS,
     Config,
@@ -34,7 +34,7 @@ from gpubench.model import (
 )
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, WORKSPACE, array_index, number
 from gpubench.model.sources import flattened, include_folders
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.descriptor import described_by, launch_on
 from gpubench.plan.sweep import AUTO_TILES, Sweep, plan
 from gpubench.results.output import Output
 from gpubench.view.tables import console

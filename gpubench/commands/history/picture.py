@@ -11,7 +11,7 @@ from gpubench.commands.history.points import DIGITS, TO_SECONDS, Histories, Save
 from gpubench.results.output import Output
 from gpubench.view.numbers import counted, milliseconds
 from gpubench.view.pictures import style
-from gpubench.view.tables import DISAGREE
+from gpubench.view.row_tables import DISAGREE
 
 AXES_IN = 3.0
 """Height of the axes of a panel."""

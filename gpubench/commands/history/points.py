@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpubench.results.row import Row
-from gpubench.view.tables import best_of, title
+from gpubench.view.row_tables import best_of, title
 
 TO_SECONDS = len("2026-11-22 04:25:49")
 

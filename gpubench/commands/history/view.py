@@ -22,7 +22,8 @@ from gpubench.plan.selection import selection
 from gpubench.results import store
 from gpubench.results.row import Row, read
 from gpubench.view.numbers import counted
-from gpubench.view.tables import UNSTABLE, Table, console, marked, remarks, table, uncertainty
+from gpubench.view.row_tables import UNSTABLE, marked, remarks, uncertainty
+from gpubench.view.tables import Table, console, table
 
 
 def print_names() -> None:

@@ -27,16 +27,16 @@ from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
 from gpubench.view.pictures.series import grouped, looks_of, sources
 from gpubench.view.pictures.style import INK_AND_PAGE, svg
-from gpubench.view.tables import (
+from gpubench.view.row_tables import (
     NAMES,
     UNSTABLE_LEGEND,
     Column,
     best_of,
-    console,
     filled,
     marked,
     tied_tiles,
 )
+from gpubench.view.tables import console
 
 Files = Sequence[tuple[Path, Sequence[Row]]]
 

@@ -14,8 +14,9 @@ from gpubench.commands.reproduce.rules import Figure
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Status
 from gpubench.view.numbers import number
-from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, Table
+from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND
 from gpubench.view.tables import Cell as TableCell
+from gpubench.view.tables import Table
 
 _UNITS = {" bytes": ", bytes", " mib": ", MiB", " tflops": ", TFLOP/s"}
 

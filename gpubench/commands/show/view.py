@@ -15,13 +15,10 @@ from gpubench.plan.selection import read_selected
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
 from gpubench.view.problem_list import list_summaries
-from gpubench.view.sentences import sentences
-from gpubench.view.tables import (
+from gpubench.view.row_tables import (
     MAX_POINTS,
     NAMES,
-    Table,
     by_problem,
-    console,
     figures,
     heading,
     marked,
@@ -29,8 +26,9 @@ from gpubench.view.tables import (
     results,
     rows_table,
     summary,
-    table,
 )
+from gpubench.view.sentences import sentences
+from gpubench.view.tables import Table, console, table
 from gpubench.view.tables import markdown as as_markdown
 
 CSV_COLUMNS = (

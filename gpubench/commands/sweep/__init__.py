@@ -33,8 +33,9 @@ def sweep(
     from gpubench.view.dry_run import print_plan
     from gpubench.view.problem_list import list_summaries
     from gpubench.view.progress import progress
+    from gpubench.view.row_tables import results
     from gpubench.view.sentences import sentences
-    from gpubench.view.tables import console, results
+    from gpubench.view.tables import console
 
     if dry_run:
         job = prepare_dry(option.read_sweep(options, config))

@@ -8,13 +8,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from gpubench.backends import compiler_of
 from gpubench.engine.runner import Instance, instance_of
-from gpubench.engine.single import launch_on
 from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.metrics import cgma
 from gpubench.hardware.occupancy import gpu_of, occupancy
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import CudaVariant, Device, Launch, Point, Resources
+from gpubench.plan.descriptor import launch_on
 
 MAX_SPILL_BYTES = 32
 """Maximum number of bytes that a thread of a competitive kernel spills. In the recorded H200 sweeps

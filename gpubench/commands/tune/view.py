@@ -15,7 +15,8 @@ from gpubench.model import Status
 from gpubench.results.row import Row
 from gpubench.stats.race import MIN_VISITS
 from gpubench.view.numbers import counted, time_text
-from gpubench.view.tables import NAMES, Table, figures, remarks, rows_table, table, title
+from gpubench.view.row_tables import NAMES, figures, remarks, rows_table, title
+from gpubench.view.tables import Table, table
 
 SHOWN = 12
 """Maximum number of configurations of a group that are listed; the CSV has all."""

@@ -34,7 +34,7 @@ from gpubench.view.pictures.series import (
     single_source,
 )
 from gpubench.view.pictures.tiles import tile_panels
-from gpubench.view.tables import DISAGREE, NAIVE_LOOP, best_of, is_bandwidth_bound
+from gpubench.view.row_tables import DISAGREE, NAIVE_LOOP, best_of, is_bandwidth_bound
 
 MIN_CURVE = 3
 """Minimum number of points of a line."""

@@ -24,7 +24,7 @@ from gpubench.view.pictures.style import (
     looks,
     require_drawable,
 )
-from gpubench.view.tables import best_of
+from gpubench.view.row_tables import best_of
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")

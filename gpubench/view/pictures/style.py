@@ -29,7 +29,7 @@ from gpubench.results.output import Output
 from gpubench.results.row import Row
 from gpubench.text import clean, clean_lines
 from gpubench.view.pictures import Theme
-from gpubench.view.tables import DISAGREE
+from gpubench.view.row_tables import DISAGREE
 
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C5438"),

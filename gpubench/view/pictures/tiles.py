@@ -22,7 +22,7 @@ from gpubench.view.pictures.series import (
     is_no_block,
     panels,
 )
-from gpubench.view.tables import DISAGREE
+from gpubench.view.row_tables import DISAGREE
 
 TILES_IN, TILE_IN = 3.5, 0.21
 """Height of axes of tile sizes, and of a line of a list of block tiles."""

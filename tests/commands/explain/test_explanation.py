@@ -12,9 +12,9 @@ import pytest
 from gpubench.commands.explain import explanation as module
 from gpubench.commands.explain.explanation import Explanation, sentences
 from gpubench.commands.explain.sass import InnerLoop
-from gpubench.engine.single import launch_on
 from gpubench.hardware.architectures import example
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem, Resources, edges
+from gpubench.plan.descriptor import launch_on
 from gpubench.plan.registry import variants
 
 KERNELS = {kernel.name: kernel for kernel in variants() if isinstance(kernel, CudaVariant)}

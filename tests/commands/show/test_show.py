@@ -137,7 +137,7 @@ def test_baselines_that_contradict_each_other_are_remarked(shown: Show, tmp_path
 def test_points_that_are_too_many_for_a_table_are_summed_up(
     shown: Show, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpubench.view.tables.MAX_POINTS", 2)
+    monkeypatch.setattr("gpubench.view.row_tables.MAX_POINTS", 2)
     monkeypatch.setattr("gpubench.commands.show.view.MAX_POINTS", 2)
     for options in ({}, {"sort": "time"}, {"compare": True}):
         text = shown(*[file] * (1 + ("compare" in options)), **options)

@@ -1,4 +1,4 @@
-"""One variant, named on the command line, and the options of the commands about it."""
+"""The options of commands about one kernel: its name, a size, a dtype, tiles, an architecture."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 from gpubench.backends import Compiler
 from gpubench.errors import UsageError
-from gpubench.hardware.occupancy import gpu_of
-from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Launch, Problem, Variant
+from gpubench.model import OPERATIONS, CudaVariant, Variant
 from gpubench.options import read_sweep
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import of_op, unknown_variant, variants
@@ -94,13 +93,3 @@ def require_architecture(name: str, compiler: Compiler) -> None:
             f"--arch: '{shown(name)}' is not an architecture that {compiler.version()} compiles "
             f"for: {', '.join(architectures)}"
         )
-
-
-def launch_on(variant: CudaVariant, tile: Config, problem: Problem, device: Device) -> Launch:
-    """Return the launch of a kernel, fitted to the device if the device's figures are known.
-
-    Raises UsageError if the descriptor raises an exception.
-    """
-    gpu = gpu_of(device)
-    with described_by(variant.path):
-        return variant.launch_on(gpu, tile, problem) if gpu else variant.launch(tile, problem)

@@ -1,0 +1,415 @@
+"""The tables of measured rows that several commands show, and the remarks below them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+from rich.console import (
+    Group,
+    RenderableType,
+)
+from rich.text import Text
+
+from gpubench.model import OPERATIONS, Status, Timing
+from gpubench.results.row import STABLE, Row
+from gpubench.view.numbers import counted, number, rate, spans, tile_order, time_text
+from gpubench.view.tables import Table, table
+
+NAIVE_LOOP = "cpu_naive"
+"""The baseline of published speed-ups: one thread, no blocking."""
+
+BEST, TIED, UNSTABLE = "*", "=", "!"
+"""Marks behind a time. `LEGEND` explains them."""
+
+DISAGREE = f"rounds differ by more than {100 * (STABLE - 1):.0f} %"
+UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: no ratio or claim may rest on this figure"
+
+LEGEND = {
+    BEST: "fastest tile of its kernel",
+    TIED: "may be as fast: its interval overlaps with the fastest tile's",
+    UNSTABLE: UNSTABLE_LEGEND.removeprefix(f"{UNSTABLE} "),
+}
+
+MIN_SAMPLES = 6
+"""Minimum number of samples for an interval: with fewer, none covers 95 % of medians."""
+
+COARSE, WIDEST = 10, 100
+"""Percentages from which an interval is shown without decimals, and as `> 100 %`."""
+
+MAX_TILES_WIDTH = 40
+"""Maximum width of a cell with several tiles. A wider cell would break in the middle of a tile."""
+
+POWER_OF_TWO = 512
+"""From this size on, the columns of a row-major matrix of 2ⁿ columns share few cache sets."""
+
+PARALLEL, CONTRADICTS = "_parallel", 1.25
+"""Suffix of the name of a baseline on several threads. If it takes longer than its serial variant
+by this factor, one of the two times is wrong."""
+
+MAX_POINTS = 5_000
+"""Maximum number of points that tables for a terminal list; more are summed up by problem."""
+
+MAX_NAMES = 8
+"""Maximum number of variants that a line names."""
+
+MAX_PROBLEMS = 50
+"""Maximum number of problems of such a summary."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of rows."""
+
+    title: str
+    text: Callable[[Row], str]
+    is_text: bool = False
+    meaning: str = ""
+
+
+NAMES = (
+    Column("variant", lambda row: row.variant, is_text=True),
+    Column("tile", lambda row: row.tile, is_text=True),
+)
+"""The columns that name a point of a problem."""
+
+
+def filled(rows: Sequence[Row], columns: Iterable[Column]) -> list[Column]:
+    """Return the columns that have a text for some row: a peak may be unknown."""
+    return [column for column in columns if any(map(column.text, rows))]
+
+
+def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
+    """Return a table with a line per row, without columns that are empty for all rows."""
+    shown = filled(rows, columns)
+    grid = table(
+        *(column.title for column in shown),
+        left={column.title for column in shown if column.is_text},
+    )
+    for row in rows:
+        grid.add_row(*(column.text(row) for column in shown))
+    return grid
+
+
+def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
+    """Show each problem: times by tile, the best tile of each variant, and what was not measured.
+
+    Below, the legend of the marks, and remarks on the figures. Without `tiles`, the times by tile
+    are left out. More than `MAX_POINTS` points are summed up.
+    """
+    if len(rows) > MAX_POINTS:
+        return summary(rows)
+    parts: list[RenderableType] = []
+    for problem_rows in by_problem(rows):
+        measured = [row for row in problem_rows if row.status == Status.OK]
+        parts.append(heading(problem_rows[0]))
+        if tiles and (edges := [row for row in measured if row.tile.isdecimal()]):
+            parts += [Text(), tile_table(edges)]
+        if tiles and (blocks := [r for r in measured if r.tile and not r.tile.isdecimal()]):
+            parts += [Text(), tile_list(blocks)]
+        if measured:
+            parts += [*([Text()] if tiles else []), best_table(measured, rows)]
+        parts += not_measured(problem_rows)
+    return Group(*parts, *remarks(rows, tiles=tiles))
+
+
+def summary(rows: Sequence[Row]) -> Group:
+    """Return a line per problem with its fastest point, for rows that are too many to list."""
+    texts = ("problem", "fastest", "tile")
+    grid = table(texts[0], "points", *texts[1:], "time", left=texts)
+    problems = by_problem(row for row in rows if row.status == Status.OK)
+    for problem_rows in problems[:MAX_PROBLEMS]:
+        best = best_of(problem_rows)
+        grid.add_row(title(best), f"{len(problem_rows):,}", best.variant, best.tile, marked(best))
+    left_out = len(problems) - MAX_PROBLEMS
+    more = [Text(f"and {counted(left_out, 'problem')} more")] if left_out > 0 else []
+    hint = (
+        f"\n{len(rows):,} points are too many for a table. 'gpubench show FILE --top 10' lists the "
+        "fastest of each problem, --only and --exclude choose points, and --csv prints all."
+    )
+    return Group(grid, *more, Text(hint))
+
+
+def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
+    """Return the legend of the marks in tables of these rows, and remarks on the figures.
+
+    With `tiles`, the tables list the tiles of each kernel and mark the best.
+    """
+    measured = [row for row in rows if row.status == Status.OK]
+    marks = {_doubt(row) for row in measured}
+    if tiles:
+        kernels: dict[tuple[object, ...], list[Row]] = {}
+        for row in measured:
+            kernels.setdefault((*row.problem_key, row.variant), []).append(row)
+        for kernel_rows in kernels.values():
+            best = best_of(kernel_rows)
+            marks |= {_place(row, best) for row in kernel_rows if row.tile}
+    legend = [f"{mark} {text}" for mark, text in LEGEND.items() if mark in marks]
+    if any(uncertainty(row).startswith("n=") for row in measured):
+        legend.append(f"n=…: fewer than {MIN_SAMPLES} samples, too few for an interval")
+    lines = ["; ".join(legend), _missed_precision(measured)]
+    loops = [row for row in measured if row.variant == NAIVE_LOOP and _power_of_two(row)]
+    if loops and len(measured) > len(loops):
+        lines.append(
+            f"{NAIVE_LOOP} is slow at powers of two, as the elements that it reads share few cache "
+            "sets: speed-ups over it are too high there"
+        )
+    for note in dict.fromkeys(row.notes for row in measured if row.notes):
+        first, *more = dict.fromkeys(row.variant for row in measured if row.notes == note)
+        lines.append(f"{first}{f' and {len(more)} more' * bool(more)}: {note}")
+    lines = list(filter(None, [*lines, *_contradicting(measured), _devices_differ(measured)]))
+    return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
+
+
+def _missed_precision(rows: Sequence[Row]) -> str:
+    """Say how wide the intervals are that exceed --precision; empty without such an interval."""
+    missed = sorted(row.half_interval or 0.0 for row in rows if row.missed_precision)
+    if not missed:
+        return ""
+    middle, widest = (_percent(half) for half in (statistics.median(missed), missed[-1]))
+    goal = max(r.precision_goal or Timing().precision for r in rows)
+    points = f"{len(missed)} of {counted(len(rows), 'point')}"
+    precision = f"--precision {100 * goal:g} %"
+    return f"{points} missed {precision}: ± {middle} in the median, {widest} at most"
+
+
+def _devices_differ(rows: Sequence[Row]) -> str:
+    """Say by how much devices that shared a sweep differ; empty for a single device."""
+    speeds = {
+        f"{row.host} {row.slot}": row.percent_of_devices
+        for row in rows
+        if row.percent_of_devices is not None
+    }
+    if len(speeds) < 2:  # noqa: PLR2004 - a comparison needs two
+        return ""
+    slowest, fastest = min(speeds.values()), max(speeds.values())
+    listed = ", ".join(f"{name} {speed:.1f} %" for name, speed in sorted(speeds.items()))
+    return (
+        f"measured on {len(speeds)} devices, which differ by {100 * (fastest / slowest - 1):.1f} % "
+        f"at the points that all measured: {listed} of the median device's speed"
+    )
+
+
+def _contradicting(rows: Iterable[Row]) -> list[str]:
+    """Report each parallel baseline that is slower than the same baseline on one thread."""
+    by_name = {(row.variant, row.tile, *row.problem_key): row for row in rows}
+    lines = []
+    for name, row in by_name.items():
+        serial = by_name.get((row.variant.removesuffix(PARALLEL), *name[1:]))
+        times = (row.median_us or 0.0) / (serial.median_us or 1.0) if serial else 0.0
+        if serial and times > CONTRADICTS:
+            lines.append(
+                f"{row.label} takes {times:.2g} times as long as {serial.variant} on one thread: "
+                "do not use percentages of either here"
+            )
+    return lines
+
+
+def _power_of_two(row: Row) -> bool:
+    return row.n >= POWER_OF_TWO and row.n & (row.n - 1) == 0
+
+
+def tile_table(rows: Sequence[Row]) -> Table:
+    """Return times with a line per tile and a column per variant; the best tiles are marked."""
+    tiled = [row for row in rows if row.tile]
+    variants = list(dict.fromkeys(row.variant for row in tiled))
+    best = {
+        variant: best_of(row for row in tiled if row.variant == variant) for variant in variants
+    }
+    cells = {(row.tile, row.variant): row for row in tiled}
+    grid = table("tile", *variants)
+    for tile in sorted({row.tile for row in tiled}, key=tile_order):
+        grid.add_row(
+            tile,
+            *(_time_cell(cells.get((tile, variant)), best[variant]) for variant in variants),
+        )
+    return grid
+
+
+def tile_list(rows: Sequence[Row]) -> Table:
+    """Return times by variant and tile, for tiles that variants do not have in common."""
+    grid = table("variant", "tile", "time", "±", left={"variant", "tile"})
+    by_variant = sorted(rows, key=lambda row: (row.variant, tile_order(row.tile)))
+    for variant, group in groupby(by_variant, key=lambda row: row.variant):
+        variant_rows = list(group)
+        best = best_of(variant_rows)
+        for index, row in enumerate(variant_rows):
+            name = variant if index == 0 else ""
+            grid.add_row(name, row.tile, _time_cell(row, best), uncertainty(row))
+    return grid
+
+
+def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
+    """Return the best tile of each variant, fastest first. `all_rows` has the naive loop."""
+    variants = dict.fromkeys(row.variant for row in rows)
+    best = [best_of(row for row in rows if row.variant == variant) for variant in variants]
+    best.sort(key=lambda row: row.median_us or 0.0)
+    tiles = Column("best tile", lambda row: _tile_names(tied_tiles(rows, row)), is_text=True)
+    return rows_table(best, [NAMES[0], tiles, *figures(rows[0], all_rows or rows)])
+
+
+def _tile_names(tiles: Sequence[str]) -> str:
+    """Return the names of tiles; if they are too wide, the first name and the number of others."""
+    text = ", ".join(tiles)
+    fits = len(text) <= MAX_TILES_WIDTH or len(tiles) == 1
+    return text if fits else f"{tiles[0]} (+{len(tiles) - 1})"
+
+
+def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
+    """Return the columns of a row's speed, for the operation and backend of the example.
+
+    The rate is in bytes, and its percentage that of a copy, if memory bandwidth limits the
+    operation. `rows` has the naive loop that speed-ups are over.
+    """
+    loops = {_size_key(row): row for row in rows if row.variant == NAIVE_LOOP and row.median_us}
+    if is_bandwidth_bound(example):
+        rates = [
+            Column("GB/s", lambda row: rate(row.gbytes_per_s)),
+            Column("% of copy", lambda row: number(row.percent_of_copy, 1)),
+        ]
+    else:
+        unit = "op" if example.dtype.startswith("int") else "FLOP"
+        rates = [
+            Column(f"G{unit}/s", lambda row: rate(row.gflops)),
+            Column("% of peak", lambda row: number(row.percent_of_peak, 1)),
+        ]
+
+    def speed_up(row: Row) -> str:
+        loop = loops.get(_size_key(row))
+        times = loop and loop.median_us and row.median_us and loop.median_us / row.median_us
+        return f"{times:,.3g}" if times and row is not loop else ""
+
+    blas, *_ = (example.library or "BLAS").split()
+    return [
+        Column("time", marked),
+        Column("±", uncertainty),
+        *rates,
+        Column(f"% of {blas}", lambda row: number(row.percent_of_blas, 1)),
+        Column(f"× {NAIVE_LOOP}", speed_up),
+        *(SUSTAINED if example.state == "sustained" else ()),
+    ]
+
+
+SUSTAINED = (
+    Column("MHz", lambda row: number(row.sm_mhz, 0)),
+    Column("% of peak at it", lambda row: number(row.percent_of_peak_at_clock, 1)),
+    Column("W", lambda row: number(row.power_w, 0)),
+    Column("pJ/op", lambda row: rate(row.pj_per_operation)),
+)
+"""What limits a long run: the clock that the power limit allows, and the energy of an operation."""
+
+
+def is_bandwidth_bound(row: Row) -> bool:
+    """Return whether memory bandwidth limits the row's operation."""
+    return row.op in OPERATIONS and OPERATIONS[row.op].bandwidth_bound
+
+
+def _size_key(row: Row) -> tuple[object, ...]:
+    return row.op, row.dtype, row.m, row.n, row.k, row.layout, row.operands
+
+
+def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
+    """Return the rows of each problem, which may be compared with each other."""
+    problem = attrgetter("problem_key")
+    return [list(group) for _, group in groupby(sorted(rows, key=problem), key=problem)]
+
+
+def best_of(rows: Iterable[Row]) -> Row:
+    """Return the fastest row."""
+    return min(rows, key=lambda row: row.median_us or 0.0)
+
+
+def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
+    """Return the best row's tile, and its variant's tiles whose intervals overlap with it."""
+    ties = [
+        row.tile
+        for row in rows
+        if row.variant == best.variant and row.tile != best.tile and _tied(row, best)
+    ]
+    return [tile for tile in (best.tile, *sorted(ties, key=tile_order)) if tile]
+
+
+def uncertainty(row: Row) -> str:
+    """Return half the 95 % interval of the median, `0.3 %`, or why there is none.
+
+    That is `1 round` if the rounds are too few for an interval, and `n=5` if the samples are.
+    """
+    if row.half_interval is None:
+        return counted(row.rounds, "round") if row.rounds and row.status == Status.OK else ""
+    if (row.samples or 0) < MIN_SAMPLES:
+        return f"n={row.samples}"
+    return _percent(row.half_interval)
+
+
+def _percent(fraction: float) -> str:
+    percentage = 100 * fraction
+    if percentage > WIDEST:
+        return f"> {WIDEST} %"
+    return f"{percentage:.0f} %" if percentage >= COARSE else f"{percentage:.2g} %"
+
+
+def heading(row: Row) -> Text:
+    """Return a problem's title as the heading of its tables."""
+    return Text(f"\n{title(row)}", style="bold")
+
+
+def title(row: Row) -> str:
+    """Return a problem's title: operation, size, dtype, device and what is not the default."""
+    cache = f", {row.cache} cache{'' if row.state == 'burst' else f', {row.state}'}"
+    scope = "" if row.scope == "kernel" else f", {row.scope}"
+    timer = "" if row.timer in {"events", "host"} else f", {row.timer}"
+    mode = "" if row.compute_mode == row.dtype else f" as {row.compute_mode}"
+    name = f"{row.problem} ({row.size})" if row.problem else row.size
+    special = f"{cache}{scope}{timer}{row.special}"
+    return f"{row.op} {' '.join(filter(None, (name, row.dtype)))}{mode} on {row.device}{special}"
+
+
+def _tied(row: Row, best: Row) -> bool:
+    """Whether the intervals overlap; rows of fewer than three rounds have none."""
+    low_us, high_us = row.ci_low_us, best.ci_high_us
+    return low_us is not None and high_us is not None and low_us <= high_us
+
+
+def marked(row: Row, text: Callable[[float | None], str] = time_text) -> str:
+    """Return the time, with a mark if it is uncertain: `1.204 ms`, `1.204 ms !`."""
+    return f"{text(row.median_us)} {_doubt(row)}".strip()
+
+
+def _doubt(row: Row) -> str:
+    return UNSTABLE if row.unstable else " "
+
+
+def _place(row: Row, best: Row) -> str:
+    return BEST if row is best else TIED if _tied(row, best) else " "
+
+
+def _time_cell(row: Row | None, best: Row) -> Text:
+    if row is None:
+        return Text("")
+    place = _place(row, best)
+    style = "bold green" if row is best else "green" if place == TIED else ""
+    return Text(f"{time_text(row.median_us)} {place}{_doubt(row)}", style=style)
+
+
+def not_measured(rows: Sequence[Row]) -> list[Text]:
+    """Return a line per status and reason. A row that is `ok` may have a reason too."""
+    tiles: dict[tuple[str | None, str | None], dict[str, list[str]]] = {}
+    for row in rows:
+        if row.reason or row.status != Status.OK:
+            variants = tiles.setdefault((row.status, row.reason), {})
+            variants.setdefault(row.variant, []).extend([row.tile] if row.tile else [])
+    lines = []
+    for (status, reason), variants in tiles.items():
+        style = "yellow" if status in {Status.SKIPPED, Status.ELIMINATED} else "red"
+        names = list(variants)
+        if len(names) == 1:
+            (of_variant,) = variants.values()
+            eliminated = status == Status.ELIMINATED
+            names[0] += f" {counted(len(of_variant), 'tile') if eliminated else spans(of_variant)}"
+        more = [f"{len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
+        listed = ", ".join(names[:MAX_NAMES] + more).strip()
+        lines.append(Text(f"{status}: {listed}: {reason}", style=style))
+    return lines
