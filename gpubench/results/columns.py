@@ -88,8 +88,10 @@ class Columns(Generic[R]):
         """Return the rows as the bytes of a CSV."""
         return encode_csv(self.names, ([getattr(row, name) for name in self.names] for row in rows))
 
-    def read(self, path: Path, columns: Collection[str] | None = None) -> list[R]:
-        """Read the rows of a file, also after pandas or a spreadsheet rewrote it.
+    def read(
+        self, path: Path, columns: Collection[str] | None = None
+    ) -> tuple[list[R], Collection[str]]:
+        """Read the rows of a file and its header, also after pandas or a spreadsheet rewrote it.
 
         Columns may stand in any order. Columns that are not required may be missing, as in files of
         other versions; unknown columns are ignored. Fields may be separated by commas, semicolons
@@ -120,17 +122,14 @@ class Columns(Generic[R]):
                 except ValueError:
                     texts = {name: line[at] for at, name, _ in parsers}
                     raise self._misfit(f"{path}, line {lines.line_num}", texts) from None
-            return rows
+            return rows, names
 
-    def are_in(self, path: Path, columns: Collection[str] = ()) -> bool:
-        """Return whether a file has the required columns, and further `columns`.
-
-        False if it is no regular CSV.
-        """
+    def are_in(self, path: Path) -> bool:
+        """Return whether a file has the required columns. False if it is no regular CSV."""
         if path.suffix == ".json" or not path.is_file():
             return False
-        with opened(path) as file:
-            return {*self._required, *columns} <= set(next(_lines(file), []))
+        with opened(path, MAX_HEADER) as file:
+            return {*self._required} <= set(next(_lines(file), []))
 
     def rows_of(self, table: pd.DataFrame) -> list[R]:
         """Return the rows of a frame with the columns of the file, in any order.
@@ -227,15 +226,15 @@ def unguarded(text: str) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[str]]:
-    """Open a CSV as text; `*.gz` is decompressed.
+def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
+    """Open a CSV, or its first bytes, as text; `*.gz` is decompressed.
 
     Raises UsageError for a file of more than `MAX_BYTES` or `MAX_ROWS` before any line is read, and
     if the block finds that the text is not a CSV.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(most_bytes)
         if len(content) > MAX_BYTES or content.count(b"\n") > MAX_ROWS + 1:
             raise UsageError(
                 f"{path}: more than {MAX_ROWS:,} rows, or {MAX_BYTES // 2**20} MiB; "

@@ -330,11 +330,6 @@ COLUMNS, NAMES = _FILE.fields, _FILE.names
 encode, rows, texts = _FILE.encode, _FILE.rows_of, _FILE.texts
 
 
-def has_launches(path: Path) -> bool:
-    """Whether a file has the column `launches`, which CSVs of version 0.2 and older lack."""
-    return path.suffix == ".json" or _FILE.are_in(path, ("launches",))
-
-
 STABLE = 1.1
 """Maximum ratio of the largest to the smallest round median at which rounds agree."""
 
@@ -344,8 +339,15 @@ def read(path: Path, columns: Collection[str] | None = None) -> list[Row]:
 
     Raises UsageError for a file that cannot be read.
     """
+    return read_named(path, columns)[0]
+
+
+def read_named(
+    path: Path, columns: Collection[str] | None = None
+) -> tuple[list[Row], Collection[str]]:
+    """Read the rows of a file as `read` does, and the names of its columns."""
     if path.suffix == ".json":
-        return [_FILE.row(fields, place) for place, fields in read_fields(path, KEY)]
+        return [_FILE.row(fields, place) for place, fields in read_fields(path, KEY)], NAMES
     return _FILE.read(path, columns)
 
 

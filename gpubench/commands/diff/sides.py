@@ -15,7 +15,7 @@ from gpubench.errors import UsageError
 from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status, Timer
 from gpubench.plan.registry import variants
-from gpubench.results.row import Row, has_launches, read
+from gpubench.results.row import Row, read_named
 
 RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
 """Columns, besides the time, that may have expected figures."""
@@ -89,11 +89,13 @@ class Side:
 def read_side(paths: Sequence[Path]) -> Side:
     """Read the files of a side. Raises UsageError for a file that cannot be used."""
     files: dict[Path, list[Row]] = {}
+    has_launches = True
     for path in paths:
         if os.path.realpath(path) in map(os.path.realpath, files):
             raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
-        files[path] = read(path, COLUMNS)
-    return replace(make_side(files), has_launches=all(map(has_launches, files)))
+        files[path], names = read_named(path, COLUMNS)
+        has_launches &= "launches" in names
+    return replace(make_side(files), has_launches=has_launches)
 
 
 def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:
