@@ -40,6 +40,9 @@ _FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
 _MISSING = {"", "nan", "NaN", "NAN"}
 """pandas may write a missing number as NaN."""
 
+MAX_TEXT = 10_000
+"""Maximum number of characters of a text that is written. Python's `csv` reads up to 131,072."""
+
 _SHARED = 1000
 """Maximum number of parsed texts or whole numbers of a column that are cached, to share them."""
 
@@ -85,8 +88,21 @@ class Columns(Generic[R]):
         }
 
     def encode(self, rows: Iterable[R]) -> bytes:
-        """Return the rows as the bytes of a CSV."""
-        return encode_csv(self.names, ([getattr(row, name) for name in self.names] for row in rows))
+        """Return the rows as the bytes of a CSV that can be read.
+
+        A number that cannot be read, such as infinity, is missing.
+        """
+        lines = ([self._readable(name, getattr(row, name)) for name in self.names] for row in rows)
+        return encode_csv(self.names, lines)
+
+    def _readable(self, name: str, value: Any) -> Any:
+        if value is None or (self.kinds[name] is str and name != "round_medians_us"):
+            return value
+        try:
+            self._parsers[name](str(value))
+        except ValueError:
+            return None
+        return value
 
     def read(
         self, path: Path, columns: Collection[str] | None = None
@@ -216,7 +232,7 @@ def encode_csv(names: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes
 def _field(value: object) -> object:
     if not isinstance(value, str):
         return value
-    text = clean(value)
+    text = clean(value[:MAX_TEXT])
     return f"'{text}" if _FORMULA.match(text) else text
 
 

@@ -45,7 +45,19 @@ WORDS = (
         "json",
         "junit",
     ),
-    *("a.csv", "b.csv", "empty.csv", "odd.csv", "a.toml", "odd.toml", "a.bin", "a.npz", "folder"),
+    *(
+        "a.csv",
+        "b.csv",
+        "list.csv",
+        "build.csv",
+        "empty.csv",
+        "odd.csv",
+        "a.toml",
+        "odd.toml",
+        "a.bin",
+        "a.npz",
+        "folder",
+    ),
     *("missing.csv", "missing/a.csv", "a.csv/b.csv", ".", "..", "folder/", "n" * 300, "a\nb.csv"),
     *(
         "\x1b[2J",
@@ -87,6 +99,8 @@ def prepared(folder: Path) -> None:
 
     (folder / "a.csv").write_bytes(readers.READERS["csv"].seeds()[0])
     (folder / "b.csv").write_bytes(readers.READERS["csv"].seeds()[0].replace(b"10.0", b"12.0"))
+    (folder / "list.csv").write_bytes(readers.READERS["problems"].seeds()[0])
+    (folder / "build.csv").write_bytes(readers.READERS["build"].seeds()[0])
     (folder / "empty.csv").write_bytes(b"")
     (folder / "odd.csv").write_bytes(b"\xff\0,\n" * 9)
     (folder / "a.toml").write_bytes(b'sizes = "8"\nvariants = "cpu_blas"\ndevice = "cpu"\n')
@@ -147,6 +161,12 @@ def seeds() -> list[bytes]:
         ("sweep", "--sizes", "8,16", "--tiles", "8..16:8", "--device", "cpu", "--dry-run"),
         ("sweep", "--resume", "a.csv"),
         ("compare-cublas", "--sizes", "64", "--dtypes", "float32,float64", "--budget", "5"),
+        ("compare-cublas", "--state", "sustained", "--sizes", "64", "--rivals", "-o", "new.csv"),
+        ("sweep", "--sizes", "list.csv", "--device", "cpu", "--variants", "cpu_blas"),
+        ("tune", "cpu_tile", "--cover", "5%", "--sizes", "8,16", "--within", "20%"),
+        ("tune", "cpu_tile", "--cover", "5%", "--sizes", "list.csv", "--winners", "new.toml"),
+        ("ab", "folder", "folder.csv", "--device", "cpu", "--sizes", "8", "--pairs", "5"),
+        ("diff", "build.csv", "build.csv", "--format", "github"),
         ("diff", "a.csv", "b.csv", "--threshold", "3%", "--only", "fake", "--format", "json"),
         ("diff", "--base", "a.csv", "--new", "b.csv", "--output", "new.toml", "--strict"),
         ("diff", "a.toml", "b.csv", "--rerun"),

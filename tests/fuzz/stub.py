@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Self
 from unittest.mock import patch
 
@@ -107,6 +107,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.engine.cluster.devices_of": _no_cluster,
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
             "gpubench.commands.check.run.call_cases": lambda *_: iter(()),
+            "gpubench.commands.diff.ab.unpacked": lambda _name, path: nullcontext(path),
             "gpubench.on_cpu.accesses.missing_tool": lambda: "no program is started here",
             "gpubench.results.provenance._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,
