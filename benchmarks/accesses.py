@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from agreement import ncu_command, ncu_rows
+from profilers import ncu_command, ncu_rows
 from shared import ROOT, bound, child, markdown
 
 from gpubench.hardware.architectures import DEFAULT, example

@@ -42,8 +42,17 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from agreement import NCU_METRIC, between_markers, ncu_command, parse_ncu
-from agreement_timers import MARKER, WARM_UP_CALLS, Records, describe, per_call
+from profilers import (
+    MARKER,
+    NCU_METRIC,
+    WARM_UP_CALLS,
+    Records,
+    between_markers,
+    describe,
+    ncu_command,
+    parse_ncu,
+    per_call,
+)
 from shared import SEED, child, markdown, point
 
 from gpubench.model import Launches, Problem

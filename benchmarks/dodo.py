@@ -155,10 +155,6 @@ COLD = "XDG_CACHE_HOME=$PWD/cold"
 """An empty cache of compiled kernels."""
 
 MAIN = "--sizes 1024,2048 --tiles 1..32"
-SPACES = (
-    *(("wgmma_cluster", size, "bfloat16") for size in (4096, 1000)),
-    *((name, 4096, "float32") for name in ("packed_panels", "vectorized", "pipelined")),
-)
 EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax", "reproduce")
 SIZES = "1024,2048,4096,8192,3001x4100x2804"
 PARTS = {
@@ -251,17 +247,6 @@ SHAPES = {
 """Files of products of many shapes. Constants are fitted to the first five and judged_9, and to the
 files of seed 11 in float64 and float32."""
 
-NEW_SIZES = "80,160,320,640,1280,2500"
-"""Sizes by which nothing in gpubench was chosen."""
-
-AGREEMENTS = {
-    "agreement": "",
-    "agreement_new": f" --sizes {NEW_SIZES} --columns events_hot,paired_gap,ncu_hot,raw_cupti_hot",
-}
-"""Directories of passes that compare timers, and the options of each pass."""
-
-PASSES = {f"{name}/{number}": name for name in AGREEMENTS for number in (1, 2, 3)}
-"""The directory of each pass."""
 ROUNDS = tuple(f"h200/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
 
 
@@ -287,10 +272,6 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for dtype in PARTS["rivals"]:
         path = f"h200/rivals/{dtype}.csv"
         yield step(f"gpu:rivals_{dtype}", f"gpubench compare-cublas --rivals --kernels ../../../examples/own_signature --variants sgemm,packed_panels,wgmma_persistent,wgmma_mixed,wgmma_tf32 --sizes 1024,2048,4096,8192 --dtypes {dtype} --rounds 3 -o {path}", f"{path}.gz")
-    yield step("gpu:exports", "python SCRIPTS/exports.py ../../programs -o h200/exports.json")
-    for name, directory in PASSES.items():
-        path = f"h200/{name}.jsonl"
-        yield step(f"gpu:{name.replace('/', '_')}", f"python SCRIPTS/agreement.py pass {path}{AGREEMENTS[directory]}", f"{path}.gz")
     for dtype in DTYPES:
         yield step(f"gpu:right_{dtype}", f"python SCRIPTS/right.py --dtypes {dtype} -o h200/right/{dtype}.json")
         if dtype not in {"float32", "int32"}:
@@ -313,16 +294,9 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:accesses", "python SCRIPTS/accesses.py measure h100/accesses.csv", "h100/accesses.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o h200/operands.csv > h200/operands.txt")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")
-    yield step("gpu:pairs", "python SCRIPTS/pairs.py -o h200/pairs.json")
     yield step("gpu:foreign", "python SCRIPTS/foreign.py ${CHECKOUTS:?a folder of checkouts} h200/foreign", "h200/foreign.csv", "h200/foreign.md")
-    yield step("gpu:fast_cu", "python SCRIPTS/fast_cu.py ${FAST_CU:?a checkout of the repository} -o h200/fast_cu.csv")
-    yield step("gpu:nvbench", "python SCRIPTS/nvbench.py -o h200/nvbench.json")
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > h200/cheats.txt")
     yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py --pairs 1 > h200/verify_cost.txt")
-    yield step("gpu:kernel_tuner", "python SCRIPTS/tune_race.py wall > h200/kernel_tuner_race.txt")
-    for name, size, dtype in SPACES:
-        path = f"h200/tune/{name}_{size}"
-        yield step(f"gpu:tune_{name}_{size}", f"python SCRIPTS/tune_race.py race {name}:{size}:{dtype} -o {path}.csv > {path}.md", f"{path}.csv.gz")
 
 
 def task_gpus() -> Iterator[dict[str, Any]]:
@@ -339,8 +313,6 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
     yield step("cpu:diff_pairs", "python SCRIPTS/diff_pairs.py -o cpu/diff_pairs.json")
     yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "tune", "fleet")))
-    spaces = tuple(f"h200/tune/{name}_{size}.csv.gz" for name, size, _ in SPACES)
-    yield step("cpu:tune_replayed", "python SCRIPTS/tune_race.py replay h200/tune/*.csv.gz > h200/tune_replayed.md", reads=spaces)
     yield step("cpu:accesses", "python SCRIPTS/accesses.py table h100/accesses.csv > h100/accesses.md", reads=("h100/accesses.csv",))
 
 
@@ -353,15 +325,12 @@ def task_join() -> Iterator[dict[str, Any]]:
     for suite, parts in PARTS.items():
         whole, paths = (f"results/h200/{suite}.csv", [f"results/h200/{suite}/{part}.csv.gz" for part in parts])
         yield {"name": suite, "actions": [(join, [whole, paths])], "file_dep": paths, "targets": [whole]}
-    for name in AGREEMENTS:
-        whole, paths = (f"results/h200/{name}", [f"results/h200/{path}.jsonl.gz" for path, directory in PASSES.items() if directory == name])
-        yield {"name": name, "actions": [f"{sys.executable} benchmarks/agreement.py report {whole} {whole}.csv"], "file_dep": ["benchmarks/agreement.py", *paths], "targets": [f"{whole}.csv"]}
 # fmt: on
 
 
 def task_pages() -> dict[str, Any]:
     """Fill the tables of all pages by cog (https://cog.readthedocs.io), and draw the pictures."""
-    pages = "README.md docs/*.md results/README.md results/h200/ladder.md results/h200/agreement.md"
+    pages = "README.md docs/*.md results/README.md results/h200/ladder.md"
     cog = f"{sys.executable} -m cogapp -I docs -p 'import tables' -r {pages}"
     makers = [f"{sys.executable} docs/make_{name}.py" for name in ("pictures", "schemas")]
     return {"actions": [cog, *makers]}

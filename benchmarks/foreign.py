@@ -36,7 +36,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from agreement import NCU_METRIC, find_ncu, parse_ncu
+from profilers import NCU_METRIC, find_ncu, parse_ncu
 from shared import ROOT, SEED, child, markdown, sweep_kernels, verdict
 
 from gpubench.backends.cuda.compile import compile_instance, compile_library, named

@@ -26,7 +26,6 @@ from tables import (
     parsed,
     speedup,
     table,
-    times_of,
 )
 
 from gpubench.model import DTYPES
@@ -107,20 +106,6 @@ def seconds(task: str, limit_s: float) -> Figure:
     return met(f"{took[task]:.0f} s", took[task] <= limit_s)
 
 
-def agrees(column: str, limit: float, time: str, least_us: float) -> Figure:
-    """Judge how far a ratio to a profiler is from 1, at points of `least_us` or more."""
-    ratios = {
-        key: line[column] - 1
-        for key, line in times_of().items()
-        if column in line and line.get(time, 0.0) >= least_us
-    }
-    outside = sum(not abs(ratio) <= limit for ratio in ratios.values())
-    variant, tile, size = max(ratios, key=lambda key: abs(ratios[key]))
-    name = " ".join(filter(None, (variant, tile)))
-    worst = f"worst {ratios[variant, tile, size]:+.2%} ({name} at {size})"
-    return met(f"{outside} of {len(ratios)} points outside, {worst}", not outside)
-
-
 def differences() -> list[tuple[float, float]]:
     """Return the time of each point of sweep.csv in µs, and how far sweep_again.csv differs."""
     again = {row.key: row.median_us for row in read(H200 / "sweep_again.csv")}
@@ -181,25 +166,6 @@ def sanitized() -> Figure:
     return met(f"{clean} of {len(runs)} runs clean", clean == len(runs))
 
 
-def kernel_tuner() -> Figure:
-    words = (H200 / "kernel_tuner_race.txt").read_text(encoding="utf-8").split()
-    own, other = (float(words[words.index(name) + 1]) for name in ("gpubench:", "Tuner:"))
-    return met(f"{own:g} s, Kernel Tuner {other:g} s", own <= other)
-
-
-def tuned() -> Figure:
-    """Judge the worst race of each space: how much slower its winner is, and its part of the time."""
-    figures, failed = [], []
-    for path in sorted(H200.glob("tune/*.md")):
-        races = [line for line in parsed(path) if line[""].startswith("tune")]
-        slower = max(float(race["slower"].rstrip("%")) for race in races)
-        cells = [race[column] for race in races for column in ("wall time", "device time")]
-        part = max(int(cell.partition("(")[2].rstrip("%)")) for cell in cells if "(" in cell)
-        figures.append(f"{path.stem}: {slower:.2f} %, {part} % of the time")
-        failed += [path.stem] * (slower > 1 or part > 20)  # noqa: PLR2004 # the bounds
-    return "; ".join(figures), f"**missed**: {', '.join(failed)}" if failed else "met"
-
-
 def two_gpus() -> Figure:
     many = load("h200/many_gpus_2.json")
     part = many["all_gpus_s"] / many["one_gpu_s"]
@@ -214,24 +180,9 @@ def fleet_twice() -> Figure:
     return met(f"{longest:.1f} s", longest < 60 and first["verdicts"] == second["verdicts"])  # noqa: PLR2004 # bound
 
 
-def exported() -> Figure:
-    times = load("h200/exports.json").values()
-    worst = max(abs(time["exported_us"] / time["gpubench_us"] - 1) for time in times)
-    return met(f"{worst:.1%}", worst <= 0.03)  # noqa: PLR2004 # the bound
-
-
 def pairs() -> Figure:
     codes = [pair["exit"] for pair in load("cpu/diff_pairs.json")]
     return met(f"{codes.count(1)} of {len(codes)}", codes.count(1) <= 1)
-
-
-def with_itself() -> Figure:
-    """Judge the pairs of cuBLAS with itself: interval at most ±1 %, and 1 inside five of six."""
-    pairs = load("h200/pairs.json")["itself"]
-    widest = max(max(pair["high"] - 1, 1 - pair["low"]) for pair in pairs)
-    inside = sum(pair["low"] <= 1 <= pair["high"] for pair in pairs)
-    said = f"within {100 * widest:.1f} %; 1 inside {inside} of {len(pairs)}"
-    return met(said, widest <= 0.01 and inside >= 5)  # noqa: PLR2004 # the bounds
 
 
 def launches_at(dtype: str) -> str:
@@ -312,7 +263,6 @@ VECTORS = {
     **{op: {"16384": 1.0, "8192x32768": 1.0} for op in ("gemv", "gemv_t")},
     "atax": {"16384": 1.5, "4096": 1.0},
 }
-AGREEMENT = "h200/agreement.csv"
 DIFF, FALSE = "operating/diff.md", "other point called slower"
 QUIET = {"rounds are": "quiet.*", "rounds": "5"}
 NARROW = {"good devices differ by": "normal, 0.25 %", "devices": "8|64"}
@@ -324,13 +274,6 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("`gpubench sweep` on two CPU cores, at most 30 s", "cpu/quick.csv", lambda: seconds("cpu:quick", 30)),
         Claim("the README's sweep on a GPU, nothing compiled before, at most 120 s", "h200/main.csv", lambda: seconds("gpu:main", 120)),
         Claim("all experiments of `gpubench reproduce`, at most 600 s", "h200/reproduce/reproduce.csv", lambda: seconds("gpu:reproduce", 600)),
-        Claim("64 configurations in no more time than Kernel Tuner", "h200/kernel_tuner_race.txt", kernel_tuner),
-    ],
-    "Agreement with the profilers": [
-        Claim("hot, within 1 % of Nsight Compute from 14 µs on", AGREEMENT, lambda: agrees("events_over_ncu_hot", 0.01, "ncu_hot_us", 14)),
-        Claim("hot, within 8 % from 3 µs on", AGREEMENT, lambda: agrees("events_over_ncu_hot", 0.08, "ncu_hot_us", 3)),
-        Claim("cold, within 10 % from 14 µs on", AGREEMENT, lambda: agrees("events_over_ncu_cold", 0.10, "ncu_cold_us", 14)),
-        Claim("`--timer cupti` within 1 % of CUPTI's records", AGREEMENT, lambda: agrees("cupti_over_raw", 0.01, "raw_cupti_hot_us", 0)),
     ],
     "Repeatability": [
         Claim("two sweeps of one build: median difference at most 0.3 %", SWEEPS, median_difference),
@@ -346,12 +289,10 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("a thousand repeats of each kernel, equal in every bit", "h200/stress/*.json", stressed),
         Claim("compute-sanitizer reports nothing", "h?00/sanitizer/*.json", sanitized),
         Claim("kernels that cheat are not `ok` with a time that is false by 5 %", "h200/cheats.txt", cheats),
-        Claim("exported programs within 3 % of gpubench", "h200/exports.json", exported),
     ],
     "Times as fast as the better of cuBLAS and a tuned cuBLASLt (95 % interval)": [
         *(speedups(bounds, f"{op}, cold, against cuBLAS", f"h200/{op}.csv") for op, bounds in VECTORS.items()),
         *(speedups(LADDER, f"float32 ladder, {cache}", "h200/ladder_top.csv", cache=cache) for cache in ("cold", "hot")),
-        Claim("cuBLAS beside itself in pairs: within 1 %, and 1 inside five of six intervals", "h200/pairs.json", with_itself),
         *(Claim(f"{dtype}, random shapes, launches {launches_at(dtype)}: geometric mean {least:.2f}", " ".join(f"h200/shapes/{name}.csv" for name in names), partial(random_shapes, dtype, least)) for dtype, (least, *names) in SHAPES.items()),
         *(speedups(bounds, f"{dtype}, sustained", f"h200/{'tensor' if dtype in ('bfloat16', 'float16') else 'precisions'}.csv", compute_mode=dtype, state="sustained") for dtype, bounds in TENSOR.items()),
     ],
@@ -366,7 +307,6 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("`ab` of a kernel 10 % slower: exit 1 in nine of ten", "cpu/ab.json", lambda: in_turns("10 % slower", 9, 10)),
     ],
     "`gpubench tune`": [
-        Claim("within 1 % of the best of all, in at most 20 % of the time of a sweep of all", "h200/tune/*.md", tuned),
         Claim("simulated: the group holds the best in at least 95 % of the races of each landscape", "operating/tune.md", lambda: simulated("tune", "group holds the best", {}, least=0.95)),
     ],
     "Many GPUs": [

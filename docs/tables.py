@@ -8,17 +8,15 @@ cog runs the call that stands in the first line of a generated part, and writes 
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from itertools import groupby
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import geometric_mean
 from textwrap import fill
 from typing import Any
 
@@ -49,30 +47,13 @@ H200, H100 = RESULTS / "h200", RESULTS / "h100"
 PAGES = (
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
-    *(RESULTS / name for name in ("README.md", "h200/ladder.md", "h200/agreement.md")),
+    *(RESULTS / name for name in ("README.md", "h200/ladder.md")),
 )
 LIBRARIES = ("cublas", "cublaslt")
 EMULATED = "cublas_emulated"
 DISAGREE = "rounds disagree"
 WIDTH = 100
 """Number of characters in a line of prose."""
-
-TIMERS = {
-    "events_hot_us": "gpubench events, hot",
-    "ncu_hot_us": "ncu, hot",
-    "events_cold_us": "gpubench events, cold",
-    "ncu_cold_us": "ncu, cold",
-    "cupti_hot_us": "gpubench cupti, hot",
-    "raw_cupti_hot_us": "raw CUPTI, hot",
-    "cupyx_us": "cupyx benchmark",
-    "do_bench_us": "triton do_bench",
-    "event_pair_us": "event pair",
-    "events_over_ncu_hot": "events ÷ ncu, hot",
-    "events_over_ncu_cold": "events ÷ ncu, cold",
-    "cupti_over_raw": "cupti ÷ raw CUPTI",
-    "gap_per_kernel_us": "launch gap per kernel",
-}
-"""Headings of the columns of results/h200/agreement.csv."""
 
 LONG_US = 14
 """From this time on, times should agree with Nsight Compute within 1 %."""
@@ -207,11 +188,6 @@ def in_pairs() -> dict[str, dict[int, dict[str, Any]]]:
     return found
 
 
-def said_of(low: float, high: float) -> str:
-    """Return what an interval of a ratio says of a kernel that should be faster."""
-    return "shown" if low > 1 else "slower" if high < 1 else "not decided"
-
-
 def ratio_cells(every: Sequence[Outcome]) -> list[object]:
     """Return shapes, mean with its interval, tenth percentile, lowest, and percentage won."""
     ratios = sorted(one.ratio for one in every)
@@ -311,27 +287,6 @@ def picks() -> str:
     ]
     heading = ["what runs", "ninth decile", "worst", "within 3 %"]
     return table([*heading, "within 3 %, seed 13"], lines)
-
-
-def pairs() -> str:
-    """Return the squares that were compared in pairs in long runs, and cuBLAS beside itself."""
-    lines = []
-    for pair in load("h200/pairs.json")["kernels"]:
-        *kernel, _, size, dtype = pair["first"].split()
-        interval = f"{pair['low']:.3f} to {pair['high']:.3f}"
-        energy = pair["second_joules"] / pair["first_joules"]
-        cells = [dtype, size, " ".join(kernel), pair["second"].split()[0], f"{pair['ratio']:.3f}"]
-        lines.append([*cells, interval, said_of(pair["low"], pair["high"]), f"{energy:.2f}"])
-    itself = load("h200/pairs.json")["itself"]
-    widest = max(max(pair["high"] - 1, 1 - pair["low"]) for pair in itself)
-    hold = sum(pair["low"] <= 1 <= pair["high"] for pair in itself)
-    said = fill(
-        f"cuBLAS beside itself, bfloat16 at 4096 and 8192: {hold} of {len(itself)} intervals hold "
-        f"1, and none reaches further than {100 * widest:.1f} % from it.",
-        WIDTH,
-    )
-    heading = ["precision", "size", "kernel", "library", "ratio", "95 % interval", "faster"]
-    return f"{table([*heading, 'energy, library to kernel'], lines)}\n\n{said}"
 
 
 def ab_runs() -> str:
@@ -509,137 +464,21 @@ def of_other_projects() -> str:
     return table([*heading, "% of cuBLAS"], shown)
 
 
-def fast_cu() -> str:
-    """Return the rates of fast.cu's kernels, the libraries and ours by layout and size."""
-    rows = [row for row in read(H200 / "fast_cu.csv") if row.status == "ok"]
-    sizes = sorted({row.n for row in rows})
-    lines = []
-    for name, layout in dict.fromkeys((row.variant, row.layout) for row in rows):
-        own = [row for row in rows if (row.variant, row.layout) == (name, layout)]
-        cells = (rate([row for row in own if row.n == size], digits=1) for size in sizes)
-        lines.append([f"`{name}`", layout, *cells])
-    return table(["kernel", "layout", *map(str, sizes)], lines)
-
-
-def nvbench() -> str:
-    """Return times by gpubench and by NVBench, in microseconds: medians of the turns."""
-    lines = []
-    for case in load("h200/nvbench.json"):
-        own, other = (median(case[f"{tool}_us"]) for tool in ("gpubench", "nvbench"))
-        cells = [case["case"], case["cache"], *map(four_digits, (own, other))]
-        lines.append([*cells, f"{own / other:.4f}"])
-    return table(["kernel", "cache", "gpubench", "NVBench", "ratio"], lines)
-
-
-def exports() -> str:
-    """Return the times of exported programs beside those of gpubench."""
-    lines = [
-        [f"`{name}`", *(f"{time:.1f}" for time in times.values()), f"{ratio:.4f}"]
-        for name, times in load("h200/exports.json").items()
-        for ratio in [times["exported_us"] / times["gpubench_us"]]
-    ]
-    return table(["kernel", "exported, µs", "gpubench, µs", "ratio"], lines)
-
-
-def times_of(name: str = "agreement") -> dict[tuple[str, str, int], dict[str, float]]:
-    """Return the figures of agreement.csv by variant, tile and size; missing ones have no key."""
-    return {
-        (line["variant"], line["tile"], int(line["n"])): {
-            column: float(line[column]) for column in TIMERS if line[column]
-        }
-        for line in dictionaries(H200 / f"{name}.csv")
-    }
-
-
 def agreement() -> str:
     """Return a kernel of three microseconds by gpubench, by Nsight Compute and by an event pair."""
-    times = times_of()["shared_tile", "16", 64]
+    (times,) = (
+        line
+        for line in dictionaries(H200 / "agreement.csv")
+        if (line["variant"], line["tile"], line["n"]) == ("shared_tile", "16", "64")
+    )
+    own, ncu, pair = (
+        float(times[f"{name}_us"]) for name in ("events_hot", "ncu_hot", "event_pair")
+    )
     return fill(
-        f"`shared_tile 16` at 64 takes {times['events_hot_us']:.2f} µs by gpubench, "
-        f"{times['ncu_hot_us']:.2f} by Nsight Compute, and {times['event_pair_us']:.2f} by a pair "
-        "of events around one launch from Python.",
+        f"`shared_tile 16` at 64 takes {own:.2f} µs by gpubench, {ncu:.2f} by Nsight Compute, and "
+        f"{pair:.2f} by a pair of events around one launch from Python.",
         WIDTH,
     )
-
-
-def four_digits(time_us: float) -> str:
-    """Return four digits; from a thousand on, one decimal."""
-    return f"{time_us:,.1f}" if time_us >= 1000 else f"{time_us:#.4g}"  # noqa: PLR2004 # as stated
-
-
-def agreement_table() -> str:
-    """Return times per launch beside those of Nsight Compute and of an event pair, in µs."""
-    names = {("shared_tile", "16"): "shared_tile 16", ("cublas", ""): "cuBLAS"}
-    columns, times = ("events_hot_us", "ncu_hot_us", "event_pair_us"), times_of()
-    heading = ["N"]
-    for name in names.values():
-        heading += [f"{name}: gpubench", "Nsight Compute", "event pair"]
-    lines = [
-        [str(n), *(four_digits(times[*key, n][column]) for key in names for column in columns)]
-        for n in (64, 128, 256, 512, 1024, 2048, 4096)
-    ]
-    return table(heading, lines)
-
-
-def three_times() -> str:
-    """Return the times of one kernel by each kind of timer, in microseconds."""
-    columns = {
-        "CUPTI": "cupti_hot_us",
-        "Nsight Compute": "ncu_hot_us",
-        "blocked batch": "events_hot_us",
-        "event pair from Python": "event_pair_us",
-    }
-    lines = [
-        [n, *(four_digits(times_of()["shared_tile", "16", n][name]) for name in columns.values())]
-        for n in (64, 1024)
-    ]
-    return table(["size", *columns], lines)
-
-
-def agreement_all(name: str = "agreement") -> str:
-    """Return every figure of agreement.csv or agreement_new.csv, and what it was measured with."""
-    with gzip.open(H200 / name / "1.jsonl.gz", "rt", encoding="utf-8") as file:
-        facts = json.loads(file.readline())
-    said = "\n".join(f"- {package}: {fact}" for package, fact in facts.items())
-    cases = times_of(name)
-    columns = [column for column in TIMERS if any(column in times for times in cases.values())]
-    lines = (
-        [f"{variant} {tile}", n, *(number(times.get(column), 3) for column in columns)]
-        for (variant, tile, n), times in cases.items()
-    )
-    heading = ["kernel", "N", *(TIMERS[column] for column in columns)]
-    return f"{said}\n\n{table(heading, lines)}"
-
-
-def agreement_new() -> str:
-    """Return how far gpubench is from Nsight Compute at sizes that nothing was chosen by."""
-    cases = times_of("agreement_new")
-    columns = ("events_hot_us", "ncu_hot_us", "raw_cupti_hot_us")
-    long: dict[str, float] = {}
-    short: dict[str, float] = {}
-    lines = []
-    for (variant, tile, n), times in cases.items():
-        name, percent = f"{variant} {tile}".strip(), None
-        if ratio := times.get("events_over_ncu_hot"):
-            percent = 100 * (ratio - 1)
-            (long if times["ncu_hot_us"] >= LONG_US else short)[f"`{name}` at {n}"] = percent
-        shown = [four_digits(times[column]) if column in times else "" for column in columns]
-        gap = number(times.get("gap_per_kernel_us"), 2)
-        lines.append([name, n, *shown, number(percent, 1), gap])
-    missed = [f"{at} {percent:+.1f} %" for at, percent in long.items() if abs(percent) > 1]
-    *sizes, last = sorted({n for _, _, n in cases})
-    said = (
-        f"At {', '.join(map(str, sizes))} and {last}, {len(long) - len(missed)} of {len(long)} "
-        f"points of {LONG_US} µs or more are within 1 % of Nsight Compute."
-    )
-    if missed:
-        said += f" The others: {', '.join(missed)}."
-    if short:
-        said += (
-            f" Shorter points differ by {min(short.values()):+.1f} to {max(short.values()):+.1f} %."
-        )
-    heading = ["kernel", "N", "gpubench", "Nsight Compute", "CUPTI", "difference, %", "launch gap"]
-    return f"{fill(said, WIDTH)}\n\n{table(heading, lines)}"
 
 
 def published() -> str:
@@ -651,24 +490,6 @@ def published() -> str:
         run = Reproduction(experiment=read_experiment(shipped()[name]), rows=rows, devices=())
         parts += [grid.markdown for grid in grids(run, whole=True) if grid.title.startswith(starts)]
     return "\n\n".join(parts)
-
-
-def tune_race() -> str:
-    """Return `tune` against a sweep of everything, and Kernel Tuner: one line per space."""
-    heading = ["space", "all, 5 rounds", "tune", "winner", "group"]
-    heading.append("Kernel Tuner: brute force, best")
-    lines = []
-    for path in sorted((H200 / "tune").glob("*.md")):
-        runs = parsed(path)
-        (title,) = re.findall("## (.*?) configurations", path.read_text(encoding="utf-8"))
-        live = [run for run in runs if run[""].startswith("tune, live")]
-        tuner = [run["device time"] for run in runs if run[""].startswith("Kernel Tuner")]
-        best = min(tuner[1:], key=lambda text: float(text.split()[0]), default="")
-        whole = f"{runs[0]['wall time']}, {runs[0]['device time']}"
-        walls = " and ".join(f"{run['wall time']}, {run['device time']}" for run in live)
-        joined = (" and ".join(run[column] for run in live) for column in ("slower", "group"))
-        lines.append([title, whole, walls, *joined, ", ".join(filter(None, (*tuner[:1], best)))])
-    return table(heading, lines, text=True)
 
 
 def parsed(path: Path) -> list[dict[str, str]]:
