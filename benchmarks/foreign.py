@@ -1,17 +1,18 @@
 """Measure published kernels that other people wrote, and compare their times with Nsight Compute's.
 
     python benchmarks/foreign.py --compile CHECKOUTS
-    python benchmarks/foreign.py CHECKOUTS results/h200/foreign
+    python benchmarks/foreign.py CHECKOUTS results/h100/foreign
 
 CHECKOUTS is a folder with checkouts of the repositories in `REPOSITORIES`, under these names. No
 source is edited. `gpubench new-kernel --from` describes each kernel, and at most `MAX_CHANGES`
 lines of a description are changed. With `--compile` the script compiles all of them, without a GPU,
 and lists the changed lines and the seconds.
 
-Otherwise it needs a GPU and Nsight Compute. It sweeps the kernels beside cuBLAS at sizes that their
-tiles divide. Nsight Compute runs before and after the sweep, so that a slow change of the clock
-affects the times of both tools alike. Each run launches the kernels in one order and then in the
-reverse order.
+Otherwise it needs a GPU and Nsight Compute. First it compiles the kernels. Then it sweeps them
+beside cuBLAS at sizes that their tiles divide, each in the first of its types: the kernels of
+`TIMED`, those in half precision, and the others, until `--seconds` are over. Nsight Compute runs
+before and after the sweep of `TIMED`, so that a slow change of the clock affects the times of both
+tools alike. Each run launches the kernels in one order and then in the reverse order.
 
 It writes a .csv and a .md. Exit status: 0 all bounds hold, 1 one is broken, 3 one could not be
 judged.
@@ -30,6 +31,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from operator import ne
 from pathlib import Path
@@ -65,13 +67,20 @@ NCU_LAUNCHES, WARM_UP_LAUNCHES = 5, 3
 LIMIT = 0.01
 """Largest relative difference from Nsight Compute's time."""
 
-SWEEP_S, NCU_S = 550, 100
-"""Time limits of a sweep and of Nsight Compute."""
+NCU_S, MIN_SWEEP_S = 60, 10
+"""Time limit of Nsight Compute, and of a sweep for which no time is left."""
+
+LAUNCH_LIMIT_S = 0.1
+"""Kernels whose launches take longer are skipped."""
+
+TIMED = (
+    *("sgemm_5", "sgemm_6", "sgemm_10", "sgemm_11", "leimao_04_vectorized", "leimao_06_vectorized"),
+    *("salykova_2", "practice_5", "practice_7", "wilde_2", "wilde_3", "xgemm_6", "llmc_4"),
+)
+"""Kernels in float32 that Nsight Compute times too. Each launches one kernel a call."""
 
 MAX_CHANGES = 3
 """Maximum number of lines of a description that are changed."""
-
-DTYPES = "float32,float16"
 
 REPOSITORIES = {
     "SGEMM_CUDA": "https://github.com/siboehm/SGEMM_CUDA",
@@ -81,6 +90,7 @@ REPOSITORIES = {
     "cuda-sgemm": "https://github.com/nicolaswilde/cuda-sgemm",
     "xGeMM": "https://github.com/tgautam03/xGeMM",
     "llm.c": "https://github.com/karpathy/llm.c",
+    "fast.cu": "https://github.com/pranjalssh/fast.cu",
 }
 
 
@@ -156,8 +166,13 @@ KERNELS = {
     },
     "llmc_1": Foreign(file="llm.c/dev/cuda/matmul_forward.cu", function="matmul_forward1"),
     "llmc_4": Foreign(file="llm.c/dev/cuda/matmul_forward.cu", function="matmul_forward4"),
+    "fast_1": Foreign(
+        file="fast.cu/matmul.cu", function="runKernel1",
+        changes=(("dtypes=", 'compile_options=("-DNDEBUG",), dtypes='),),
+    ),
 }  # fmt: skip
-"""Kernels by the names of their variants."""
+"""Kernels by the names of their variants. The other kernels of fast.cu keep the addresses of their
+first call (`fast_cu.py` describes them)."""
 
 BLAS = "cublas"
 
@@ -232,18 +247,35 @@ def compile_one(variant: Variant, architecture: str) -> tuple[str, str]:
     return named(what), f"{perf_counter() - started:.1f} s"
 
 
-def sweep(
-    folder: Path, names: Sequence[str], sizes: Sequence[int], rounds: int, output: Path
-) -> list[Row]:
-    """Sweep the kernels beside cuBLAS, hot, and return the rows."""
+def sweep(folder: Path, names: Sequence[str], rounds: int, timeout_s: float) -> list[Row]:
+    """Sweep the kernels beside cuBLAS, hot, and return the rows until the time limit."""
+    variants = of_op("gemm", folder)
+    dtypes = dict.fromkeys(variants[name].dtypes[0] for name in names)
     return sweep_kernels(
         folder,
         (*names, BLAS),
-        *("--sizes", ",".join(map(str, sizes)), "--dtypes", DTYPES),
-        *("--cache", "hot", "--rounds", str(rounds)),
-        output=output,
-        timeout_s=SWEEP_S,
+        *("--sizes", ",".join(map(str, SIZES)), "--dtypes", ",".join(dtypes)),
+        *("--cache", "hot", "--rounds", str(rounds), "--launch-limit", str(LAUNCH_LIMIT_S)),
+        output=folder / f"{names[0]}.csv",
+        timeout_s=timeout_s,
     )
+
+
+def measure(
+    folder: Path, names: Sequence[str], rounds: int, seconds: float
+) -> tuple[list[Row], dict[At, float], str]:
+    """Return the rows, Nsight Compute's times, and why times are missing."""
+    end_s = perf_counter() + seconds
+    variants = of_op("gemm", folder)
+    timed = [name for name in names if name in TIMED]
+    half = [name for name in names if "float32" not in variants[name].dtypes]
+    rest = [name for name in names if name not in {*timed, *half}]
+    before, why = try_ncu(folder)
+    rows = sweep(folder, timed, rounds, end_s - perf_counter() - NCU_S) if timed else []
+    after, why_after = try_ncu(folder)
+    for group in filter(None, (half, rest)):
+        rows += sweep(folder, group, rounds, max(MIN_SWEEP_S, end_s - perf_counter()))
+    return rows, medians((before, after)), why or why_after
 
 
 def launch(folder: Path) -> None:
@@ -257,16 +289,16 @@ def launch(folder: Path) -> None:
 
     backend = CudaBackend(0)
     variants = of_op("gemm", folder)
+    names = [name for name in TIMED if name in variants]
+    load = cache(lambda problem: backend.load(problem, make_inputs(problem, SEED), cold=False))
     backend.warm_up()
     for size in SIZES:
-        names = [name for name in KERNELS if name in variants]
         for name in (*names, *reversed(names)):
             variant = variants[name]
             problem = Problem(
                 op="gemm", m=size, n=size, k=size, dtype=variant.dtypes[0],
                 column_major=variant.column_major,
             )  # fmt: skip
-            operands = backend.load(problem, make_inputs(problem, SEED), cold=False)
             point = Point(
                 variant=variant,
                 tile=variant.tiles.defaults[0] if variant.tiles else None,
@@ -276,7 +308,7 @@ def launch(folder: Path) -> None:
                 timer=Timer.EVENTS,
             )
             try:
-                kernel = backend.bind(point, operands)
+                kernel = backend.bind(point, load(problem))
                 kernel.run(WARM_UP_LAUNCHES)
             except Exception as error:  # the sweep reports it
                 print(f"{variant.name} at {size}: {error}", file=sys.stderr)
@@ -338,13 +370,10 @@ def medians(runs: Sequence[Times]) -> dict[At, float]:
 
 def report(rows: Sequence[Row], ncu: dict[At, float], why: str, prefix: Path) -> int:
     """Write the tables, print the verdicts, and return the exit status."""
-    blas_us = {(row.m, row.dtype): row.median_us for row in rows if row.variant == BLAS}
     lines = []
-    for row in rows:
+    for row in {row.key: row for row in rows}.values():
         ncu_us = ncu.get((row.variant, row.m, row.dtype))
         ratio = row.median_us / ncu_us if row.median_us and ncu_us else None
-        blas = blas_us.get((row.m, row.dtype))
-        percent = 100 * blas / row.median_us if row.median_us and blas else None
         lines.append(
             {
                 "kernel": row.variant,
@@ -354,7 +383,7 @@ def report(rows: Sequence[Row], ncu: dict[At, float], why: str, prefix: Path) ->
                 "gpubench_us": f"{row.median_us:.2f}" if row.median_us else "",
                 "ncu_us": f"{ncu_us:.2f}" if ncu_us else "",
                 "ratio": f"{ratio:.4f}" if ratio else "",
-                "percent_of_cublas": f"{percent:.1f}" if percent else "",
+                "percent_of_cublas": f"{row.percent_of_blas:.1f}" if row.percent_of_blas else "",
                 "reason_or_note": row.reason or row.notes or "",
             }
         )
@@ -400,8 +429,9 @@ def main() -> int:
     )
     parser.add_argument("checkouts", type=Path, help="a folder with checkouts of the repositories")
     parser.add_argument("prefix", type=Path, nargs="?", help="of the .csv and the .md",
-                        default=ROOT / "results" / "h200" / "foreign")  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=1, help="of the sweep")
+                        default=ROOT / "results" / "h100" / "foreign")  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=1, help="of the sweeps")
+    parser.add_argument("--seconds", type=float, default=600, help="after the compilation")
     parser.add_argument("--only", default=",".join(KERNELS), help="names of kernels, by commas")
     parser.add_argument("--compile", action="store_true", help="only describe and compile")
     parser.add_argument("--arch", default="sm_90", help="for --compile")
@@ -416,14 +446,13 @@ def main() -> int:
         changed = describe(chosen.checkouts, folder, chosen.only.split(","))
         if chosen.describe:
             return 0
-        if chosen.compile:
-            return compile_all(folder, changed, chosen.arch)
         started = perf_counter()
-        before, why = try_ncu(folder)
-        rows = sweep(folder, [*changed], SIZES, chosen.rounds, Path(name) / "sweep.csv")
-        after, why_after = try_ncu(folder)
-        print(f"measured in {perf_counter() - started:.0f} s", flush=True)
-        return report(rows, medians((before, after)), why or why_after, chosen.prefix)
+        code = compile_all(folder, changed, chosen.arch)  # all at once, into the user's cache
+        print(f"compiled in {perf_counter() - started:.0f} s", flush=True)
+        if chosen.compile:
+            return code
+        rows, ncu, why = measure(folder, [*changed], chosen.rounds, chosen.seconds)
+        return report(rows, ncu, why, chosen.prefix)
 
 
 if __name__ == "__main__":

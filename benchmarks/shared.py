@@ -92,15 +92,16 @@ def sweep_kernels(
 ) -> list[Row]:
     """Sweep variants and the kernels of a directory on a GPU, and return the rows.
 
-    Exit with the sweep's last line if it writes no file.
+    Ctrl-C ends it after the time limit, so that the rows so far are kept. Exit with the sweep's
+    last line if it writes no file.
     """
     ended = child(
         (
+            *("timeout", "--signal=INT", "--kill-after=30", str(timeout_s)),
             *(*GPUBENCH, "sweep", "--device", "cuda", "--kernels", folder.name),
             *("--variants", ",".join(variants), *words, "-o", output.resolve()),
         ),
         cwd=folder.parent,  # the rows name the directory as the command does
-        timeout_s=timeout_s,
         out=subprocess.DEVNULL,
         err=subprocess.PIPE,
     )

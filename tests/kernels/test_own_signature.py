@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 import ctypes
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gpubench.backends.cuda import nvcc
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments
 from gpubench.commands.check.cases import expected
 from gpubench.errors import CompileError, UsageError
-from gpubench.model import Config, CudaVariant, Problem, Scope
+from gpubench.model import Config, CudaVariant, HostVariant, Problem, Scope
 from gpubench.on_cpu.run import Case, Sanitizer, run_on_cpu
 from gpubench.plan.registry import load, of_op
 from gpubench.plan.sweep import Sweep, plan
@@ -84,6 +86,33 @@ def test_the_three_kernels_compile_as_they_are() -> None:
         assert (shared > 0) == ("shared" in str(tile))
 
 
+def test_wmma_and_cuda_ptx_compile_with_wide_extents_strides_and_a_null_pointer() -> None:
+    variants = of_op("gemm", EXAMPLE.with_name("forms"))
+    for name in ("wmma_tile", "bulk_copy"):
+        variant = variants[name]
+        assert isinstance(variant, CudaVariant), name
+        (dtype,) = variant.dtypes
+        problem = Problem(op="gemm", m=64, n=64, k=64, dtype=dtype)
+        assert variant.why_not(Config(), problem, (9, 0)) is None
+        assert "divides" in str(variant.why_not(Config(), replace(problem, m=65), (9, 0)))
+        compile_instance(variant.source, variant.instance(Config(), dtype), "sm_90")
+
+
+def test_the_cutlass_example_calls_each_schedule_with_the_stream_that_is_timed() -> None:
+    variant = of_op("gemm", EXAMPLE.with_name("cutlass"))["cutlass_gemm"]
+    assert isinstance(variant, HostVariant), variant.idea
+    source = variant.source.read_text()
+    for tile in map(
+        variant.tiles.read, ("128x256/schedule=cooperative", "64x64/schedule=pingpong")
+    ):
+        assert f" {tile['schedule']}({variant.signature.replace('* ', ' *')})" in source
+        assert (
+            variant.function(tile, "float16") == f"{tile['schedule']}<{tile['BM']}, {tile['BN']}>"
+        )
+    odd = Problem(op="gemm", m=5, n=7, k=8, dtype="float16")
+    assert "multiple of 8" in str(variant.why_not(variant.tiles.defaults[0], odd, (9, 0)))
+
+
 @pytest.mark.slow
 def test_the_three_kernels_are_right_on_the_cpu(tmp_path: Path) -> None:
     variant = example()
@@ -131,8 +160,9 @@ def test_macros_and_include_folders_reach_the_compiler(tmp_path: Path) -> None:
 
 
 def test_the_files_of_an_include_folder_are_part_of_the_hash_and_of_the_cubin(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors
     variant = mine(tmp_path)
     compiled(variant)
     before = source_hash(variant)
@@ -143,8 +173,9 @@ def test_the_files_of_an_include_folder_are_part_of_the_hash_and_of_the_cubin(
 
 
 def test_a_signature_that_the_source_does_not_have_is_refused_by_the_compiler(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors
     for wrong in (RIGHT.replace("long", "int"), RIGHT + ", float more=1"):
         with pytest.raises(CompileError):
             compiled(mine(tmp_path, wrong))

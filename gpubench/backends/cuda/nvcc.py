@@ -115,6 +115,11 @@ def base_options(options: Sequence[str]) -> tuple[str, ...]:
     return (*options, *(() if has_standard else ("-std=c++17",)), *folders)
 
 
+def code_for(architecture: str) -> str:
+    """Return the option for an architecture. nvcc 13.5 takes `-arch=sm_90a` as sm_90."""
+    return f"-gencode=arch={architecture.replace('sm', 'compute')},code={architecture}"
+
+
 def compile_kernel(
     source: Path, expression: str, architecture: str, options: Sequence[str]
 ) -> tuple[bytes, str, str]:
@@ -131,7 +136,7 @@ def compile_kernel(
     with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
         file, cubin = Path(name, "kernel.cu"), Path(name, "kernel.cubin")
         file.write_bytes(encoded_source(text))
-        target = ("-cubin", f"-arch={architecture}", "-Xptxas=-v", "-o", cubin, file)
+        target = ("-cubin", code_for(architecture), "-Xptxas=-v", "-o", cubin, file)
         log = run((*base_options(options), *target)).stderr
         return cubin.read_bytes(), entry_symbol(log, expression), log
 
@@ -171,14 +176,14 @@ def compile_library(
     text = wrapper(variant, tile, dtype)
     options = variant.options(tile, dtype)
     files = map(read_source, (*variant.sources[1:], CALLS))
-    key = "\0".join((*files, text, *options, architecture, version()))
+    key = "\0".join((*files, text, *options, code_for(architecture), version()))
     cached = user_cache("cubin", f"{hashlib.sha256(encoded_source(key)).hexdigest()}.so")
     if library := kept(cached, bytes):
         return library
     with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
         file, output = Path(name, "host.cu"), Path(name, "host.so")
         file.write_bytes(encoded_source(text))
-        target = (f"-arch={architecture}", *SHARED, "-o", output, file, CALLS)
+        target = (code_for(architecture), *SHARED, "-o", output, file, CALLS)
         try:
             run((*target, *base_options(options)))
         except CompileError as error:
