@@ -82,13 +82,6 @@ def test_the_architecture_names_files_that_exist() -> None:
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
 
 
-def test_the_way_of_a_point_has_at_most_twelve_modules_and_none_twice() -> None:
-    text = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    modules = re.findall(r"^\d+\. `(gpubench/\S+\.py)`", text, re.MULTILINE)
-    assert 5 < len(modules) <= 12
-    assert len(set(modules)) == len(modules)
-
-
 def test_every_command_is_on_the_page_of_commands() -> None:
     text = (PAGES / "commands.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\|.*", text, re.MULTILINE))

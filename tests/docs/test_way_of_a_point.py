@@ -1,0 +1,90 @@
+"""ARCHITECTURE.md follows one point through the modules: a traced run enters the same ones."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from fakes import FakeBackend
+from newcomer import REPOSITORY
+
+import gpubench
+from gpubench.engine import worker
+from gpubench.engine.child.requests import Compile, Opened
+from gpubench.engine.child.supervisor import Supervisor
+from gpubench.engine.pool import Watcher
+from gpubench.engine.run import measure
+from gpubench.engine.runner import Runner
+from gpubench.options import read_sweep
+
+PACKAGE = Path(gpubench.__file__).parent
+ENTRIES = {
+    "options.py": "read_sweep",
+    "engine/run.py": "measure",
+    "engine/prepare.py": "prepare",
+    "plan/sweep.py": "plan",
+    "engine/pool.py": "LocalPool.measure",
+    "plan/schedule.py": "Rounds.next",
+    "engine/worker.py": "Worker.measure",
+    "engine/runner.py": "Runner.measure",
+    "engine/sampling.py": "collect",
+    "results/rows.py": "build_rows",
+}
+"""The function at which a point takes each step, but for steps of the CUDA backend."""
+
+
+class InThisProcess(Supervisor):
+    """Answers the requests of the child here, on a fake device."""
+
+    def open(self) -> Opened:
+        self.runner = Runner(FakeBackend())
+        return Opened(self.runner.device, ())
+
+    def request(self, request: Any, *_limits: object) -> Any:
+        return None if isinstance(request, Compile) else request.answer(self.runner)
+
+
+def traced(run: Callable[[], object]) -> list[tuple[str, str]]:
+    """The module and function of every call within the package, in order, while it runs."""
+    calls: list[tuple[str, str]] = []
+
+    def record(frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(PACKAGE)):
+            calls.append((str(Path(code.co_filename).relative_to(PACKAGE)), code.co_qualname))
+
+    sys.setprofile(record)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_traced_point_takes_the_steps_of_the_page_and_enters_no_other_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "Supervisor", InThisProcess)
+    flags = {"device": "cpu", "variants": "cpu_naive", "sizes": "16", "rounds": "1"}
+    flags["output"] = str(tmp_path / "a.csv")
+    calls = traced(lambda: measure(read_sweep(flags), Watcher()))
+    page = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("\n## The way of one point\n")
+    section, _, _ = section.partition("\n## ")
+    steps = re.findall(r"^\d+\. `gpubench/(\S+\.py)`", section, re.MULTILINE)
+    assert [step for step in steps if not step.startswith("backends/cuda/")] == list(ENTRIES)
+    first = [calls.index(entry) for entry in ENTRIES.items()]
+    assert first == sorted(first)
+    named = set(re.findall(r"`(?:gpubench/)?((?:engine|plan|results)/\S+\.py)`", section))
+    entered = {
+        module
+        for module, _ in calls
+        if module.startswith(("engine/", "plan/", "results/")) and "__init__" not in module
+    }
+    assert len(entered) > 20
+    assert entered <= named
