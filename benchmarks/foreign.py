@@ -10,9 +10,9 @@ and lists the changed lines and the seconds.
 
 Otherwise it needs a GPU and Nsight Compute. First it compiles the kernels. Then it sweeps them
 beside cuBLAS at sizes that their tiles divide, each in the first of its types: the kernels of
-`TIMED`, those in half precision, and the others, until `--seconds` are over. Nsight Compute runs
-before and after the sweep of `TIMED`, so that a slow change of the clock affects the times of both
-tools alike. Each run launches the kernels in one order and then in the reverse order.
+`TIMED`, those in half precision, and the others, until `--seconds` are over. After the first of
+these sweeps, Nsight Compute times the kernels of `TIMED`, in one order and in the reverse order, so
+that a slow change of the clock affects all of them alike.
 
 It writes a .csv and a .md. Exit status: 0 all bounds hold, 1 one is broken, 3 one could not be
 judged.
@@ -32,7 +32,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from operator import ne
 from pathlib import Path
 from statistics import median
@@ -172,7 +171,7 @@ KERNELS = {
     ),
 }  # fmt: skip
 """Kernels by the names of their variants. The other kernels of fast.cu keep the addresses of their
-first call (`fast_cu.py` describes them)."""
+first call."""
 
 BLAS = "cublas"
 
@@ -270,12 +269,11 @@ def measure(
     timed = [name for name in names if name in TIMED]
     half = [name for name in names if "float32" not in variants[name].dtypes]
     rest = [name for name in names if name not in {*timed, *half}]
-    before, why = try_ncu(folder)
     rows = sweep(folder, timed, rounds, end_s - perf_counter() - NCU_S) if timed else []
-    after, why_after = try_ncu(folder)
+    ncu, why = try_ncu(folder) if timed else ({}, "none of its kernels is listed")
     for group in filter(None, (half, rest)):
         rows += sweep(folder, group, rounds, max(MIN_SWEEP_S, end_s - perf_counter()))
-    return rows, medians((before, after)), why or why_after
+    return rows, {at: median(times) for at, times in ncu.items()}, why
 
 
 def launch(folder: Path) -> None:
@@ -356,16 +354,6 @@ def try_ncu(folder: Path) -> tuple[Times, str]:
         return by_ncu(folder)
     except (OSError, GpubenchError) as error:
         return {}, str(error)
-
-
-def medians(runs: Sequence[Times]) -> dict[At, float]:
-    """Return the median of each point's launches in all runs of Nsight Compute.
-
-    A point that a run lacks is left out, because the runs before and after the sweep balance a slow
-    change of the clock.
-    """
-    points = set.intersection(*map(set, runs))
-    return {point: median(chain.from_iterable(run[point] for run in runs)) for point in points}
 
 
 def report(rows: Sequence[Row], ncu: dict[At, float], why: str, prefix: Path) -> int:
