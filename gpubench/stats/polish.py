@@ -23,8 +23,8 @@ STEPS = 3
 """Iterations of the polish; the effects of recorded sweeps change by less than 0.01 % after two."""
 
 UNEVEN = 4.0
-"""A round is left out if its points scatter by this factor more than the points of the median
-round. The disturbance slowed its points unequally, so its effect cannot be removed."""
+"""A round is left out if it slowed points by this factor more than the points of the median round
+scatter. The disturbance slowed its points unequally, so its effect cannot be removed."""
 
 UNEVEN_SCATTER = 0.005
 """Scatter, of logarithms, up to which a round is never left out."""
@@ -33,8 +33,9 @@ MIN_KEPT = 3
 """A round of a point is left out only if at least this number of rounds stays."""
 
 SCATTER_QUANTILE = 0.8
-"""The scatter of a round is this quantile of its absolute residuals. It exceeds the usual if a
-disturbance slowed a fifth of the points."""
+"""The scatter of a round is this quantile of its residuals. It exceeds the usual if a disturbance
+slowed a fifth of the points. A round that is faster at some points has no disturbance: a kernel of
+two speeds was slow in the other rounds."""
 
 
 class Polished(NamedTuple):
@@ -49,6 +50,9 @@ class Polished(NamedTuple):
 
     left_out: NDArray[np.bool_]
     """Rounds whose disturbance was uneven."""
+
+    set_aside: Floats
+    """Logarithms of the times that are left out, as measured; NaN: no such time."""
 
     scatter: float
     """Robust standard deviation of the effects."""
@@ -70,10 +74,11 @@ def polish(logs: Floats) -> Polished:
     repeated = logs[np.isfinite(logs).sum(axis=1) > 1]
     shared = np.isfinite(repeated).sum(axis=0) >= MIN_POINTS
     if shared.sum() < 2:  # noqa: PLR2004 # one round has nothing to be compared with
-        return Polished(logs, effects, left_out, 0.0, RobustMean(0.0, 0.0, 0.0))
+        aside = np.full_like(logs, np.nan)
+        return Polished(logs, effects, left_out, aside, 0.0, RobustMean(0.0, 0.0, 0.0))
     for _ in range(STEPS):
         effects = effects + np.where(shared, row_medians(_residuals(repeated, effects).T), 0.0)
-    residuals = np.abs(_residuals(repeated, effects))
+    residuals = _residuals(repeated, effects)
     scatter = np.array([_quantile(column, SCATTER_QUANTILE) for column in residuals.T])
     usual = max(UNEVEN * float(np.median(scatter[shared])), UNEVEN_SCATTER)
     left_out = shared & (scatter > usual)
@@ -82,10 +87,16 @@ def polish(logs: Floats) -> Polished:
     level = robust_mean(effects[shared & ~left_out])
     effects = np.where(shared, effects - level.mean, 0.0)
     polished = logs - effects
-    kept = np.where(left_out, np.nan, polished)
-    enough = np.isfinite(kept).sum(axis=1) >= MIN_KEPT
-    polished = np.where(enough[:, None], kept, polished)
-    return Polished(polished, effects, left_out, median_scale(effects[shared & ~left_out]), level)
+    enough = np.isfinite(polished[:, ~left_out]).sum(axis=1) >= MIN_KEPT
+    aside = left_out & enough[:, None]
+    return Polished(
+        np.where(aside, np.nan, polished),
+        effects,
+        left_out,
+        np.where(aside, logs, np.nan),
+        median_scale(effects[shared & ~left_out]),
+        level,
+    )
 
 
 def row_medians(values: Floats) -> Floats:

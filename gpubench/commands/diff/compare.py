@@ -12,7 +12,6 @@ from itertools import chain, compress, count
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpubench.model import PointKey
 from gpubench.stats.clock import clock_shares, explained
@@ -25,15 +24,18 @@ from gpubench.stats.moderated import (
     p_values,
     summarize,
 )
+from gpubench.stats.modes import Speeds, find_modes, may_be_modes
 from gpubench.stats.polish import Polished, polish, shared_median, shared_part
 from gpubench.stats.reference import Shift, machine_shift
 from gpubench.stats.shortest import decide_by_shortest
+from gpubench.view.numbers import milliseconds
 
 Key = PointKey
 """The key of a point: `Row.key`."""
 
 ABSENT = "not in the file"
-MODES = "its rounds have more than one mode"
+MODES = "two speeds"
+LIKE_MODES = "as far as the two speeds of other points"
 OTHER_GPU = "the other side's GPU is another one"
 WITH_MACHINE = "moved with the machine"
 BY_SHORTEST = "by the sweeps that nothing slowed"
@@ -50,13 +52,6 @@ SAME_MEASUREMENT = 1e-12
 
 NO_INTERVAL = 50.0
 """Half-width of an interval of logarithms from which on the interval is not shown."""
-
-MODE_GAP = 2.0
-"""Rounds are bimodal if the gap between two groups exceeds the width of either group by this
-factor."""
-
-DECIDING_ROUNDS = 20
-"""Minimum number of rounds, of both sides together, to judge a point with bimodal rounds."""
 
 MIN_SWEEPS = 5
 """Minimum number of sweeps of each side on a CPU to compare their shortest times too."""
@@ -362,38 +357,40 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, li
     half = half_widths(variance, limits.q)
     half[np.abs(shifts.time) < SAME_MEASUREMENT] = 0
     on_cpu = np.array([before.on_cpu for before, _ in pairs.values()])  # sweeps differ there anyway
-    modes = (_have_modes(base, threshold) | _have_modes(new, threshold)) & ~on_cpu
-    # Modes explain a difference, unless the sides are further apart than the modes of either.
-    apart = np.maximum(new.low - base.high, base.low - new.high)
-    spread = np.maximum(base.high - base.low, new.high - new.low)
-    open_modes = modes & (apart <= spread) & (base.number + new.number < DECIDING_ROUNDS)
+    modes = find_modes(
+        (base, new),
+        (sides[0].logs, sides[1].logs),
+        (sides[0].set_aside, sides[1].set_aside),
+        np.where(on_cpu, np.inf, threshold),
+    )
+    significant = (p_adjusted <= limits.q) & ~modes.explain & ~on_cpu
+    like_modes = may_be_modes(shifts.effect, significant, (base, new), modes, limits.q)
     findings = {}
     for i, (key, (before, after)) in enumerate(pairs.items()):
         tested = not math.isnan(variance.df[i])
         time, effect, cycles = shifts.time[i], shifts.effect[i], shifts.time[i] + shifts.clock[i]
-        stayed = abs(effect) + half[i] <= threshold
+        stayed = abs(effect) + half[i] <= threshold and (i not in modes.speeds or not half[i])
+        verdict, reason = DiffVerdict.AMBIGUOUS, ""
         if stayed and abs(time) + half[i] <= threshold:
-            verdict, reason = DiffVerdict.SAME, ""
+            verdict = DiffVerdict.SAME
         elif not tested:
-            verdict, reason = (
-                DiffVerdict.AMBIGUOUS,
-                TOO_FEW_SWEEPS if before.on_cpu else TOO_FEW_ROUNDS,
-            )
-        elif open_modes[i]:
-            verdict, reason = DiffVerdict.AMBIGUOUS, MODES
-        elif p_adjusted[i] <= limits.q:
-            verdict, reason = DiffVerdict.SLOWER if effect > 0 else DiffVerdict.FASTER, ""
+            reason = TOO_FEW_SWEEPS if before.on_cpu else TOO_FEW_ROUNDS
+        elif like_modes[i]:
+            reason = LIKE_MODES
+        elif p_adjusted[i] <= limits.q and not modes.explain[i]:
+            verdict = DiffVerdict.SLOWER if effect > 0 else DiffVerdict.FASTER
             if decided[i]:
                 reason = BY_SHORTEST
             elif abs(effect - time) > threshold / 2:
                 reason = f"{100 * math.expm1(effect):+.1f} % beyond what the machine did"
         elif stayed and abs(shifts.by_clock[i]) > abs(shifts.by_drift[i]):
-            verdict, reason = DiffVerdict.CLOCK, ""
+            verdict = DiffVerdict.CLOCK
         elif abs(shifts.by_drift[i]) > threshold / 2:
-            verdict, reason = DiffVerdict.AMBIGUOUS, WITH_MACHINE
-        else:
-            moved_less = margin[i] > threshold and abs(effect) - half[i] > threshold
-            verdict, reason = DiffVerdict.AMBIGUOUS, OTHER_GPU if moved_less else ""
+            reason = WITH_MACHINE
+        elif margin[i] > threshold and abs(effect) - half[i] > threshold:
+            reason = OTHER_GPU
+        if i in modes.speeds:
+            reason = ", ".join(filter(None, (_named(modes.speeds[i]), reason)))
         has_interval = half[i] < NO_INTERVAL  # False for NaN
         findings[key] = Finding(
             verdict=verdict,
@@ -408,10 +405,16 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, li
             judged_ratio=math.exp(effect),
             p=float(p[i]) if tested else None,
             p_adjusted=float(p_adjusted[i]) if tested else None,
-            modes=1 + int(modes[i]),
+            modes=1 + (i in modes.speeds),
         )
     drift = max(float(np.median(shifts.by_drift)), shared_median(shifts.time, blas), key=abs)
     return findings, drift, [*chain.from_iterable(side.disturbances for side in sides)]
+
+
+def _named(speeds: Speeds) -> str:
+    """Return `two speeds: 1.020 and 1.102 ms`."""
+    fast, slow = (milliseconds(math.exp(log)) for log in (speeds.fast, speeds.slow))
+    return f"{MODES}: {fast} and {slow} ms"
 
 
 # ---- rounds, without what disturbed all points
@@ -423,6 +426,9 @@ class _Repeats(NamedTuple):
     rounds: Rounds
     logs: Floats
     """Logarithms of the times, of shape (points, rounds); NaN: no time."""
+
+    set_aside: Floats
+    """Those of the rounds that were left out, of the same shape."""
 
     level_variance: Floats
     """Variance of the level that all points share, an element for each point."""
@@ -439,7 +445,7 @@ class _Repeats(NamedTuple):
 def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Repeats:
     """Remove the rounds' effects, separately for points on a GPU and points on a CPU."""
     on_cpu = np.array([point.on_cpu for point in points])
-    parts = []
+    parts, aside = [], []
     variance, df, number = np.zeros((3, len(points)))
     disturbances: list[Disturbance] = []
     for kind in (False, True):
@@ -451,13 +457,13 @@ def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Rep
         variance[members], df[members] = result.level.standard_error**2, result.level.df
         number[members] = (~result.left_out).sum()
         disturbances += _disturbed(result, columns, side, threshold, on_cpu=kind)
-        part = np.full((len(points), len(columns)), np.nan)
-        part[members] = result.logs
-        parts.append(part)
+        for kept, logs in ((parts, result.logs), (aside, result.set_aside)):
+            kept.append(np.full((len(points), len(columns)), np.nan))
+            kept[-1][members] = logs
     logs = np.hstack(parts)
     there = np.isfinite(logs)
     rounds = summarize(logs[there], there.sum(axis=1))
-    return _Repeats(rounds, logs, variance, df, number, disturbances)
+    return _Repeats(rounds, logs, np.hstack(aside), variance, df, number, disturbances)
 
 
 def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]]:
@@ -520,10 +526,6 @@ def _common_level(base: _Repeats, new: _Repeats) -> tuple[Floats, Floats]:
         total += variance
         by_df += variance**2 / np.maximum(np.where(single, other.level_df, side.level_df), 1e-9)
     return total, np.divide(total**2, by_df, out=np.full_like(total, np.inf), where=by_df > 0)
-
-
-def _have_modes(rounds: Rounds, threshold: float) -> NDArray[np.bool_]:
-    return (rounds.gap > threshold) & (rounds.gap > MODE_GAP * rounds.group)
 
 
 def _on_other_gpu(pairs: _Pairs) -> list[bool]:

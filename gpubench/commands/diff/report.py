@@ -11,7 +11,6 @@ from typing import Any
 
 from gpubench.commands.diff.compare import (
     ABSENT,
-    DECIDING_ROUNDS,
     TOO_FEW_SWEEPS,
     Comparison,
     DiffVerdict,
@@ -24,6 +23,7 @@ from gpubench.commands.diff.formats import BROKEN, SLOWER, STRICT, Line, Report,
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import OPERATIONS, Timer, layouts_of
 from gpubench.results.row import KEY, Row
+from gpubench.stats.modes import DECIDING_ROUNDS
 from gpubench.view.numbers import counted, milliseconds
 from gpubench.view.sentences import Ratio, conditions
 
@@ -219,8 +219,9 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         )
     if modes := [rows[key].label for key, finding in two_sided.items() if finding.modes > 1]:
         yield (
-            f"the rounds of {shortened(modes, ', ')} have more than one mode. Such a point is "
-            f"judged once both sides together have {DECIDING_ROUNDS} rounds: --rerun"
+            f"{shortened(modes, ', ')} ran at two speeds: each process has one of them. Such a "
+            f"point is never the same, and is judged by {DECIDING_ROUNDS} rounds of both sides "
+            "together, unless the sides are further apart than the speeds: --rerun"
         )
     if comparison.drifted:
         yield (

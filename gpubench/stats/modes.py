@@ -1,0 +1,107 @@
+"""Points with two speeds: each process gets one of them, so rounds fall into two groups.
+
+Pure functions on arrays with an element or a line for each point.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from gpubench.stats.moderated import Rounds
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+MODE_GAP = 2.0
+"""Rounds are bimodal if the gap between two groups exceeds the width of either group by this
+factor."""
+
+DECIDING_ROUNDS = 20
+"""Minimum number of rounds, of both sides together, to judge a point with bimodal rounds."""
+
+NEAR = 0.25
+"""A time that was left out is at the other side's level if its distance from it is less than this
+part of its distance from its own side's level."""
+
+ALIKE = 0.7
+"""A shift may be the step between two speeds if some point's two speeds differ by at least this
+part of it."""
+
+
+class Speeds(NamedTuple):
+    """The two speeds of a point, over both sides."""
+
+    fast: float
+    slow: float
+    """Means of the logarithms of the times."""
+
+    part: float
+    """Part of the rounds that were slow."""
+
+
+class Modes(NamedTuple):
+    """The points with two speeds."""
+
+    speeds: dict[int, Speeds]
+    """Their speeds, by the number of the point."""
+
+    explain: Flags
+    """Which points' shifts the two speeds may explain."""
+
+
+def find_modes(
+    sides: tuple[Rounds, Rounds],
+    logs: tuple[Floats, Floats],
+    set_aside: tuple[Floats, Floats],
+    threshold: Floats,
+) -> Modes:
+    """Return the points whose rounds fall into two groups, further apart than its threshold.
+
+    `logs` has the times of both sides, and `set_aside` the times that were left out because the
+    round was slower. A point has two speeds as well if such a time is at the other side's level.
+    The sides are compared as they are if they are further apart than the speeds of either.
+    """
+    base, new = sides
+    hidden, grouped = np.zeros((2, len(base.mean)), bool)
+    for own, other, times in ((base, new, set_aside[0]), (new, base, set_aside[1])):
+        near, far = (np.abs(times - side.mean[:, None]) for side in (other, own))
+        hidden |= ((far > threshold[:, None]) & (near < NEAR * far)).any(axis=1)
+        grouped |= (own.gap > threshold) & (own.gap > MODE_GAP * own.group)
+    apart = np.maximum(new.low - base.high, base.low - new.high)
+    spread = np.maximum(base.high - base.low, new.high - new.low)
+    few = base.number + new.number < DECIDING_ROUNDS
+    explain = (grouped & (apart <= spread) & few) | (hidden & few)
+    together = np.hstack([*logs, *set_aside])
+    points = np.flatnonzero(grouped | hidden).tolist()
+    return Modes({i: two_speeds(together[i]) for i in points}, explain)
+
+
+def two_speeds(logs: Floats) -> Speeds:
+    """Divide a point's rounds at the largest gap."""
+    ordered = np.sort(logs[np.isfinite(logs)])
+    fast, slow = np.split(ordered, [int(np.diff(ordered).argmax()) + 1])
+    return Speeds(float(fast.mean()), float(slow.mean()), len(slow) / len(ordered))
+
+
+def may_be_modes(
+    effect: Floats, significant: Flags, sides: tuple[Rounds, Rounds], modes: Modes, q: float
+) -> Flags:
+    """Return which significant effects may come from two speeds that the rounds do not show.
+
+    A point whose two speeds are known has only fast rounds in the base and only slow rounds in the
+    new side with a probability that follows from its slow part. The effects stand if so many in one
+    direction come from modes with a probability of at most `q` (Poisson).
+    """
+    base, new = (side.number for side in sides)
+    expected, count = np.zeros((2, len(effect)))
+    for direction in (effect > 0, effect < 0):
+        count[direction] = max(1, (significant & direction).sum())
+    for fast, slow, part in modes.speeds.values():
+        slower, faster = (1 - part) ** base * part**new, part**base * (1 - part) ** new
+        chance = np.where(effect > 0, slower, faster)
+        expected += np.where(slow - fast > ALIKE * np.abs(effect), chance, 0.0)
+    return significant & (special.gammainc(np.maximum(count, 1), expected) > q)
