@@ -26,7 +26,9 @@ def places(name: str, slowed: str = "") -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("name", ["quiet", "a round +30 %", "clock 5 % lower"])
+@pytest.mark.parametrize(
+    "name", ["quiet", "a round +30 %", "a kernel has two speeds, 8 % apart, 14 points"]
+)
 def test_one_build_is_never_slower_than_itself(name: str) -> None:
     for place in places(name):
         assert cells("diff", place, 6)["other point called slower"] == "0 of 6"
