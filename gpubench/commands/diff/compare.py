@@ -445,7 +445,7 @@ class _Repeats(NamedTuple):
 def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Repeats:
     """Remove the rounds' effects, separately for points on a GPU and points on a CPU."""
     on_cpu = np.array([point.on_cpu for point in points])
-    parts, aside = [], []
+    parts, aside = list[Floats](), list[Floats]()
     variance, df, number = np.zeros((3, len(points)))
     disturbances: list[Disturbance] = []
     for kind in (False, True):
