@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
-from shapes import KERNELS, SMALL_TILES, Result, read
+from shapes import FORMS, SMALL_TILES, Result, read
 
 from gpubench.kernels import small_tile_costs, tile_costs
 from gpubench.kernels.tile_costs import Choice, first_together
@@ -70,7 +70,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 CLOSE = 0.03
 """A pick should not take longer than the fastest configuration by more than this."""
 
-_TILE = re.compile(r"(\d+)x(\d+)x(\d+)(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
+_TILE = re.compile(r"(\d+)x(\d+)x\d+(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def timed(path: Path) -> Iterator[Timed]:
         alone = [result for result in results if result.launches == Launches.ALONE]
         own = [result for result in alone or results if result.kind != "library"]
         for result in own:
-            if result.variant in KERNELS and (choice := choice_of(result, problem)):
+            if choice := choice_of(result, problem):
                 yield Timed(
                     kernel=result.variant,
                     choice=choice,
@@ -119,18 +119,16 @@ def choice_of(result: Result, problem: Problem) -> Choice | small_tile_costs.Sma
     if choices := SMALL_TILES.get(result.variant):
         by_tile = {str(choice.tile): choice for choice in choices(problem)}
         return by_tile.get(result.tile)
-    if not (match := _TILE.match(result.tile)):
+    if result.variant not in FORMS or not (match := _TILE.match(result.tile)):
         return None
-    rows, columns, step, splits, down, across = (int(text or 1) for text in match.groups())
+    rows, columns, splits, down, across = (int(text or 1) for text in match.groups())
     return Choice(
-        step=step,
+        form=FORMS[result.variant],
         rows=rows,
         columns=columns,
         down=down,
         across=across,
         splits=splits,
-        in_rounds=result.variant == "wgmma_split_tail",
-        in_turns=result.variant == "wgmma_pingpong",
     )
 
 
@@ -144,8 +142,8 @@ def predicted_us(row: Timed, costs: Any) -> float:
 def present_costs(row: Timed) -> Costs:
     """Return the constants that the package has for a row."""
     if isinstance(row.choice, Choice):
-        alone = row.launches == Launches.ALONE and row.kernel in tile_costs.KERNELS_OF_16_BITS
-        return (tile_costs.COSTS if alone else tile_costs.OVERLAPPED_COSTS)[9, 0]
+        alone = row.launches == Launches.ALONE
+        return tile_costs.costs_of(row.problem) if alone else tile_costs.OVERLAPPED_COSTS
     return small_tile_costs.costs_of(row.problem)
 
 

@@ -59,7 +59,14 @@ SMALL_TILES = {
 }
 """Kernels of `small_tile_costs.py`, with the configurations that the model compares."""
 
-KERNELS = (*tile_costs.KERNELS, *SMALL_TILES)
+FORMS = {
+    name: variant.auto_tiles.form
+    for name, variant in of_op("gemm").items()
+    if isinstance(variant, CudaVariant) and isinstance(variant.auto_tiles, tile_costs.Picks)
+}
+"""What the model of `tile_costs.py` knows of its kernels."""
+
+KERNELS = (*FORMS, *SMALL_TILES)
 """Kernels whose configurations a model picks."""
 
 OTHER_KERNELS = (
@@ -133,7 +140,7 @@ def shape_class(m: int, n: int, k: int) -> str:
 def ranked_tiles(name: str, problem: Problem, multiprocessors: int) -> Iterator[str]:
     """Yield the configurations of a kernel, the fastest by its model first."""
     if name not in SMALL_TILES:
-        yield from map(str, tile_costs.ranked(name, problem, multiprocessors))
+        yield from map(str, tile_costs.ranked(FORMS[name], problem, multiprocessors))
         return
     counts: Counter[tuple[int, int]] = Counter()
     for tile in small_tile_costs.ranked_small_tiles(SMALL_TILES[name], problem, multiprocessors):

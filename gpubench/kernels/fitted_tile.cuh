@@ -67,7 +67,7 @@ __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUten
 
 // Requests a step: BM rows of A, which the CN blocks of a row share, and BN columns of B, of which
 // the CM blocks of a column fetch some values of k each; or some columns each, if B lies along k.
-// `rest_map` is that of B's last columns, where they are no multiple of 64.
+// `rest_map` is that of B's last columns, where they are no multiple of 64 and B lies along n.
 template <int BM, int BN, bool B_ALONG_K = false, Boxes WHICH = Boxes::ALL, int CM, int CN,
           int PARTS>
 __device__ __forceinline__ void
@@ -76,7 +76,8 @@ fetch_fitted(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& 
              const CUtensorMap* rest_map) {
   constexpr unsigned short ROW = (1 << CN) - 1;
   constexpr unsigned short COLUMN = every_bit(CM, CN);
-  static_assert(BM % (8 * CN) == 0 && STEP % (8 * CM) == 0, "the swizzle has 8 rows");
+  static_assert(BM % (8 * CN) == 0 && (B_ALONG_K ? BN : STEP) % (8 * CM) == 0,
+                "the swizzle has 8 rows");
   if constexpr (WHICH != Boxes::SHARED) filled.arrive_expect_bytes((BM + BN) * ROW_BYTES);
   if constexpr (WHICH != (CN == 1 ? Boxes::SHARED : Boxes::OWN)) {
     const int row = rank.col * (BM / CN);
@@ -84,15 +85,10 @@ fetch_fitted(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& 
                  ROW << (rank.first + rank.row * CN));
   }
   if constexpr (WHICH == (CM == 1 ? Boxes::SHARED : Boxes::OWN)) return;
-  if constexpr (B_ALONG_K) {
-#pragma unroll
-    for (int i = 0; i < (BN + 63) / 64; ++i) {
-      const CUtensorMap* const map = i < BN / 64 ? b_map : rest_map;
-      const int first = CM == 1 ? 0 : rank.row * ((i < BN / 64 ? 64 : BN % 64) / CM);
-      unsigned char* const to = stage + (BM + i * STEP + first) * ROW_BYTES;
-      send_box<CM>(filled, to, map, tile.col + i * 64 + first, k,
-                   COLUMN << (rank.first + rank.col));
-    }
+  if constexpr (B_ALONG_K) {  // columns lie one below the other, so one box has a block's part
+    const int first = rank.row * (BN / CM);
+    send_box<CM>(filled, stage + (BM + first) * ROW_BYTES, b_map, tile.col + first, k,
+                 COLUMN << (rank.first + rank.col));
   } else {
     constexpr int EACH = box_of_b(BN, CM);
     constexpr int BOXES = BN % 64 ? (BN + 63) / 64 : BN / CM / EACH;

@@ -5,13 +5,20 @@ The numbers are the same as in `fitted_tile.cuh` and `split_sums.cuh`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 from gpubench.kernels.tensor_cores import (
+    BYTES_STEP,
+    DTYPES,
     ROW_BYTES,
+    STEP,
     A,
     B,
     C,
     cluster,
     clusters,
+    even_grid,
     row_major_map,
 )
 from gpubench.model import Config, Launch, Problem, TensorMap
@@ -23,8 +30,9 @@ is the columns of an instruction."""
 ROWS_BY_8 = range(64, 257, 8)
 """Rows of a tile whose columns are a multiple of 64, in kernels that store results by boxes."""
 
-CLUSTERS = ((1, 1), (1, 2), (2, 1), (1, 4), (4, 1), (2, 2), (2, 4), (4, 2))
-"""Rows and columns of blocks that share operands."""
+PAIRS = ("1x1", "1x2", "2x1")
+CLUSTERS = (*PAIRS, "1x4", "4x1", "2x2", "2x4", "4x2")
+"""Rows and columns of blocks that share operands: at most two blocks, or at most eight."""
 
 RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15)
 """Number of clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, with one block on
@@ -37,6 +45,54 @@ BY_64 = 64
 
 MAX_CLUSTER = 8
 """Maximum number of blocks in a cluster on every GPU with clusters (CUDA C++ Programming Guide)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What configurations a kernel has, and how its blocks take tiles."""
+
+    dtypes: tuple[str, ...] = DTYPES
+    rows: Sequence[int] = EXTENTS
+    columns: Sequence[int] = EXTENTS
+    step: int = STEP
+    """Values of k of a step, in rows of 128 bytes."""
+
+    splits: Sequence[int] = (1,)
+    """Parts of K, by the blocks of a cluster."""
+
+    clusters: tuple[str, ...] = CLUSTERS
+    in_rounds: bool = False
+    """Whether blocks stay for several tiles, and store results during the next one's steps."""
+
+    in_turns: bool = False
+    """Whether blocks stay, and each of two warpgroups has tiles of its own."""
+
+    options: str = "/group=8"
+    """What a configuration says after its cluster."""
+
+
+WHOLE = Form(rows=ROWS_BY_8, options="/group=8/pdl=1")
+TURNS = Form(rows=ROWS_BY_8, columns=(64, 128, 192, 256), in_turns=True)
+SPLIT = Form(splits=range(2, MAX_CLUSTER + 1), options="/group=8/pdl=1")
+ROUNDS = Form(clusters=PAIRS, in_rounds=True, options="/group=8/pdl=1")
+BYTES = Form(
+    dtypes=("int8", "float8_e4m3"),
+    step=BYTES_STEP,
+    splits=range(1, MAX_CLUSTER + 1),
+    options="",
+)
+BYTES_TURNS = replace(TURNS, dtypes=("float8_e4m3",), step=BYTES_STEP)
+TF32 = Form(
+    dtypes=("tf32",),
+    columns=(64, 128),
+    step=32,
+    splits=range(1, MAX_CLUSTER + 1),
+    clusters=PAIRS,
+    options="",
+)
+
+FORMS = (WHOLE, TURNS, SPLIT, ROUNDS, BYTES, BYTES_TURNS, TF32)
+"""All forms. Those for one precision are compared with each other."""
 
 MAX_SUMS = {1: 128, 2: 192, 3: 96}
 """Maximum number of sums of a thread, by number of warpgroups that multiply: 240 registers of a
@@ -97,6 +153,8 @@ def why_not_shared(tile: Config) -> str | None:
     rows, columns = cluster(tile)
     if tile["BM"] % (8 * columns):
         return f"{tile}: {columns} blocks cannot send multiples of 8 of {tile['BM']} rows"
+    if tile["BK"] == BYTES_STEP and tile["BN"] % (8 * rows):
+        return f"{tile}: {rows} blocks cannot send multiples of 8 of {tile['BN']} columns"
     if (blocks := rows * columns * tile.get("splits", 1)) > MAX_CLUSTER:
         return f"{tile}: {blocks} blocks in a cluster, over {MAX_CLUSTER}"
     return None
@@ -108,19 +166,24 @@ def box_of_b(columns: int, down: int) -> int:
     return BY_64 // down if columns % BY_64 else min(BY_64, rows & -rows)
 
 
-def maps(tile: Config, problem: Problem, result_rows: int) -> tuple[TensorMap, ...]:
-    """Return the maps of A, of B and its last columns, and of C.
+def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
+    """Return the maps of A and B, of the last columns of B where it lies along n, and of C.
 
-    A box is the part of a step that a block sends, or `result_rows` rows of 128 bytes.
+    A box is the part of a step that a block sends, or a piece of the results.
     """
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)
     width = ROW_BYTES // problem.precision.item_bytes
+    a = row_major_map(A, (m, k), (tile["BM"] // columns, width))
+    piece = (tile["BM"] if is_transposed(tile) else BY_64, BY_64)
+    c = row_major_map(C, (m, n), piece)
+    if "B" in problem.column_major:
+        return a, row_major_map(B, (n, k), (tile["BN"] // rows, width)), c
     return (
-        row_major_map(A, (m, k), (tile["BM"] // columns, width)),
+        a,
         row_major_map(B, (k, n), (box_of_b(tile["BN"], rows), width)),
         row_major_map(B, (k, n), (tile["BK"] // rows, tile["BN"] % width or width)),
-        row_major_map(C, (m, n), (result_rows, ROW_BYTES // problem.precision.result_bytes)),
+        c,
     )
 
 
@@ -129,7 +192,7 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
     rows, columns = cluster(tile)
     splits = tile.get("splits", 1)
     blocks = rows * columns * splits
-    every = maps(tile, problem, tile["BM"] if is_transposed(tile) else BY_64)
+    every = maps(tile, problem)
     return Launch(
         grid=(blocks * clusters(tile, problem),),
         block=(threads(tile),),
@@ -137,4 +200,32 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
         tensor_maps=every if splits == 1 else every[:-1],
         cluster=(blocks, 1, 1),
         pdl=bool(tile["pdl"]),
+    )
+
+
+def turns_bytes(tile: Config) -> int:
+    """Return the shared memory of the stages, and of a box of results of each warpgroup."""
+    rows, columns, stages = tile.numbers("BM", "BN", "stages")
+    return int((stages * (rows + columns) + 2 * rows) * ROW_BYTES)
+
+
+def why_not_in_turns(tile: Config) -> str | None:
+    """Return why a warpgroup cannot have a tile of this size, or share it like this, or None."""
+    if (needed := tile["BM"] * tile["BN"] // 128) > MAX_SUMS_OF_TURNS:
+        return f"{tile}: {needed} sums a thread, over {MAX_SUMS_OF_TURNS}"
+    return why_not_shared(tile)
+
+
+def turns(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
+    """Return a launch of as many blocks as are resident at once, or fewer if they come out even."""
+    rows, columns = cluster(tile)
+    blocks = rows * columns
+    at_most = max(1, RESIDENT[blocks - 1] * multiprocessors // RESIDENT[0])
+    a, b, *_, c = maps(tile, problem)
+    return Launch(
+        grid=(blocks * even_grid(clusters(tile, problem), at_most),),
+        block=(3 * 128,),
+        shared_bytes=turns_bytes(tile),
+        tensor_maps=(a, b, c),
+        cluster=(blocks, 1, 1),
     )

@@ -362,7 +362,21 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[Roles<BM>::PIECES][BN
 
 // ---- results
 
-// Bytes of a result: int for int8, bfloat16 for float8, or as the operands.
+// The type of a result: int for int8, bfloat16 for float8, or as the operands; and its bytes.
+template <typename Scalar>
+struct OutputOf {
+  using Type = Scalar;
+};
+template <>
+struct OutputOf<signed char> {
+  using Type = int;
+};
+template <>
+struct OutputOf<__nv_fp8_e4m3> {
+  using Type = __nv_bfloat16;
+};
+template <typename Scalar>
+using Output = typename OutputOf<Scalar>::Type;
 template <typename Scalar>
 constexpr int RESULT_BYTES = 2;
 template <>
@@ -383,10 +397,8 @@ __device__ __forceinline__ void take_results(unsigned (&words)[16], const Sum<Sc
   for (int i = 0; i < 16; ++i) {
     if constexpr (RESULT_BYTES<Scalar> == 4) {
       asm volatile("mov.b32 %0, %1;" : "=r"(words[i]) : "r"(sums[i]));
-    } else if constexpr (IS_8_BITS<Scalar>) {
-      words[i] = pack<__nv_bfloat16>(sums[2 * i], sums[2 * i + 1]);
     } else {
-      words[i] = pack<Scalar>(sums[2 * i], sums[2 * i + 1]);
+      words[i] = pack<Output<Scalar>>(sums[2 * i], sums[2 * i + 1]);
     }
   }
 }

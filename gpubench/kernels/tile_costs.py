@@ -1,9 +1,5 @@
 """Which configuration suits a shape: a cost model for the kernels of `fitted_tile.cuh`.
 
-The constants were fitted in 16 bits. `wgmma_bytes_cluster` and `wgmma_tf32_cluster` take constants
-of 16 bits, too: in 8 bits and in TF32 a step has the same bytes, and takes the same time on tensor
-cores.
-
 A block's step multiplies BM×BN elements by 64 values of k. Its time has four bounds: the tensor
 cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, and what
 the block itself fetches. The model takes their p-norm, their maximum with a soft edge, and adds the
@@ -14,7 +10,7 @@ cost of a launch, of a tile's end, and of parts of K.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -22,15 +18,14 @@ from typing import TypeVar
 
 from gpubench.kernels.fitted_tile import (
     BY_64,
-    CLUSTERS,
-    EXTENTS,
+    FORMS,
     MAX_CLUSTER,
     MAX_SUMS,
     MAX_SUMS_OF_TURNS,
     RESIDENT,
-    ROWS_BY_8,
+    Form,
 )
-from gpubench.kernels.tensor_cores import BYTES_STEP, MAX_DYNAMIC_BYTES, ROW_BYTES, STEP
+from gpubench.kernels.tensor_cores import BYTES_STEP, MAX_DYNAMIC_BYTES, ROW_BYTES
 from gpubench.model import Problem
 
 PICKS = 2
@@ -38,22 +33,12 @@ PICKS = 2
 together."""
 
 Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 MIN_STAGES, MAX_STAGES, MAX_STAGES_OF_ROUNDS = 3, 8, 6
 
-MAX_SPLITS, MAX_SPLITS_OF_PAIRS = 8, 4
-
 RESULT_BUFFERS = 3 * 4096
-"""Shared memory that `wgmma_split_tail` sets aside for results, with three warpgroups."""
-
-STEPS = {"wgmma_bytes_cluster": BYTES_STEP, "wgmma_tf32_cluster": 32}
-"""Values of k of a step, for the kernels not for 16 bits. They take K in one part or more."""
-
-PAIRS = ((1, 1), (1, 2), (2, 1))
-"""Rows and columns of blocks that share operands, where at most two do."""
-
-TF32_COLUMNS = (64, 128)
-"""Columns of a tile of `wgmma_tf32_cluster`."""
+"""Shared memory for results of a block that stays for several tiles, with three warpgroups."""
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Sizes of a line and of a sector of the L2 cache."""
@@ -76,10 +61,10 @@ class Costs:
     """From one launch to the next, without any steps."""
 
     launch_of_rounds: float
-    """The same for `wgmma_split_tail`."""
+    """The same where blocks stay for several tiles."""
 
     launch_of_turns: float
-    """The same for `wgmma_pingpong`."""
+    """The same where the warpgroups of a block take turns."""
 
     launch_of_pairs: float
     """What each doubling of the blocks that share operands adds to the time of a launch."""
@@ -91,14 +76,14 @@ class Costs:
     """For 10,000 elements of a tile: its first steps and its results, which nothing overlaps."""
 
     end_of_rounds: float
-    """The same for `wgmma_split_tail`."""
+    """The same where blocks stay for several tiles."""
 
     end_of_turns: float
-    """The same for the last tile of a block of `wgmma_pingpong`."""
+    """The same for the last tile of a block whose warpgroups take turns."""
 
     end_of_full: float
-    """For a tile of `wgmma_split_tail` whose sums leave no registers for results: the results are
-    stored before the next tile's first step, not during its steps."""
+    """For a tile in such rounds whose sums leave no registers for results: the results are stored
+    before the next tile's first step, not during its steps."""
 
     tensor: float
     """Factor on the tensor cores' rate of 32 elements a clock and step, at `CLOCK_MHZ`."""
@@ -161,85 +146,40 @@ class Costs:
     """For each part of K."""
 
 
-COSTS = {
-    (9, 0): Costs(
-        launch=2.222,
-        launch_of_rounds=3.374,
-        launch_of_turns=2.645,
-        launch_of_pairs=0.1489,
-        restart=0,
-        end=1.232,
-        end_of_rounds=0.8893,
-        end_of_turns=1.315,
-        end_of_full=0.8906,
-        tensor=0.7939,
-        clock=0.1648,
-        not_transposed=1.139,
-        one_consumer=0.9659,
-        three_consumers=1.037,
-        shared=0.3,
-        l2=0.9677,
-        fetch=0.297,
-        row_of_a=1.567,
-        a_line=0.02043,
-        a_sector=0.4433,
-        b_line=0,
-        b_sector=1.586,
-        narrow=0.3696,
-        barriers=0.05826,
-        beyond=0.01509,
-        idle=0.1087,
-        norm=3.643,
-        add_elements=0.222,
-        add_parts=0.7851,
-    )
-}
-"""By compute capability, for launches alone in 16 bits. They were fitted to 18 shapes. The
-shapes of alone_17_bfloat16 in results/h100/shapes are others, and judge them."""
+OVERLAPPED_COSTS = Costs(
+    launch=1.656, launch_of_rounds=2.786, launch_of_turns=1.9, launch_of_pairs=0.341, restart=0,
+    end=0.9956, end_of_rounds=0.7432, end_of_turns=0.9, end_of_full=0.7083, tensor=0.7954,
+    clock=0.2608, not_transposed=1.036, one_consumer=1.249, three_consumers=0.9983, shared=0.5128,
+    l2=0.5138, fetch=0.566, row_of_a=1.488, a_line=0.2417, a_sector=0.8979, b_line=0.8408,
+    b_sector=1.162, narrow=0.5277, barriers=0.0482, beyond=0.3101, idle=0.2258, norm=4.154,
+    add_elements=0.1719, add_parts=0.4922,
+)  # fmt: skip
+"""For launches that overlap, in 16 bits on compute capability 9.0. benchmarks/fit_tiles.py fitted
+them to fit_1, fit_2, fit_3, fit_7, fit_8 and judged_9 in results/h200/shapes. The fit compares the
+configurations of a shape with each other, so a predicted time can be off by more than the
+difference between two predicted times."""
 
-OVERLAPPED_COSTS = {
-    (9, 0): Costs(
-        launch=1.656,
-        launch_of_rounds=2.786,
-        launch_of_turns=1.9,
-        launch_of_pairs=0.341,
-        restart=0,
-        end=0.9956,
-        end_of_rounds=0.7432,
-        end_of_turns=0.9,
-        end_of_full=0.7083,
-        tensor=0.7954,
-        clock=0.2608,
-        not_transposed=1.036,
-        one_consumer=1.249,
-        three_consumers=0.9983,
-        shared=0.5128,
-        l2=0.5138,
-        fetch=0.566,
-        row_of_a=1.488,
-        a_line=0.2417,
-        a_sector=0.8979,
-        b_line=0.8408,
-        b_sector=1.162,
-        narrow=0.5277,
-        barriers=0.0482,
-        beyond=0.3101,
-        idle=0.2258,
-        norm=4.154,
-        add_elements=0.1719,
-        add_parts=0.4922,
-    )
-}
-"""By compute capability, for launches that overlap. The kernels for 8 bits and TF32 take them for
-all launches. benchmarks/fit_tiles.py fitted them to fit_1, fit_2, fit_3, fit_7, fit_8 and judged_9
-in results/h200/shapes. The fit compares the configurations of a shape with each other, so a
-predicted time can be off by more than the difference between two predicted times."""
+COSTS = {
+    ((9, 0), 2): Costs(
+        launch=2.222, launch_of_rounds=3.374, launch_of_turns=2.645, launch_of_pairs=0.1489,
+        restart=0, end=1.232, end_of_rounds=0.8893, end_of_turns=1.315, end_of_full=0.8906,
+        tensor=0.7939, clock=0.1648, not_transposed=1.139, one_consumer=0.9659,
+        three_consumers=1.037, shared=0.3, l2=0.9677, fetch=0.297, row_of_a=1.567, a_line=0.02043,
+        a_sector=0.4433, b_line=0, b_sector=1.586, narrow=0.3696, barriers=0.05826, beyond=0.01509,
+        idle=0.1087, norm=3.643, add_elements=0.222, add_parts=0.7851,
+    ),
+    ((9, 0), 1): OVERLAPPED_COSTS,
+    ((9, 0), 4): OVERLAPPED_COSTS,
+}  # fmt: skip
+"""By compute capability and bytes of an element, for launches alone. Those of 16 bits were fitted
+to 18 shapes. The shapes of alone_17_bfloat16 in results/h100/shapes are others, and judge them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """The properties of a configuration that the model uses."""
 
+    form: Form
     rows: int
     columns: int
     down: int = 1
@@ -248,15 +188,7 @@ class Choice:
     across: int = 1
     """Blocks of a cluster that share rows."""
 
-    step: int = STEP
-    """Values of k of a step, in rows of 128 bytes."""
-
     splits: int = 1
-    in_rounds: bool = False
-    """Whether blocks stay for several tiles: `wgmma_split_tail`."""
-
-    in_turns: bool = False
-    """Whether blocks stay, and each warpgroup has tiles of its own: `wgmma_pingpong`."""
 
     @property
     def by_64(self) -> int:
@@ -266,7 +198,7 @@ class Choice:
     @property
     def consumers(self) -> int:
         """Number of warpgroups that multiply a tile."""
-        if self.in_turns:
+        if self.form.in_turns:
             return 1
         return 1 if self.by_64 == BY_64 else 3 if self.by_64 % (3 * BY_64) == 0 else 2
 
@@ -279,19 +211,17 @@ class Choice:
     def stages(self) -> int:
         """Number of stages that fill shared memory."""
         stage = (self.rows + -(-self.columns // BY_64) * BY_64) * ROW_BYTES
-        if self.in_turns:
+        if self.form.in_turns:
             return min(MAX_STAGES, (MAX_DYNAMIC_BYTES - 2 * self.rows * ROW_BYTES) // stage)
-        if self.in_rounds:
+        if self.form.in_rounds:
             return min(MAX_STAGES_OF_ROUNDS, (MAX_DYNAMIC_BYTES - RESULT_BUFFERS) // stage)
         return min(MAX_STAGES, MAX_DYNAMIC_BYTES // stage)
 
     def __str__(self) -> str:
         parts = f"/k{self.splits}" if self.splits > 1 else ""
-        further = "/group=8" if self.step == STEP else ""
-        further += "/pdl=1" if further and not self.in_turns else ""
         return (
-            f"{self.rows}x{self.columns}x{self.step}/s{self.stages}{parts}"
-            f"/cluster={self.down}x{self.across}{further}"
+            f"{self.rows}x{self.columns}x{self.form.step}/s{self.stages}{parts}"
+            f"/cluster={self.down}x{self.across}{self.form.options}"
         )
 
 
@@ -303,7 +233,7 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
     )
     at_once = RESIDENT[pair * parts - 1] * multiprocessors // RESIDENT[0]
     rounds, rest = divmod(clusters, at_once)
-    shares_last = choice.in_rounds and pair == 2 and 0 < 2 * rest <= at_once  # noqa: PLR2004 # a pair
+    shares_last = choice.form.in_rounds and pair == 2 and 0 < 2 * rest <= at_once  # noqa: PLR2004 # a pair
     whole = rounds + (rest > 0 and not shares_last)
 
     def step_us(busy: float, *, alone: bool = False) -> float:
@@ -315,7 +245,7 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
     def round_us(busy: float) -> float:
         return step_us(busy) * (1 - costs.idle * (1 - busy / at_once))
 
-    if not (choice.in_rounds or choice.in_turns):
+    if not (choice.form.in_rounds or choice.form.in_turns):
         rounds_us = rounds * step_us(at_once) + (round_us(rest) if rest else 0.0)
     elif shares_last:
         rounds_us = rounds * step_us(at_once)
@@ -324,11 +254,11 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
     if shares_last:
         busy = at_once if whole else 2 * rest
         rounds_us += step_us(busy, alone=True) / 2
-    steps = max(-(-problem.k // choice.step // parts), 1)
+    steps = max(-(-problem.k // choice.form.step // parts), 1)
     tiles = whole + shares_last / 2
-    if choice.in_turns:  # the end of a tile is under the steps of the next
+    if choice.form.in_turns:  # the end of a tile is under the steps of the next
         other_us = costs.launch_of_turns + costs.end_of_turns * area * 1e-4
-    elif choice.in_rounds:
+    elif choice.form.in_rounds:
         end_us = costs.end_of_rounds * area * 1e-4
         end_us += costs.end_of_full * (choice.sums > MANY_SUMS)
         other_us = costs.launch_of_rounds + tiles * end_us
@@ -369,7 +299,7 @@ def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, cos
     instruction_columns = rows * columns // choice.by_64
     tensor = costs.tensor * rows * columns / 32
     tensor *= 1 + costs.clock * math.tanh(problem.m * problem.n * problem.k / LONG_PRODUCT)
-    if choice.consumers == 1 and not choice.in_turns:
+    if choice.consumers == 1 and not choice.form.in_turns:
         tensor *= costs.one_consumer
     elif choice.consumers == 3:  # noqa: PLR2004 # the most there are
         tensor *= costs.three_consumers
@@ -386,52 +316,41 @@ def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, cos
     return costs.barriers + float(sum(bound**costs.norm for bound in bounds) ** (1 / costs.norm))
 
 
-def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
-    """Yield the configurations that the model compares.
+def choices(form: Form, problem: Problem) -> Iterator[Choice]:
+    """Yield the configurations of a kernel of this form that the model compares.
 
     Among extents that need equally many tiles, it yields only the smallest.
     """
-    step = STEPS.get(kernel, STEP)
-    steps = -(-problem.k // step)
-    by_8 = kernel in KERNELS_BY_8
-    for down, across in CLUSTERS if by_8 else PAIRS:
-        all_rows = _fewest(problem.m, down, ROWS_BY_8 if by_8 else EXTENTS)
-        all_columns = _fewest(problem.n, across, EXTENTS)
-        most = MAX_SPLITS if down * across == 1 else MAX_SPLITS_OF_PAIRS
-        splits = range(2, min(most, steps // 2, MAX_CLUSTER) + 1)
-        for rows, columns in product(ROWS_BY_8 if by_8 else EXTENTS, EXTENTS):
-            transposed = columns % BY_64 == 0
-            if not (
-                (transposed and rows in all_rows)
-                or (rows % BY_64 == 0 and columns in all_columns and kernel != "wgmma_pingpong")
-            ):
+    steps = -(-problem.k // form.step)
+    for cluster in form.clusters:
+        down, across = map(int, cluster.split("x"))
+        rows_sent = [rows for rows in form.rows if rows % (8 * across) == 0]
+        columns_sent = [
+            columns
+            for columns in form.columns
+            if form.step != BYTES_STEP or columns % (8 * down) == 0
+        ]
+        all_rows = _fewest(problem.m, down, rows_sent)
+        all_columns = _fewest(problem.n, across, columns_sent)
+        splits = [
+            parts
+            for parts in form.splits
+            if parts == 1 or (2 * parts <= steps and parts * down * across <= MAX_CLUSTER)
+        ]
+        for rows, columns in product(rows_sent, columns_sent):
+            if columns % BY_64 == 0:  # transposed
+                if rows not in all_rows:
+                    continue
+            elif rows % BY_64 or columns not in all_columns:
                 continue
-            if rows % (8 * across):
+            choice = Choice(form=form, rows=rows, columns=columns, down=down, across=across)
+            most = MAX_SUMS_OF_TURNS if form.in_turns else MAX_SUMS[choice.consumers]
+            if choice.sums > most or choice.stages < MIN_STAGES:
                 continue
-            choice = Choice(
-                rows=rows,
-                columns=columns,
-                down=down,
-                across=across,
-                step=step,
-                in_rounds=kernel == "wgmma_split_tail",
-                in_turns=kernel == "wgmma_pingpong",
-            )
-            if choice.sums > (MAX_SUMS_OF_TURNS if choice.in_turns else MAX_SUMS[choice.consumers]):
+            if form.in_rounds and min(rows, columns) == BY_64:
                 continue
-            if kernel == "wgmma_tf32_cluster" and columns not in TF32_COLUMNS:
-                continue
-            if by_8:
-                if choice.stages >= MIN_STAGES:
-                    yield choice
-            elif kernel == "wgmma_split_tail":
-                if min(rows, columns) > BY_64:
-                    yield choice
-            else:
-                if kernel in STEPS:
-                    yield choice
-                for parts in splits:
-                    yield replace(choice, splits=parts)
+            for parts in splits:
+                yield replace(choice, splits=parts)
 
 
 def _fewest(extent: int, together: int, sizes: Sequence[int]) -> set[int]:
@@ -442,68 +361,59 @@ def _fewest(extent: int, together: int, sizes: Sequence[int]) -> set[int]:
     return set(smallest.values())
 
 
+def costs_of(problem: Problem) -> Costs:
+    """Return the constants for the precision of a problem."""
+    return COSTS[(9, 0), problem.precision.item_bytes]
+
+
 @cache
-def _times_us(kernel: str, problem: Problem, multiprocessors: int) -> Mapping[Choice, float]:
-    costs = (OVERLAPPED_COSTS if kernel in STEPS else COSTS)[9, 0]
+def _times_us(form: Form, problem: Problem, multiprocessors: int) -> Mapping[Choice, float]:
+    costs = costs_of(problem)
     return {
         choice: predicted_us(choice, problem, multiprocessors, costs)
-        for choice in choices(kernel, problem)
+        for choice in choices(form, problem)
     }
 
 
 @cache
-def ranked(kernel: str, problem: Problem, multiprocessors: int) -> tuple[Choice, ...]:
+def ranked(form: Form, problem: Problem, multiprocessors: int) -> tuple[Choice, ...]:
     """Return a kernel's configurations for a problem, the fastest by the model first."""
-    times = _times_us(kernel, problem, multiprocessors)
+    times = _times_us(form, problem, multiprocessors)
     return tuple(sorted(times, key=times.__getitem__))
 
 
 @cache
-def picked(
-    kernels: tuple[str, ...], problem: Problem, multiprocessors: int
-) -> Mapping[str, list[Choice]]:
-    """Return the configurations of each kernel that are picked of all kernels' by the model.
+def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice]]:
+    """Return what is picked of all forms for a problem's precision, by form.
 
-    Each kernel has one, so that `--tiles auto` always measures it.
+    Each form has one configuration, so that `--tiles auto` always measures it.
     """
-    every = [
-        (time_us, name, choice)
-        for name in kernels
-        for choice, time_us in _times_us(name, problem, multiprocessors).items()
-    ]
-    every.sort(key=lambda entry: entry[0])
-    return first_together(((name, choice) for _, name, choice in every), kernels)
+    forms = [form for form in FORMS if problem.dtype in form.dtypes]
+    every = [entry for form in forms for entry in _times_us(form, problem, multiprocessors).items()]
+    every.sort(key=lambda entry: entry[1])
+    return first_together(((choice.form, choice) for choice, _ in every), forms)
 
 
 def first_together(
-    ranked_together: Iterable[tuple[str, Item]], kernels: Collection[str]
-) -> dict[str, list[Item]]:
+    ranked_together: Iterable[tuple[Key, Item]], kernels: Collection[Key]
+) -> dict[Key, list[Item]]:
     """Return what is picked of all kernels' items, each with its kernel, the fastest first.
 
     The first `PICKS` times the number of kernels are picked, and a kernel's first item anyway.
     """
-    of_kernel: dict[str, list[Item]] = {name: [] for name in kernels}
-    for place, (name, item) in enumerate(ranked_together):
-        if place < PICKS * len(kernels) or not of_kernel[name]:
-            of_kernel[name].append(item)
+    of_kernel: dict[Key, list[Item]] = {kernel: [] for kernel in kernels}
+    for place, (kernel, item) in enumerate(ranked_together):
+        if place < PICKS * len(kernels) or not of_kernel[kernel]:
+            of_kernel[kernel].append(item)
     return of_kernel
 
 
-def picks(kernel: str) -> Callable[[Problem, int], tuple[str, ...]]:
-    """Return the function that picks configurations of a kernel, as `CudaVariant.auto_tiles`."""
-    kernels = (kernel,) if kernel in STEPS else KERNELS_OF_16_BITS
+@dataclass(frozen=True)
+class Picks:
+    """Picks configurations of a kernel, as `CudaVariant.auto_tiles`."""
 
-    def of_problem(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
-        return tuple(map(str, picked(kernels, problem, multiprocessors)[kernel]))
+    form: Form
 
-    return of_problem
-
-
-KERNELS_BY_8 = ("wgmma_fitted", "wgmma_pingpong")
-"""The kernels whose rows come by 8, and whose clusters have up to 8 blocks."""
-
-KERNELS_OF_16_BITS = (*KERNELS_BY_8, "wgmma_split_cluster", "wgmma_split_tail")
-"""The kernels for 16 bits that the model covers."""
-
-KERNELS = (*KERNELS_OF_16_BITS, *STEPS)
-"""The kernels that the model covers."""
+    def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
+        """Return configurations of the form for a problem."""
+        return tuple(map(str, picked(problem, multiprocessors)[self.form]))

@@ -9,16 +9,26 @@ import pytest
 from machine_code import lines_printed
 
 from gpubench.errors import UsageError
-from gpubench.kernels.fitted_tile import box_of_b, shared_bytes, sums, threads
+from gpubench.kernels.fitted_tile import (
+    FORMS,
+    ROUNDS,
+    SPLIT,
+    TF32,
+    WHOLE,
+    Form,
+    box_of_b,
+    shared_bytes,
+    sums,
+    threads,
+)
 from gpubench.kernels.gemm.wgmma_split_tail import whole_tiles
 from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, clusters
 from gpubench.kernels.tile_costs import (
-    COSTS,
-    KERNELS,
-    KERNELS_OF_16_BITS,
     PICKS,
     Choice,
+    Picks,
     choices,
+    costs_of,
     picked,
     predicted_us,
     ranked,
@@ -28,11 +38,14 @@ from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import plan
 
-VARIANTS = {
-    name: variant
+MODELLED = {
+    name: (variant, variant.auto_tiles.form)
     for name, variant in of_op("gemm").items()
-    if name in KERNELS and isinstance(variant, CudaVariant) and variant.dtypes == DTYPES
+    if isinstance(variant, CudaVariant) and isinstance(variant.auto_tiles, Picks)
 }
+"""Kernels that the model knows, and their forms."""
+
+VARIANTS = {name: variant for name, (variant, _) in MODELLED.items() if variant.dtypes == DTYPES}
 
 PROGRAM = """
 #include "cuda.h"
@@ -86,9 +99,9 @@ def problem(m: int, n: int, k: int, dtype: str = "bfloat16") -> Problem:
     return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
 
 
-def shapes(count: int) -> list[Problem]:
+def shapes(count: int, dtype: str) -> list[Problem]:
     draw = random.Random(5)  # noqa: S311 # a sample, not a secret
-    return [problem(*(8 * draw.randint(1, 1024) for _ in range(3))) for _ in range(count)]
+    return [problem(*(16 * draw.randint(1, 512) for _ in range(3)), dtype) for _ in range(count)]
 
 
 def test_a_warp_stores_each_half_row_of_its_unit_once(printed: list[list[int]]) -> None:
@@ -227,32 +240,36 @@ def test_threads_leave_registers_for_sums() -> None:
 
 
 def test_all_choices_of_the_model_are_legal_and_read_back() -> None:
-    for of_shape in shapes(6):
-        for name, variant in VARIANTS.items():
-            for choice in choices(name, of_shape):
+    for variant, form in MODELLED.values():
+        assert variant.dtypes == form.dtypes
+        for of_shape in shapes(4, variant.dtypes[-1]):
+            for choice in choices(form, of_shape):
                 tile = variant.tiles.read(str(choice))
-                assert variant.why_not(tile, of_shape, (9, 0)) is None, (name, str(choice))
+                assert variant.why_not(tile, of_shape, (9, 0)) is None, str(choice)
                 of_block = 128 * choice.consumers
                 assert choice.sums * of_block == choice.rows * choice.columns
-                assert name == "wgmma_pingpong" or choice.sums == sums(tile)
+                assert form.in_turns or form == TF32 or choice.sums == sums(tile)
+
+
+def time_us(choice: Choice, of_shape: Problem, multiprocessors: int = 132) -> float:
+    return predicted_us(choice, of_shape, multiprocessors, costs_of(of_shape))
 
 
 def test_the_model_expects_more_work_to_take_longer() -> None:
-    costs = COSTS[9, 0]
-    choice = Choice(rows=128, columns=256)
-    time = predicted_us(choice, problem(2048, 2048, 2048), 132, costs)
-    assert predicted_us(choice, problem(2048, 2048, 4096), 132, costs) > 1.5 * time
-    assert predicted_us(choice, problem(4096, 2048, 2048), 132, costs) > 1.3 * time
-    assert predicted_us(choice, problem(2048, 2048, 2048), 66, costs) > 1.3 * time
+    choice = Choice(form=WHOLE, rows=128, columns=256)
+    time = time_us(choice, problem(2048, 2048, 2048))
+    assert time_us(choice, problem(2048, 2048, 4096)) > 1.5 * time
+    assert time_us(choice, problem(4096, 2048, 2048)) > 1.3 * time
+    assert time_us(choice, problem(2048, 2048, 2048), 66) > 1.3 * time
 
 
 def test_the_model_divides_k_where_there_are_few_tiles_and_not_where_there_are_many() -> None:
-    def best_us(name: str, of_shape: Problem) -> float:
-        return predicted_us(ranked(name, of_shape, 132)[0], of_shape, 132, COSTS[9, 0])
+    def best_us(form: Form, of_shape: Problem) -> float:
+        return time_us(ranked(form, of_shape, 132)[0], of_shape)
 
     deep, large = problem(512, 512, 8192), problem(4096, 4096, 4096)
-    assert best_us("wgmma_split_cluster", deep) < 0.9 * best_us("wgmma_fitted", deep)
-    assert best_us("wgmma_split_tail", large) < best_us("wgmma_split_cluster", large)
+    assert best_us(SPLIT, deep) < 0.9 * best_us(WHOLE, deep)
+    assert best_us(ROUNDS, large) < best_us(SPLIT, large)
 
 
 def test_auto_tiles_are_few_for_each_size_and_depend_on_it() -> None:
@@ -264,24 +281,27 @@ def test_auto_tiles_are_few_for_each_size_and_depend_on_it() -> None:
         if point.variant.name == "wgmma_fitted":
             by_size.setdefault(point.problem.size, set()).add(str(point.tile))
     small, large = by_size.values()
-    assert 1 <= len(small) <= PICKS * len(KERNELS_OF_16_BITS)
+    assert 1 <= len(small) <= PICKS * len(VARIANTS)
     assert not small & large
     plain = {str(point.tile) for point in points if point.variant.name == "wgmma"}
     assert plain == set(VARIANTS and of_op("gemm")["wgmma"].tiles.default)  # it has no model
 
 
-def test_kernels_for_16_bits_are_ranked_together_and_each_has_a_pick() -> None:
-    for shape in (problem(512, 512, 8192), problem(4096, 4096, 512), problem(1000, 4000, 400)):
-        of_kernel = picked(KERNELS_OF_16_BITS, shape, 132)
+def test_kernels_of_a_precision_are_ranked_together_and_each_has_a_pick() -> None:
+    for of_shape in (
+        problem(512, 512, 8192),
+        problem(4096, 4096, 512),
+        problem(1008, 4000, 400, "float8_e4m3"),
+    ):
+        of_form = picked(of_shape, 132)
+        assert list(of_form) == [form for form in FORMS if of_shape.dtype in form.dtypes]
         times = sorted(
-            predicted_us(choice, shape, 132, COSTS[9, 0])
-            for name in KERNELS_OF_16_BITS
-            for choice in ranked(name, shape, 132)
+            time_us(choice, of_shape) for form in of_form for choice in ranked(form, of_shape, 132)
         )
-        limit_us = times[PICKS * len(KERNELS_OF_16_BITS) - 1]
-        for name, own in of_kernel.items():
-            assert own == list(ranked(name, shape, 132)[: len(own)])
-            slow = [one for one in own if predicted_us(one, shape, 132, COSTS[9, 0]) > limit_us]
+        limit_us = times[PICKS * len(of_form) - 1]
+        for form, own in of_form.items():
+            assert own == list(ranked(form, of_shape, 132)[: len(own)])
+            slow = [one for one in own if time_us(one, of_shape) > limit_us]
             assert not slow or own == slow == [own[0]]
 
 

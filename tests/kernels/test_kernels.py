@@ -45,6 +45,7 @@ CANNOT_RUN = {
     "wgmma_mixed": "TMA",
     "wgmma_fitted": "TMA",
     "wgmma_pingpong": "TMA",
+    "wgmma_bytes_pingpong": "TMA",
     "wgmma_split_cluster": "TMA",
     "wgmma_split_tail": "TMA",
     "wgmma_bytes": "TMA",

@@ -89,8 +89,8 @@ FAULTS = {
     ),
     "columns of B sent from the wrong place": (
         "wgmma_bytes_cluster 64x80x128/s3/k2/cluster=2x1 128x80x256",
-        "(i < BN / 64 ? 64 : BN % 64) / CM",
-        "64 / CM",
+        "const int first = rank.row * (BN / CM);",
+        "const int first = rank.row * (64 / CM);",
     ),
     "a stage freed before it was multiplied": (
         "wgmma_bytes_cluster 64x64x128/s3/k2/cluster=1x1 64x64x2048",

@@ -7,11 +7,11 @@
 // may be the instruction's operand of 64 rows: nothing is turned, but the sums of the transposed
 // problem.
 //
-// Results of float8 leave as in 16 bits (`split_sums.cuh`) where N is a multiple of 8. Others leave
-// through shared memory as sums of 32 bits, whether K is divided or not: a thread reads four
-// neighbours, adds up the parts (`cluster_sums.cuh`), and stores them. Rows of sums are padded so that
-// what a warp writes at once goes to different banks. Any N will do: no tensor map describes C, and B
-// is N×K.
+// Results of float8 leave as in 16 bits (`fitted_tile.cuh`, `split_sums.cuh`) where N is a multiple
+// of 8. Others leave through shared memory as sums of 32 bits, whether K is divided or not: a thread
+// reads four neighbours, adds up the parts (`cluster_sums.cuh`), and stores them. Rows of sums are
+// padded so that what a warp writes at once goes to different banks. Any N will do there: they need
+// no tensor map of C, and B is N×K.
 //
 // What limits it: a block computes one tile, and nothing overlaps its end.
 
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
 wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
                     const __grid_constant__ CUtensorMap a_map,
                     const __grid_constant__ CUtensorMap b_map,
-                    const __grid_constant__ CUtensorMap rest_map) {
+                    const __grid_constant__ CUtensorMap c_map) {
   using T = FittedTile<BM, BN>;
   using Number = Sum<Scalar>;
   constexpr int GROUP = 8;
@@ -92,7 +92,7 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
   if (warpgroup == T::CONSUMERS) {
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
     if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    produce_steps<BM, BN, BK, true>(ring, stages, rank, tile, steps, &a_map, &b_map, &rest_map);
+    produce_steps<BM, BN, BK, true>(ring, stages, rank, tile, steps, &a_map, &b_map, nullptr);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
     meet_cluster();
@@ -106,7 +106,11 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
       if (N % 8 == 0) {
         const Results<__nv_bfloat16> to{reinterpret_cast<__nv_bfloat16*>(C), M, N, tile.row,
                                         tile.col};
-        add_parts<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, peer, warpgroup, to);
+        if constexpr (SPLITS == 1) {
+          store_through_ring<__nv_bfloat16, BM, BN>(sum, base, &c_map, warpgroup, to);
+        } else {
+          add_parts<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, peer, warpgroup, to);
+        }
         return;
       }
     }

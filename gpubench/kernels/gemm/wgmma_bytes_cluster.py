@@ -1,28 +1,16 @@
 """8 bits with fitted tiles, and K in parts by the blocks of a cluster."""
 
 from gpubench.kernels.fitted_tile import (
-    BY_64,
-    EXTENTS,
-    MAX_CLUSTER,
+    BYTES,
     SUM_BYTES,
     is_transposed,
+    maps,
     stages_bytes,
     threads,
     why_not,
 )
-from gpubench.kernels.tensor_cores import (
-    ALIGNED_BYTES,
-    BYTES_STEP,
-    ROW_BYTES,
-    A,
-    B,
-    cluster,
-    clusters,
-    row_major_map,
-    tiles,
-    variant,
-)
-from gpubench.kernels.tile_costs import picks
+from gpubench.kernels.tensor_cores import ALIGNED_BYTES, cluster, clusters, tiles, variant
+from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem
 
 
@@ -42,18 +30,15 @@ def refuse(_tile: Config, problem: Problem) -> str | None:
 
 def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
     """Return a launch of one block per tile and part of K."""
-    m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)
     blocks = rows * columns * tile["splits"]
+    a, b, c = maps(tile, problem)
+    by_boxes = problem.precision.result_bytes == 2 and problem.n % 8 == 0  # noqa: PLR2004
     return Launch(
         grid=(blocks * clusters(tile, problem),),
         block=(threads(tile),),
         shared_bytes=shared_bytes(tile),
-        tensor_maps=(
-            row_major_map(A, (m, k), (tile["BM"] // columns, ROW_BYTES)),
-            row_major_map(B, (n, k), (BY_64 // rows, ROW_BYTES)),
-            row_major_map(B, (n, k), ((tile["BN"] % BY_64 or BY_64) // rows, ROW_BYTES)),
-        ),
+        tensor_maps=(a, b, c if by_boxes else b),
         cluster=(blocks, 1, 1),
         pdl=True,
     )
@@ -62,14 +47,14 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
 VARIANT = variant(
     idea="8 bits for any shape: fitted tiles, and K in parts by the blocks of a cluster",
     after="wgmma_bytes",
-    dtypes=("int8", "float8_e4m3"),
+    dtypes=BYTES.dtypes,
     tiles=tiles(
-        rows=EXTENTS,
-        columns=EXTENTS,
-        step=BYTES_STEP,
+        rows=BYTES.rows,
+        columns=BYTES.columns,
+        step=BYTES.step,
         stages=(3, 4, 5, 6, 7, 8),
-        splits=range(1, MAX_CLUSTER + 1),
-        cluster=("1x1", "1x2", "2x1"),
+        splits=BYTES.splits,
+        cluster=BYTES.clusters,
         default=(
             "64x128x128/s8/k1/cluster=1x1",
             "128x128x128/s7/k2/cluster=1x1",
@@ -80,5 +65,5 @@ VARIANT = variant(
     ),
     launches=launches,
     refuse=refuse,
-    auto_tiles=picks("wgmma_bytes_cluster"),
+    auto_tiles=Picks(BYTES),
 )

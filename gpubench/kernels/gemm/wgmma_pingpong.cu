@@ -34,10 +34,10 @@ __device__ __forceinline__ void release_other(int barrier) {
 }
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
-__global__ void __launch_bounds__(384, 1)
-wgmma_pingpong(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
-               const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
-               const __grid_constant__ CUtensorMap c_map) {
+__device__ __forceinline__ void
+multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorMap* b_map,
+                  const CUtensorMap* c_map) {
+  constexpr bool B_ALONG_K = IS_8_BITS<Scalar>;
   constexpr int BLOCKS = CM * CN;
   constexpr int PIECES = BN / 64;
   constexpr int STAGE_BYTES = (BM + BN) * ROW_BYTES;
@@ -54,8 +54,8 @@ wgmma_pingpong(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   if (warpgroup == 2) {
     lower_registers<24>();
     if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    begin_fetching<BM, BN>(ring, BLOCKS, stages, tiles.rank, tiles[first], 0, &a_map, &b_map,
-                           nullptr);
+    begin_fetching<BM, BN, B_ALONG_K>(ring, BLOCKS, stages, tiles.rank, tiles[first], 0, a_map,
+                                      b_map, nullptr);
     if (threadIdx.x % 32 != 0) return;
     Slot<STAGES> slot;
     slot.advance();
@@ -65,8 +65,8 @@ wgmma_pingpong(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
 #pragma unroll 1
       for (; step < steps; ++step, slot.advance()) {
         ring.freed[slot.stage].wait(slot.parity ^ 1);
-        fetch_fitted<BM, BN>(ring.filled[slot.stage], stages + slot.stage * STAGE_BYTES, tiles.rank,
-                             tile, step * BK, &a_map, &b_map, nullptr);
+        fetch_fitted<BM, BN, B_ALONG_K>(ring.filled[slot.stage], stages + slot.stage * STAGE_BYTES,
+                                        tiles.rank, tile, step * BK, a_map, b_map, nullptr);
       }
     }
     if constexpr (BLOCKS > 1) await_all_freed(ring, slot);
@@ -102,12 +102,20 @@ wgmma_pingpong(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
         const unsigned box = last ? base + p * BOX_BYTES : own_box;
         if (!last) await_stored_boxes();
         synchronize_warpgroup(warpgroup);
-        put_box<Scalar>(box, sum[p]);
+        put_box<Output<Scalar>>(box, sum[p]);
         publish_to_tma();
         synchronize_warpgroup(warpgroup);
-        if (threadIdx.x % 128 == 0) store_box(&c_map, box, tile.row, tile.col + p * 64);
+        if (threadIdx.x % 128 == 0) store_box(c_map, box, tile.row, tile.col + p * 64);
       }
     }
     await_stored_boxes();
   }
+}
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
+__global__ void __launch_bounds__(384, 1)
+wgmma_pingpong(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+               const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+               const __grid_constant__ CUtensorMap c_map) {
+  multiply_in_turns<Scalar, BM, BN, BK, STAGES, CM, CN, GROUP>(M, N, K, &a_map, &b_map, &c_map);
 }

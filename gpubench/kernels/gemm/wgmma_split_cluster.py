@@ -1,18 +1,18 @@
 """`wgmma_fitted` with K in parts, one for each block of a cluster."""
 
-from gpubench.kernels.fitted_tile import EXTENTS, launches, shared_bytes, why_not
+from gpubench.kernels.fitted_tile import SPLIT, launches, shared_bytes, why_not
 from gpubench.kernels.tensor_cores import tiles, variant
-from gpubench.kernels.tile_costs import picks
+from gpubench.kernels.tile_costs import Picks
 
 VARIANT = variant(
     idea="K in parts by the blocks of a cluster, whose sums meet in each other's shared memory",
     after="wgmma_fitted",
     tiles=tiles(
-        rows=EXTENTS,
-        columns=EXTENTS,
+        rows=SPLIT.rows,
+        columns=SPLIT.columns,
         stages=(3, 4, 5, 6, 7, 8),
-        splits=(2, 3, 4, 5, 6, 7, 8),
-        cluster=("1x1", "1x2", "2x1"),
+        splits=SPLIT.splits,
+        cluster=SPLIT.clusters,
         group=(8, 16),
         pdl=(0, 1),
         default=(
@@ -25,5 +25,5 @@ VARIANT = variant(
         constraint=why_not,
     ),
     launches=launches,
-    auto_tiles=picks("wgmma_split_cluster"),
+    auto_tiles=Picks(SPLIT),
 )

@@ -1,8 +1,7 @@
 """`wgmma_fitted` by blocks that stay, with the last tiles taken by two blocks each."""
 
 from gpubench.kernels.fitted_tile import (
-    BY_64,
-    EXTENTS,
+    ROUNDS,
     SUM_BYTES,
     consumers,
     maps,
@@ -10,7 +9,7 @@ from gpubench.kernels.fitted_tile import (
     why_not,
 )
 from gpubench.kernels.tensor_cores import cluster, clusters, even_grid, tiles, variant
-from gpubench.kernels.tile_costs import picks
+from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem
 
 BUFFER_BYTES = 4 * 2 * 512
@@ -46,7 +45,7 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
         grid=(blocks * workers,),
         block=(128 * (consumers(tile) + 1),),
         shared_bytes=shared_bytes(tile),
-        tensor_maps=maps(tile, problem, BY_64)[:-1],
+        tensor_maps=maps(tile, problem)[:-1],
         int_arguments=(whole,),
         cluster=(blocks, 1, 1),
         pdl=bool(tile["pdl"]),
@@ -57,10 +56,10 @@ VARIANT = variant(
     idea="blocks stay, and in the last round a pair shares each tile, with half of K each",
     after="wgmma_split_cluster",
     tiles=tiles(
-        rows=EXTENTS,
-        columns=EXTENTS,
+        rows=ROUNDS.rows,
+        columns=ROUNDS.columns,
         stages=(3, 4, 5, 6),
-        cluster=("1x1", "1x2", "2x1"),
+        cluster=ROUNDS.clusters,
         group=(8, 16),
         pdl=(0, 1),
         default=(
@@ -72,5 +71,5 @@ VARIANT = variant(
         constraint=why_not,
     ),
     launches=launches,
-    auto_tiles=picks("wgmma_split_tail"),
+    auto_tiles=Picks(ROUNDS),
 )

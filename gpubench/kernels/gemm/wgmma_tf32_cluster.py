@@ -1,6 +1,6 @@
 """TF32 with rows of a tile by 16, and K in parts by the blocks of a cluster."""
 
-from gpubench.kernels.fitted_tile import EXTENTS, MAX_CLUSTER, SUM_BYTES
+from gpubench.kernels.fitted_tile import MAX_CLUSTER, SUM_BYTES, TF32
 from gpubench.kernels.gemm.wgmma_tf32 import threads
 from gpubench.kernels.tensor_cores import (
     MAX_DYNAMIC_BYTES,
@@ -10,7 +10,7 @@ from gpubench.kernels.tensor_cores import (
     stages_bytes,
     variant,
 )
-from gpubench.kernels.tile_costs import picks
+from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem, Space
 
 PADDING_BYTES = 16
@@ -50,15 +50,15 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
 VARIANT = variant(
     idea="TF32 for any shape: rows of a tile by 16, and K in parts by the blocks of a cluster",
     after="wgmma_tf32",
-    dtypes=("tf32",),
+    dtypes=TF32.dtypes,
     tiles=Space(
         axes={
-            "BM": EXTENTS,
-            "BN": (64, 128),
-            "BK": (32,),
+            "BM": TF32.rows,
+            "BN": TF32.columns,
+            "BK": (TF32.step,),
             "stages": range(2, 9),
-            "splits": range(1, MAX_CLUSTER + 1),
-            "cluster": ("1x1", "1x2", "2x1"),
+            "splits": TF32.splits,
+            "cluster": TF32.clusters,
         },
         block=("BM", "BN", "BK"),
         default=(
@@ -69,5 +69,5 @@ VARIANT = variant(
         constraint=why_not,
     ),
     launches=launches,
-    auto_tiles=picks("wgmma_tf32_cluster"),
+    auto_tiles=Picks(TF32),
 )

@@ -1,0 +1,22 @@
+// wgmma_bytes_pingpong: the turns of two warpgroups of `wgmma_pingpong`, for float8.
+//
+// Compared with `wgmma_bytes_cluster`: 1328×1184 with K = 2000 are 16 steps of 128 values of k. A
+// block of one tile fetches its first step and stores its results while the tensor cores wait, and
+// these take as long as the steps. Here a block has smaller tiles, and only the first step of the
+// first one and the results of the last one have nothing beside them.
+//
+// B lies along k, so its columns lie one below the other in shared memory, and a block of a cluster
+// sends its part of them as one box. Results are bfloat16 as in `wgmma_pingpong`.
+//
+// What limits it: a step takes as many bytes as in 16 bits, and multiplies twice as many values.
+
+#include "wgmma_pingpong.cu"
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
+__global__ void __launch_bounds__(384, 1)
+wgmma_bytes_pingpong(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+                     const __grid_constant__ CUtensorMap a_map,
+                     const __grid_constant__ CUtensorMap b_map,
+                     const __grid_constant__ CUtensorMap c_map) {
+  multiply_in_turns<Scalar, BM, BN, BK, STAGES, CM, CN, GROUP>(M, N, K, &a_map, &b_map, &c_map);
+}
