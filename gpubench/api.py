@@ -172,7 +172,7 @@ def diff(
     A side is a file, a frame of `sweep` or `read_csv`, or a list of several, which are pooled. The
     options are those of the command. The columns are the point's key, `verdict`, `ratio` with its
     99 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us` and `reason`. Two
-    build files (`gpubench explain --variants`) give a row per launch: its key, `verdict`, `changes`
+    build files (`gpubench build`) give a row per launch: its key, `verdict`, `changes`
     such as `spill_bytes 0 → 128`, and `reason`. Raises UsageError for results that cannot be
     compared.
 

@@ -27,13 +27,19 @@ from gpubench.text import clean, shown
 MAX_MESSAGE = 1500
 """Maximum number of characters of a message."""
 
-PACKAGES = {"ab": "diff", "bisect": "diff", "generate": "operand_files", "run": "operand_files"}
+PACKAGES = {
+    "ab": "diff",
+    "bisect": "diff",
+    "build": "explain",
+    "generate": "operand_files",
+    "run": "operand_files",
+}
 """The packages in `gpubench.commands` that are not named after their command."""
 
 # In the order of `--help`: measure, look, know the machine and the kernels, single runs.
 COMMANDS = (
     *("sweep", "tune", "compare-cublas", "reproduce"),
-    *("show", "diff", "ab", "bisect", "history", "explain", "plot", "report", "convert"),
+    *("show", "diff", "ab", "bisect", "history", "explain", "build", "plot", "report", "convert"),
     *("deviceinfo", "selfcheck", "fleet", "variants", "new-kernel", "check", "export"),
     *("generate", "run"),
 )

@@ -1,6 +1,6 @@
 """`BuildRow`, the only owner of the columns of a build file: what a compiler made of a kernel.
 
-`gpubench explain --variants` writes such files, and `gpubench diff` compares them.
+`gpubench build` writes such files, and `gpubench diff` compares them.
 """
 
 from __future__ import annotations
@@ -82,37 +82,14 @@ class BuildRow:
     blocks: int | None = column("grid", "blocks in the grid")
     waves: float | None = column("grid", "blocks over those that the GPU holds at once")
 
-    loop_instructions: int | None = column(
-        "loop", "instructions of an iteration; the next nine columns are parts of them"
-    )
-    loop_multiply_add: int | None = column(
-        "loop", "multiply-adds in the element type, or matrix instructions"
-    )
+    loop_instructions: int | None = column("loop", "instructions of an iteration")
     loop_float64: int | None = column(
         "loop", "float64 arithmetic and conversions, apart from multiply-adds in float64 kernels"
     )
-    loop_integer: int | None = column("loop", "integer arithmetic, such as addresses and counters")
-    loop_shared_load: int | None = column("loop", "loads from shared memory")
-    loop_shared_store: int | None = column("loop", "stores to shared memory")
-    loop_global_load: int | None = column(
-        "loop", "loads from global memory, and asynchronous copies"
-    )
-    loop_local: int | None = column("loop", "loads and stores of local memory, such as spills")
-    loop_barrier: int | None = column("loop", "barriers")
-    loop_other: int | None = column("loop", "all other instructions")
     multiply_adds_per_instruction: float | None = column(
         "loop",
         "multiply-adds of a thread per instruction; those of a matrix instruction are divided by "
         "its threads",
-    )
-    bank_conflicts: int | None = column(
-        "loop",
-        "float32 multiply-adds that need two operands from one bank of the register file; empty "
-        "without float32 multiply-adds",
-    )
-    load_to_use: int | None = column(
-        "loop",
-        "fewest instructions from a load from shared memory to the first instruction that uses it",
     )
 
     sectors_per_request: float | None = column(

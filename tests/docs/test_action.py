@@ -71,7 +71,7 @@ class Job:
         self._program("gpubench", program)
 
     def run(self, **inputs: str) -> Ended:
-        """Run the steps in order, until one fails; `explain_options` is `explain-options`."""
+        """Run the steps in order, until one fails; `build_options` is `build-options`."""
         given = {name.replace("_", "-"): text for name, text in inputs.items()}
         assert given.keys() <= ACTION["inputs"].keys()
         files = {name: self.temporary / name for name in ("output", "summary", "log")}
@@ -169,19 +169,19 @@ def test_the_page_has_a_row_for_each_input_and_output() -> None:
                 "gate": "static",
                 "kernels": "my_*",
                 "options": "--allow\nspill_bytes=64",
-                "explain_options": "--arch sm_80,sm_90",
+                "build_options": "--arch sm_80,sm_90",
             },
             [
-                "explain --variants my_* --kernels base --output R/base.csv --arch sm_80,sm_90",
-                "explain --variants my_* --kernels new --output R/new.csv --arch sm_80,sm_90",
+                "build my_* --kernels base --output R/base.csv --arch sm_80,sm_90",
+                "build my_* --kernels new --output R/new.csv --arch sm_80,sm_90",
                 "diff --base R/base.csv --new R/new.csv F --allow spill_bytes=64",
             ],
         ),
         (
             {"gate": "static"},
             [
-                "explain --variants all --kernels base --output R/base.csv",
-                "explain --variants all --kernels new --output R/new.csv",
+                "build all --kernels base --output R/base.csv",
+                "build all --kernels new --output R/new.csv",
                 "diff --base R/base.csv --new R/new.csv F",
             ],
         ),
@@ -249,10 +249,10 @@ def test_what_gpubench_refuses_is_the_comment(job: Job) -> None:
 
 
 def test_a_kernel_that_does_not_compile_is_judged_by_diff(job: Job) -> None:
-    job.install(f"{RECORDING.format(code='$([ $1 = explain ] && echo 1 || echo 4)')}")
+    job.install(f"{RECORDING.format(code='$([ $1 = build ] && echo 1 || echo 4)')}")
     ended = job.run(base="base", new="new", gate="static")
     assert ([line.split()[0] for line in ended.log[2:]], ended.code) == (
-        ["explain", "explain", "diff"],
+        ["build", "build", "diff"],
         4,
     )
 
@@ -269,13 +269,13 @@ def test_a_kernel_that_does_not_compile_is_judged_by_diff(job: Job) -> None:
         ({"base": "base.csv", "new": "new-1.csv", "gate": "timed"}, "gate: is for directories"),
         ({"gate": "static", "base": "v1:base"}, "base: 'v1:base' is no directory"),
         ({"gate": "static", "threshold": "5%"}, "threshold: is for times"),
-        ({"explain_options": "--all"}, "explain-options: is for gate static only"),
+        ({"build_options": "--all"}, "build-options: is for gate static only"),
         ({"options": "--only 'a b'"}, "options: quotes have no meaning here: 'a"),
         ({"options": "--full --output=x"}, "options: --output is set by the action"),
         ({"options": "-o x"}, "options: -o is set by the action"),
         ({"options": "--results x"}, "options: --results is set by the action"),
         ({"options": "--variants a", "kernels": "b"}, "options: --variants is set by the action"),
-        ({"gate": "static", "explain_options": "--kernels=x"}, "explain-options: --kernels is set"),
+        ({"gate": "static", "build_options": "--kernels=x"}, "build-options: --kernels is set"),
         ({"results": "base"}, "results: 'base' is no empty directory"),
         ({"gate": "a\nb"}, "gate: 'a b' is neither"),
     ],

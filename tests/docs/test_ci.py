@@ -50,8 +50,8 @@ def gpubench_commands() -> list[list[str]]:
     for inputs in uses_of_the_action():
         given = [inputs["base"], inputs["new"], *inputs.get("options", "").split()]
         commands.append(["diff" if inputs.get("gate") == "static" else "ab", *given])
-        if options := inputs.get("explain-options"):
-            commands.append(["explain", *options.split()])
+        if options := inputs.get("build-options"):
+            commands.append(["build", "all", *options.split()])
     for workflow in WORKFLOWS:
         for step in steps(workflow):
             for line in step.get("run", "").splitlines():
@@ -87,7 +87,7 @@ def test_workflows_of_pull_requests_use_the_action_and_comment() -> None:
 
 def test_every_command_exists_and_takes_its_options() -> None:
     commands = gpubench_commands()
-    assert {words[0] for words in commands} == {"ab", "sweep", "diff", "history", "explain"}
+    assert {words[0] for words in commands} == {"ab", "sweep", "diff", "history", "build"}
     for words in commands:
         command = COMMANDS[words[0]]
         given = command.make_context(words[0], words[1:]).params  # raises for an unknown option

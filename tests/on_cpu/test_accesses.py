@@ -187,7 +187,7 @@ def planted(fault: Fault, folder: Path) -> int:
 def build(folder: Path, kernels: Path, variant: str) -> str:
     """Write a build file of kernels at 256, and return its path."""
     done = call(
-        folder, "explain", "--variants", variant, "--kernels", str(kernels), "--dtypes", "float32",
+        folder, "build", variant, "--kernels", str(kernels), "--dtypes", "float32",
         "--arch", "sm_90", "--sizes", "256", "-o", "build.csv",
     )  # fmt: skip
     assert done.code == 0, done.err

@@ -1,4 +1,4 @@
-"""`gpubench explain`."""
+"""`gpubench explain` and `gpubench build`: what the compiler made of one kernel, and of many."""
 
 from __future__ import annotations
 
@@ -17,19 +17,11 @@ app = typer.Typer()
 @app.command(epilog="Example: gpubench explain register_tile --tiles 16 --sizes 512x512x1024")
 def explain(
     variant: Annotated[
-        str | None,
+        str,
         typer.Argument(
             help="A CUDA kernel; see 'gpubench variants'.", autocompletion=completion.variants
         ),
-    ] = None,
-    variants: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIST",
-            help="Instead of VARIANT: a CSV row per tile of kernels: shared_tile,naive or all.",
-            autocompletion=completion.variants,
-        ),
-    ] = None,
+    ],
     tiles: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Tile: 16 or 128x128x8. A list or 1..32 gives a table."),
@@ -44,7 +36,7 @@ def explain(
         str | None,
         typer.Option(
             metavar=f"[{'|'.join(DTYPES)}]",
-            help="Element type. Default: float32; with --variants a list, all of them.",
+            help="Element type. Default: float32.",
             autocompletion=completion.dtypes,
         ),
     ] = None,
@@ -52,8 +44,7 @@ def explain(
         str | None,
         typer.Option(
             metavar="ARCH",
-            help="Architecture, such as sm_80; no GPU is needed. With --variants a list. "
-            "Default: the GPU's.",
+            help="Architecture, such as sm_80; no GPU is needed. Default: the GPU's.",
         ),
     ] = None,
     device: Annotated[
@@ -77,47 +68,11 @@ def explain(
         bool, typer.Option("--measure", help="Time the kernel here, to compare it with the bound.")
     ] = False,
     as_json: option.AsJson = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="File of --variants, such as build.csv."
-        ),
-    ] = None,
 ) -> None:
     """Explain in words why a kernel is as fast as it is.
 
-    Shows registers, spills, occupancy, waves, roofline and inner loop, for any architecture. With
-    --variants, writes these figures of many kernels as a file that 'gpubench diff' compares.
+    Shows registers, spills, occupancy, waves, roofline and inner loop, for any architecture.
     """
-    if variants is not None:
-        forbidden = {
-            "VARIANT": variant,
-            "--tiles": tiles,
-            "--device": device,
-            "--times": times,
-            "--measure": measure,
-            "--json": as_json,
-        }
-        for name, value in forbidden.items():
-            if value:
-                raise typer.BadParameter(f"{name}: does not go with --variants")
-        from gpubench.commands.explain.build import run_build
-
-        code = run_build(
-            variants,
-            op=op,
-            kernels=kernels,
-            arch=arch,
-            dtypes=dtypes,
-            size=sizes,
-            every=every,
-            output=output,
-        )
-        raise typer.Exit(code)
-    if variant is None:
-        raise typer.BadParameter("name a kernel, or kernels with --variants")
-    if output:
-        raise typer.BadParameter("--output: goes with --variants")
     from gpubench.commands.explain.run import run_explain
 
     code = run_explain(
@@ -135,5 +90,65 @@ def explain(
         times=times,
         measure=measure,
         as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
+@app.command(epilog="Example: gpubench build all --arch sm_80,sm_90 -o build.csv")
+def build(
+    variants: Annotated[
+        str,
+        typer.Argument(
+            metavar="LIST",
+            help="CUDA kernels: shared_tile,naive or wgmma* or all.",
+            autocompletion=completion.variants,
+        ),
+    ],
+    op: option.Op = None,
+    kernels: option.Kernels = None,
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST", help="Architectures, such as sm_80,sm_90. Default: the GPU's."
+        ),
+    ] = None,
+    dtypes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Element types, such as float32,float16. Default: all of each kernel.",
+            autocompletion=completion.dtypes,
+        ),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024."
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Compile every legal tile, not only the kernel's own.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file, such as build.csv."),
+    ] = None,
+) -> None:
+    """Compile many kernels, and write a build file that 'gpubench diff' compares.
+
+    It has a row for each tile and launch: registers, spills, occupancy, waves, inner loop and
+    accesses. No GPU is needed.
+    """
+    from gpubench.commands.explain.build import run_build
+
+    code = run_build(
+        variants,
+        op=op,
+        kernels=kernels,
+        arch=arch,
+        dtypes=dtypes,
+        size=sizes,
+        every=every,
+        output=output,
     )
     raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""`gpubench explain --variants`: compile kernels for architectures, and write a row for each.
+"""`gpubench build`: compile kernels for architectures, and write a row for each.
 
 It needs no GPU. Waves are those of an example GPU of each architecture, on every machine, so that
 files from several machines compare.
@@ -60,7 +60,7 @@ from gpubench.view.numbers import counted
 from gpubench.view.tables import console
 
 ALL = "all"
-"""The value of `--variants` that takes every kernel."""
+"""The item of the list that takes every kernel."""
 
 SIZE = "1024"
 """The default size. Only blocks, waves and accesses depend on it."""
@@ -166,7 +166,7 @@ def _claim(path: Path) -> Output:
 
 
 def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:
-    """Return the kernels that `--variants` names, of every operation or of `op`.
+    """Return the kernels that a list names, of every operation or of `op`.
 
     `all` with a directory of the user's kernels takes the kernels of that directory. Raises
     UsageError for a name that is no kernel, and for a description that cannot be used.
@@ -179,9 +179,7 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
         available += of_op(name, kernels if has_own else None).values()
     patterns = parse_names(names)
     if not patterns:
-        raise UsageError(
-            "--variants: the list is empty; write such as register_tile,wgmma*, or all"
-        )
+        raise UsageError("the list of kernels is empty; write such as register_tile,wgmma*, or all")
     chosen: dict[Variant, None] = {}
     for pattern in patterns:
         if pattern == ALL:
@@ -191,11 +189,9 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
         fitting = [variant for variant in available if fnmatchcase(variant.name, pattern)]
         if not fitting:
             cuda_names = {variant.name for variant in available if isinstance(variant, CudaVariant)}
-            raise UsageError(f"--variants: {unknown('variant', pattern, sorted(cuda_names))}")
+            raise UsageError(unknown("variant", pattern, sorted(cuda_names)))
         if not any(isinstance(variant, CudaVariant | BrokenVariant) for variant in fitting):
-            raise UsageError(
-                f"--variants: '{pattern}' is a function, and only a CUDA source is compiled"
-            )
+            raise UsageError(f"'{pattern}' is a function, and only a CUDA source is compiled")
         chosen |= dict.fromkeys(fitting)
     for variant in chosen:
         if isinstance(variant, BrokenVariant):
@@ -449,12 +445,10 @@ def _figures(device: Device, launch: Launch, code: Code) -> dict[str, Any]:
             "limited_by": None if is_full else ";".join(resident.limited_by),
         }
     if loop:
-        figures |= {f"loop_{name}": count for name, count in loop.classes.items()}
         figures |= {
             "loop_instructions": loop.instructions,
+            "loop_float64": loop.float64,
             "multiply_adds_per_instruction": loop.multiply_adds_per_instruction,
-            "bank_conflicts": loop.bank_conflicts,
-            "load_to_use": loop.load_to_use,
         }
     return figures
 

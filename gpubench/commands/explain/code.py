@@ -1,4 +1,4 @@
-"""Compiles many instances for `gpubench explain --variants`, on all CPUs, and keeps the figures.
+"""Compiles many instances for `gpubench build`, on all CPUs, and keeps the figures.
 
 Processes compile the instances of one source as one program. This process disassembles the code
 of many programs together: each run of the disassembler takes a third of a second, however little

@@ -38,7 +38,6 @@ def built(tile: str = "16", **facts: Any) -> BuildRow:
         "occupancy": 0.5,
         "blocks": 64,
         "loop_instructions": 100,
-        "loop_multiply_add": 80,
         "multiply_adds_per_instruction": 0.8,
         "compiler": "NVRTC 13.1",
         "disassembler": "13.1.80",
@@ -168,7 +167,6 @@ def test_a_limit_that_makes_no_sense_is_refused(allow: str) -> None:
 def test_without_a_disassembler_on_a_side_loops_are_not_compared() -> None:
     unknown = built(
         disassembler=None, loop_instructions=None, multiply_adds_per_instruction=None,
-        loop_multiply_add=None,
     )  # fmt: skip
     assert verdict(built(), unknown) == BuildVerdict.SAME
     assert verdict(unknown, built()) == BuildVerdict.SAME

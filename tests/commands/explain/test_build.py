@@ -1,4 +1,4 @@
-"""`gpubench explain --variants`: kernels are compiled, without a GPU, and diff compares them."""
+"""`gpubench build`: kernels are compiled, without a GPU, and diff compares them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from gpubench.commands.explain.code import (
     compile_programs,
 )
 from gpubench.commands.explain.cubin import machine_code
-from gpubench.commands.explain.loop import loop_figures
 from gpubench.commands.explain.sass import (
-    Instruction,
     disassemble,
     disassemble_together,
     loop_instructions,
@@ -47,7 +45,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def build(folder: Path, name: str, *options: str) -> tuple[Done, list[BuildRow]]:
     """A command that writes a file of rows, and the rows."""
-    done = call(folder, "explain", "--output", name, *options)
+    done = call(folder, "build", "--output", name, *options)
     path = folder / name
     return done, read(path) if path.is_file() else []
 
@@ -61,7 +59,7 @@ def gate_kernels(folder: Path) -> Path:
 
 def own(kernels: Path, *options: str) -> tuple[str, ...]:
     """Options for the kernels of a directory."""
-    return ("--variants", "all", "--kernels", str(kernels), "--dtypes", "float32", *options)
+    return ("all", "--kernels", str(kernels), "--dtypes", "float32", *options)
 
 
 # ---- rows
@@ -69,7 +67,7 @@ def own(kernels: Path, *options: str) -> tuple[str, ...]:
 
 def test_each_tile_and_launch_has_a_row_with_figures(tmp_path: Path) -> None:
     done, rows = build(
-        tmp_path, "b.csv", "--variants", "gemv_thread,atax_pair", "--arch", "sm_90",
+        tmp_path, "b.csv", "gemv_thread,atax_pair", "--arch", "sm_90",
         "--dtypes", "float32",
     )  # fmt: skip
     assert done.code == 0
@@ -85,14 +83,13 @@ def test_each_tile_and_launch_has_a_row_with_figures(tmp_path: Path) -> None:
         assert row.compiler == compiler_of("cuda").version()
         assert row.loop_instructions is not None or row.launch > 1
     gemv = next(row for row in rows if row.variant == "gemv_thread")
-    parts = ("multiply_add", "float64", "integer", "shared_load", "shared_store", "global_load")
-    parts += ("local", "barrier", "other")
-    assert sum(getattr(gemv, f"loop_{part}") for part in parts) == gemv.loop_instructions
+    assert 0 < (gemv.multiply_adds_per_instruction or 0) < 1
+    assert gemv.loop_float64 == 0
     assert (gemv.uncoalesced_lines or "").startswith("gemv_thread.cu:")
 
 
 def test_what_an_architecture_lacks_is_skipped_with_the_reason(tmp_path: Path) -> None:
-    done, rows = build(tmp_path, "b.csv", "--variants", "wgmma_tf32", "--arch", "sm_80")
+    done, rows = build(tmp_path, "b.csv", "wgmma_tf32", "--arch", "sm_80")
     assert "9.0" in done.err
     assert {row.status for row in rows} == {"skipped"}
     assert "9.0" in (rows[0].reason or "")
@@ -101,7 +98,7 @@ def test_what_an_architecture_lacks_is_skipped_with_the_reason(tmp_path: Path) -
 def test_a_second_run_compiles_and_records_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtypes", "float32")
+    options = ("gemv_thread", "--arch", "sm_80", "--dtypes", "float32")
     first = build(tmp_path, "a.csv", *options)[1]
     monkeypatch.setattr(code_module, "compile_program", lambda _program: pytest.fail("compiled"))
     monkeypatch.setattr(accesses, "_record_together", lambda *_: pytest.fail("recorded"))
@@ -225,7 +222,7 @@ def test_figures_without_a_listing_are_not_those_of_a_later_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtypes", "float32")
+    options = ("gemv_thread", "--arch", "sm_80", "--dtypes", "float32")
     with monkeypatch.context() as patch:
         patch.setattr(code_module, "disassemble_together", lambda *_arguments: None)
         done, (row, *_) = build(tmp_path, "a.csv", *options)
@@ -253,7 +250,7 @@ def test_a_kernel_with_its_own_signature_has_rows(tmp_path: Path) -> None:
     assert done.code == 0
     assert {row.tile.rpartition("=")[2] for row in rows} == {row.kernel for row in rows}
     assert len({row.tile for row in rows}) == 3
-    assert all(row.loop_multiply_add for row in rows)
+    assert all(row.multiply_adds_per_instruction for row in rows)
 
 
 def test_a_folder_at_another_place_with_bytes_that_are_not_utf8_has_the_same_rows(
@@ -269,32 +266,27 @@ def test_a_folder_at_another_place_with_bytes_that_are_not_utf8_has_the_same_row
 
 
 def test_without_an_output_the_rows_go_to_stdout(tmp_path: Path) -> None:
-    done = call(
-        tmp_path, "explain", "--variants", "gemv_thread", "--arch", "sm_80", "--dtypes", "float32"
-    )
+    done = call(tmp_path, "build", "gemv_thread", "--arch", "sm_80", "--dtypes", "float32")
     assert done.out.startswith("op,variant,tile,")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--variants", "nave"), "did you mean 'naive'"),
-        (("--variants", "cublas"), "is a function"),
-        (("--variants", ""), "--variants"),
-        (("--variants", "naive", "--arch", "sm_1"), "sm_1"),
-        (("--variants", "naive", "--sizes", "64,128"), "--sizes"),
-        (("--variants", "naive", "--dtypes", "float3"), "--dtypes"),
-        (("--variants", "naive", "--dtypes", "int8"), "--dtypes"),
-        (("--variants", "naive", "--tiles", "16"), "--tiles"),
-        (("naive", "--variants", "naive"), "VARIANT"),
-        (("naive", "--output", "x.csv"), "--output"),
-        ((), "--variants"),
+        (("nave",), "did you mean 'naive'"),
+        (("cublas",), "is a function"),
+        (("",), "the list of kernels is empty"),
+        (("naive", "--arch", "sm_1"), "sm_1"),
+        (("naive", "--sizes", "64,128"), "--sizes"),
+        (("naive", "--dtypes", "float3"), "--dtypes"),
+        (("naive", "--dtypes", "int8"), "--dtypes"),
+        (("naive", "--tiles", "16"), "--tiles"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(
     tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
-    done = call(tmp_path, "explain", *options)
+    done = call(tmp_path, "build", *options)
     assert done.code == 2
     assert message in done.err
     assert len(done.err.splitlines()) == 1
@@ -303,7 +295,7 @@ def test_bad_input_is_one_line_and_writes_nothing(
 
 def test_a_file_that_is_no_build_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "notes.csv").write_text("my notes")
-    done = call(tmp_path, "explain", "--variants", "naive", "-o", "notes.csv")
+    done = call(tmp_path, "build", "naive", "-o", "notes.csv")
     assert done.code == 2
     assert (tmp_path / "notes.csv").read_text() == "my notes"
 
@@ -365,27 +357,3 @@ def test_the_same_source_compiled_twice_is_the_same(tmp_path: Path, base: Path) 
     options = own(kernels, "--arch", "sm_90")
     build(tmp_path, "new.csv", *options)
     assert call(tmp_path, "diff", str(base), "new.csv", "--strict").code == 0
-
-
-# ---- figures of a loop
-
-
-def test_a_conflict_is_two_operands_of_one_bank_that_were_not_kept() -> None:
-    def figures(*operands: str) -> int | None:
-        loop = [Instruction("FFMA", "FFMA", text) for text in operands]
-        return loop_figures(loop, "float32").bank_conflicts
-
-    assert figures(" R0, R2, R3, R2") == 0
-    assert figures(" R0, R2, R4, R3") == 1
-    assert figures(" R0, R2.reuse, R3, R2", " R1, R2, R4, R5") == 0
-    doubles = [Instruction("DFMA", "DFMA", " R0, R2, R4, R6")]
-    assert loop_figures(doubles, "float64").bank_conflicts is None
-
-
-def test_the_distance_is_from_a_load_to_its_first_use_also_in_the_next_iteration() -> None:
-    load = Instruction("LDS", "LDS.128", " R4, [R1]")
-    use = Instruction("FFMA", "FFMA", " R0, R6, R9, R0")
-    other = Instruction("FFMA", "FFMA", " R0, R12, R13, R0")
-    assert loop_figures([load, other, other, use], "float32").load_to_use == 3
-    assert loop_figures([use, other, load, other], "float32").load_to_use == 2
-    assert loop_figures([other, load], "float32").load_to_use is None
