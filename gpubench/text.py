@@ -59,3 +59,8 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(names[:MAX_KNOWN])}"
     more = "" if near or len(names) <= MAX_KNOWN else f" and {len(names) - MAX_KNOWN} more"
     return f"unknown {kind} '{name}'; {hint}{more}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and its noun: `1 point`, `2,048 points`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

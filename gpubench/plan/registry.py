@@ -166,9 +166,12 @@ def choose(
 def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> str:
     """Return the message on an unknown variant, with the user's own directory that has it."""
     if kernels is None and name.isidentifier():
-        for suffix in (".py", ".cu"):
-            if own := next(Path().glob(f"*/{name}{suffix}"), None):
+        for pattern in (f"*/{name}.py", *(f"*/{op}/{name}.py" for op in OPERATIONS)):
+            if own := next(Path().glob(pattern), None):
                 return f"unknown variant '{name}'; for {own}, add --kernels {own.parent}"
+        if (source := Path(f"{name}.cu")).is_file():
+            describe = f"'gpubench new-kernel {name} --from {source}' describes it"
+            return f"unknown variant '{name}'; {describe}, for --kernels own"
     return unknown("variant", name, names)
 
 

@@ -15,6 +15,7 @@ from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Measurement, Point, State, Status, Timing
 from gpubench.plan.registry import owner_of
 from gpubench.plan.sweep import Sweep
+from gpubench.text import counted
 
 VISIT_S = 0.02
 """Time to bind and warm up a kernel before its samples are taken."""
@@ -313,7 +314,7 @@ class Estimate:
 
     def __str__(self) -> str:
         """`6 kernels to compile, about 0:20`, and a budget that cannot be met."""
-        text = f"{self.kernels} kernels to compile, about {minutes(self.expected_s)}"
+        text = f"{counted(self.kernels, 'kernel')} to compile, about {minutes(self.expected_s)}"
         if self.budget_s is not None and self.budget_s < self.least_s:
             text += f"; --budget {self.budget_s:g} cannot be met"
         return text

@@ -13,6 +13,7 @@ from gpubench.errors import UsageError
 from gpubench.model import Point
 from gpubench.plan.schedule import minutes
 from gpubench.results.result_file import default_path
+from gpubench.text import counted
 from gpubench.view.conclusion import without_dtypes
 from gpubench.view.numbers import spans
 from gpubench.view.tables import console, table
@@ -30,8 +31,8 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
         raise UsageError("--dry-run: leave out --resume: the file has the points of its sweep")
     show = partial(console().print, soft_wrap=True)
     rounds = job.sweep.timing.rounds
-    how = "to race" if job.strategy.is_race else f"in {rounds} rounds"
-    show(Text(f"{job.device.name}: {len(job.points)} points {how}; nothing is run"))
+    how = "to race" if job.strategy.is_race else f"in {counted(rounds, 'round')}"
+    show(Text(f"{job.device.name}: {counted(len(job.points), 'point')} {how}; nothing is run"))
     groups: dict[tuple[str, str | None], list[Point]] = {}
     for point, reason in job.planned.items():
         groups.setdefault((point.variant.name, reason), []).append(point)

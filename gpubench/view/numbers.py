@@ -29,11 +29,6 @@ def milliseconds(time_us: float | None) -> str:
     return f"{time_ms:#.4g}".rstrip(".")
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number and its noun: `1 point`, `2 points`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def number(value: float | None, digits: int) -> str:
     """Return a number with this number of decimals; empty for None."""
     return "" if value is None else f"{value:,.{digits}f}"

@@ -16,6 +16,7 @@ from rich.text import Text
 from gpubench.engine.pool import Watcher
 from gpubench.model import Health, Measurement, Point, Status
 from gpubench.plan.schedule import Estimate, Visit, minutes
+from gpubench.text import counted
 from gpubench.view.numbers import time_text
 from gpubench.view.tables import console
 
@@ -205,7 +206,7 @@ def _opening(job: Job, pool: Pool, visits: int, foreseen: Estimate) -> tuple[str
     """
     points = len(job.points)
     rounds = f", {visits // points} rounds" if points and visits > points else ""
-    heading = f"{pool.device.name} ({pool.label}): {points} points{rounds}; {foreseen}"
+    heading = f"{pool.device.name} ({pool.label}): {counted(points, 'point')}{rounds}; {foreseen}"
     return (*pool.notices, *job.notes, heading)
 
 

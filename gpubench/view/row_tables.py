@@ -16,7 +16,8 @@ from rich.text import Text
 
 from gpubench.model import OPERATIONS, Status, Timing
 from gpubench.results.row import STABLE, Row
-from gpubench.view.numbers import counted, number, rate, spans, tile_order, time_text
+from gpubench.text import counted
+from gpubench.view.numbers import number, rate, spans, tile_order, time_text
 from gpubench.view.tables import Table, table
 
 NAIVE_LOOP = "cpu_naive"

@@ -120,8 +120,15 @@ def test_an_unknown_name_that_a_directory_here_has_suggests_kernels(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"'mm'; for own/mm\.py, add --kernels own$"):
         choose("gemm", "cuda", ("mm",))
-    with pytest.raises(UsageError, match="did you mean 'dmma'"):
+    (tmp_path / "own" / "gemm").mkdir()
+    (tmp_path / "own" / "mm.py").rename(tmp_path / "own" / "gemm" / "mm.py")  # as of new-kernel
+    with pytest.raises(UsageError, match=r"for own/gemm/mm\.py, add --kernels own/gemm$"):
+        choose("gemm", "cuda", ("mm",))
+    (tmp_path / "dmm.cu").touch()
+    with pytest.raises(UsageError, match=r"'gpubench new-kernel dmm --from dmm\.cu' describes it"):
         choose("gemm", "cuda", ("dmm",))
+    with pytest.raises(UsageError, match="did you mean 'dmma'"):
+        choose("gemm", "cuda", ("dm",))
 
 
 def test_libraries_are_the_calls_that_kernels_are_compared_with() -> None:

@@ -49,7 +49,7 @@ from gpubench.plan.descriptor import described_by, launch_on
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
-from gpubench.view.numbers import counted
+from gpubench.text import counted
 from gpubench.view.tables import console, table
 
 FAULTY, NOT_RUN = 1, 3

@@ -12,7 +12,7 @@ from gpubench.commands.compare_cublas.sustained_pairs import pairs_table
 from gpubench.model import PRECISIONS, Status
 from gpubench.plan.registry import libraries
 from gpubench.results.row import Row
-from gpubench.view.numbers import counted
+from gpubench.text import counted
 from gpubench.view.problem_list import list_summaries
 from gpubench.view.row_tables import (
     NAMES,

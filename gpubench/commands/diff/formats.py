@@ -25,7 +25,7 @@ from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.static import BuildFinding
 from gpubench.model import PointKey
 from gpubench.results.build_row import BuildKey
-from gpubench.view.numbers import counted
+from gpubench.text import counted
 from gpubench.view.tables import Table, console, escaped, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4

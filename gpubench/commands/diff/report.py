@@ -24,7 +24,8 @@ from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import OPERATIONS, Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.stats.modes import DECIDING_ROUNDS
-from gpubench.view.numbers import counted, milliseconds
+from gpubench.text import counted
+from gpubench.view.numbers import milliseconds
 from gpubench.view.sentences import Ratio, conditions
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k"}

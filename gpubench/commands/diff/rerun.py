@@ -17,7 +17,7 @@ from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import source_hash
 from gpubench.results.row import Row
-from gpubench.view.numbers import counted
+from gpubench.text import counted
 from gpubench.view.progress import progress
 
 ROUNDS = 10

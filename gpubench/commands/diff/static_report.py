@@ -20,7 +20,7 @@ from gpubench.model import Status
 from gpubench.plan.selection import selection
 from gpubench.results.build_row import BuildKey, BuildRow, is_build_file, read
 from gpubench.results.columns import opened
-from gpubench.view.numbers import counted
+from gpubench.text import counted
 
 MAX_CHANGES = 4
 """Maximum number of changed columns that a line of a table names."""

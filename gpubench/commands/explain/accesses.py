@@ -8,7 +8,7 @@ from typing import Any
 
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.on_cpu.accesses import SECTOR_BYTES, Access, Accesses
-from gpubench.view.numbers import counted
+from gpubench.text import counted
 
 LEAST = 1.005
 """Traffic up to this factor counts as the least."""

@@ -55,8 +55,7 @@ from gpubench.plan.registry import of_op
 from gpubench.results.build_row import BuildRow, encode, is_build_file
 from gpubench.results.output import Output
 from gpubench.results.provenance import source_hash
-from gpubench.text import unknown
-from gpubench.view.numbers import counted
+from gpubench.text import counted, unknown
 from gpubench.view.tables import console
 
 ALL = "all"

@@ -24,6 +24,7 @@ from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Device, Launch, Problem, Resources
 from gpubench.on_cpu.accesses import Accesses
 from gpubench.plan.descriptor import described_by
+from gpubench.text import counted
 
 PROBE_EXTENT = 2**28  # M and N of a result so large that rounding up a grid is negligible
 MAX_ACCUMULATORS = 2**14  # more than any thread has: a persistent kernel's grid does not grow
@@ -303,7 +304,7 @@ def bound(figures: Explanation) -> str:
     side = "above" if roof.bound == "arithmetic" else "below"
     return (
         f"The problem's {roof.arithmetic_intensity:.1f} operations per byte lie {side} the ridge "
-        f"of {roof.ridge_flop_per_byte:.1f}: {roof.bound} is its bound, and takes at least "
+        f"of {roof.ridge_flop_per_byte:.1f}: the roofline's bound is {roof.bound}, at least "
         f"{time(roof.bound_us)}."
     )
 
@@ -386,11 +387,6 @@ def measured(figures: Explanation) -> str:
         f"Measured: {time(figures.measured_us)}, {1 / figures.roofline_share:.2f} times the bound: "
         f"{100 * figures.roofline_share:.1f} % of what the GPU could do."
     )
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 block`, `16 blocks`, `2 full waves`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def time(time_us: float) -> str:

@@ -11,11 +11,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.commands.explain.accesses import LEAST
-from gpubench.commands.explain.explanation import Explanation, counted, sentences, time
+from gpubench.commands.explain.explanation import Explanation, sentences, time
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
 from gpubench.model import Status
+from gpubench.model.config import NO_PARAMETERS
 from gpubench.on_cpu.accesses import Accesses
+from gpubench.text import counted
 from gpubench.view.numbers import milliseconds, number
 from gpubench.view.tables import console, table
 
@@ -54,7 +56,8 @@ def print_text(
         screen.print(tile_table(explanations))
         err.print("--tiles explains one of them in words")
     for tile in not_explained:
-        screen.print(f"{tile.status}: {tile.tile}: {tile.reason}", soft_wrap=True)
+        which = "" if tile.tile == NO_PARAMETERS else f"{tile.tile}: "
+        screen.print(f"{tile.status}: {which}{tile.reason}", soft_wrap=True)
 
 
 def print_json(

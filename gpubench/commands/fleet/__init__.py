@@ -35,9 +35,9 @@ def fleet(
         float,
         typer.Option(
             parser=_threshold,
-            metavar="<percentage>",
-            show_default="3%",
-            help="Smallest relative difference that matters.",
+            metavar="PERCENT",
+            show_default=False,
+            help="Smallest relative difference that matters. Default: 3%.",
         ),
     ] = 0.03,
     output: Annotated[

@@ -22,7 +22,7 @@ from gpubench.errors import UsageError
 from gpubench.model import Measurement
 from gpubench.results.output import Output
 from gpubench.results.result_file import default_path
-from gpubench.view.numbers import counted
+from gpubench.text import counted
 from gpubench.view.progress import PLAIN_EVERY_S
 from gpubench.view.tables import console
 

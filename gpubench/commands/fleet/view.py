@@ -11,7 +11,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.commands.fleet.verdicts import DeviceFinding, Fleet, FleetVerdict, UnitFinding
-from gpubench.view.numbers import counted, number
+from gpubench.text import counted
+from gpubench.view.numbers import number
 from gpubench.view.tables import table
 
 SHOWN = 32

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 
 from gpubench.commands.history.points import DIGITS, TO_SECONDS, Histories, Saved, distinct
 from gpubench.results.output import Output
-from gpubench.view.numbers import counted, milliseconds
+from gpubench.text import counted
+from gpubench.view.numbers import milliseconds
 from gpubench.view.pictures import style
 from gpubench.view.row_tables import DISAGREE
 

@@ -21,7 +21,7 @@ from gpubench.model import Status
 from gpubench.plan.selection import selection
 from gpubench.results import store
 from gpubench.results.row import Row, read
-from gpubench.view.numbers import counted
+from gpubench.text import counted
 from gpubench.view.row_tables import UNSTABLE, marked, remarks, uncertainty
 from gpubench.view.tables import Table, console, table
 

@@ -15,7 +15,8 @@ from gpubench.model import PointKey, Status
 from gpubench.plan.tuned import Winner
 from gpubench.results.row import Row
 from gpubench.stats.intervals import median_interval
-from gpubench.view.numbers import counted, time_text
+from gpubench.text import counted
+from gpubench.view.numbers import time_text
 from gpubench.view.tables import table
 
 MIN_PAIRS = 6

@@ -75,8 +75,8 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
     sweep = read_sweep(options)
     if not sweep.variants:
         raise UsageError("name a variant, such as shared_tile; 'gpubench variants' lists them")
-    fraction = parse_fraction(within, "--within", low=0.0001, high=0.5)
     covered = None if cover is None else parse_fraction(cover, "--cover", low=0.0001, high=0.5)
+    fraction = parse_fraction(within, "--within", low=0.0001, high=0.5)
     if covered not in {None, fraction}:
         raise UsageError("--within: --cover says which configurations count as equal; leave it out")
     own = {"within": str(within)}

@@ -14,7 +14,8 @@ from gpubench.commands.tune.schedule import BUDGET_ENDED
 from gpubench.model import Status
 from gpubench.results.row import Row
 from gpubench.stats.race import MIN_VISITS
-from gpubench.view.numbers import counted, time_text
+from gpubench.text import counted
+from gpubench.view.numbers import time_text
 from gpubench.view.row_tables import NAMES, figures, remarks, rows_table, title
 from gpubench.view.tables import Table, table
 

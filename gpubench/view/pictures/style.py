@@ -331,12 +331,12 @@ def line_count(labels: Iterable[str]) -> int:
 
 
 def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
-    """Make an axis logarithmic, with plain numbers: 0.5, 20, 1,000. Call it after drawing."""
+    """Make an axis logarithmic, with plain numbers: 0.5, 1.9, 1,000. Call it after drawing."""
     axes.set(**{f"{which}scale": "log"})
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < NARROW else (1,)))
-    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.9g}"))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -352,3 +352,11 @@ def test_only_kinds_that_show_more_than_one_figure_fit() -> None:
     assert fitting(source(sample())) == []
     assert fitting(gpu_and_cpu()) == ["sizes", "roofline", "speedup"]
     assert fitting(sources([])) == []
+
+
+def test_the_ticks_of_a_narrow_axis_have_different_numbers() -> None:
+    figure = draw(source(*curve("shared_tile", (1900.0, 1910.0, 1930.0))), "tiles")
+    FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
+    shown = [tick.label1.get_text() for tick in axes.yaxis.get_major_ticks()]
+    assert len(shown) == len(set(shown)) > 1
