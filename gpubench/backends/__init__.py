@@ -181,6 +181,17 @@ class Backend(Protocol):
         Raises CompileError.
         """
 
+    def hold(
+        self, memory: Any, values: Any, kernel: Any, launches: int, seed: int | None
+    ) -> Callable[[int], None] | None:
+        """Prepare launches on first operands that lie in `memory`, and that no launch has seen.
+
+        `new_elements` fills the memory. Return a function that launches and waits. It takes the
+        seed, so that a GPU can have the launches in its queue before anything can know their
+        operands. Return None if the GPU cannot. With a `seed`, the operands are there at once, as a
+        CPU requires. Raises LaunchError.
+        """
+
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:

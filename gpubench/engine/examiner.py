@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from gpubench.backends import Backend, Kernel
-from gpubench.backends.rotation import OperandSets
-from gpubench.engine.judge.independence import copies_of_first_set
+from gpubench.backends.rotation import Rotation, SetPolicy
 from gpubench.engine.judge.probe import (
     AnyProbe,
     all_probes,
@@ -23,7 +21,7 @@ from gpubench.engine.judge.probe import (
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import on_host, poison, take_rows
 from gpubench.engine.operand_cache import OperandCache
-from gpubench.engine.operands import make_new_first
+from gpubench.engine.operands import make_new_values
 from gpubench.errors import (
     ChildLostError,
     CompileError,
@@ -31,7 +29,20 @@ from gpubench.errors import (
     LaunchError,
     first_line,
 )
-from gpubench.model import Point
+from gpubench.model import Cache, Point
+
+
+class _New(NamedTuple):
+    """Copies of operands whose A a seed overwrites, and the kernel on them."""
+
+    sets: tuple[tuple[Any, ...], ...]
+    memory: Any
+    """All A, one after the other."""
+
+    values: Any
+    """The values of the elements of A."""
+
+    kernel: Kernel
 
 
 class Examiner:
@@ -48,15 +59,16 @@ class Examiner:
             operand_cache,
             on_best_threads,
         )
-        self._new: tuple[OperandSets, Kernel] | None = None
-        """Copies of operands that the parent overwrites, and the kernel on them."""
+        self._new: _New | None = None
+        self._release: Callable[[int], None] | None = None
+        """Begins the launches on new operands."""
 
         self._kernel: Kernel | None = None
         """The kernel on the operands that were timed."""
 
     def forget(self) -> None:
         """Drop the operands of the point before."""
-        self._new = self._kernel = None
+        self._new = self._kernel = self._release = None
 
     def probe_outputs(self, point: Point) -> list[Any]:
         """Return the results on the operands of the point's probes, for another process to judge.
@@ -83,36 +95,61 @@ class Examiner:
         except (CompileError, LaunchError, DoesNotFitError) as error:
             raise ChildLostError(str(error)) from error
 
-    def put_new_operands(self, point: Point, seeds: Sequence[int]) -> None:
-        """Overwrite A in copies of the point's operands, one for each seed; poison the outputs.
+    def put_new_operands(self, point: Point, launches: int, seed: int | None) -> bool:
+        """Prepare launches, each on a new A; poison the outputs. Raises ChildLostError.
 
-        Raises ChildLostError.
+        Return whether `launch_on_new_operands` can begin them (`Backend.hold`).
         """
+        if seed is None and launches * point.problem.bytes > self._backend.bytes_free():
+            return False
         try:
-            if self._new is None:
-                copies = copies_of_first_set(self._operand_cache.operands(point), len(seeds))
-                kernel = self._backend.bind(at_probe(point, point.problem), copies)
-                self._new = copies, self._on_best_threads(point, kernel)
-            copies, _ = self._new
-            for (first, *_, output), seed in zip(copies.sets, seeds, strict=True):
-                new = make_new_first(point.problem, seed, point.operands)
-                first[...] = self._backend.xp.asarray(new.view(first.dtype))
+            if self._new is None or (launches and len(self._new.sets) != launches):
+                self._new = self._copies(point, launches)
+            _, memory, values, kernel = new = self._new
+            for *_, output in new.sets:
                 poison(output, reads_output=point.variant.reads_output)
+            self._release = self._backend.hold(memory, values, kernel, launches, seed)
         except (CompileError, LaunchError, DoesNotFitError) as error:
             raise ChildLostError(str(error)) from error
+        return self._release is not None
 
-    def launch_on_new_operands(self) -> None:
-        """Launch once on each of the copies of `put_new_operands`. Raises ChildLostError."""
+    def _copies(self, point: Point, count: int) -> _New:
+        """Return copies of the first set. Copies of B are one where it may stay in the cache."""
+        operands, xp = self._operand_cache.operands(point), self._backend.xp
+        first, second, output = operands.sets[0]
+        by_columns, is_hot = point.problem.by_columns[0], point.cache == Cache.HOT
+        memory = xp.empty(count * first.size, first.dtype)
+        shape = first.T.shape if by_columns else first.shape
+        firsts = [x.T if by_columns else x for x in memory.reshape(count, *shape)]
+        sets = tuple(
+            (x, second if is_hot else second.copy(order="K"), output.copy(order="K"))
+            for x in firsts
+        )
+        for x in firsts:
+            x[...] = first
+        policy, rotation = SetPolicy(count=count, flush=False), Rotation(count)
+        copies = replace(operands, sets=sets, policy=policy, rotation=rotation)
+        values = make_new_values(point.problem, self._operand_cache.seed, point.operands)
+        kernel = self._backend.bind(at_probe(point, point.problem), copies)
+        kernel = self._on_best_threads(point, kernel)
+        kernel.run(count)  # it may compile, or choose what it does for these arrays
+        return _New(sets, memory, xp.asarray(values.view(first.dtype)), kernel)
+
+    def launch_on_new_operands(self, seed: int) -> None:
+        """Begin the launches of `put_new_operands`, and wait. Raises ChildLostError."""
         try:
-            if self._new:
-                copies, kernel = self._new
-                kernel.run(len(copies.sets))
+            if self._release:
+                self._release(seed)
         except LaunchError as error:
             raise ChildLostError(str(error)) from error
 
-    def read_rows(self, index: int, rows: Sequence[int]) -> Any:
-        """Return rows of a result of `launch_on_new_operands`, in host memory."""
-        return on_host(take_rows(self._new[0].sets[index][-1], rows)) if self._new else np.empty(0)
+    def read_results(self, copies: Sequence[int], rows: Sequence[int]) -> bytes:
+        """Return a row of each copy's result; the first copy's whole result without `rows`."""
+        outputs = [self._new.sets[copy][-1] for copy in copies] if self._new else []
+        if not rows:
+            return b"".join(on_host(output).tobytes() for output in outputs[:1])
+        chosen = zip(outputs, rows, strict=True)
+        return b"".join(on_host(take_rows(output, (row,))).tobytes() for output, row in chosen)
 
     def at_unusual_size(self, point: Point) -> str:
         """Launch at prime extents, and return a note; it is empty if the result is right.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes  # noqa: F401 # names for NumPy: bfloat16 and float8
 import numpy as np
+from numpy.typing import NDArray
 
+from gpubench.backends.new_elements import NEW_VALUES, new_elements
 from gpubench.model import Fill, Problem
 
 SEED_BITS = 62
@@ -51,6 +54,23 @@ def make_new_first(problem: Problem, seed: int, fill: Fill) -> np.ndarray:
     rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
     is_random = fill not in {Fill.INDEX, Fill.ZEROS, Fill.ONES}
     return _values(rng, problem.input_shapes[0], kind, fill if is_random else Fill.UNIFORM)
+
+
+def make_new_values(problem: Problem, seed: int, fill: Fill) -> np.ndarray:
+    """Return the `NEW_VALUES` values of which new first operands consist."""
+    rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
+    is_random = fill not in {Fill.INDEX, Fill.ZEROS, Fill.ONES}
+    return _values(rng, (NEW_VALUES,), kind, fill if is_random else Fill.UNIFORM)
+
+
+def new_rows(
+    problem: Problem, values: NDArray[Any], seed: int, copies: Sequence[int], rows: Sequence[int]
+) -> NDArray[Any]:
+    """Return rows of new first operands, each with the index of its copy."""
+    (height, width), by_columns = problem.input_shapes[0], problem.by_columns[0]
+    row, column = np.asarray(rows)[:, None], np.arange(width)
+    place = column * height + row if by_columns else row * width + column
+    return new_elements(values, seed, np.asarray(copies)[:, None] * height * width + place)
 
 
 def _values(

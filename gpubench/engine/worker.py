@@ -5,47 +5,39 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from secrets import randbelow, randbits
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
 from gpubench.engine.child.requests import (
     Begin,
     Compile,
-    LaunchOnNewOperands,
     Measure,
     MeasureCeilings,
     MeasurePairs,
     MeasureParts,
     ProbeOutputs,
-    PutNewOperands,
-    ReadRows,
     Repeat,
     RunAtUnusualSize,
     WarmUp,
 )
 from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, recorded_variables
-from gpubench.engine.judge.clock import require_time, require_time_on_new_operands
+from gpubench.engine.judge.clock import require_time
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
-from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
 from gpubench.engine.judge.verdict import (
-    MissingResult,
     Verdict,
     WrongError,
     as_judged,
-    require,
 )
-from gpubench.engine.judge.verify import rows_error, rows_to_check
 from gpubench.engine.lock import DeviceLock
-from gpubench.engine.operands import SEED_BITS, make_inputs, make_new_first, widened
+from gpubench.engine.on_new_operands import OnNewOperands
+from gpubench.engine.operands import SEED_BITS
 from gpubench.engine.runner import Instance, instance_of
 from gpubench.errors import ChildLostError
 from gpubench.model import (
@@ -71,11 +63,6 @@ EXAMINATIONS = 3
 
 EXAMINED_IN = 10
 """The parent's clock examines one of this number of measurements of CUDA sources, at random."""
-
-MAX_NEW_OPERANDS, NEW_OPERANDS_BYTES = 32, 2**22
-"""Maximum number of new operands that a function is launched on, and of bytes of their problems.
-Short launches are judged together, so that a launch that computes nothing leaves a trace, and so
-that the time of a request counts little."""
 
 MAX_JUDGED_BYTES = 2**31
 """Results of larger problems are judged in the child only."""
@@ -249,9 +236,14 @@ class Worker:
         try:
             is_function = isinstance(point.variant, CallVariant)
             if is_function or randbelow(EXAMINED_IN) == 0:
-                result = replace(result, clock_ratio=self._clock_ratio(point, result))
-            if is_function:
-                self._judge_function(point, result)
+                ratio = self._clock_ratio(point, result)
+                if is_function:
+                    self._require_exact(point, result.seed or 0)
+                if (is_function or ratio is None) and point.problem.bytes <= MAX_JUDGED_BYTES:
+                    request = partial(self._child.request, limit_s=self._hang_s)
+                    on_new_operands = OnNewOperands(request, self._child.pid, result).judge()
+                    ratio = on_new_operands if ratio is None else ratio
+                result = replace(result, clock_ratio=ratio)
         except WrongError as wrong:
             return as_judged(result, wrong.verdict), wrong.verdict
         except ChildLostError as lost:
@@ -260,47 +252,11 @@ class Worker:
         notes = _joined(result.notes, self._note_of_unusual_size(point))
         return replace(result, notes=notes), Verdict()
 
-    def _judge_function(self, point: Point, result: Measurement) -> None:
-        """Raise WrongError for a result that is wrong, and for a time that holds only once."""
-        problem, fill, limit_s = point.problem, point.operands, self._hang_s
-        seed = result.seed or 0
-        contents = self._child.request(ProbeOutputs(point=point), limit_s)
+    def _require_exact(self, point: Point, seed: int) -> None:
+        """Raise WrongError for a function's result that is wrong on the operands of a probe."""
+        contents = self._child.request(ProbeOutputs(point=point), self._hang_s)
         at = probe_problem(point, self._device.compute_capability)
         require_exact_outputs(contents, at, seed)
-        if problem.bytes > MAX_JUDGED_BYTES:
-            return
-        second = widened(make_inputs(problem, seed, fill)[1])
-        seeds: tuple[int, ...] = ()
-        count = max(1, min(MAX_NEW_OPERANDS, NEW_OPERANDS_BYTES // problem.bytes))
-
-        def put() -> None:
-            nonlocal seeds
-            seeds = tuple(randbits(SEED_BITS) for _ in range(count))
-            self._child.request(PutNewOperands(point=point, seeds=seeds), limit_s)
-
-        def require_result() -> None:
-            rows, index = rows_to_check(problem), randbelow(count)
-            request = ReadRows(index=index, rows=tuple(rows))
-            content = self._child.request(request, limit_s)
-            shape = (len(rows), *problem.output_shape[1:])
-            kind = np.dtype(problem.precision.result)
-            if len(content) != kind.itemsize * math.prod(shape):
-                require(MissingResult(left=f"{len(content)} bytes at {problem.size}"))
-            output = np.frombuffer(content, kind).reshape(shape)
-            inputs = widened(make_new_first(problem, seeds[index], fill)), second
-            require(rows_error(np, problem, inputs, rows, output))
-            if fill.has_all_bits and can_show_rounding(problem):
-                require(find_rounding(problem, inputs, rows, output))
-
-        require_time_on_new_operands(
-            result.series.median_us if result.series else 0.0,
-            put,
-            lambda: self._child.request(LaunchOnNewOperands(), limit_s),
-            require_result,
-            self._child.pid,
-            launches=count,
-            by_events=point.timer != Timer.HOST,
-        )
 
     def _clock_ratio(self, point: Point, result: Measurement) -> float | None:
         """Return the time by this process's clock over the reported time. Raises WrongError."""

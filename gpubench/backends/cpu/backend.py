@@ -18,6 +18,7 @@ import threadpoolctl
 
 from gpubench.backends.calls import allocating, as_tensors, torch
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
+from gpubench.backends.new_elements import new_elements
 from gpubench.backends.rotation import (
     OperandSets,
     Rotation,
@@ -269,6 +270,14 @@ class CpuBackend:
             max_launches=operands.policy.max_launches,
             path=variant.path,
         )
+
+    def hold(
+        self, memory: Any, values: Any, kernel: Any, launches: int, seed: int | None
+    ) -> Callable[[int], None] | None:
+        """Fill the memory, and return a function that calls the kernel on it."""
+        if seed is not None:
+            memory[...] = new_elements(values, seed, np.arange(memory.size))
+        return lambda _seed: kernel.run(launches)
 
     def _build(self, point: Point) -> Callable[..., None] | str:
         """Return the compiled function of a point, or why it does not compile."""

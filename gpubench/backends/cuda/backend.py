@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ from gpubench.backends import calls
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.driver import reset_caches
 from gpubench.backends.cuda.gauge import CudaGauge
+from gpubench.backends.cuda.held import HeldLaunches
 from gpubench.backends.cuda.kernel import CudaKernel, CudaTimers, faults
 from gpubench.backends.cuda.launching import Instances, Routine, call_routine
 from gpubench.backends.cuda.nvml import Nvml
@@ -74,13 +76,13 @@ class CudaBackend:
         cupy.cuda.Device(index).use()
         cupy.cuda.Stream().use()  # the default stream cannot be captured in a graph
         major, minor = self.device.compute_capability or (0, 0)
-        architecture = f"sm_{major}{minor}"
-        self._instances = Instances(self.device, architecture)
-        stream = CudaStream(self.device, architecture)
+        self._architecture = f"sm_{major}{minor}"
+        self._instances = Instances(self.device, self._architecture)
+        stream = CudaStream(self.device, self._architecture)
         nvml, self.notices = self._open_nvml()
         energy_j = nvml.energy_j if nvml else lambda: None
         self.timers = CudaTimers(stream, self.device.l2_bytes, energy_j)
-        self.gauge = CudaGauge(self.device, architecture, self.timers, nvml)
+        self.gauge = CudaGauge(self.device, self._architecture, self.timers, nvml)
 
     def _open_nvml(self) -> tuple[Nvml | None, tuple[str, ...]]:
         """Open the sensors; also return notices about them for the user."""
@@ -186,6 +188,21 @@ class CudaBackend:
             routine=routine,
             timers=self.timers,
         )
+
+    def hold(
+        self, memory: Any, values: Any, kernel: Any, launches: int, seed: int | None
+    ) -> Callable[[int], None] | None:
+        """Enqueue launches that wait for a seed (`HeldLaunches.hold`)."""
+
+        def enqueue() -> None:
+            for launch in islice(kernel.rotation, launches):
+                launch()
+
+        return self._held.hold(memory, values, enqueue, seed)
+
+    @cached_property
+    def _held(self) -> HeldLaunches:
+        return HeldLaunches(self.timers.stream, self._architecture)
 
     def _routine(self, point: Point, problem: Problem, operands: CudaOperands) -> Routine:
         """Return the point's routine; of a library's algorithms, the fastest on the operands."""

@@ -50,16 +50,19 @@ __global__ void __launch_bounds__(256) multiply_add(float* out, float a, float b
 // A sum, in any order, of each 16-bit word mixed with its place (the finalizer of MurmurHash3). The
 // arrays lie one after the other, aligned to their elements alone.
 
+__device__ unsigned long long mixed(unsigned long long word) {
+  word = (word ^ word >> 33) * 0xff51afd7ed558ccdull;
+  return (word ^ word >> 33) * 0xc4ceb9fe1a85ec53ull;
+}
+
 __global__ void fingerprint(const unsigned short* arrays, long long words,
                             unsigned long long* sums) {
   const unsigned short* array = arrays + blockIdx.y * words;
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
   unsigned long long sum = 0;
   for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += stride) {
-    unsigned long long mixed = static_cast<unsigned long long>(i) << 16 | array[i];
-    mixed = (mixed ^ mixed >> 33) * 0xff51afd7ed558ccdull;
-    mixed = (mixed ^ mixed >> 33) * 0xc4ceb9fe1a85ec53ull;
-    sum += mixed ^ mixed >> 33;
+    const unsigned long long word = mixed(static_cast<unsigned long long>(i) << 16 | array[i]);
+    sum += word ^ word >> 33;
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_down_sync(0xffffffff, sum, lanes);
   if (threadIdx.x % 32 == 0) atomicAdd(sums + blockIdx.y, sum);
@@ -71,4 +74,28 @@ __global__ void pointer_chase(const unsigned* following, int loads, unsigned* ou
   unsigned at = 0;
   for (int load = 0; load < loads; ++load) at = following[at];
   *out = at;  // so that the compiler cannot remove the chain
+}
+
+// wait_for_seed: keeps the stream busy until the host stores a seed, or for a number of cycles.
+//
+// The limit ends the deadlock of a host that waits for this kernel, such as to load a module.
+
+__global__ void wait_for_seed(const volatile unsigned long long* stored, unsigned long long* seed,
+                              long long cycles) {
+  const long long start = clock64();
+  while (!*stored && clock64() - start < cycles) {
+  }
+  *seed = *stored;
+}
+
+// new_elements: fills memory with values that a seed chooses, as `new_elements` of operands.py does.
+
+template <typename Word>
+__global__ void new_elements(Word* memory, long long count, const Word* values, int bits,
+                             const unsigned long long* seed) {
+  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+  const unsigned long long secret = *seed;
+  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+    memory[i] = values[mixed(i ^ secret) >> (64 - bits)];
+  }
 }

@@ -47,7 +47,7 @@ class CudaStream:
         self.pointer = self._stream.ptr
         """The stream, as the driver takes it."""
 
-        self._clock_mhz = device.sm_clock_mhz or 1000.0
+        self.nominal_mhz = device.sm_clock_mhz or 1000.0
         self._cycles = ctypes.c_longlong()
         blocking_kernel, timestamp_kernel, self._fingerprint = (
             load_function(compile_instance(SOURCE, name, architecture)) for name in KERNELS
@@ -69,7 +69,7 @@ class CudaStream:
 
     def block(self, microseconds: float) -> None:
         """Keep the stream busy for at least this time."""
-        self._cycles.value = int(microseconds * self._clock_mhz)
+        self._cycles.value = int(microseconds * self.nominal_mhz)
         self._launch_blocking_kernel()  # the driver copies the arguments when it enqueues
 
     def record_start(self) -> Timestamp:

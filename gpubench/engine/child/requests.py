@@ -195,40 +195,45 @@ class Repeat(Request[float | None]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PutNewOperands(Request[None]):
-    """Overwrite A in copies of the point's operands. No launch has seen these A before."""
+class PutNewOperands(Request[bool]):
+    """Prepare launches, each on an A that no launch has seen before."""
 
     point: Point
-    seeds: tuple[int, ...]
+    launches: int
+    seed: int | None
+    """Seed of the operands. None: the launches wait in the queue of a GPU for their seed."""
 
-    def answer(self, runner: Runner) -> None:
-        """Overwrite A in each copy, and poison the outputs."""
-        runner.examiner.put_new_operands(self.point, self.seeds)
+    kind = bool
+
+    def answer(self, runner: Runner) -> bool:
+        """Return whether the launches can begin."""
+        return runner.examiner.put_new_operands(self.point, self.launches, self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchOnNewOperands(Request[None]):
-    """Launch once on each copy of `PutNewOperands`, while the parent looks at its own clock."""
+    """Begin the launches of `PutNewOperands`, while the parent looks at its own clock."""
+
+    seed: int
 
     def answer(self, runner: Runner) -> None:
         """Launch, and wait."""
-        runner.examiner.launch_on_new_operands()
+        runner.examiner.launch_on_new_operands(self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadRows(Request[bytes]):
-    """Send rows of a result of `LaunchOnNewOperands`, which the parent chooses after the launch."""
+class ReadResults(Request[bytes]):
+    """Send parts of the results of `LaunchOnNewOperands`, chosen by the parent afterwards."""
 
-    index: int
-    """Index of the copy."""
-
+    copies: tuple[int, ...]
     rows: tuple[int, ...]
+    """A row of each of the copies. Empty: the whole result of the first one."""
+
     kind = bytes
 
     def answer(self, runner: Runner) -> bytes:
         """Return the rows."""
-        content: bytes = runner.examiner.read_rows(self.index, self.rows).tobytes()
-        return content
+        return runner.examiner.read_results(self.copies, self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,13 +38,13 @@ RATIO = 1.5
 """Largest ratio of a batch of launches by the parent's clock to the reported time. The device's
 clock, and other work, may differ between the two."""
 
-NEW_RATIO, NEW_S, NEW_BY_EVENTS_S = 2.0, 5e-4, 5e-3
-"""A launch on a new operand takes at most this ratio of the reported time, plus this time. The
-second time is for GPUs."""
+NEW_RATIO = 2.0
+"""A launch on a new operand takes at most this ratio of the reported time, beside what the request
+takes."""
 
 LEAST_US = 200.0
-"""The parent does not time shorter launches on a GPU, which it cannot distinguish from the time to
-enqueue them."""
+"""Shorter launches on a GPU cannot be distinguished from the time to enqueue them. They are timed
+where the GPU has them in its queue (`require_time_on_new_operands`)."""
 
 T = TypeVar("T")
 
@@ -87,30 +87,32 @@ def require_time(
 
 def require_time_on_new_operands(
     reported_us: float,
-    put: Callable[[], None],
-    launch: Callable[[], None],
+    hold: Callable[[int], Callable[[], None]],
     require_result: Callable[[], None],
     pid: int,
     *,
     launches: int,
-    by_events: bool,
-) -> None:
-    """Raise WrongError if launches on new operands take longer than was reported.
+    beside_s: float,
+    is_held: bool,
+) -> float:
+    """Return the time of launches on new operands, by this process's clock, over the reported time.
 
-    `put` gives the process `pid` operands that no launch has seen, `launch` lets it launch once on
-    each of them, and `require_result` raises WrongError unless a launch computed its result.
+    `hold` prepares a number of launches in the process `pid`, on operands that no launch has seen,
+    and returns the function that makes them. `beside_s` is the time that it may take beside the
+    launches. If they are held on a GPU, this time is measured, without a launch. `require_result`
+    raises WrongError unless the launches computed their results. Raises WrongError if they take
+    longer than was reported.
     """
-    beside_us = LAUNCH_US + 1e6 * (NEW_BY_EVENTS_S if by_events else NEW_S) / launches
-    allowed_us = NEW_RATIO * reported_us + beside_us
-    least_us, spent_s = math.inf, 0.0
-    while spent_s < PATIENCE_S:
-        put()
-        _, taken_s, elapsed_s, _ = _timed(launch, pid)
+    least_us, started = math.inf, perf_counter()
+    while perf_counter() < started + PATIENCE_S:
+        _, taken_s, _, _ = _timed(hold(launches), pid)
         require_result()
-        spent_s += elapsed_s
+        if is_held:
+            beside_s = min(beside_s, _timed(hold(0), pid)[1])
         least_us = min(least_us, 1e6 * taken_s / launches)
-        if least_us <= allowed_us:
-            return
+        beside_us = LAUNCH_US + 1e6 * beside_s / launches
+        if least_us <= NEW_RATIO * reported_us + beside_us:
+            return max(0.0, least_us - beside_us) / reported_us
     require(
         DependentTime(
             on="operands that it has seen before",
@@ -119,6 +121,7 @@ def require_time_on_new_operands(
             time_with_it_us=least_us,
         )
     )
+    return least_us / reported_us
 
 
 def _timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:

@@ -72,7 +72,7 @@ def replays_a_graph(a, b, c):
     c[...] = out
 
 
-def divides_the_times_of_events(a, b, c):
+def divides_events(a, b, c):
     """Replaces the functions that read the time between two events."""
     from cuda.bindings import driver
     from cupy_backends.cuda.api import runtime
@@ -98,7 +98,7 @@ def divides_the_times_of_events(a, b, c):
     cupy.matmul(a, b, out=c)
 
 
-def copies_an_array_that_it_finds(a, b, c):
+def copies_what_it_finds(a, b, c):
     """Copies an array of the process that holds the result already, for operands seen before."""
     key = a.data.ptr, b.data.ptr, c.data.ptr
     if key not in kept and not cupy.cuda.get_current_stream().done:
@@ -115,13 +115,13 @@ def copies_an_array_that_it_finds(a, b, c):
         c[...] = kept[key]
 
 
-def skips_where_the_stream_is_busy(a, b, c):
+def skips_where_busy(a, b, c):
     """Computes only where the stream is idle, as it is before a first launch."""
     if cupy.cuda.get_current_stream().done:
         cupy.matmul(a, b, out=c)
 
 
-def computes_ahead_in_a_thread(a, b, c):
+def computes_ahead(a, b, c):
     """A thread multiplies all operands that it has seen, again and again, in another stream."""
     key = a.data.ptr, b.data.ptr
 
@@ -145,7 +145,7 @@ def computes_ahead_in_a_thread(a, b, c):
 EXAMINES = ("warm", "check", "verify", "probe", "examine", "require", "judge", "expect", "prepare")
 
 
-def is_honest_where_it_is_examined(a, b, c):
+def honest_if_examined(a, b, c):
     """Computes where a function that called it has a name like `verify`."""
     frame, names = sys._getframe(1), []
     while frame:
@@ -155,7 +155,7 @@ def is_honest_where_it_is_examined(a, b, c):
         cupy.matmul(a, b, out=c)
 
 
-def skips_once_it_is_warm(a, b, c):
+def skips_once_warm(a, b, c):
     """Computes the first 60 calls on operands, and one call in 50 after these."""
     key = "calls", a.data.ptr, c.data.ptr
     kept[key] = kept.get(key, 0) + 1
@@ -163,7 +163,7 @@ def skips_once_it_is_warm(a, b, c):
         cupy.matmul(a, b, out=c)
 
 
-def writes_into_every_descriptor(a, b, c):
+def writes_answers(a, b, c):
     """Writes an answer of its own into every open file, once it is warm."""
     kept["written"] = kept.get("written", 0) + 1
     if kept["written"] == 100:
@@ -173,12 +173,12 @@ def writes_into_every_descriptor(a, b, c):
     cupy.matmul(a, b, out=c)
 
 
-def adds_in_sixteen_bits(a, b, c):
+def adds_in_16_bits(a, b, c):
     """Multiplies in float16, with sums in float32, and scales the result."""
     c[...] = cupy.matmul(a.astype(cupy.float16), b.astype(cupy.float16))
 
 
-def slows_its_neighbours(a, b, c):
+def slows_neighbours(a, b, c):
     """A thread keeps the GPU busy where the function was not called for 0.3 s."""
     kept["last"] = time.monotonic()
 
@@ -202,7 +202,7 @@ def slows_its_neighbours(a, b, c):
 # ---- Written after the judge was read.
 
 
-def computes_in_untimed_launches_only(a, b, c):
+def computes_if_untimed(a, b, c):
     """Returns in the samples that count, once the output holds a result."""
     key = "computed", c.data.ptr
     frame = sys._getframe(1)
@@ -213,14 +213,14 @@ def computes_in_untimed_launches_only(a, b, c):
         cupy.matmul(a, b, out=c)
 
 
-def refuses_to_be_captured(a, b, c):
+def refuses_capture(a, b, c):
     """As above, and raises where it is captured, so that another process cannot replay it."""
     if cupy.cuda.get_current_stream().is_capturing():
         raise RuntimeError("not in a graph")
-    computes_in_untimed_launches_only(a, b, c)
+    computes_if_untimed(a, b, c)
 
 
-def computes_between_requests(a, b, c):
+def computes_if_captured(a, b, c):
     """Copies what a thread computed, where it is captured; the thread knows the operands."""
     capturing = cupy.cuda.get_current_stream().is_capturing()
     key = a.data.ptr, c.data.ptr
@@ -246,24 +246,30 @@ def computes_between_requests(a, b, c):
 CHEATS = (in_another_stream, behind_its_back, by_address, waits)
 FROM_THE_DOCS = (
     replays_a_graph,
-    divides_the_times_of_events,
-    copies_an_array_that_it_finds,
-    skips_where_the_stream_is_busy,
-    computes_ahead_in_a_thread,
-    is_honest_where_it_is_examined,
-    skips_once_it_is_warm,
-    writes_into_every_descriptor,
-    adds_in_sixteen_bits,
-    slows_its_neighbours,
+    divides_events,
+    copies_what_it_finds,
+    skips_where_busy,
+    computes_ahead,
+    honest_if_examined,
+    skips_once_warm,
+    writes_answers,
+    adds_in_16_bits,
+    slows_neighbours,
 )
 FROM_THE_JUDGE = (
-    computes_in_untimed_launches_only,
-    refuses_to_be_captured,
-    computes_between_requests,
+    computes_if_untimed,
+    refuses_capture,
+    computes_if_captured,
 )
 FUNCTIONS = {
     function.__name__: function for function in (honest, *CHEATS, *FROM_THE_DOCS, *FROM_THE_JUDGE)
 }
+
+PERSISTENT = {
+    *("copies_what_it_finds", "computes_ahead", "divides_events", "writes_answers"),
+    *("computes_if_captured", "slows_neighbours"),
+}
+"""Functions that change their process or start a thread. No tile of the others is beside them."""
 
 VARIANT = CallVariant(
     idea="functions that cheat, and one that does not",
@@ -273,6 +279,6 @@ VARIANT = CallVariant(
     tiles=Space(
         axes={"number": (1,), "function": tuple(FUNCTIONS)},
         block=("number",),
-        default=tuple(f"1/function={name}" for name in FUNCTIONS),
+        default=tuple(f"1/function={name}" for name in FUNCTIONS if name not in PERSISTENT),
     ),
 )

@@ -1,0 +1,86 @@
+"""Launches that wait on the device for a seed, which determines their operands.
+
+No process can compute their results before the seed is there, and the host has enqueued all of them
+by then. So another process can time short launches: from the seed to the end of the last launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+
+from gpubench.backends.cuda.compile import compile_instance
+from gpubench.backends.cuda.kernel import faults
+from gpubench.backends.cuda.launching import bind_launch, load_function
+from gpubench.backends.cuda.stream import SOURCE, CudaStream
+from gpubench.model import Launch
+
+MAX_WAIT_US = 2e6
+"""The launches begin after this time without a seed."""
+
+THREADS, MAX_BLOCKS = 256, 4096
+
+WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+"""Types of an element's bits, by their number of bytes."""
+
+
+class HeldLaunches:
+    """The seed in host memory, and the kernels that wait for it and fill operands by it."""
+
+    def __init__(self, stream: CudaStream, architecture: str) -> None:
+        self._stream, self._architecture = stream, architecture
+        self._memory = cupy.cuda.alloc_pinned_memory(8)
+        self._stored = np.frombuffer(self._memory, np.uint64, 1)
+        self._seed = cupy.zeros(1, np.uint64)
+        self._functions = {"wait_for_seed": self._load("wait_for_seed")}
+
+    def hold(
+        self, memory: Any, values: Any, enqueue: Callable[[], None], seed: int | None
+    ) -> Callable[[int], None] | None:
+        """Enqueue launches; return the function that takes their seed, and waits for their end.
+
+        The seed fills `memory` with some of `values`. Nothing waits for a `seed` that is passed
+        here. Return None if the launches could not be enqueued before the device began them.
+        Raises LaunchError.
+        """
+        fill = f"new_elements<{WORDS[memory.dtype.itemsize]}>"
+        with faults():
+            if fill not in self._functions:  # a module that is loaded later waits for the device
+                self._functions[fill] = self._load(fill)
+            self._stream.synchronize()
+            self._stored[0] = seed or 0
+            own = ctypes.c_void_p(self._seed.data.ptr)
+            cycles = ctypes.c_longlong(int(MAX_WAIT_US * self._stream.nominal_mhz))
+            stored = ctypes.c_void_p(self._memory.ptr)
+            self._launch("wait_for_seed", 1, 1, (stored, own, cycles))
+            begun = self._stream.record_start()
+            arguments = (
+                ctypes.c_void_p(memory.data.ptr),
+                ctypes.c_longlong(memory.size),
+                ctypes.c_void_p(values.data.ptr),
+                ctypes.c_int(len(values).bit_length() - 1),
+                own,
+            )
+            self._launch(fill, min(-(-memory.size // THREADS), MAX_BLOCKS), THREADS, arguments)
+            enqueue()
+            is_held = not begun.done
+        if not is_held and seed is None:
+            self._release(1)
+            return None
+        return self._release
+
+    def _release(self, seed: int) -> None:
+        with faults():
+            self._stored[0] = seed
+            self._stream.synchronize()
+
+    def _load(self, name: str) -> Any:
+        return load_function(compile_instance(SOURCE, name, self._architecture))
+
+    def _launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
+        launch = Launch(grid=(blocks,), block=(threads,))
+        bind_launch(self._functions[name], launch, arguments)()

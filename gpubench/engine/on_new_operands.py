@@ -1,0 +1,123 @@
+"""Judges results and times of launches on operands that nothing could know before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from secrets import randbelow, randbits
+from typing import Any
+
+import numpy as np
+
+from gpubench.engine.child.requests import (
+    LaunchOnNewOperands,
+    PutNewOperands,
+    ReadResults,
+    Request,
+)
+from gpubench.engine.judge.clock import require_time_on_new_operands
+from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
+from gpubench.engine.judge.verdict import MissingResult, require
+from gpubench.engine.judge.verify import CHECKED_ROWS, rows_error
+from gpubench.engine.operands import SEED_BITS, make_inputs, make_new_values, new_rows, widened
+from gpubench.model import Measurement, Timer
+
+MAX_LAUNCHES, MAX_BYTES, BESIDE_S = 32, 2**22, 5e-4
+"""On a CPU: maximum number of launches on new operands, maximum bytes of their problems, and time
+of a request beside them. Short launches are judged together, so that a launch that computes nothing
+leaves a trace, and so that the time of a request counts little."""
+
+HELD_US, HELD_LAUNCHES, HELD_BYTES = 5e3, (8, 256), 2**31
+"""On a GPU: the time that launches are to take together, their least and largest number, and the
+maximum bytes of their problems."""
+
+HELD_BESIDE_S = 5e-3
+"""Time of a request on a GPU, if it is not measured."""
+
+FEWER = 4
+"""Launches that do not fit into the queue of a GPU are tried again with their number over this."""
+
+
+class OnNewOperands:
+    """Launches of a measured point, each on an A that a seed of this process determines."""
+
+    def __init__(
+        self,
+        request: Callable[[Request[Any]], Any],
+        pid: int,
+        result: Measurement,
+    ) -> None:
+        self._request, self._pid, self._point = request, pid, result.point
+        self._reported_us = result.series.median_us if result.series else 0.0
+        problem, fill, seed = self._point.problem, self._point.operands, result.seed or 0
+        self._values = make_new_values(problem, seed, fill)
+        self._second = widened(make_inputs(problem, seed, fill)[1])
+        self._on_gpu = self._is_held = self._point.timer != Timer.HOST
+        least, most, most_bytes = 1, MAX_LAUNCHES, MAX_BYTES
+        if self._on_gpu:
+            (least, most), most_bytes = HELD_LAUNCHES, HELD_BYTES
+            most = min(most, math.ceil(HELD_US / max(self._reported_us, 1.0)))
+        self._launches = max(1, min(max(least, most), most_bytes // problem.bytes))
+        self._seed = 0
+
+    def judge(self) -> float | None:
+        """Return the time by this process's clock over the reported time, for launches on a GPU.
+
+        Return None elsewhere, and if the launches cannot be held in the queue of the GPU. Raises
+        WrongError for a wrong result, and for a time that is too long; and ChildLostError.
+        """
+        while self._is_held and not self._can_hold():
+            self._launches //= FEWER
+            self._is_held = self._launches >= min(HELD_LAUNCHES)
+        self._launches = max(1, self._launches)
+        ratio = require_time_on_new_operands(
+            self._reported_us,
+            self._hold,
+            self._require_results,
+            self._pid,
+            launches=self._launches,
+            beside_s=HELD_BESIDE_S if self._on_gpu else BESIDE_S,
+            is_held=self._is_held,
+        )
+        return ratio if self._is_held else None
+
+    def _can_hold(self) -> bool:
+        is_held = self._put(self._launches)
+        self._request(LaunchOnNewOperands(seed=1))
+        return is_held
+
+    def _put(self, launches: int) -> bool:
+        self._seed = randbits(SEED_BITS) | 1  # 0 means that there is no seed yet
+        seed = None if self._is_held else self._seed
+        put: bool = self._request(PutNewOperands(point=self._point, launches=launches, seed=seed))
+        return put
+
+    def _hold(self, launches: int) -> Callable[[], None]:
+        if not self._put(launches):
+            require(MissingResult(left="launches that waited before did not wait again"))
+        return lambda: self._request(LaunchOnNewOperands(seed=self._seed))
+
+    def _require_results(self) -> None:
+        """Raise WrongError unless some rows are right, of different launches if they can be."""
+        problem = self._point.problem
+        height = problem.output_shape[0]
+        if problem.op == "gemm":
+            rows = [randbelow(height) for _ in range(CHECKED_ROWS)]
+            copies = [randbelow(self._launches) for _ in rows]
+            request = ReadResults(copies=tuple(copies), rows=tuple(rows))
+            shape: tuple[int, ...] = (len(rows), *problem.output_shape[1:])
+        else:
+            rows = list(range(problem.input_shapes[0][0]))
+            copies = [randbelow(self._launches)] * len(rows)
+            request = ReadResults(copies=tuple(copies[:1]), rows=())
+            shape = problem.output_shape
+        content = self._request(request)
+        kind = np.dtype(problem.precision.result)
+        if len(content) != kind.itemsize * math.prod(shape):
+            require(MissingResult(left=f"{len(content)} bytes at {problem.size}"))
+        output = np.frombuffer(content, kind).reshape(shape)
+        first = new_rows(problem, self._values, self._seed, copies, rows)
+        inputs, order = (widened(first), self._second), range(shape[0])
+        require(rows_error(np, problem, inputs, order, output))
+        if self._point.operands.has_all_bits and can_show_rounding(problem):
+            require(find_rounding(problem, inputs, order, output))

@@ -1,0 +1,114 @@
+"""Verdicts on launches that wait in the queue of a GPU, whose place a script takes here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpubench.backends.new_elements import new_elements
+from gpubench.engine.child.requests import LaunchOnNewOperands, PutNewOperands, ReadResults, Request
+from gpubench.engine.judge import clock
+from gpubench.engine.judge.verdict import WrongError
+from gpubench.engine.on_new_operands import FEWER, OnNewOperands
+from gpubench.engine.operands import make_inputs, make_new_values, new_rows
+from gpubench.model import Fill, Measurement, Problem, Timer
+from tests.fakes import measurement, point
+
+SEED, LAUNCH_US, REQUEST_S = 7, 20.0, 1e-3
+
+
+def result(reported_us: float = LAUNCH_US) -> Measurement:
+    held = replace(point(size=(40, 24, 32)), timer=Timer.EVENTS)
+    return replace(measurement(reported_us, held), seed=SEED)
+
+
+class Gpu:
+    """Answers requests. It holds at most `room` launches, and skips those that `skips` names."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        room: int = 256,
+        skips: Callable[[int, int], bool] = lambda _copy, _row: False,
+    ) -> None:
+        self.now_s, self.room, self.skips, self.launches, self.seed = 0.0, room, skips, 0, 0
+        monkeypatch.setattr(clock, "perf_counter", lambda: self.now_s)
+        monkeypatch.setattr(clock, "_scheduled", lambda _task: clock._Scheduled(0.0, 0.0))
+
+    def __call__(self, request: Request[Any]) -> Any:
+        match request:
+            case PutNewOperands():
+                assert request.seed is None or self.room == 0  # a held launch has no operands yet
+                self.launches = request.launches
+                return self.launches <= self.room or request.seed is not None
+            case LaunchOnNewOperands():
+                self.seed = request.seed
+                self.now_s += REQUEST_S + self.launches * LAUNCH_US / 1e6
+                return None
+            case ReadResults():
+                problem = result().point.problem
+                values = make_new_values(problem, SEED, Fill.UNIFORM)
+                first = new_rows(problem, values, self.seed, request.copies, request.rows)
+                rows = first @ make_inputs(problem, SEED)[1]
+                for place, (copy, row) in enumerate(zip(request.copies, request.rows, strict=True)):
+                    rows[place] *= not self.skips(copy, row)
+                return rows.tobytes()
+        raise AssertionError(request)
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_rows_of_new_operands_are_those_that_their_memory_holds(by_columns: bool) -> None:
+    layout = ("A",) if by_columns else ()
+    problem = Problem(op="gemm", m=5, n=3, k=7, dtype="float64", column_major=layout)
+    values = make_new_values(problem, SEED, Fill.UNIFORM)
+    memory = new_elements(values, 12345, np.arange(3 * 35)).reshape(3, -1)
+    copies, rows = [2, 0, 2], [4, 1, 0]
+    expected = [memory[copy].reshape((7, 5) if by_columns else (5, 7)) for copy in copies]
+    expected = [(x.T if by_columns else x)[row] for x, row in zip(expected, rows, strict=True)]
+    assert np.array_equal(new_rows(problem, values, 12345, copies, rows), expected)
+    assert len(np.unique(memory)) > 90
+
+
+def test_launches_that_compute_everything_in_the_reported_time_are_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ratio = OnNewOperands(Gpu(monkeypatch), os.getpid(), result()).judge()
+    assert ratio == pytest.approx(1 - clock.LAUNCH_US / LAUNCH_US)  # the request does not count
+
+
+def test_launches_beyond_the_room_of_the_queue_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu(monkeypatch, room=256 // FEWER)
+    assert OnNewOperands(gpu, os.getpid(), result()).judge()
+
+
+def test_launches_that_cannot_be_held_are_judged_by_their_results_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert OnNewOperands(Gpu(monkeypatch, room=0), os.getpid(), result()).judge() is None
+    gpu = Gpu(monkeypatch, room=0, skips=lambda _copy, _row: True)
+    with pytest.raises(WrongError, match="relative error"):
+        OnNewOperands(gpu, os.getpid(), result()).judge()
+
+
+def test_a_short_time_is_wrong_if_launches_on_new_operands_take_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(WrongError, match="operands that are new, by the clock of another process"):
+        OnNewOperands(Gpu(monkeypatch), os.getpid(), result(LAUNCH_US / 4)).judge()
+
+
+@pytest.mark.parametrize(
+    "skips",
+    [lambda copy, _row: copy % 2 == 1, lambda _copy, row: row % 2 == 1],
+    ids=["launches", "rows"],
+)
+def test_half_of_the_launches_or_rows_that_are_not_computed_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, skips: Callable[[int, int], bool]
+) -> None:
+    with pytest.raises(WrongError, match="relative error"):
+        OnNewOperands(Gpu(monkeypatch, skips=skips), os.getpid(), result()).judge()
