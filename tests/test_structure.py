@@ -20,7 +20,7 @@ LAYERS = (
     {"model", "errors", "text"},
     {"hardware", "stats"},
     {"results"},
-    {"cache"},
+    {"cache", "process"},
     {"kernels", "backends"},
     {"plan"},
     {"completion", "options", "kernel_options"},

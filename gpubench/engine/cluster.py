@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from gpubench.backends import find_devices
-from gpubench.engine.child.channel import Channel
-from gpubench.engine.child.process import start
 from gpubench.engine.child.requests import Raised
 from gpubench.errors import (
     DeviceUnavailableError,
@@ -34,6 +32,8 @@ from gpubench.errors import (
     install_command,
 )
 from gpubench.model import Device
+from gpubench.process.channel import Channel
+from gpubench.process.child import start
 from gpubench.results.provenance import package_version
 
 if TYPE_CHECKING:

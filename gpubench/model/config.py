@@ -88,6 +88,11 @@ class Config(Mapping[str, Any]):
         return tuple(self[name] for name in names)
 
     @property
+    def places(self) -> tuple[Names, Names]:
+        """The names of the numbers of the block and of the thread tile."""
+        return self._block, self._thread
+
+    @property
     def arguments(self) -> str:
         """The values as template arguments, in order. The text `2x1` gives two arguments."""
         values = (re.sub(r"(?<=\d)x(?=\d)", ", ", str(value)) for value in self.values())

@@ -5,13 +5,10 @@ from __future__ import annotations
 import copyreg
 import importlib.util
 import io
-import os
 import re
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import fields, replace
 from functools import cache
@@ -63,8 +60,8 @@ PLAIN = {str, bool, int, tuple[str, ...], tuple[int, int]}
 """Types of fields that are converted and checked by msgspec."""
 
 
-ANSWER_S = 60.0
-"""Time limit for importing a description, which may import torch, and for its `refuse`."""
+Reader = Callable[[Path, str, tuple[int, ...]], Variant]
+"""(file, operation, time and size of the file) → the variant. It keeps what it read."""
 
 
 def is_name(name: str) -> bool:
@@ -72,17 +69,18 @@ def is_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name))
 
 
-def load(path: Path, op: str) -> Variant:
+def load(path: Path, op: str, read: Reader | None = None) -> Variant:
     """Return the variant of `op` that `path` describes, named after the file.
 
-    It runs the file. It returns the same object as long as the file does not change, so it may be
-    called for every point. Raises UsageError with the file and what is wrong in it.
+    It runs the file in this process, or as `read` does. It returns the same object as long as the
+    file does not change, so it may be called for every point. Raises UsageError with the file and
+    what is wrong in it.
     """
     try:
         facts = path.stat()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    variant = _load(path, op, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
+    variant = (read or _load)(path, op, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
     if not variant.source.is_file():
         raise UsageError(
             f"{path}: its source {variant.file or variant.source.name} is missing beside it"
@@ -107,44 +105,17 @@ def described_by(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def limited() -> Iterator[None]:
-    """Limit a description's code: its time, and that it ends or changes this process.
-
-    The time limit holds in the main thread. Code in C is not limited.
-    """
-    pid, end, depth = os.getpid(), os._exit, sys.getrecursionlimit()
-
-    def refuse_to_end(code: int) -> None:
-        if os.getpid() != pid:  # a copy that the description forked
-            end(code)
-        raise RuntimeError(f"it ended the process with os._exit({code})")
-
-    def late(*_: object) -> None:
-        raise TimeoutError(f"no answer in {ANSWER_S:g} s")
-
-    is_main = threading.current_thread() is threading.main_thread()
-    os._exit = refuse_to_end  # type: ignore[assignment]
-    if is_main:
-        before = signal.signal(signal.SIGALRM, late)
-        timer = signal.setitimer(signal.ITIMER_REAL, ANSWER_S)
-    try:
-        yield
-    finally:
-        if is_main:
-            signal.setitimer(signal.ITIMER_REAL, *timer)
-            signal.signal(signal.SIGALRM, before)
-        sys.setrecursionlimit(depth)
-        os._exit = end
-
-
-@contextmanager
 def _cleaned() -> Iterator[None]:
-    """Print what the block prints without characters that control a terminal."""
-    printed = io.StringIO()
+    """Print what the block prints without characters that control a terminal.
+
+    The limit of recursion is as before afterwards.
+    """
+    printed, depth = io.StringIO(), sys.getrecursionlimit()
     try:
         with redirect_stdout(printed), redirect_stderr(printed):
             yield
     finally:
+        sys.setrecursionlimit(depth)
         if text := printed.getvalue():
             print(clean_lines(text), end="", file=sys.stderr)
 
@@ -170,7 +141,7 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
     spec = importlib.util.spec_from_loader(loader.name, loader)
     if spec is None:
         raise UsageError(f"{path}: not a Python file")
-    with described_by(path), limited(), _cleaned():
+    with described_by(path), _cleaned():
         # Checked before anything runs: the folder of `--kernels` may hold other scripts.
         if "VARIANT" not in loader.get_code(loader.name).co_names:
             raise UsageError(f"{path}: defines no VARIANT")
@@ -233,8 +204,7 @@ class _Loader(SourceFileLoader):
         return self._code
 
 
-@cache
-def _plain_fields(of_class: type[Variant]) -> dict[str, Any]:
+def plain_fields(of_class: type[Variant]) -> dict[str, Any]:
     """Return the types of a description's plain fields by name."""
     return {name: kind for name, kind in get_type_hints(of_class).items() if kind in PLAIN}
 
@@ -248,7 +218,7 @@ def _checked(described: object, path: Path) -> Variant:
         )
     defaults = {field.name: field.default for field in fields(described)}
     values: dict[str, Any] = {}
-    for name, kind in _plain_fields(type(described)).items():  # type: ignore[arg-type] # a class
+    for name, kind in plain_fields(type(described)).items():
         try:
             values[name] = msgspec.convert(getattr(described, name), kind)
         except msgspec.ValidationError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, BrokenVariant, CallVariant, CudaVariant, Variant
+from gpubench.plan import description_process
 from gpubench.plan.descriptor import load
 from gpubench.text import unknown
 
@@ -97,7 +98,7 @@ def _own(path: Path, op: str) -> Variant:
     if path.suffix == ".cu":
         return _broken(f"{path}: its description {path.stem}.py is missing", path, op)
     try:
-        return load(path, op)
+        return description_process.load(path, op)
     except UsageError as error:
         return _broken(str(error), path, op)
 

@@ -30,7 +30,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.model.config import NO_PARAMETERS
-from gpubench.plan.descriptor import described_by, limited
+from gpubench.plan.descriptor import described_by
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.registry import choose
 from gpubench.plan.selection import matching
@@ -153,7 +153,7 @@ def plan(
         variant, problem = point.variant, point.problem
         # A kernel that has another dtype of the sweep is left out of this dtype without a message.
         if problem.dtype in variant.dtypes or not set(variant.dtypes) & set(sweep.dtypes):
-            with described_by(variant.path), limited():
+            with described_by(variant.path):
                 reason = variant.why_not(point.tile, problem, capability)
                 if problem.column_major and point.scope == Scope.END_TO_END:
                     reason = reason or "end-to-end is for row-major matrices"

@@ -26,6 +26,7 @@ from gpubench.engine.runner import Runner
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.model import Device, Status, Timer
 from gpubench.options import read_sweep
+from gpubench.plan import description_process, descriptor
 from gpubench.plan.registry import of_op
 from gpubench.view.row_tables import results
 
@@ -67,6 +68,8 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BackendEntr
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "__init__.py").write_text(TOY)
     monkeypatch.setattr(registry, "__path__", [*registry.__path__, str(tmp_path)])
+    # Another process does not have this path.
+    monkeypatch.setattr(description_process, "load", descriptor.load)
     yield backends()["toy"]
     del sys.modules["gpubench.backends.toy"]
 

@@ -18,7 +18,7 @@ from fakes import CPU, point
 
 from gpubench.backends import backends
 from gpubench.engine import worker as module
-from gpubench.engine.child import process, supervisor
+from gpubench.engine.child import supervisor
 from gpubench.engine.child.supervisor import SILENT_VARIABLES
 from gpubench.engine.lock import DeviceLock
 from gpubench.engine.worker import Worker
@@ -338,7 +338,7 @@ def test_a_device_that_is_not_there_is_said_by_the_child() -> None:
 
 
 def test_a_child_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "BOOT", "import sys; sys.exit(3)")
+    monkeypatch.setattr("gpubench.process.child.BOOT", "import sys; sys.exit(3)")
     with pytest.raises(ChildLostError, match="the measuring process ended by itself"):
         Worker("cpu", Timer.EVENTS)
 

@@ -18,6 +18,7 @@ from gpubench.commands.explain.code import Code, Codes, Program
 from gpubench.engine.worker import Worker
 from gpubench.errors import CompileError, DeviceUnavailableError
 from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
+from gpubench.plan.descriptor import load
 
 MAX_POINTS = 40
 """Number of points after which Ctrl-C is raised: a sweep may have a hundred thousand."""
@@ -108,6 +109,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
             "gpubench.commands.check.run.call_cases": lambda *_: iter(()),
             "gpubench.commands.diff.ab.unpacked": lambda _name, path: nullcontext(path),
+            "gpubench.plan.description_process.load": load,
             "gpubench.on_cpu.accesses.missing_tool": lambda: "no program is started here",
             "gpubench.results.provenance._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import re
-import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +10,6 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant
-from gpubench.plan import descriptor
 from gpubench.plan.descriptor import described_by, is_name
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import KERNELS, load, of_op
@@ -218,7 +213,7 @@ def test_a_function_of_a_description_that_fails_in_planning_is_named(
     path.write_text(broken)
     sweep = Sweep(variants=("mine",), kernels=path.parent, sizes=((8, 8, 8),), tiles=("2", "3"))
     with pytest.raises(
-        UsageError, match=r"mine\.py.*: (ZeroDivision|Attribute|Type)Error: "
+        UsageError, match=r"mine\.py.*: (ZeroDivisionError: |VARIANT: (launch|refuse): Expected `)"
     ) as caught:
         plan(sweep, "cuda")
     assert len(str(caught.value).splitlines()) == 1
@@ -275,26 +270,6 @@ def test_ctrl_c_while_a_description_runs_is_not_an_error_of_the_description(path
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-
-
-@pytest.mark.parametrize(
-    ("code", "why"),
-    [
-        ("import os; os._exit(0)", r"RuntimeError: it ended the process with os._exit\(0\)"),
-        ("while True: pass", r"TimeoutError: no answer in 0.05 s"),
-        ("import sys; sys.setrecursionlimit(80); f = lambda: f(); f()", "RecursionError: "),
-        ("import threading; threading.stack_size(-1)", "ValueError: "),
-    ],
-)
-def test_a_description_that_ends_the_process_or_never_returns_is_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch, code: str, why: str
-) -> None:
-    monkeypatch.setattr(descriptor, "ANSWER_S", 0.05 if "while" in code else 60.0)
-    before = os._exit, sys.getrecursionlimit(), signal.getsignal(signal.SIGALRM)
-    path.write_text(f"{code}\n{GOOD}")
-    assert re.search(f"^, line 1: {why}", refusal(path))
-    assert before == (os._exit, sys.getrecursionlimit(), signal.getsignal(signal.SIGALRM))
-    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 def test_what_a_description_prints_moves_no_cursor(

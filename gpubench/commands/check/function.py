@@ -20,13 +20,13 @@ import numpy as np
 
 from gpubench.backends.calls import as_tensors
 from gpubench.cache import environment_with_caches
-from gpubench.engine.child.process import Child, start
 from gpubench.engine.judge.verify import poison
 from gpubench.errors import with_place
 from gpubench.model import CallVariant, Config, Problem
 from gpubench.on_cpu.limits import limit_process
 from gpubench.on_cpu.run import operands
 from gpubench.plan.registry import load
+from gpubench.process.child import Child, start
 from gpubench.text import clean
 
 CALL_LIMIT_S = 60.0

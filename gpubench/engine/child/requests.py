@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
+TOKEN_BYTES = 8
+
 
 def _struct_of(kind: type[Any], *left_out: str) -> type[msgspec.Struct]:
     """Return a message with the fields of a dataclass, without those that hold a variant."""
@@ -319,11 +321,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def encode_request(token: int, request: Request[Any]) -> bytes:
-    """Return a request for `decode_request`."""
-    return pickle.dumps((token, request))
+    """Return a request for `token_of` and `decode_request`."""
+    return token.to_bytes(TOKEN_BYTES, "big") + pickle.dumps(request)
 
 
-def decode_request(content: bytes) -> tuple[int, Request[Any]]:
-    """Return a request, in the child."""
-    token, request = pickle.loads(content)  # noqa: S301 # from the parent
-    return token, request
+def token_of(content: bytes) -> int:
+    """Return the token of a request, in the child."""
+    return int.from_bytes(content[:TOKEN_BYTES], "big")
+
+
+def decode_request(content: bytes) -> Request[Any]:
+    """Return a request, in the child. Raises what the descriptions of its variants raise."""
+    request: Request[Any] = pickle.loads(content[TOKEN_BYTES:])  # noqa: S301 # from the parent
+    return request

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import socket
-import sys
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from gpubench.backends import backends, open_backend, passed_over
-from gpubench.engine.child.channel import Channel
 from gpubench.engine.child.requests import (
     Answer,
     Built,
@@ -24,14 +20,14 @@ from gpubench.engine.child.requests import (
     Raised,
     Request,
     decode_request,
+    token_of,
 )
 from gpubench.engine.runner import Runner
-from gpubench.errors import ChildLostError, GpubenchError, with_place
+from gpubench.errors import ChildLostError, GpubenchError, UsageError, with_place
 from gpubench.model import Measurement, Status, Timer
+from gpubench.process.channel import Channel
+from gpubench.process.child import end_with_the_parent
 from gpubench.results.output import guard_streams
-
-PR_SET_PDEATHSIG = 1
-"""prctl(2): the signal that this process gets when its parent dies."""
 
 
 def serve(descriptor: int, backend: str) -> None:
@@ -39,7 +35,7 @@ def serve(descriptor: int, backend: str) -> None:
 
     The first request opens the device.
     """
-    _end_with_the_parent(descriptor)
+    end_with_the_parent(descriptor)
     guard_streams()
     os.dup2(2, 1)  # what kernels print is not our output
     os.set_inheritable(descriptor, False)  # programs that a kernel starts do not keep it open,
@@ -71,11 +67,16 @@ def serve(descriptor: int, backend: str) -> None:
 
     while True:
         try:
-            token, request = decode_request(channel.receive())
+            content = channel.receive()
         except (EOFError, ConnectionError):  # the parent ended, or closed the channel
             return
+        token = token_of(content)
         body: Built | Done | Raised
         try:
+            try:
+                request = decode_request(content)
+            except UsageError as error:  # a description changed since the parent read it
+                raise ChildLostError(str(error)) from error
             body = answer(token, request)
         except GpubenchError as error:
             body = Raised.of(error)
@@ -88,22 +89,3 @@ def _done(runner: Runner, request: Request[Any], value: Any) -> Done:
     failed = isinstance(value, Measurement) and value.status == Status.ERROR
     usable = not (failed or request.may_break_device) or runner.usable
     return Done(value=request.encode(value), spent_s=dict(runner.spent_s), usable=usable)
-
-
-def _end_with_the_parent(descriptor: int) -> None:
-    """Let this process end with its parent, even if a kernel hangs (Linux).
-
-    The processes that kernels started end too. The system signals the parent's end to a watcher,
-    which kills the group.
-    """
-    if sys.platform != "linux":
-        return
-    prctl, measuring_pid = ctypes.CDLL(None).prctl, os.getpid()
-    if os.fork() == 0:
-        os.close(descriptor)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() == measuring_pid:
-            signal.sigwait({signal.SIGTERM})
-        os.killpg(measuring_pid, signal.SIGKILL)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -13,8 +13,6 @@ import msgspec
 
 from gpubench.backends import backends
 from gpubench.cache import environment_with_caches
-from gpubench.engine.child.channel import Channel
-from gpubench.engine.child.process import Child, start
 from gpubench.engine.child.requests import (
     Answer,
     Built,
@@ -28,6 +26,8 @@ from gpubench.engine.child.requests import (
 from gpubench.errors import ChildLostError
 from gpubench.hardware.host import CACHE_VARIABLE
 from gpubench.model import Timer
+from gpubench.process.channel import Channel
+from gpubench.process.child import Child, start
 
 A = TypeVar("A")
 

@@ -27,7 +27,7 @@ class Channel:
         self._socket.sendall(len(message).to_bytes(LENGTH_BYTES, "big"))
         self._socket.sendall(message)
 
-    def receive(self, limit_s: float | None = None) -> bytes:
+    def receive(self, limit_s: float | None = None, max_bytes: int = MAX_BYTES) -> bytes:
         """Return the next message.
 
         Raises EOFError if the other end has gone, TimeoutError after the limit, OSError, and
@@ -35,7 +35,7 @@ class Channel:
         """
         deadline_s = None if limit_s is None else perf_counter() + limit_s
         count = int.from_bytes(self._exactly(LENGTH_BYTES, deadline_s), "big")
-        if count > MAX_BYTES:
+        if count > max_bytes:
             raise ValueError(f"a message of {count} bytes")
         return self._exactly(count, deadline_s)
 

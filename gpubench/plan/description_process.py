@@ -1,0 +1,372 @@
+"""Runs the descriptions of users' kernels in a process of their own, and checks what they answer.
+
+A description is code: it may end its process, use all memory, print, or never return. So this
+process has a `Variant` whose functions are calls of the other process. `load` and `Described` are
+this side of the wall, and `serve` is the other side. Answers are plain data (msgspec).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import resource
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from secrets import randbits
+from threading import Lock
+from time import perf_counter
+from typing import Annotated, Any
+
+import msgspec
+
+from gpubench.errors import UsageError
+from gpubench.model import (
+    LARGEST,
+    CallVariant,
+    Config,
+    CudaVariant,
+    HostVariant,
+    Launch,
+    Problem,
+    Space,
+    Variant,
+)
+from gpubench.model.expression import Expression
+from gpubench.model.variant import Gpu, PlainLaunch
+from gpubench.plan import descriptor
+from gpubench.plan.descriptor import FUNCTIONS, described_by, plain_fields
+from gpubench.process.channel import Channel
+from gpubench.process.child import Child, end_with_the_parent, start
+from gpubench.text import clean
+
+ANSWER_S = 60.0
+"""Time limit of an answer. The first answer of a process includes its start and all imports."""
+
+MAX_ANSWER_BYTES = 2**22
+MAX_TEXT = 10_000
+"""Maximum number of characters of an answer that is a text."""
+
+MAX_LAUNCH = 2**40
+"""Largest number in a launch, such as the bytes of its workspace."""
+
+TOKEN_BITS = 63
+
+_KINDS: dict[str, type[Variant]] = {
+    kind.__name__: kind for kind in (HostVariant, CallVariant, CudaVariant)
+}
+_Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+_Extent = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
+_SIGNATURES: dict[str, tuple[Any, Any]] = {
+    "launch": (tuple[Config, Problem], Launch),
+    "reuse": (tuple[Config], tuple[_Extent, _Extent]),
+    "refuse": (tuple[Config | None, Problem], _Text | None),
+    "specialize": (tuple[Launch, Config, Problem, Gpu], Launch),
+    "auto_tiles": (tuple[Problem, int], tuple[_Text, ...]),
+    "constraint": (tuple[Config], _Text | None),
+}
+"""The types of the arguments and of the answer of each function that this process may call."""
+
+_EXPRESSIONS: Any = Expression | tuple[Expression, ...]
+
+
+class _EndedError(UsageError):
+    """A description ended its process, or gave no answer in time."""
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """Load a description, or call one of its functions."""
+
+    token: int
+    path: str
+    op: str
+    function: str = ""
+    arguments: bytes = b""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """The value, or the error that the user reads."""
+
+    token: int
+    error: str = ""
+    value: bytes = b""
+
+
+class _Axis(msgspec.Struct, frozen=True):
+    """The values of a parameter, or the three numbers of a range."""
+
+    name: str
+    values: tuple[int | str, ...] = ()
+    steps: tuple[int, int, int] | None = None
+
+
+class _Tiles(msgspec.Struct, frozen=True):
+    """A `Space`."""
+
+    axes: tuple[_Axis, ...]
+    block: tuple[str, ...]
+    thread: tuple[str, ...]
+    default: tuple[str, ...]
+    outside: str
+    is_constrained: bool
+
+
+class _Description(msgspec.Struct, frozen=True):
+    """A variant: its plain fields, its tiles, and which of its fields are functions."""
+
+    kind: str
+    plain: dict[str, Any]
+    tiles: _Tiles | None
+    functions: tuple[str, ...]
+
+
+# ---- this process
+
+
+@dataclass(frozen=True)
+class Described:
+    """A function of a description. A call of it is a call of the other process.
+
+    The functions that need the device's arrays, such as `build`, run where they are called: in the
+    process that measures.
+    """
+
+    path: Path
+    op: str
+    name: str
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return the function's answer. Raises UsageError with file and function."""
+        if self.name not in _SIGNATURES:
+            function = getattr(descriptor.load(self.path, self.op), self.name)
+            return function(*arguments)
+        return _asked(self.path, self.op, self.name, arguments)
+
+
+def load(path: Path, op: str) -> Variant:
+    """Return the variant that a user's file describes. Raises UsageError as `descriptor.load` does.
+
+    The file runs in the process of the descriptions.
+    """
+    return descriptor.load(path, op, read=_read)
+
+
+def _read(path: Path, op: str, as_of: tuple[int, ...]) -> Variant:
+    answer = _described(path, op, as_of)
+    if isinstance(answer, str):
+        raise UsageError(answer)
+    return answer
+
+
+@cache
+def _described(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant | str:
+    """Return the variant, or how its file ended the process: such a file is not run again."""
+    try:
+        return _made(_asked(path, op), path, op)
+    except _EndedError as error:
+        return str(error)
+
+
+def _made(answer: _Description, path: Path, op: str) -> Variant:
+    kind = _KINDS[answer.kind]
+    types = {name: plain_fields(kind).get(name, _EXPRESSIONS) for name in answer.plain}
+    fields = {name: msgspec.convert(answer.plain[name], types[name]) for name in types}
+    fields |= {name: Described(path, op, name) for name in answer.functions}
+    tiles = answer.tiles
+    if tiles:
+        constraint = Described(path, op, "constraint") if tiles.is_constrained else None
+        fields["tiles"] = Space(
+            axes={
+                axis.name: range(*axis.steps) if axis.steps else axis.values for axis in tiles.axes
+            },
+            block=tiles.block,
+            thread=tiles.thread,
+            default=tiles.default,
+            constraint=constraint,
+            outside=tiles.outside,
+        )
+    return kind(**fields, path=path)
+
+
+def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] = ()) -> Any:
+    """Return what a description answers. Raises UsageError with the file and what is wrong."""
+    kind = _SIGNATURES[function][1] if function else _Description
+    where = f"{path}: VARIANT: {function}" if function else str(path)
+    content = msgspec.msgpack.encode(arguments, enc_hook=_plain)
+    request = _Request(randbits(TOKEN_BITS), str(path), op, function, content)
+    answer = _process.answer(request, where)
+    if answer.error:
+        raise UsageError(clean(answer.error))
+    try:
+        value = msgspec.msgpack.decode(answer.value, type=kind)
+        for launch in value.sequence if isinstance(value, Launch) else ():
+            _check(launch)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    return value
+
+
+def _check(launch: Launch) -> None:
+    """Raise ValueError for a number that no launch has. A grid of 0 blocks skips its point."""
+    numbers = [*launch.grid, *launch.block, *launch.cluster, launch.shared_bytes]
+    if not all(0 <= number <= MAX_LAUNCH for number in (*numbers, launch.workspace_bytes)):
+        raise ValueError(f"numbers of a launch are from 0 to {MAX_LAUNCH}")
+
+
+class _Process:
+    """The process of the descriptions. It is started when it is needed, and again if it ended."""
+
+    def __init__(self) -> None:
+        self._child: Child | None = None
+        self._lock = Lock()
+
+    def answer(self, request: _Request, where: str) -> _Answer:
+        """Return the answer to a request. Raises UsageError if the process ends or is too late."""
+        answer: _Answer | None = None
+        with self._lock:
+            if self._child is None or self._child.has_ended:
+                self.end()
+                self._child = start(__name__, "serve")
+            child = self._child
+            try:
+                channel, deadline_s = Channel(child.socket), perf_counter() + ANSWER_S
+                channel.send(msgspec.msgpack.encode(request), ANSWER_S)
+                while answer is None:
+                    left_s = max(0.0, deadline_s - perf_counter())
+                    text = channel.receive(left_s, MAX_ANSWER_BYTES)
+                    received = msgspec.msgpack.decode(text, type=_Answer)
+                    if received.token == request.token:  # a copy that was forked has older tokens
+                        answer = received
+            except (EOFError, OSError, ValueError, RecursionError) as error:
+                if isinstance(error, TimeoutError):
+                    why = f"no answer in {ANSWER_S:g} s"
+                elif isinstance(error, EOFError | OSError):
+                    why = f"its process {child.how_it_ended()}"
+                else:  # it wrote into the channel
+                    why = f"what it sent is no answer: {error}"
+                raise _EndedError(f"{where}: {why}") from error
+            finally:
+                if answer is None:
+                    self.end()
+        return answer
+
+    def end(self) -> None:
+        """End the process, with all that descriptions started."""
+        child, self._child = self._child, None
+        if child:
+            child.kill()
+
+
+_process = _Process()
+end = atexit.register(_process.end)
+
+
+# ---- the process of the descriptions
+
+
+def serve(descriptor_of_socket: int) -> None:
+    """Answer requests until the channel closes."""
+    end_with_the_parent(descriptor_of_socket)
+    os.dup2(2, 1)  # what descriptions print is not our output
+    os.set_inheritable(descriptor_of_socket, False)
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    with suppress(ValueError, OSError):  # a system without this limit, or with a lower limit
+        resource.setrlimit(resource.RLIMIT_DATA, (half, half))
+    channel = Channel(socket.socket(fileno=descriptor_of_socket))
+    try:
+        while True:
+            channel.send(_answer(channel.receive()))
+    finally:
+        os._exit(1)  # no thread that goes on keeps this process, and no traceback is printed
+
+
+def _answer(content: bytes) -> bytes:
+    request = msgspec.msgpack.decode(content, type=_Request)
+    path, depth = Path(request.path), sys.getrecursionlimit()
+    try:
+        answer = _Answer(request.token, value=_value(request, path))
+    except UsageError as error:
+        answer = _Answer(request.token, error=clean(str(error)[:MAX_TEXT]))
+    except BaseException as error:  # a description may raise anything
+        answer = _Answer(request.token, error=f"{path}: {type(error).__name__}")
+    finally:
+        sys.setrecursionlimit(depth)
+    return msgspec.msgpack.encode(answer)
+
+
+def _value(request: _Request, path: Path) -> bytes:
+    """Return the answer to a request as bytes. Raises UsageError with file and line."""
+    name, variant = request.function, descriptor.load(path, request.op)
+    if not name:
+        return msgspec.msgpack.encode(_description(variant))
+    owner = variant.tiles if name == "constraint" else variant
+    function: Callable[..., object] = getattr(owner, name)
+    arguments = msgspec.msgpack.decode(
+        request.arguments, type=_SIGNATURES[name][0], dec_hook=_config
+    )
+    with described_by(path):
+        answer = function(*arguments)
+    try:
+        return msgspec.msgpack.encode(answer, enc_hook=_whole)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: VARIANT: {name}: {error}") from error
+
+
+def _description(variant: Variant) -> _Description:
+    kind = next(kind for kind in _KINDS.values() if isinstance(variant, kind))
+    names = [*plain_fields(kind), *({"grid", "block", "shared_bytes"} & vars(variant).keys())]
+    standard = {name: getattr(kind, name, None) for name in FUNCTIONS}
+    return _Description(
+        kind=kind.__name__,
+        plain={name: getattr(variant, name) for name in names},
+        tiles=_tiles(variant.tiles) if variant.tiles else None,
+        functions=tuple(
+            name
+            for name in FUNCTIONS
+            if (function := vars(variant).get(name)) is not standard[name]
+            and not isinstance(function, PlainLaunch)
+        ),
+    )
+
+
+def _tiles(space: Space) -> _Tiles:
+    return _Tiles(
+        axes=tuple(
+            _Axis(name, steps=(axis.start, axis.stop, axis.step))
+            if isinstance(axis, range)
+            else _Axis(name, tuple(axis))
+            for name, axis in space.axes.items()
+        ),
+        block=space.block,
+        thread=space.thread,
+        default=space.default,
+        outside=space.outside,
+        is_constrained=space.constraint is not None,
+    )
+
+
+# ---- both
+
+
+def _plain(value: object) -> object:
+    """Return a configuration as plain data."""
+    if isinstance(value, Config):
+        return [list(value.items()), *value.places]
+    raise NotImplementedError(type(value).__name__)
+
+
+def _config(_kind: type, value: Any) -> Config:
+    """Return the configuration of such data."""
+    pairs, block, thread = value
+    return Config(map(tuple, pairs), tuple(block), tuple(thread))
+
+
+def _whole(value: object) -> object:
+    """Return a whole number of another library, such as NumPy's, as a number of Python."""
+    if hasattr(value, "__index__"):
+        return value.__index__()
+    raise TypeError(f"cannot use a {type(value).__name__}")

@@ -1,0 +1,1 @@
+"""Child processes that run Python, and the channel to them."""

@@ -1,0 +1,106 @@
+"""Users' descriptions run in a process of their own: whatever they do, a line says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.model import Config, CudaVariant, Problem
+from gpubench.plan import description_process
+from gpubench.plan.descriptor import load as load_here
+from gpubench.plan.registry import KERNELS
+from gpubench.plan.sweep import Sweep, plan
+
+GOOD = """
+import os, sys, threading
+from gpubench.model import CudaVariant, Launch, Space, edges
+{before}
+VARIANT = CudaVariant(idea="mine", {fields})
+"""
+PLAIN = "grid=1, block=32"
+
+
+def described(folder: Path, *, before: str = "", fields: str = PLAIN) -> Path:
+    path = folder / "mine.py"
+    path.write_text(GOOD.format(before=before, fields=fields))
+    path.with_suffix(".cu").touch()
+    return path
+
+
+def planned(path: Path) -> list[str | None]:
+    """Why each point of a sweep cannot run."""
+    sweep = Sweep(variants=("mine",), kernels=path.parent, sizes=((8, 8, 8),))
+    return list(plan(sweep, "cuda", (9, 0)).values())
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"before": "os._exit(0)"}, "its process ended by itself with exit code 0"),
+        ({"before": "os.kill(os.getpid(), 9)"}, "its process crashed: Killed (signal 9)"),
+        ({"before": "sum(iter(int, 1))"}, "no answer in 2 s"),
+        ({"before": "x = bytearray(2**50)"}, "line 4: MemoryError: "),
+        ({"before": "raise KeyboardInterrupt"}, "KeyboardInterrupt"),
+        ({"fields": f"{PLAIN}, refuse=lambda *_: os._exit(0)"}, "VARIANT: refuse: its process end"),
+        ({"fields": f"{PLAIN}, refuse=lambda *_: 'x' * 10**7"}, "VARIANT: refuse: what it sent is"),
+        ({"fields": f"{PLAIN}, refuse=lambda *_: 'x' * 10**5"}, "VARIANT: refuse: Expected `str`"),
+        ({"fields": f"{PLAIN}, refuse=lambda *_: b'no'"}, "VARIANT: refuse: Expected `str"),
+        ({"fields": f"{PLAIN}, refuse=lambda *_: '\\ud800'"}, "VARIANT: refuse: 'utf-8' codec"),
+        ({"fields": "launch=lambda *_: print"}, "VARIANT: launch: cannot use a builtin_function"),
+        (
+            {"fields": "launch=lambda *_: Launch(grid=(-1,), block=(1,))"},
+            "VARIANT: launch: numbers of a launch are from 0 to ",
+        ),
+    ],
+)
+def test_a_description_that_misbehaves_is_one_line_and_the_next_one_is_read(
+    tmp_path: Path, parts: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = described(tmp_path, **parts)
+    if "iter" in parts.get("before", ""):
+        monkeypatch.setattr(description_process, "ANSWER_S", 2.0)
+    with pytest.raises(UsageError) as caught:
+        planned(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}")
+    assert message.isprintable()
+    assert why in message
+    monkeypatch.undo()
+    described(tmp_path, before="# good again")
+    assert planned(path) == [None]
+
+
+def test_what_a_description_leaves_behind_ends_with_its_process(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    description_process.end()
+    thread = "threading.Thread(target=threading.Event().wait).start(); sys.setrecursionlimit(60)"
+    path = described(tmp_path, before=f"{thread}; print('a\\x1b[2Jb')")
+    assert planned(path) == [None]
+    assert capfd.readouterr() == ("", "a?[2Jb\n")
+
+
+@pytest.mark.parametrize("name", ["shared_tile", "wgmma_pingpong", "splitk_cluster"])
+def test_a_description_answers_as_it_does_in_this_process(name: str) -> None:
+    path = KERNELS / "gemm" / f"{name}.py"
+    here, there = load_here(path, "gemm"), description_process.load(path, "gemm")
+    assert isinstance(here, CudaVariant)
+    assert isinstance(there, CudaVariant)
+    problem = Problem(op="gemm", m=640, n=512, k=333, dtype=here.dtypes[0])
+    tile = here.tiles.defaults[0]
+    assert there.tiles.defaults[0] == tile
+    assert str(there.tiles.read(str(tile))) == str(tile)
+    assert there.tiles.why_not(Config([("edge", 9999)])) == here.tiles.why_not(
+        Config([("edge", 9999)])
+    )
+    assert there.launch(tile, problem) == here.launch(tile, problem)
+    assert there.why_not(tile, problem) == here.why_not(tile, problem)
+    assert there.tiles_for(problem, 132) == here.tiles_for(problem, 132)
+    assert there.reuse
+    assert here.reuse
+    assert there.reuse(tile) == here.reuse(tile)
+    for field in ("idea", "dtypes", "capability", "architecture_suffix", "compile_options"):
+        assert getattr(there, field) == getattr(here, field)
+    assert hash(there) == hash(description_process.load(path, "gemm"))
