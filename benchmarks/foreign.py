@@ -1,7 +1,7 @@
 """Measure published kernels that other people wrote, and compare their times with Nsight Compute's.
 
     python benchmarks/foreign.py --compile CHECKOUTS
-    python benchmarks/foreign.py CHECKOUTS results/h100/foreign
+    python benchmarks/foreign.py CHECKOUTS results/h100/foreign.csv
 
 CHECKOUTS is a folder with checkouts of the repositories in `REPOSITORIES`, under these names. No
 source is edited. `gpubench new-kernel --from` describes each kernel, and at most `MAX_CHANGES`
@@ -14,7 +14,7 @@ beside cuBLAS at sizes that their tiles divide, each in the first of its types: 
 these sweeps, Nsight Compute times the kernels of `TIMED`, in one order and in the reverse order, so
 that a slow change of the clock affects all of them alike.
 
-It writes a .csv and a .md. Exit status: 0 all bounds hold, 1 one is broken, 3 one could not be
+It writes a .csv. Exit status: 0 all bounds hold, 1 one is broken, 3 one could not be
 judged.
 """
 
@@ -356,12 +356,15 @@ def try_ncu(folder: Path) -> tuple[Times, str]:
         return {}, str(error)
 
 
-def report(rows: Sequence[Row], ncu: dict[At, float], why: str, prefix: Path) -> int:
-    """Write the tables, print the verdicts, and return the exit status."""
+def report(rows: Sequence[Row], ncu: dict[At, float], why: str, path: Path) -> int:
+    """Write the file, print the verdicts, and return the exit status."""
+    blas_us = {(row.m, row.dtype, row.layout): row.median_us for row in rows if row.variant == BLAS}
     lines = []
     for row in {row.key: row for row in rows}.values():
         ncu_us = ncu.get((row.variant, row.m, row.dtype))
         ratio = row.median_us / ncu_us if row.median_us and ncu_us else None
+        blas = blas_us.get((row.m, row.dtype, row.layout))
+        percent = 100 * blas / row.median_us if row.median_us and blas else None
         lines.append(
             {
                 "kernel": row.variant,
@@ -371,11 +374,11 @@ def report(rows: Sequence[Row], ncu: dict[At, float], why: str, prefix: Path) ->
                 "gpubench_us": f"{row.median_us:.2f}" if row.median_us else "",
                 "ncu_us": f"{ncu_us:.2f}" if ncu_us else "",
                 "ratio": f"{ratio:.4f}" if ratio else "",
-                "percent_of_cublas": f"{row.percent_of_blas:.1f}" if row.percent_of_blas else "",
+                "percent_of_cublas": f"{percent:.1f}" if percent else "",
                 "reason_or_note": row.reason or row.notes or "",
             }
         )
-    with prefix.with_suffix(".csv").open("w", encoding="utf-8") as file:
+    with path.open("w", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(lines)
@@ -392,19 +395,6 @@ def report(rows: Sequence[Row], ncu: dict[At, float], why: str, prefix: Path) ->
     if worst is not None:
         what = f"{len(ratios)} times are within {LIMIT:.0%} of Nsight Compute's, worst {worst:.2%}"
         verdicts.append((worst <= LIMIT, what))
-    body = markdown([*lines[0]], [[*line.values()] for line in lines])
-    text = [
-        "# Kernels of other projects, described by new-kernel --from",
-        "",
-        f"Made by `benchmarks/foreign.py` on {rows[0].device}. Operands are hot.",
-        "",
-        *(f"- {'holds' if holds else 'FAILS'}: {what}" for holds, what in verdicts),
-        *([f"- not judged: Nsight Compute: {why}"] if worst is None else []),
-        "",
-        body,
-        "",
-    ]
-    prefix.with_suffix(".md").write_text("\n".join(text), encoding="utf-8")
     held = [verdict(holds, what) for holds, what in verdicts]
     if worst is None:
         print(f"not judged: Nsight Compute: {why}")
@@ -416,8 +406,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("checkouts", type=Path, help="a folder with checkouts of the repositories")
-    parser.add_argument("prefix", type=Path, nargs="?", help="of the .csv and the .md",
-                        default=ROOT / "results" / "h100" / "foreign")  # fmt: skip
+    parser.add_argument("output", type=Path, nargs="?", help="the .csv",
+                        default=ROOT / "results" / "h100" / "foreign.csv")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=1, help="of the sweeps")
     parser.add_argument("--seconds", type=float, default=600, help="after the compilation")
     parser.add_argument("--only", default=",".join(KERNELS), help="names of kernels, by commas")
@@ -440,7 +430,7 @@ def main() -> int:
         if chosen.compile:
             return code
         rows, ncu, why = measure(folder, [*changed], chosen.rounds, chosen.seconds)
-        return report(rows, ncu, why, chosen.prefix)
+        return report(rows, ncu, why, chosen.output)
 
 
 if __name__ == "__main__":

@@ -451,16 +451,16 @@ def rivals() -> str:
 
 
 def of_other_projects() -> str:
-    """Return SGEMM_CUDA's kernels beside cuBLAS and Nsight Compute, at the largest size."""
-    lines = [line for line in dictionaries(H200 / "foreign.csv") if line["status"] == "ok"]
+    """Return kernels of other projects beside cuBLAS and Nsight Compute, at the largest size."""
+    lines = [line for line in dictionaries(H100 / "foreign.csv") if line["status"] == "ok"]
     largest = max(int(line["n"]) for line in lines)
-    columns = ("gpubench_us", "ncu_us", "ratio", "percent_of_cublas")
+    columns = ("dtype", "gpubench_us", "ncu_us", "ratio", "percent_of_cublas")
     shown = [
         [f"`{line['kernel']}`", *map(line.__getitem__, columns)]
         for line in lines
         if int(line["n"]) == largest
     ]
-    heading = [f"kernel at {largest}", "gpubench, µs", "Nsight Compute, µs", "ratio"]
+    heading = [f"kernel at {largest}", "type", "gpubench, µs", "Nsight Compute, µs", "ratio"]
     return table([*heading, "% of cuBLAS"], shown)
 
 

@@ -116,7 +116,12 @@ def _shown(line: str) -> str:
     """Return a recorded line, with the kernel as C++ names it, without its parameters."""
     if not line.startswith("launch "):
         return line
-    name = demangled(line.removeprefix("launch ")).replace("(anonymous namespace)::", "")
+    symbol = line.removeprefix("launch ")
+    name = demangled(symbol).replace("(anonymous namespace)::", "")
+    if name.startswith(
+        "_ZN"
+    ):  # a template's arguments that only nvcc can read, as CUTLASS has them
+        name = demangled(f"{symbol.partition('I')[0]}E")
     name = re.sub(r"\((int|unsigned int|unsigned long|bool)\)", "", name)
     return f"launch {name.partition('(')[0].removeprefix('void ')}"
 

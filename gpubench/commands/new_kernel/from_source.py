@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpubench.commands.new_kernel.launch import Dimensions, read_launch
-from gpubench.commands.new_kernel.meaning import UNKNOWN, meanings
+from gpubench.commands.new_kernel.meaning import UNKNOWN, meanings, reads_output
 from gpubench.commands.new_kernel.source import Function, code, expanded, functions, macros_of
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
@@ -128,7 +128,9 @@ def described(
         )
     lines += ["    signature=(", *_signature(arguments), "    ),"]
     lines += _dtypes(function, arguments, op, text)
-    if any(parameter.name == "beta" for parameter in arguments):
+    if any(parameter.name == "beta" for parameter in arguments) or reads_output(
+        function, kernels, op
+    ):
         lines.append("    reads_output=True,  # it reads C even where beta is 0: C holds zeros")
     if column_major:
         lines.append(f"    column_major={_listed(column_major)},  # its indices say so")

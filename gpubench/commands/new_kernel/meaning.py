@@ -84,6 +84,19 @@ def meanings(
     return [replace(each, value=values[each.name]) for each in declared], column_major
 
 
+def reads_output(function: Function, kernels: Mapping[str, Function], op: str) -> bool:
+    """Whether a kernel, or one that a host function launches, computes C from what C holds."""
+    launched = (kernels[each.kernel] for each in function.launches if each.kernel in kernels)
+    for kernel in (function, *launched):
+        for each in meanings(kernel, kernels, op)[0]:
+            if each.value == OPERATIONS[op].arrays[-1]:
+                element = re.compile(rf"\b{each.name}\s*\[")
+                sides = (text.partition("=")[::2] for text in re.split("[;{}]", kernel.body))
+                if any(all(map(element.search, both)) for both in sides):
+                    return True
+    return False
+
+
 def _with_scalar(cpp: str, types: Sequence[str]) -> str:
     for name in types:
         cpp = re.sub(rf"\b{name}\b", "Scalar", cpp)

@@ -13,7 +13,7 @@ from gpubench.backends.rotation import OperandSets, result_factor
 from gpubench.engine.judge.rounding import can_show_rounding, choose, find_rounding
 from gpubench.engine.judge.verdict import ResultError, require
 from gpubench.engine.operands import Reference, make_reference
-from gpubench.model import CallVariant, Measurement, Problem, Variant
+from gpubench.model import CallVariant, HostVariant, Measurement, Problem, Variant
 
 INTEGER_POISON = -(2**31) + 12345
 """Content of an integer output before the kernel runs, an unlikely product of the operands."""
@@ -153,9 +153,10 @@ def poison_of(output: Any, *, reads_output: bool = False) -> float:
 
 def never_written(variant: Variant) -> str:
     """Return what is wrong with a variant whose output holds poison alone."""
-    is_function = isinstance(variant, CallVariant)
-    advice = "; write into the last argument, as in c[:] = …" if is_function else ""
-    return f"the result was never written{advice}"
+    advice = "; if it reads the result, as beta * C does, write reads_output=True"
+    if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
+        advice = "; write into the last argument, as in c[:] = …"
+    return f"the result was never written{advice * (not variant.reads_output)}"
 
 
 def is_unwritten(xp: Any, output: Any) -> bool:

@@ -109,6 +109,8 @@ def test_the_note_names_kernels_as_cpp_does_and_counts_calls() -> None:
     assert note([kernel, "cudaMalloc", kernel, "cudaFree"]) == (
         "each call launches mine::scale<__half, 16> (2 times) and calls cudaMalloc, cudaFree"
     )
+    unreadable = "launch _ZN7cutlass13device_kernelIXbadEEvNT_6ParamsE"
+    assert note([unreadable]) == "each call launches cutlass::device_kernel"
     assert note([]) == "each call launches no kernel of its file"
     assert {"__cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMalloc"} < set(WRAPPED)
 

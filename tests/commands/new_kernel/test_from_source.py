@@ -179,13 +179,14 @@ def test_a_launcher_may_have_the_name_of_its_kernel(tmp_path: Path) -> None:
     source = tmp_path / "same.cu"
     source.write_text(
         "template <int N> __global__ void same(float* out, const float* x, const float* w, int c)"
-        " {}\n"
+        " { if (c > 0) out[c] = x[c] * w[c] + 0 * out[c]; }\n"
         "void same(float* A, float* B, float* C, int K) { same<8><<<1, 8>>>(C, A, B, K); }\n"
     )
     written(tmp_path / "own", "mine", source)
     mine = of_op("gemm", tmp_path / "own")["mine"]
     assert isinstance(mine, HostVariant)
     assert [each.value for each in mine.parameters()] == ["A", "B", "C", "K"]
+    assert mine.reads_output
 
 
 LAUNCHES = """
