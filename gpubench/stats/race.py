@@ -8,7 +8,7 @@ scatter comes from both configurations, and is shrunk towards the usual scatter 
 
 The race assumes that visits in different rounds are independent, and that half of a configuration's
 visits take at most its typical time. It does not assume a size or a normal distribution of the
-scatter, except for a configuration with fewer than `MIN_VISITS` visits (`FIRST_FACTORS`).
+scatter, except for a configuration with fewer than `MIN_VISITS` visits (`EARLY_FACTOR`).
 docs/tune.md shows how often the group holds the best in simulated landscapes. Pure functions on
 arrays, and their state.
 """
@@ -36,9 +36,10 @@ MIN_VISITS = 7
 """Minimum number of rounds that a configuration and the leader must share before their differences
 decide. A kernel with two equally likely speeds is slow in all seven in 0.8 % of races."""
 
-FIRST_FACTORS = (2.0, 1.5, 1.3)
-"""A configuration with fewer visits leaves if it was slower than the leader by this factor in every
-round. The factors are for one round, for two, and for three to six."""
+EARLY_VISITS, EARLY_FACTOR = 3, 1.3
+"""A configuration leaves before `MIN_VISITS` if it was slower than the leader by this factor in
+every round, and in this number of rounds at least. If a quarter of the visits of the best are
+disturbed, all three are in 1.6 % of races."""
 
 DISSENT = 5
 """One in this number of visits beyond `MIN_VISITS` may contradict the others (a sign test at 1 % or
@@ -204,11 +205,10 @@ def compare(logs: Floats, margin: float) -> Standings:
     allowed = np.maximum(count - MIN_VISITS, 0) // DISSENT
     enough = (count >= MIN_VISITS) & (contradicting <= allowed)
     least = np.where(shared, apart, np.inf).min(axis=1)
-    tiers = np.log(FIRST_FACTORS)[np.clip(count - 1, 0, len(FIRST_FACTORS) - 1)]
-    at_once = (count > 0) & (least > tiers + margin)
-    leaves = at_once | (enough & (low > margin))
+    early = (count >= EARLY_VISITS) & (least > math.log(EARLY_FACTOR) + margin)
+    leaves = early | (enough & (low > margin))
     leaves[leader] = False
-    low = np.where(at_once, np.maximum(low, margin), low)
+    low = np.where(early, np.maximum(low, margin), low)
     visits = int(np.isfinite(level[leader]).sum())
     own = _student(visits - 1, 0.025) * float(_means(level)[1][leader]) if visits > 1 else math.inf
     return Standings(leader, own, np.where(count > 0, mean, np.nan), low, high, leaves)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpubench.stats.race import DISSENT, MAX_ROUNDS, MIN_VISITS, Race
+from gpubench.stats.race import DISSENT, EARLY_VISITS, MAX_ROUNDS, MIN_VISITS, Race
 
 Noise = Callable[[random.Random, int], float]
 
@@ -57,11 +57,11 @@ def test_the_group_holds_the_best_in_19_of_20_races(noise: Noise, ties: int) -> 
     assert sum(set(range(ties)) <= group for group in groups) >= 19
 
 
-def test_what_is_far_behind_leaves_after_one_visit_and_the_race_is_short() -> None:
+def test_what_is_far_behind_leaves_after_three_visits_and_the_race_is_short() -> None:
     times = [1.0, 1.05, *(3.0 + number for number in range(38))]
     race, visits = raced(times, normal, seed=1)
     assert race.racing == {0}
-    assert visits < 2 * 40
+    assert visits == 38 * EARLY_VISITS + 2 * MIN_VISITS
 
 
 def test_configurations_within_the_margin_of_each_other_stay_and_end_the_race() -> None:

@@ -141,7 +141,7 @@ def test_the_group_is_what_is_as_fast_and_all_else_is_eliminated_with_its_rounds
     assert all(row.rounds and row.median_us and row.gflops for row in gone)
     assert {row.reason for row in gone} == {"shown to be more than 1 % slower than the best"}
     assert max(row.rounds or 0 for row in gone) <= (rows["8"].rounds or 0)
-    assert min(row.rounds or 0 for row in gone) == 1
+    assert min(row.rounds or 0 for row in gone) == 3
     assert not partial_of(tmp_path / "a.csv").exists()
     assert list(found.race.endings.values()) == ["all that are left are within 1 % of each other"]
 
@@ -168,7 +168,7 @@ def test_a_race_takes_a_fraction_of_the_samples_of_a_sweep() -> None:
     race = [event for event in samples if event.count <= 2]
     assert {str(event.point and event.point.tile) for event in race} == set(map(str, range(1, 17)))
     far = [event for event in race if str(event.point and event.point.tile) == "1"]
-    assert len(far) < 12
+    assert len(far) <= 12  # three visits
 
 
 @pytest.mark.usefixtures("choose")
