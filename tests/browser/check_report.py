@@ -158,7 +158,7 @@ def check_structure(browser: Chromium) -> None:
 
 
 def check_looks(browser: Chromium, screenshots: Path | None) -> None:
-    """Nothing too faint in either scheme, nothing wider than a phone."""
+    """Nothing too faint, nothing wider than a phone, nothing empty beside a table."""
     for scheme in ("light", "dark"):
         for name, size in (("desk", DESK), ("phone", PHONE)):
             browser.look(*size, scheme)
@@ -166,6 +166,9 @@ def check_looks(browser: Chromium, screenshots: Path | None) -> None:
             least, where = browser.run(CONTRAST)
             assert least >= LEAST_CONTRAST, (scheme, least, where)
             assert browser.run("document.documentElement.scrollWidth") <= size[0], (scheme, name)
+            boxes = "[...document.querySelectorAll('.scroll')].map((box) => "
+            empty = browser.run(boxes + "box.clientWidth - box.querySelector('table').offsetWidth)")
+            assert max(empty) <= 0, (scheme, name, empty)
             if screenshots:
                 screenshots.mkdir(parents=True, exist_ok=True)
                 browser.screenshot(screenshots / f"report-{scheme}-{name}.png", whole=True)

@@ -28,12 +28,15 @@ from gpubench.view.row_tables import (
 from gpubench.view.sentences import sentences
 from gpubench.view.tables import Table, table
 
-SCREEN_LINES = 46
+SCREEN_LINES = 43
 """Lines of a screen for the variants of all problems, their headings and their sentences."""
 
-PROBLEM_LINES, MIN_LISTED = 3, 2
-"""Lines of a problem beside its variants, and the minimum number of variants to list: the fastest
-kernel and the fastest library."""
+PROBLEM_LINES, MIN_LISTED = 4, 2
+"""Lines of a problem beside its variants (a heading, an empty line, a sentence of two lines), and
+the minimum number of variants to list: the fastest kernel and the fastest library."""
+
+PEAK = "% of peak"
+"""The column that the table of all problems leaves out, so that it fits on 80 columns."""
 
 TILE_WIDTH = 18
 """Maximum width of a tile where variants are left out. The CSV has the whole tile."""
@@ -94,6 +97,7 @@ def _section_table(problems: Sequence[Sequence[Row]]) -> Table:
     rows = list(chain(*problems))
     tile = Column("best tile", lambda row: shortened(row.tile), is_text=True)
     columns = filled(rows, [NAMES[0], tile, *figures(rows[0], rows)])
+    columns = [column for column in columns if column.title != PEAK]
     titles = [column.title for column in columns]
     grid = table(*titles, left={column.title for column in columns if column.is_text})
     for place, of_problem in enumerate(problems):
