@@ -222,6 +222,7 @@ SHAPES = {
     "alone_18_float8_e4m3": "--seed 18 --count 40 --dtype float8_e4m3",
     "alone_18_int8": "--seed 18 --count 30 --dtype int8",
     "alone_18_tf32": "--seed 18 --count 30 --dtype tf32",
+    "alone_every_19_bfloat16": "--seed 19 --count 6 --every",
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
     "3048x1928x400,872x5608x6608,904x4592x672",
     "models": "--model-shapes",
@@ -291,6 +292,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
     yield step("gpu:decode", "python SCRIPTS/decode.py measure h100/decode.csv", "h100/decode.csv")
     yield step("gpu:alone", "python SCRIPTS/alone.py measure h100/alone.csv", "h100/alone.csv")
+    yield step("gpu:library_edges", "python SCRIPTS/edges.py h100/library_edges.csv", "h100/library_edges.csv")
     yield step("gpu:accesses", "python SCRIPTS/accesses.py measure h100/accesses.csv", "h100/accesses.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o h200/operands.csv > h200/operands.txt")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")

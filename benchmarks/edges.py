@@ -2,10 +2,10 @@
 
     python benchmarks/edges.py library_edges.csv
 
-Each shape of the README's comparisons of launches alone is given to cuBLAS, and to each algorithm
-that cuBLASLt's heuristic proposes. A CUDA graph captures the call, and another the same call twice.
-A line counts the calls that launch the same kernels, with the programmatic edges inside a call, the
-programmatic edges between the two calls, and the launch attributes of the kernels.
+Each shape is given to cuBLAS, and to each algorithm that cuBLASLt's heuristic proposes. A CUDA
+graph captures the call, and another graph the same call twice. A line counts the calls that launch
+the same kernels, with the programmatic edges inside a call, the programmatic edges between the two
+calls, and the launch attributes of the kernels.
 """
 
 from __future__ import annotations

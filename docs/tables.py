@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,9 +55,6 @@ EMULATED = "cublas_emulated"
 DISAGREE = "rounds disagree"
 WIDTH = 100
 """Number of characters in a line of prose."""
-
-LONG_US = 14
-"""From this time on, times should agree with Nsight Compute within 1 %."""
 
 
 def table(heading: Sequence[str], lines: Iterable[Sequence[object]], *, text: bool = False) -> str:
@@ -237,28 +235,60 @@ def decode_graphs() -> str:
 
 
 def alone_agreement() -> str:
-    """Return how far times of launches alone are from the profilers', in a paragraph."""
-    every = alone.judged(alone.read(H100 / "alone.csv"))
+    """Return which times of launches alone agree with the profilers', and why others do not."""
+    lines = alone.read(H100 / "alone.csv")
+    every = alone.judged(lines)
     whole = [each for each in every if each.line.case.launches == "alone"]
-    agreeing = sum(each.agrees for each in whole)
-    causes = Counter(each.cause for each in whole if not each.agrees)
-    unknown = [
-        (abs(each.line.judged_us - each.expected_us), each.expected_us)
-        for each in whole
-        if not (each.agrees or each.cause) and each.line.judged_us and each.expected_us
-    ]
-    short = [us for us, expected_us in unknown if expected_us < LONG_US]
-    long = [us / expected_us for us, expected_us in unknown if expected_us >= LONG_US]
-    empty_us = max(each.empty_us for each in whole)
+    (control,) = (each for each in every if each.line.case.launches == "overlapped")
+    causes = Counter(each.cause for each in whole)
+    near, ratios = alone.ratios(whole)
+    low_us, high_us = control.causes["tool"]
+    empty = sum(line.case.launches == alone.EMPTY for line in lines)
+    longer_us = alone.differences(lines, "recorded_us", "beside_cupti_us")
+    clearing_us = alone.differences(
+        [line for line in lines if line.clears], "recorded_us", "beside_cupti_us"
+    )
+    short_us = alone.differences(
+        [each.line for each in whole if (each.expected_us or math.inf) < alone.SHORT_US],
+        *("ncu_us", "gpubench_us"),
+    )
+    shorter_us = (control.expected_us or math.nan) - (control.line.judged_us or math.nan)
     return fill(
-        f"{agreeing} of {len(whole)} times are within 0.15 µs or 1 % of the tool in whose process "
-        f"they were taken, and the control is rejected. Two causes were measured beside the "
-        f"times. Nsight Compute reports an empty kernel {empty_us:.2f} µs longer than "
-        f"gpubench does: without this constant, {causes['tool']} more times agree. With the clock "
-        f"that each tool saw, {causes['clock']} more agree, and {causes['tool and clock']} with "
-        f"both. {len(unknown)} differences have no measured cause: {len(short)} of times below "
-        f"{LONG_US} µs, by up to {max(short, default=0):.2f} µs, and {len(long)} of longer "
-        f"times, by up to {100 * max(long, default=0):.1f} %.",
+        f"{causes['']} of {len(whole)} times are within 0.15 µs or 1 % of the tool in whose "
+        f"process they were taken. {causes['tool']} more agree without the constant of Nsight "
+        f"Compute: it reports an empty kernel {low_us:.2f} to {high_us:.2f} µs longer than "
+        f"gpubench does (first to ninth decile of {empty} empty kernels with the launches of these "
+        f"kernels). With the clock that each tool saw, {causes['clock']} more agree, and "
+        f"{causes['tool and clock']} with both. {causes['recording']} calls of cuBLAS agree that "
+        f"clear memory first: CUPTI's period of such calls is {statistics.median(clearing_us):.1f} "
+        f"µs longer than gpubench's in the same process (median of {len(clearing_us)}; of all "
+        f"{len(longer_us)} calls {statistics.median(longer_us):.1f}). {causes[None]} times have no "
+        f"measured cause. Times below {alone.SHORT_US:g} µs are {statistics.median(short_us):.2f} "
+        f"µs shorter than Nsight Compute's (median), and {high_us + alone.ALLOWED_US:.2f} µs would "
+        f"be too much. The control is {shorter_us:.2f} µs shorter, and is "
+        f"{'rejected' if control.cause is None else 'not rejected'}. Of {ratios} ratios to the "
+        f"faster library below {alone.SHORT_US:g} µs, {near} are within 1 % of the tools' ratios. "
+        "The others are not decided.",
+        WIDTH,
+    )
+
+
+def library_edges() -> str:
+    """Return how many calls of the libraries have programmatic edges, in a paragraph."""
+    lines = dictionaries(H100 / "library_edges.csv")
+
+    def calls(column: str) -> int:
+        return sum(int(line["calls"]) for line in lines if not column or line[column] != "0")
+
+    inside = {line["dtype"] for line in lines if line["edges_inside"] != "0"}
+    attributes = {word.partition("=")[0] for line in lines for word in line["attributes"].split()}
+    return fill(
+        f"{calls('')} calls launch {len({line['kernels'] for line in lines})} different kernels or "
+        f"sequences of kernels. {calls('edges_between')} calls have a programmatic edge to the "
+        f"next call. {calls('edges_inside')} calls have an edge inside, in "
+        f"{' and '.join(sorted(inside))}: a kernel that adds up parts of a sum starts early. "
+        f"Attributes of launches that were seen: {', '.join(sorted(attributes))}. "
+        "[library_edges.csv](../results/h100/library_edges.csv) has each of them.",
         WIDTH,
     )
 

@@ -154,6 +154,12 @@ def test_results_name_no_directory_of_the_machine_that_measured_them() -> None:
         assert re.findall(r"--[a-z-]+ /\S*", text) == [], path
 
 
+def test_each_time_of_launches_alone_agrees_with_a_profiler_or_has_a_measured_cause() -> None:
+    every = tables.alone.judged(tables.alone.read(tables.H100 / "alone.csv"))
+    unknown = [each.line.case.launches for each in every if each.cause is None]
+    assert unknown == ["overlapped"]
+
+
 def test_no_claim_compares_launches_that_overlap_with_a_librarys_in_silence() -> None:
     for name in ("tensor", "precisions", "ladder_top"):
         for own, library in tables.comparisons(read(H200 / f"{name}.csv")):

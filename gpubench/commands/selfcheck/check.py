@@ -65,6 +65,9 @@ SIZES = (176, 464, 944, 1136, 1648, 2768)
 CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes": "bfloat16"}
 """A kernel whose launches overlap with `--launches overlapped`. The check must find it."""
 
+MIN_DEVICE_S = 0.01
+"""Minimum device time of a kernel's samples by a timer."""
+
 REPEATS = 2
 """Maximum number of further measurements of a kernel whose gap deviates."""
 
@@ -134,7 +137,7 @@ def run_selfcheck(device: str | None) -> int:
 
 def sweeps(device: str) -> Iterator[Sweep]:
     """Yield the sweeps of the kernels, one for each precision, then that of the control."""
-    common = {"device": device, "cache": "hot", "rounds": "1"}
+    common = {"device": device, "cache": "hot", "rounds": "1", "precision": "1%"}
     for dtype, tiles in KERNELS.items():
         named = {"variants": ",".join(tiles), "tiles": ",".join(filter(None, tiles.values()))}
         yield read_sweep(common | named | {"dtypes": dtype, "sizes": ",".join(map(str, SIZES))})
@@ -154,7 +157,9 @@ def job_of(device: Device, timers: Sequence[Timer]) -> Job:
     jobs = []
     for sweep, timer in product(sweeps(f"{device.backend}:{device.index}"), timers):
         with suppress(UsageError):  # no kernel of this precision runs on this device
-            jobs.append(prepare(replace(sweep, timer=timer), device, keep=is_checked))
+            timing = replace(sweep.timing, min_device_s=MIN_DEVICE_S)
+            timed = replace(sweep, timer=timer, timing=timing)
+            jobs.append(prepare(timed, device, keep=is_checked))
     planned = dict(chain.from_iterable(job.planned.items() for job in jobs))
     hashes = dict(chain.from_iterable(job.hashes.items() for job in jobs))
     return replace(jobs[0], planned=planned, hashes=hashes)
