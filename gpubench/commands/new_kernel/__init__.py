@@ -35,8 +35,8 @@ def new_kernel(
         str,
         typer.Option(
             metavar="FUNCTION",
-            help="Function of --from to describe: a host function or a kernel. Default: NAME, or "
-            "the first function that launches kernels.",
+            help="Function of --from to describe: a host function or a kernel, or all, as NAME_1 "
+            "and so on. Default: NAME, or the first function that launches kernels.",
         ),
     ] = "",
     folder: Annotated[

@@ -152,6 +152,13 @@ def described(
     return "\n".join([*lines, ")\n"]), asked
 
 
+def described_by_default(text: str) -> list[str]:
+    """Return the names of the host functions that launch kernels, or else of the kernels."""
+    candidates = _candidates(list(functions(text)))
+    launchers = [each.name for each in candidates if not each.is_kernel]
+    return launchers or [each.name for each in candidates]
+
+
 def _candidates(defined: Sequence[Function]) -> list[Function]:
     """Return the host functions that launch kernels on arrays, and then the kernels."""
     launchers = [

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from itertools import dropwhile
 from pathlib import Path
 
-from gpubench.commands.new_kernel.from_source import described
+from gpubench.commands.new_kernel.from_source import described, described_by_default
 from gpubench.errors import UsageError, first_line
 from gpubench.model import OPERATIONS, CudaVariant
 from gpubench.model.sources import included_names, read_source, whole_source
@@ -35,6 +35,9 @@ _RESERVED = """
     void volatile wchar_t while xor xor_eq
 """
 """Keywords (ISO C++17, [lex.key]), which cannot name a kernel."""
+
+MAX_LISTED = 5
+"""Maximum number of sources that a message lists."""
 
 _LESSON = """\
 // {name}: what it teaches, in a line.
@@ -80,7 +83,8 @@ def describe_source(
 ) -> None:
     """Write `folder/<op>/<name>.py`, which describes a function of `source`; print the next steps.
 
-    `kernel` names the function. Empty: `described` chooses it.
+    `kernel` names the function. Empty: `described` chooses it. `all`: every host function that
+    launches kernels, or else every kernel, as `<name>_1` and so on.
 
     Raises UsageError for a name that cannot be used, a source that cannot be read or has no kernel,
     a function that it lacks, and a file that exists already.
@@ -89,26 +93,45 @@ def describe_source(
     try:
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--from: {source} cannot be read: {first_line(error)}") from error
-    target = folder / op / f"{name}.py"
-    file = os.path.relpath(os.path.realpath(source), os.path.realpath(target.parent))
+        raise UsageError(
+            f"--from: {source} cannot be read: {_why_unread(source, error)}"
+        ) from error
+    chosen = {name: kernel}
+    if kernel == "all" and (listed := described_by_default(text)):
+        chosen = {f"{name}_{number}": each for number, each in enumerate(listed, 1)}
+    home = os.path.realpath(folder / op)
     folders, linked = needed(source)
-    description, asked = described(
-        text,
-        name,
-        op,
-        file,
-        entry=kernel,
-        included="".join(map(read_source, whole_source(source, folders)[1:])),
-        folders=[os.path.relpath(path, os.path.realpath(target.parent)) for path in folders],
-        linked=[os.path.relpath(path, os.path.realpath(target.parent)) for path in linked],
-    )
+    included = "".join(map(read_source, whole_source(source, folders)[1:]))
+    asked: dict[str, None] = {}
+    texts = {}
+    for each, entry in chosen.items():
+        texts[folder / op / f"{each}.py"], unknown_parameters = described(
+            text,
+            each,
+            _checked(each, op),
+            os.path.relpath(os.path.realpath(source), home),
+            entry=entry,
+            included=included,
+            folders=[os.path.relpath(path, home) for path in folders],
+            linked=[os.path.relpath(path, home) for path in linked],
+        )
+        asked |= dict.fromkeys(unknown_parameters)
     what = "Check its lines grid and block: comments there say what was not read. Then:"
-    if "HostVariant(" in description:
+    if all("HostVariant(" in description for description in texts.values()):
         what = "It is the source's own launcher, which knows grid, block and template. Then:"
     if asked:
         what = f"First say in its signature what these are: {', '.join(asked)}. {what}"
-    _write({target: description}, op, folder, what, name, force=force)
+    _write(texts, op, folder, what, ",".join(chosen), force=force)
+
+
+def _why_unread(source: Path, error: OSError | UnicodeDecodeError) -> str:
+    """Return why a file cannot be read, and the sources that its folder has."""
+    if not isinstance(error, OSError):
+        return first_line(error)
+    near = source if source.is_dir() else source.parent
+    files = sorted(path for form in ("*.cu*", "*/*.cu*") for path in near.glob(form))
+    listed = ", ".join(shown(str(path)) for path in files[:MAX_LISTED] if path.is_file())
+    return f"{error.strerror}{'; there are ' * bool(listed)}{listed}"
 
 
 def needed(source: Path) -> tuple[list[Path], list[Path]]:

@@ -171,6 +171,12 @@ def test_another_launcher_or_a_kernel_is_selected_by_name(tmp_path: Path, launch
     assert [each.value for each in parameters(other.signature)] == [
         *("C", "A", "B", "null", "M", "K", "N")
     ]
+    describe_source("each", None, launcher, tmp_path / "own", kernel="all", force=False)
+    own = of_op("gemm", tmp_path / "own")
+    entries = [each.entry for each in map(own.get, ("each_1", "each_2"))
+               if isinstance(each, HostVariant)]  # fmt: skip
+    assert entries == ["steps::forward<{scalar}>", "steps::rows"]
+    assert "each_3" not in own
     with pytest.raises(UsageError, match="--kernel: unknown function 'prod'; did you mean"):
         describe_source("third", None, launcher, tmp_path / "own", kernel="prod", force=False)
 
