@@ -50,6 +50,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.plan.registry import of_op
+from gpubench.plan.sweep import pdl_twins
 
 LIBRARIES = ("cublas", "cublaslt")
 
@@ -326,8 +327,9 @@ class Bench:
         for name in OTHER_KERNELS:
             variant = self.variants[name]
             if variant.tiles and self.dtype in variant.dtypes:
+                twins = pdl_twins(variant.tiles.defaults)  # one tile when launches are alone
                 for tile in variant.tiles.defaults:
-                    if variant.why_not(tile, problem, (9, 0)) is None:
+                    if tile not in twins and variant.why_not(tile, problem, (9, 0)) is None:
                         yield variant, tile
 
     def bind(

@@ -146,7 +146,7 @@ def plan(
         raise UsageError(f"the sweep has {count} points, more than {MAX_POINTS}; split it")
 
     planned = {}
-    twins = {variant: _twins(each) for variant, each in tiles.items()}
+    twins = {variant: pdl_twins(each) for variant, each in tiles.items()}
     for point in _points(sweep, backend, tiles, picked):
         if not sweep.tiles and not point.launches.overlap and point.tile in twins[point.variant]:
             continue
@@ -310,7 +310,7 @@ def _why_not_launched(point: Point, sweep: Sweep, twins: Collection[Config | Non
     return None
 
 
-def _twins(tiles: Sequence[Config | None]) -> frozenset[Config | None]:
+def pdl_twins(tiles: Sequence[Config | None]) -> frozenset[Config | None]:
     """Return the tiles with `pdl=0` whose twin with `pdl=1` is also among the tiles."""
     known = frozenset(tiles)
     return frozenset(

@@ -192,12 +192,13 @@ def watched(
     overlap: tuple[bool, str] = (False, ""),
     launches: Launches = Launches.ALONE,
     timer: Timer = Timer.EVENTS,
+    state: State = State.BURST,
 ) -> str:
     timers = SimpleNamespace(events=BlockedBatchTimer(stream))
     kernel = SimpleNamespace(
         routine=SimpleNamespace(call=print),
         launches=launches,
-        state=State.BURST,
+        state=state,
         timer=timer,
         timers=timers,
         rotation=iter(lambda: launch, None),
@@ -219,6 +220,8 @@ def test_a_row_notes_whether_calls_overlap_and_that_it_may_not_be_known(
 ) -> None:
     said = watched(cuda, lambda: None, Stream(), (True, ""))
     assert said == "its launches overlap in a stream, so they are timed in a graph with full edges"
+    said = watched(cuda, lambda: None, Stream(), (True, ""), state=State.SUSTAINED)
+    assert said == "its launches overlap, and its settled time is that of a chain of launches"
     said = watched(cuda, lambda: None, Stream(), (False, "cannot be captured"))
     assert said == "whether its launches overlap is not known: cannot be captured"
 
