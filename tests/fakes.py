@@ -127,6 +127,9 @@ class FakeKernel:
     def watch(self) -> str:
         return self.backend.watch(self)
 
+    def kernels_run(self) -> str:
+        return ""
+
     def sample(self, launches: int, count: int) -> list[float]:
         return self.backend.sample(self, launches, count)
 

@@ -86,6 +86,12 @@ class Kernel(Protocol):
         cannot be timed.
         """
 
+    def kernels_run(self) -> str:
+        """Return the names of the kernels of a launch, with counts; empty if they are not known.
+
+        The kernel has run before. The output of a set may be as it was before the launch.
+        """
+
     def sample(self, launches: int, count: int) -> list[float]:
         """Time `count` samples of `launches` launches each: microseconds per launch."""
 

@@ -20,7 +20,7 @@ from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
 from gpubench.engine.judge.verdict import MissingResult, require
 from gpubench.engine.judge.verify import CHECKED_ROWS, rows_error
 from gpubench.engine.operands import SEED_BITS, make_inputs, make_new_values, new_rows, widened
-from gpubench.model import Measurement, Timer
+from gpubench.model import Cache, Device, Launches, Measurement, Timer
 
 MAX_LAUNCHES, MAX_BYTES, BESIDE_S = 32, 2**22, 5e-4
 """On a CPU: maximum number of launches on new operands, maximum bytes of their problems, and time
@@ -46,13 +46,20 @@ class OnNewOperands:
         request: Callable[[Request[Any]], Any],
         pid: int,
         result: Measurement,
+        device: Device,
     ) -> None:
         self._request, self._pid, self._point = request, pid, result.point
         self._reported_us = result.series.median_us if result.series else 0.0
         problem, fill, seed = self._point.problem, self._point.operands, result.seed or 0
         self._values = make_new_values(problem, seed, fill)
         self._second = widened(make_inputs(problem, seed, fill)[1])
-        self._on_gpu = self._is_held = self._point.timer != Timer.HOST
+        bandwidth = device.memory_bandwidth_gbytes_per_s
+        is_hot = self._point.cache == Cache.HOT
+        self._from_memory_us = problem.bytes / bandwidth / 1e3 if bandwidth and is_hot else 0.0
+        self._on_gpu = self._point.timer != Timer.HOST
+        # CUPTI's times leave out the gaps between kernels, and calls that wait cannot be held.
+        in_queue = self._point.launches != Launches.WAITED
+        self._is_held = self._point.timer == Timer.EVENTS and in_queue
         least, most, most_bytes = 1, MAX_LAUNCHES, MAX_BYTES
         if self._on_gpu:
             (least, most), most_bytes = HELD_LAUNCHES, HELD_BYTES
@@ -76,6 +83,7 @@ class OnNewOperands:
             self._require_results,
             self._pid,
             launches=self._launches,
+            from_memory_us=self._from_memory_us,
             beside_s=HELD_BESIDE_S if self._on_gpu else BESIDE_S,
             is_held=self._is_held,
         )

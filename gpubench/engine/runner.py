@@ -16,6 +16,7 @@ from time import perf_counter, sleep
 
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets, operand_factors, result_factor
+from gpubench.engine.answers import answers
 from gpubench.engine.examiner import Examiner
 from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent
 from gpubench.engine.judge.probe import (
@@ -64,7 +65,6 @@ from gpubench.model import (
     Parts,
     Point,
     Problem,
-    Resources,
     Scope,
     Series,
     State,
@@ -95,9 +95,6 @@ between samples."""
 
 LONG_LAUNCH_US = 2000.0
 """A longer launch is made once, not several times, to see what its time depends on."""
-
-MAX_RESOURCE, MAX_NAME = 2**31, 1000
-"""Limits of what a function reports: of its registers and bytes, and of its algorithm's name."""
 
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 """States in which a time reveals nothing about the kernel. A power cap is normal, and only
@@ -260,7 +257,7 @@ class Runner:
                 kernel = self._backend.bind(point, operands)
                 self._backend.reset_caches()  # an earlier kernel may have pinned its operands
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
-            resources, algorithm = _answers(kernel)
+            resources, algorithm = answers(kernel)
             result = replace(result, resources=resources, launch=launch, algorithm=algorithm)
             earlier = self._right.get(point, earlier)
             check = Check(
@@ -297,7 +294,7 @@ class Runner:
                     self._require_independent(point, operands, kernel, result, is_first=is_first)
             if kernel.thread_counts or point.scope == Scope.END_TO_END:
                 result = replace(result, host=host.read())
-            resources, algorithm = _answers(kernel)
+            resources, algorithm = answers(kernel)
             self._right[point] = replace(
                 result,
                 max_relative_error=check.error,
@@ -305,6 +302,7 @@ class Runner:
                 threads=next(iter(kernel.thread_counts), None),
                 resources=resources,
                 algorithm=algorithm,
+                kernels_run=earlier.kernels_run if earlier else kernel.kernels_run(),
                 notes=notes,
             )
             return self._right[point]
@@ -574,23 +572,6 @@ class Runner:
             yield
         finally:
             self._spent_s[name] += perf_counter() - started
-
-
-def _answers(kernel: Kernel) -> tuple[Resources | None, str]:
-    """Return what a kernel reports of itself, which a function may have written.
-
-    Raises LaunchError for values that no row can hold.
-    """
-    resources, algorithm = kernel.resources, kernel.algorithm
-    if resources is not None:
-        if type(resources) is not Resources:
-            raise LaunchError("resources: it is no Resources(…)")
-        for name, value in vars(resources).items():
-            if type(value) is not int or not 0 <= value < MAX_RESOURCE:
-                raise LaunchError(f"resources: {name} is no number from 0 to {MAX_RESOURCE - 1:,}")
-    if not isinstance(algorithm, str) or not algorithm.isprintable() or len(algorithm) > MAX_NAME:
-        raise LaunchError(f"algorithm: it is no printable text of at most {MAX_NAME} characters")
-    return resources, algorithm
 
 
 def instance_of(point: Point) -> Instance:

@@ -15,6 +15,7 @@ from secrets import randbelow, randbits
 from types import TracebackType
 from typing import Self
 
+from gpubench.engine.answers import library_note
 from gpubench.engine.child.requests import (
     Begin,
     Compile,
@@ -62,7 +63,8 @@ EXAMINATIONS = 3
 """Number of measurements in a row whose times must all be wrong, where load can be the cause."""
 
 EXAMINED_IN = 10
-"""The parent's clock examines one of this number of measurements of CUDA sources, at random."""
+"""The parent's clock examines one of this number of later measurements of CUDA sources, at
+random."""
 
 MAX_JUDGED_BYTES = 2**31
 """Results of larger problems are judged in the child only."""
@@ -230,26 +232,27 @@ class Worker:
 
         A function could change the checks and the clock in its own process. So in every round its
         results are compared here, on operands of seeds that are drawn here, and its time by this
-        clock. The clock also examines a random tenth of the measurements of CUDA sources.
+        clock. The clock also examines the first measurement of a point of CUDA sources, and a
+        random tenth of the later ones.
         """
         point = result.point
         try:
             is_function = isinstance(point.variant, CallVariant)
-            if is_function or randbelow(EXAMINED_IN) == 0:
+            if is_function or point not in self._measured or randbelow(EXAMINED_IN) == 0:
                 ratio = self._clock_ratio(point, result)
                 if is_function:
                     self._require_exact(point, result.seed or 0)
                 if (is_function or ratio is None) and point.problem.bytes <= MAX_JUDGED_BYTES:
                     request = partial(self._child.request, limit_s=self._hang_s)
-                    on_new_operands = OnNewOperands(request, self._child.pid, result).judge()
-                    ratio = on_new_operands if ratio is None else ratio
+                    new = OnNewOperands(request, self._child.pid, result, self._device).judge()
+                    ratio = new if ratio is None else ratio
                 result = replace(result, clock_ratio=ratio)
         except WrongError as wrong:
             return as_judged(result, wrong.verdict), wrong.verdict
         except ChildLostError as lost:
             failed = replace(result, status=Status.ERROR, reason=lost.why, series=None)
             return failed, Verdict()
-        notes = _joined(result.notes, self._note_of_unusual_size(point))
+        notes = _joined(result.notes, library_note(result), self._note_of_unusual_size(point))
         return replace(result, notes=notes), Verdict()
 
     def _require_exact(self, point: Point, seed: int) -> None:

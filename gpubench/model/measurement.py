@@ -141,6 +141,9 @@ class Measurement:
     algorithm: str = ""
     """The library's algorithm, and how it was chosen. Empty: not known."""
 
+    kernels_run: str = ""
+    """Names of the kernels of a launch, with counts. Empty: not known, or on a CPU."""
+
     notes: str = ""
     """What a call does besides computing, such as allocating memory."""
 

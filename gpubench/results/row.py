@@ -129,6 +129,11 @@ class Row:
     algorithm: str | None = column(
         "why", "a library's algorithms in all rounds, and whether a measurement chose them"
     )
+    kernels_run: str | None = column(
+        "why",
+        "kernels of a launch on a GPU, by name and with counts, from a CUDA graph of it, or why "
+        "they are unknown",
+    )
     notes: str | None = column(
         "why",
         "what the result held if the kernel reads it; what a call does beside computing",

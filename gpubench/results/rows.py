@@ -122,6 +122,7 @@ def _row(
         percent_of_blas=percent(baseline_us, median_us),
         percent_of_copy=percent(moved, device.facts.get("measured_copy_gbytes_per_s")),
         algorithm=_joined(taken.algorithm for taken in rounds),
+        kernels_run=_joined(taken.kernels_run for taken in rounds),
         notes=_joined((_READS if variant.reads_output else "", *(one.notes for one in rounds))),
         registers=resources.registers if resources else None,
         local_bytes=resources.local_bytes if resources else None,
@@ -160,7 +161,7 @@ def _row(
         source_hash=source_hash,
         gpubench=gpubench.__version__,
         clock="parent"
-        if any(taken.clock_ratio for taken in rounds)
+        if any(taken.clock_ratio is not None for taken in rounds)
         else "child"
         if times
         else None,

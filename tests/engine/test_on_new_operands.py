@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fakes import CPU, measurement, point, variant
 
 from gpubench.backends.new_elements import new_elements
+from gpubench.engine.answers import library_note
 from gpubench.engine.child.requests import LaunchOnNewOperands, PutNewOperands, ReadResults, Request
 from gpubench.engine.judge import clock
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.on_new_operands import FEWER, OnNewOperands
 from gpubench.engine.operands import make_inputs, make_new_values, new_rows
 from gpubench.model import Fill, Measurement, Problem, Timer
-from tests.fakes import measurement, point
 
 SEED, LAUNCH_US, REQUEST_S = 7, 20.0, 1e-3
+GPU = replace(CPU, backend="cuda", memory_bandwidth_gbytes_per_s=1000.0)
 
 
 def result(reported_us: float = LAUNCH_US) -> Measurement:
@@ -77,29 +79,29 @@ def test_rows_of_new_operands_are_those_that_their_memory_holds(by_columns: bool
 def test_launches_that_compute_everything_in_the_reported_time_are_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ratio = OnNewOperands(Gpu(monkeypatch), os.getpid(), result()).judge()
+    ratio = OnNewOperands(Gpu(monkeypatch), os.getpid(), result(), GPU).judge()
     assert ratio == pytest.approx(1 - clock.LAUNCH_US / LAUNCH_US)  # the request does not count
 
 
 def test_launches_beyond_the_room_of_the_queue_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu(monkeypatch, room=256 // FEWER)
-    assert OnNewOperands(gpu, os.getpid(), result()).judge()
+    assert OnNewOperands(gpu, os.getpid(), result(), GPU).judge()
 
 
 def test_launches_that_cannot_be_held_are_judged_by_their_results_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert OnNewOperands(Gpu(monkeypatch, room=0), os.getpid(), result()).judge() is None
+    assert OnNewOperands(Gpu(monkeypatch, room=0), os.getpid(), result(), GPU).judge() is None
     gpu = Gpu(monkeypatch, room=0, skips=lambda _copy, _row: True)
     with pytest.raises(WrongError, match="relative error"):
-        OnNewOperands(gpu, os.getpid(), result()).judge()
+        OnNewOperands(gpu, os.getpid(), result(), GPU).judge()
 
 
 def test_a_short_time_is_wrong_if_launches_on_new_operands_take_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(WrongError, match="operands that are new, by the clock of another process"):
-        OnNewOperands(Gpu(monkeypatch), os.getpid(), result(LAUNCH_US / 4)).judge()
+        OnNewOperands(Gpu(monkeypatch), os.getpid(), result(LAUNCH_US / 4), GPU).judge()
 
 
 @pytest.mark.parametrize(
@@ -111,4 +113,23 @@ def test_half_of_the_launches_or_rows_that_are_not_computed_is_wrong(
     monkeypatch: pytest.MonkeyPatch, skips: Callable[[int, int], bool]
 ) -> None:
     with pytest.raises(WrongError, match="relative error"):
-        OnNewOperands(Gpu(monkeypatch, skips=skips), os.getpid(), result()).judge()
+        OnNewOperands(Gpu(monkeypatch, skips=skips), os.getpid(), result(), GPU).judge()
+
+
+@pytest.mark.parametrize(
+    ("kernels", "noted"),
+    [
+        (
+            "mine; nvjet_tst_128x64 (2 times)",
+            "it runs kernels of a library: nvjet_tst_128x64 (2 times)",
+        ),
+        ("unknown: calling cuBLAS API during stream capture", "it runs kernels of a library"),
+        ("mine", ""),
+    ],
+)
+def test_a_function_that_runs_a_library_silently_gets_a_note(kernels: str, noted: str) -> None:
+    silent = replace(result(), kernels_run=kernels)
+    assert library_note(silent).startswith(noted)
+    assert bool(library_note(silent)) == bool(noted)
+    stated = replace(silent.point, variant=variant(libraries=("torch",)))
+    assert not library_note(replace(silent, point=stated))

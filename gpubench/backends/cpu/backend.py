@@ -148,6 +148,10 @@ class CpuKernel:
             peak_bytes = max(peak_bytes, torch_bytes)
         return allocating(peak_bytes if peak_bytes >= max(arrays[-1].nbytes, OBJECT_BYTES) else 0)
 
+    def kernels_run(self) -> str:
+        """Return nothing: a CPU runs no kernels."""
+        return ""
+
     def sample(self, launches: int, count: int) -> list[float]:
         """Time batches of calls with the host's monotonic clock."""
         flush = self.timer.flush if self.flush else None

@@ -122,6 +122,28 @@ def programmatic_edges(graph: Any) -> int:
     return sum(edge.type == PROGRAMMATIC for edge in edges)
 
 
+def node_names(graph: Any) -> list[str]:
+    """Return what a graph's nodes run: the symbols of kernels, and the types of other nodes.
+
+    Raises DoesNotFitError.
+    """
+    _, count = _all(driver.cuGraphGetNodes(graph))
+    nodes, _ = _all(driver.cuGraphGetNodes(graph, count)) if count else ((), 0)
+    names: list[str] = []
+    for node in nodes:
+        kind = _must(driver.cuGraphNodeGetType(node)).name.removeprefix("CU_GRAPH_NODE_TYPE_")
+        if kind == "KERNEL":
+            run = _must(driver.cuGraphKernelNodeGetParams(node))
+            function, kernel = run.func, run.kern  # a library's kernel may be bound to no context
+            get_name = driver.cuFuncGetName if int(function) else driver.cuKernelGetName
+            names.append(_must(get_name(function if int(function) else kernel)).decode())
+        elif kind == "GRAPH":
+            names += node_names(_must(driver.cuGraphChildGraphNodeGetGraph(node)))
+        elif kind != "EMPTY":
+            names.append(kind.lower())
+    return names
+
+
 def _capture(stream: int, launches: Iterable[Launch]) -> Any:
     """Return the graph of what launches enqueue. Raises DoesNotFitError."""
     _must(driver.cuStreamBeginCapture(stream, RELAXED))

@@ -19,7 +19,7 @@ from gpubench.backends.cuda.launching import bind_launch, load_function
 from gpubench.backends.cuda.stream import SOURCE, CudaStream
 from gpubench.model import Launch
 
-MAX_WAIT_US = 2e6
+MAX_WAIT_US = 5e5
 """The launches begin after this time without a seed."""
 
 THREADS, MAX_BLOCKS = 256, 4096

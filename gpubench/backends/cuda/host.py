@@ -116,14 +116,16 @@ def _shown(line: str) -> str:
     """Return a recorded line, with the kernel as C++ names it, without its parameters."""
     if not line.startswith("launch "):
         return line
-    symbol = line.removeprefix("launch ")
+    return f"launch {kernel_name(line.removeprefix('launch '))}"
+
+
+def kernel_name(symbol: str) -> str:
+    """Return a kernel as C++ names it, without its parameters."""
     name = demangled(symbol).replace("(anonymous namespace)::", "")
-    if name.startswith(
-        "_ZN"
-    ):  # a template's arguments that only nvcc can read, as CUTLASS has them
+    if name.startswith("_ZN"):  # a template's arguments that only nvcc can read, as in CUTLASS
         name = demangled(f"{symbol.partition('I')[0]}E")
     name = re.sub(r"\((int|unsigned int|unsigned long|bool)\)", "", name)
-    return f"launch {name.partition('(')[0].removeprefix('void ')}"
+    return name.partition("(")[0].removeprefix("void ")
 
 
 def _loaded(content: bytes, source: Path) -> ctypes.CDLL:

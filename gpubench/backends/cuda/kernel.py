@@ -8,6 +8,7 @@ events without blocking.
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ from cupy.cuda import runtime
 
 from gpubench.backends.calls import allocating, torch
 from gpubench.backends.cuda.cupti import CuptiTimer
-from gpubench.backends.cuda.graph import GraphTimer, overlaps
-from gpubench.backends.cuda.host import HostFunction
+from gpubench.backends.cuda.graph import GraphTimer, captured, node_names, overlaps
+from gpubench.backends.cuda.host import HostFunction, kernel_name
 from gpubench.backends.cuda.launching import Routine
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.sustained import sustain
@@ -145,6 +146,19 @@ class CudaKernel:
     def note(self) -> str:
         """Which compiler took NVRTC's place, or which headers were replaced."""
         return self.routine.note
+
+    def kernels_run(self) -> str:
+        """Return what a launch runs, as a graph of it shows, with counts, or why it is unknown."""
+        if self.scope == Scope.END_TO_END:
+            return ""
+        launches = islice(self.rotation, 1)
+        try:
+            with captured(self.timers.stream.pointer, launches, overlap=True) as graph:
+                names = [kernel_name(x).partition("<")[0] for x in node_names(graph)]
+        except Exception as error:  # a name is not worth the loss of a time
+            return f"unknown: {first_line(error)}"
+        counts = Counter(names)
+        return "; ".join(f"{x} ({n} times)" if n > 1 else x for x, n in counts.items())
 
     def on_threads(self, _count: int) -> Self:
         """Return the kernel itself: the number of CPU threads does not matter."""

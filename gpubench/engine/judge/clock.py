@@ -39,8 +39,8 @@ RATIO = 1.5
 clock, and other work, may differ between the two."""
 
 NEW_RATIO = 2.0
-"""A launch on a new operand takes at most this ratio of the reported time, beside what the request
-takes."""
+"""A launch on new operands takes at most this ratio of the reported time and the time to fetch them
+from memory, beside what the request takes."""
 
 LEAST_US = 200.0
 """Shorter launches on a GPU cannot be distinguished from the time to enqueue them. They are timed
@@ -92,13 +92,15 @@ def require_time_on_new_operands(
     pid: int,
     *,
     launches: int,
+    from_memory_us: float,
     beside_s: float,
     is_held: bool,
 ) -> float:
     """Return the time of launches on new operands, by this process's clock, over the reported time.
 
     `hold` prepares a number of launches in the process `pid`, on operands that no launch has seen,
-    and returns the function that makes them. `beside_s` is the time that it may take beside the
+    and returns the function that makes them. A launch may take `from_memory_us` longer, because no
+    cache holds its operands. `beside_s` is the time that it may take beside the
     launches. If they are held on a GPU, this time is measured, without a launch. `require_result`
     raises WrongError unless the launches computed their results. Raises WrongError if they take
     longer than was reported.
@@ -111,7 +113,7 @@ def require_time_on_new_operands(
             beside_s = min(beside_s, _timed(hold(0), pid)[1])
         least_us = min(least_us, 1e6 * taken_s / launches)
         beside_us = LAUNCH_US + 1e6 * beside_s / launches
-        if least_us <= NEW_RATIO * reported_us + beside_us:
+        if least_us <= NEW_RATIO * (reported_us + from_memory_us) + beside_us:
             return max(0.0, least_us - beside_us) / reported_us
     require(
         DependentTime(

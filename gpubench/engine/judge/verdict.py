@@ -69,12 +69,19 @@ class ResultError:
 
     error: float
     tolerance: float
+    multiple: int = 0
+    """How many times the right result this is, if it is wrong in no other way."""
 
     @property
     def reason(self) -> str:
         """Why this is wrong. The comparison is written so that NaN is wrong."""
         if self.error <= self.tolerance:
             return ""
+        if self.multiple:
+            return (
+                f"the result is {self.multiple} times the right one: repeated launches add up, so "
+                "store the result, and do not add it to what the output held"
+            )
         if np.isnan(self.error):
             return "the result holds NaN: an element was not written, or computed from garbage"
         if self.tolerance == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from secrets import randbelow
 from typing import Any
 
@@ -23,6 +24,9 @@ CHECKED_ROWS = 16
 
 KEPT_OUTPUTS = 8
 """Maximum number of outputs of a point that are kept until its timed launches have ended."""
+
+MAX_MULTIPLE, SAME = 2**20, 1e-2
+"""Largest multiple of the right result that is recognized, and how near it must be."""
 
 ROUNDED_ONCE = 1.01
 """Factor of the unit roundoff, because the sum that is rounded has errors of its own."""
@@ -127,12 +131,27 @@ def require_right(
     problem = operands.problem
     precision = problem.precision
     error = relative_error(xp, output, reference, precision.result_roundoff, factor)
-    require(ResultError(error=error, tolerance=precision.tolerance))
+    observed = ResultError(error=error, tolerance=precision.tolerance)
+    if observed.reason:
+        observed = replace(observed, multiple=_multiple(xp, output, reference, factor))
+    require(observed)
     if finds_rounding and can_show_rounding(problem):
         rows = choose(problem, problem.output_shape[0])
         part = on_host(take_rows(output, rows)) / np.asarray(factor, output.dtype)
         require(find_rounding(problem, operands.host_inputs, rows, part))
     return error
+
+
+def _multiple(xp: Any, output: Any, reference: Reference, factor: int) -> int:
+    """Return how many times the right result an output is; 0 if it is no such multiple."""
+    right = factor * reference.parts[0].ravel().astype(np.float64)
+    largest = int(xp.abs(right).argmax())
+    ratio = float(output.ravel()[largest]) / (float(right[largest]) or 1.0)
+    multiple = round(ratio) if abs(ratio) < MAX_MULTIPLE else 0
+    if multiple <= 1:
+        return 0
+    scaled = output.ravel().astype(np.float64) / multiple
+    return multiple if xp.allclose(scaled, right, rtol=SAME) else 0
 
 
 def poison(output: Any, *, reads_output: bool = False) -> None:
@@ -155,7 +174,7 @@ def never_written(variant: Variant) -> str:
     """Return what is wrong with a variant whose output holds poison alone."""
     advice = "; if it reads the result, as beta * C does, write reads_output=True"
     if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
-        advice = "; write into the last argument, as in c[:] = …"
+        advice = "; write into the last argument, as in c[:] = …, and not c += …"
     return f"the result was never written{advice * (not variant.reads_output)}"
 
 

@@ -123,7 +123,7 @@ def skips_where_busy(a, b, c):
 
 def computes_ahead(a, b, c):
     """A thread multiplies all operands that it has seen, again and again, in another stream."""
-    key = a.data.ptr, b.data.ptr
+    key = a.data.ptr, b.data.ptr, a.shape, b.shape
 
     def ahead():
         stream = cupy.cuda.Stream(non_blocking=True)
@@ -202,15 +202,21 @@ def slows_neighbours(a, b, c):
 # ---- Written after the judge was read.
 
 
-def computes_if_untimed(a, b, c):
-    """Returns in the samples that count, once the output holds a result."""
-    key = "computed", c.data.ptr
-    frame = sys._getframe(1)
-    while frame and frame.f_code.co_name != "collect":
+def has_caller(name):
+    frame = sys._getframe(2)
+    while frame and frame.f_code.co_name != name:
         frame = frame.f_back
-    if frame is None or kept.get(key, 0) < 50:
-        kept[key] = kept.get(key, 0) + (frame is not None)
+    return frame is not None
+
+
+def computes_if_untimed(a, b, c):
+    """Copies an earlier result of the same arrays in the samples that count."""
+    key = "computed", a.data.ptr, c.data.ptr, c.shape
+    if has_caller("collect") and key in kept:
+        c[...] = kept[key]
+    else:
         cupy.matmul(a, b, out=c)
+        kept[key] = c.copy()
 
 
 def refuses_capture(a, b, c):
@@ -220,27 +226,25 @@ def refuses_capture(a, b, c):
     computes_if_untimed(a, b, c)
 
 
-def computes_if_captured(a, b, c):
-    """Copies what a thread computed, where it is captured; the thread knows the operands."""
-    capturing = cupy.cuda.get_current_stream().is_capturing()
-    key = a.data.ptr, c.data.ptr
-    if not capturing:
-        cupy.matmul(a, b, out=c)
+def computes_if_held(a, b, c):
+    """Copies what a thread computed meanwhile, where launches wait for their seed."""
+    if not has_caller("hold"):
+        computes_if_untimed(a, b, c)
         return
 
     def ahead():
         stream = cupy.cuda.Stream(non_blocking=True)
         while True:
             with stream:
-                for left, right, out in list(kept["captured"].values()):
+                for left, right, out in list(kept["held"].values()):
                     cupy.matmul(left, right, out=out)
             stream.synchronize()
 
-    if "captured" not in kept:
-        kept["captured"] = {}
+    if "held" not in kept:
+        kept["held"] = {}
         threading.Thread(target=ahead, daemon=True).start()
-    kept["captured"].setdefault(key, (a, b, cupy.empty_like(c)))
-    c[...] = kept["captured"][key][2]
+    key = a.data.ptr, c.data.ptr, c.shape
+    c[...] = kept["held"].setdefault(key, (a, b, cupy.empty_like(c)))[2]
 
 
 CHEATS = (in_another_stream, behind_its_back, by_address, waits)
@@ -259,7 +263,7 @@ FROM_THE_DOCS = (
 FROM_THE_JUDGE = (
     computes_if_untimed,
     refuses_capture,
-    computes_if_captured,
+    computes_if_held,
 )
 FUNCTIONS = {
     function.__name__: function for function in (honest, *CHEATS, *FROM_THE_DOCS, *FROM_THE_JUDGE)
@@ -267,7 +271,7 @@ FUNCTIONS = {
 
 PERSISTENT = {
     *("copies_what_it_finds", "computes_ahead", "divides_events", "writes_answers"),
-    *("computes_if_captured", "slows_neighbours"),
+    *("computes_if_held", "slows_neighbours"),
 }
 """Functions that change their process or start a thread. No tile of the others is beside them."""
 

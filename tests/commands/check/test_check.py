@@ -103,7 +103,7 @@ def test_a_function_that_returns_its_result_is_told_where_to_write_it(
     assert check("mine", own(tmp_path, "return a @ b")) == FAULTY
     assert capsys.readouterr().out == (
         "wrong: mine at 1 float32 and 17 more cases: the result was never written; write into the "
-        "last argument, as in c[:] = …\n"
+        "last argument, as in c[:] = …, and not c += …\n"
     )
 
 
