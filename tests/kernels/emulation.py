@@ -177,15 +177,34 @@ def closing(text: str) -> int:
     raise ValueError("a bracket is not closed")
 
 
+def planted(source: str, faults: Sequence[tuple[str, str]]) -> str:
+    """Return a source with faults, each a text and another, of which the program plants one.
+
+    A text that ends with a semicolon is a statement, and any other text is an expression.
+    """
+    for number, (text, instead) in enumerate(faults, 1):
+        assert source.count(text) == 1, text
+        chosen = f"(emulated::planted == {number} ? {instead} : {text})"
+        if text.endswith(";"):
+            chosen = f"if (emulated::planted == {number}) {{ {instead} }} else {{ {text} }}"
+        source = source.replace(text, chosen)
+    return source
+
+
 def program(
-    variant: CudaVariant, cases: Sequence[tuple[Config, Problem]], source: str | None = None
+    variant: CudaVariant,
+    cases: Sequence[tuple[Config, Problem]],
+    faults: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return a program that checks the cases, which have one dtype. `source` replaces the text."""
-    text = emulated(source or flattened(variant.source, set()))
+    """Return a program that checks the cases, which have one dtype.
+
+    With two numbers, it plants a fault, from 1, and checks only one case, from 0.
+    """
+    text = emulated(planted(flattened(variant.source, set()), faults))
     precision = cases[0][1].precision
     scalar, result = precision.cpp, {"int8": "int"}.get(precision.name, precision.cpp)
     lines = []
-    for tile, problem in cases:
+    for number, (tile, problem) in enumerate(cases):
         launch = variant.launch_on(H200, tile, problem)
         instance = variant.instance(tile, problem.dtype, launch.kernel)
         maps = "".join(f", maps[{i}]" for i in range(len(launch.tensor_maps)))
@@ -196,13 +215,17 @@ def program(
         numbers += [launch.threads_per_block, launch.shared_bytes]
         along_k = int("B" in problem.column_major)
         lines.append(
-            f'  check<{scalar}, {result}>({{"{tile} {problem.size}", '
+            f"  if (only < 0 || only == {number}) "
+            f'check<{scalar}, {result}>({{"{tile} {problem.size}", '
             f"{', '.join(map(str, numbers))}, "
             f"{{{boxes}}}, {along_k}, [](const {scalar}* A, const {scalar}* B, {scalar}* C, "
             f"int M, int N, int K, const CUtensorMap* maps) "
             f"{{ {instance}(A, B, C, M, N, K{maps}); }}}});"
         )
-    main = "int main() {\n" + "\n".join(lines) + "\n}\n"
+    words = "emulated::planted = count > 2 ? std::atoi(words[1]) : 0;"
+    only = "const int only = count > 2 ? std::atoi(words[2]) : -1;"
+    body = "\n".join([f"  {words}", f"  {only}", *lines])
+    main = f"int main(int count, char** words) {{\n{body}\n}}\n"
     return f'#include "emulator.h"\n{text}\n{MAIN}\n{main}'
 
 
@@ -215,15 +238,17 @@ def compile_header(folder: Path) -> None:
     gxx(*OPTIONS, "-x", "c++-header", str(header), "-o", str(folder / "emulator.h.gch"))
 
 
-def run(text: str, folder: Path, header: Path) -> Iterator[str]:
-    """Compile and run a program; yield the lines that it prints.
-
-    `header` is the directory of the compiled header.
-    """
-    source, binary = folder / "cases.cpp", folder / "cases"
+def compile_program(text: str, binary: Path) -> None:
+    """Compile a program beside the compiled header."""
+    source = binary.with_suffix(".cpp")
     source.write_text(text, encoding="utf-8")
-    gxx(*OPTIONS, "-Winvalid-pch", f"-I{header}", str(source), "-o", str(binary))
-    done = subprocess.run([binary], capture_output=True, text=True, check=False)
+    gxx(*OPTIONS, "-Winvalid-pch", f"-I{binary.parent}", str(source), "-o", str(binary))
+
+
+def run(binary: Path, *numbers: int) -> Iterator[str]:
+    """Run a program, and yield the lines that it prints."""
+    command = [str(binary), *map(str, numbers)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     yield from done.stdout.splitlines()
     if done.returncode not in (0, 1):
         yield f"fault: the program ended with {done.returncode}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -85,12 +86,14 @@ def test_a_baseline_has_the_same_number_of_threads_as_its_variant() -> None:
             assert variant.threads == baseline_of(variant).threads
 
 
-def test_every_default_tile_is_legal_and_every_legal_tile_is_taken() -> None:
+def test_every_default_tile_is_legal_and_legal_tiles_are_taken() -> None:
     for variant in ALL:
         if variant.tiles:
             assert variant.tiles.defaults
-            assert set(variant.tiles.defaults) <= set(variant.tiles)
-            assert not any(map(variant.tiles.why_not, variant.tiles))
+            assert not any(map(variant.tiles.why_not, variant.tiles.defaults))
+            legal = list(islice(variant.tiles, 200))  # some kernels have 16,000
+            assert legal
+            assert not any(map(variant.tiles.why_not, legal))
 
 
 def test_without_names_a_sweep_takes_the_default_variants_of_its_backend() -> None:

@@ -78,6 +78,8 @@ struct Index {
   unsigned x, y, z;
 };
 
+inline int planted = 0;  // the number of the fault that is planted; 0: none
+
 [[noreturn]] inline void fail(const std::string& what) {
   std::printf("fault: %s\n", what.c_str());
   std::fflush(stdout);
