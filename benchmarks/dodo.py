@@ -156,23 +156,8 @@ COLD = "XDG_CACHE_HOME=$PWD/cold"
 
 MAIN = "--sizes 1024,2048 --tiles 1..32"
 EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax", "reproduce")
-SIZES = "1024,2048,4096,8192,3001x4100x2804"
-PARTS = {
-    "tensor": {
-        "small": "bfloat16 --sizes 1024,2048",
-        "middle": "bfloat16 --sizes 4000x4104x3992,4096",
-        "large": "bfloat16 --sizes 8192,16384",
-        "float16": "float16 --sizes 4096,8192",
-    },
-    "precisions": {
-        "tf32": f"tf32 --sizes {SIZES}",
-        "float64": f"float64 --sizes {SIZES}",
-        "float32": "float32,bfloat16,float16 --sizes 4096",
-        "bytes": "int8,float8_e4m3,float8_e4m3_split --sizes 4096,8192",
-    },
-    "rivals": dict.fromkeys(("bfloat16", "float16", "tf32", "float32"), ""),
-}
-"""Files that are joined into one, and the dtypes and sizes of each."""
+RIVALS = ("bfloat16", "float16", "tf32", "float32")
+"""Element types of the files that are joined into rivals.csv."""
 
 CLUSTERS = {
     "float64": "dmma_split_cluster",
@@ -266,11 +251,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:ladder_top", "gpubench compare-cublas --variants splitk,packed_panels --cache both --budget 45 --sizes 1024,2048,4096,8192,16384,4096x4096x1000,1000,128x8192x8192 -o h200/ladder_top.csv")
     for op in ("gemv", "gemv_t", "atax"):
         yield step(f"gpu:{op}", f"{SWEEP} --op {op} --sizes 16384,8192x32768,4096 --budget 5 -o h200/{op}.csv > h200/{op}.txt")
-    for suite in ("tensor", "precisions"):
-        for part, selected in PARTS[suite].items():
-            path = f"h200/{suite}/{part}.csv"
-            yield step(f"gpu:{suite}_{part}", f"python SCRIPTS/tensor.py {suite} {path} --dtypes {selected}", f"{path}.gz")
-    for dtype in PARTS["rivals"]:
+    for dtype in RIVALS:
         path = f"h200/rivals/{dtype}.csv"
         yield step(f"gpu:rivals_{dtype}", f"gpubench compare-cublas --rivals --kernels ../../../examples/own_signature --variants sgemm,packed_panels,wgmma_persistent,wgmma_mixed,wgmma_tf32 --sizes 1024,2048,4096,8192 --dtypes {dtype} --rounds 3 -o {path}", f"{path}.gz")
     for dtype in DTYPES:
@@ -324,9 +305,8 @@ def task_join() -> Iterator[dict[str, Any]]:
     def join(whole: str, parts: Sequence[str]) -> None:
         write([row for part in parts for row in read(ROOT / part)], ROOT / whole)
 
-    for suite, parts in PARTS.items():
-        whole, paths = (f"results/h200/{suite}.csv", [f"results/h200/{suite}/{part}.csv.gz" for part in parts])
-        yield {"name": suite, "actions": [(join, [whole, paths])], "file_dep": paths, "targets": [whole]}
+    paths = [f"results/h200/rivals/{dtype}.csv.gz" for dtype in RIVALS]
+    yield {"name": "rivals", "actions": [(join, ["results/h200/rivals.csv", paths])], "file_dep": paths, "targets": ["results/h200/rivals.csv"]}
 # fmt: on
 
 

@@ -3,13 +3,12 @@
     python docs/make_pictures.py            # writes docs/images/*.svg
     python docs/make_pictures.py --check    # exits 1 if a picture differs from the results
 
-`gpubench plot` draws all pictures by the commands below, except the agreement with the profiler and
-the recording of a terminal.
+`gpubench plot` draws all pictures by the commands below, except the ratios at random shapes
+and the recording of a terminal.
 """
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -40,7 +39,6 @@ from gpubench.view.pictures.style import (
     compose,
     ink,
     legend,
-    log_axis,
     look,
     save,
     y_title,
@@ -72,7 +70,6 @@ COMMANDS = (
 )
 
 H200 = Path("results/h200")
-AGREEMENT = H200 / "agreement.csv"
 
 RECORDED = (
     "gpubench show results/h200/ladder.csv --sort rate --top 6",
@@ -91,47 +88,12 @@ def make(folder: Path) -> list[Path]:
         *arguments, target = shlex.split(command)[1:]
         made.append(folder / Path(target).name)
         app([*arguments, str(made[-1]), "--force"], standalone_mode=False)
-    made.append(folder / "agreement.svg")
-    save(agreement(), Output(made[-1], overwrite=True), provenance("agreement", [AGREEMENT]))
     made.append(folder / "shapes.svg")
     files = [*(H200 / f"shapes/{name}.csv" for name in JUDGED), H200 / "pairs.json"]
     save(random_shapes(), Output(made[-1], overwrite=True), provenance("shapes", files))
     made.append(folder / "terminal.svg")
     made[-1].write_text(recording(), encoding="utf-8")
     return made
-
-
-def agreement() -> Picture:
-    """Return the time of each timer over that of Nsight Compute, by the kernel's time."""
-    with AGREEMENT.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["ncu_hot_us"]]
-    ways = {
-        "gpubench": "events_hot_us",
-        "triton's do_bench": "do_bench_us",
-        "an event pair around one launch": "event_pair_us",
-    }
-
-    def draw(axes: Axes) -> float:
-        lines = []
-        for number, (way, column) in enumerate(ways.items()):
-            times = [(float(row["ncu_hot_us"]), row[column]) for row in rows if row[column]]
-            lines += axes.plot(
-                [nsight_us for nsight_us, _ in times],
-                [float(time_us) / nsight_us for nsight_us, time_us in times],
-                color=look(number).colour,
-                marker=look(number).marker,
-                linestyle="",
-                label=way,
-            )
-        log_axis(axes, "x")
-        axes.set_xlabel("time of the kernel by Nsight Compute, µs")
-        y_title(axes, "time divided by Nsight Compute's time")
-        axes.axhline(1, color=ink(), linewidth=1)
-        legend(axes, lines)
-        return 3.2
-
-    title = "gemm float32 on NVIDIA H200"
-    return compose("Time over Nsight Compute's, operands hot", [(title, draw)], Theme.BOTH)
 
 
 def random_shapes() -> Picture:

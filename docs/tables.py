@@ -433,22 +433,6 @@ def ladder_top() -> str:
     return table(heading, lines)
 
 
-def tensor(suite: str) -> str:
-    """Return the fastest kernel and the faster library of each problem and state of a suite."""
-    rows, lines = read(H200 / f"{suite}.csv"), []
-    for own, library in comparisons(rows):
-        ratio, interval = speedup(own, library)
-        between = f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else ""
-        judged = ["", DISAGREE] if own.unstable or library.unstable else [f"{ratio:.3f}", between]
-        cells = [own.compute_mode, own.size, own.state, f"{own.variant} {own.tile}", tera(own)]
-        cells += [number(own.percent_of_peak, 1), number(own.sm_mhz, 0)]
-        cells += [number(own.pj_per_operation, 3), library.variant, tera(library)]
-        lines.append([*cells, number(library.pj_per_operation, 3), *judged])
-    heading = ["precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "MHz", "pJ/op"]
-    heading += ["library", "its Top/s", "its pJ/op", "ratio", "95 % interval"]
-    return table(heading, lines, text=True)
-
-
 def tera(row: Row) -> str:
     """Return 10¹² operations per second."""
     return number(row.gflops and row.gflops / 1e3, 1)

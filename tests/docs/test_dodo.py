@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import sys
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from gpubench.results.row import read, write
 pytest.importorskip("doit", reason="doit is in the extra `dev`")
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 import dodo
-import tensor
 
 
 @pytest.fixture
@@ -91,16 +89,3 @@ def test_a_task_that_was_measured_has_its_files() -> None:
     for name in measured:
         for target in tasks[name]["targets"]:
             assert (REPOSITORY / target).is_file(), target
-
-
-def test_the_parts_of_the_tensor_suites_are_all_of_them() -> None:
-    for name, suite in tensor.SUITES.items():
-        parts = [
-            tensor.part(suite.problems, *selected.split(" --sizes "))
-            for selected in dodo.PARTS[name].values()
-        ]
-        pairs = [
-            [(dtype, size) for dtype, sizes in problems.items() for size in sizes.split(",")]
-            for problems in (suite.problems, *parts)
-        ]
-        assert sorted(pairs[0]) == sorted(chain(*pairs[1:]))
