@@ -1,10 +1,10 @@
-"""Kill sweeps and races at random moments (`kill -9`), resume them, and check their files.
+"""Kill commands that write at random moments (`kill -9`), run them again, and check their files.
 
     python benchmarks/kill_resume.py [--kills 15] [--seeds 1,2] [--device cuda] [-o kills.json]
 
 Each kill hits the command, the child that measures, or both, at a moment drawn uniformly from the
-time that an uninterrupted command takes. A command that ended is resumed; one resumed command in
-three is killed again, and so on. Every third seed runs `tune` instead of `sweep --samples`. For
+time that an uninterrupted command takes. A seed chooses the command in the order of `KINDS`. A
+sweep or race that ended is resumed; one resumed command in three is killed again, and so on. For
 each command this checks that
 
 - a killed command takes its child along, with all processes that the child started;
@@ -18,6 +18,9 @@ each command this checks that
   file of samples begins with the lines that were on disk, and has a line for each point and round;
 - of a race, the file of winners has a winner, and what it had before, with its comment.
 
+`ab` and the commands of `WRITERS` are not resumed. After a kill, each file is the former one or
+complete, and the same command then writes it.
+
 Exits 1 at the first command that fails a check. Needs psutil (extra `fleet`).
 """
 
@@ -27,6 +30,8 @@ import argparse
 import csv
 import json
 import random
+import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -58,9 +63,37 @@ RACE = (
     *("--sizes", "48", "--where", "edge in (4, 16, 32)", "--rounds", "2", "--cache", "hot"),
     *("--within", "20%", "--output", "a.csv"),
 )
+COVER = (
+    *("--sizes", "list.csv", "--where", "edge in (4, 16)", "--rounds", "2", "--cache", "hot"),
+    *("--within", "20%", "--cover", "20%", "--output", "a.csv"),
+)
+AB = (
+    *("ab", "before", "after", "--variants", "mine,cpu_blas", "--sizes", "16", "--pairs", "3"),
+    *("--results", "r", "--output", "d.md", "--format", "markdown", "--strict", "--force"),
+)
+WRITERS = (
+    ("plot", "rows.csv", "-o", "out.svg", "--force"),
+    ("report", "rows.csv", "-o", "out.html", "--force"),
+    ("convert", "rows.csv", "--to", "json", "-o", "out.json", "--force"),
+    ("diff", "rows.csv", "rows.csv", "--format", "json", "--output", "out.json", "--force"),
+    ("generate", "out.npz", "--sizes", "300x500", "--force"),
+    ("run", "v.npz", "--op", "gemv", "--device", "cpu", "-o", "out.npz", "--force"),
+    ("new-kernel", "mine", "--dir", "out", "--force"),
+    ("export", "naive", "--tiles", "8", "--sizes", "64", "--arch", "sm_90", "--dir", "out"),
+)
+"""Commands that write a file or a folder whose name begins with `out`."""
+
+KINDS = ("sweep", "files", "tune", "list", "ab", "cover")
 WINNERS = "winners.toml"
-RACE_EVERY = 3
-"""The seeds that are multiples of this number run `tune`."""
+LIST = "name,m,n,k,weight\nfirst,16,24,8,2\nsecond,32,8,16,1\n"
+FORMER = "former"
+EXAMPLE = ("--variants", "cpu_tile,cpu_blas", "--sizes", "8,16", "--rounds", "3", "--budget", "3")
+MINE = """
+import numpy as np
+from gpubench.model import CallVariant
+build = lambda *_: lambda a, b, c: np.matmul(a, b, out=c)
+VARIANT = CallVariant(idea="NumPy", runs_on="cpu", build=build)
+"""
 
 OLDER = """# measured by hand
 [[winner]]
@@ -82,7 +115,8 @@ gpubench = "0.1.0"
 tuned_utc = "2026-01-01T00:00:00+00:00"
 """
 ENDS_WITHIN_S = 10.0
-LOST = "gpubench: the measuring process crashed: Killed (signal 9)"
+LOST = re.compile(r"gpubench: .*crashed: Killed \(signal 9\)")
+"""The last line where the child was killed: that of a sweep, or of `ab`."""
 
 
 def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -93,7 +127,8 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> None:
     _, err = process.communicate()
-    require(process.returncode == 0, f"a sweep ended with {process.returncode}: {err}")
+    decided = {0, 1, 3} if "ab" in process.args else {0}
+    require(process.returncode in decided, f"a command ended with {process.returncode}: {err}")
 
 
 def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
@@ -114,10 +149,11 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
     require(not left, f"{left} outlived their parents")
     if process.returncode == -signal.SIGKILL:
         return f"kills of the {'sweep' if victim == 'sweep' else 'sweep and its child'}"
-    if process.returncode == 0:
+    if process.returncode in {0, 1, 3}:
         return "kills of the child, and the sweep went on" if children else "no child to kill"
     last = err.splitlines()[-1]
-    require((process.returncode, last) == (2, LOST), f"{process.returncode}: {err}")
+    said = process.returncode, bool(LOST.fullmatch(last))
+    require(said == (2, True), f"{process.returncode}: {err}")
     return "kills of the child, and the sweep ended in a line"
 
 
@@ -166,9 +202,13 @@ def check_rounds(directory: Path, kept: list[bytes], where: str) -> None:
             require(rounds[key][: len(medians)] == medians, f"{where}: {key} was measured again")
 
 
+def check_names(directory: Path, whole: Path, where: str) -> None:
+    names, expected = (sorted(path.name for path in at.iterdir()) for at in (directory, whole))
+    require(names == expected, f"{where}: the directory holds {names}")
+
+
 def check_sweep(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
-    names = sorted(path.name for path in directory.iterdir())
-    require(names == ["a.csv", "a.samples"], f"{where}: the directory holds {names}")
+    check_names(directory, whole, where)
     final = read(directory / "a.csv")
     same = [row.key for row in final] == [row.key for row in read(whole / "a.csv")]
     require(same, f"{where}: the points are not those of the uninterrupted sweep")
@@ -184,26 +224,110 @@ def check_sweep(directory: Path, whole: Path, kept: list[bytes], where: str) -> 
 
 
 def check_race(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
-    names = sorted(path.name for path in directory.iterdir())
-    there = ["a.confirmed.csv", "a.csv", WINNERS]
-    require(names == there, f"{where}: the directory holds {names}")
+    check_names(directory, whole, where)
     keys, expected = ({row.key for row in read(at / "a.csv")} for at in (directory, whole))
     require(keys == expected, f"{where}: the configurations are not those of the whole race")
     check_rounds(directory, kept, where)
     text = (directory / WINNERS).read_text(encoding="utf-8")
     require("# measured by hand" in text, f"{where}: a comment of the winners was lost")
     older, *new = (winner.device for winner in read_winners(directory / WINNERS))
-    require(older == "another" and len(new) == 1, f"{where}: winners of {older}, {new}")
+    expected_count = len(read_winners(whole / WINNERS)) - 1
+    require(older == "another" and len(new) == expected_count, f"{where}: winners {older}, {new}")
 
 
 def run(kills: int, seed: int, device: str) -> dict[str, Any]:
-    """Kill and resume commands until `kills` kills hit; return what happened how often."""
+    """Kill commands of a seed until `kills` kills hit; return what happened how often."""
+    kind = KINDS[seed % len(KINDS)]
+    if kind in {"files", "ab"}:
+        return run_again(kills, seed, device, WRITERS if kind == "files" else (AB,))
+    return resume(kills, seed, device, kind)
+
+
+def run_again(
+    kills: int, seed: int, device: str, commands: tuple[tuple[str, ...], ...]
+) -> dict[str, Any]:
+    """Kill commands that are not resumed, and run them again."""
     chance = random.Random(seed)  # noqa: S311 # moments, not secrets
-    races = seed % RACE_EVERY == 0
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as temporary:
+        template = Path(temporary, "template")
+        template.mkdir()
+        for name in ("before", "after"):
+            (template / name).mkdir()
+            (template / name / "mine.py").write_text(MINE)
+        finish(start(template, "sweep", *EXAMPLE, "--device", device, "--output", "rows.csv"))
+        finish(start(template, "generate", "v.npz", "--sizes", "30x50"))
+        wholes = {}
+        for number, command in enumerate(commands):
+            whole = Path(temporary, f"whole-{number}")
+            shutil.copytree(template, whole)
+            finish(start(whole, *command))
+            start_s = time.monotonic()
+            finish(start(whole, *command, *again(whole, command)))
+            wholes[command] = whole, time.monotonic() - start_s
+        killed = runs = 0
+        while killed < kills:
+            command = chance.choice(commands)
+            whole, duration_s = wholes[command]
+            directory = Path(temporary, f"run-{runs}")
+            shutil.copytree(template, directory)
+            former = [name for name in command if name.startswith("out.")]
+            for name in former:
+                (directory / name).write_text(FORMER)
+            process = start(directory, *command)
+            moment = chance.uniform(0, duration_s)
+            what = kill(process, moment, chance.choice(("sweep", "child", "both")))
+            counts[what] += 1
+            killed += "kills" in what
+            where = f"{command[0]} {runs}, {what} at {moment:.3f} s"
+            check_files(directory, whole, where, is_ended=False)
+            finish(start(directory, *command, *again(directory, command)))
+            check_files(directory, whole, where, is_ended=True)
+            runs += 1
+    print(f"seed {seed}: {killed} kills in {runs} runs, every file complete", flush=True)
+    names = ", ".join(command[0] for command in commands)
+    return {"command": names, "seed": seed, "kills": killed, "counts": dict(sorted(counts.items()))}
+
+
+def again(directory: Path, command: tuple[str, ...]) -> tuple[str, ...]:
+    """Make room for a command that was run before; return its further flags."""
+    if command[0] == "ab":
+        shutil.rmtree(directory / "r", ignore_errors=True)
+        return ()
+    return () if "--force" in command else ("--force",)
+
+
+def check_files(directory: Path, whole: Path, where: str, *, is_ended: bool) -> None:
+    """Require that each file is the former one or complete; at the end, that all are there."""
+    files, expected = (
+        {path.relative_to(at): path for path in at.rglob("*") if path.is_file()}
+        for at in (directory, whole)
+    )
+    for name, path in files.items():
+        if path.name.startswith(".gpubench-") or path.suffix == ".partial":
+            require(not is_ended, f"{where}: {name} is left")
+        elif name.parts[0] == "r":
+            count = len(read(expected[name]))
+            require(len(read(path)) == count, f"{where}: {name} lost rows")
+        elif name.name != "d.md":
+            content = path.read_bytes()
+            allowed = {expected[name].read_bytes()} | (set() if is_ended else {FORMER.encode()})
+            require(content in allowed, f"{where}: {name} is neither the former file nor complete")
+    if is_ended:
+        require(files.keys() == expected.keys(), f"{where}: files {sorted(files)}")
+
+
+def resume(kills: int, seed: int, device: str, kind: str) -> dict[str, Any]:
+    """Kill and resume sweeps or races."""
+    chance = random.Random(seed)  # noqa: S311 # moments, not secrets
+    races = kind in {"tune", "cover"}
     more = ("--winners", WINNERS) if races else ()
     command: tuple[str, ...] = ("sweep", "--device", device, "--variants", VARIANTS[device], *SWEEP)
+    if kind == "list":
+        command = (*command, "--sizes", "list.csv")
     if races:
-        command = ("tune", RACED[device], "--device", device, *RACE, *more)
+        options = RACE if kind == "tune" else COVER
+        command = ("tune", RACED[device], "--device", device, *options, *more)
     counts: Counter[str] = Counter()
     on_disk: list[int] = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -258,6 +382,7 @@ def run(kills: int, seed: int, device: str) -> dict[str, Any]:
 def directory_of(path: Path, races: bool) -> Path:
     """Make the directory of a command; that of a race has a file of winners."""
     path.mkdir()
+    (path / "list.csv").write_text(LIST)
     if races:
         (path / WINNERS).write_text(OLDER, encoding="utf-8")
     return path

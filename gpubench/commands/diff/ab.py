@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from signal import strsignal
 from tempfile import TemporaryDirectory
 from time import monotonic
 
@@ -70,6 +71,8 @@ class Build:
         if not output.exists():
             lines = [line for line in ended.stderr.splitlines() if line.strip()]
             why = lines[-1].removeprefix("gpubench: ") if lines else f"exit code {ended.returncode}"
+            if ended.returncode < 0:  # its last line is only how far it came
+                why = f"crashed: {strsignal(-ended.returncode)} (signal {-ended.returncode})"
             raise SideError(self.name, f" ({self.interpreter}): {why}")
 
 
