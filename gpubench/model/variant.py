@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.model.config import Config, Space
-from gpubench.model.expression import Expression, evaluate
+from gpubench.model.expression import MAX_CHARACTERS, Expression, evaluate
 from gpubench.model.operation import LARGEST, OPERATIONS
 from gpubench.model.precision import CORE_DTYPES, PRECISIONS
 from gpubench.model.problem import LAYOUTS, Problem, layout_text
@@ -247,11 +247,18 @@ def _tuple(value: object) -> tuple[Any, ...]:
 
 
 def _filled(text: str, tile: Config | None, dtype: str) -> str:
-    """Replace the braces of a text by the tile's parameters and the type of an element."""
+    """Replace the braces of a text by the tile's parameters and the type of an element.
+
+    Raise ValueError for other braces.
+    """
     arguments = {
         name: Config([(name, value)]).arguments for name, value in (tile.items() if tile else ())
     }
-    return text.format(scalar=PRECISIONS[dtype].cpp, **arguments)
+    try:
+        return text.format(scalar=PRECISIONS[dtype].cpp, **arguments)
+    except (LookupError, ValueError, AttributeError) as error:
+        names = ", ".join(("scalar", *arguments))
+        raise ValueError(f"'{text[:MAX_CHARACTERS]}': braces hold one of {names}") from error
 
 
 def _with_paths(options: tuple[str, ...], here: Path) -> tuple[str, ...]:

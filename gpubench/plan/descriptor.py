@@ -169,23 +169,40 @@ def _check_arguments(variant: Variant) -> None:
         raise UsageError(f"{where}: layouts: only gemm has them")
     if not isinstance(variant, CudaVariant | HostVariant):
         return
-    on_host = isinstance(variant, HostVariant)
-    if isinstance(variant, CudaVariant) and isinstance(variant.launch, PlainLaunch):
-        try:
-            variant.launch(variant.tiles.defaults[0], problem)
-        except ValueError as error:
-            raise UsageError(f"{where}: {error}") from error
-    if not variant.signature:
-        return
+    if variant.signature:
+        _check_signature(variant, where)
+    try:
+        _write_out(variant, problem)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def _check_signature(variant: CudaVariant | HostVariant, where: str) -> None:
     try:
         signature = parameters(variant.signature)
     except ValueError as error:
         raise UsageError(f"{where}: signature: {error}") from error
     for parameter in signature:
+        on_host = isinstance(variant, HostVariant)
         if reason := why_unknown(parameter, variant.op, on_host=on_host):
             raise UsageError(f"{where}: signature: {reason}")
     if isinstance(variant, CudaVariant) and not variant.kernel:
         raise UsageError(f"{where}: signature: goes with kernel, the name of the kernel in C++")
+
+
+def _write_out(variant: CudaVariant | HostVariant, problem: Problem) -> None:
+    """Evaluate what has braces or expressions. Raises ValueError for what cannot be evaluated."""
+    dtype = variant.dtypes[0]
+    if isinstance(variant, HostVariant):
+        tile = variant.tiles.defaults[0] if variant.tiles else None
+        variant.options(tile, dtype)
+        variant.function(tile, dtype)
+        return
+    tile = variant.tiles.defaults[0]
+    variant.options(tile, dtype)
+    variant.instance(tile, dtype)
+    if isinstance(variant.launch, PlainLaunch):
+        variant.launch(tile, problem)
 
 
 class _Loader(SourceFileLoader):
