@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +31,8 @@ from gpubench.results.row import Row
 from gpubench.stats.intervals import MAD_TO_SIGMA, rounds_interval
 
 _READS = "the result held zeros before it ran, since it reads it"
+
+_NUMBER = re.compile(r"\d[\d,.]*")
 
 MAX_OVERHEAD_SPREAD = 0.01
 """Maximum difference between the overheads of rounds, as a fraction of a sample. With a larger
@@ -111,7 +114,7 @@ def _row(
     return Row(
         **point.key._asdict(),
         status=decisive.status,
-        reason=_joined(taken.reason for taken in (*rounds, decisive)),
+        reason=_said(taken.reason for taken in (*rounds, decisive)),
         max_relative_error=first.max_relative_error,
         **times,
         gflops=rate,
@@ -123,7 +126,7 @@ def _row(
         percent_of_copy=percent(moved, device.facts.get("measured_copy_gbytes_per_s")),
         algorithm=_joined(taken.algorithm for taken in rounds),
         kernels_run=_joined(taken.kernels_run for taken in rounds),
-        notes=_joined((_READS if variant.reads_output else "", *(one.notes for one in rounds))),
+        notes=_said((_READS if variant.reads_output else "", *(one.notes for one in rounds))),
         registers=resources.registers if resources else None,
         local_bytes=resources.local_bytes if resources else None,
         spill_bytes=resources.spill_bytes if resources else None,
@@ -253,6 +256,14 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 def _highest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _said(texts: Iterable[str]) -> str | None:
+    """Join the rounds' sentences; of those that differ in numbers only, keep the first."""
+    sentences: dict[str, str] = {}
+    for text in texts:
+        sentences.setdefault(_NUMBER.sub("", text), text)
+    return _joined(sentences.values())
 
 
 def _joined(texts: Iterable[str]) -> str | None:

@@ -173,6 +173,14 @@ def test_a_round_that_failed_is_the_reason_whatever_the_overheads() -> None:
     assert (one.status, one.reason) == (Status.WRONG, "it is wrong")
 
 
+def test_a_note_that_differs_between_rounds_in_its_number_is_said_once() -> None:
+    at = point(TILED, tile=Config.parse("16"))
+    notes = [f"allocates memory ({count:,} bytes seen)" for count in (2024, 196, 71)]
+    rounds = [on_gpu(point=at, notes=note) for note in [*notes, "timed in a graph"]]
+    one = build_rows({at: rounds}, H200, {TILED: "abc"})[0]
+    assert one.notes == "allocates memory (2,024 bytes seen);timed in a graph"
+
+
 def test_timers_that_subtract_nothing_have_no_overhead() -> None:
     one = with_overheads(2.2, 9.9, timer=Timer.CUPTI)
     assert (one.status, one.overhead_us) == (Status.OK, None)
