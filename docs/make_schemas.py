@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
 from gpubench.commands.convert.formats import JSON_FORMAT
 from gpubench.commands.diff.compare import DiffVerdict, Disturbance, Finding, Limits
 from gpubench.commands.diff.formats import JSON_FORMAT as DIFF_FORMAT
+from gpubench.commands.judge.verdicts import JudgeVerdict
+from gpubench.commands.judge.view import JSON_FORMAT as JUDGE_FORMAT
 from gpubench.results.row import COLUMNS, KEY
 
 FOLDER = Path(__file__).parent / "schema"
@@ -91,7 +93,29 @@ def schemas() -> dict[str, dict[str, Any]]:
     }
     rows = document("gpubench convert --to json", JSON_FORMAT, {"rows": of_list(of_object(row))})
     diff = document("gpubench diff --format json, of results", DIFF_FORMAT, members)
-    return {f"rows-{JSON_FORMAT}.json": rows, f"diff-{DIFF_FORMAT}.json": diff}
+    number, name = typed("float | None"), typed("str | None")
+    verdict = {
+        "verdict": {"enum": [str(verdict) for verdict in JudgeVerdict]},
+        "reason": text,
+        "time_us": number,
+        "baseline": name,
+        "baseline_time_us": number,
+        **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), number),
+        "pairs": typed("int"),
+    }
+    members = {
+        "exit_code": {"enum": [0, 1, 3]},
+        **dict.fromkeys(("claim", "threshold", "level"), typed("float")),
+        "csv": text,
+        "verdicts": of_list(of_object(key | verdict)),
+        "rows": of_list(of_object(row)),
+    }
+    judged = document("gpubench judge --json", JUDGE_FORMAT, members)
+    return {
+        f"rows-{JSON_FORMAT}.json": rows,
+        f"diff-{DIFF_FORMAT}.json": diff,
+        f"judge-{JUDGE_FORMAT}.json": judged,
+    }
 
 
 if __name__ == "__main__":

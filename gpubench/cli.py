@@ -38,7 +38,7 @@ PACKAGES = {
 
 # In the order of `--help`: measure, look, know the machine and the kernels, single runs.
 COMMANDS = (
-    *("sweep", "tune", "compare-cublas", "reproduce"),
+    *("sweep", "tune", "compare-cublas", "judge", "reproduce"),
     *("show", "diff", "ab", "bisect", "history", "explain", "build", "plot", "report", "convert"),
     *("deviceinfo", "selfcheck", "fleet", "variants", "new-kernel", "check", "export"),
     *("generate", "run"),

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpubench.model import LARGEST, OPERATIONS, PointKey, Timing
 from gpubench.results.columns import MAX_VALUE, Columns, column
@@ -354,6 +354,15 @@ def read_named(
     if path.suffix == ".json":
         return [_FILE.row(fields, place) for place, fields in read_fields(path, KEY)], NAMES
     return _FILE.read(path, columns)
+
+
+def objects(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return the rows as objects for JSON. None stands for no value, or for an infinite one."""
+    return [{name: _finite(getattr(row, name)) for name in NAMES} for row in rows]
+
+
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write(rows: Iterable[Row], path: Path) -> None:

@@ -58,6 +58,7 @@ def test_exit_codes_are_those_of_the_table() -> None:
         **{name: {0, 1, 3, 4} for name in ("diff", "ab")},
         "check": {0, FAULTY, NOT_RUN},
         "bisect": {GOOD, BAD},
+        "judge": {0, 1, 3},
     }
     for code in (OUTPUT_LOST, INTERRUPTED):
         assert f" {code}: " in TEXT

@@ -162,6 +162,7 @@ def seeds() -> list[bytes]:
         ("sweep", "--resume", "a.csv"),
         ("compare-cublas", "--sizes", "64", "--dtypes", "float32,float64", "--budget", "5"),
         ("compare-cublas", "--state", "sustained", "--sizes", "64", "--rivals", "-o", "new.csv"),
+        ("judge", "cpu_blas", "--baseline", "cpu_naive", "--sizes", "8", "--claim", "2", "--json"),
         ("sweep", "--sizes", "list.csv", "--device", "cpu", "--variants", "cpu_blas"),
         ("tune", "cpu_tile", "--cover", "5%", "--sizes", "8,16", "--within", "20%"),
         ("tune", "cpu_tile", "--cover", "5%", "--sizes", "list.csv", "--winners", "new.toml"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
@@ -11,7 +10,7 @@ from itertools import groupby
 import gpubench
 from gpubench.model import Status
 from gpubench.results.nvbench import ROW
-from gpubench.results.row import KEY, NAMES, Row, encode, texts
+from gpubench.results.row import KEY, Row, encode, objects, texts
 
 JSON_FORMAT = 1
 """Version of the form. It increases when a column is removed or changes its meaning."""
@@ -28,13 +27,9 @@ def _dumped(value: object) -> bytes:
 
 
 def as_json(rows: Sequence[Row]) -> bytes:
-    """Return the rows as objects of their columns; null stands for no value or an infinite one."""
-    objects = [{name: _finite(getattr(row, name)) for name in NAMES} for row in rows]
-    return _dumped({"format": JSON_FORMAT, "gpubench": gpubench.__version__, "rows": objects})
-
-
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """Return the rows as objects of their columns."""
+    document = {"format": JSON_FORMAT, "gpubench": gpubench.__version__, "rows": objects(rows)}
+    return _dumped(document)
 
 
 def as_benchmarks(rows: Sequence[Row]) -> bytes:

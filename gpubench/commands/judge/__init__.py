@@ -1,0 +1,128 @@
+"""`gpubench judge`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+from gpubench.errors import INTERRUPTED, UsageError
+
+if TYPE_CHECKING:
+    from gpubench.model import Variant
+
+app = typer.Typer()
+
+WITHOUT = ("variants", "exclude")
+"""Options of a sweep that judge does not have: its arguments name the kernels."""
+
+ROUNDS = 9
+"""Default number of rounds. The interval of nine pairs is 0.77 standard deviations wide."""
+
+
+@app.command(
+    epilog="Example: gpubench judge mm --kernels own --sizes 1024,333x555x777 --json. Exit codes: "
+    "0 as claimed or faster; 1 slower or wrong; 2 usage; 3 not decided or refused."
+)
+@partial(option.sweep_options, without=WITHOUT)
+def judge(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KERNEL...]",
+            help="Kernels to judge, such as mm or 'my_*'. Default: all of --kernels.",
+            autocompletion=completion.variants,
+        ),
+    ] = None,
+    *,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Compare with the fastest of these, such as cublas,cublaslt. Default: the "
+            "baseline that the kernel's description names.",
+        ),
+    ] = None,
+    claim: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            max=1e6,
+            metavar="RATIO",
+            show_default=False,
+            help="Claimed speed relative to the baseline, such as 1.07. Default: 1.",
+        ),
+    ] = 1.0,
+    threshold: Annotated[
+        str,
+        typer.Option(
+            metavar="PERCENT",
+            show_default=False,
+            help="Largest relative difference that counts as the same. Default: 2%.",
+        ),
+    ] = "2%",
+    as_json: option.AsJson = False,
+    force: option.Force = False,
+    **options: Any,
+) -> None:
+    """Judge whether kernels are right, and as fast as claimed, in each shape."""
+    from rich.console import Group
+
+    from gpubench.backends import find_devices
+    from gpubench.commands.judge.verdicts import exit_code, judge_rows
+    from gpubench.commands.judge.view import as_json as json_of
+    from gpubench.commands.judge.view import as_tables
+    from gpubench.engine.run import measure
+    from gpubench.model import Launches
+    from gpubench.plan.ranges import parse_fraction, parse_names
+    from gpubench.plan.registry import choose, is_ours, of_op
+    from gpubench.view.conclusion import where_time_went
+    from gpubench.view.progress import progress
+    from gpubench.view.tables import console
+
+    same = parse_fraction(threshold, "--threshold", low=0.0001, high=0.5)
+    timing = replace(option.DEFAULT.timing, rounds=ROUNDS)
+    sweep = option.read_sweep(options, defaults=replace(option.DEFAULT, timing=timing))
+    backend = find_devices(sweep.device)[0][0].backend
+
+    def chosen(names: Sequence[str], flag: str) -> Sequence[Variant]:
+        try:
+            return choose(sweep.op, backend, names, sweep.kernels)
+        except UsageError as error:
+            raise UsageError(str(error).replace("--variants", flag, 1)) from error
+
+    if not names and not sweep.kernels:
+        raise UsageError("name a kernel, or the directory --kernels of yours")
+    own = names or [
+        variant.name for variant in of_op(sweep.op, sweep.kernels).values() if not is_ours(variant)
+    ]
+    baselines = {}
+    for variant in chosen(own, "KERNEL"):
+        others = parse_names(baseline) if baseline else (variant.baseline,)
+        if not all(others) or variant.name in others:
+            raise UsageError(f"--baseline: {variant.name} needs another kernel, such as cpu_blas")
+        if lacking := [dtype for dtype in sweep.dtypes if dtype not in variant.dtypes]:
+            raise UsageError(f"--dtypes: {variant.name} has no {', '.join(lacking)}")
+        baselines[variant.name] = others
+    compared = chosen([*dict.fromkeys(chain.from_iterable(baselines.values()))], "--baseline")
+    named = dict.fromkeys((*baselines, *(variant.name for variant in compared)))
+    sweep = replace(sweep, variants=tuple(named))
+    if backend == "cuda" and "launches" not in sweep.options:
+        sweep = replace(sweep, launches=(Launches.ALONE, Launches.GRAPH))
+    with progress() as watcher:
+        outcome = measure(sweep, watcher, force=force)
+    judged = judge_rows(outcome.rows, baselines, claim=claim, threshold=same)
+    if as_json:
+        text = json_of(judged, outcome.rows, claim=claim, threshold=same, csv=str(outcome.path))
+        typer.echo(text)
+    else:
+        console().print(Group(*as_tables(judged, claim)))
+        console(stderr=True).print(where_time_went(outcome), soft_wrap=True)
+        console().print(f"\n{outcome.path}", markup=False, soft_wrap=True)
+    raise typer.Exit(INTERRUPTED if outcome.interrupted else exit_code(judged))

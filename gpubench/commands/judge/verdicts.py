@@ -1,0 +1,136 @@
+"""A verdict on each kernel at each problem: whether it is right, and as fast as claimed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import groupby
+
+from gpubench.model import Status
+from gpubench.results.row import Row
+from gpubench.stats.intervals import MIN_ROUNDS
+from gpubench.stats.pairs import Ratio, ratio_of_pairs
+
+LEVEL = 0.95
+"""Probability that the intervals of all verdicts hold together."""
+
+
+class JudgeVerdict(StrEnum):
+    """What is known about a kernel at a problem."""
+
+    FASTER = "faster"
+    SAME = "same"
+    SLOWER = "slower"
+    NOT_DECIDED = "not decided"
+    WRONG = "wrong"
+    REFUSED = "refused"
+
+
+FAILED = frozenset({JudgeVerdict.SLOWER, JudgeVerdict.WRONG})
+OPEN = frozenset({JudgeVerdict.NOT_DECIDED, JudgeVerdict.REFUSED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A kernel at a problem."""
+
+    row: Row
+    """The fastest tile; or the first tile that is not right."""
+
+    baseline: Row | None = None
+    """The fastest baseline of the same problem and conditions; None if none has a time."""
+
+    verdict: JudgeVerdict
+    reason: str = ""
+    ratio: Ratio | None = field(default=None)
+    """Speed relative to the baseline, with the interval that decides the verdict."""
+
+    pairs: int = 0
+    """Number of rounds in which both were measured."""
+
+
+def exit_code(judged: Iterable[Judged]) -> int:
+    """Return 1 if a kernel is slower or wrong, else 3 if a verdict is open, else 0."""
+    verdicts = {each.verdict for each in judged}
+    return 1 if verdicts & FAILED else 3 if verdicts & OPEN or not verdicts else 0
+
+
+def judge_rows(
+    rows: Sequence[Row],
+    baselines: Mapping[str, Sequence[str]],
+    *,
+    claim: float = 1.0,
+    threshold: float = 0.02,
+) -> list[Judged]:
+    """Return a verdict for each kernel and problem, in the order of the rows.
+
+    `baselines` has the names of the baselines of each kernel. `claim` is the claimed speed relative
+    to the baseline, and `threshold` the largest relative difference that counts as the same.
+    """
+    kernels = [row for row in rows if row.variant in baselines]
+    problems = {(row.variant, row.problem_key) for row in kernels}
+    level = 1 - (1 - LEVEL) / max(1, len(problems))
+    groups = groupby(kernels, key=lambda row: (row.variant, row.problem_key))
+    found = []
+    for (name, problem), group in groups:
+        others = [
+            row for row in rows if row.variant in baselines[name] and row.problem_key == problem
+        ]
+        found.append(_judged(list(group), others, claim, threshold, level))
+    return found
+
+
+def _judged(
+    rows: Sequence[Row], baselines: Sequence[Row], claim: float, threshold: float, level: float
+) -> Judged:
+    """Judge the tiles of a kernel at a problem by the fastest of them; all must be right."""
+    for status, verdict in (
+        (Status.WRONG, JudgeVerdict.WRONG),
+        (Status.ERROR, JudgeVerdict.WRONG),  # no result is no right result
+    ):
+        for row in rows:
+            if row.status == status:
+                reason = row.reason or ""
+                missing = "" if status == Status.WRONG else "no result: "
+                return Judged(row=row, verdict=verdict, reason=f"{missing}{reason}")
+    timed = [row for row in rows if row.status == Status.OK and row.median_us]
+    if not timed:
+        return Judged(row=rows[0], verdict=JudgeVerdict.REFUSED, reason=rows[0].reason or "")
+    best = min(timed, key=lambda row: row.median_us or 0.0)
+    failed = [row for row in baselines if row.status in {Status.WRONG, Status.ERROR}]
+    measured = [row for row in baselines if row.status == Status.OK and row.median_us]
+    if failed or not measured:
+        other = failed[0] if failed else baselines[0] if baselines else None
+        reason = f"{other.variant}: {other.reason}" if other else "no row has its problem"
+        text = f"the baseline has no time: {reason}"
+        return Judged(row=best, verdict=JudgeVerdict.NOT_DECIDED, reason=text)
+    baseline = min(measured, key=lambda row: row.median_us or 0.0)
+    times_us, baseline_us = (_medians_us(row) for row in (best, baseline))
+    pairs = min(len(times_us), len(baseline_us))
+    if pairs < MIN_ROUNDS:
+        reason = f"measured in {pairs} rounds, {MIN_ROUNDS} are needed"
+        verdict, ratio = JudgeVerdict.NOT_DECIDED, None
+    else:
+        ratio = ratio_of_pairs(baseline_us[:pairs], times_us[:pairs], level)
+        verdict, reason = _decided(ratio, claim, threshold)
+    return Judged(
+        row=best, baseline=baseline, verdict=verdict, reason=reason, ratio=ratio, pairs=pairs
+    )
+
+
+def _medians_us(row: Row) -> list[float]:
+    return [float(text) for text in (row.round_medians_us or "").split(";") if text]
+
+
+def _decided(ratio: Ratio, claim: float, threshold: float) -> tuple[JudgeVerdict, str]:
+    """Return the verdict on a ratio, and why none is possible."""
+    low, high = ratio.low / claim, ratio.high / claim
+    if max(-math.log(low), math.log(high)) <= math.log1p(threshold):
+        return JudgeVerdict.SAME, ""
+    if low > 1:
+        return JudgeVerdict.FASTER, ""
+    if high < 1:
+        return JudgeVerdict.SLOWER, ""
+    return JudgeVerdict.NOT_DECIDED, "the interval includes the claim: measure more --rounds"

@@ -1,0 +1,106 @@
+"""The verdicts as a table, and as JSON with all that is needed to repeat them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+import gpubench
+from gpubench.commands.judge.verdicts import LEVEL, Judged, JudgeVerdict, exit_code
+from gpubench.results.row import KEY, Row, objects
+from gpubench.text import counted
+from gpubench.view.numbers import time_text
+from gpubench.view.sentences import Ratio, conditions
+from gpubench.view.tables import table
+
+JSON_FORMAT = 1
+"""Version of the form. It increases when a member is removed or changes its meaning."""
+
+
+def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
+    """Return the table of the verdicts, the reasons, and the verdict on all."""
+    grid = table(
+        *("verdict", "kernel", "size", "conditions", "time", "ratio", "baseline"),
+        left={"verdict", "kernel", "size", "conditions", "baseline"},
+    )
+    reasons = []
+    for each in judged:
+        row = each.row
+        name = _named(row)
+        grid.add_row(
+            str(each.verdict),
+            name,
+            row.size,
+            _conditions(row),
+            time_text(row.median_us) if row.median_us else "",
+            _ratio(each),
+            _named(each.baseline) if each.baseline else "",
+        )
+        if each.reason:
+            where = f"{name} at {row.size} ({_conditions(row)})"
+            reasons.append(Text(f"{each.verdict}: {where}: {each.reason}"))
+    return [grid, *reasons, Text(f"\n{_headline(judged, claim)}")]
+
+
+def _ratio(each: Judged) -> str:
+    """Return `1.12 ± 0.01`, with the farther end of the interval."""
+    if each.ratio is None:
+        return ""
+    value, low, high = each.ratio
+    return str(Ratio(value=value, half=max(high - value, value - low)))
+
+
+def _named(row: Row) -> str:
+    return f"{row.variant} {row.tile}".strip()
+
+
+def _conditions(row: Row) -> str:
+    launches = "" if row.launches == "alone" else f", {row.launches}"
+    return f"{conditions(row)}{launches}"
+
+
+def _headline(judged: Sequence[Judged], claim: float) -> str:
+    """Return `not as claimed: 1 of 4 verdicts slower or wrong; 2 faster, 1 same, 1 wrong`."""
+    counts = Counter(each.verdict for each in judged)
+    listed = ", ".join(f"{counts[name]} {name}" for name in JudgeVerdict if counts[name])
+    code = exit_code(judged)
+    text = {0: "as claimed or faster", 1: "not as claimed", 3: "not decided"}[code]
+    against = "the baseline" if claim == 1 else f"{claim:g} times the baseline's speed"
+    return f"{text} (claim: {against}): {counted(len(judged), 'verdict')}, {listed}"
+
+
+def as_json(
+    judged: Sequence[Judged], rows: Sequence[Row], *, claim: float, threshold: float, csv: str
+) -> str:
+    """Return the verdicts, and the rows with seeds, hashes, versions, device and clocks."""
+    verdicts = [
+        {
+            **{name: getattr(each.row, name) for name in KEY},
+            "verdict": str(each.verdict),
+            "reason": each.reason,
+            "time_us": each.row.median_us,
+            "baseline": _named(each.baseline) if each.baseline else None,
+            "baseline_time_us": each.baseline.median_us if each.baseline else None,
+            "ratio": each.ratio.ratio if each.ratio else None,
+            "ratio_low": each.ratio.low if each.ratio else None,
+            "ratio_high": each.ratio.high if each.ratio else None,
+            "pairs": each.pairs,
+        }
+        for each in judged
+    ]
+    document = {
+        "format": JSON_FORMAT,
+        "gpubench": gpubench.__version__,
+        "exit_code": exit_code(judged),
+        "claim": claim,
+        "threshold": threshold,
+        "level": LEVEL,
+        "csv": csv,
+        "verdicts": verdicts,
+        "rows": objects(rows),
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)

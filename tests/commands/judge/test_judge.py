@@ -1,0 +1,144 @@
+"""`judge`: one verdict for each kernel and shape, its exit code, and its JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+from commandline import call
+from newcomer import PAGES
+from samples import sample
+
+from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
+from gpubench.commands.judge.view import as_json, as_tables
+from gpubench.results.row import Row
+
+sys.path.insert(0, str(PAGES))
+import make_schemas
+
+FUNCTION = """
+from gpubench.model import CallVariant
+
+def build(tile, dtype):
+    def function(a, b, c):
+        {line}
+    return function
+
+VARIANT = CallVariant(
+    idea="a product", runs_on="cpu", build=build, dtypes=("float32",), baseline="cpu_blas"
+)
+"""
+
+BASE_US = (100.0, 101.0, 100.5, 99.5, 100.0)
+
+
+def timed(variant: str, factor: float, n: int = 64, **facts: object) -> Row:
+    """A row whose rounds take `factor` times as long as the baseline's."""
+    medians = [factor * us for us in BASE_US]
+    joined = ";".join(map(str, medians))
+    return sample(variant, n=n, median_us=medians[2], round_medians_us=joined, rounds=5, **facts)
+
+
+def judged(*rows: Row, claim: float = 1.0) -> list[Judged]:
+    return judge_rows([timed("blas", 1.0), *rows], {"mine": ("blas",)}, claim=claim)
+
+
+def verdicts(*rows: Row, claim: float = 1.0) -> tuple[list[str], int]:
+    found = judged(*rows, claim=claim)
+    return [str(each.verdict) for each in found], exit_code(found)
+
+
+@pytest.mark.parametrize(
+    ("factor", "claim", "verdict", "code"),
+    [
+        (0.5, 1.0, "faster", 0),
+        (1.0, 1.0, "same", 0),
+        (1.015, 1.0, "same", 0),
+        (1.2, 1.0, "slower", 1),
+        (0.5, 2.0, "same", 0),
+        (0.5, 2.5, "slower", 1),
+    ],
+)
+def test_the_verdict_is_on_the_speed_relative_to_the_claim(
+    factor: float, claim: float, verdict: str, code: int
+) -> None:
+    assert verdicts(timed("mine", factor), claim=claim) == ([verdict], code)
+
+
+def test_an_interval_around_the_claim_decides_nothing() -> None:
+    scattered = replace(timed("mine", 1.0), round_medians_us="85;121;85;119;85")
+    assert verdicts(scattered) == (["not decided"], 3)
+    assert verdicts(timed("mine", 0.5, n=96)) == (["not decided"], 3)  # the baseline has no 96
+
+
+def test_a_wrong_tile_or_a_lost_result_makes_a_kernel_wrong() -> None:
+    right = timed("mine", 0.5)
+    wrong = timed("mine", 0.4, tile="8", status="wrong", reason="cut to half")
+    lost = timed("mine", 0.4, tile="8", status="error", reason="crashed")
+    assert verdicts(right, wrong) == (["wrong"], 1)
+    assert judged(right, lost)[0].reason == "no result: crashed"
+    skipped = timed("mine", 1.0, status="skipped", reason="has no 64")
+    assert verdicts(skipped) == (["refused"], 3)
+    assert verdicts() == ([], 3)
+
+
+def test_more_verdicts_have_wider_intervals_so_that_all_hold_together() -> None:
+    one = judged(timed("mine", 0.99))[0].ratio
+    rows = [timed("mine", 0.99, n=n) for n in (64, 96, 128)]
+    blas = [timed("blas", 1.0, n=n) for n in (96, 128)]
+    many = judged(*rows, *blas)[0].ratio
+    assert one
+    assert many
+    assert many.low <= one.low <= one.high <= many.high
+
+
+def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    for name, line in (("honest", "c[:] = a @ b"), ("lazy", "c[0] = a[0] @ b")):
+        (tmp_path / "own" / f"{name}.py").write_text(FUNCTION.format(line=line))
+    flags = ("--kernels", "own", "--device", "cpu", "--sizes", "24", "--rounds", "3", "--json")
+    done = call(tmp_path, "judge", *flags, "--output", "a.csv")
+    document = json.loads(done.out)
+    assert (done.code, document["exit_code"]) == (1, 1)
+    found = {each["variant"]: each for each in document["verdicts"]}
+    assert found["lazy"]["verdict"] == "wrong"
+    assert found["lazy"]["reason"]
+    assert found["honest"]["verdict"] in {"faster", "same", "slower", "not decided"}
+    assert found["honest"]["ratio_low"] < found["honest"]["ratio"] < found["honest"]["ratio_high"]
+    seeds = {row["variant"]: row["round_seeds"] for row in document["rows"]}
+    assert seeds["honest"].count(";") == 2  # to repeat it
+    schema = make_schemas.schemas()["judge-1.json"]
+    check = jsonschema.Draft202012Validator(schema)
+    check.validate(document)
+    assert not check.is_valid(document | {"format": 2})
+    assert not check.is_valid(document | {"verdicts": [found["lazy"] | {"verdict": "right"}]})
+    open_ended = json.loads(as_json([], [], claim=1, threshold=0.02, csv=""))
+    assert open_ended["exit_code"] == 3
+
+
+def test_the_table_names_verdict_ratio_and_reason() -> None:
+    found = judged(timed("mine", 0.5), timed("mine", 1.0, n=96))
+    shown = "\n".join(str(part) for part in as_tables(found, 1.0)[1:])
+    assert "not decided: mine 16 at 96 (float32, cold): the baseline has no time" in shown
+    assert "not decided (claim: the baseline): 2 verdicts, 1 faster, 1 not decided" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "name a kernel, or the directory --kernels of yours"),
+        (("naif",), "KERNEL: unknown variant 'naif'; did you mean"),
+        (("cpu_tile", "--baseline", "nope"), "--baseline: unknown variant 'nope'"),
+        (("cpu_blas", "--baseline", "cpu_blas"), "--baseline: cpu_blas needs another kernel"),
+        (("cpu_tile", "--dtypes", "float16"), "--dtypes: cpu_tile has no float16"),
+        (("cpu_tile", "--threshold", "2"), "--threshold: '2' needs a percent sign: write 2%"),
+    ],
+)
+def test_a_mistake_gets_one_line(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    refused = call(tmp_path, "judge", *words, "--device", "cpu")
+    assert (refused.code, refused.files) == (2, [])
+    assert refused.err.startswith(f"gpubench: {message}")
