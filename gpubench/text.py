@@ -14,7 +14,7 @@ ALIKE = 0.6
 """Names with at least this `difflib` ratio are alike: one may be a misspelling of the other."""
 
 
-MAX_KNOWN = 100
+MAX_KNOWN = 24
 """Maximum number of known names that a message lists."""
 
 
@@ -48,7 +48,7 @@ def shown(text: str) -> str:
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all that are known."""
-    names = [shown(word) for word in names]  # a file may have given them, too
+    names = [*dict.fromkeys(map(shown, names))]  # a file may have given them, too
     name = shown(name)
 
     def likeness(other: str) -> float:

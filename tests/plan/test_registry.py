@@ -145,7 +145,10 @@ def test_the_first_of_equally_near_names_is_suggested() -> None:
 
 
 def test_an_unknown_name_without_a_near_one_lists_all_names() -> None:
-    assert unknown("fruit", "zzz", ("apple", "pear")) == "unknown fruit 'zzz'; known: apple, pear"
+    assert (
+        unknown("fruit", "zzz", ("apple", "pear", "apple"))
+        == "unknown fruit 'zzz'; known: apple, pear"
+    )
 
 
 def test_a_variant_of_the_other_backend_says_which_device_runs_it() -> None:

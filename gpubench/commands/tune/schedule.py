@@ -334,7 +334,7 @@ class _Contest:
             leader = list(self._numbers)[race.leader]
             times = [taken.series.median_us for taken in self._known[leader] if taken.series]
             name += f", {leader.tile} leads with {time_text(statistics.median(times))}"
-            if race.leader_error < math.inf:
+            if race.leader_error < 1:  # a wider interval says nothing
                 name += f" ±{100 * race.leader_error:.2g} %"
         return f"{name};"
 
