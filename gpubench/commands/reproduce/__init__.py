@@ -18,7 +18,7 @@ def _experiments(incomplete: str) -> list[str]:
     from gpubench.commands.reproduce.experiment import shipped
 
     own = completion.configs(incomplete) if incomplete else []
-    return [*completion.words(*shipped())(incomplete), *own]
+    return [*completion.words(*shipped(), *shipped("claims"))(incomplete), *own]
 
 
 @app.command(epilog="Example: gpubench reproduce p100-tiles")
@@ -33,6 +33,14 @@ def reproduce(
     listing: Annotated[
         bool, typer.Option("--list", help="List the experiments and measure nothing.")
     ] = False,
+    checkout: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Checkout of the code of other people whose claim an experiment checks.",
+            autocompletion=completion.folders,
+        ),
+    ] = None,
     device: option.DeviceName = None,
     on: option.On = None,
     folder: Annotated[
@@ -77,12 +85,19 @@ def reproduce(
     from gpubench.commands.reproduce.run import foresee, list_experiments, run_reproduce
 
     if listing:
-        list_experiments(names or [])
+        list_experiments(names or [], checkout)
         return
     options = {"device": device, "samples": samples, "rounds": rounds, "budget": budget}
     if dry_run:
-        foresee(names or [], options)
+        foresee(names or [], options, checkout)
         return
     raise typer.Exit(
-        run_reproduce(names or [], options, folder=folder, on=on, resume=resume, force=force)
+        run_reproduce(
+            *(names or [], options),
+            checkout=checkout,
+            folder=folder,
+            on=on,
+            resume=resume,
+            force=force,
+        )
     )

@@ -40,11 +40,15 @@ class Entry:
     measured_high: float | None
     unstable: bool  # the rounds of a time disagree, so that the figure supports no conclusion
     ratio: float | None = None  # how many times as fast as published
+    claim: str = ""  # whether the published figure holds, for code of a checkout
     published_percent_of_peak: float | None = None
     percent_of_peak: float | None
     cell: Cell
     row: Row | None  # None: no sweep that ran has the point
 
+
+CLAIMED = 1.02
+"""A claim holds if no figure of the interval is worse than published by more than this factor."""
 
 ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device")
 _OWN = [field.name for field in fields(Entry) if field.name not in {"cell", "row"}]
@@ -145,8 +149,29 @@ def _entries(experiment: Experiment, series: Series, cell: Cell, points: _Points
         published_device=series.device_of(cell),
         ratio=ratio,
         published_percent_of_peak=_published_percent(experiment, series, cell),
+        claim=_claim(series, first, cell) if experiment.file.checkout else "",
     )
     return entries
+
+
+def _claim(series: Series, entry: Entry, cell: Cell) -> str:
+    """Return whether a published figure holds within `CLAIMED`, by the interval of the measured."""
+    row, low, high = entry.row, entry.measured_low, entry.measured_high
+    if cell.published is None or row is None:
+        return ""
+    if row.status in {Status.WRONG, Status.ERROR}:
+        return "wrong at this shape"
+    device, other = series.device_of(cell), ""
+    if device and device != row.device:
+        if series.figure != Figure.SPEEDUP:
+            return "other device: ratio only"
+        other = " on this device"
+    if low is None or high is None:
+        return "not decided"
+    slowest, fastest = sorted(series.figure.times_as_fast(x, cell.published) for x in (low, high))
+    if slowest >= 1 / CLAIMED:
+        return f"holds{other}"
+    return f"does not hold{other}" if fastest < 1 / CLAIMED else "not decided"
 
 
 def _pick(selection: Selection | None, points: _Points) -> Row | None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from gpubench.commands.reproduce.checkout import Checkout
 from gpubench.commands.reproduce.rules import Figure, Figures, Label, Labels, Rule, texts
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, PointKey
@@ -154,6 +155,7 @@ class ExperimentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     source: _Text
     about: str = ""
     notes: tuple[str, ...] = ()
+    checkout: Checkout | None = None
     device: tuple[dict[str, _Fact], ...] = ()
     sweep: Annotated[tuple[dict[str, Any], ...], Meta(min_length=1)]
     series: tuple[Series, ...] = ()
@@ -213,32 +215,41 @@ def matches(selection: Selection, point: Selection) -> bool:
     return all(item == BEST or point.get(item[0]) == item[1] for item in selection.items())
 
 
-def shipped() -> dict[str, Path]:
-    """Return the files of the experiments that come with gpubench, by name."""
-    folder = _IN_PACKAGE if _IN_PACKAGE.is_dir() else _BESIDE_PACKAGE
+def shipped(kind: str = "") -> dict[str, Path]:
+    """Return the files of the experiments that come with gpubench, by name.
+
+    The kind `claims` has those that need a checkout of other people's code.
+    """
+    folder = (_IN_PACKAGE if _IN_PACKAGE.is_dir() else _BESIDE_PACKAGE) / kind
     return {path.stem: path for path in sorted(folder.glob("*.toml")) if "sweep" in read_toml(path)}
 
 
-def find(names: Sequence[str]) -> list[Experiment]:
-    """Read the named experiments, or all shipped ones. A name that ends in .toml is a file.
+def find(names: Sequence[str], checkout: Path | None = None) -> list[Experiment]:
+    """Read the named experiments, or the shipped ones that need no checkout.
 
-    Raises UsageError for an unknown name and for an invalid file.
+    A name that ends in .toml is a file. `checkout` is the folder with the code of the experiments
+    that have a `[checkout]`. Raises UsageError for an unknown name and for an invalid file.
     """
-    paths = shipped()
+    default = shipped()
+    paths = default | shipped("claims")
     by_name: dict[str, Path] = {}
-    for name in names or paths:
+    for name in names or default:
         if name not in paths and not name.endswith(".toml"):
             hint = unknown("experiment", name, paths)
             raise UsageError(f"{hint}; your own is a file that ends in .toml")
         path = paths.get(name, Path(name))
         if by_name.setdefault(path.stem, path) != path:
             raise UsageError(f"{path} and {by_name[path.stem]} have one name; rename one")
-    return [read_experiment(path) for path in by_name.values()]
+    found = [read_experiment(path, checkout) for path in by_name.values()]
+    if checkout and not any(experiment.file.checkout for experiment in found):
+        raise UsageError("--checkout: no experiment here checks code of a checkout")
+    return found
 
 
-def read_experiment(path: Path) -> Experiment:
+def read_experiment(path: Path, checkout: Path | None = None) -> Experiment:
     """Read an experiment's file. Raises UsageError with the place that is wrong."""
     file = decode(read_toml(path), ExperimentFile, str(path))
+    kernels = {"kernels": str(file.checkout.kernels(path, checkout))} if file.checkout else {}
     devices, sweeps, points = {}, [], []
     for number, facts in enumerate(file.device, 1):
         if not str(facts.get("name", "")).strip():
@@ -250,7 +261,7 @@ def read_experiment(path: Path) -> Experiment:
         if given := {"output", "samples"} & own.keys():
             raise UsageError(f"{path}: sweep {number}: '{min(given)}' is for the command line")
         try:
-            sweep = read_sweep(confined(path, own))
+            sweep = read_sweep({**confined(path, own), **kernels})
             points += [identity(point.key) for point in plan(sweep, sweep.device)]
         except UsageError as error:
             raise UsageError(f"{path}: sweep {number}: {error}") from error

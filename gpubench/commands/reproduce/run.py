@@ -43,17 +43,17 @@ from gpubench.view.tables import console, table
 _SUMMARY = "reproduce"  # stem of the files with the comparison of all experiments
 
 
-def list_experiments(names: Sequence[str]) -> None:
+def list_experiments(names: Sequence[str], checkout: Path | None = None) -> None:
     """`gpubench reproduce --list`."""
     listing = table("experiment", "title", "published for", "figures", left=None)
-    for experiment in find(names):
+    for experiment in find(names, checkout):
         figures = sum(len(series.published) for series in experiment.series)
         devices = ", ".join(experiment.devices)
         listing.add_row(experiment.name, experiment.file.title, devices, str(figures or ""))
     console().print(listing)
 
 
-def foresee(names: Sequence[str], options: Mapping[str, Any]) -> None:
+def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | None = None) -> None:
     """`gpubench reproduce --dry-run`: print each sweep with its points and its expected time."""
     asked = read_sweep(options)
     has_gpu = asked.device != "cpu"
@@ -69,7 +69,7 @@ def foresee(names: Sequence[str], options: Mapping[str, Any]) -> None:
         left={"experiment", "variants", "op", "dtypes"},
     )
     total_s = 0.0
-    for experiment in find(names):
+    for experiment in find(names, checkout):
         name = experiment.name
         entries = experiment.sweeps_for(gpu=has_gpu)
         counts = [len(plan(sweep, sweep.device)) for sweep, _ in entries]
@@ -90,6 +90,7 @@ def run_reproduce(
     names: Sequence[str],
     options: Mapping[str, Any],
     *,
+    checkout: Path | None = None,
     folder: str | None = None,
     on: str | None = None,
     resume: Path | None = None,
@@ -102,7 +103,7 @@ def run_reproduce(
     named = None
     if folder is not None:
         named = replace(OPTIONS["output"], name="dir", read=lambda _, path: path).convert(folder)
-    experiments = find(names)
+    experiments = find(names, checkout)
     out, done = console(), []
     with ExitStack() as stack:
         pools, no_gpu = _open_pools(asked, on, stack)

@@ -87,7 +87,7 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
     labels = done.entries[series.name]
     facts = dict.fromkeys(name for cell in series.cells for name in cell.facts if whole)
     columns = (
-        *(series.axis, *facts, "published", "measured", "ratio"),
+        *(series.axis, *facts, "published", "measured", "ratio", "claim"),
         *("% of peak then", "% of peak now", *(column.name for column in series.beside)),
         *(name.replace("_", " ") for name in series.explain),
     )
@@ -97,6 +97,7 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
         failed = str(row.status) if row and row.status != Status.OK else ""
         cells = [first.label, *(_text(first.cell.facts.get(name)) for name in facts)]
         cells += [_text(first.published), failed or _figure(first), digits(first.ratio)]
+        cells += [first.claim]
         cells += [number(first.published_percent_of_peak, 1)]
         cells += [number(first.percent_of_peak, 1) if is_rate else "", *map(_figure, beside)]
         cells += [_short(getattr(row, name, None)) for name in series.explain]

@@ -1,0 +1,55 @@
+"""The code of other people whose claim an experiment checks: its files, and their digests."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from gpubench.cache import keep, user_cache
+from gpubench.errors import UsageError
+from gpubench.plan.registry import descriptors
+from gpubench.plan.toml_file import NOT_BLANK, lies_below
+
+
+class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[checkout]`: a repository, a commit, and the SHA-256 of each file that kernels need."""
+
+    repository: Annotated[str, Meta(pattern=NOT_BLANK)]
+    commit: Annotated[str, Meta(pattern="^[0-9a-f]{40}$")]
+    files: Annotated[dict[str, Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]], Meta(min_length=1)]
+
+    def kernels(self, experiment: Path, folder: Path | None) -> Path:
+        """Return a folder with the experiment's descriptions, and below `checkout` the files.
+
+        The descriptions lie beside the experiment, in a folder of its name. All is copied into the
+        user's cache, so that only what was compared with the digests is run. Raises UsageError if
+        `folder` is no checkout of the commit.
+        """
+        wanted = f"{self.repository} at {self.commit[:12]}"
+        if folder is None:
+            raise UsageError(f"{experiment}: --checkout DIR must name a checkout of {wanted}")
+        contents = {}
+        for name, digest in self.files.items():
+            path = folder / name
+            if not lies_below(name, folder):
+                raise UsageError(f"{experiment}: checkout: '{name}' leads out of the checkout")
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                missing = f"--checkout: {path}: {error.strerror}"
+                raise UsageError(f"{missing}; it must be of {wanted}") from error
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise UsageError(f"--checkout: {path} is not the file of {wanted}")
+            contents[f"checkout/{name}"] = content
+        for path in descriptors(experiment.parent / experiment.stem):
+            contents[path.name] = path.read_bytes()
+        key = hashlib.sha256(msgspec.json.encode(sorted(contents.items()))).hexdigest()
+        target = user_cache("checkouts", key[:32])
+        for name, content in contents.items():
+            if not keep(target / name, content):
+                raise UsageError(f"--checkout: {target / name} cannot be written")
+        return target
