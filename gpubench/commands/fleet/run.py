@@ -6,6 +6,7 @@ import math
 import statistics
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -85,7 +86,7 @@ def run_fleet(
                     printed_s = monotonic()
 
             try:
-                measure_all(client, workers, device, rounds, keep)
+                FleetRun(client, workers, device, rounds, keep).measure()
             except KeyboardInterrupt:
                 return None, path
     names = dict.fromkeys(time.device for report in reports for time in report.times)
@@ -100,84 +101,113 @@ def run_fleet(
     return fleet, path
 
 
-def measure_all(  # noqa: PLR0915 # one loop, and the functions that share its state
-    client: Client,
-    workers: Mapping[str, Member],
-    device: str,
-    rounds: int,
-    keep: Callable[[Report, str, int, int], None],
-) -> None:
-    """Measure on all workers. `keep` receives each report, its phase, its number and the total.
+Turn = tuple[str, str, int, frozenset[str]]
+"""A worker, the phase, the number of rounds, and the units; no units: all."""
+
+Keep = Callable[[Report, str, int, int], None]
+"""Receives a report, its phase, its number and the total."""
+
+
+@dataclass
+class _Host:
+    """The devices of a host, which take turns, and what they have measured."""
+
+    addresses: list[str]
+    steps: deque[list[Turn]]
+    times: list[times_of.UnitTime] = field(default_factory=list)
+    running: int = 0
+    """Number of turns that have not ended."""
+
+    is_extended: bool = False
+    """Whether steps for the noisy units were added."""
+
+
+class FleetRun:
+    """Measures on all workers.
 
     Hosts are independent of each other. The devices of a host take turns, a round each, while the
     other devices do nothing. Then all measure at the same time. Units whose rounds scatter are then
     measured in more rounds. If a worker is lost, only its own reports are missing.
     """
-    inbox: SimpleQueue[Any] = SimpleQueue()
-    running: dict[Any, tuple[str, str]] = {}
-    hosts = {member.hostname for member in workers.values()}
-    addresses = {
-        host: sorted(at for at in workers if workers[at].hostname == host) for host in hosts
-    }
-    steps = {host: deque(_steps(addresses[host], rounds)) for host in hosts}
-    times: dict[str, list[times_of.UnitTime]] = {host: [] for host in hosts}
-    extended: set[str] = set()
-    total, done = sum(len(step) for of_host in steps.values() for step in of_host), 0
-    verified: dict[str, Sequence[Measurement]] = {}
-    waiting = defaultdict(int, dict.fromkeys(steps, 0))
 
-    lost: set[str] = set()
+    def __init__(
+        self,
+        client: Client,
+        workers: Mapping[str, Member],
+        device: str,
+        rounds: int,
+        keep: Keep,
+    ) -> None:
+        self._client, self._workers, self._device = client, workers, device
+        self._rounds, self._keep = rounds, keep
+        self._ended: SimpleQueue[Any] = SimpleQueue()
+        self._running: dict[Any, tuple[str, str]] = {}
+        """Worker and phase of each turn that has not ended, by its future."""
 
-    def advance(host: str) -> None:
-        nonlocal done, total
-        if not steps[host] and not waiting[host] and host not in extended:
-            extended.add(host)
-            steps[host].extend(more_steps(addresses[host], times[host], rounds))
-            total += sum(map(len, steps[host]))
-        while steps[host] and not waiting[host]:
-            for address, phase, count, units in steps[host].popleft():
-                if address in lost or client.status != "running":
-                    done += 1
+        self._lost: set[str] = set()
+        self._verified: dict[str, Sequence[Measurement]] = {}
+        addresses: defaultdict[str, list[str]] = defaultdict(list)
+        for address in sorted(workers):
+            addresses[workers[address].hostname].append(address)
+        self._hosts = {
+            name: _Host(of_host, deque(_steps(of_host, rounds)))
+            for name, of_host in addresses.items()
+        }
+        self._done = 0
+        self._total = sum(len(step) for host in self._hosts.values() for step in host.steps)
+
+    def measure(self) -> None:
+        """Run all turns. On an exception, such as Ctrl-C, cancel those that run."""
+        try:
+            for host in self._hosts.values():
+                self._advance(host)
+            while self._running:
+                try:
+                    future = self._ended.get(timeout=1)
+                except Empty:
+                    self._give_up_lost_workers()
                     continue
-                asked = Asked(device, phase, count, SEED, verified.get(address, ()), units)
-                future = client.submit(measure_units, asked, workers=[address], pure=False)
-                running[future] = address, phase
-                waiting[host] += 1
-                future.add_done_callback(inbox.put)
+                if future in self._running:
+                    address, _ = self._running[future]
+                    self._finish(future, _report(future, self._workers[address]))
+        finally:
+            cancel(self._client, self._running)
 
-    def finish(future: Any, report: Report) -> None:
-        nonlocal done
-        address, phase = running.pop(future)
-        host = workers[address].hostname
-        waiting[host] -= 1
-        done += 1
-        verified[address] = report.verified
-        times[host].extend(report.times)
-        keep(report, phase, done, total)
-        advance(host)
+    def _advance(self, host: _Host) -> None:
+        """Start the next step of a host, unless a turn of its last step still runs."""
+        if not (host.steps or host.running or host.is_extended):
+            host.is_extended = True
+            host.steps.extend(more_steps(host.addresses, host.times, self._rounds))
+            self._total += sum(map(len, host.steps))
+        while host.steps and not host.running:
+            for address, phase, count, units in host.steps.popleft():
+                if address in self._lost or self._client.status != "running":
+                    self._done += 1
+                    continue
+                verified = self._verified.get(address, ())
+                asked = Asked(self._device, phase, count, SEED, verified, units)
+                future = self._client.submit(measure_units, asked, workers=[address], pure=False)
+                self._running[future] = address, phase
+                host.running += 1
+                future.add_done_callback(self._ended.put)
 
-    try:
-        for host in steps:
-            advance(host)
-        while running:
-            try:
-                future = inbox.get(timeout=1)
-            except Empty:
-                there = present(client)
-                for future, (address, _phase) in list(running.items()):
-                    if address not in there:
-                        lost.add(address)
-                        cancel(client, [future])
-                        finish(future, _lost(workers[address], "its worker is gone"))
-                continue
-            if future in running:
-                finish(future, _report(future, workers[running[future][0]]))
-    finally:
-        cancel(client, running)
+    def _finish(self, future: Any, report: Report) -> None:
+        address, phase = self._running.pop(future)
+        host = self._hosts[self._workers[address].hostname]
+        host.running -= 1
+        host.times.extend(report.times)
+        self._verified[address] = report.verified
+        self._done += 1
+        self._keep(report, phase, self._done, self._total)
+        self._advance(host)
 
-
-Turn = tuple[str, str, int, frozenset[str]]
-"""A worker, the phase, the number of rounds, and the units; no units: all."""
+    def _give_up_lost_workers(self) -> None:
+        there = present(self._client)
+        for future, (address, _phase) in list(self._running.items()):
+            if address not in there:
+                self._lost.add(address)
+                cancel(self._client, [future])
+                self._finish(future, _lost(self._workers[address], "its worker is gone"))
 
 
 def _steps(addresses: Sequence[str], rounds: int) -> list[list[Turn]]:

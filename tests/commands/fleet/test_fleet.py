@@ -364,7 +364,10 @@ def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -
     )
     member = Member("0", "node1", GPU, "abc")
     reports: list[Report] = []
-    run.measure_all(client, {"tcp://a": member}, "cuda", 3, lambda one, *_: reports.append(one))
+    fleet = run.FleetRun(
+        client, {"tcp://a": member}, "cuda", 3, lambda one, *_: reports.append(one)
+    )
+    fleet.measure()
     assert asked == ["tcp://a"]  # of three rounds
     assert [one.error for one in reports] == ["its worker is gone"]
     assert len(cancelled) == 1
