@@ -44,7 +44,6 @@ ALIASES = {"half": "__half"} | dict.fromkeys(("nv_bfloat16", "bf16"), "__nv_bflo
 _WAITS = re.compile(
     r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"
 )
-_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MACRO = re.compile(r"#\s*ifndef\s+(\w+)\s*#\s*define\s+\1\s+(\d+)")
 _ASSIGNED = re.compile(r"\b(\w+)\s*=([^;=]*)")
@@ -148,7 +147,7 @@ def described(
             f"    block={_numbers(launch.block)},  # threads",
         ]
     elif function.is_kernel:
-        lines += _launch(function, tile, op, text)
+        lines += _launch(function, tile, op, launch.config)
     return "\n".join([*lines, ")\n"]), asked
 
 
@@ -300,8 +299,11 @@ def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
     return tile, [*lines, f'        default=("{tile}",),', "    ),"]
 
 
-def _launch(kernel: Function, tile: Config, op: str, text: str) -> Iterator[str]:
-    """Yield the grid and the block, with comments on what was read and what was not."""
+def _launch(kernel: Function, tile: Config, op: str, config: str) -> Iterator[str]:
+    """Yield the grid and the block as the kernel's indices and bounds suggest them.
+
+    `config` is what the source's own launch says, which could not be read.
+    """
     first = next(iter(tile), "")
     rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or EDGE,) * 2
     covered = _covered(kernel, op)
@@ -323,30 +325,10 @@ def _launch(kernel: Function, tile: Config, op: str, text: str) -> Iterator[str]
     else:
         threads = threads or (f"{first}*{first}" if first else str(EDGE**2))
         block = threads if threads.isdecimal() else f'"{threads}"'
-    used = [index for index in ("blockIdx.y", "threadIdx.y") if kernel.uses(index)]
-    sentences = [f"the kernel uses {' and '.join(used) or 'neither blockIdx.y nor threadIdx.y'}."]
-    sentences += [f"x covers {covered['x']}."] if "x" in covered else []
-    sentences += [f"The launch bounds are {shown(kernel.threads)} threads."] * bool(kernel.threads)
-    yield f"    # Read: {' '.join(sentences)}"
-    yield "    # Not read: how many elements of the result a block computes. Check these two lines."
-    for remark in _unread(kernel, text):
-        yield f"    # Not read: {remark}"
+    own = f" The source launches <<<{' '.join(config.split())}>>>." if config else ""
+    yield f"    # Guesses from the kernel's indices and bounds: check these two lines.{own}"
     yield f"    grid={grid},  # blocks in x and y; / rounds up"
     yield f"    block={block},  # threads"
-
-
-def _unread(kernel: Function, text: str) -> Iterator[str]:
-    """Yield remarks on what the source may say elsewhere."""
-    if files := list(dict.fromkeys(map(shown, _INCLUDED.findall(text))))[:5]:
-        yield f"the included files {', '.join(files)}."
-    plain = code(text)
-    if not kernel.uses("threadIdx.y") and re.search(r"\bthreadIdx\s*\.\s*y\b", plain):
-        yield "which functions the kernel calls; threadIdx.y occurs elsewhere in the source."
-    launch = re.search(
-        rf"\b{re.escape(kernel.name)}\b\s*+(?:<[^;<>]{{0,200}}>)?\s*+<<<([^;]{{0,300}}?)>>>", plain
-    )
-    if launch:
-        yield f"the source's own launch, <<<{' '.join(launch[1].split())}>>>."
 
 
 def _covered(kernel: Function, op: str) -> dict[str, str]:

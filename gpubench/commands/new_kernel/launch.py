@@ -36,6 +36,9 @@ class Dimensions:
     """What a launch says. Empty where it could not be read."""
 
     caller: str = ""
+    config: str = ""
+    """Its text between <<< and >>>."""
+
     template: Mapping[str, str] = field(default_factory=dict)
     """Numbers and truth values of the template's parameters, by their names."""
 
@@ -92,7 +95,9 @@ def _read(
     block = _dimensions(config[1] if len(config) > 1 else "", launch, names, known, {})
     parts = dict(zip("xyz", block, strict=False))
     grid = _dimensions(config[0], launch, names, known, parts)
-    return Dimensions(caller=caller.name, template=template, grid=grid, block=block)
+    return Dimensions(
+        caller=caller.name, config=launch.config, template=template, grid=grid, block=block
+    )
 
 
 def _constants(text: str) -> dict[str, str]:

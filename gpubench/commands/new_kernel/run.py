@@ -116,9 +116,9 @@ def describe_source(
             linked=[os.path.relpath(path, home) for path in linked],
         )
         asked |= dict.fromkeys(unknown_parameters)
-    what = "Check its lines grid and block: comments there say what was not read. Then:"
-    if all("HostVariant(" in description for description in texts.values()):
-        what = "It is the source's own launcher, which knows grid, block and template. Then:"
+    what = "The description is complete. Then:"
+    if any("guess" in description.lower() for description in texts.values()):
+        what = "Check the lines whose comments say that they are guesses. Then:"
     if asked:
         what = f"First say in its signature what these are: {', '.join(asked)}. {what}"
     _write(texts, op, folder, what, ",".join(chosen), force=force)
