@@ -31,12 +31,14 @@ from gpubench.engine.judge.probe import (
 )
 from gpubench.engine.judge.verdict import (
     Duration,
+    MissingResult,
     UnwrittenResult,
     WrongError,
     as_judged,
     require,
 )
 from gpubench.engine.judge.verify import (
+    STALE,
     Check,
     is_unwritten,
     never_written,
@@ -135,6 +137,9 @@ class Runner:
         self.examiner = Examiner(self._backend, self._operand_cache, self._on_best_threads)
         self._notes: dict[Instance, str] = {}
         """What a call does beside computing."""
+
+        self._writes: set[Instance] = set()
+        """Calls that wrote a result when they were first called."""
 
         self._right: dict[Point, Measurement] = {}
         """The last measurement of each point, if its result was right."""
@@ -361,7 +366,10 @@ class Runner:
         inputs = inputs_of(make_probes(problem, self._operand_cache.seed)[0])
         operands = self._backend.load(problem, inputs, cold=False)
         kernel = self._backend.bind(at_probe(point, problem), operands)
+        poison(operands.output, reads_output=point.variant.reads_output)
         kernel.run()  # it may compile, or choose an algorithm
+        if not is_unwritten(self._backend.xp, operands.output):
+            self._writes.add(instance)
         self._notes[instance] = kernel.watch()
 
     def _probe(self, point: Point) -> None:
@@ -386,6 +394,8 @@ class Runner:
                 require_exact(probe, self._backend.xp, operands.output)
             except WrongError:
                 if is_unwritten(self._backend.xp, operands.output):
+                    if instance_of(point) in self._writes:
+                        require(MissingResult(left=STALE))
                     require(UnwrittenResult(reason=never_written(at.variant)))
                 raise
 

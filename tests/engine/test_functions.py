@@ -147,6 +147,20 @@ def test_a_kernel_that_adds_to_its_output_is_wrong_all_the_same() -> None:
     assert re.match(r"the result is \d+ times the right one: repeated launches add", result.reason)
 
 
+@pytest.mark.parametrize("by", ["first call", "size"])
+def test_a_function_that_keeps_addresses_is_told_so(by: str) -> None:
+    """Kept per size, they are those of the first set of operands that a launch uses."""
+    kept: dict[Any, tuple[Any, ...]] = {}
+
+    def call(*arrays: Any) -> None:
+        a, b, c = kept.setdefault(arrays[0].shape if by == "size" else 0, arrays)
+        np.matmul(a, b, out=c)
+
+    result, _ = measured(variant(call))
+    assert result.status == Status.WRONG
+    assert "it may keep their addresses, such as in a tensor map" in result.reason
+
+
 def test_kernels_that_read_their_output_and_kernels_that_do_not_share_operands() -> None:
     runner = Runner(FakeBackend(), QUICK, seed=1)  # three sets; each launch takes the next one
     plain, reading = variant(multiply), variant(adds(0.0), reads_output=True)

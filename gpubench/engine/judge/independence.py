@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.judge.verdict import DependentTime, MissingResult, judge, require
-from gpubench.engine.judge.verify import is_unwritten, poison, rows_error, rows_to_check, take_rows
+from gpubench.engine.judge.verify import (
+    STALE,
+    is_unwritten,
+    poison,
+    rows_error,
+    rows_to_check,
+    take_rows,
+)
 from gpubench.engine.operands import widened
 
 TURNS = (6, 6, 36)
@@ -50,11 +57,6 @@ elsewhere; this one must only notice that nothing was computed."""
 
 
 KEPT = "it kept what the output held, or the result of earlier operands"
-STALE = (
-    "it left its output as it was. Its arguments had moved since earlier launches: it may keep "
-    "their addresses, such as in a tensor map. Make the map again where an address differs from "
-    "the last call's"
-)
 
 
 class Case(StrEnum):

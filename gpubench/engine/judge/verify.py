@@ -12,7 +12,7 @@ import numpy as np
 
 from gpubench.backends.rotation import OperandSets, result_factor
 from gpubench.engine.judge.rounding import can_show_rounding, choose, find_rounding
-from gpubench.engine.judge.verdict import ResultError, require
+from gpubench.engine.judge.verdict import MissingResult, ResultError, WrongError, require
 from gpubench.engine.operands import Reference, make_reference
 from gpubench.model import CallVariant, HostVariant, Measurement, Problem, Variant
 
@@ -30,6 +30,14 @@ MAX_MULTIPLE, SAME = 2**20, 1e-2
 
 ROUNDED_ONCE = 1.01
 """Factor of the unit roundoff, because the sum that is rounded has errors of its own."""
+
+
+STALE = (
+    "it left its output as it was. Its arguments had moved since earlier launches: it may keep "
+    "their addresses, such as in a tensor map. Make the map again where an address differs from "
+    "the last call's"
+)
+"""What a call left that computed results where its arguments were before."""
 
 
 class Check:
@@ -59,6 +67,9 @@ class Check:
         self._later = later
         self._kept: list[tuple[Any, int]] = []
         """Outputs that are not compared yet, with their result factors."""
+
+        self._accepted = False
+        """Whether an output of another set was right."""
 
         self._xp = xp
         self._reads_output = reads_output
@@ -96,7 +107,7 @@ class Check:
     def settle(self) -> None:
         """Compare the outputs that were kept. Raises WrongError."""
         while self._kept:
-            output, factor = self._kept.pop()
+            output, factor = self._kept.pop(0)
             self._accept(output, factor)
 
     def _keep(self, output: Any, factor: int) -> None:
@@ -107,14 +118,20 @@ class Check:
             self._kept[KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)] = (output, factor)
 
     def _accept(self, output: Any, factor: int) -> None:
-        error = require_right(
-            self._xp,
-            self._operands,
-            output,
-            self._reference(),
-            factor,
-            finds_rounding=self._finds_rounding,
-        )
+        try:
+            error = require_right(
+                self._xp,
+                self._operands,
+                output,
+                self._reference(),
+                factor,
+                finds_rounding=self._finds_rounding,
+            )
+        except WrongError:
+            if self._accepted and not self._reads_output and is_unwritten(self._xp, output):
+                require(MissingResult(left=STALE))
+            raise
+        self._accepted = True
         self.error = max(self.error, error)
 
 
