@@ -208,6 +208,8 @@ SHAPES = {
     "alone_18_int8": "--seed 18 --count 30 --dtype int8",
     "alone_18_tf32": "--seed 18 --count 30 --dtype tf32",
     "alone_every_19_bfloat16": "--seed 19 --count 6 --every",
+    "alone_40_float8_e4m3": "--seed 40 --count 24 --dtype float8_e4m3 --every",
+    "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
     "3048x1928x400,872x5608x6608,904x4592x672",
     "models": "--model-shapes",

@@ -3,13 +3,12 @@
     python benchmarks/fit_tiles.py results/h200/shapes/{fit_[12378],judged_9}.csv --judge judged.csv
     python benchmarks/fit_tiles.py fit_float64.csv --judge judged_float64.csv
 
-The model is that of `gpubench/kernels/tile_costs.py` for files in 16 bits, and that of
-`gpubench/kernels/small_tile_costs.py` for files in float64 or float32. Files in 8 bits or TF32 are
-judged with the constants of 16 bits.
+The model is that of `gpubench/kernels/small_tile_costs.py` for files in float64 or float32, and
+that of `gpubench/kernels/tile_costs.py` for others.
 
 The files are those of `benchmarks/shapes.py --every`. A configuration counts more if it is closer
-to the fastest of its shape. In 16 bits most of the error that all configurations of a shape have in
-common is left out, because it does not change their order.
+to the fastest of its shape. On tensor cores, most of the error that all configurations of a shape
+have in common is left out, because it does not change their order.
 
 The script prints the constants. For each file it prints how far the picks are from the fastest
 configuration that was measured: the first pick, the better of the first two, what `--tiles auto`
@@ -43,6 +42,9 @@ DECAY = {tile_costs.Costs: 6.0, small_tile_costs.SmallTileCosts: 4.0}
 
 IN_COMMON = {tile_costs.Costs: 0.9, small_tile_costs.SmallTileCosts: 0.0}
 """Share, by model, of a shape's mean error that the fit leaves out."""
+
+PRIOR = 0.012
+"""Weight of a constant's relative change from its start. It decides where the times do not."""
 
 ROBUST = 0.04
 """Relative error beyond which a configuration's weight falls."""
@@ -161,7 +163,8 @@ def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
         costs = replace(start, **dict(zip(names, values, strict=True)))
         logs = np.array([math.log(predicted_us(row, costs) / row.median_us) for row in rows])
         means = np.bincount(shapes, weights**2 * logs) / of_shape
-        return weights * (logs - in_common * means[shapes])
+        changes = PRIOR * (values - first) / (np.abs(first) + 0.1)
+        return np.append(weights * (logs - in_common * means[shapes]), changes)
 
     first = np.clip([asdict(start)[name] for name in names], np.add(low, 1e-6), high)
     best = least_squares(errors, first, bounds=(low, high), loss="soft_l1", f_scale=ROBUST)

@@ -27,8 +27,9 @@ EXTENTS = range(64, 257, 16)
 """Rows and columns of a tile. One extent is a multiple of 64, the rows of an instruction. The other
 is the columns of an instruction."""
 
-ROWS_BY_8 = range(64, 257, 8)
-"""Rows of a tile whose columns are a multiple of 64, in kernels that store results by boxes."""
+ROWS_BY_16, ROWS_BY_8 = range(16, 257, 16), range(8, 257, 8)
+"""Rows of a tile whose columns are a multiple of 64. Kernels that store results by boxes have rows
+by 8. A tile has less than 64 rows only where one row of tiles covers C."""
 
 PAIRS = ("1x1", "1x2", "2x1")
 CLUSTERS = (*PAIRS, "1x4", "4x1", "2x2", "2x4", "4x2")
@@ -73,10 +74,11 @@ class Form:
 
 WHOLE = Form(rows=ROWS_BY_8, options="/group=8/pdl=1")
 TURNS = Form(rows=ROWS_BY_8, columns=(64, 128, 192, 256), in_turns=True)
-SPLIT = Form(splits=range(2, MAX_CLUSTER + 1), options="/group=8/pdl=1")
+SPLIT = Form(rows=ROWS_BY_16, splits=range(2, MAX_CLUSTER + 1), options="/group=8/pdl=1")
 ROUNDS = Form(clusters=PAIRS, in_rounds=True, options="/group=8/pdl=1")
 BYTES = Form(
     dtypes=("int8", "float8_e4m3"),
+    rows=ROWS_BY_16,
     step=BYTES_STEP,
     splits=range(1, MAX_CLUSTER + 1),
     options="",

@@ -92,7 +92,7 @@ complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting, int pa
 // BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not wait for
 // them. A block that shares its tile with none stores its sums alone.
 template <int BM, int BN, int PARTS, int BLOCKS, typename Scalar, int PIECES, int SUMS>
-__device__ __forceinline__ void add_parts(float (&sum)[PIECES][SUMS], unsigned memory, int part,
+__device__ __forceinline__ void add_units(float (&sum)[PIECES][SUMS], unsigned memory, int part,
                                           int peer, int warpgroup, const Results<Scalar>& to) {
   using T = FittedTile<BM, BN>;
   constexpr int EACH = SUMS / UNIT_SUMS;

@@ -75,7 +75,9 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 #define NAMES_8(a, b, c, d, e, f, g, h) \
   "%" #a ",%" #b ",%" #c ",%" #d ",%" #e ",%" #f ",%" #g ",%" #h
 #define NAMES_4(a, b, c, d) "%" #a ",%" #b ",%" #c ",%" #d
-#define NAMES_16 NAMES_8(0, 1, 2, 3, 4, 5, 6, 7) "," NAMES_8(8, 9, 10, 11, 12, 13, 14, 15)
+#define NAMES_4_ NAMES_4(0, 1, 2, 3)
+#define NAMES_8_ NAMES_8(0, 1, 2, 3, 4, 5, 6, 7)
+#define NAMES_16 NAMES_8_ "," NAMES_8(8, 9, 10, 11, 12, 13, 14, 15)
 #define NAMES_24 NAMES_16 "," NAMES_8(16, 17, 18, 19, 20, 21, 22, 23)
 #define NAMES_32 NAMES_24 "," NAMES_8(24, 25, 26, 27, 28, 29, 30, 31)
 #define NAMES_40 NAMES_32 "," NAMES_8(32, 33, 34, 35, 36, 37, 38, 39)
@@ -90,6 +92,9 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 #define NAMES_112 NAMES_104 "," NAMES_8(104, 105, 106, 107, 108, 109, 110, 111)
 #define NAMES_120 NAMES_112 "," NAMES_8(112, 113, 114, 115, 116, 117, 118, 119)
 #define NAMES_128 NAMES_120 "," NAMES_8(120, 121, 122, 123, 124, 125, 126, 127)
+#define NAMES_12 NAMES_8_ "," NAMES_4(8, 9, 10, 11)
+#define NAMES_20 NAMES_16 "," NAMES_4(16, 17, 18, 19)
+#define NAMES_28 NAMES_24 "," NAMES_4(24, 25, 26, 27)
 #define NAMES_36 NAMES_32 "," NAMES_4(32, 33, 34, 35)
 #define NAMES_44 NAMES_40 "," NAMES_4(40, 41, 42, 43)
 #define NAMES_52 NAMES_48 "," NAMES_4(48, 49, 50, 51)
@@ -117,6 +122,9 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
                : __VA_ARGS__                                                                       \
                : "l"(a), "l"(b), "r"(static_cast<int>(add)))
 // Sums of a thread for N columns: N / 2, in eights, and four more.
+#define SUMS_OF_8_(C) OPERANDS_8(C, 0)
+#define SUMS_OF_16(C) SUMS_OF_8_(C), OPERANDS_8(C, 8)
+#define SUMS_OF_24(C) SUMS_OF_16(C), OPERANDS_8(C, 16)
 #define SUMS_OF_32(C) OPERANDS_32(C, 0)
 #define SUMS_OF_40(C) SUMS_OF_32(C), OPERANDS_8(C, 32)
 #define SUMS_OF_48(C) SUMS_OF_40(C), OPERANDS_8(C, 40)
@@ -130,6 +138,10 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 #define SUMS_OF_112(C) SUMS_OF_104(C), OPERANDS_8(C, 104)
 #define SUMS_OF_120(C) SUMS_OF_112(C), OPERANDS_8(C, 112)
 #define SUMS_OF_128(C) SUMS_OF_120(C), OPERANDS_8(C, 120)
+#define SUMS_OF_4_(C) OPERANDS_4(C, 0)
+#define SUMS_OF_12(C) SUMS_OF_8_(C), OPERANDS_4(C, 8)
+#define SUMS_OF_20(C) SUMS_OF_16(C), OPERANDS_4(C, 16)
+#define SUMS_OF_28(C) SUMS_OF_24(C), OPERANDS_4(C, 24)
 #define SUMS_OF_36(C) SUMS_OF_32(C), OPERANDS_4(C, 32)
 #define SUMS_OF_44(C) SUMS_OF_40(C), OPERANDS_4(C, 40)
 #define SUMS_OF_52(C) SUMS_OF_48(C), OPERANDS_4(C, 48)
@@ -147,6 +159,13 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
   WGMMA(#WIDTH, TYPES, FLAGS, NAMES_##HALF, "%" #A, "%" #B, "%" #ADD, SUMS_OF_##HALF(C))
 #define WGMMA_BY_WIDTH(TYPES, FLAGS, C)                 \
   do {                                                  \
+    WGMMA_OF(8, 4_, 4, 5, 6, TYPES, FLAGS, C);          \
+    WGMMA_OF(16, 8_, 8, 9, 10, TYPES, FLAGS, C);        \
+    WGMMA_OF(24, 12, 12, 13, 14, TYPES, FLAGS, C);      \
+    WGMMA_OF(32, 16, 16, 17, 18, TYPES, FLAGS, C);      \
+    WGMMA_OF(40, 20, 20, 21, 22, TYPES, FLAGS, C);      \
+    WGMMA_OF(48, 24, 24, 25, 26, TYPES, FLAGS, C);      \
+    WGMMA_OF(56, 28, 28, 29, 30, TYPES, FLAGS, C);      \
     WGMMA_OF(64, 32, 32, 33, 34, TYPES, FLAGS, C);      \
     WGMMA_OF(72, 36, 36, 37, 38, TYPES, FLAGS, C);      \
     WGMMA_OF(80, 40, 40, 41, 42, TYPES, FLAGS, C);      \
@@ -182,7 +201,7 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 template <typename Scalar, int N, bool SWAPPED = false, int SUMS>
 __device__ __forceinline__ void
 multiply_async(Sum<Scalar> (&sum)[SUMS], unsigned long long a, unsigned long long b, bool add) {
-  static_assert(N % 8 == 0 && N >= 64 && N <= 256, "add a line for further widths");
+  static_assert(N % 8 == 0 && N >= 8 && N <= 256, "add a line for further widths");
   static_assert(SUMS >= N / 2, "a thread has N / 2 sums");
   // The flags of floats: neither operand negated. Of 16 bits also: whether A and B are transposed.
   if constexpr (Sum<Scalar>(0.5f) == 0) {  // ints

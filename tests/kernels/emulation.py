@@ -14,7 +14,8 @@ from pathlib import Path
 from gpubench.model import Config, CudaVariant, Gpu, Problem
 from gpubench.on_cpu.run import gxx
 
-H200 = Gpu(multiprocessors=132, threads_per_multiprocessor=2048)
+FEW = Gpu(multiprocessors=4, threads_per_multiprocessor=2048)
+"""Blocks that stay take several tiles each."""
 
 INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
@@ -28,7 +29,7 @@ template <typename Item, typename Number>
 struct Case {
   const char* label;
   int m, n, k, grid, grid_y, cluster, threads, shared_bytes;
-  std::vector<std::array<long, 3>> boxes;  // array, rows and columns
+  std::vector<std::array<long, 4>> boxes;  // array, rows, columns, and bytes of the swizzle
   bool b_along_k;
   void (*kernel)(const Item*, const Item*, Item*, int, int, int, const CUtensorMap*);
 };
@@ -42,11 +43,16 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
   const std::vector<Number> before = c;
   CUtensorMap maps[4];
   for (size_t i = 0; i < one.boxes.size(); ++i) {
-    const bool of_a = one.boxes[i][0] == 0;
+    const long array = one.boxes[i][0];
     const int b_rows = one.b_along_k ? one.n : one.k, b_columns = one.b_along_k ? one.k : one.n;
-    const emulated::Map map{reinterpret_cast<const unsigned char*>((of_a ? a : b).data()),
-                            of_a ? one.m : b_rows, of_a ? one.k : b_columns, one.boxes[i][1],
-                            one.boxes[i][2], sizeof(Item)};
+    emulated::Map map{reinterpret_cast<unsigned char*>(c.data() + GUARD), one.m, one.n,
+                      one.boxes[i][1], one.boxes[i][2], sizeof(Number), one.boxes[i][3]};
+    if (array < 2) {
+      map.address = reinterpret_cast<unsigned char*>(const_cast<Item*>((array ? b : a).data()));
+      map.rows = array ? b_rows : one.m;
+      map.columns = array ? b_columns : one.k;
+      map.item_bytes = sizeof(Item);
+    }
     std::memcpy(&maps[i], &map, sizeof map);
   }
   for (int i = 0; i < 2; ++i) {
@@ -73,23 +79,23 @@ template <typename Item, typename Number>
 void check(const Case<Item, Number>& one) {
   std::mt19937 draw(one.m * 31 + one.n * 7 + one.k);
   std::vector<Item> a(one.m * one.k), b(one.k * one.n);
-  std::vector<Number> c(one.m * one.n);
+  std::vector<double> c(one.m * one.n);
   for (auto& x : a) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;  // never 0
   for (auto& x : b) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;
   for (int i = 0; i < one.m; ++i) {
     for (int k = 0; k < one.k; ++k) {
       for (int j = 0; j < one.n; ++j) {
         c[i * one.n + j] +=
-            a[i * one.k + k] * b[one.b_along_k ? j * one.k + k : k * one.n + j];
+            double(a[i * one.k + k]) * b[one.b_along_k ? j * one.k + k : k * one.n + j];
       }
     }
   }
   const auto result = computed(one, a, b, 1);
   for (int i = 0; i < one.m * one.n; ++i) {
-    if (!(result[i] == c[i])) {
+    if (!(result[i] == static_cast<Number>(c[i]))) {
       emulated::fail(std::string(one.label) + ": element " + std::to_string(i / one.n) + ", " +
-                     std::to_string(i % one.n) + " is " + std::to_string(result[i]) + ", not " +
-                     std::to_string(c[i]));
+                     std::to_string(i % one.n) + " is " + std::to_string(double(result[i])) +
+                     ", not " + std::to_string(c[i]));
     }
   }
   for (auto& x : a) x = Item(draw() % 100) / Item(7);
@@ -202,13 +208,15 @@ def program(
     """
     text = emulated(planted(flattened(variant.source, set()), faults))
     precision = cases[0][1].precision
-    scalar, result = precision.cpp, {"int8": "int"}.get(precision.name, precision.cpp)
+    scalar, result = precision.cpp, RESULTS.get(precision.name, precision.cpp)
     lines = []
     for number, (tile, problem) in enumerate(cases):
-        launch = variant.launch_on(H200, tile, problem)
+        launch = variant.launch_on(FEW, tile, problem)
         instance = variant.instance(tile, problem.dtype, launch.kernel)
         maps = "".join(f", maps[{i}]" for i in range(len(launch.tensor_maps)))
-        boxes = ", ".join(f"{{{m.array}, {m.box[0]}, {m.box[1]}}}" for m in launch.tensor_maps)
+        boxes = ", ".join(
+            f"{{{m.array}, {m.box[0]}, {m.box[1]}, {m.swizzle_bytes}}}" for m in launch.tensor_maps
+        )
         grid = (*launch.grid, 1, 1)
         blocks = launch.cluster[0] if launch.cluster else 1
         numbers = [problem.m, problem.n, problem.k, grid[0], grid[1], blocks]
@@ -228,6 +236,9 @@ def program(
     main = f"int main(int count, char** words) {{\n{body}\n}}\n"
     return f'#include "emulator.h"\n{text}\n{MAIN}\n{main}'
 
+
+RESULTS = {"int8": "int", "float8_e4m3": "__nv_bfloat16"}
+"""Types of results that are not those of the operands, by precision."""
 
 OPTIONS = ("-w", "-O1", "-fno-strict-aliasing")
 

@@ -54,8 +54,22 @@ CASES = {
     "wgmma_bytes_cluster": (
         ("64x80x128/s3/k3/cluster=1x2", "65x165x800"),
         ("128x112x128/s3/k2/cluster=2x1", "130x115x272"),
-        ("192x96x128/s3/k2/cluster=1x1", "100x97x528"),
-        ("64x64x128/s3/k8/cluster=1x1", "1x1x16"),
+        ("192x96x128/s3/k2/cluster=1x1", "100x97x272"),
+        ("16x64x128/s3/k8/cluster=1x1", "1x1x16"),
+    ),
+    "wgmma_bytes_pingpong": (
+        ("72x64x128/s3/cluster=2x1/group=8", "80x136x144"),
+        ("16x64x128/s3/cluster=1x2/group=8", "9x200x400"),
+    ),
+    "wgmma_fitted": (
+        ("72x128x64/s3/cluster=2x1/group=8/pdl=1", "150x136x200"),
+        ("64x80x64/s3/cluster=2x2/group=8/pdl=1", "130x168x136"),
+        ("8x64x64/s4/cluster=1x1/group=8/pdl=1", "5x136x328"),
+    ),
+    "wgmma_pingpong": (("72x64x64/s3/cluster=2x1/group=8", "150x136x264"),),
+    "wgmma_split_cluster": (
+        ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x200x520"),
+        ("64x80x64/s3/k2/cluster=2x2/group=8/pdl=1", "130x168x328"),
     ),
     "wgmma_tf32": (("128x64x32/s8/cluster=1x2/group=8/pdl=0", "130x132x72"),),
     "wgmma_tf32_cluster": (
@@ -127,7 +141,10 @@ def gemm(name: str) -> CudaVariant:
 # ---- the kernels themselves, with their PTX emulated
 
 
-KNOWN_RIGHT = ("dmma", "wgmma_tf32")
+KNOWN_RIGHT = (
+    *("dmma", "wgmma_bytes_pingpong", "wgmma_fitted", "wgmma_pingpong"),
+    *("wgmma_split_cluster", "wgmma_tf32"),
+)
 """Kernels that are right on a GPU, which test the emulation."""
 
 

@@ -8,10 +8,9 @@
 // atomic additions, and C is written once.
 //
 // The price is a launch, and writing and reading the workspace: SPLITS·M·N elements each way. It is
-// worth it if K is large enough. Usually the workspace stays in the L2 cache. Clusters of blocks
-// could add up through each other's shared memory in one launch. But with one block per
-// multiprocessor and four per cluster, multiprocessors are idle wherever their groups are not
-// multiples of four.
+// worth it if K is large enough. Usually the workspace stays in the L2 cache. `splitk_cluster` adds
+// up in one launch, through the shared memory of a cluster. Here the blocks that share a tile may lie
+// on any multiprocessors, so none is idle because its group has no room for a whole cluster.
 
 #include "../interleaved_product.cuh"
 

@@ -109,7 +109,7 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
         if constexpr (SPLITS == 1) {
           store_through_ring<__nv_bfloat16, BM, BN>(sum, base, &c_map, warpgroup, to);
         } else {
-          add_parts<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, peer, warpgroup, to);
+          add_units<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, peer, warpgroup, to);
         }
         return;
       }

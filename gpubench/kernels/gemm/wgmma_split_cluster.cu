@@ -45,6 +45,6 @@ wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
     multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);
     const Results<Scalar> to{C, M, N, tile.row, tile.col};
     const int peer = rank.row * CN + rank.col;
-    add_parts<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, peer, warpgroup, to);
+    add_units<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, peer, warpgroup, to);
   }
 }

@@ -154,7 +154,7 @@ wgmma_split_tail(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int 
       pending = DEFERS && !shared;
       if constexpr (BLOCKS == 2) {
         if (shared) {
-          add_parts<BM, BN, 2, 1>(sum, base, part, 0, warpgroup, to);
+          add_units<BM, BN, 2, 1>(sum, base, part, 0, warpgroup, to);
           break;
         }
       }

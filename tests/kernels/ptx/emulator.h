@@ -69,6 +69,49 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
   return a < b ? b : a;
 }
 
+// The types of operands, which the kernels only name.
+struct __nv_bfloat16 {
+  uint16_t bits;
+
+  __nv_bfloat16(float value = 0) {  // to nearest even
+    uint32_t wide;
+    std::memcpy(&wide, &value, sizeof wide);
+    bits = (wide + 0x7FFF + (wide >> 16 & 1)) >> 16;
+  }
+  operator float() const {
+    const uint32_t wide = bits << 16;
+    float value;
+    std::memcpy(&value, &wide, sizeof value);
+    return value;
+  }
+};
+struct __nv_fp8_e4m3 {
+  uint8_t bits = 0;
+
+  __nv_fp8_e4m3(float value = 0) {  // the nearest of all numbers
+    float least = INFINITY;
+    for (int code = 0; code < 256; ++code) {
+      const float apart = std::fabs(decoded(code) - value);
+      if (apart < least) least = apart, bits = code;
+    }
+  }
+  operator float() const { return decoded(bits); }
+  static float decoded(int code) {
+    static const std::array<float, 256> all = [] {
+      std::array<float, 256> numbers;
+      for (int i = 0; i < 256; ++i) numbers[i] = decode(i);
+      return numbers;
+    }();
+    return all[code];
+  }
+  static float decode(int code) {
+    const int exponent = code >> 3 & 15, fraction = code & 7;
+    if (exponent == 15 && fraction == 7) return NAN;
+    const float size = exponent ? std::ldexp(8 + fraction, exponent - 10) : std::ldexp(fraction, -9);
+    return code & 128 ? -size : size;
+  }
+};
+
 namespace emulated {
 
 constexpr size_t SHARED_BYTES = 256 * 1024, STATIC_BYTES = 8 * 1024, STACK_BYTES = 256 * 1024;
@@ -109,6 +152,20 @@ struct Block {
   size_t static_end = SHARED_BYTES - STATIC_BYTES;
 };
 
+// A matrix as a tensor map describes it, in the bytes of the kernel's CUtensorMap.
+struct Map {
+  unsigned char* address;
+  long rows, columns, box_rows, box_columns, item_bytes, swizzle_bytes;
+};
+
+// A box that leaves shared memory when its thread waits for it, unless it has changed until then.
+struct BoxStore {
+  Map map;
+  unsigned from;
+  long row, column;
+  std::vector<unsigned char> content;
+};
+
 struct Product {
   std::function<void()> execute;
   int group;
@@ -127,18 +184,13 @@ struct Fiber {
   int groups = 0;
   std::vector<Product> products;  // of a warpgroup, which run until they are waited for
   int product_groups = 0;
+  std::vector<BoxStore> stores;
   double offered[16];
 };
 
 struct Warp {
   Barrier barrier;
   int live = 32;
-};
-
-// A matrix as a tensor map describes it, in the bytes of the kernel's CUtensorMap.
-struct Map {
-  const unsigned char* address;
-  long rows, columns, box_rows, box_columns, item_bytes;
 };
 
 struct BoxCopy {
@@ -204,12 +256,16 @@ inline void settle(Mbarrier& barrier) {
   }
 }
 
-inline void meet(Barrier& barrier, int count) {
-  const long generation = barrier.generation;
+inline void arrive(Barrier& barrier, int count) {
   if (++barrier.arrived == count) {
     barrier.arrived = 0;
     ++barrier.generation;
+    progress = true;
   }
+}
+inline void meet(Barrier& barrier, int count) {
+  const long generation = barrier.generation;
+  arrive(barrier, count);
   wait_until([&] { return barrier.generation != generation; });
 }
 inline Warp& warp_of(const Fiber& fiber) {
@@ -232,6 +288,7 @@ inline void settle_cluster() {
 inline void finish(const BoxCopy& copy) {
   const Map& map = copy.map;
   const size_t row_bytes = map.box_columns * map.item_bytes;
+  const size_t pitch = map.swizzle_bytes ? map.swizzle_bytes : row_bytes;
   for (size_t rank = 0; rank < blocks.size(); ++rank) {
     if (!(copy.mask >> rank & 1)) continue;
     unsigned char* const shared = blocks[rank].shared;
@@ -241,8 +298,8 @@ inline void finish(const BoxCopy& copy) {
         const long row = copy.row + r, column = copy.column + b / map.item_bytes;
         const bool inside = row >= 0 && row < map.rows && column < map.columns;
         const size_t from = (row * map.columns + copy.column) * map.item_bytes + b;
-        unsigned at = to + r * row_bytes + b;
-        if (row_bytes == 128) at ^= (at >> 7 & 7) << 4;
+        unsigned at = to + r * pitch + b;
+        if (map.swizzle_bytes == 128) at ^= (at >> 7 & 7) << 4;
         shared[at] = inside ? map.address[from] : 0;
       }
     }
@@ -329,33 +386,93 @@ inline void multiply_float64(const Operand* o) {
   meet_warp();
 }
 
-// A byte of an operand along k, with the swizzle of 128 bytes: `descriptor` has the first address.
-inline int operand_byte(const unsigned char* shared, uint64_t descriptor, int row, int k) {
-  const unsigned plain = (descriptor & 0x3FFF) * 16 + row * 128 + k;
-  return static_cast<signed char>(shared[plain ^ (plain >> 7 & 7) << 4]);
+// An element of an operand with the swizzle of 128 bytes: `descriptor` has the first address, and
+// from bit 16 on the distance of parts of 128 bytes of elements that do not lie along k.
+template <typename Item>
+Item element(const unsigned char* shared, uint64_t descriptor, bool along_k, int index, int k) {
+  constexpr int ACROSS = 128 / sizeof(Item);
+  const int parts = along_k ? 0 : index / ACROSS * (descriptor >> 16 & 0x3FFF) * 16;
+  const int row = along_k ? index : k, column = along_k ? k : index % ACROSS;
+  const unsigned plain = (descriptor & 0x3FFF) * 16 + parts + row * 128 + column * sizeof(Item);
+  Item item;
+  std::memcpy(&item, shared + (plain ^ (plain >> 7 & 7) << 4), sizeof item);
+  return item;
 }
 
-// Starts to multiply 64 rows by `columns` columns, 32 values of k of 8 bits.
-inline void start_bytes(std::string_view text, const Operand* o) {
+// Starts to multiply 64 rows by `columns` columns, 32 bytes of k. The last two flags of 16 bits say
+// whether the operands do not lie along k.
+template <typename Item, typename Number>
+void start_product(std::string_view text, const Operand* o) {
   const int columns = std::atoi(text.data() + text.find("m64n") + 4);
+  const size_t flags = text.find("add, 1, 1, ");
+  const bool of_16 = sizeof(Item) == 2;
+  const bool a_along_k = !of_16 || text[flags + 11] == '0';
+  const bool b_along_k = !of_16 || text[flags + 14] == '0';
   const std::vector<Operand> sums(o, o + columns / 2);
   const uint64_t a = o[columns / 2].as<uint64_t>(), b = o[columns / 2 + 1].as<uint64_t>();
   const bool add = o[columns / 2 + 2].as<int>();
   Fiber* const self = current;
   const auto execute = [=] {
     const int t = self->thread % 128;
+    const unsigned char* const shared = self->block->shared;
     for (size_t i = 0; i < sums.size(); ++i) {
       const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8;
       const int column = i / 4 * 8 + t % 4 * 2 + i % 2;
-      int sum = add ? sums[i].as<int>() : 0;
-      for (int k = 0; k < 32; ++k) {
-        sum += operand_byte(self->block->shared, a, row, k) *
-               operand_byte(self->block->shared, b, column, k);
+      Number sum = add ? sums[i].as<Number>() : 0;
+      for (int k = 0; k < static_cast<int>(32 / sizeof(Item)); ++k) {
+        sum += static_cast<Number>(element<Item>(shared, a, a_along_k, row, k)) *
+               static_cast<Number>(element<Item>(shared, b, b_along_k, column, k));
       }
       sums[i].set(sum);
     }
   };
   current->products.push_back({execute, current->product_groups});
+}
+
+// Puts matrices of 8×8 elements of 16 bits where the lanes say, eight rows of 16 bytes each.
+inline void store_matrices(const Operand* o, int count, bool transposed) {
+  for (int i = 0; i <= count; ++i) current->offered[i] = o[i].number();
+  meet_warp();
+  const int matrix = current->thread % 32 / 8, row = current->thread % 8;
+  if (matrix < count) {
+    const unsigned to = o[0].number();
+    if (to % 16) fail("a row of a matrix that is not aligned");
+    for (int column = 0; column < 8; ++column) {
+      const int r = transposed ? column : row, c = transposed ? row : column;
+      const unsigned pair = lane(r * 4 + c / 2).offered[1 + matrix];
+      const uint16_t item = pair >> c % 2 * 16;
+      std::memcpy(place(to) + column * 2, &item, sizeof item);
+    }
+  }
+  meet_warp();
+}
+
+inline std::vector<unsigned char> content_of(const BoxStore& store) {
+  const Map& map = store.map;
+  const long row_bytes = map.box_columns * map.item_bytes;
+  std::vector<unsigned char> content(map.box_rows * row_bytes);
+  for (size_t i = 0; i < content.size(); ++i) {
+    const unsigned plain = store.from + i;
+    content[i] = current->block->shared[plain ^ (plain >> 7 & 7) << 4];
+  }
+  return content;
+}
+
+// Stores the boxes of this thread.
+inline void finish_stores() {
+  for (const BoxStore& store : current->stores) {
+    if (content_of(store) != store.content) fail("a box that changed before it was stored");
+    const Map& map = store.map;
+    for (size_t i = 0; i < store.content.size(); ++i) {
+      const long item = i / map.item_bytes;
+      const long row = store.row + item / map.box_columns;
+      const long column = store.column + item % map.box_columns;
+      if (row >= map.rows || column >= map.columns) continue;
+      map.address[(row * map.columns + column) * map.item_bytes + i % map.item_bytes] =
+          store.content[i];
+    }
+  }
+  current->stores.clear();
 }
 
 // The same for 8 values of k of TF32, whose 64 rows come from the registers of each warp.
@@ -423,15 +540,34 @@ inline void ptx(std::string_view text, std::initializer_list<Operand> operands) 
   } else if (is("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64")) {
     multiply_float64(o);
   } else if (has("wgmma.mma_async.sync.aligned.m64n") && has("k32.s32.s8.s8")) {
-    start_bytes(text, o);
+    start_product<signed char, int>(text, o);
+  } else if (has("wgmma.mma_async.sync.aligned.m64n") && has("k32.f32.e4m3.e4m3")) {
+    start_product<__nv_fp8_e4m3, float>(text, o);
+  } else if (has("wgmma.mma_async.sync.aligned.m64n") && has("k16.f32.bf16.bf16")) {
+    start_product<__nv_bfloat16, float>(text, o);
   } else if (has("wgmma.mma_async.sync.aligned.m64n") && has("k8.f32.tf32.tf32")) {
     start_tf32(text, o);
   } else if (is("wgmma.commit_group")) {
     ++current->product_groups;
   } else if (is("wgmma.wait_group")) {
     await_products(o[0].number());
-  } else if (is("bar.sync %0, 128;")) {
-    meet(block.named[o[0].number()], 128);
+  } else if (is("bar.sync %0, ")) {
+    meet(block.named[o[0].number()], std::atoi(text.data() + 13));
+  } else if (is("bar.arrive %0, ")) {
+    arrive(block.named[o[0].number()], std::atoi(text.data() + 15));
+  } else if (is("cvt.rn.bf16x2.f32 %0, %1, %2;")) {
+    const __nv_bfloat16 high(o[1].as<float>()), low(o[2].as<float>());
+    o[0].set<unsigned>(high.bits << 16 | low.bits);
+  } else if (is("stmatrix.sync.aligned.m8n8.x")) {
+    store_matrices(o, text[28] - '0', has(".trans."));
+  } else if (is("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];")) {
+    BoxStore store{{}, o[3].number(), o[2].as<int>(), o[1].as<int>(), {}};
+    std::memcpy(&store.map, o[0].as<const void*>(), sizeof(Map));
+    store.content = content_of(store);
+    current->stores.push_back(store);
+  } else if (is("cp.async.bulk.commit_group;")) {
+  } else if (is("cp.async.bulk.wait_group.read 0;")) {
+    finish_stores();
   } else if (is("bar.sync ") && has(", %0;")) {
     meet(block.named[std::atoi(text.data() + 9)], o[0].number());
   } else if (is("barrier.cluster.arrive")) {
@@ -507,6 +643,7 @@ inline void ptx(std::string_view text, std::initializer_list<Operand> operands) 
 inline void run_fiber() {
   entry();
   if (!current->copies.empty()) fail("a copy that is still pending when its thread ends");
+  if (!current->stores.empty()) fail("a box that nobody has waited for");
   if (!current->products.empty()) fail("a product that nobody has waited for");
   current->finished = true;
   progress = true;
