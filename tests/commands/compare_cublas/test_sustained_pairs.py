@@ -25,6 +25,7 @@ def job_of_sizes(*sizes: int) -> Job:
     sweep = Sweep(
         variants=("cpu_tile", "cpu_blas"),
         sizes=tuple((n, n, n) for n in sizes),
+        tiles=("16",),
         caches=(Cache.HOT,),
         states=(State.SUSTAINED,),
     )
@@ -48,24 +49,16 @@ class Pairs(LocalPool):
         return PairedTimes(point=point, library=library, heated_s=1.0, **times_us)
 
 
-def test_the_file_of_the_job_has_the_pairs(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    outcome = run(job_of_sizes(16, 32), Pairs([None, None]), None, ResultFile(path), add_pairs)
-    assert not outcome.interrupted
-    for rows in (outcome.rows, read(path)):
-        paired = [row for row in rows if row.pairs]
-        assert {(row.variant, row.m) for row in paired} == {("cpu_tile", 16), ("cpu_tile", 32)}
-        assert all(row.pair_library == "cpu_blas" for row in paired)
-        assert all(row.pair_ratio == pytest.approx(1.2) for row in paired)
-
-
-def test_a_pair_that_fails_is_a_line_and_ctrl_c_keeps_the_pairs_so_far(
+def test_the_file_has_the_pairs_a_failed_pair_is_a_line_and_ctrl_c_keeps_those_so_far(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answers = ["does not fit", None, KeyboardInterrupt]
     path = tmp_path / "a.csv"
     outcome = run(job_of_sizes(16, 32, 48), Pairs(answers), None, ResultFile(path), add_pairs)
-    assert [row.m for row in read(path) if row.pairs] == [32]
+    for rows in (outcome.rows, read(path)):
+        (paired,) = (row for row in rows if row.pairs)
+        assert (paired.variant, paired.m, paired.pair_library) == ("cpu_tile", 32, "cpu_blas")
+        assert paired.pair_ratio == pytest.approx(1.2)
     assert not outcome.interrupted  # all points were measured
     err = capfd.readouterr().err
     assert "in turns: does not fit" in err

@@ -64,48 +64,43 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 @pytest.mark.slow
 def test_a_users_own_experiment_runs_on_the_cpu_from_file_to_verdict(folder: Path) -> None:
-    code, out, err = run(folder, "mine.toml", "--device", "cpu", "--dir", "out")
+    code, out, err = run(folder, "mine.toml", "--device", "cpu")
     assert code == 0
+    target = Path(out.splitlines()[-1]).parent
+    assert target.parts[0] == "results"
+    assert target.parts[1].endswith("-reproduce")
     assert "mine: Two loops" in out
     assert "1.25" in out
     assert "minimum at cpu_blas: measured at cpu_blas, published at cpu_blas" in out
     assert "left out, as it needs an NVIDIA GPU: naive (--device cpu was asked for)" in out
-    assert out.splitlines()[-1] == "out/reproduce.md"
     assert "mine, sweep 1 of 1: cpu_naive, cpu_blas (gemm, float64)" in err
-    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+    assert sorted(path.name for path in (folder / target).iterdir()) == [
         *("mine.csv", "reproduce.csv", "reproduce.md"),
     ]
-    rows = {one.variant: one for one in read(folder / "out" / "mine.csv")}
+    rows = {one.variant: one for one in read(folder / target / "mine.csv")}
     assert {name: one.status for name, one in rows.items()} == {"cpu_naive": "ok", "cpu_blas": "ok"}
     assert rows["cpu_naive"].rounds == 1
-    with (folder / "out" / "reproduce.csv").open(newline="", encoding="utf-8") as file:
+    with (folder / target / "reproduce.csv").open(newline="", encoding="utf-8") as file:
         lines = {line["label"]: line for line in csv.DictReader(file)}
     assert float(lines["cpu_blas"]["measured"]) * 1e3 == pytest.approx(rows["cpu_blas"].median_us)
     assert float(lines["cpu_blas"]["ratio"]) == pytest.approx(
         1250 / (rows["cpu_blas"].median_us or 0)
     )
     assert (lines["16"]["published"], lines["16"]["measured"]) == ("0.5", "")
-    assert "shape holds" in (folder / "out" / "reproduce.md").read_text(encoding="utf-8")
+    assert "shape holds" in (folder / target / "reproduce.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_an_earlier_run_is_kept_unless_forced(folder: Path) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "reproduce.md").write_text("precious")
-    code, out, err = run(folder, "mine.toml", "--device", "cpu", "--dir", "out")
+    words = ("mine.toml", "--device", "cpu", "--dir", "out", "--rounds", "2", "--budget", "1")
+    code, out, err = run(folder, *words)
     assert (code, out) == (2, "")
     assert err.splitlines() == ["gpubench: --dir: out/reproduce.md exists; --force overwrites it"]
-    assert run(folder, "mine.toml", "--device", "cpu", "--dir", "out", "--force")[0] == 0
-
-
-@pytest.mark.slow
-def test_without_an_output_it_goes_under_results(folder: Path) -> None:
-    code, out, _ = run(folder, "mine.toml", "--device", "cpu", "--rounds", "2", "--budget", "1")
-    assert code == 0
-    last = Path(out.splitlines()[-1])
-    assert last.parts[0] == "results"
-    assert last.parts[1].endswith("-reproduce")
-    assert {one.rounds for one in read(folder / last.parent / "mine.csv")} == {2}
+    code, out, _ = run(folder, *words, "--force")
+    assert (code, out.splitlines()[-1]) == (0, "out/reproduce.md")
+    assert {one.rounds for one in read(folder / "out" / "mine.csv")} == {2}
 
 
 def test_a_dry_run_lists_the_sweeps_and_measures_nothing(folder: Path) -> None:
