@@ -143,7 +143,8 @@ def case(what: str | int) -> dict[str, Any]:
                 _, err = process.communicate()
         took_s = time.monotonic() - began_s
         kept = lines_of(folder)
-        words = ("sweep", "--resume", "a.csv") if kept else SWEEP
+        begun = (folder / "a.csv.partial").exists()
+        words = ("sweep", "--resume", "a.csv") if begun else SWEEP
         resumed = child((*GPUBENCH, *words), cwd=folder, err=subprocess.PIPE)
         rows = read(folder / "a.csv") if (folder / "a.csv").exists() else []
         rounds = sum(row.rounds or 0 for row in rows)
@@ -162,10 +163,11 @@ def case(what: str | int) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("-o", "--output", type=Path, default=Path("silence.json"))
     asked = parser.parse_args()
     found = []
-    for what in (*BYTES, *STEPS):
+    for what in (what for what in (*BYTES, *STEPS) if asked.only in str(what)):
         found.append(case(what))
         print(found[-1], flush=True)
     save(asked.output, found)

@@ -52,7 +52,7 @@ KNOWN = "GPUBENCH_DEVICE"
 ANSWER_S = 15.0
 """Time limit for a scheduler to answer, and for its first worker to appear."""
 
-DESCRIBE_S = 40.0
+DESCRIBE_S = 30.0
 """Time limit for workers to describe their devices, which they first look for."""
 
 CLOSE_S = 3.0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copyreg
 import importlib.util
-import io
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import cache
 from importlib.machinery import SourceFileLoader
@@ -38,7 +37,7 @@ from gpubench.model import (
 )
 from gpubench.model.signature import parameters, why_unknown
 from gpubench.model.variant import PlainLaunch
-from gpubench.text import clean_lines, shown
+from gpubench.text import shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
 NAME_RULE = "lower-case letters, digits and _, a letter first, at most 60"
@@ -105,19 +104,13 @@ def described_by(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _cleaned() -> Iterator[None]:
-    """Print what the block prints without characters that control a terminal.
-
-    The limit of recursion is as before afterwards.
-    """
-    printed, depth = io.StringIO(), sys.getrecursionlimit()
+def _recursion_kept() -> Iterator[None]:
+    """Restore the limit of recursion after the block."""
+    depth = sys.getrecursionlimit()
     try:
-        with redirect_stdout(printed), redirect_stderr(printed):
-            yield
+        yield
     finally:
         sys.setrecursionlimit(depth)
-        if text := printed.getvalue():
-            print(clean_lines(text), end="", file=sys.stderr)
 
 
 def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
@@ -141,7 +134,7 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
     spec = importlib.util.spec_from_loader(loader.name, loader)
     if spec is None:
         raise UsageError(f"{path}: not a Python file")
-    with described_by(path), _cleaned():
+    with described_by(path), _recursion_kept():
         # Checked before anything runs: the folder of `--kernels` may hold other scripts.
         if "VARIANT" not in loader.get_code(loader.name).co_names:
             raise UsageError(f"{path}: defines no VARIANT")

@@ -9,10 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import IO
+
+from gpubench.text import clean_lines
 
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that this process gets when its parent dies."""
@@ -90,6 +93,16 @@ def start(
         ours.close()
         raise
     return Child(process=process, socket=ours)
+
+
+def clean_streams() -> None:
+    """Print what users' code prints without characters that control a terminal."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.write = partial(_write_clean, stream.write)  # type: ignore[method-assign]
+
+
+def _write_clean(write: Callable[[str], int], text: str) -> int:
+    return write(clean_lines(text))
 
 
 def end_with_the_parent(descriptor: int) -> None:

@@ -270,11 +270,3 @@ def test_ctrl_c_while_a_description_runs_is_not_an_error_of_the_description(path
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-
-
-def test_what_a_description_prints_moves_no_cursor(
-    path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path.write_text(f"print('a\\x1b[2Jb')\n{GOOD}")
-    load(path, "gemm")
-    assert capfd.readouterr() == ("", "a?[2Jb\n")

@@ -26,7 +26,7 @@ from gpubench.engine.runner import Runner
 from gpubench.errors import ChildLostError, GpubenchError, UsageError, with_place
 from gpubench.model import Measurement, Status, Timer
 from gpubench.process.channel import Channel
-from gpubench.process.child import end_with_the_parent
+from gpubench.process.child import clean_streams, end_with_the_parent
 from gpubench.results.output import guard_streams
 
 
@@ -37,6 +37,7 @@ def serve(descriptor: int, backend: str) -> None:
     """
     end_with_the_parent(descriptor)
     guard_streams()
+    clean_streams()
     os.dup2(2, 1)  # what kernels print is not our output
     os.set_inheritable(descriptor, False)  # programs that a kernel starts do not keep it open,
     channel = Channel(socket.socket(fileno=descriptor))
