@@ -10,7 +10,7 @@ from typing import Any
 
 from gpubench.backends import Compiler
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, CudaVariant, Variant
+from gpubench.model import OPERATIONS, CudaVariant, HostVariant, Variant
 from gpubench.options import read_sweep
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import of_op, unknown_variant, variants
@@ -34,9 +34,17 @@ def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
     return by_name[name]
 
 
+HOST_HINT = (
+    "describe a kernel that it launches by 'gpubench new-kernel NAME --from FILE --kernel KERNEL'"
+)
+"""What to do where a command needs a kernel, and has a host function."""
+
+
 def find_kernel(name: str, op: str | None, kernels: Path | None, command: str) -> CudaVariant:
     """Return the CUDA source with a name. Raises UsageError for any other variant."""
     variant = find_variant(name, op, kernels)
+    if isinstance(variant, HostVariant):
+        raise UsageError(f"'{name}' is a host function, and {command} needs a kernel: {HOST_HINT}")
     if not isinstance(variant, CudaVariant):
         raise UsageError(
             f"'{name}' is a function that runs on {variant.backend}, and {command} needs a CUDA "

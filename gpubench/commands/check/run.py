@@ -26,7 +26,7 @@ from gpubench.engine.judge.verify import is_unwritten, never_written
 from gpubench.errors import CompileError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.occupancy import occupancy
-from gpubench.kernel_options import find_variant
+from gpubench.kernel_options import HOST_HINT, find_variant
 from gpubench.model import (
     OPERATIONS,
     BrokenVariant,
@@ -267,11 +267,7 @@ def _check_host(variant: HostVariant, tiles: Sequence[Config | None], architectu
         what = f"{variant.function(tile, variant.dtypes[0])} for {architecture}"
         screen.print(Text(f"compiled {what} ({perf_counter() - started:.1f} s)"), soft_wrap=True)
     screen.print(
-        Text(
-            "not run on the CPU: a host function launches kernels. Describe its kernel with "
-            "CudaVariant (kernel, grid, block) to check that, or sweep it on a GPU",
-            style="yellow",
-        ),
+        Text(f"not run on the CPU: sweep it on a GPU, or {HOST_HINT}", style="yellow"),
         soft_wrap=True,
     )
     return NOT_RUN

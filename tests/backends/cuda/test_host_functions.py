@@ -152,7 +152,7 @@ def test_check_compiles_a_host_function_and_says_why_it_does_not_run_it(folder: 
     ended = CliRunner().invoke(app, ["check", "checked", "--kernels", str(folder)])
     assert ended.exit_code == 3
     assert "compiled mine::run<float, 16> for sm_90" in ended.output
-    assert "a host function launches kernels" in ended.output
+    assert "not run on the CPU: sweep it on a GPU" in ended.output
 
 
 def test_a_call_that_waits_is_not_alone(folder: Path) -> None:

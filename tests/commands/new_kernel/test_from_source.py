@@ -14,6 +14,7 @@ from gpubench.commands.new_kernel.from_source import described
 from gpubench.commands.new_kernel.run import describe_source
 from gpubench.commands.new_kernel.source import Function, functions
 from gpubench.errors import UsageError
+from gpubench.kernel_options import find_kernel
 from gpubench.model import Config, CudaVariant, HostVariant, Problem
 from gpubench.model.signature import parameters
 from gpubench.plan.registry import of_op
@@ -166,6 +167,8 @@ def test_another_launcher_or_a_kernel_is_selected_by_name(tmp_path: Path, launch
     assert rows.waits
     values = [each.value for each in rows.parameters()]
     assert values == ["A", "B", "C", "M", "N", "K"]
+    with pytest.raises(UsageError, match="'rows' is a host function, and explain needs a kernel: "):
+        find_kernel("rows", None, tmp_path / "own", "explain")
     describe_source("other", None, launcher, tmp_path / "own", kernel="product", force=False)
     other = loaded(tmp_path / "own", "other")
     assert [each.value for each in parameters(other.signature)] == [
