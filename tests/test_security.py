@@ -40,9 +40,6 @@ IMPORTS_BY_NAME = {
 found by their folders inside the package; the packages that a descriptor asks for; where matplotlib
 is; and the packages of the commands, which `COMMANDS` lists."""
 
-TALKS_TO_OUR_OWN_PROCESS = {PACKAGE / "engine" / "child" / "requests.py"}
-"""Where a child reads the requests of its parent. The parent reads no objects of a child."""
-
 
 def findings(path: Path, text: str) -> set[str]:
     """What a module does that no module of the package may do."""
@@ -60,8 +57,6 @@ def findings(path: Path, text: str) -> set[str]:
         else:
             modules = set()
         found |= {module.partition(".")[0] for module in modules} & OBJECTS_FROM_FILES
-        if path in TALKS_TO_OUR_OWN_PROCESS:
-            found -= {"pickle"}
         if modules & IMPORTERS and path not in IMPORTS_BY_NAME:
             found.add("importlib")
         if isinstance(node, ast.Call):

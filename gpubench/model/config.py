@@ -83,6 +83,11 @@ class Config(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Config({self})"
 
+    @property
+    def names(self) -> tuple[Names, Names]:
+        """The names of the numbers of the block and of the thread tile."""
+        return self._block, self._thread
+
     def numbers(self, *names: str) -> tuple[int, ...]:
         """Return the values of the named parameters: `bm, bn = config.numbers("BM", "BN")`."""
         return tuple(self[name] for name in names)

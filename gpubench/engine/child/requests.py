@@ -1,17 +1,20 @@
 """What the parent requests of a child that measures, what the child does then, and its answer.
 
-A request is a dataclass. Its method `answer` runs in the child. The parent pickles requests, which
-is safe because the child trusts the parent. Answers are plain data (msgspec), because a kernel can
-change anything in the child: the parent reads no object that the child made.
+A request is a dataclass. Its method `answer` runs in the child. Requests and answers are plain
+data (msgspec), which is checked where it is read. A variant, which has functions, is sent as the
+path of its file. A kernel can change anything in the child, so the parent reads no object that the
+child made.
 """
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hints
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_type_hints
 
 import msgspec
+from msgspec.structs import asdict
 
 from gpubench.errors import (
     ChildLostError,
@@ -20,7 +23,8 @@ from gpubench.errors import (
     GpubenchError,
     UsageError,
 )
-from gpubench.model import Device, Measurement, PairedTimes, Parts, Point, Status, Timing
+from gpubench.model import Config, Device, Measurement, PairedTimes, Parts, Point, Status, Timing
+from gpubench.plan.descriptor import load
 
 if TYPE_CHECKING:
     from gpubench.engine.runner import Runner
@@ -37,6 +41,17 @@ def _struct_of(kind: type[Any], *left_out: str) -> type[msgspec.Struct]:
     return msgspec.defstruct(f"{kind.__name__}Message", [(name, hints[name]) for name in names])
 
 
+class _TileMessage(msgspec.Struct):
+    values: list[tuple[str, int | str]]
+    block: tuple[str, ...]
+    thread: tuple[str, ...]
+
+
+_CONDITIONS = _struct_of(Point, "variant", "tile")
+_POINT = msgspec.defstruct(
+    "PointMessage",
+    [("path", str), ("op", str), ("tile", _TileMessage | None), ("conditions", _CONDITIONS)],
+)
 _MEASUREMENT = _struct_of(Measurement, "point")
 _PAIRED_TIMES = _struct_of(PairedTimes, "point", "library")
 
@@ -141,7 +156,7 @@ class Measure(Request[Measurement]):
     def decode(self, content: bytes) -> Measurement:
         """Return the measurement of the point that was requested."""
         message = msgspec.msgpack.decode(content, type=_MEASUREMENT)
-        measurement = Measurement(point=self.point, **msgspec.structs.asdict(message))
+        measurement = Measurement(point=self.point, **asdict(message))
         if measurement.status == Status.OK and measurement.series is None:
             raise ValueError("the point is ok and has no times")
         return measurement
@@ -168,7 +183,7 @@ class MeasurePairs(Request[PairedTimes | str]):
         value: Any = msgspec.msgpack.decode(content, type=_PAIRED_TIMES | str)
         if isinstance(value, str):
             return value
-        return PairedTimes(point=self.point, library=self.library, **msgspec.structs.asdict(value))
+        return PairedTimes(point=self.point, library=self.library, **asdict(value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,9 +335,55 @@ class Answer(msgspec.Struct, frozen=True):
     body: Built | Done | Raised
 
 
+_FIELDS: dict[Any, Any] = {
+    Point: _POINT,
+    tuple[Point, ...]: tuple[_POINT, ...],  # type: ignore[valid-type] # a type that is made here
+    Measurement | None: _MEASUREMENT | None,
+}
+"""Types of the fields of requests that hold a variant, and of their messages."""
+
+
+@cache
+def _messages() -> dict[str, tuple[type[Request[Any]], type[msgspec.Struct]]]:
+    """Return each kind of request with its message, by name."""
+    found = {}
+    for kind in Request.__subclasses__():
+        hints = get_type_hints(kind)
+        names = [field.name for field in fields(kind)]  # type: ignore[arg-type] # a dataclass
+        typed = [(name, _FIELDS.get(hints[name], hints[name])) for name in names]
+        found[kind.__name__] = kind, msgspec.defstruct(kind.__name__, typed, tag=True)
+    return found
+
+
+def _sent(value: Any) -> Any:
+    """Return a field of a request as it is sent."""
+    if isinstance(value, Point):
+        variant, tile = value.variant, value.tile
+        message = tile and _TileMessage([*tile.items()], *tile.names)
+        conditions = _message(_CONDITIONS, value)
+        return _POINT(path=str(variant.path), op=variant.op, tile=message, conditions=conditions)
+    if isinstance(value, Measurement):
+        return _message(_MEASUREMENT, value)
+    return tuple(map(_sent, value)) if isinstance(value, tuple) else value
+
+
+def _received(message: Any, point: Point | None) -> Any:
+    """Return the field of a request; `point` is of a measurement. Raises UsageError."""
+    if isinstance(message, _POINT):
+        sent: Any = message
+        tile = sent.tile and Config(sent.tile.values, sent.tile.block, sent.tile.thread)
+        return Point(variant=load(Path(sent.path), sent.op), tile=tile, **asdict(sent.conditions))
+    if isinstance(message, _MEASUREMENT) and point:
+        return Measurement(point=point, **asdict(message))
+    is_tuple = isinstance(message, tuple)
+    return tuple(_received(each, point) for each in message) if is_tuple else message
+
+
 def encode_request(token: int, request: Request[Any]) -> bytes:
     """Return a request for `token_of` and `decode_request`."""
-    return token.to_bytes(TOKEN_BYTES, "big") + pickle.dumps(request)
+    _, kind = _messages()[type(request).__name__]
+    sent = {name: _sent(getattr(request, name)) for name in kind.__struct_fields__}
+    return token.to_bytes(TOKEN_BYTES, "big") + msgspec.msgpack.encode(kind(**sent))
 
 
 def token_of(content: bytes) -> int:
@@ -332,5 +393,10 @@ def token_of(content: bytes) -> int:
 
 def decode_request(content: bytes) -> Request[Any]:
     """Return a request, in the child. Raises what the descriptions of its variants raise."""
-    request: Request[Any] = pickle.loads(content[TOKEN_BYTES:])  # noqa: S301 # from the parent
-    return request
+    kinds: Any = Union[tuple(message for _, message in _messages().values())]  # noqa: UP007
+    message = msgspec.msgpack.decode(content[TOKEN_BYTES:], type=kinds)
+    kind, _ = _messages()[type(message).__name__]
+    values: dict[str, Any] = {}
+    for name in message.__struct_fields__:  # a point comes before its earlier measurement
+        values[name] = _received(getattr(message, name), values.get("point"))
+    return kind(**values)
