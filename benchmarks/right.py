@@ -20,6 +20,7 @@ from pathlib import Path
 from shared import save, verdict
 
 from gpubench.backends import open_backend
+from gpubench.engine import runner
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
@@ -93,7 +94,12 @@ def main() -> int:
     parser.add_argument("--ops", default=",".join(OPERATIONS))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("-o", "--output", type=Path, default=Path("right.json"))
+    parser.add_argument(
+        "--widths", action="store_true", help="also probe how many bits the sums keep"
+    )
     arguments = parser.parse_args()
+    if arguments.widths:  # a sweep probes only the sums of users' kernels
+        runner.make_probes = runner.all_probes
     pool = LocalPool(Runner(open_backend(arguments.device)))
     rows: list[Row] = []
     for op, dtype in itertools.product(arguments.ops.split(","), arguments.dtypes.split(",")):
