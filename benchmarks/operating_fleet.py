@@ -27,6 +27,8 @@ IN_ALL = 0.05
 PARTS = 4
 UNITS = len(PRODUCTS["cuda"].dtypes) + PARTS
 ROUNDS, LEAST_US = 3, 100.0
+PROCESSES = [*range(UNITS)] * len(PHASES)
+"""Each round alone is a process. All rounds together are one."""
 
 Random = np.random.Generator
 Floats = NDArray[np.float64]
@@ -123,7 +125,7 @@ def fleet(noise: Floats, own: Floats, rng: Random) -> Floats:
     """
     points, sweeps, recorded_rounds = noise.shape
     shape = len(own), UNITS * len(PHASES)
-    point = rng.choice(points, shape[1], replace=points < shape[1])[None, :, None]
+    point = np.tile(rng.choice(points, UNITS), len(PHASES))[None, :, None]
     sweep = rng.integers(sweeps, size=(*shape, 1))
     chosen = rng.random((*shape, recorded_rounds)).argsort(axis=2)[:, :, :ROUNDS]
     return np.asarray(noise[point, sweep, chosen] + np.tile(own, len(PHASES))[:, :, None])
@@ -147,7 +149,7 @@ def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> li
         if two_speeds:  # alone, each round is a process; together, all rounds are one
             times[:, :UNITS] += np.log1p(0.04) * rng.integers(2, size=(devices, 1, ROUNDS))
             times[:, UNITS:] += np.log1p(0.04) * rng.integers(2, size=(devices, 1, 1))
-        healthy = judge(times)
+        healthy = judge(times, processes=PROCESSES)
         called += bool(healthy.slow.any())
         alarms += bool((healthy.slow & ~np.tile(truly_slow(own), len(PHASES))).any())
         detectable.append(np.median(healthy.detectable))
@@ -156,14 +158,14 @@ def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> li
         for place, slowdown in enumerate(SLOWDOWNS):
             slower = times.copy()
             slower[device, phases] += np.log1p(slowdown)
-            hit = bool(judge(slower).slow[device, phases].any())
+            hit = bool(judge(slower, processes=PROCESSES).slow[device, phases].any())
             hits[place] += hit
             if slowdown == 0.10:  # noqa: PLR2004 # as the heading says
                 promise = bool(healthy.detectable[phases].min() <= np.log1p(slowdown))
                 promised, kept = promised + promise, kept + (promise and hit)
         slower = times.copy()
         slower[device] += np.log1p(IN_ALL)
-        in_all += bool(judge(slower).slow[device].any())
+        in_all += bool(judge(slower, processes=PROCESSES).slow[device].any())
     counts = [f"{count} of {fleets}" for count in (*hits, in_all, called, alarms)]
     smallest = f"{np.expm1(np.median(detectable)):.1%}"
     return [name, devices, *counts, smallest, f"{kept} of {promised}"]

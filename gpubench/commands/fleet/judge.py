@@ -5,6 +5,7 @@ Pure functions on arrays. docs/fleet.md states the rules for users, and their po
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,13 +14,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from gpubench.stats.intervals import MAD_TO_SIGMA
-from gpubench.stats.moderated import (
-    Floats,
-    Rounds,
-    adjusted,
-    moderate,
-    p_values,
-)
+from gpubench.stats.moderated import Floats, Rounds, adjusted, moderate, p_values
+from gpubench.stats.polish import row_medians
 
 MIN_OTHERS = 3
 """Minimum number of other devices whose spread shows how much good devices differ. With fewer, they
@@ -112,29 +108,40 @@ class Judgement(NamedTuple):
     slower_than_before: NDArray[np.bool_]
 
 
-def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = None) -> Judgement:
+def judge(
+    times: Floats,
+    earlier: Floats | None = None,
+    limits: Limits | None = None,
+    processes: Sequence[int] | None = None,
+) -> Judgement:
     """Judge logarithms of times, of shape (devices, units, rounds); NaN: no time.
 
-    `earlier` has the times of earlier runs, of the same devices and units.
+    `earlier` has the times of earlier runs, of the same devices and units. `processes` has for each
+    unit the number of the unit whose rounds are the same work in a process each; None: every unit's
+    own rounds are.
     """
     limits = limits or Limits()
     shape = (len(times), times.shape[1])
-    units = times.shape[1]
     rounds = _summary(times)
-    level = rounds.mean.reshape(shape)
-    own_error = _own_error(rounds, shape)
-    effect, limit, p = (np.full(shape, np.nan) for _ in range(3))
-    detectable = np.full(units, np.nan)
-    no_majority = np.zeros(shape, bool)
+    units = rounds.mean.reshape(shape)
+    level = np.column_stack([units, _whole(units)])
+    own_error = np.column_stack([_own_error(rounds, shape), np.zeros(len(times))])
+    floor = _process_errors(rounds, shape, processes)
+    floor = np.append(floor, np.median(floor))
+    effect, limit, p = (np.full(level.shape, np.nan) for _ in range(3))
+    detectable = np.full(level.shape[1], np.nan)
+    no_majority = np.zeros(level.shape, bool)
     comparisons = max(1, int(np.isfinite(level).sum()))
-    tame = has_tame_tails(level)
-    for unit in range(units):  # units may have different devices
+    tame = has_tame_tails(units)
+    for unit in range(level.shape[1]):  # units may have different devices
         there = np.flatnonzero(np.isfinite(level[:, unit]))
         if len(there) < 2:  # noqa: PLR2004 # nothing to compare with
             continue
         values, errors = level[there, unit], own_error[there, unit]
         reference, split = _reference(values, limits)
-        against = _against(values, errors, reference, comparisons, limits, tame=tame)
+        against = _against(
+            values, errors, reference, comparisons, limits, tame=tame, floor=floor[unit]
+        )
         effect[there, unit], limit[there, unit], p[there, unit], detectable[unit] = against
         slower_half = split & (values > np.median(values))
         limit[there[slower_half], unit] = np.inf  # nothing shows which half is right
@@ -146,14 +153,20 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
     p_since[tested] = adjusted(p_since[tested])
     matters = np.log1p(limits.threshold)
     slow = effect > np.maximum(matters, limit)
+    whole = slow[:, -1:] & (effect > matters)  # slow as a whole, in each unit where it matters
+    p = np.where(whole, np.fmin(p, p[:, -1:]), p)
+    slow |= whole
     ambiguous = (effect > matters) & ~slow
+    effect, p, slow, ambiguous, no_majority = (
+        each[:, :-1] for each in (effect, p, slow, ambiguous, no_majority)
+    )
     return Judgement(
         effect=effect,
         p=p,
         slow=slow,
         ambiguous=ambiguous,
         no_majority=ambiguous & no_majority,
-        detectable=detectable,
+        detectable=detectable[:-1],
         since=since,
         slower_than_before=(since > matters) & (p_since <= limits.q),
     )
@@ -186,6 +199,36 @@ def _own_error(rounds: Rounds, shape: tuple[int, int]) -> Floats:
     return np.asarray(np.maximum(own - np.array(typical), 0.0))
 
 
+def _process_errors(
+    rounds: Rounds, shape: tuple[int, int], processes: Sequence[int] | None
+) -> Floats:
+    """Return the standard error of a typical device's level in each unit, from rounds in processes.
+
+    Where a process has one of two speeds and all rounds are of one process, devices look alike
+    until one of them gets the other speed.
+    """
+    number = np.maximum(rounds.number, 2)
+    error = np.sqrt(rounds.squares / (number - 1) / number)
+    error[rounds.number < 2] = np.nan  # noqa: PLR2004 # no scatter
+    typical = row_medians(error.reshape(shape).T)
+    return typical if processes is None else typical[list(processes)]
+
+
+def _whole(level: Floats) -> Floats:
+    """Return each device's median level over the units, relative to the other devices.
+
+    NaN: the device has a time in less than half of the units that more than `MIN_OTHERS` devices
+    have.
+    """
+    nothing = np.full(len(level), np.nan)
+    common = level[:, np.isfinite(level).sum(axis=0) > MIN_OTHERS]
+    if not common.size:
+        return nothing
+    apart = common - row_medians(common.T)
+    often = 2 * np.isfinite(apart).sum(axis=1) >= apart.shape[1]
+    return np.where(often, row_medians(apart), np.nan) if often.sum() > MIN_OTHERS else nothing
+
+
 def _reference(values: Floats, limits: Limits) -> tuple[NDArray[np.bool_], bool]:
     """Return which devices are usual, and whether half of the devices are unusual.
 
@@ -212,6 +255,7 @@ def _against(
     limits: Limits,
     *,
     tame: bool,
+    floor: float,
 ) -> tuple[Floats, Floats, Floats, float]:
     """Return each device's effect, limit and p-value, and the smallest detectable slowdown.
 
@@ -236,7 +280,7 @@ def _against(
             limit[members] = headroom[members] + 3 * np.sqrt(errors[members])
             p[members] = np.where(apart <= limit[members], 1.0, level)
             continue
-        spread = np.sqrt(spread_of(others) ** 2 + errors[members])
+        spread = np.sqrt(np.maximum(spread_of(others), floor) ** 2 + errors[members])
         scale, df = NORMAL if tame and others.shape[1] > SMALL_FLEET else _tail(others.shape[1])
         limit[members] = scale * special.stdtrit(df, 1 - level) * spread
         headroom[members] = scale * special.stdtrit(df, 1 - MISSED) * spread
@@ -253,7 +297,8 @@ def has_tame_tails(level: Floats) -> bool:
         return False
     apart = np.abs(large - np.nanmedian(large, axis=0))
     z = apart / np.maximum(MAD_TO_SIGMA * np.nanmedian(apart, axis=0), 1e-9)
-    return float(np.nanquantile(z, TAME_QUANTILE)) < TAME_TAIL
+    usual = np.nanmedian(z, axis=1) < TAME_TAIL  # not a device that is slow as a whole
+    return float(np.nanquantile(z[usual], TAME_QUANTILE)) < TAME_TAIL
 
 
 def spread_of(others: Floats) -> Floats:

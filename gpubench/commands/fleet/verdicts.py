@@ -14,7 +14,7 @@ import numpy as np
 
 from gpubench.commands.fleet.judge import Judgement, Limits, judge
 from gpubench.commands.fleet.times import UnitTime
-from gpubench.commands.fleet.units import Report
+from gpubench.commands.fleet.units import ALONE, Report
 from gpubench.model import Status
 from gpubench.stats.moderated import Floats
 
@@ -128,7 +128,12 @@ def assess(
     before: dict[str, list[UnitTime]] = {}
     for row in earlier:
         before.setdefault(row.identity, []).append(row)
-    judgement = judge(times, _times(names, units, before) if before else None, limits)
+    alone = [
+        units.index(at) if (at := (device, unit, ALONE)) in places else index
+        for index, (device, unit, _) in enumerate(units)
+    ]
+    history = _times(names, units, before) if before else None
+    judgement = judge(times, history, limits, alone)
     wrong = _differing_bits(of_device)
     configurations = {name: _latest(of_device[name]) for name in names}
     devices = []

@@ -23,6 +23,23 @@ def test_one_slow_device_is_found_in_its_unit_and_no_other() -> None:
     assert np.exp(judgement.effect[2, 4]) == pytest.approx(1.06, abs=0.01)
 
 
+def test_a_device_that_is_slow_in_all_units_is_found_in_a_fleet_of_heavy_tails() -> None:
+    rng = np.random.default_rng(6)
+    found = 0.0025 * rng.standard_t(3, (64, 16, 1)) + np.zeros((64, 16, 3))
+    assert not judge(found).slow.any()
+    found[2] += np.log(1.05)
+    assert judge(found).slow.any(axis=1).nonzero()[0].tolist() == [2]
+
+
+def test_a_process_with_the_slower_of_two_speeds_is_no_slow_device() -> None:
+    rng = np.random.default_rng(7)
+    found = times(units=2)
+    found[:, 0] += 0.04 * rng.integers(2, size=(8, 3))  # alone, a process a round
+    found[3, 1] += 0.04  # together, one process
+    assert judge(found).slow[3, 1]
+    assert not judge(found, processes=[0, 0]).slow.any()
+
+
 def test_a_difference_below_the_threshold_is_none_however_certain() -> None:
     found = times()
     found[2, 4] += np.log(1.06)
