@@ -62,7 +62,6 @@ COMMANDS = (
         "-o docs/images/p100-tiles.svg"
     ),
     "gpubench plot results/h200/ladder.csv --kind blas -o docs/images/ladder.svg",
-    "gpubench plot results/h200/tensor.csv --kind peak --only bfloat16 -o docs/images/tensor.svg",
     (
         "gpubench plot results/h200/compare.csv --only float32 --kind roofline "
         f"--bandwidth {COPY_GBYTES_PER_S} -o docs/images/roofline.svg"

@@ -54,8 +54,6 @@ CAPTIONS = {
     "peak and the BLAS.",
     Kind.BLAS: "Speed of each variant at its best tile, in percent of the BLAS of the same device, "
     "at the largest size.",
-    Kind.PEAK: "Speed of the fastest kernel and of the BLAS in percent of the theoretical peak, by "
-    "matrix size, in short visits (burst) and in long runs at the power limit (sustained).",
     Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. The slope "
     "is the bandwidth of a copy, or that of the datasheet. No kernel can be above the roof. The "
     "distance to the roof is what tuning may gain.",

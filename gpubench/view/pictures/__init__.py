@@ -30,7 +30,6 @@ class Kind(StrEnum):
     TILES = "tiles"
     SIZES = "sizes"
     BLAS = "blas"
-    PEAK = "peak"
     ROOFLINE = "roofline"
     SPEEDUP = "speedup"
     PUBLISHED = "published"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -28,13 +28,12 @@ from gpubench.view.pictures.series import (
     extent,
     grouped,
     is_baseline,
-    libraries,
     looks_of,
     panels,
     single_source,
 )
 from gpubench.view.pictures.tiles import tile_panels
-from gpubench.view.row_tables import DISAGREE, NAIVE_LOOP, best_of, is_bandwidth_bound
+from gpubench.view.row_tables import DISAGREE, NAIVE_LOOP, is_bandwidth_bound
 
 MIN_CURVE = 3
 """Minimum number of points of a line."""
@@ -115,7 +114,6 @@ def fitting(group: Sequence[Source]) -> list[Kind]:
         Kind.TILES: len({row.tile for row in rows if row.tile}) >= MIN_CURVE,
         Kind.SIZES: len({(row.m, row.n, row.k) for row in rows}) >= MIN_CURVE,
         Kind.BLAS: any(row.percent_of_blas and not is_baseline(row) for row in rows),
-        Kind.PEAK: len({row.state for row in rows}) > 1 and bool(_groups_by_size(rows)),
         Kind.ROOFLINE: any(row.percent_of_peak for row in rows),
         Kind.SPEEDUP: len({row.backend for row in rows}) > 1
         and any(row.variant == NAIVE_LOOP for row in rows),
@@ -358,62 +356,6 @@ def _label_bars(axes: Axes, names: Sequence[str], texts: Mapping[float, str]) ->
     axes.grid(visible=False, axis="y")
 
 
-# ---- percent of the peak, by size
-
-
-def _peak(group: Sequence[Source], _looks: style.Looks) -> style.Panels:
-    """A panel for each operation, precision, device, cache and scope; a pair of lines per state."""
-    rows = _rows(group)
-    blas = libraries(rows)
-    return [
-        (
-            f"{op} {mode} on {device}, {cache} cache{special}",
-            partial(_peak_by_size, panel_rows, blas),
-        )
-        for (op, mode, device, cache, _, special), panel_rows in _groups_by_size(rows).items()
-    ]
-
-
-def _groups_by_size(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
-    """Return the rows of each panel that has several sizes."""
-    rated = [row for row in rows if row.percent_of_peak]
-    groups = grouped(
-        rated,
-        lambda row: (
-            *(row.op, row.compute_mode, row.device, row.cache, row.scope),
-            row.special,
-        ),
-    )
-    return {key: group for key, group in groups.items() if len({row.size for row in group}) > 1}
-
-
-def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
-    places = _size_axis(axes, rows)
-    lines: list[Line2D] = []
-    for dashes, (state, state_rows) in zip(
-        style.DASHES, grouped(rows, lambda row: row.state).items(), strict=False
-    ):
-        for is_blas, what in enumerate(("fastest kernel", "BLAS")):
-            alike = [row for row in state_rows if (row.variant in blas) == is_blas]
-            by_size = map(best_of, grouped(alike, lambda row: row.size).values())
-            best = sorted(by_size, key=lambda row: places[row.size])
-            if best:
-                share = f"{number(best[-1].percent_of_peak, 1)} % at {best[-1].size}"
-                points = [(places[row.size], row.percent_of_peak or 0.0) for row in best]
-                style.ring(axes, best, points)
-                lines += axes.plot(
-                    *zip(*points, strict=True),
-                    color=style.ink() if is_blas else style.COLOURS[0],
-                    marker=style.MARKERS[is_blas],
-                    linestyle=dashes,
-                    label=style.label(f"{what}, {state}", share),
-                )
-    axes.set_ylim(0, 100)
-    style.y_title(axes, "percent of the theoretical peak")
-    style.legend(axes, lines)
-    return CURVE_IN
-
-
 KINDS = {
     Kind.TILES: _Drawing(
         "Time against tile size",
@@ -426,11 +368,6 @@ KINDS = {
         _blas,
         "no row has percent_of_blas; sweep 'cublas' with the kernels, or use "
         "'gpubench compare-cublas'",
-    ),
-    Kind.PEAK: _Drawing(
-        "Percent of the peak: fastest kernel and BLAS",
-        _peak,
-        "no two sizes have percent_of_peak; sweep several --sizes",
     ),
     Kind.ROOFLINE: _Drawing(
         "Roofline, best tile of each size",

@@ -238,7 +238,7 @@ def test_the_roof_slopes_where_the_bandwidth_is_known() -> None:
     assert "copy 3,000 GB/s" in words(told)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"blas", "peak"}])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "blas"])
 def test_no_two_variants_of_a_panel_are_drawn_alike(kind: str) -> None:
     blas = by_size("cublas", (8, 30, 200, 1500), percent_of_blas=100.0)
     more = [replace(row, variant="cublaslt") for row in blas]
@@ -273,7 +273,6 @@ def test_several_devices_are_told_apart_by_dashes_and_in_the_legend() -> None:
         ("blas", "percent_of_blas; sweep 'cublas'"),
         ("roofline", "percent_of_peak"),
         ("speedup", "--device cpu --variants cpu_naive"),
-        ("peak", "sweep several --sizes"),
         ("bars", "unknown kind 'bars'"),
         ("tile", "did you mean 'tiles'"),
     ],
@@ -281,39 +280,6 @@ def test_several_devices_are_told_apart_by_dashes_and_in_the_legend() -> None:
 def test_what_cannot_be_drawn_is_refused_with_the_way_out(kind: str, hint: str) -> None:
     with pytest.raises(UsageError, match=hint):
         draw(source(sample(tile="")), kind)
-
-
-def test_a_library_is_no_kernel_of_ours_where_another_library_is_faster() -> None:
-    def of_state(state: str, **us: float) -> list[Row]:
-        best = min(us["cublas"], us["cublaslt"])
-        return [
-            sample(
-                *(name, "16" if name == "naive" else ""),
-                state=state,
-                compute_mode=mode,
-                median_us=time_us,
-                percent_of_peak=1000 / time_us,
-                percent_of_blas=100 * best / time_us,
-                **dict.fromkeys("mnk", n),
-            )
-            for name, time_us in us.items()
-            for mode in ("float32", "tf32")
-            for n in (512, 1024)
-        ]
-
-    rows = [
-        *of_state("burst", naive=16.0, cublas=20.0, cublaslt=25.0),
-        *of_state("sustained", cublas=50.0, cublaslt=40.0),
-    ]
-    figure = draw(source(*rows), "peak")
-    assert len(figure.axes) == 2
-    legend = figure.axes[0].get_legend()
-    assert legend
-    assert [text.get_text().splitlines() for text in legend.texts] == [
-        ["fastest kernel, burst", "62.5 % at 1024"],
-        ["BLAS, burst", "50.0 % at 1024"],
-        ["BLAS, sustained", "25.0 % at 1024"],
-    ]
 
 
 def test_precisions_of_one_element_type_have_panels_of_their_own() -> None:
