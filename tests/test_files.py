@@ -30,8 +30,8 @@ from commandline import (
 from gpubench.model.measurement import LONGEST_REASON
 from gpubench.results.row import read
 
-SIZES = [str(size) for size in range(8, 97, 4)]
-FEW = (*("sweep", "--device", "cpu", "--sizes", "8..96:4", "--variants", "cpu_blas"), *QUICKER)
+SIZES = [str(size) for size in range(8, 65, 4)]
+FEW = (*("sweep", "--device", "cpu", "--sizes", "8..64:4", "--variants", "cpu_blas"), *QUICKER)
 PARTIAL = "a.csv.partial"
 
 
@@ -149,7 +149,7 @@ source = "A user"
 [[sweep]]
 device = "cpu"
 variants = ["cpu_blas"]
-sizes = "8..96:4"
+sizes = "8..64:4"
 cache = "hot"
 rounds = 1
 dtypes = ["float32"]
