@@ -20,6 +20,7 @@ from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.shared import ClusterPool
 from gpubench.errors import UsageError
 from gpubench.model import Device, Measurement, PointKey, Status
+from gpubench.plan.schedule import Strategy
 from gpubench.plan.sweep import Sweep
 from gpubench.results import store
 from gpubench.results.result_file import ResultFile, default_path
@@ -131,17 +132,18 @@ def measure(
     save: str | None = None,
     add_more: AddMore | None = None,
     add_more_s: Callable[[Job], float] | None = None,
+    strategy: Strategy | None = None,
 ) -> Outcome:
     """Measure a sweep into its own file or the default one.
 
     `on` names the devices that share it (`open_pool`). `save` is the name under which the store
     keeps the rows of a complete sweep. `add_more` is as for `run`, and `add_more_s` returns its
-    expected seconds.
+    expected seconds. `strategy` is as for `prepare`.
     """
     with open_pool(sweep, on) as pool:
         path = sweep.output or default_path(pool.name, f"{sweep.op}.csv")
         file = ResultFile(path, resume=resume, overwrite=force, samples=sweep.samples)
-        job = prepare(sweep, pool.device)
+        job = prepare(sweep, pool.device, strategy=strategy)
         job = replace(job, afterwards_s=add_more_s(job) if add_more_s else 0.0)
         outcome = run(job, pool, watcher, file, add_more)
     return save_rows(outcome, save)

@@ -62,10 +62,6 @@ register tiles take half a minute."""
 EXAMINATIONS = 3
 """Number of measurements in a row whose times must all be wrong, where load can be the cause."""
 
-EXAMINED_IN = 10
-"""The parent's clock examines one of this number of later measurements of CUDA sources, at
-random."""
-
 MAX_JUDGED_BYTES = 2**31
 """Results of larger problems are judged in the child only."""
 
@@ -232,13 +228,13 @@ class Worker:
 
         A function could change the checks and the clock in its own process. So in every round its
         results are compared here, on operands of seeds that are drawn here, and its time by this
-        clock. The clock also examines the first measurement of a point of CUDA sources, and a
-        random tenth of the later ones.
+        clock. The clock also examines measurements of CUDA sources (`Timing.examined_in`).
         """
         point = result.point
         try:
             is_function = isinstance(point.variant, CallVariant)
-            if is_function or point not in self._measured or randbelow(EXAMINED_IN) == 0:
+            examined_in = self._policy[0].examined_in if self._policy else 1
+            if is_function or point not in self._measured or randbelow(examined_in) == 0:
                 ratio = self._clock_ratio(point, result)
                 if is_function:
                     self._require_exact(point, result.seed or 0)

@@ -46,6 +46,10 @@ class Timing:
     budget_s: float | None = None
     """Wall time for all points together, divided among them. None: no limit."""
 
+    examined_in: int = 10
+    """The parent's clock examines the first measurement of a point of a user's CUDA sources, and a
+    random one of this number of later measurements; every measurement of a function."""
+
     @property
     def hang_s(self) -> float:
         """Time after which a point counts as hung. Operands and slow launches take less."""

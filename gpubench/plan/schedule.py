@@ -102,13 +102,15 @@ class InRounds:
     """Whether each round after the first starts in a fresh process."""
 
     whole_problems: bool = False
-    """Whether one device measures all points of a problem, instead of all sizes of a kernel."""
+    """Whether one device measures all points of a problem, instead of all sizes of a kernel, and a
+    round measures them one after the other."""
 
     is_race = False
 
     def schedule(self, points: Sequence[Point], sweep: Sweep, _device: Device) -> Schedule:
         """Return rounds over the points."""
-        return Rounds(points, sweep.timing, sweep.seed, fresh=self.fresh)
+        in_turns = self.whole_problems
+        return Rounds(points, sweep.timing, sweep.seed, fresh=self.fresh, in_turns=in_turns)
 
     def unit(self, point: Point) -> Hashable:
         """Return the kernel, so that it is compiled once, or the problem."""
@@ -130,8 +132,9 @@ class InRounds:
 class Rounds:
     """Visits every point once a round, in a new random order and in a fresh process.
 
-    Interleaving spreads the machine's drift evenly over all points. A point that `is_done` is not
-    measured again, and neither is a round that was measured before a sweep was resumed.
+    Interleaving spreads the machine's drift evenly over all points. With `in_turns`, the points of
+    a problem stay together. A point that `is_done` is not measured again, and neither is a round
+    that was measured before a sweep was resumed.
     """
 
     def __init__(
@@ -142,8 +145,10 @@ class Rounds:
         clock: Callable[[], float] = perf_counter,
         *,
         fresh: bool = True,
+        in_turns: bool = False,
     ) -> None:
         self.endings: dict[Point, str] = {}
+        self._in_turns = in_turns
         self._fresh = fresh
         self._points = list(points)
         self._timing = timing
@@ -183,7 +188,9 @@ class Rounds:
         remaining = list(self._points)
         for number in range(1, rounds + 1):
             self._order.shuffle(remaining)
-            remaining = _with_owners_together(remaining)
+            if self._in_turns:
+                remaining = _together(remaining, lambda point: point.problem_key)
+            remaining = _together(remaining, lambda point: owner_of(point.variant))
             fresh = self._fresh and number > 1
             for point in tuple(remaining):
                 cost_s = None
@@ -205,10 +212,10 @@ class Rounds:
                     remaining.remove(point)
 
 
-def _with_owners_together(points: Sequence[Point]) -> list[Point]:
-    """Return the points in order, but keep a variant that has its own process together."""
-    owners = list(dict.fromkeys(owner_of(point.variant) for point in points))
-    return sorted(points, key=lambda point: owners.index(owner_of(point.variant)))
+def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> list[Point]:
+    """Return the points in order, but the points of a unit after its first point."""
+    units = list(dict.fromkeys(map(unit, points)))
+    return sorted(points, key=lambda point: units.index(unit(point)))
 
 
 def is_done(measurements: Sequence[Measurement], timing: Timing) -> bool:

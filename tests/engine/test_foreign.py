@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import pytest
-from fakes import CPU, point
+from fakes import CPU, measurement, point, variant
 
 from gpubench.engine.worker import Worker
-from gpubench.model import Cache, Point, Problem, Status, Timer, Timing
+from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
 from gpubench.plan.registry import load, owner_of, variants
-from gpubench.plan.schedule import _with_owners_together
+from gpubench.plan.schedule import Rounds
 from gpubench.results.rows import build_rows
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)
@@ -119,9 +122,27 @@ def test_the_points_of_a_function_are_measured_in_one_row(folder: Path) -> None:
         scope="kernel",
         timer="host",
     )
-    mixed = [at(folder, "honest"), ours, at(folder, "careless"), at(folder, "honest", 128), ours]
-    names = [point.variant.name for point in _with_owners_together(mixed)]
-    assert names == ["honest", "honest", "cpu_blas", "cpu_blas", "careless"]
+    mixed = [at(folder, "honest"), ours, at(folder, "careless"), at(folder, "honest", 128)]
+    for seed in range(20):
+        order = visited(Rounds(mixed, Timing(rounds=1), seed))
+        assert len(list(groupby(order, key=lambda point: point.variant.name))) == 3
+
+
+def test_the_points_of_a_problem_take_turns_if_they_are_compared() -> None:
+    first, second = (variant(name=name) for name in ("first", "second"))
+    sizes = [(size, size, size) for size in (8, 16, 24, 32)]
+    points = [point(one, size=size) for one in (first, second) for size in sizes]
+    for seed in range(20):
+        order = visited(Rounds(points, Timing(rounds=1), seed, in_turns=True))
+        assert len(list(groupby(order, key=lambda point: point.problem))) == len(sizes)
+
+
+def visited(rounds: Rounds) -> list[Point]:
+    """The points in the order of the visits."""
+    known: defaultdict[Point, list[Measurement]] = defaultdict(list)
+    while visit := rounds.next(known):
+        known[visit.point].append(measurement(of=visit.point))
+    return list(known)
 
 
 def test_each_measurement_of_a_function_has_operands_of_a_new_seed_which_the_row_reports(
@@ -139,3 +160,18 @@ def test_each_measurement_of_a_function_has_operands_of_a_new_seed_which_the_row
     ours = point(next(variant for variant in variants() if variant.name == "cpu_blas"))
     plain = worker.measure(ours)
     assert (plain.status, plain.seed, plain.clock_ratio) == (Status.OK, None, None)
+
+
+@pytest.mark.parametrize(("examined_in", "counts"), [(1, {40}), (2, set(range(3, 38)))])
+def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
+    examined_in: int, counts: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naive = next(variant for variant in variants() if variant.name == "naive")
+    result = measurement(of=point(replace(naive, path=tmp_path / "mine.py")))
+    worker = Worker.__new__(Worker)  # without a child
+    worker._policy = Timing(examined_in=examined_in), 1
+    worker._measured = {result.point: result}
+    monkeypatch.setattr(worker, "_clock_ratio", lambda *_: 1.0)
+    monkeypatch.setattr(worker, "_note_of_unusual_size", lambda _: "")
+    examined = [worker._examined(result)[0].clock_ratio for _ in range(40)]
+    assert examined.count(1.0) in counts

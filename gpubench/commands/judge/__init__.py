@@ -46,7 +46,7 @@ def judge(
         typer.Option(
             metavar="LIST",
             help="Compare with the fastest of these, such as cublas,cublaslt. Default: the "
-            "baseline that the kernel's description names.",
+            "library that the kernel's description names as its baseline.",
         ),
     ] = None,
     claim: Annotated[
@@ -81,13 +81,14 @@ def judge(
     from gpubench.engine.run import measure
     from gpubench.model import Launches
     from gpubench.plan.ranges import parse_fraction, parse_names
-    from gpubench.plan.registry import choose, is_ours, of_op
+    from gpubench.plan.registry import choose, is_ours, libraries, of_op
+    from gpubench.plan.schedule import InRounds
     from gpubench.view.conclusion import where_time_went
     from gpubench.view.progress import progress
     from gpubench.view.tables import console
 
     same = parse_fraction(threshold, "--threshold", low=0.0001, high=0.5)
-    timing = replace(option.DEFAULT.timing, rounds=ROUNDS)
+    timing = replace(option.DEFAULT.timing, rounds=ROUNDS, examined_in=1)
     sweep = option.read_sweep(options, defaults=replace(option.DEFAULT, timing=timing))
     backend = find_devices(sweep.device)[0][0].backend
 
@@ -107,6 +108,11 @@ def judge(
         others = parse_names(baseline) if baseline else (variant.baseline,)
         if not all(others) or variant.name in others:
             raise UsageError(f"--baseline: {variant.name} needs another kernel, such as cpu_blas")
+        if not baseline and variant.baseline not in libraries():  # nobody trusts a description
+            raise UsageError(
+                f"--baseline: the description of {variant.name} names {variant.baseline}, which is "
+                "no library: name the baseline"
+            )
         if lacking := [dtype for dtype in sweep.dtypes if dtype not in variant.dtypes]:
             raise UsageError(f"--dtypes: {variant.name} has no {', '.join(lacking)}")
         baselines[variant.name] = others
@@ -116,7 +122,7 @@ def judge(
     if backend == "cuda" and "launches" not in sweep.options:
         sweep = replace(sweep, launches=(Launches.ALONE, Launches.GRAPH))
     with progress() as watcher:
-        outcome = measure(sweep, watcher, force=force)
+        outcome = measure(sweep, watcher, force=force, strategy=InRounds(whole_problems=True))
     judged = judge_rows(outcome.rows, baselines, claim=claim, threshold=same)
     if as_json:
         text = json_of(judged, outcome.rows, claim=claim, threshold=same, csv=str(outcome.path))

@@ -101,6 +101,12 @@ def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(tmp_pat
     for name, line in (("honest", "c[:] = a @ b"), ("lazy", "c[0] = a[0] @ b")):
         (tmp_path / "own" / f"{name}.py").write_text(FUNCTION.format(line=line))
     flags = ("--kernels", "own", "--device", "cpu", "--sizes", "24", "--rounds", "3", "--json")
+    chosen = tmp_path / "own" / "weak.py"
+    chosen.write_text(FUNCTION.format(line="c[:] = a @ b").replace("cpu_blas", "cpu_naive"))
+    refused = call(tmp_path, "judge", "weak", *flags)
+    assert refused.code == 2
+    assert "names cpu_naive, which is no library: name the baseline" in refused.err
+    chosen.unlink()
     done = call(tmp_path, "judge", *flags, "--output", "a.csv")
     document = json.loads(done.out)
     assert (done.code, document["exit_code"]) == (1, 1)
