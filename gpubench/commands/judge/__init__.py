@@ -80,8 +80,8 @@ def judge(
     from gpubench.commands.judge.view import as_tables
     from gpubench.engine.run import measure
     from gpubench.model import Launches
-    from gpubench.plan.ranges import parse_fraction, parse_names
-    from gpubench.plan.registry import choose, is_ours, libraries, of_op
+    from gpubench.plan.ranges import parse_fraction
+    from gpubench.plan.registry import choose, is_ours, of_op
     from gpubench.plan.schedule import InRounds
     from gpubench.view.conclusion import where_time_went
     from gpubench.view.progress import progress
@@ -105,17 +105,7 @@ def judge(
     ]
     baselines = {}
     for variant in chosen(own, "KERNEL"):
-        others = parse_names(baseline) if baseline else (variant.baseline,)
-        if not all(others) or variant.name in others:
-            raise UsageError(f"--baseline: {variant.name} needs another kernel, such as cpu_blas")
-        if not baseline and variant.baseline not in libraries():  # nobody trusts a description
-            raise UsageError(
-                f"--baseline: the description of {variant.name} names {variant.baseline}, which is "
-                "no library: name the baseline"
-            )
-        if lacking := [dtype for dtype in sweep.dtypes if dtype not in variant.dtypes]:
-            raise UsageError(f"--dtypes: {variant.name} has no {', '.join(lacking)}")
-        baselines[variant.name] = others
+        baselines[variant.name] = _baselines(variant, baseline, sweep.dtypes)
     compared = chosen([*dict.fromkeys(chain.from_iterable(baselines.values()))], "--baseline")
     named = dict.fromkeys((*baselines, *(variant.name for variant in compared)))
     sweep = replace(sweep, variants=tuple(named))
@@ -132,3 +122,24 @@ def judge(
         console(stderr=True).print(where_time_went(outcome), soft_wrap=True)
         console().print(f"\n{outcome.path}", markup=False, soft_wrap=True)
     raise typer.Exit(INTERRUPTED if outcome.interrupted else exit_code(judged))
+
+
+def _baselines(variant: Variant, named: str | None, dtypes: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a kernel's baselines. Raises UsageError.
+
+    The description of a kernel that nobody trusts may name a library only.
+    """
+    from gpubench.plan.ranges import parse_names
+    from gpubench.plan.registry import libraries
+
+    baselines = parse_names(named) if named else (variant.baseline,)
+    if not all(baselines) or variant.name in baselines:
+        raise UsageError(f"--baseline: {variant.name} needs another kernel, such as cpu_blas")
+    if not named and variant.baseline not in libraries():
+        raise UsageError(
+            f"--baseline: the description of {variant.name} names {variant.baseline}, which is no "
+            "library: name the baseline"
+        )
+    if lacking := [dtype for dtype in dtypes if dtype not in variant.dtypes]:
+        raise UsageError(f"--dtypes: {variant.name} has no {', '.join(lacking)}")
+    return baselines
