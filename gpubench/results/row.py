@@ -105,6 +105,9 @@ class Row:
         "parent: a process that does not run the kernel examined the time by its own clock, in one "
         "round or more; child: in none",
     )
+    clock_ratio: float | None = column(
+        "time", "time by the clock of that process, over the reported time (median over rounds)"
+    )
 
     gflops: float | None = column("rates", "10⁹ operations a second; a multiply-add counts 2")
     gbytes_per_s: float | None = column("rates", "10⁹ bytes a second, each operand moved once")

@@ -168,6 +168,7 @@ def _row(
         else "child"
         if times
         else None,
+        clock_ratio=_median(taken.clock_ratio for taken in rounds),
         round_seeds=";".join(str(taken.seed) for taken in rounds if taken.seed is not None) or None,
         started_utc=first.started_utc or None,
     )

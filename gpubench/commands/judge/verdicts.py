@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 
-from gpubench.model import Status
+from gpubench.engine.judge.clock import LEAST_US
+from gpubench.model import Status, Timer
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.stats.pairs import Ratio, ratio_of_pairs
 
 LEVEL = 0.95
 """Probability that the intervals of all verdicts hold together."""
+
+CLOCKS_AGREE = 1.15
+"""Up to this ratio of the two clocks' times, the row's time counts. Above, the longer time, too."""
 
 
 class JudgeVerdict(StrEnum):
@@ -115,9 +119,26 @@ def _judged(
     else:
         ratio = ratio_of_pairs(baseline_us[:pairs], times_us[:pairs], level)
         verdict, reason = _decided(ratio, claim, threshold)
+        if (longer := _longer(best)) > 1:
+            slowed = Ratio(*(speed / longer for speed in ratio))
+            if _decided(slowed, claim, threshold)[0] != verdict:
+                verdict = JudgeVerdict.NOT_DECIDED
+                reason = (
+                    f"by the clock of another process, a launch takes {longer:.2f} times as long"
+                )
     return Judged(
         row=best, baseline=baseline, verdict=verdict, reason=reason, ratio=ratio, pairs=pairs
     )
+
+
+def _longer(row: Row) -> float:
+    """Return how much longer launches take by the clock of another process; 1 if it agrees.
+
+    That clock is exact for launches of `LEAST_US`, and for all launches on a CPU.
+    """
+    is_exact = row.timer == Timer.HOST or (row.median_us or 0.0) >= LEAST_US
+    ratio = row.clock_ratio or 1.0
+    return ratio if is_exact and ratio > CLOCKS_AGREE else 1.0
 
 
 def _medians_us(row: Row) -> list[float]:

@@ -75,6 +75,25 @@ def test_an_interval_around_the_claim_decides_nothing() -> None:
     assert verdicts(timed("mine", 0.5, n=96)) == (["not decided"], 3)  # the baseline has no 96
 
 
+@pytest.mark.parametrize(
+    ("factor", "clock_ratio", "timer", "verdict"),
+    [
+        (0.8, 1.1, "host", "faster"),
+        (0.8, 1.4, "host", "not decided"),
+        (0.5, 1.4, "host", "faster"),  # at 1.4 times the time, too
+        (0.8, 1.4, "events", "faster"),  # a short launch has to fetch new operands, too
+    ],
+)
+def test_a_speed_that_another_clock_denies_is_not_decided(
+    factor: float, clock_ratio: float, timer: str, verdict: str
+) -> None:
+    rows = timed("blas", 1.0, timer=timer), timed("mine", factor, timer=timer)
+    row = replace(rows[1], clock_ratio=clock_ratio)
+    (found,) = judge_rows([rows[0], row], {"mine": ("blas",)})
+    assert found.verdict == verdict
+    assert ("takes 1.40 times as long" in found.reason) == (verdict == "not decided")
+
+
 def test_a_wrong_tile_or_a_lost_result_makes_a_kernel_wrong() -> None:
     right = timed("mine", 0.5)
     wrong = timed("mine", 0.4, tile="8", status="wrong", reason="cut to half")
