@@ -14,8 +14,8 @@ beside cuBLAS at sizes that their tiles divide, each in the first of its types: 
 these sweeps, Nsight Compute times the kernels of `TIMED`, in one order and in the reverse order, so
 that a slow change of the clock affects all of them alike.
 
-It writes a .csv. Exit status: 0 all bounds hold, 1 one is broken, 3 one could not be
-judged.
+It writes a .csv, where points of earlier runs stay unless they were measured again. Exit status: 0
+all bounds hold, 1 one is broken, 3 one could not be judged.
 """
 
 from __future__ import annotations
@@ -358,6 +358,7 @@ def try_ncu(folder: Path) -> tuple[Times, str]:
 
 def report(rows: Sequence[Row], ncu: dict[At, float], why: str, path: Path) -> int:
     """Write the file, print the verdicts, and return the exit status."""
+    points = {(row.variant, str(row.m), row.dtype) for row in rows}
     blas_us = {(row.m, row.dtype, row.layout): row.median_us for row in rows if row.variant == BLAS}
     lines = []
     for row in {row.key: row for row in rows}.values():
@@ -378,10 +379,18 @@ def report(rows: Sequence[Row], ncu: dict[At, float], why: str, path: Path) -> i
                 "reason_or_note": row.reason or row.notes or "",
             }
         )
+    kept = []
+    if path.exists():
+        with path.open(encoding="utf-8") as file:
+            kept = [
+                line
+                for line in csv.DictReader(file)
+                if (line["kernel"], line["n"], line["dtype"]) not in points
+            ]
     with path.open("w", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(lines)
+        writer.writerows([*kept, *lines])
     measured = [row for row in rows if row.status != Status.SKIPPED]
     right = sum(row.status == Status.OK for row in measured)
     ratios = [float(line["ratio"]) for line in lines if line["ratio"]]

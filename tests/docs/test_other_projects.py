@@ -23,3 +23,5 @@ def test_the_report_has_each_point_once_and_compares_those_that_nsight_compute_t
         lines = path.read_text().splitlines()
         assert len(lines) == 1 + 3
         assert [bool(line.split(",")[6]) for line in lines[1:]] == [bool(ncu), False, False]
+    foreign.report(rows[:1], {}, "it is missing", path)
+    assert len(path.read_text().splitlines()) == 1 + 3

@@ -10,13 +10,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gpubench.commands.new_kernel.launch import Dimensions, read_launch
+from gpubench.commands.new_kernel.launch import Dimensions, expression, read_launch
 from gpubench.commands.new_kernel.meaning import UNKNOWN, meanings, reads_output
 from gpubench.commands.new_kernel.source import Function, code, expanded, functions, macros_of
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
-from gpubench.model.expression import parse
 from gpubench.model.signature import Parameter, array_index, parameters
 from gpubench.text import shown, unknown
 
@@ -44,7 +43,6 @@ ALIASES = {"half": "__half"} | dict.fromkeys(("nv_bfloat16", "bf16"), "__nv_bflo
 _WAITS = re.compile(
     r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"
 )
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _MACRO = re.compile(r"#\s*ifndef\s+(\w+)\s*#\s*define\s+\1\s+(\d+)")
 _ASSIGNED = re.compile(r"\b(\w+)\s*=([^;=]*)")
 _BLOCK_INDEX = re.compile(r"\bblockIdx\s*\.\s*([xyz])")
@@ -309,7 +307,8 @@ def _launch(kernel: Function, tile: Config, op: str, config: str) -> Iterator[st
     covered = _covered(kernel, op)
     is_2d = kernel.uses("blockIdx.y") or "BM" in tile
     has_y = kernel.uses("threadIdx.y")
-    threads = _expression(kernel.threads, tile)
+    names = {parameter.name: _axis_name(parameter.name) for parameter in kernel.template}
+    threads = expression(kernel.threads, names, tile.keys(), {}) or ""
     elements = {"gemm": "M*N", "gemv": "M"}.get(op, "N")
     if is_2d:
         extents = covered.get("x", "N"), covered.get("y", "M")
@@ -351,16 +350,3 @@ def _covered(kernel: Function, op: str) -> dict[str, str]:
     }
     is_matrix = len(OPERATIONS[op].output(1, 1, 1)) > 1
     return covered if len(set(covered.values())) == 1 + is_matrix else {}
-
-
-def _expression(text: str, tile: Config) -> str:
-    """Return an expression of C++ as `grid` and `block` take it, or an empty text if it is none."""
-    names = {*map(_axis_name, _NAME.findall(text))}
-    if not names <= tile.keys() or not re.fullmatch(r"[\w\s()*/+-]+", text, re.ASCII):
-        return ""
-    text = _NAME.sub(lambda name: _axis_name(name[0]), text).replace("/", "//")
-    try:
-        parse(text)
-    except (SyntaxError, ValueError):
-        return ""
-    return " ".join(text.split())

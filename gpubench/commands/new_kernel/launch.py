@@ -150,7 +150,7 @@ def _dimensions(
     elif made := re.match(r"\s*dim3\s*[({]", text):
         at = made.end() - 1
         text, _ = enclosed(text, at, "()" if text[at] == "(" else "{}")
-    parts = [_part(part, names, known, block) for part in split(text)]
+    parts = [expression(part, names, known, block) for part in split(text)]
     while len(parts) > 1 and parts[-1] == "1":
         parts.pop()
     return tuple(part for part in parts if part) if all(parts) else ()
@@ -161,7 +161,7 @@ def _of_block(part: re.Match[str], block: Mapping[str, str]) -> str:
     return value if value.isalnum() else f"({value})"
 
 
-def _part(
+def expression(
     text: str, names: Mapping[str, str], known: Iterable[str], block: Mapping[str, str]
 ) -> str | None:
     """Return a part of a grid or a block as an expression of a description, or None."""
