@@ -61,7 +61,7 @@ class OnNewOperands:
         in_queue = self._point.launches != Launches.WAITED
         self._is_held = self._point.timer == Timer.EVENTS and in_queue
         least, most, most_bytes = 1, MAX_LAUNCHES, MAX_BYTES
-        if self._on_gpu:
+        if self._is_held:  # the others take the host's time to enqueue them
             (least, most), most_bytes = HELD_LAUNCHES, HELD_BYTES
             most = min(most, math.ceil(HELD_US / max(self._reported_us, 1.0)))
         self._launches = max(1, min(max(least, most), most_bytes // problem.bytes))

@@ -135,7 +135,7 @@ class Row:
     kernels_run: str | None = column(
         "why",
         "kernels of a launch on a GPU, by name and with counts, from a CUDA graph of it, or why "
-        "they are unknown",
+        "they are unknown; empty for calls that are waited for, and for times by CUPTI",
     )
     notes: str | None = column(
         "why",

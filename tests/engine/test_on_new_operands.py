@@ -16,7 +16,7 @@ from gpubench.engine.answers import library_note
 from gpubench.engine.child.requests import LaunchOnNewOperands, PutNewOperands, ReadResults, Request
 from gpubench.engine.judge import clock
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.on_new_operands import FEWER, OnNewOperands
+from gpubench.engine.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
 from gpubench.engine.operands import make_inputs, make_new_values, new_rows
 from gpubench.model import Fill, Measurement, Problem, Timer
 
@@ -102,6 +102,15 @@ def test_a_short_time_is_wrong_if_launches_on_new_operands_take_longer(
 ) -> None:
     with pytest.raises(WrongError, match="operands that are new, by the clock of another process"):
         OnNewOperands(Gpu(monkeypatch), os.getpid(), result(LAUNCH_US / 4), GPU).judge()
+
+
+def test_launches_of_calls_that_may_wait_are_not_held_and_are_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu, by_cupti = Gpu(monkeypatch, room=0), result()
+    by_cupti = replace(by_cupti, point=replace(by_cupti.point, timer=Timer.CUPTI))
+    assert OnNewOperands(gpu, os.getpid(), by_cupti, GPU).judge() is None
+    assert 0 < gpu.launches <= MAX_LAUNCHES
 
 
 @pytest.mark.parametrize(

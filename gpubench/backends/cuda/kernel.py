@@ -148,8 +148,13 @@ class CudaKernel:
         return self.routine.note
 
     def kernels_run(self) -> str:
-        """Return what a launch runs, as a graph of it shows, with counts, or why it is unknown."""
-        if self.scope == Scope.END_TO_END:
+        """Return what a launch runs, as a graph of it shows, with counts, or why it is unknown.
+
+        A call that may wait for the device is not captured: its CUDA functions would fail, and it
+        could end the process.
+        """
+        may_wait = self.launches == Launches.WAITED or self.timer == Timer.CUPTI
+        if self.scope == Scope.END_TO_END or may_wait:
             return ""
         launches = islice(self.rotation, 1)
         try:
