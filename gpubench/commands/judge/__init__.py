@@ -113,6 +113,8 @@ def judge(
         sweep = replace(sweep, launches=(Launches.ALONE, Launches.GRAPH))
     with progress() as watcher:
         outcome = measure(sweep, watcher, force=force, strategy=InRounds(whole_problems=True))
+    if outcome.interrupted:
+        console(stderr=True).print("interrupted: the verdicts rest on what was measured so far")
     judged = judge_rows(outcome.rows, baselines, claim=claim, threshold=same)
     if as_json:
         text = json_of(judged, outcome.rows, claim=claim, threshold=same, csv=str(outcome.path))

@@ -69,6 +69,8 @@ def _headline(judged: Sequence[Judged], claim: float) -> str:
     listed = ", ".join(f"{counts[name]} {name}" for name in JudgeVerdict if counts[name])
     code = exit_code(judged)
     text = {0: "as claimed or faster", 1: "not as claimed", 3: "not decided"}[code]
+    if not judged:
+        return f"{text}: nothing was measured"
     against = "the baseline" if claim == 1 else f"{claim:g} times the baseline's speed"
     return f"{text} (claim: {against}): {counted(len(judged), 'verdict')}, {listed}"
 

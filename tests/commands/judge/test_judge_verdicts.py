@@ -14,7 +14,7 @@ from newcomer import PAGES
 from samples import sample
 
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
-from gpubench.commands.judge.view import as_json, as_tables
+from gpubench.commands.judge.view import as_tables
 from gpubench.results.row import Row
 
 sys.path.insert(0, str(PAGES))
@@ -141,12 +141,11 @@ def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(tmp_pat
     check.validate(document)
     assert not check.is_valid(document | {"format": 2})
     assert not check.is_valid(document | {"verdicts": [found["lazy"] | {"verdict": "right"}]})
-    open_ended = json.loads(as_json([], [], claim=1, threshold=0.02, csv=""))
-    assert open_ended["exit_code"] == 3
 
 
 def test_the_table_names_verdict_ratio_and_reason() -> None:
     found = judged(timed("mine", 0.5), timed("mine", 1.0, n=96))
+    assert "not decided: nothing was measured" in str(as_tables([], 1.0)[-1])
     shown = "\n".join(str(part) for part in as_tables(found, 1.0)[1:])
     assert "not decided: mine 16 at 96 (float32, cold): the baseline has no time" in shown
     assert "not decided (claim: the baseline): 2 verdicts, 1 faster, 1 not decided" in shown
