@@ -6,6 +6,7 @@ import multiprocessing
 import shutil
 import signal
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ BOUNDS = "__launch_bounds__((BM / TM) * (BN / TN)"
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile in this process. A process of its own takes longer to start than to compile."""
     monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
+
+
+@pytest.fixture
+def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record no accesses, which takes longer than to compile."""
+    module = import_module("gpubench.commands.explain.build")  # its package has such a command
+    monkeypatch.setattr(module, "missing_tool", lambda: "a tool is missing")
 
 
 def build(folder: Path, name: str, *options: str) -> tuple[Done, list[BuildRow]]:
@@ -105,6 +113,7 @@ def test_a_second_run_compiles_and_records_nothing(
     assert build(tmp_path, "b.csv", *options)[1] == first
 
 
+@pytest.mark.usefixtures("unrecorded")
 def test_a_changed_source_is_compiled_again(tmp_path: Path) -> None:
     kernels = copy_kernels(tmp_path / "kernels", "naive")
     options = own(kernels, "--arch", "sm_90")
@@ -218,6 +227,7 @@ def test_ctrl_c_ends_the_processes_that_compile(
     assert {child.exitcode for child in children} <= {-signal.SIGTERM}
 
 
+@pytest.mark.usefixtures("unrecorded")
 def test_figures_without_a_listing_are_not_those_of_a_later_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +242,7 @@ def test_figures_without_a_listing_are_not_those_of_a_later_run(
     assert row.loop_instructions
 
 
+@pytest.mark.usefixtures("unrecorded")
 def test_a_kernel_that_does_not_compile_is_an_error_row_and_the_others_are_not(
     tmp_path: Path,
 ) -> None:
@@ -244,6 +255,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_row_and_the_others_are_not(
     assert statuses == {("my_naive", "error"), ("my_blocktile_1d", "ok")}
 
 
+@pytest.mark.usefixtures("unrecorded")
 def test_a_kernel_with_its_own_signature_has_rows(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "mine")
     done, rows = build(tmp_path, "b.csv", *own(tmp_path / "mine", "--arch", "sm_90"))
