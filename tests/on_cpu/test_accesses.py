@@ -77,65 +77,62 @@ def test_a_warp_that_walks_down_a_column_takes_a_sector_a_thread() -> None:
     assert uncoalesced.clocks > 10 * coalesced.clocks
 
 
-@pytest.mark.parametrize(
-    ("body", "phases", "wavefronts"),
-    [
-        ("  __shared__ float s[32 * 33]; s[lane * 33] = A[0];", 1, 1),
-        ("  __shared__ float s[32 * 33]; s[lane * 32] = A[0];", 1, 32),
-        ("  __shared__ float s[32 * 33]; s[lane * 2] = A[0];", 1, 2),
-        ("  __shared__ float s[32 * 33]; s[0] = A[0];", 1, 1),
+def lines_of(folder: Path, memory: str, kind: str, *lines: str) -> list[Access]:
+    """Return one access for each line of a kernel. All lines are compiled together."""
+    accesses = recorded(own(folder, "\n".join(f"  {{ {line} }}" for line in lines)), "mine", "1")
+    chosen = (line for line in accesses.lines if (line.memory, line.kind) == (memory, kind))
+    by_place = {line.place: line for line in chosen}
+    return [by_place[f"mine.cu:{number}"] for number in range(3, 3 + len(lines))]
+
+
+def test_bank_conflicts_are_those_counted_by_hand(tmp_path: Path) -> None:
+    counts = {
+        "__shared__ float s[32 * 33]; s[lane * 33] = A[0];": (1, 1),
+        "__shared__ float s[32 * 33]; s[lane * 32] = A[0];": (1, 32),
+        "__shared__ float s[32 * 33]; s[lane * 2] = A[0];": (1, 2),
+        "__shared__ float s[32 * 33]; s[0] = A[0];": (1, 1),
         # Eight lanes of 16 bytes are a phase: side by side they use each bank once.
-        ("  __shared__ float4 s[64]; s[lane] = float4{};", 4, 4),
-        ("  __shared__ float4 s[64]; s[lane * 2] = float4{};", 4, 8),
+        "__shared__ float4 s[64]; s[lane] = float4{};": (4, 4),
+        "__shared__ float4 s[64]; s[lane * 2] = float4{};": (4, 8),
         # Rows of 8 vectors begin in bank 0; a vector of padding shifts each by four banks.
-        ("  __shared__ float4 s[32][8]; s[lane][0] = float4{};", 4, 32),
-        ("  __shared__ float4 s[32][9]; s[lane][0] = float4{};", 4, 4),
+        "__shared__ float4 s[32][8]; s[lane][0] = float4{};": (4, 32),
+        "__shared__ float4 s[32][9]; s[lane][0] = float4{};": (4, 4),
         # Sixteen lanes of 8 bytes are a phase.
-        ("  __shared__ float2 s[64]; s[lane] = float2{};", 2, 2),
-        ("  __shared__ float2 s[64]; s[lane * 2] = float2{};", 2, 4),
-    ],
-)
-def test_bank_conflicts_are_those_counted_by_hand(
-    tmp_path: Path, body: str, phases: int, wavefronts: int
-) -> None:
-    line = only(recorded(own(tmp_path, body), "mine", "1"), SHARED, "write")
-    assert (line.phases, line.wavefronts) == (phases, wavefronts)
+        "__shared__ float2 s[64]; s[lane] = float2{};": (2, 2),
+        "__shared__ float2 s[64]; s[lane * 2] = float2{};": (2, 4),
+    }
+    lines = lines_of(tmp_path, SHARED, "write", *counts)
+    counted = [(line.phases, line.wavefronts) for line in lines]
+    assert dict(zip(counts, counted, strict=True)) == counts
 
 
-@pytest.mark.parametrize(
-    ("index", "phases", "wavefronts"),
-    [
-        ("lane", 4, 4),
-        ("lane * 2", 4, 8),
+def test_wavefronts_of_a_load_of_float4_are_those_that_an_h100_counts(tmp_path: Path) -> None:
+    counts = {
+        "lane": (4, 4),
+        "lane * 2": (4, 8),
         # Lanes share their address with the lane beside them, or with the lane after that.
-        ("lane / 2", 2, 2),
-        ("lane / 16", 2, 2),
-        ("lane % 2 * 32", 2, 4),
-        ("lane / 8 * 64", 2, 4),
-        ("lane % 4", 4, 4),
-        ("lane % 8 + lane / 16 * 8", 4, 4),
-    ],
-)
-def test_wavefronts_of_a_load_of_float4_are_those_that_an_h100_counts(
-    tmp_path: Path, index: str, phases: int, wavefronts: int
-) -> None:
-    body = (
-        "  __shared__ float4 s[256]; s[lane] = float4{};\n"
-        f"  const float4 four = s[{index}];\n  C[lane] = four.x + four.y + four.z + four.w;"
+        "lane / 2": (2, 2),
+        "lane / 16": (2, 2),
+        "lane % 2 * 32": (2, 4),
+        "lane / 8 * 64": (2, 4),
+        "lane % 4": (4, 4),
+        "lane % 8 + lane / 16 * 8": (4, 4),
+    }
+    load = (
+        "__shared__ float4 s[256]; s[lane] = float4{{}}; const float4 four = s[{}]; "
+        "C[lane] = four.x + four.y + four.z + four.w;"
     )
-    line = only(recorded(own(tmp_path, body), "mine", "1"), SHARED, "read")
-    assert (line.phases, line.wavefronts) == (phases, wavefronts)
+    lines = lines_of(tmp_path, SHARED, "read", *map(load.format, counts))
+    counted = [(line.phases, line.wavefronts) for line in lines]
+    assert dict(zip(counts, counted, strict=True)) == counts
 
 
-@pytest.mark.parametrize(
-    ("index", "sectors", "least"),
-    [("lane", 4, 4), ("lane + 1", 5, 4), ("2 * lane", 8, 4), ("8 * lane", 32, 4), ("0", 1, 1)],
-)
-def test_sectors_are_those_counted_by_hand(
-    tmp_path: Path, index: str, sectors: int, least: int
-) -> None:
-    line = only(recorded(own(tmp_path, f"  C[lane] = A[{index}];"), "mine", "1"), "A", "read")
-    assert (line.sectors, line.least_sectors) == (sectors, least)
+def test_sectors_are_those_counted_by_hand(tmp_path: Path) -> None:
+    counts = {"lane": (4, 4), "lane + 1": (5, 4), "2 * lane": (8, 4), "8 * lane": (32, 4)}
+    counts |= {"0": (1, 1)}
+    lines = lines_of(tmp_path, "A", "read", *(f"C[lane] = A[{index}];" for index in counts))
+    counted = [(line.sectors, line.least_sectors) for line in lines]
+    assert dict(zip(counts, counted, strict=True)) == counts
 
 
 def test_lanes_whose_loops_differ_in_length_are_not_analysed(tmp_path: Path) -> None:
