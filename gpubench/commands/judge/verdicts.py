@@ -18,7 +18,7 @@ LEVEL = 0.95
 """Probability that the intervals of all verdicts hold together."""
 
 CLOCKS_AGREE = 1.15
-"""Up to this ratio of the two clocks' times, the row's time counts. Above, the longer time, too."""
+"""If the two clocks' times differ by more than this factor, the verdict must hold by both."""
 
 
 class JudgeVerdict(StrEnum):
@@ -119,26 +119,25 @@ def _judged(
     else:
         ratio = ratio_of_pairs(baseline_us[:pairs], times_us[:pairs], level)
         verdict, reason = _decided(ratio, claim, threshold)
-        if (longer := _longer(best)) > 1:
-            slowed = Ratio(*(speed / longer for speed in ratio))
-            if _decided(slowed, claim, threshold)[0] != verdict:
-                verdict = JudgeVerdict.NOT_DECIDED
-                reason = (
-                    f"by the clock of another process, a launch takes {longer:.2f} times as long"
-                )
+        factor = _by_other_clock(best)
+        if _decided(Ratio(*(speed / factor for speed in ratio)), claim, threshold)[0] != verdict:
+            verdict = JudgeVerdict.NOT_DECIDED
+            reason = f"by another process's clock, a launch takes {factor:.2f} times as long"
     return Judged(
         row=best, baseline=baseline, verdict=verdict, reason=reason, ratio=ratio, pairs=pairs
     )
 
 
-def _longer(row: Row) -> float:
+def _by_other_clock(row: Row) -> float:
     """Return how much longer launches take by the clock of another process; 1 if it agrees.
 
-    That clock is exact for launches of `LEAST_US`, and for all launches on a CPU.
+    A time that is too short may be a cheat. A time that is too long includes waiting for a core.
+    The clock is exact for launches of `LEAST_US`, and shows what is too short for all on a CPU.
     """
-    is_exact = row.timer == Timer.HOST or (row.median_us or 0.0) >= LEAST_US
     ratio = row.clock_ratio or 1.0
-    return ratio if is_exact and ratio > CLOCKS_AGREE else 1.0
+    is_exact = (row.median_us or 0.0) >= LEAST_US
+    is_short = ratio > CLOCKS_AGREE and (is_exact or row.timer == Timer.HOST)
+    return ratio if is_short or (is_exact and ratio < 1 / CLOCKS_AGREE) else 1.0
 
 
 def _medians_us(row: Row) -> list[float]:

@@ -82,6 +82,9 @@ def test_an_interval_around_the_claim_decides_nothing() -> None:
         (0.8, 1.4, "host", "not decided"),
         (0.5, 1.4, "host", "faster"),  # at 1.4 times the time, too
         (0.8, 1.4, "events", "faster"),  # a short launch has to fetch new operands, too
+        (3.0, 0.3, "host", "not decided"),  # the time includes waiting for a core
+        (3.0, 0.5, "host", "slower"),
+        (1.2, 0.7, "host", "slower"),  # a short launch, beside the time of a request
     ],
 )
 def test_a_speed_that_another_clock_denies_is_not_decided(
@@ -91,7 +94,8 @@ def test_a_speed_that_another_clock_denies_is_not_decided(
     row = replace(rows[1], clock_ratio=clock_ratio)
     (found,) = judge_rows([rows[0], row], {"mine": ("blas",)})
     assert found.verdict == verdict
-    assert ("takes 1.40 times as long" in found.reason) == (verdict == "not decided")
+    reason = f"takes {clock_ratio:.2f} times as long"
+    assert (reason in found.reason) == (verdict == "not decided")
 
 
 def test_a_wrong_tile_or_a_lost_result_makes_a_kernel_wrong() -> None:
