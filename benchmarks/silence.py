@@ -158,6 +158,7 @@ def case(what: str | int) -> dict[str, Any]:
             "resumed_exit": resumed.code,
             "rows": len(rows),
             "rounds": rounds,
+            "short": [row.reason for row in rows if row.rounds != ROUNDS],
         }
 
 
