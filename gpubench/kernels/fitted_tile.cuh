@@ -204,6 +204,40 @@ __device__ __forceinline__ void multiply_fitted(Sum<Scalar> (&sum)[PIECES][SUMS]
   free_stage<BLOCKS>(ring.freed[before], first_block);
 }
 
+// Computes the only tile of a block, or its part of K of a tile: a warp fetches, and warpgroups
+// multiply. Each of these then calls `leave` with its sums, the free ring, the block's place in its
+// cluster, its own number, and the tile.
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
+          int GROUP, bool PDL, typename Leave>
+__device__ __forceinline__ void
+compute_tile(unsigned char* stages, int M, int N, int K, const CUtensorMap* a_map,
+             const CUtensorMap* b_map, const CUtensorMap* rest_map, Leave leave) {
+  using T = FittedTile<BM, BN>;
+  constexpr int BLOCKS = CM * CN;  // that share what they fetch
+  __shared__ Ring<STAGES> ring;
+
+  const int warpgroup = warpgroup_index();
+  const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
+  const Rank<CM, CN, SPLITS>& rank = tiles.rank;
+  const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
+  const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
+  if constexpr (PDL) start_next_launch();
+
+  if (warpgroup == T::CONSUMERS) {
+    if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
+    produce_steps<BM, BN, BK, IS_8_BITS<Scalar>>(ring, stages, rank, tile, steps, a_map, b_map,
+                                                 rest_map);
+  } else {
+    if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
+    meet_cluster();
+    const unsigned base = shared_address(stages);
+    Sum<Scalar> sum[T::PIECES][T::SUMS];
+    multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);
+    leave(sum, base, rank, warpgroup, tile);
+  }
+}
+
 // The threads of a warpgroup have come here.
 __device__ __forceinline__ void synchronize_warpgroup(int warpgroup) {
   asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");

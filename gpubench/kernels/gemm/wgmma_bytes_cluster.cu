@@ -79,46 +79,30 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
   constexpr int GROUP = 8;
   constexpr int BLOCKS = CM * CN;  // that share what they fetch
   constexpr int PITCH = SUMS_PITCH<BN, T::TRANSPOSED>;
-  extern __shared__ __align__(1024) unsigned char stages[];  // later: sums
-  __shared__ Ring<STAGES> ring;
-
-  const int warpgroup = warpgroup_index();
-  const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
-  const Rank<CM, CN, SPLITS>& rank = tiles.rank;
-  const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
-  const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
-  start_next_launch();
-
-  if (warpgroup == T::CONSUMERS) {
-    if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    produce_steps<BM, BN, BK, true>(ring, stages, rank, tile, steps, &a_map, &b_map, nullptr);
-  } else {
-    if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
-    meet_cluster();
-    const unsigned base = shared_address(stages);
-    Number sum[T::PIECES][T::SUMS];
-    multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);
+  extern __shared__ __align__(1024) unsigned char stages[];
+  compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, true>(
+      stages, M, N, K, &a_map, &b_map, nullptr,
+      [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const BlockTile& tile) {
 #pragma unroll
-    for (int p = 0; p < T::PIECES; ++p) fence_sums(sum[p]);
-    const int peer = rank.row * CN + rank.col;
-    if constexpr (RESULT_BYTES<Scalar> == 2) {
-      if (N % 8 == 0) {
-        const Results<__nv_bfloat16> to{reinterpret_cast<__nv_bfloat16*>(C), M, N, tile.row,
-                                        tile.col};
-        if constexpr (SPLITS == 1) {
-          store_through_ring<__nv_bfloat16, BM, BN>(sum, base, &c_map, warpgroup, to);
-        } else {
-          add_units<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, peer, warpgroup, to);
+        for (int p = 0; p < T::PIECES; ++p) fence_sums(sum[p]);
+        const int peer = rank.row * CN + rank.col;
+        if constexpr (RESULT_BYTES<Scalar> == 2) {
+          if (N % 8 == 0) {
+            const Results<__nv_bfloat16> to{reinterpret_cast<__nv_bfloat16*>(C), M, N, tile.row,
+                                            tile.col};
+            if constexpr (SPLITS == 1) {
+              store_through_ring<__nv_bfloat16, BM, BN>(sum, ring, &c_map, warpgroup, to);
+            } else {
+              add_units<BM, BN, SPLITS, BLOCKS>(sum, ring, rank.part, peer, warpgroup, to);
+            }
+            return;
+          }
         }
-        return;
-      }
-    }
-    synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
-    leave_sums<BM, BN>(sum, base, warpgroup);
-    add_parts<SPLITS, BLOCKS, BM, BN, PITCH, 128 * T::CONSUMERS, Number>(
-        base, rank.part, peer, [&](int row, int col, const Vector<Number>& sums) {
-          store_four<Scalar>(sums, C, tile.row + row, tile.col + col, M, N);
-        });
-  }
+        synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
+        leave_sums<BM, BN>(sum, ring, warpgroup);
+        add_parts<SPLITS, BLOCKS, BM, BN, PITCH, 128 * T::CONSUMERS, Number>(
+            ring, rank.part, peer, [&](int row, int col, const Vector<Number>& sums) {
+              store_four<Scalar>(sums, C, tile.row + row, tile.col + col, M, N);
+            });
+      });
 }

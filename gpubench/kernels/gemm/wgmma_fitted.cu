@@ -19,29 +19,12 @@ wgmma_fitted(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
              const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
              const __grid_constant__ CUtensorMap rest_map,
              const __grid_constant__ CUtensorMap c_map) {
-  using T = FittedTile<BM, BN>;
-  constexpr int BLOCKS = CM * CN;
-  static_assert(BM * BN * 2 <= STAGES * T::STAGE_BYTES, "results fit");
+  static_assert(BM * BN * 2 <= STAGES * FittedTile<BM, BN>::STAGE_BYTES, "results fit");
   extern __shared__ __align__(1024) unsigned char stages[];
-  __shared__ Ring<STAGES> ring;
-
-  const int warpgroup = warpgroup_index();
-  const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
-  const BlockTile tile = tiles[blockIdx.x / BLOCKS];
-  const StepsOfPart steps((K + BK - 1) / BK, 0, 1);
-  if constexpr (PDL) start_next_launch();
-
-  if (warpgroup == T::CONSUMERS) {
-    if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    produce_steps<BM, BN>(ring, stages, tiles.rank, tile, steps, &a_map, &b_map, &rest_map);
-  } else {
-    if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
-    meet_cluster();
-    const unsigned base = shared_address(stages);
-    float sum[T::PIECES][T::SUMS];
-    multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, 0);
-    const Results<Scalar> to{C, M, N, tile.row, tile.col};
-    store_through_ring<Scalar, BM, BN>(sum, base, &c_map, warpgroup, to);
-  }
+  compute_tile<Scalar, BM, BN, BK, STAGES, 1, CM, CN, GROUP, PDL>(
+      stages, M, N, K, &a_map, &b_map, &rest_map,
+      [&](auto& sum, unsigned ring, const auto&, int warpgroup, const BlockTile& tile) {
+        const Results<Scalar> to{C, M, N, tile.row, tile.col};
+        store_through_ring<Scalar, BM, BN>(sum, ring, &c_map, warpgroup, to);
+      });
 }

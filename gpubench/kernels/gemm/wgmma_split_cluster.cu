@@ -21,30 +21,12 @@ wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
                     const __grid_constant__ CUtensorMap a_map,
                     const __grid_constant__ CUtensorMap b_map,
                     const __grid_constant__ CUtensorMap rest_map) {
-  using T = FittedTile<BM, BN>;
-  constexpr int BLOCKS = CM * CN;  // that share what they fetch
   extern __shared__ __align__(1024) unsigned char stages[];
-  __shared__ Ring<STAGES> ring;
-
-  const int warpgroup = warpgroup_index();
-  const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
-  const Rank<CM, CN, SPLITS>& rank = tiles.rank;
-  const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
-  const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
-  if constexpr (PDL) start_next_launch();
-
-  if (warpgroup == T::CONSUMERS) {
-    if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    produce_steps<BM, BN>(ring, stages, rank, tile, steps, &a_map, &b_map, &rest_map);
-  } else {
-    if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
-    meet_cluster();
-    const unsigned base = shared_address(stages);
-    float sum[T::PIECES][T::SUMS];
-    multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);
-    const Results<Scalar> to{C, M, N, tile.row, tile.col};
-    const int peer = rank.row * CN + rank.col;
-    add_units<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, peer, warpgroup, to);
-  }
+  compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, PDL>(
+      stages, M, N, K, &a_map, &b_map, &rest_map,
+      [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const BlockTile& tile) {
+        const Results<Scalar> to{C, M, N, tile.row, tile.col};
+        add_units<BM, BN, SPLITS, CM * CN>(sum, ring, rank.part, rank.row * CN + rank.col,
+                                           warpgroup, to);
+      });
 }
