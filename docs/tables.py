@@ -329,8 +329,9 @@ def ab_runs() -> str:
     same, slower = codes["same"], codes["10 % slower"]
     return fill(
         f"Each run had two minutes on two cores, {min(pairs)} to {max(pairs)} pairs, beside other "
-        f"work that starts and stops. A build and itself: exit 1 in {same.count(1)} of {len(same)} "
-        f"runs. A kernel that is 10 % slower: exit 1 in {slower.count(1)} of {len(slower)} runs.",
+        "work that starts and stops. With a build and itself, the exit code was 1 in "
+        f"{same.count(1)} of {len(same)} runs. With a kernel that is 10 % slower, it was 1 in "
+        f"{slower.count(1)} of {len(slower)} runs.",
         WIDTH,
     )
 

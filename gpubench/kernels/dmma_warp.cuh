@@ -9,11 +9,11 @@ constexpr int DMMA_WIDTH = 16;  // elements in a row of 128 bytes
 
 // Below, g = lane / 4 and t = lane % 4, as in PTX's description of the instruction.
 
-// The row of A, out of eight, in the instruction's column `column`.
+// The number, from 0 to 7, of the row of A that the instruction has in its column `column`.
 __host__ __device__ constexpr int dmma_row(int column) { return column % 2 * 4 + column / 2; }
 
-// The offset in bytes, swizzled, of a lane's elements of A in its row, out of eight, at k = 2t and
-// 2t + 1. `dmma_a_address` goes from there to k = 8i + 2t.
+// The swizzled offset in bytes of a lane's elements of A at k = 2t and 2t + 1, in its row of eight
+// rows. `dmma_a_address` goes from there to k = 8i + 2t.
 __host__ __device__ constexpr int dmma_a_offset(int lane) {
   const int row = dmma_row(lane / 4);
   return row * ROW_BYTES + swizzle(row, lane % 4) * 16;

@@ -13,6 +13,11 @@ from gpubench.model import DTYPES
 
 app = typer.Typer()
 
+Size = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024."),
+]
+
 
 @app.command(epilog="Example: gpubench explain register_tile --tiles 16 --sizes 512x512x1024")
 def explain(
@@ -26,12 +31,7 @@ def explain(
         str | None,
         typer.Option(metavar="LIST", help="Tile: 16 or 128x128x8. A list or 1..32 gives a table."),
     ] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024."
-        ),
-    ] = None,
+    sizes: Size = None,
     dtypes: Annotated[
         str | None,
         typer.Option(
@@ -120,12 +120,7 @@ def build(
             autocompletion=completion.dtypes,
         ),
     ] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024."
-        ),
-    ] = None,
+    sizes: Size = None,
     every: Annotated[
         bool, typer.Option("--all", help="Compile every legal tile, not only the kernel's own.")
     ] = False,

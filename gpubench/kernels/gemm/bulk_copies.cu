@@ -17,8 +17,8 @@
 // there is one barrier for 64 values of k.
 //
 // Bounds: zeros pad the panels where A ends, and the TMA writes zeros where B ends. A tensor map
-// takes rows at multiples of 16 bytes. If B's rows are not aligned, the first launch also copies B,
-// to rows that are.
+// takes rows at multiples of 16 bytes. If B's rows are not aligned, the first launch also copies B
+// into rows that are aligned.
 //
 // What remains is around the loop. A block waits for its first tiles. The next block on a
 // multiprocessor starts only when this block has stored its sums. In the last wave of blocks some
