@@ -169,7 +169,8 @@ def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mappin
         by = f"{change.lstrip('+')} ({labels[worst]})"
         return f"{shift}slower: {len(slowdowns)} {points}, by up to {by}"
     order = ("same", "faster", "ambiguous", "clock", "missing", "new")
-    listed = ", ".join(f"{counts[name]} {name}" for name in map(DiffVerdict, order) if counts[name])
+    named = (name for name in map(DiffVerdict, order) if counts[name])
+    listed = ", ".join(f"{counts[name]:,} {name}" for name in named)
     kind = "not settled" if code == STRICT else "no confirmed regression"
     if not_judged:
         return f"{shift}not judged: {not_judged}; {points} {listed}"

@@ -45,7 +45,7 @@ def judge(
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Compare with the fastest of these, such as cublas,cublaslt. Default: the "
+            help="Compare with the fastest of these: cublas, or cublas,cublaslt. Default: the "
             "library that the kernel's description names as its baseline.",
         ),
     ] = None,

@@ -235,7 +235,7 @@ def test_large_files_take_little_memory(file: Write, tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.startswith("no confirmed regression: of 20000 points 20000 same")
+    assert done.stdout.startswith("no confirmed regression: of 20,000 points 20,000 same")
     assert int(done.stderr) < 1_000_000  # kilobytes, of this program alone
 
 
