@@ -83,6 +83,7 @@ def judge(
     from gpubench.plan.ranges import parse_fraction
     from gpubench.plan.registry import choose, is_ours, of_op
     from gpubench.plan.schedule import InRounds
+    from gpubench.stats.intervals import MIN_ROUNDS
     from gpubench.view.conclusion import where_time_went
     from gpubench.view.progress import progress
     from gpubench.view.tables import console
@@ -90,6 +91,8 @@ def judge(
     same = parse_fraction(threshold, "--threshold", low=0.0001, high=0.5)
     timing = replace(option.DEFAULT.timing, rounds=ROUNDS, examined_in=1)
     sweep = option.read_sweep(options, defaults=replace(option.DEFAULT, timing=timing))
+    if sweep.timing.rounds < MIN_ROUNDS:
+        raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
     backend = find_devices(sweep.device)[0][0].backend
 
     def chosen(names: Sequence[str], flag: str) -> Sequence[Variant]:
@@ -135,7 +138,7 @@ def _baselines(variant: Variant, named: str | None, dtypes: Sequence[str]) -> tu
     from gpubench.plan.registry import libraries
 
     baselines = parse_names(named) if named else (variant.baseline,)
-    if not all(baselines) or variant.name in baselines:
+    if not baselines or not all(baselines) or variant.name in baselines:
         raise UsageError(f"--baseline: {variant.name} needs another kernel, such as cpu_blas")
     if not named and variant.baseline not in libraries():
         raise UsageError(

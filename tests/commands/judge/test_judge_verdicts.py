@@ -160,6 +160,8 @@ def test_the_table_names_verdict_ratio_and_reason() -> None:
     [
         ((), "name a kernel, or the directory --kernels of yours"),
         (("naif",), "KERNEL: unknown variant 'naif'; did you mean"),
+        (("cpu_tile", "--baseline", ","), "--baseline: cpu_tile needs another kernel"),
+        (("cpu_tile", "--rounds", "2"), "--rounds: a verdict needs at least 3 rounds"),
         (("cpu_tile", "--baseline", "nope"), "--baseline: unknown variant 'nope'"),
         (("cpu_blas", "--baseline", "cpu_blas"), "--baseline: cpu_blas needs another kernel"),
         (("cpu_tile", "--dtypes", "float16"), "--dtypes: cpu_tile has no float16"),
