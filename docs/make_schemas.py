@@ -22,6 +22,7 @@ from gpubench.commands.diff.formats import JSON_FORMAT as DIFF_FORMAT
 from gpubench.commands.judge.verdicts import JudgeVerdict
 from gpubench.commands.judge.view import JSON_FORMAT as JUDGE_FORMAT
 from gpubench.results.row import COLUMNS, KEY
+from gpubench.stats.detectable import Detectable
 
 FOLDER = Path(__file__).parent / "schema"
 TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "None": "null"}
@@ -85,6 +86,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "drift": typed("float"),
         "drifted": typed("bool"),
         "untested": number,
+        "detectable": of_object(properties(Detectable)),
         "disturbances": of_list(of_object(properties(Disturbance))),
         "notes": lines,
         "advice": lines,

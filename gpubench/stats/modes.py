@@ -52,6 +52,9 @@ class Modes(NamedTuple):
     explain: Flags
     """Which points' shifts the two speeds may explain."""
 
+    spread: Floats
+    """Distance between the speeds of these points, which a shift must exceed; otherwise 0."""
+
 
 def find_modes(
     sides: tuple[Rounds, Rounds],
@@ -77,7 +80,8 @@ def find_modes(
     explain = (grouped & (apart <= spread) & few) | (hidden & few)
     together = np.hstack([*logs, *set_aside])
     points = np.flatnonzero(grouped | hidden).tolist()
-    return Modes({i: two_speeds(together[i]) for i in points}, explain)
+    speeds = {i: two_speeds(together[i]) for i in points}
+    return Modes(speeds, explain, np.where(explain, spread, 0.0))
 
 
 def two_speeds(logs: Floats) -> Speeds:
@@ -105,3 +109,14 @@ def may_be_modes(
         chance = np.where(effect > 0, slower, faster)
         expected += np.where(slow - fast > ALIKE * np.abs(effect), chance, 0.0)
     return significant & (special.gammainc(np.maximum(count, 1), expected) > q)
+
+
+def hidden_steps(sides: tuple[Rounds, Rounds], modes: Modes, q: float) -> Floats:
+    """Return for each point up to which slow-down two speeds may explain it, if no other slowed."""
+    base, new = (side.number for side in sides)
+    expected, step = np.zeros((2, len(base)))
+    for fast, slow, part in sorted(modes.speeds.values(), key=lambda seen: seen.fast - seen.slow):
+        expected += (1 - part) ** base * part**new
+        reached = (step == 0) & (expected > -np.log1p(-q))
+        step = np.where(reached, (slow - fast) / ALIKE, step)
+    return step

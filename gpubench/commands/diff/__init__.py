@@ -114,7 +114,7 @@ def ab(
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The same, of the new side.")],
     *,
     config: option.Config = None,
-    pairs: Annotated[int, typer.Option(help="Number of pairs of sweeps, without --budget.")] = 10,
+    pairs: Annotated[int, typer.Option(help="Number of pairs of sweeps, without --budget.")] = 26,
     results: Annotated[
         Path | None,
         typer.Option(

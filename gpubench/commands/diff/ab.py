@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shlex
 import subprocess
 import sys
@@ -29,6 +30,9 @@ OWN = {"budget", "rounds", "output", "samples"}
 """Options of a sweep, perhaps of a configuration, that are not passed on: `ab` sets them itself."""
 
 MIN_PAIRS, MAX_PAIRS = 2, 1000
+
+ORDER_SEED = 58
+"""Seed of the order of the sides in each pair."""
 
 BUDGET_PAIRS = 5
 """Minimum number of pairs with a budget."""
@@ -189,10 +193,12 @@ def measure_in_turns(
 ) -> tuple[list[Path], list[Path]]:
     """Measure pairs of sweeps, and return the files of each side.
 
-    Every other pair begins with the new side, so that a drift favours neither. With a budget, pairs
-    are added until the next pair would exceed it, but at least BUDGET_PAIRS.
+    The order within a pair is random, so that no periodic work beside them favours a side. Every
+    other pair has the order of the pair before it reversed, so that a drift favours neither. With a
+    budget, pairs are added until the next pair would exceed it, but at least BUDGET_PAIRS.
     """
-    began_s = monotonic()
+    order = random.Random(ORDER_SEED)  # noqa: S311 # an order, not a secret
+    began_s, first = monotonic(), 0
     files: tuple[list[Path], list[Path]] = ([], [])
     screen = console(stderr=True)
     with screen.status("") as status:
@@ -200,7 +206,8 @@ def measure_in_turns(
             passed_s = monotonic() - began_s
             if budget_s and pair >= BUDGET_PAIRS and passed_s * (pair + 1) / pair > budget_s:
                 break
-            for place in (0, 1) if pair % 2 == 0 else (1, 0):
+            first = order.randrange(2) if pair % 2 == 0 else 1 - first
+            for place in (first, 1 - first):
                 side = sides[place]
                 status.update(
                     f"{_place(pair, pairs, budget_s)}: measuring the {side.name} side; "

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpubench.model import PointKey
-from gpubench.stats.clock import clock_shares, explained
+from gpubench.stats.clock import clock_shares, clock_shift, explained
+from gpubench.stats.detectable import Detectable, smallest
 from gpubench.stats.moderated import (
     Floats,
     Rounds,
@@ -24,7 +25,7 @@ from gpubench.stats.moderated import (
     p_values,
     summarize,
 )
-from gpubench.stats.modes import Speeds, find_modes, may_be_modes
+from gpubench.stats.modes import Speeds, find_modes, hidden_steps, may_be_modes
 from gpubench.stats.polish import Polished, polish, shared_median, shared_part
 from gpubench.stats.reference import Shift, machine_shift
 from gpubench.stats.shortest import decide_by_shortest
@@ -42,10 +43,6 @@ BY_SHORTEST = "by the sweeps that nothing slowed"
 TOO_FEW_ROUNDS = "a single round a side"
 TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
 """Reasons of findings."""
-
-CLOCK_REPEATS = 0.01
-"""Relative difference up to which two clocks count as equal: between sweeps of 405 points on an
-H200 the clock of a point, read in the stream, differed by up to 0.52 %."""
 
 SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
@@ -206,6 +203,9 @@ class Comparison:
     disturbances: tuple[Disturbance, ...] = ()
     """Rounds whose effect on all points was removed, and exceeds the threshold."""
 
+    detectable: Detectable = field(default_factory=Detectable)
+    """Smallest slow-downs that would have been found."""
+
     @property
     def drifted(self) -> bool:
         """Whether the machine's own shift exceeds the threshold."""
@@ -263,9 +263,9 @@ def compare(
             findings[key] = _one_sided(DiffVerdict.BROKEN, lost, before, after)
         else:
             both[key] = before, after
-    drift, disturbances = 0.0, list[Disturbance]()
+    drift, disturbances, detectable = 0.0, list[Disturbance](), Detectable()
     if both:
-        judged, drift, disturbances = _judge(both, limits)
+        judged, drift, disturbances, detectable = _judge(both, limits)
         findings |= judged
     return Comparison(
         findings={key: findings[key] for key in points if key in findings},
@@ -273,6 +273,7 @@ def compare(
         limits=limits,
         drift=math.exp(drift),
         disturbances=tuple(disturbances),
+        detectable=detectable,
     )
 
 
@@ -332,7 +333,9 @@ class _Shifts(NamedTuple):
     level_df: Floats
 
 
-def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, list[Disturbance]]:
+def _judge(
+    pairs: _Pairs, limits: Limits
+) -> tuple[dict[Key, Finding], float, list[Disturbance], Detectable]:
     """Return the findings, the logarithm of the machine's drift, and the disturbed rounds."""
     threshold = math.log1p(limits.threshold)
     sides = [
@@ -408,7 +411,12 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, li
             modes=1 + (i in modes.speeds),
         )
     drift = max(float(np.median(shifts.by_drift)), shared_median(shifts.time, blas), key=abs)
-    return findings, drift, [*chain.from_iterable(side.disturbances for side in sides)]
+    disturbances = [*chain.from_iterable(side.disturbances for side in sides)]
+    blind = smallest(
+        [None if before.is_blas else key.variant for key, (before, _) in pairs.items()],
+        *(variance, margin, limits.q, modes.spread, hidden_steps((base, new), modes, limits.q)),
+    )
+    return findings, drift, disturbances, blind
 
 
 def _named(speeds: Speeds) -> str:
@@ -545,7 +553,7 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
     that explains most. The larger shift, of the time at the machine's clock or of the cycles, is
     judged, so that base and new can be swapped.
     """
-    clock = np.array([_clock_shift(*pair) for pair in pairs.values()])
+    clock = np.array([clock_shift(a.clock_mhz, b.clock_mhz) for a, b in pairs.values()])
     points = [point for pair in pairs.values() for point in pair]
     shares = clock_shares(
         *(
@@ -583,10 +591,3 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
     cycles = time - drift + explained(time - drift, clock, shares)
     effect = np.where(np.abs(cycles) > np.abs(effect), cycles, effect)
     return _Shifts(time, clock, -by_machine, drift, effect, level_variance, level_df)
-
-
-def _clock_shift(before: PooledPoint, after: PooledPoint) -> float:
-    if not (before.clock_mhz and after.clock_mhz):
-        return 0.0
-    shift = math.log(after.clock_mhz / before.clock_mhz)
-    return shift if abs(shift) > CLOCK_REPEATS else 0.0

@@ -120,6 +120,7 @@ def times_report(
         equal=equal,
         closing=(
             *([f"no time on either side: {len(untimed)}"] if untimed else []),
+            *_blind(comparison),
             *([sentence] if sentence else []),
         ),
         outcomes={
@@ -133,6 +134,7 @@ def times_report(
             "drift": comparison.drift,
             "drifted": comparison.drifted,
             "untested": len(comparison.untested),
+            "detectable": asdict(comparison.detectable),
             "disturbances": [asdict(item) for item in comparison.disturbances],
             "untimed": [key._asdict() | {"reason": reason} for key, reason in untimed.items()],
         },
@@ -172,9 +174,21 @@ def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mappin
     named = (name for name in map(DiffVerdict, order) if counts[name])
     listed = ", ".join(f"{counts[name]:,} {name}" for name in named)
     kind = "not settled" if code == STRICT else "no confirmed regression"
+    if 2 * counts[DiffVerdict.AMBIGUOUS] > len(comparison.two_sided):
+        kind = "not decided"
     if not_judged:
         return f"{shift}not judged: {not_judged}; {points} {listed}"
     return f"{shift}{kind}: {points} {listed}"
+
+
+def _blind(comparison: Comparison) -> list[str]:
+    """Return the smallest slow-downs that these rounds would have shown, as a line."""
+    sizes = asdict(comparison.detectable)
+    if not any(sizes.values()):
+        return []
+    names = zip(("everything", "one kernel", "one point"), sizes.values(), strict=True)
+    texts = (f"{name} {'never' if size is None else f'{100 * size:.1f} %'}" for name, size in names)
+    return [f"found in nine of ten cases, if slower by: {', '.join(texts)}"]
 
 
 def _not_judged(comparison: Comparison) -> str:
