@@ -50,7 +50,7 @@ def test_a_point_is_verified_once_and_timed_every_round() -> None:
     runs, taken = len(backend.events_of("run")), len(backend.events_of("sample"))
     second = it.measure(point())
     assert len(backend.events_of("run")) == runs
-    assert len(backend.events_of("sample")) == 2 * taken
+    assert len(backend.events_of("sample")) > taken
     assert second.max_relative_error == first.max_relative_error
     assert second.series == first.series
     assert second.started_utc > first.started_utc  # by which a repeated round is known
