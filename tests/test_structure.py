@@ -14,7 +14,8 @@ import gpubench
 from gpubench.model import OPERATIONS
 
 PACKAGE = Path(gpubench.__file__).parent
-FILES = sorted(PACKAGE.rglob("*.py"))
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if "configs" not in path.parts)
+"""Where the package is installed, configs/ lies in it: its descriptions are no modules."""
 SOURCES = sorted([*FILES, *PACKAGE.rglob("*.cu")])
 
 LAYERS = (
