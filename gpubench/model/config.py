@@ -15,6 +15,9 @@ Value = int | str
 
 Names = tuple[str, ...]
 
+ConfigParts = tuple[tuple[tuple[str, Value], ...], Names, Names]
+"""Parameters, and the names of the numbers of the block and of the thread tile: plain data."""
+
 MARKS = {"stages": "s", "splits": "k"}
 """Parameters that are written with a letter, `/s3` and `/k4`. A value of 1 is left out."""
 
@@ -84,18 +87,13 @@ class Config(Mapping[str, Any]):
         return f"Config({self})"
 
     @property
-    def names(self) -> tuple[Names, Names]:
-        """The names of the numbers of the block and of the thread tile."""
-        return self._block, self._thread
+    def parts(self) -> ConfigParts:
+        """What `Config(*parts)` makes this configuration of, in another process too."""
+        return tuple(self.items()), self._block, self._thread
 
     def numbers(self, *names: str) -> tuple[int, ...]:
         """Return the values of the named parameters: `bm, bn = config.numbers("BM", "BN")`."""
         return tuple(self[name] for name in names)
-
-    @property
-    def places(self) -> tuple[Names, Names]:
-        """The names of the numbers of the block and of the thread tile."""
-        return self._block, self._thread
 
     @property
     def arguments(self) -> str:

@@ -36,6 +36,7 @@ from gpubench.model import (
     Space,
     Variant,
 )
+from gpubench.model.config import ConfigParts
 from gpubench.model.expression import Expression
 from gpubench.model.variant import Gpu, PlainLaunch
 from gpubench.plan import descriptor
@@ -356,14 +357,13 @@ def _tiles(space: Space) -> _Tiles:
 def _plain(value: object) -> object:
     """Return a configuration as plain data."""
     if isinstance(value, Config):
-        return [list(value.items()), *value.places]
+        return value.parts
     raise NotImplementedError(type(value).__name__)
 
 
 def _config(_kind: type, value: Any) -> Config:
     """Return the configuration of such data."""
-    pairs, block, thread = value
-    return Config(map(tuple, pairs), tuple(block), tuple(thread))
+    return Config(*msgspec.convert(value, ConfigParts))
 
 
 def _whole(value: object) -> object:

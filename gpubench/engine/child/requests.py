@@ -24,6 +24,7 @@ from gpubench.errors import (
     UsageError,
 )
 from gpubench.model import Config, Device, Measurement, PairedTimes, Parts, Point, Status, Timing
+from gpubench.model.config import ConfigParts
 from gpubench.plan.descriptor import load
 
 if TYPE_CHECKING:
@@ -41,16 +42,10 @@ def _struct_of(kind: type[Any], *left_out: str) -> type[msgspec.Struct]:
     return msgspec.defstruct(f"{kind.__name__}Message", [(name, hints[name]) for name in names])
 
 
-class _TileMessage(msgspec.Struct):
-    values: list[tuple[str, int | str]]
-    block: tuple[str, ...]
-    thread: tuple[str, ...]
-
-
 _CONDITIONS = _struct_of(Point, "variant", "tile")
 _POINT = msgspec.defstruct(
     "PointMessage",
-    [("path", str), ("op", str), ("tile", _TileMessage | None), ("conditions", _CONDITIONS)],
+    [("path", str), ("op", str), ("tile", ConfigParts | None), ("conditions", _CONDITIONS)],
 )
 _MEASUREMENT = _struct_of(Measurement, "point")
 _PAIRED_TIMES = _struct_of(PairedTimes, "point", "library")
@@ -359,9 +354,9 @@ def _sent(value: Any) -> Any:
     """Return a field of a request as it is sent."""
     if isinstance(value, Point):
         variant, tile = value.variant, value.tile
-        message = tile and _TileMessage([*tile.items()], *tile.names)
+        parts = None if tile is None else tile.parts
         conditions = _message(_CONDITIONS, value)
-        return _POINT(path=str(variant.path), op=variant.op, tile=message, conditions=conditions)
+        return _POINT(path=str(variant.path), op=variant.op, tile=parts, conditions=conditions)
     if isinstance(value, Measurement):
         return _message(_MEASUREMENT, value)
     return tuple(map(_sent, value)) if isinstance(value, tuple) else value
@@ -371,7 +366,7 @@ def _received(message: Any, point: Point | None) -> Any:
     """Return the field of a request; `point` is of a measurement. Raises UsageError."""
     if isinstance(message, _POINT):
         sent: Any = message
-        tile = sent.tile and Config(sent.tile.values, sent.tile.block, sent.tile.thread)
+        tile = sent.tile and Config(*sent.tile)
         return Point(variant=load(Path(sent.path), sent.op), tile=tile, **asdict(sent.conditions))
     if isinstance(message, _MEASUREMENT) and point:
         return Measurement(point=point, **asdict(message))
