@@ -266,6 +266,16 @@ class Row:
         return tuple(getattr(self, name) for name in PROBLEM_KEY)
 
     @property
+    def kernel(self) -> str:
+        """The variant and its tile: `shared_tile 16`."""
+        return f"{self.variant} {self.tile}".strip()
+
+    @property
+    def medians_us(self) -> list[float]:
+        """The median of each round; empty if the row has none."""
+        return [float(text) for text in (self.round_medians_us or "").split(";") if text]
+
+    @property
     def label(self) -> str:
         """The point as a person names it: `shared_tile 16 at 1024 float32`."""
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
@@ -295,7 +305,7 @@ class Row:
     @property
     def unstable(self) -> bool:
         """Whether rounds disagree. Then no ratio, verdict or claim may rest on the time."""
-        medians = [float(text) for text in (self.round_medians_us or "").split(";") if text]
+        medians = self.medians_us
         return bool(medians) and max(medians) > STABLE * min(medians)
 
     @property

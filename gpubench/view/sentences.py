@@ -112,7 +112,7 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
 
 def _ratio(best: Row, other: Row) -> Ratio:
     """Return the speed relative to the other row; the two intervals are added as squares."""
-    if best.pair_ratio and best.pair_library == f"{other.variant} {other.tile}".strip():
+    if best.pair_ratio and best.pair_library == other.kernel:
         low, high = best.pair_ratio_low or best.pair_ratio, best.pair_ratio_high or best.pair_ratio
         return Ratio(value=best.pair_ratio, half=max(high - best.pair_ratio, best.pair_ratio - low))
     value = (other.median_us or 0.0) / (best.median_us or 1.0)

@@ -75,7 +75,7 @@ def _filled(kernel: Row, library: Row, times: PairedTimes) -> Row:
     ratio = ratio_of_pairs(times.library_times_us, times.times_us)
     return replace(
         kernel,
-        pair_library=f"{library.variant} {library.tile}".strip(),
+        pair_library=library.kernel,
         pair_ratio=ratio.ratio,
         pair_ratio_low=ratio.low,
         pair_ratio_high=ratio.high,
@@ -91,7 +91,7 @@ def pairs_table(rows: Sequence[Row]) -> Table | None:
     columns = [
         Column("size", lambda row: row.size, is_text=True),
         Column("mode", lambda row: row.compute_mode, is_text=True),
-        Column("kernel", lambda row: f"{row.variant} {row.tile}".strip(), is_text=True),
+        Column("kernel", lambda row: row.kernel, is_text=True),
         Column("library", lambda row: row.pair_library or "", is_text=True),
         Column("ratio", lambda row: f"{row.pair_ratio or 0:.3f}"),
         Column("95 %", _interval),

@@ -146,7 +146,7 @@ def _summaries(row: Row, columns: Mapping[str, str]) -> list[dict[str, object]]:
     }
     if row.status != Status.OK or not row.median_us:
         return [whole]
-    medians = [float(text) for text in (row.round_medians_us or str(row.median_us)).split(";")]
+    medians = row.medians_us or [row.median_us]
     mean = statistics.fmean(medians)
     noise = statistics.stdev(medians) / mean if len(medians) > 1 else None
     figures = (

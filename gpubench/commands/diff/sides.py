@@ -129,9 +129,7 @@ _STATUSES = frozenset(Status)
 
 def _round_medians(row: Row) -> list[float]:
     """Return the round medians of a row; without round medians, the median."""
-    if row.round_medians_us:
-        return [float(text) for text in row.round_medians_us.split(";")]
-    return [row.median_us or 0.0]
+    return row.medians_us or [row.median_us or 0.0]
 
 
 def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:

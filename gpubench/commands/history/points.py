@@ -28,13 +28,11 @@ def histories(timed: Sequence[Saved], last: int) -> Histories:
         unnamed = replace(saved[1], problem=None)  # a list gives the same problem a name
         groups.setdefault((title(unnamed), saved[1].variant), []).append(saved)
     points: Histories = {}
-    for (heading, variant), saves in sorted(
-        groups.items(), key=lambda item: item[1][-1][1].problem_key
-    ):
+    for (heading, _), saves in sorted(groups.items(), key=lambda item: item[1][-1][1].problem_key):
         newest = saves[-1][0]
         best = best_of(row for time, row in saves if time == newest)
         history = [saved for saved in saves if saved[1].tile == best.tile][-last:]
-        points.setdefault(heading, {})[f"{variant} {best.tile}".strip()] = history
+        points.setdefault(heading, {})[best.kernel] = history
     return points
 
 

@@ -111,7 +111,7 @@ def _judged(
         text = f"the baseline has no time: {reason}"
         return Judged(row=best, verdict=JudgeVerdict.NOT_DECIDED, reason=text)
     baseline = min(measured, key=lambda row: row.median_us or 0.0)
-    times_us, baseline_us = (_medians_us(row) for row in (best, baseline))
+    times_us, baseline_us = best.medians_us, baseline.medians_us
     pairs = min(len(times_us), len(baseline_us))
     if pairs < MIN_ROUNDS:
         reason = f"measured in {pairs} rounds, {MIN_ROUNDS} are needed"
@@ -138,10 +138,6 @@ def _by_other_clock(row: Row) -> float:
     is_exact = (row.median_us or 0.0) >= LEAST_US
     is_short = ratio > CLOCKS_AGREE and (is_exact or row.timer == Timer.HOST)
     return ratio if is_short or (is_exact and ratio < 1 / CLOCKS_AGREE) else 1.0
-
-
-def _medians_us(row: Row) -> list[float]:
-    return [float(text) for text in (row.round_medians_us or "").split(";") if text]
 
 
 def _decided(ratio: Ratio, claim: float, threshold: float) -> tuple[JudgeVerdict, str]:

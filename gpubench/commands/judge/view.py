@@ -30,7 +30,7 @@ def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
     reasons = []
     for each in judged:
         row = each.row
-        name = _named(row)
+        name = row.kernel
         grid.add_row(
             str(each.verdict),
             name,
@@ -38,7 +38,7 @@ def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
             _conditions(row),
             time_text(row.median_us) if row.median_us else "",
             _ratio(each),
-            _named(each.baseline) if each.baseline else "",
+            each.baseline.kernel if each.baseline else "",
         )
         if each.reason:
             where = f"{name} at {row.size} ({_conditions(row)})"
@@ -52,10 +52,6 @@ def _ratio(each: Judged) -> str:
         return ""
     value, low, high = each.ratio
     return str(Ratio(value=value, half=max(high - value, value - low)))
-
-
-def _named(row: Row) -> str:
-    return f"{row.variant} {row.tile}".strip()
 
 
 def _conditions(row: Row) -> str:
@@ -85,7 +81,7 @@ def as_json(
             "verdict": str(each.verdict),
             "reason": each.reason,
             "time_us": each.row.median_us,
-            "baseline": _named(each.baseline) if each.baseline else None,
+            "baseline": each.baseline.kernel if each.baseline else None,
             "baseline_time_us": each.baseline.median_us if each.baseline else None,
             "ratio": each.ratio.ratio if each.ratio else None,
             "ratio_low": each.ratio.low if each.ratio else None,

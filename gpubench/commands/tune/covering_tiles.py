@@ -255,10 +255,7 @@ def _total(cover: Cover, confirmed: Rows) -> str:
 def _slower_by(row: Row, best: Row) -> tuple[float, float]:
     if row.key == best.key:
         return 0.0, 0.0
-    ours, theirs = (
-        [float(text) for text in (side.round_medians_us or "").split(";") if text]
-        for side in (row, best)
-    )
+    ours, theirs = row.medians_us, best.medians_us
     if len(ours) == len(theirs) >= MIN_PAIRS:  # rounds are interleaved, so drift cancels
         _, by, high = median_interval([a / b for a, b in zip(ours, theirs, strict=True)])
         return by - 1, high - 1
