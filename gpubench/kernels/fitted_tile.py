@@ -5,7 +5,7 @@ The numbers are the same as in `fitted_tile.cuh` and `split_sums.cuh`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gpubench.kernels.tensor_cores import (
@@ -20,8 +20,9 @@ from gpubench.kernels.tensor_cores import (
     clusters,
     even_grid,
     row_major_map,
+    tiles,
 )
-from gpubench.model import Config, Launch, Problem, TensorMap
+from gpubench.model import Config, Launch, Problem, Space, TensorMap
 
 EXTENTS = range(64, 257, 16)
 """Rows and columns of a tile. One extent is a multiple of 64, the rows of an instruction. The other
@@ -41,6 +42,9 @@ each (cudaOccupancyMaxActiveClusters)."""
 
 MAX_SUMS_OF_TURNS = 208
 """Maximum number of sums of a thread, where a warpgroup has a tile alone."""
+
+STAGES = (3, 4, 5, 6, 7, 8)
+"""Numbers of stages that are tried, where a kernel names no others."""
 
 BY_64 = 64
 
@@ -70,6 +74,30 @@ class Form:
 
     options: str = "/group=8"
     """What a configuration says after its cluster."""
+
+    def tiles(
+        self,
+        *,
+        default: tuple[str, ...],
+        shared_bytes: Callable[[Config], int],
+        constraint: Callable[[Config], str | None],
+        stages: Sequence[int] = STAGES,
+        **further: Sequence[int | str],
+    ) -> Space:
+        """Return the space of the form's tiles, with further axes (`tensor_cores.tiles`)."""
+        parts = {"splits": self.splits} if len(self.splits) > 1 else {}
+        return tiles(
+            rows=self.rows,
+            columns=self.columns,
+            step=self.step,
+            default=default,
+            shared_bytes=shared_bytes,
+            constraint=constraint,
+            stages=stages,
+            **parts,
+            cluster=self.clusters,
+            **further,
+        )
 
 
 WHOLE = Form(rows=ROWS_BY_8, options="/group=8/pdl=1")

@@ -9,7 +9,7 @@ from gpubench.kernels.fitted_tile import (
     threads,
     why_not,
 )
-from gpubench.kernels.tensor_cores import ALIGNED_BYTES, cluster, clusters, tiles, variant
+from gpubench.kernels.tensor_cores import ALIGNED_BYTES, cluster, clusters, variant
 from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem
 
@@ -48,13 +48,7 @@ VARIANT = variant(
     idea="8 bits for any shape: fitted tiles, and K in parts by the blocks of a cluster",
     after="wgmma_bytes",
     dtypes=BYTES.dtypes,
-    tiles=tiles(
-        rows=BYTES.rows,
-        columns=BYTES.columns,
-        step=BYTES.step,
-        stages=(3, 4, 5, 6, 7, 8),
-        splits=BYTES.splits,
-        cluster=BYTES.clusters,
+    tiles=BYTES.tiles(
         default=(
             "64x128x128/s8/k1/cluster=1x1",
             "128x128x128/s7/k2/cluster=1x1",

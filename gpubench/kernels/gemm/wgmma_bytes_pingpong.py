@@ -1,19 +1,14 @@
 """`wgmma_pingpong` for float8, with B along k."""
 
 from gpubench.kernels.fitted_tile import BYTES_TURNS, turns, turns_bytes, why_not_in_turns
-from gpubench.kernels.tensor_cores import tiles, variant
+from gpubench.kernels.tensor_cores import variant
 from gpubench.kernels.tile_costs import Picks
 
 VARIANT = variant(
     idea="two warpgroups with float8 tiles of their own: one stores while the other multiplies",
     after="wgmma_bytes_cluster",
     dtypes=BYTES_TURNS.dtypes,
-    tiles=tiles(
-        rows=BYTES_TURNS.rows,
-        columns=BYTES_TURNS.columns,
-        step=BYTES_TURNS.step,
-        stages=(3, 4, 5, 6, 7, 8),
-        cluster=BYTES_TURNS.clusters,
+    tiles=BYTES_TURNS.tiles(
         group=(8, 16),
         default=(
             "128x128x128/s6/cluster=2x1/group=8",

@@ -1,17 +1,13 @@
 """`wgmma_mixed` with tiles of any multiple of 8 rows or 16 columns, a block each."""
 
 from gpubench.kernels.fitted_tile import WHOLE, launches, shared_bytes, why_not
-from gpubench.kernels.tensor_cores import tiles, variant
+from gpubench.kernels.tensor_cores import variant
 from gpubench.kernels.tile_costs import Picks
 
 VARIANT = variant(
     idea="rows by 8 or columns by 16: tiles come out even; a block each, and launches overlap",
     after="wgmma_mixed",
-    tiles=tiles(
-        rows=WHOLE.rows,
-        columns=WHOLE.columns,
-        stages=(3, 4, 5, 6, 7, 8),
-        cluster=WHOLE.clusters,
+    tiles=WHOLE.tiles(
         group=(8, 16),
         pdl=(0, 1),
         default=(

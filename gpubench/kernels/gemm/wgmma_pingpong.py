@@ -1,17 +1,13 @@
 """Two warpgroups with tiles of their own take turns; their blocks stay, in clusters of up to 8."""
 
 from gpubench.kernels.fitted_tile import TURNS, turns, turns_bytes, why_not_in_turns
-from gpubench.kernels.tensor_cores import tiles, variant
+from gpubench.kernels.tensor_cores import variant
 from gpubench.kernels.tile_costs import Picks
 
 VARIANT = variant(
     idea="two warpgroups with tiles of their own: one stores results while the other multiplies",
     after="wgmma_fitted",
-    tiles=tiles(
-        rows=TURNS.rows,
-        columns=TURNS.columns,
-        stages=(3, 4, 5, 6, 7, 8),
-        cluster=TURNS.clusters,
+    tiles=TURNS.tiles(
         group=(8, 16),
         default=(
             "104x192x64/s5/cluster=2x1/group=8",

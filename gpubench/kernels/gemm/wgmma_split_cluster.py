@@ -1,18 +1,13 @@
 """`wgmma_fitted` with K in parts, one for each block of a cluster."""
 
 from gpubench.kernels.fitted_tile import SPLIT, launches, shared_bytes, why_not
-from gpubench.kernels.tensor_cores import tiles, variant
+from gpubench.kernels.tensor_cores import variant
 from gpubench.kernels.tile_costs import Picks
 
 VARIANT = variant(
     idea="K in parts by the blocks of a cluster, whose sums meet in each other's shared memory",
     after="wgmma_fitted",
-    tiles=tiles(
-        rows=SPLIT.rows,
-        columns=SPLIT.columns,
-        stages=(3, 4, 5, 6, 7, 8),
-        splits=SPLIT.splits,
-        cluster=SPLIT.clusters,
+    tiles=SPLIT.tiles(
         group=(8, 16),
         pdl=(0, 1),
         default=(

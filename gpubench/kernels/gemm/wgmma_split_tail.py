@@ -8,7 +8,7 @@ from gpubench.kernels.fitted_tile import (
     stages_bytes,
     why_not,
 )
-from gpubench.kernels.tensor_cores import cluster, clusters, even_grid, tiles, variant
+from gpubench.kernels.tensor_cores import cluster, clusters, even_grid, variant
 from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem
 
@@ -55,11 +55,8 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
 VARIANT = variant(
     idea="blocks stay, and in the last round a pair shares each tile, with half of K each",
     after="wgmma_split_cluster",
-    tiles=tiles(
-        rows=ROUNDS.rows,
-        columns=ROUNDS.columns,
+    tiles=ROUNDS.tiles(
         stages=(3, 4, 5, 6),
-        cluster=ROUNDS.clusters,
         group=(8, 16),
         pdl=(0, 1),
         default=(
