@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import resource
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,7 +41,7 @@ from gpubench.model.variant import Gpu, PlainLaunch
 from gpubench.plan import descriptor
 from gpubench.plan.descriptor import FUNCTIONS, described_by, plain_fields
 from gpubench.process.channel import Channel
-from gpubench.process.child import Child, clean_streams, end_with_the_parent, start
+from gpubench.process.child import Child, open_channel, start
 from gpubench.text import clean
 
 ANSWER_S = 60.0
@@ -271,14 +270,10 @@ end = atexit.register(_process.end)
 
 def serve(descriptor_of_socket: int) -> None:
     """Answer requests until the channel closes."""
-    end_with_the_parent(descriptor_of_socket)
-    clean_streams()
-    os.dup2(2, 1)  # what descriptions print is not our output
-    os.set_inheritable(descriptor_of_socket, False)
+    channel = open_channel(descriptor_of_socket)
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     with suppress(ValueError, OSError):  # a system without this limit, or with a lower limit
         resource.setrlimit(resource.RLIMIT_DATA, (half, half))
-    channel = Channel(socket.socket(fileno=descriptor_of_socket))
     try:
         while True:
             channel.send(_answer(channel.receive()))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO
 
+from gpubench.process.channel import Channel
 from gpubench.text import clean_lines
 
 PR_SET_PDEATHSIG = 1
@@ -95,7 +96,20 @@ def start(
     return Child(process=process, socket=ours)
 
 
-def clean_streams() -> None:
+def open_channel(descriptor: int) -> Channel:
+    """Return a child's end of its channel, before it runs what users wrote.
+
+    The child ends with its parent. What it prints goes to standard error, without characters that
+    control a terminal. Programs that it starts do not keep the channel open.
+    """
+    _end_with_the_parent(descriptor)
+    _clean_streams()
+    os.dup2(2, 1)  # what users' code prints is not our output
+    os.set_inheritable(descriptor, False)
+    return Channel(socket.socket(fileno=descriptor))
+
+
+def _clean_streams() -> None:
     """Print what users' code prints without characters that control a terminal."""
     for stream in (sys.stdout, sys.stderr):
         stream.write = partial(_write_clean, stream.write)  # type: ignore[method-assign]
@@ -105,7 +119,7 @@ def _write_clean(write: Callable[[str], int], text: str) -> int:
     return write(clean_lines(text))
 
 
-def end_with_the_parent(descriptor: int) -> None:
+def _end_with_the_parent(descriptor: int) -> None:
     """Let this process end with its parent, even if a user's code hangs (Linux).
 
     The processes that the code started end too. The system signals the parent's end to a watcher,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from contextlib import suppress
 from typing import Any
 
@@ -25,8 +24,7 @@ from gpubench.engine.child.requests import (
 from gpubench.engine.runner import Runner
 from gpubench.errors import ChildLostError, GpubenchError, UsageError, with_place
 from gpubench.model import Measurement, Status, Timer
-from gpubench.process.channel import Channel
-from gpubench.process.child import clean_streams, end_with_the_parent
+from gpubench.process.child import open_channel
 from gpubench.results.output import guard_streams
 
 
@@ -35,13 +33,9 @@ def serve(descriptor: int, backend: str) -> None:
 
     The first request opens the device.
     """
-    end_with_the_parent(descriptor)
     guard_streams()
-    clean_streams()
-    os.dup2(2, 1)  # what kernels print is not our output
-    os.set_inheritable(descriptor, False)  # programs that a kernel starts do not keep it open,
-    channel = Channel(socket.socket(fileno=descriptor))
-    os.register_at_fork(after_in_child=channel.close)  # nor do processes that a kernel forks
+    channel = open_channel(descriptor)
+    os.register_at_fork(after_in_child=channel.close)  # what a kernel forks does not keep it open
     pid = os.getpid()
     if backend and (load := backends()[backend].load):
         load()
