@@ -96,8 +96,8 @@ def may_be_modes(
 ) -> Flags:
     """Return which significant effects may come from two speeds that the rounds do not show.
 
-    A point whose two speeds are known has only fast rounds in the base and only slow rounds in the
-    new side with a probability that follows from its slow part. The effects stand if so many in one
+    The slow part of a point whose two speeds are known gives the probability that it has only fast
+    rounds in the base and only slow rounds in the new side. The effects stand if so many in one
     direction come from modes with a probability of at most `q` (Poisson).
     """
     base, new = (side.number for side in sides)

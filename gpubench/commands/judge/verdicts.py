@@ -90,15 +90,10 @@ def _judged(
     rows: Sequence[Row], baselines: Sequence[Row], claim: float, threshold: float, level: float
 ) -> Judged:
     """Judge the tiles of a kernel at a problem by the fastest of them; all must be right."""
-    for status, verdict in (
-        (Status.WRONG, JudgeVerdict.WRONG),
-        (Status.ERROR, JudgeVerdict.WRONG),  # no result is no right result
-    ):
-        for row in rows:
-            if row.status == status:
-                reason = row.reason or ""
-                missing = "" if status == Status.WRONG else "no result: "
-                return Judged(row=row, verdict=verdict, reason=f"{missing}{reason}")
+    for status, missing in ((Status.WRONG, ""), (Status.ERROR, "no result: ")):
+        if row := next((row for row in rows if row.status == status), None):
+            reason = f"{missing}{row.reason or ''}"
+            return Judged(row=row, verdict=JudgeVerdict.WRONG, reason=reason)
     timed = [row for row in rows if row.status == Status.OK and row.median_us]
     if not timed:
         return Judged(row=rows[0], verdict=JudgeVerdict.REFUSED, reason=rows[0].reason or "")

@@ -388,7 +388,7 @@ def token_of(content: bytes) -> int:
 
 def decode_request(content: bytes) -> Request[Any]:
     """Return a request, in the child. Raises what the descriptions of its variants raise."""
-    kinds: Any = Union[tuple(message for _, message in _messages().values())]  # noqa: UP007
+    kinds: Any = Union[tuple(message for _, message in _messages().values())]  # noqa: UP007 # made at run time
     message = msgspec.msgpack.decode(content[TOKEN_BYTES:], type=kinds)
     kind, _ = _messages()[type(message).__name__]
     values: dict[str, Any] = {}

@@ -33,7 +33,7 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
     rows, columns = cluster(tile)
     blocks = rows * columns * tile["splits"]
     a, b, c = maps(tile, problem)
-    by_boxes = problem.precision.result_bytes == 2 and problem.n % 8 == 0  # noqa: PLR2004
+    by_boxes = problem.precision.result_bytes == 2 and problem.n % 8 == 0  # noqa: PLR2004 # float8's
     return Launch(
         grid=(blocks * clusters(tile, problem),),
         block=(threads(tile),),
