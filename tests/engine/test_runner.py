@@ -21,7 +21,8 @@ Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def runner(backend: FakeBackend, **policy: float) -> Runner:
-    return Runner(backend, Timing(**policy), seed=1, sleep=lambda _seconds: None)
+    timing = Timing(**{"max_wall_s": 600.0} | policy)  # how busy the machine is does not matter
+    return Runner(backend, timing, seed=1, sleep=lambda _seconds: None)
 
 
 def test_a_right_point_is_ok_and_has_its_series() -> None:
@@ -50,9 +51,9 @@ def test_a_point_is_verified_once_and_timed_every_round() -> None:
     runs, taken = len(backend.events_of("run")), len(backend.events_of("sample"))
     second = it.measure(point())
     assert len(backend.events_of("run")) == runs
-    assert len(backend.events_of("sample")) > taken
+    assert len(backend.events_of("sample")) == 2 * taken
     assert second.max_relative_error == first.max_relative_error
-    assert set(second.series.times_us) == set(first.series.times_us)
+    assert second.series == first.series
     assert second.started_utc > first.started_utc  # by which a repeated round is known
 
 
@@ -237,7 +238,7 @@ def test_a_slow_launch_is_sampled_at_least_three_times_and_no_launch_is_wasted()
         [(1, 3), (2, 4), (3, 3), (5, 5)], [2e6, 5e6]
     ):
         backend = FakeBackend(launch_us)
-        it = runner(backend, rounds=rounds)
+        it = runner(backend, rounds=rounds, max_wall_s=Timing().max_wall_s)
         results = [it.measure(point()).series for _ in range(rounds)]
         assert sum(len(one.times_us) for one in results) == samples
         assert {one.launches_per_sample for one in results} == {1}

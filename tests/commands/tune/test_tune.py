@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -162,14 +161,15 @@ def test_winner_and_simplest_are_measured_again_beside_the_library(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("choose")
-def test_a_race_takes_a_fraction_of_the_samples_of_a_sweep() -> None:
+def test_a_race_takes_a_fraction_of_the_samples_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpubench.commands.tune.schedule.VISIT_S", 0.0)  # no clock decides
     backend = Timed(by_edge)
     tuned(backend)
     samples = [event for event in backend.events_of("sample") if event.point and event.point.tile]
     race = [event for event in samples if event.count <= 2]
     assert {str(event.point and event.point.tile) for event in race} == set(map(str, range(1, 17)))
-    taken = Counter(str(event.point and event.point.tile) for event in race)
-    assert 2 * taken["1"] < taken["4"]  # the slowest leaves after three visits, the best stays
+    far = [event for event in race if str(event.point and event.point.tile) == "1"]
+    assert len(far) <= 12  # three visits
 
 
 @pytest.mark.usefixtures("choose")
