@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,14 @@ BOOT = (
     "from {module} import {function}; {function}(int(sys.argv[1]), *sys.argv[2:])"
 )
 """The child's program. It imports from the same paths as this process, in any current directory."""
+
+
+FOLLOW = (
+    "import ctypes, os, sys; parent = int(sys.argv[1]); "
+    f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
+    "os.getppid() == parent and os.execv(sys.argv[2], sys.argv[2:])"
+)
+"""Program that becomes another one, which gets SIGTERM when its parent ends (Linux)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +102,13 @@ def start(
         ours.close()
         raise
     return Child(process=process, socket=ours)
+
+
+def following(command: Sequence[str]) -> list[str]:
+    """Return a command that runs `command`, and interrupts it when this process ends (Linux)."""
+    if sys.platform != "linux":
+        return list(command)
+    return [sys.executable, "-I", "-S", "-c", FOLLOW, str(os.getpid()), *command]
 
 
 def open_channel(descriptor: int) -> Channel:

@@ -20,6 +20,7 @@ from gpubench.commands.diff.options import Options
 from gpubench.commands.diff.run import diff_command, read_limits, run_diff
 from gpubench.errors import UsageError
 from gpubench.options import OPTIONS, option_texts, read_sweep
+from gpubench.process.child import following
 from gpubench.results import store
 from gpubench.results.output import Output, make_directory
 from gpubench.results.row import read
@@ -57,7 +58,7 @@ class Build:
     kernels: Path | None = None
 
     def sweep(self, options: Mapping[str, str], output: Path) -> None:
-        """Measure one round into `output`, by the command line alone.
+        """Measure one round into `output`, by the command line alone. It ends with this process.
 
         Raises SideError with the side's own message if it makes no file, and KeyboardInterrupt if
         it is interrupted.
@@ -68,7 +69,7 @@ class Build:
         command = [self.interpreter, "-m", "gpubench", "sweep"]
         command += [f"{OPTIONS[name].flag}={text}" for name, text in texts.items()]
         ended = subprocess.run(  # noqa: S603 # the interpreter that the user named
-            command, capture_output=True, text=True, errors="replace", check=False
+            following(command), capture_output=True, text=True, errors="replace", check=False
         )
         if ended.returncode in {-2, 130}:
             raise KeyboardInterrupt

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import select
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commandline import TIMEOUT_S
 from diffs import rows
 
 from gpubench.cli import main
@@ -100,6 +104,23 @@ def test_a_slower_side_is_found_and_saved(call: Call) -> None:
     assert out.startswith("slower: ")
     assert "<testsuite" in Path("ab.xml").read_text()
     assert len(store.saved("mine")) == 5
+
+
+def test_a_killed_ab_takes_its_sweep_along(tmp_path: Path) -> None:
+    os.mkfifo("alive")
+    sweep = tmp_path / "sweep.sh"
+    sweep.write_text("#!/bin/sh\nexec 3> alive; echo >&3; exec sleep 1000\n")
+    sweep.chmod(0o755)
+    measuring = multiprocessing.get_context("fork").Process(
+        target=build("base", sweep).sweep, args=({}, tmp_path / "base-01.csv")
+    )
+    measuring.start()
+    with Path("alive").open() as alive:
+        assert alive.readline() == "\n"
+        measuring.kill()
+        assert select.select([alive], [], [], TIMEOUT_S)[0], "the sweep outlived ab"
+        assert alive.read() == ""
+    measuring.join()
 
 
 def test_what_a_side_refuses_is_said_with_the_sides_name(call: Call) -> None:
