@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -73,12 +74,11 @@ def _table(columns: str, listed: Iterable[Variant]) -> str:
 
 
 def _headers() -> list[Path]:
-    return sorted(KERNELS.glob("*.cuh"))
+    return sorted(KERNELS.glob("lib/*/*.cuh"))
 
 
 def _link(path: Path, name: str) -> str:
-    folder = "" if path.parent == PAGE.parent else "../"
-    return f"[`{name}`]({folder}{path.name})"
+    return f"[`{name}`]({os.path.relpath(path, PAGE.parent)})"
 
 
 def _first_sentence(path: Path) -> str:

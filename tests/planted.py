@@ -14,8 +14,7 @@ PREFIX = "my_"
 def copy_kernels(folder: Path, *names: str) -> Path:
     """Copy products and the headers that they include; each name gets the prefix."""
     (folder / "gemm").mkdir(parents=True)
-    for header in KERNELS.glob("*.cuh"):
-        shutil.copy(header, folder)
+    shutil.copytree(KERNELS / "lib", folder / "lib")
     for name in names:
         for suffix in (".cu", ".py"):
             text = (KERNELS / "gemm" / f"{name}{suffix}").read_text(encoding="utf-8")

@@ -115,7 +115,7 @@ def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
 PROGRAM = """
 #include "cuda.h"
 size_t __cvta_generic_to_shared(const void*);  // of functions that nothing here calls
-#include "cluster_tiles.cuh"
+#include "lib/cluster/cluster_tiles.cuh"
 #include <cstdio>
 
 int main() {

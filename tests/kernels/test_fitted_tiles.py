@@ -50,7 +50,7 @@ VARIANTS = {name: variant for name, (variant, _) in MODELLED.items() if variant.
 PROGRAM = """
 #include "cuda.h"
 size_t __cvta_generic_to_shared(const void*);  // of functions that nothing here calls
-#include "split_sums.cuh"
+#include "lib/cluster/split_sums.cuh"
 #include <cstdio>
 #include <initializer_list>
 

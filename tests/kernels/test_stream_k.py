@@ -118,10 +118,10 @@ def test_sanitizers_find_a_fault_in_the_ordering_of_copies_and_blocks(tmp_path: 
 def faulty(planted: str, instead: str) -> str:
     """Return the source with a fault. The scheduler's header is inlined, as it may have it."""
     source = variant().source
-    header = source.parent.parent / "stream_k.cuh"
+    header = source.parent.parent / "lib/sums/stream_k.cuh"
     text = source.read_text(encoding="utf-8").replace(
-        '#include "../stream_k.cuh"',
-        header.read_text(encoding="utf-8").replace('#include "', '#include "../'),
+        '#include "../lib/sums/stream_k.cuh"',
+        header.read_text(encoding="utf-8").replace('#include "..', '#include "../lib'),
     )
     assert planted in text
     return text.replace(planted, instead)

@@ -207,7 +207,7 @@ def test_the_measured_peak_multiplies_without_a_pause() -> None:
 PROGRAM = """
 #include "cuda.h"
 size_t __cvta_generic_to_shared(const void*);  // of functions that nothing here calls
-#include "cluster_tiles.cuh"
+#include "lib/cluster/cluster_tiles.cuh"
 #include <cstdio>
 #include <initializer_list>
 
@@ -372,6 +372,6 @@ def test_tiles_that_do_not_fit_are_refused_with_the_reason() -> None:
 
 
 def test_the_shared_headers_name_no_toolkit_header() -> None:
-    for name in ("bits16.cuh", "tensor_cores.cuh", "cluster_tiles.cuh"):
-        text = Path(KERNELS / name).read_text(encoding="utf-8")
+    for name in ("mma/bits16.cuh", "mma/tensor_cores.cuh", "cluster/cluster_tiles.cuh"):
+        text = Path(KERNELS / "lib" / name).read_text(encoding="utf-8")
         assert "#include <" not in text, name

@@ -100,7 +100,7 @@ PROGRAM = """
 #define __shared__  // of kernels that nothing here launches
 size_t __cvta_generic_to_shared(const void*);  // of functions that nothing here calls
 #include "gemm/dmma.cu"
-#include "tf32.cuh"
+#include "lib/mma/tf32.cuh"
 #include <cstdio>
 
 int main() {
@@ -273,4 +273,4 @@ def test_stages_that_do_not_fit_are_refused_with_the_reason() -> None:
 
 
 def test_the_shared_header_names_no_toolkit_header() -> None:
-    assert "#include <" not in Path(KERNELS / "tf32.cuh").read_text(encoding="utf-8")
+    assert "#include <" not in Path(KERNELS / "lib/mma/tf32.cuh").read_text(encoding="utf-8")

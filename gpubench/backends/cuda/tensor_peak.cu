@@ -5,9 +5,9 @@
 // `mma`. Operands are random in sign and mantissa: zeros would draw less power and let the clock
 // rise. `float` stands for TF32.
 
-#include "../../kernels/bits16.cuh"
+#include "../../kernels/lib/mma/bits16.cuh"
 #if __CUDA_ARCH__ == 900
-#include "../../kernels/tensor_cores.cuh"
+#include "../../kernels/lib/mma/tensor_cores.cuh"
 #endif
 
 constexpr int THREADS = 256;

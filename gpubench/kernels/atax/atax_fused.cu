@@ -14,9 +14,9 @@
 // thread's own place in shared memory, because (DEPTH + 2)·VECTORS vectors would not fit into
 // registers.
 
-#include "../partial_sums.cuh"
-#include "../sums.cuh"
-#include "../vector.cuh"
+#include "../lib/sums/partial_sums.cuh"
+#include "../lib/sums/sums.cuh"
+#include "../lib/tiles/vector.cuh"
 
 // A thread's part of a row. ALIGNED: vectors, THREADS apart. Otherwise elements, THREADS apart.
 template <typename Scalar, int THREADS, int VECTORS, bool ALIGNED>

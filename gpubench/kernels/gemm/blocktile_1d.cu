@@ -15,7 +15,7 @@
 //
 // Elements outside the matrices are loaded as 0, so any M, N, K works with any tile.
 
-#include "../element_tiles.cuh"
+#include "../lib/tiles/element_tiles.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__(BM * BN / TM)

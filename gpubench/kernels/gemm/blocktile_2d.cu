@@ -11,7 +11,7 @@
 // The limit is the number of instructions: at 8×8, 16 loads for 64 multiply-adds, and bank
 // conflicts besides. `vectorized` reads four elements with one instruction.
 
-#include "../element_tiles.cuh"
+#include "../lib/tiles/element_tiles.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN))

@@ -25,8 +25,8 @@
 // multiprocessors are idle. `packed_panels` removes these three. The TMA needs compute capability
 // 9.0.
 
-#include "../bulk_product.cuh"
-#include "../rasterization.cuh"
+#include "../lib/tma/bulk_product.cuh"
+#include "../lib/tiles/rasterization.cuh"
 
 // Launched with a block for each BM×BK tile of A, then a block for each row of B if B is not
 // aligned.

@@ -20,8 +20,8 @@
 // What limits it: power. The multiplications leave few cycles free, so the clock falls until the
 // power limit is met, and then the cost of an operation besides its multiplication decides.
 
-#include "../cluster_tiles.cuh"
-#include "../dmma_warp.cuh"
+#include "../lib/cluster/cluster_tiles.cuh"
+#include "../lib/mma/dmma_warp.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP, int PDL>
 __global__ void __launch_bounds__(384, 1)

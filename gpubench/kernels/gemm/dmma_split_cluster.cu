@@ -16,9 +16,9 @@
 // What limits it: small tiles fetch more. 64×64 takes 32 bytes per clock of multiplication from the
 // L2 cache, and 128×128 takes 16.
 
-#include "../cluster_sums.cuh"
-#include "../cluster_tiles.cuh"
-#include "../dmma_warp.cuh"
+#include "../lib/cluster/cluster_sums.cuh"
+#include "../lib/cluster/cluster_tiles.cuh"
+#include "../lib/mma/dmma_warp.cuh"
 
 // How the warps that multiply divide a tile. Two rows of two warps fit twice on a multiprocessor.
 template <int BM, int BN>

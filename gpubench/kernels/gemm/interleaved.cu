@@ -24,8 +24,8 @@
 // What remains: the sums are stored with 128 bits at a time, as in every kernel since `vectorized`.
 // The effect on the loop is the lesson of `register_banks`.
 
-#include "../interleaved_product.cuh"
-#include "../vector_tiles.cuh"
+#include "../lib/tiles/interleaved_product.cuh"
+#include "../lib/tiles/vector_tiles.cuh"
 
 template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, typename Scalar>
 __device__ __forceinline__ void tile_by_vectors(const Scalar* A, const Scalar* B, Scalar* C, int M,

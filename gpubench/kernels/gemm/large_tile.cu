@@ -23,8 +23,8 @@
 // What remains: a step is unrolled as a whole, where the compiler places loads right before their
 // use, and all copies of a step come right after the barrier. `interleaved` spreads both.
 
-#include "../pipelined_tile.cuh"
-#include "../rasterization.cuh"
+#include "../lib/tiles/pipelined_tile.cuh"
+#include "../lib/tiles/rasterization.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)

@@ -19,10 +19,10 @@
 // What limits it: operands pass through registers. A warp's 64×64 sums take 8 fragments of A and B
 // for 32 instructions, and on Hopper `mma.sync` reaches about two thirds of the rate of `wgmma`.
 
-#include "../async_copy.cuh"
-#include "../bits16.cuh"
-#include "../rasterization.cuh"
-#include "../vector.cuh"
+#include "../lib/tma/async_copy.cuh"
+#include "../lib/mma/bits16.cuh"
+#include "../lib/tiles/rasterization.cuh"
+#include "../lib/tiles/vector.cuh"
 
 using Bits = unsigned short;  // of an element
 constexpr int CHUNK = 8;      // elements of 16 bytes

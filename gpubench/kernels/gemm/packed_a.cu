@@ -21,8 +21,8 @@
 // What remains: threads still execute a copy for every 16 bytes, and compute addresses for it. In
 // `bulk_copies` one thread requests whole tiles.
 
-#include "../interleaved_product.cuh"
-#include "../panels.cuh"
+#include "../lib/tiles/interleaved_product.cuh"
+#include "../lib/tiles/panels.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__(256)

@@ -34,8 +34,8 @@
 // sets up its barriers and fetches B while A is packed. It needs compute capability 9.0, like the
 // TMA.
 
-#include "../bulk_product.cuh"
-#include "../stream_k.cuh"
+#include "../lib/tma/bulk_product.cuh"
+#include "../lib/sums/stream_k.cuh"
 
 // The workspace holds a flag per block, then A's panels, B's copy, and the sums of shared tiles.
 constexpr int FLAGS = 1024;

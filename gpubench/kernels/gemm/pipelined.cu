@@ -19,7 +19,7 @@
 // and each block of 128×128 fetches its own rows and columns. `large_tile` does more work with each
 // load.
 
-#include "../pipelined_tile.cuh"
+#include "../lib/tiles/pipelined_tile.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN))

@@ -17,7 +17,7 @@
 // use the same unit as the loads from shared memory. `packed_a` transposes A once, in a launch
 // before.
 
-#include "../interleaved_product.cuh"
+#include "../lib/tiles/interleaved_product.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)

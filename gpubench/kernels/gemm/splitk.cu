@@ -12,7 +12,7 @@
 // up in one launch, through the shared memory of a cluster. Here the blocks that share a tile may lie
 // on any multiprocessors, so none is idle because its group has no room for a whole cluster.
 
-#include "../interleaved_product.cuh"
+#include "../lib/tiles/interleaved_product.cuh"
 
 // Writes C as the sum of SPLITS consecutive matrices, added in their order.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>

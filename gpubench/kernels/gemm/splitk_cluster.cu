@@ -22,9 +22,9 @@
 // What limits it: each thread copies its elements of A itself, and small tiles have fewer
 // multiply-adds for each element that they load from shared memory.
 
-#include "../cluster_sums.cuh"
-#include "../interleaved_product.cuh"
-#include "../tma.cuh"
+#include "../lib/cluster/cluster_sums.cuh"
+#include "../lib/tiles/interleaved_product.cuh"
+#include "../lib/tma/tma.cuh"
 
 // Where column `column` of a row of sums lies, of which a thread in row y of its warp writes a part.
 __host__ __device__ constexpr int sum_column(int column, int y) { return column ^ y; }

@@ -17,7 +17,7 @@
 // Vectors need aligned rows. If N or K is not a multiple of the vector, the same loop loads single
 // elements, which is right but slower.
 
-#include "../vector_tiles.cuh"
+#include "../lib/tiles/vector_tiles.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN))

@@ -13,7 +13,7 @@
 // What remains is waiting: every thread loads a tile from global memory, stores it, waits at a
 // barrier, computes, and waits again. `pipelined` loads the next tile while it computes.
 
-#include "../vector_tiles.cuh"
+#include "../lib/tiles/vector_tiles.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN))

@@ -13,8 +13,8 @@
 // What limits it: while tiles are fetched, this block multiplies nothing, and only other blocks on
 // the multiprocessor fill the gap.
 
-#include "../rasterization.cuh"
-#include "../tensor_cores.cuh"
+#include "../lib/tiles/rasterization.cuh"
+#include "../lib/mma/tensor_cores.cuh"
 
 template <typename Scalar, int BM, int BN, int BK>
 __global__ void __launch_bounds__(2 * BM)

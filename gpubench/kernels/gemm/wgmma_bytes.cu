@@ -15,7 +15,7 @@
 //
 // What limits it: operands from the L2 cache, twice as many bytes per clock as with 16 bits.
 
-#include "../cluster_tiles.cuh"
+#include "../lib/cluster/cluster_tiles.cuh"
 
 template <int N>
 struct Width {

@@ -15,7 +15,7 @@
 //
 // What limits it: a block computes one tile, and nothing overlaps its end.
 
-#include "../split_sums.cuh"
+#include "../lib/cluster/split_sums.cuh"
 
 // The rows of sums in shared memory. Eight lanes of a warp that have one row each, and four that have
 // a pair of columns each, write to different banks; transposed, eight have a column and four a pair

@@ -20,7 +20,7 @@
 //
 // What limits it: at a tile's end the tensor cores wait until its results are in shared memory.
 
-#include "../cluster_tiles.cuh"
+#include "../lib/cluster/cluster_tiles.cuh"
 
 // Brings this block's part of a matrix into the L2 cache, one line per thread: up to 4 MB with 128
 // blocks. It reads no values, so it need not wait for the previous launch, which may still write

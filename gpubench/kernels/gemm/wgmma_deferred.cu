@@ -11,7 +11,7 @@
 // What limits it: blocks of 128×256 fetch the same operands many times. A larger tile would fetch
 // less, but leaves no registers for the pairs.
 
-#include "../cluster_tiles.cuh"
+#include "../lib/cluster/cluster_tiles.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
 __global__ void __launch_bounds__(Roles<BM>::THREADS, 1)

@@ -11,7 +11,7 @@
 // block sends a quarter of the columns and half of the rows. And a deep K stays with the few blocks
 // that have tiles.
 
-#include "../fitted_tile.cuh"
+#include "../lib/cluster/fitted_tile.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP, int PDL>
 __global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)

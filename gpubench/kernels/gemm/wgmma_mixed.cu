@@ -24,7 +24,7 @@
 //
 // What limits it: the power of the multiplications themselves.
 
-#include "../cluster_tiles.cuh"
+#include "../lib/cluster/cluster_tiles.cuh"
 
 // A consumer has two pieces of 64 rows. Their sums are arguments.
 template <typename Scalar, int BM, int BN, int STAGES, int BLOCKS>

@@ -19,8 +19,8 @@
 // columns from the L2 cache many times. And the tensor cores are still idle while results are
 // stored.
 
-#include "../rasterization.cuh"
-#include "../tensor_cores.cuh"
+#include "../lib/tiles/rasterization.cuh"
+#include "../lib/mma/tensor_cores.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int PDL>
 __global__ void __launch_bounds__(Roles<BM>::THREADS, 1)

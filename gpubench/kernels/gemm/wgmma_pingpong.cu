@@ -20,7 +20,7 @@
 // 104×192 where 168×256 takes 40. So clusters have up to eight blocks, and a block fetches as much
 // as its share of what they need together.
 
-#include "../fitted_tile.cuh"
+#include "../lib/cluster/fitted_tile.cuh"
 
 // Named barriers of both warpgroups that multiply: one for the turn of each, and one for the end.
 constexpr int TURN = 3, END = 5;

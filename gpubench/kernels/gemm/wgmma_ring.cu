@@ -18,8 +18,8 @@
 // What limits it: a block begins with empty stages and ends with stores, and the tensor cores wait
 // for both, once for each tile of C.
 
-#include "../rasterization.cuh"
-#include "../tensor_cores.cuh"
+#include "../lib/tiles/rasterization.cuh"
+#include "../lib/mma/tensor_cores.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES>
 __global__ void __launch_bounds__(Roles<BM>::THREADS, 1)

@@ -11,7 +11,7 @@
 //
 // What limits it: registers. Results are stored at a tile's end, and smaller tiles take more bytes.
 
-#include "../cluster_tiles.cuh"
+#include "../lib/cluster/cluster_tiles.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP,
           int PROMOTE>

@@ -12,7 +12,7 @@
 // clusters of three, four and eight blocks reach 117, 120 and 120. And adding up takes a few
 // microseconds.
 
-#include "../split_sums.cuh"
+#include "../lib/cluster/split_sums.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
           int GROUP, int PDL>

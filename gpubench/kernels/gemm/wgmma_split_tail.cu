@@ -14,7 +14,7 @@
 //
 // What limits it: halves of rounds.
 
-#include "../split_sums.cuh"
+#include "../lib/cluster/split_sums.cuh"
 
 // The tile that both blocks of this cluster share in the end; no columns: none. The clusters take
 // the tiles of the pairs that remain after `whole` in their order, one each.

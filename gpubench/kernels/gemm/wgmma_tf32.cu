@@ -13,7 +13,7 @@
 // What limits it: power, as in 16 bits. Issued without a pause, the multiplications lower the clock
 // until the power limit is met, and each byte that moves takes part of the power.
 
-#include "../tf32.cuh"
+#include "../lib/mma/tf32.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP, int PDL>
 __global__ void __launch_bounds__(Roles<BN>::THREADS, 1)

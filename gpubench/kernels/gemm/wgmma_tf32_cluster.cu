@@ -10,8 +10,8 @@
 //
 // What limits it: the loads of B into registers, which are a larger part of the work of small tiles.
 
-#include "../cluster_sums.cuh"
-#include "../tf32.cuh"
+#include "../lib/cluster/cluster_sums.cuh"
+#include "../lib/mma/tf32.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
 __global__ void __launch_bounds__(Roles<BN>::THREADS, 1)

@@ -17,7 +17,7 @@
 //
 // What limits it: power, as before.
 
-#include "../tf32.cuh"
+#include "../lib/mma/tf32.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
 __global__ void __launch_bounds__(BN * 2, 1)

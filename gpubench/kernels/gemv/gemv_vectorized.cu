@@ -10,8 +10,8 @@
 // float32). Otherwise each row has a head of up to three elements, then vectors, then a tail. x is
 // not aligned with these vectors, so its elements are loaded one by one, from the cache.
 
-#include "../sums.cuh"
-#include "../vector.cuh"
+#include "../lib/sums/sums.cuh"
+#include "../lib/tiles/vector.cuh"
 
 // Computes one thread's part, out of WIDTH threads, of ROWS rows that start at 16 bytes, like x.
 template <typename Scalar, int WIDTH, int ROWS, int UNROLL>

@@ -9,8 +9,8 @@
 // side, and are loaded one by one, still coalesced. If rows are so narrow that at least half of the
 // threads would have no column, these threads take the next rows, and the block adds up their sums.
 
-#include "../partial_sums.cuh"
-#include "../vector.cuh"
+#include "../lib/sums/partial_sums.cuh"
+#include "../lib/tiles/vector.cuh"
 
 // Writes a block's part of y = Aᵀ·x, for rows `first` to `last`, to `part`.
 template <typename Scalar, int THREADS, int UNROLL, bool ALIGNED>

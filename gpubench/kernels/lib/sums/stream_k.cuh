@@ -26,7 +26,7 @@
 
 #pragma once
 
-#include "rasterization.cuh"
+#include "../tiles/rasterization.cuh"
 
 // Consecutive steps of one tile.
 struct Work {

@@ -9,7 +9,7 @@
 
 #pragma once
 
-#include "vector.cuh"
+#include "../tiles/vector.cuh"
 
 // Steps of K for one of PARTS blocks that share a tile. Each has at least one; where K is shorter,
 // the TMA brings zeros.

@@ -10,8 +10,8 @@
 
 #pragma once
 
-#include "fragments.cuh"
-#include "panels.cuh"
+#include "../tiles/fragments.cuh"
+#include "../tiles/panels.cuh"
 #include "tma.cuh"
 
 constexpr int CHUNK = 4;  // values of k; even, as fragments[0] and [1] take turns

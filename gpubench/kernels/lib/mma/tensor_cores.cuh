@@ -14,7 +14,7 @@
 #pragma once
 
 #include "bits16.cuh"
-#include "tma.cuh"
+#include "../tma/tma.cuh"
 
 constexpr int ROW_BYTES = 128;
 constexpr int STEP = 64;  // values of k in a row of 128 bytes: 16-bit elements

@@ -15,7 +15,7 @@
 
 #pragma once
 
-#include "cluster_tiles.cuh"
+#include "../cluster/cluster_tiles.cuh"
 
 constexpr int TF32_WIDTH = 32;  // elements in a row of 128 bytes: a step's values of k
 

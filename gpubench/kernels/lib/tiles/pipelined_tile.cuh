@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "async_copy.cuh"
+#include "../tma/async_copy.cuh"
 #include "vector_tiles.cuh"
 
 // Computes the tile of C that starts at (row0, col0). `shared` is the dynamic shared memory.

@@ -20,7 +20,7 @@
 
 #pragma once
 
-#include "tensor_cores.cuh"
+#include "../mma/tensor_cores.cuh"
 
 // A block's tile of C.
 struct BlockTile {

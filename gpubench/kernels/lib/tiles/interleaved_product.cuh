@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "async_copy.cuh"
+#include "../tma/async_copy.cuh"
 #include "fragments.cuh"
 #include "rasterization.cuh"
 
