@@ -55,11 +55,10 @@ def make_report(
     *,
     strict: bool,
     full: bool = False,
-    rerun_command: str = "",
     notes: Iterable[str] = (),
     builds: tuple[str, str] | None = None,
 ) -> Report:
-    """Return the report; `rerun_command` is the command that measures ambiguous points again.
+    """Return the report.
 
     `builds` names the two sides of `gpubench ab`. Its report ends with a sentence to quote.
     """
@@ -75,7 +74,7 @@ def make_report(
         strict=strict,
         full=full,
         notes=(*_notes(comparison, rows, base, new), *notes),
-        advice=tuple(_advice(comparison, rows, rerun_command, builds, strict=strict)),
+        advice=tuple(_advice(comparison, rows, builds, strict=strict)),
         sentence=_sentence(comparison, rows, builds) if builds else "",
     )
 
@@ -237,7 +236,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         yield (
             f"{shortened(modes, ', ')} ran at two speeds: each process has one of them. Such a "
             f"point is never the same, and is judged by {DECIDING_ROUNDS} rounds of both sides "
-            "together, unless the sides are further apart than the speeds: --rerun"
+            "together, unless the sides are further apart than the speeds"
         )
     if comparison.drifted:
         yield (
@@ -312,7 +311,6 @@ def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str
 def _advice(
     comparison: Comparison,
     rows: Mapping[Key, Row],
-    rerun_command: str,
     builds: tuple[str, str] | None,
     *,
     strict: bool,
@@ -340,8 +338,6 @@ def _advice(
         words += ["--strict"] if strict else []
         command = shlex.join(words)  # names come from files
         lines.append(f"to settle it, measure both builds in turns: {command}")
-    if rerun_command:
-        lines.append(f"or, where the kernels are the same as here: {rerun_command}")
     return lines
 
 
