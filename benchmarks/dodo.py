@@ -275,14 +275,11 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
     yield step("gpu:decode", "python SCRIPTS/decode.py measure h100/decode.csv", "h100/decode.csv")
     yield step("gpu:alone", "python SCRIPTS/alone.py measure h100/alone.csv", "h100/alone.csv")
-    yield step("gpu:library_edges", "python SCRIPTS/edges.py h100/library_edges.csv", "h100/library_edges.csv")
-    yield step("gpu:accesses", "python SCRIPTS/accesses.py measure h100/accesses.csv", "h100/accesses.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o h200/operands.csv > h200/operands.txt")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")
     yield step("gpu:foreign", "python SCRIPTS/foreign.py ${CHECKOUTS:?a folder of checkouts} h100/foreign.csv", "h100/foreign.csv")
     yield step("gpu:neighbours", "python SCRIPTS/neighbours.py -o h200/neighbours.json")
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > h200/cheats.txt")
-    yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py --pairs 1 > h200/verify_cost.txt")
 
 
 def task_gpus() -> Iterator[dict[str, Any]]:
@@ -296,12 +293,9 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:main", "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv > cpu/main.txt")
     yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 0,1,2,3,4,5,6,7,8,9,10,11 --kills 25 -o cpu/kills.json")
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
-    yield step("cpu:descriptions", "python SCRIPTS/descriptions.py -o cpu/descriptions.json")
-    yield step("cpu:silence", "python SCRIPTS/silence.py -o cpu/silence.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
     yield step("cpu:diff_pairs", "python SCRIPTS/diff_pairs.py -o cpu/diff_pairs.json")
     yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "tune", "fleet")))
-    yield step("cpu:accesses", "python SCRIPTS/accesses.py table h100/accesses.csv > h100/accesses.md", reads=("h100/accesses.csv",))
 
 
 def task_join() -> Iterator[dict[str, Any]]:

@@ -273,26 +273,6 @@ def alone_agreement() -> str:
     )
 
 
-def library_edges() -> str:
-    """Return how many calls of the libraries have programmatic edges, in a paragraph."""
-    lines = dictionaries(H100 / "library_edges.csv")
-
-    def calls(column: str) -> int:
-        return sum(int(line["calls"]) for line in lines if not column or line[column] != "0")
-
-    inside = {line["dtype"] for line in lines if line["edges_inside"] != "0"}
-    attributes = {word.partition("=")[0] for line in lines for word in line["attributes"].split()}
-    return fill(
-        f"{calls('')} calls launch {len({line['kernels'] for line in lines})} different kernels or "
-        f"sequences of kernels. {calls('edges_between')} calls have a programmatic edge to the "
-        f"next call. {calls('edges_inside')} calls have an edge inside, in "
-        f"{' and '.join(sorted(inside))}: a kernel that adds up parts of a sum starts early. "
-        f"Attributes of launches that were seen: {', '.join(sorted(attributes))}. "
-        "[library_edges.csv](../results/h100/library_edges.csv) has each of them.",
-        WIDTH,
-    )
-
-
 def shape_classes() -> str:
     """Return the ratios at random shapes, by precision and class of shape."""
     return "\n".join(table_of_classes(judged()))
@@ -548,11 +528,6 @@ def build_columns() -> str:
 def static_rules() -> str:
     """Return how often a row that diff's rules call worse was slower, by kernel."""
     return (H200 / "static_columns.md").read_text(encoding="utf-8").strip().rpartition("\n\n")[2]
-
-
-def accesses() -> str:
-    """Return how many kernels' recorded accesses agree with counters, in a sentence."""
-    return (H100 / "accesses.md").read_text(encoding="utf-8").strip().rpartition("\n\n")[2]
 
 
 def _columns(columns: Sequence[Field[Any]], headings: Mapping[str, str]) -> str:
