@@ -7,7 +7,7 @@ ratio of medians (docs/measuring.md has figures).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from gpubench.backends import Kernel
@@ -26,9 +26,13 @@ two before, in time and in energy per launch."""
 VISIT_S = 0.35
 """Time of a visit. The regulator takes 0.1 to 0.3 s to react to a change of the load."""
 
-PAIRS = 16
+PAIRS = 6
+"""Number of pairs in each process; even, so that each side is first in half of them."""
 
-PAIR_S = SETTLE_S + 2 * PAIRS * VISIT_S
+PROCESSES = 3
+"""Number of processes. Ratios differ more between processes than between the pairs of one."""
+
+PAIR_S = PROCESSES * (SETTLE_S + 2 * PAIRS * VISIT_S)
 """Expected time of a kernel and a library in turns. On an H200 each heated for all of SETTLE_S."""
 
 
@@ -37,7 +41,6 @@ def paired(
     library_point: Point,
     kernel: Kernel,
     library: Kernel,
-    pairs: int = PAIRS,
     clock: Callable[[], float] = perf_counter,
 ) -> PairedTimes:
     """Heat with both kernels until they are stationary, then visit them in turns, ABBA.
@@ -46,11 +49,11 @@ def paired(
     """
     heated_s = _settle(kernel, library, clock)
     visits: tuple[list[Series], list[Series]] = ([], [])
-    for pair in range(pairs):
+    for pair in range(PAIRS):
         for place in (0, 1) if pair % 2 == 0 else (1, 0):
             visits[place].append((kernel, library)[place].sustain(0.0, VISIT_S))
     times_us = [tuple(series.median_us for series in side) for side in visits]
-    joules = [_mean([series.joules for series in side]) for side in visits]
+    joules = [mean_joules([series.joules for series in side]) for side in visits]
     return PairedTimes(
         point=point,
         library=library_point,
@@ -83,6 +86,7 @@ def _is_stationary(windows: list[tuple[float, float]]) -> bool:
     return True
 
 
-def _mean(values: list[float | None]) -> float | None:
+def mean_joules(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the energies that are known; None if none is."""
     numbers = [value for value in values if value is not None]
     return sum(numbers) / len(numbers) if numbers else None

@@ -160,7 +160,10 @@ class Row:
     pair_ratio: float | None = column(
         "pairs", "speed relative to that library: geometric mean of the ratios of neighbours"
     )
-    pair_ratio_low: float | None = column("pairs", "95 % interval of that ratio")
+    pair_ratio_low: float | None = column(
+        "pairs",
+        "95 % interval over processes: contains the ratio of many processes in 95 % of sweeps",
+    )
     pair_ratio_high: float | None = column("pairs", "its upper end")
     pairs: int | None = column("pairs", "number of pairs of neighbouring visits")
     pair_joules: float | None = column(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import geometric_mean
 
-from gpubench.engine.pairs import PAIR_S
+from gpubench.engine.pairs import PAIR_S, PROCESSES, mean_joules
 from gpubench.engine.pool import LocalPool, Pool
 from gpubench.engine.prepare import Job
 from gpubench.model import PairedTimes, PointKey, State, Status
@@ -43,45 +44,64 @@ def pairs_s(job: Job) -> float:
 def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
     """Measure the fastest kernel and library of each problem in turns, and return all rows.
 
-    The columns `pair_…` of the kernels' rows are filled. A line on stderr names each pair that
-    cannot be measured. Ctrl-C ends the measurement, and keeps the pairs so far.
+    The columns `pair_…` of the kernels' rows are filled. Each pair is measured in several
+    processes, and the interval is over the processes. A line on stderr names each pair that cannot
+    be measured. Ctrl-C ends the measurement, and keeps the pairs of at least two processes.
     """
     screen = console(stderr=True)
-    measured: dict[PointKey, Row] = {}
-    pairs = rivals_of(rows)
+    times_by_pair: dict[PointKey, list[PairedTimes]] = {}
+    pairs = [
+        (kernel, library, point, library_point)
+        for kernel, library in rivals_of(rows)
+        if (point := job.point_of(kernel.key)) and (library_point := job.point_of(library.key))
+    ]
     if not pairs:
         return list(rows)
     if not isinstance(pool, LocalPool):
         screen.print("no pairs in turns: they need one device, without --on", markup=False)
         return list(rows)
-    pool.renew()  # the pairs are measured in a process without earlier operands
     try:
-        for count, (kernel, library) in enumerate(pairs, start=1):
-            points = job.point_of(kernel.key), job.point_of(library.key)
-            if points[0] is None or points[1] is None:
-                continue
-            screen.print(f"in turns: pair {count} of {len(pairs)}, {kernel.label}", markup=False)
-            times = pool.measure_pairs(points[0], points[1])
-            if isinstance(times, str):
-                screen.print(f"{kernel.label} in turns: {times}", markup=False, soft_wrap=True)
-            else:
-                measured[kernel.key] = _filled(kernel, library, times)
+        for process in range(1, PROCESSES + 1):
+            pool.renew()  # the pairs are measured in a process without earlier operands
+            for count, (kernel, _, point, library_point) in enumerate(pairs, start=1):
+                times_of_pair = times_by_pair.setdefault(kernel.key, [])
+                if len(times_of_pair) < process - 1:
+                    continue  # it failed in an earlier process
+                screen.print(
+                    f"in turns: pair {count} of {len(pairs)}, process {process} of {PROCESSES}, "
+                    f"{kernel.label}",
+                    markup=False,
+                )
+                times = pool.measure_pairs(point, library_point)
+                if isinstance(times, str):
+                    screen.print(f"{kernel.label} in turns: {times}", markup=False, soft_wrap=True)
+                else:
+                    times_of_pair.append(times)
     except KeyboardInterrupt:
-        screen.print("interrupted: the pairs so far are kept", markup=False)
-    return [measured.get(row.key, row) for row in rows]
+        screen.print("interrupted: the pairs of two processes or more are kept", markup=False)
+    filled = {
+        kernel.key: _filled(kernel, library, series)
+        for kernel, library, *_ in pairs
+        if len(series := times_by_pair.get(kernel.key, [])) > 1
+    }
+    return [filled.get(row.key, row) for row in rows]
 
 
-def _filled(kernel: Row, library: Row, times: PairedTimes) -> Row:
-    ratio = ratio_of_pairs(times.library_times_us, times.times_us)
+def _filled(kernel: Row, library: Row, processes: Sequence[PairedTimes]) -> Row:
+    """Return the kernel's row with the ratio of its pairs, of at least two processes."""
+    ratio = ratio_of_pairs(
+        [geometric_mean(times.library_times_us) for times in processes],
+        [geometric_mean(times.times_us) for times in processes],
+    )
     return replace(
         kernel,
         pair_library=library.kernel,
         pair_ratio=ratio.ratio,
         pair_ratio_low=ratio.low,
         pair_ratio_high=ratio.high,
-        pairs=len(times.times_us),
-        pair_joules=times.joules,
-        pair_library_joules=times.library_joules,
+        pairs=sum(len(times.times_us) for times in processes),
+        pair_joules=mean_joules([times.joules for times in processes]),
+        pair_library_joules=mean_joules([times.library_joules for times in processes]),
     )
 
 
@@ -94,7 +114,7 @@ def pairs_table(rows: Sequence[Row]) -> Table | None:
         Column("kernel", lambda row: row.kernel, is_text=True),
         Column("library", lambda row: row.pair_library or "", is_text=True),
         Column("ratio", lambda row: f"{row.pair_ratio or 0:.3f}"),
-        Column("95 %", _interval),
+        Column("95 %, processes", _interval),
         Column("J", lambda row: number(row.pair_joules, 4)),
         Column("J, library", lambda row: number(row.pair_library_joules, 4)),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -33,7 +34,7 @@ def job_of_sizes(*sizes: int) -> Job:
 
 
 class Pairs(LocalPool):
-    """A pool on which the kernel takes 10 µs and the library 12 µs, until `answers` end."""
+    """A pool on which the kernel takes 10 µs, and the library `answers`, in microseconds."""
 
     def __init__(self, answers: list[Any]) -> None:
         super().__init__(Runner(FakeBackend(10.0, device=CPU)))
@@ -43,26 +44,31 @@ class Pairs(LocalPool):
         answer = self.answers.pop(0)
         if answer is KeyboardInterrupt:
             raise KeyboardInterrupt
-        if answer is not None:
-            return str(answer)
-        times_us = {"times_us": (10.0,) * 4, "library_times_us": (12.0,) * 4}
+        if isinstance(answer, str):
+            return answer
+        times_us = {"times_us": (10.0,) * 4, "library_times_us": (answer,) * 4}
         return PairedTimes(point=point, library=library, heated_s=1.0, **times_us)
 
 
-def test_the_file_has_the_pairs_a_failed_pair_is_a_line_and_ctrl_c_keeps_those_so_far(
+def test_the_file_has_the_pairs_a_failed_pair_is_a_line_and_ctrl_c_keeps_those_of_two_processes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    answers = ["does not fit", None, KeyboardInterrupt]
+    # The first problem fails, and the third is measured in a single process.
+    answers = ["does not fit", 12.0, 13.0, 12.5, KeyboardInterrupt]
     path = tmp_path / "a.csv"
     outcome = run(job_of_sizes(16, 32, 48), Pairs(answers), None, ResultFile(path), add_pairs)
     for rows in (outcome.rows, read(path)):
         (paired,) = (row for row in rows if row.pairs)
         assert (paired.variant, paired.m, paired.pair_library) == ("cpu_tile", 32, "cpu_blas")
-        assert paired.pair_ratio == pytest.approx(1.2)
+        assert paired.pair_ratio == pytest.approx(math.sqrt(1.2 * 1.25))
+        # Student's t of one degree of freedom at 97.5 %, times the half distance of two processes
+        half = 12.706 * math.log(1.25 / 1.2) / 2
+        assert paired.pair_ratio_high == pytest.approx(paired.pair_ratio * math.exp(half), rel=1e-4)
+        assert paired.pairs == 8
     assert not outcome.interrupted  # all points were measured
     err = capfd.readouterr().err
     assert "in turns: does not fit" in err
-    assert "interrupted: the pairs so far are kept" in err
+    assert "interrupted: the pairs of two processes or more are kept" in err
 
 
 def test_several_devices_measure_no_pairs_and_say_so(capfd: pytest.CaptureFixture[str]) -> None:
