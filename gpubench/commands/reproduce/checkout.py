@@ -11,7 +11,6 @@ from msgspec import Meta
 
 from gpubench.cache import keep, user_cache
 from gpubench.errors import UsageError
-from gpubench.plan.registry import descriptors
 from gpubench.plan.toml_file import NOT_BLANK, lies_below
 
 
@@ -25,9 +24,9 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def kernels(self, experiment: Path, folder: Path | None) -> Path:
         """Return a folder with the experiment's descriptions, and below `checkout` the files.
 
-        The descriptions lie beside the experiment, in a folder of its name. All is copied into the
-        user's cache, so that only what was compared with the digests is run. Raises UsageError if
-        `folder` is no checkout of the commit.
+        The descriptions, and their own sources, lie beside the experiment in a folder of its name.
+        All is copied into the user's cache, so that only what was compared with the digests is run.
+        Raises UsageError if `folder` is no checkout of the commit.
         """
         wanted = f"{self.repository} at {self.commit[:12]}"
         if folder is None:
@@ -45,8 +44,10 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if hashlib.sha256(content).hexdigest() != digest:
                 raise UsageError(f"--checkout: {path} is not the file of {wanted}")
             contents[f"checkout/{name}"] = content
-        for path in descriptors(experiment.parent / experiment.stem):
-            contents[path.name] = path.read_bytes()
+        own = experiment.parent / experiment.stem
+        for path in own.rglob("*.*"):
+            if path.suffix != ".pyc" and path.is_file():
+                contents[path.relative_to(own).as_posix()] = path.read_bytes()
         key = hashlib.sha256(msgspec.json.encode(sorted(contents.items()))).hexdigest()
         target = user_cache("checkouts", key[:32])
         for name, content in contents.items():
