@@ -1,6 +1,7 @@
 """Compare times of launches alone with Nsight Compute, for every kernel that the README names.
 
     python benchmarks/alone.py measure alone.csv       # the kernels and sizes of selfcheck, hot
+    python benchmarks/alone.py measure alone.csv 208,496,848
     python benchmarks/alone.py table alone.csv
 
 A process under Nsight Compute times each kernel by gpubench and has it profiled
@@ -128,18 +129,18 @@ class Sample(NamedTuple):
     mhz: float | None
 
 
-def all_cases() -> list[Case]:
-    """Return the kernels and sizes of `selfcheck`, its control, and empty kernels at two sizes."""
-    from gpubench.commands.selfcheck.check import CONTROL, FITTED, KERNELS, SIZES
+def all_cases(sizes: Sequence[int]) -> list[Case]:
+    """Return the kernels of `selfcheck`, its control, and empty kernels at two of the sizes."""
+    from gpubench.commands.selfcheck.check import CONTROL, FITTED, KERNELS
 
     cases = [
         Case(dtype, variant, tile, size)
         for dtype, tiles in KERNELS.items()
-        for size in SIZES
+        for size in sizes
         for variant, tile in tiles.items()
     ]
     control = Case(CONTROL["dtypes"], CONTROL["variants"], FITTED, int(CONTROL["sizes"]))
-    empty = [case._replace(launches=EMPTY) for case in cases if case.size in SIZES[1:3]]
+    empty = [case._replace(launches=EMPTY) for case in cases if case.size in sizes[1:3]]
     return [*cases, *empty, control._replace(launches="overlapped")]
 
 
@@ -469,10 +470,12 @@ def read(path: Path) -> list[Line]:
         ]
 
 
-def measure(path: Path) -> int:
+def measure(path: Path, sizes: str = "") -> int:
     """Measure all cases by all tools, write them, and print the table."""
+    from gpubench.commands.selfcheck.check import SIZES
+
     started_s = perf_counter()
-    cases = all_cases()
+    cases = all_cases([int(size) for size in sizes.split(",")] if sizes else SIZES)
     found: dict[str, dict[Case, Profiled]] = {"Nsight Compute": {}, "CUPTI": {}}
     for tool, by_tool in (("Nsight Compute", by_ncu), ("CUPTI", by_cupti)):
         print(f"{perf_counter() - started_s:.0f} s, then {tool}", flush=True)
@@ -541,7 +544,7 @@ def shown(figure: float | None, digits: int = 2) -> str:
 
 def main(words: Sequence[str]) -> int:
     if words[0] == "measure":
-        return measure(Path(words[1]))
+        return measure(Path(words[1]), *words[2:])
     if words[0] == "table":
         return table(Path(words[1]))
     cases = [Case(*case) for case in json.loads(Path(words[1]).read_text())]

@@ -72,7 +72,10 @@ REPEATS = 2
 """Maximum number of further measurements of a kernel whose gap deviates."""
 
 MAX_DEVIATION_US = 0.3  # a gap this close to the median of all gaps counts as equal to it
-MAX_DEVIATION_OF_TIME = 0.01  # for long kernels, as clocks drift between the two measurements
+MAX_DEVIATION_OF_TIME = 0.02
+"""For long kernels. On an idle H100, 174 kernels differ by up to 1.1 %. The clock changes between
+the two measurements, and recording makes calls of several kernels longer."""
+
 MAX_GAP_US = 4.0  # a larger median gap means that the stream ran dry between launches
 
 
