@@ -161,6 +161,7 @@ class CudaBackend:
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         with faults():
             routine = self._routine(point, problem, operands)
+            self.timers.stream.use()  # `with` of another launch ends in the default stream
             calls.use_stream(self.timers.stream.pointer)
             needed = routine.workspace_bytes
             if needed and needed > (free := self.bytes_free()):

@@ -63,6 +63,10 @@ class CudaStream:
         self._events = [cupy.cuda.Event() for _ in range(MAX_TIMESTAMPS)]
         self._used = 0
 
+    def use(self) -> None:
+        """Make the stream CuPy's current stream."""
+        self._stream.use()
+
     def launch_empty(self) -> None:
         """Launch a kernel that returns at once."""
         self.block(0.0)
