@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fakes import CPU, measurement, point, variant
 
+from gpubench.engine import examination
+from gpubench.engine.examination import Examination
 from gpubench.engine.worker import Worker
 from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
 from gpubench.plan.registry import load, owner_of, variants
@@ -155,8 +159,14 @@ def test_each_measurement_of_a_function_has_operands_of_a_new_seed_which_the_row
     first, second = rounds
     assert first.seed != second.seed
     assert None not in {first.seed, second.seed}
-    row = build_rows({first.point: rounds}, CPU, {first.point.variant: ""})[0]
-    assert (row.clock, row.round_seeds) == ("parent", f"{first.seed};{second.seed}")
+    clocks = []
+    for ratio in (1.0, 1.2):
+        timed = [replace(taken, clock_ratio=ratio) for taken in rounds]
+        row = build_rows({first.point: timed}, CPU, {first.point.variant: ""})[0]
+        assert row.round_seeds == f"{first.seed};{second.seed}"
+        clocks.append(row.clock)
+    assert clocks == ["parent", "child"]
+    assert None not in {first.clock_ratio, second.clock_ratio}
     ours = point(next(variant for variant in variants() if variant.name == "cpu_blas"))
     plain = worker.measure(ours)
     assert (plain.status, plain.seed, plain.clock_ratio) == (Status.OK, None, None)
@@ -168,10 +178,9 @@ def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
 ) -> None:
     naive = next(variant for variant in variants() if variant.name == "naive")
     result = measurement(of=point(replace(naive, path=tmp_path / "mine.py")))
-    worker = Worker.__new__(Worker)  # without a child
-    worker._policy = Timing(examined_in=examined_in), 1
-    worker._measured = {result.point: result}
-    monkeypatch.setattr(worker, "_clock_ratio", lambda *_: 1.0)
-    monkeypatch.setattr(worker, "_note_of_unusual_size", lambda _: "")
-    examined = [worker._examined(result)[0].clock_ratio for _ in range(40)]
+    child: Any = SimpleNamespace(pid=0, usable=True, request=lambda *_, **_limit: "")
+    monkeypatch.setattr(examination, "require_time", lambda *_, **_kind: 1.0)
+    judge = Examination(child, CPU).of
+    timing = Timing(examined_in=examined_in)
+    examined = [judge(result, timing, is_first=False)[0].clock_ratio for _ in range(40)]
     assert examined.count(1.0) in counts

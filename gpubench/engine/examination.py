@@ -1,0 +1,94 @@
+"""Judges measurements of users' kernels from outside the process that runs them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from secrets import randbelow
+
+from gpubench.engine.answers import library_note
+from gpubench.engine.child.requests import ProbeOutputs, Repeat, RunAtUnusualSize
+from gpubench.engine.child.supervisor import Supervisor
+from gpubench.engine.judge.clock import require_time
+from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
+from gpubench.engine.judge.verdict import Verdict, WrongError, as_judged
+from gpubench.engine.on_new_operands import OnNewOperands
+from gpubench.engine.runner import Instance, instance_of
+from gpubench.errors import ChildLostError
+from gpubench.model import CallVariant, Device, Measurement, Point, Status, Timer, Timing, Variant
+
+MAX_JUDGED_BYTES = 2**31
+"""Results of larger problems are judged in the child only."""
+
+
+class Examination:
+    """Judges what a child measured by launches that it requests of the child.
+
+    A function could change the checks and the clock in its own process. So in every round its
+    results are compared here, on operands of seeds that are drawn here, and its time by this
+    clock. The clock also examines measurements of CUDA sources (`Timing.examined_in`).
+    """
+
+    def __init__(self, child: Supervisor, device: Device) -> None:
+        self._child, self._device = child, device
+        self._fragile: set[Variant] = set()
+        """Variants that ended a child at an unusual size. Their other tiles are not launched there,
+        because a new child takes seconds."""
+
+        self._notes: dict[Instance, str] = {}
+        """What an unusual size showed of each instance."""
+
+    def of(
+        self, result: Measurement, timing: Timing, *, is_first: bool
+    ) -> tuple[Measurement, Verdict]:
+        """Return the measurement as this process judges it, and the verdict."""
+        point, limit_s = result.point, timing.hang_s
+        request = partial(self._child.request, limit_s=limit_s)
+        reported_us = result.series.median_us if result.series else 0.0
+        try:
+            is_function = isinstance(point.variant, CallVariant)
+            if is_function or is_first or randbelow(timing.examined_in) == 0:
+                ratio = require_time(
+                    reported_us,
+                    lambda launches: request(Repeat(point=point, launches=launches)),
+                    self._child.pid,
+                    by_events=point.timer != Timer.HOST,
+                )
+                if is_function:
+                    at = probe_problem(point, self._device.compute_capability)
+                    outputs = request(ProbeOutputs(point=point))
+                    require_exact_outputs(outputs, at, result.seed or 0)
+                if (is_function or ratio is None) and point.problem.bytes <= MAX_JUDGED_BYTES:
+                    new = OnNewOperands(request, self._child.pid, result, self._device).judge()
+                    ratio = new if ratio is None else ratio
+                result = replace(result, clock_ratio=ratio)
+        except WrongError as wrong:
+            return as_judged(result, wrong.verdict), wrong.verdict
+        except ChildLostError as lost:
+            failed = replace(result, status=Status.ERROR, reason=lost.why, series=None)
+            return failed, Verdict()
+        notes = result.notes, library_note(result), self._note_of_unusual_size(point, limit_s)
+        return replace(result, notes="; ".join(filter(None, notes))), Verdict()
+
+    def _note_of_unusual_size(self, point: Point, limit_s: float) -> str:
+        """Return what an unusual size shows, once for each instance of a user's kernel.
+
+        A kernel that does not check its bounds is right only at some sizes. The launch may end the
+        child, once for each variant.
+        """
+        instance = instance_of(point)
+        if instance in self._notes:
+            return self._notes[instance]
+        note = ""
+        try:
+            if point.variant not in self._fragile:
+                note = self._child.request(RunAtUnusualSize(point=point), limit_s)
+                if not self._child.usable:
+                    self._fragile.add(point.variant)
+                    self._child.end()
+        except ChildLostError as lost:
+            self._fragile.add(point.variant)
+            unusual = unusual_problem(point, self._device.compute_capability)
+            note = f"right at this size; {lost.why} at {unusual.size if unusual else ''}"
+        self._notes[instance] = note
+        return note
