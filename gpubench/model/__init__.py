@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpubench.model.config import Config, Space, edges
 from gpubench.model.measurement import (
+    CLOCKS_AGREE,
     Device,
     Health,
     Host,
@@ -47,6 +48,7 @@ from gpubench.model.variant import (
 )
 
 __all__ = [
+    "CLOCKS_AGREE",
     "CORE_DTYPES",
     "DTYPES",
     "DTYPE_ALIASES",

@@ -9,6 +9,9 @@ from typing import Any
 from gpubench.model.point import Point, Status
 from gpubench.model.variant import Launch
 
+CLOCKS_AGREE = 1.05
+"""Largest ratio of the time by the parent's clock to the reported time that confirms the time."""
+
 LONGEST_REASON = 2000
 """Maximum number of characters of the reason why a point has no time."""
 

@@ -102,8 +102,8 @@ class Row:
 
     clock: str | None = column(
         "time",
-        "parent: a process that does not run the kernel examined the time by its own clock, in one "
-        "round or more; child: in none",
+        "parent: by the clock of a process that does not run the kernel, launches take at most 5 % "
+        "longer than this; child: they may take longer, or that process did not time them",
     )
     clock_ratio: float | None = column(
         "time", "time by the clock of that process, over the reported time (median over rounds)"

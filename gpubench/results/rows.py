@@ -16,6 +16,7 @@ from gpubench.hardware.metrics import arithmetic_intensity, cgma, gbytes_per_s, 
 from gpubench.hardware.occupancy import occupancy
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import (
+    CLOCKS_AGREE,
     Device,
     Launches,
     Measurement,
@@ -111,6 +112,8 @@ def _row(
     healths = [health for taken in rounds for health in (taken.before, taken.after)]
     hosts = [taken.host for taken in rounds if taken.host]
     sm_mhz = _median(taken.after.sm_mhz for taken in rounds)
+    clock_ratio = _median(taken.clock_ratio for taken in rounds)
+    confirmed = clock_ratio is not None and clock_ratio <= CLOCKS_AGREE
     return Row(
         **point.key._asdict(),
         status=decisive.status,
@@ -163,12 +166,8 @@ def _row(
         environment=device.facts.get("environment"),
         source_hash=source_hash,
         gpubench=gpubench.__version__,
-        clock="parent"
-        if any(taken.clock_ratio is not None for taken in rounds)
-        else "child"
-        if times
-        else None,
-        clock_ratio=_median(taken.clock_ratio for taken in rounds),
+        clock=("parent" if confirmed else "child") if times else None,
+        clock_ratio=clock_ratio,
         round_seeds=";".join(str(taken.seed) for taken in rounds if taken.seed is not None) or None,
         started_utc=first.started_utc or None,
     )

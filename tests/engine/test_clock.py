@@ -11,6 +11,7 @@ import pytest
 from gpubench.engine.judge import clock
 from gpubench.engine.judge.clock import require_time
 from gpubench.engine.judge.verdict import WrongError
+from gpubench.model import CLOCKS_AGREE
 
 REPORTED_US = 4.0
 
@@ -36,6 +37,15 @@ class Child:
 def test_a_loaded_machine_does_not_make_a_true_time_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     child = Child(monkeypatch, REPORTED_US, other=0.1)
     require_time(REPORTED_US, child.repeat, os.getpid(), by_events=False)
+
+
+def test_a_time_that_no_batch_confirms_within_5_percent_has_its_ratio(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child = Child(monkeypatch, 1.3 * REPORTED_US, other=0.0)
+    ratio = require_time(REPORTED_US, child.repeat, os.getpid(), by_events=False)
+    assert ratio is not None
+    assert ratio > CLOCKS_AGREE
 
 
 @pytest.mark.parametrize("other", [0.0, 0.1])

@@ -80,7 +80,9 @@ def test_launches_that_compute_everything_in_the_reported_time_are_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ratio = OnNewOperands(Gpu(monkeypatch), os.getpid(), result(), GPU).judge()
-    assert ratio == pytest.approx(1 - clock.LAUNCH_US / LAUNCH_US)  # the request does not count
+    assert ratio == pytest.approx(1.0)  # the request does not count
+    longer = OnNewOperands(Gpu(monkeypatch), os.getpid(), result(LAUNCH_US / 1.3), GPU).judge()
+    assert longer == pytest.approx(1.3)
 
 
 def test_launches_beyond_the_room_of_the_queue_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:

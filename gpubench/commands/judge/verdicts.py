@@ -9,16 +9,13 @@ from enum import StrEnum
 from itertools import groupby
 
 from gpubench.engine.judge.clock import LEAST_US
-from gpubench.model import Status, Timer
+from gpubench.model import CLOCKS_AGREE, Status, Timer
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.stats.pairs import Ratio, ratio_of_pairs
 
 LEVEL = 0.95
 """Probability that the intervals of all verdicts hold together."""
-
-CLOCKS_AGREE = 1.15
-"""If the two clocks' times differ by more than this factor, the verdict must hold by both."""
 
 
 class JudgeVerdict(StrEnum):

@@ -13,13 +13,14 @@ from time import perf_counter
 from typing import NamedTuple, TypeVar
 
 from gpubench.engine.judge.verdict import ClockTimes, DependentTime, require
+from gpubench.model import CLOCKS_AGREE
 
 BATCH_S = 0.05
 """Duration of a batch of launches that the parent times."""
 
 LAUNCH_US = 2.0
 """Time of a launch on the host beside the time that the child counts, such as to select operands.
-It is not counted."""
+It is not counted, but for launches that wait in the queue of a GPU: the host has enqueued them."""
 
 GROWTH = 5
 """Ratio of a batch to the batch before it. The first is short, because the reported time may be."""
@@ -31,16 +32,13 @@ PATIENCE_S = 3.0
 """The child's time is wrong if every batch in this time disagrees. Other work on the machine does
 not disturb all of them."""
 
-AGREEMENT = 1.05
-"""Largest ratio of the parent's clock to the child's clock over one batch of launches."""
+AGREEING_S = 0.5
+"""Batches are repeated for this time until one confirms the reported time (`CLOCKS_AGREE`)."""
 
-RATIO = 1.5
-"""Largest ratio of a batch of launches by the parent's clock to the reported time. The device's
+RATIO, NEW_RATIO = 1.5, 2.0
+"""Ratios above which a reported time is wrong: of a batch of launches by the parent's clock, and of
+launches on new operands, which also may take the time to fetch these from memory. The device's
 clock, and other work, may differ between the two."""
-
-NEW_RATIO = 2.0
-"""A launch on new operands takes at most this ratio of the reported time and the time to fetch them
-from memory, beside what the request takes."""
 
 LEAST_US = 200.0
 """Shorter launches on a GPU cannot be distinguished from the time to enqueue them. They are timed
@@ -78,9 +76,10 @@ def require_time(
         if batch_s < BATCH_S and elapsed_s < 10 * BATCH_S:
             batch_s, least_us = batch_s * GROWTH, math.inf if spent_s < PATIENCE_S else least_us
             continue
-        if not batch.reason and parent_us <= min(AGREEMENT * claimed_us, RATIO * reported_us):
+        ratio = CLOCKS_AGREE if spent_s < AGREEING_S else RATIO
+        if not batch.reason and parent_us <= min(CLOCKS_AGREE * claimed_us, ratio * reported_us):
             return parent_us / reported_us
-    require(ClockTimes(reported_us=reported_us, parent_us=least_us, ratio=AGREEMENT))
+    require(ClockTimes(reported_us=reported_us, parent_us=least_us, ratio=CLOCKS_AGREE))
     require(batch)
     return least_us / reported_us
 
@@ -106,15 +105,18 @@ def require_time_on_new_operands(
     longer than was reported.
     """
     least_us, started = math.inf, perf_counter()
-    while perf_counter() < started + PATIENCE_S:
+    while (spent_s := perf_counter() - started) < PATIENCE_S:
         _, taken_s, _, _ = _timed(hold(launches), pid)
         require_result()
+        beside_us = LAUNCH_US + 1e6 * beside_s / launches
         if is_held:
             beside_s = min(beside_s, _timed(hold(0), pid)[1])
+            beside_us = 1e6 * beside_s / launches
         least_us = min(least_us, 1e6 * taken_s / launches)
-        beside_us = LAUNCH_US + 1e6 * beside_s / launches
-        if least_us <= NEW_RATIO * (reported_us + from_memory_us) + beside_us:
-            return max(0.0, least_us - beside_us) / reported_us
+        new_us = max(0.0, least_us - beside_us)
+        agrees = new_us <= CLOCKS_AGREE * reported_us or not is_held or spent_s > AGREEING_S
+        if agrees and new_us <= NEW_RATIO * (reported_us + from_memory_us):
+            return new_us / reported_us
     require(
         DependentTime(
             on="operands that it has seen before",
