@@ -1,6 +1,6 @@
 """Kernels with planted faults: each is caught, by the check meant for it, at the line it names.
 
-Each stands in `tests/wrong/<op>/` in the form of a kernel. What is wrong in it is marked: a line
+Each stands in `tests/wrong/<op>/` as the source of a kernel. What is wrong in it is marked: a line
 with `// right: CODE` would be CODE in a right kernel. So each has a twin without the fault and with
 nothing else changed, and that twin must pass: what is caught is the fault.
 """
@@ -21,7 +21,7 @@ import pytest
 from gpubench.commands.check.cases import cases, expected
 from gpubench.engine.judge.probe import make_probes
 from gpubench.errors import UsageError
-from gpubench.model import Config, CudaVariant, Problem
+from gpubench.model import Config, CudaVariant, Problem, edges
 from gpubench.on_cpu import run as on_cpu
 from gpubench.on_cpu.run import (
     Case,
@@ -30,7 +30,6 @@ from gpubench.on_cpu.run import (
     run_on_cpu,
     translation_unit,
 )
-from gpubench.plan.registry import descriptors, load
 
 FOLDER = Path(__file__).parent.parent / "wrong"
 TILE = Config.parse("4")
@@ -86,8 +85,28 @@ SEEN_IN_THE_RESULT = {
 SEEN_BY_THE_PROBE = {"cut_operands"}
 """Right for the whole numbers of `operands`, and to any tolerance of long sums."""
 
-LOADED = [load(path, "gemm") for path in descriptors(FOLDER / "gemm")]
-WRONG = {variant.name: variant for variant in LOADED if isinstance(variant, CudaVariant)}
+WARP_PER_ELEMENT = {"divergent_shuffle", "missing_syncwarp", "shuffle_among_few"}
+
+
+def wrong(source: Path) -> CudaVariant:
+    """Return the description of a wrong kernel. They differ in little but their sources."""
+    is_warp = source.stem in WARP_PER_ELEMENT
+    layers = (2,) if source.stem == "race_between_blocks" else ()
+    dynamic = source.stem == "dynamic_shared_overrun"
+    return CudaVariant(
+        idea="wrong on purpose",
+        name=source.stem,
+        op="gemm",
+        path=source.with_suffix(".py"),
+        tiles=edges(1, 32, because="a block holds at most 1024 threads"),
+        grid=("N" if is_warp else "N/edge", "M/edge", *layers),
+        block=(32 if is_warp else "edge", "edge"),
+        shared_bytes="2*edge*edge*4" if dynamic else 0,
+        reuse=lambda _tile: (1, 1),
+    )
+
+
+WRONG = {source.stem: wrong(source) for source in sorted((FOLDER / "gemm").glob("*.cu"))}
 
 Runs = dict[tuple[str, str], "Future[list[np.ndarray]]"]
 

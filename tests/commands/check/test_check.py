@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,14 @@ from gpubench.on_cpu import run as on_cpu
 from gpubench.on_cpu.run import KernelFaultError, Sanitizer, run_on_cpu
 from gpubench.plan.registry import load
 
-WRONG = Path(__file__).parent.parent.parent / "wrong"
+WRONG = Path(__file__).parent.parent.parent / "wrong" / "gemm"
+
+TILED = """
+from gpubench.model import CudaVariant, edges
+
+VARIANT = CudaVariant(idea="of a test", grid=("N/edge", "M/edge"), block=("edge", "edge"),
+    tiles=edges(1, 32, because="of a test"), dtypes=("float32",), reuse=lambda tile: (1, 1))
+"""
 
 CALL = """
 import os
@@ -53,9 +61,11 @@ def test_a_right_kernel_is_compiled_run_and_clean(capsys: pytest.CaptureFixture[
 
 @pytest.mark.slow
 def test_a_missing_barrier_is_a_fault_with_its_case_and_line(
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check("missing_barrier", WRONG) == FAULTY
+    shutil.copy(WRONG / "missing_barrier.cu", tmp_path)
+    (tmp_path / "missing_barrier.py").write_text(TILED)
+    assert check("missing_barrier", tmp_path) == FAULTY
     out = capsys.readouterr().out
     assert "fault: missing_barrier " in out
     assert "ThreadSanitizer: data race" in out
