@@ -11,8 +11,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpubench.commands.diff.compare import (
-    MODES,
-    OTHER_GPU,
     Comparison,
     DiffVerdict,
     Finding,
@@ -26,8 +24,6 @@ Side = dict[Key, PooledPoint]
 
 QUIET = tuple(100 + 0.1 * number for number in range(10))
 """Ten rounds within 0.9 %."""
-
-ROUGH = (100.0, 130.0, 90.0, 110.0, 105.0, 140.0, 95.0, 101.0, 99.0, 120.0)
 
 
 def pooled(rounds: Sequence[float] = QUIET, factor: float = 1.0, clock: float = 0.0) -> PooledPoint:
@@ -94,69 +90,7 @@ def test_a_shift_beyond_the_threshold_is_found_and_a_smaller_one_is_shown_to_be_
         assert found.ratio_high >= factor * (1 - 1e-9)
 
 
-def test_few_rounds_with_two_speeds_do_not_judge_a_shift_from_one_to_the_other() -> None:
-    fast, slow = (tuple(level + 0.1 * n for n in range(8)) for level in (100.0, 108.0))
-    found = finding(pooled((*fast, slow[0])), pooled((*slow, slow[1])))
-    assert (found.verdict, found.reason.partition(":")[0]) == (DiffVerdict.AMBIGUOUS, MODES)
-    assert finding(pooled(fast), pooled(slow)).verdict == DiffVerdict.SLOWER
-
-
-def test_the_threshold_decides_what_matters() -> None:
-    assert (
-        finding(pooled(), pooled(factor=1.02), Limits(threshold=0.01)).verdict == DiffVerdict.SLOWER
-    )
-    assert finding(pooled(), pooled(factor=1.05), Limits(threshold=0.1)).verdict == DiffVerdict.SAME
-
-
 ONE, OTHER = frozenset({"GPU-1"}), frozenset({"GPU-2"})
-
-
-def test_between_two_gpus_of_one_kind_a_shift_must_exceed_what_such_differ_by() -> None:
-    for base_gpus, new_gpus, factor, verdict in (
-        (ONE, OTHER, 1.05, DiffVerdict.AMBIGUOUS),
-        (ONE, OTHER, 1 / 1.05, DiffVerdict.AMBIGUOUS),
-        (ONE, OTHER, 1.0, DiffVerdict.SAME),
-        (ONE, OTHER, 1.2, DiffVerdict.SLOWER),
-        (ONE, OTHER, 1 / 1.2, DiffVerdict.FASTER),
-        (ONE, ONE | OTHER, 1.05, DiffVerdict.AMBIGUOUS),
-        (ONE | OTHER, ONE | OTHER, 1.05, DiffVerdict.SLOWER),
-        (ONE, ONE, 1.05, DiffVerdict.SLOWER),
-        (ONE, frozenset[str](), 1.05, DiffVerdict.SLOWER),
-    ):
-        before = replace(pooled(), gpus=base_gpus)
-        found = finding(before, replace(pooled(factor=factor), gpus=new_gpus))
-        assert found.verdict == verdict, (base_gpus, new_gpus, factor)
-        assert found.reason == (OTHER_GPU if verdict == DiffVerdict.AMBIGUOUS else "")
-
-
-def test_what_two_gpus_may_differ_by_is_a_limit() -> None:
-    before, after = replace(pooled(), gpus=ONE), replace(pooled(factor=1.05), gpus=OTHER)
-    assert finding(before, after, Limits(between_gpus=0.0)).verdict == DiffVerdict.SLOWER
-    assert finding(before, after, Limits(between_gpus=0.03)).verdict == DiffVerdict.SLOWER
-
-
-def test_rounds_that_scatter_show_neither_a_shift_nor_sameness() -> None:
-    found = finding(pooled(ROUGH), pooled(ROUGH[::-1], 1.03))
-    assert found.verdict == DiffVerdict.AMBIGUOUS
-    assert found.p_adjusted is not None
-    assert found.p_adjusted > 0.01
-
-
-def test_a_clock_explains_a_time_as_far_as_the_blas_shares_it() -> None:
-    keys = [point("blas", 1), point("own", 1), point("other", 1), point("other", 2)]
-    before = dict.fromkeys(keys, pooled(clock=1980.0))
-    slow_clock = pooled(factor=1.05, clock=1980.0 / 1.05)
-    for after, verdicts in (
-        (dict.fromkeys(keys, slow_clock), {DiffVerdict.CLOCK: 4}),
-        (before | {keys[1]: slow_clock}, {DiffVerdict.SAME: 3, DiffVerdict.SLOWER: 1}),
-        (
-            dict.fromkeys(keys, slow_clock) | {keys[1]: pooled(factor=1.1, clock=1980.0 / 1.05)},
-            {DiffVerdict.CLOCK: 3, DiffVerdict.SLOWER: 1},
-        ),
-    ):
-        comparison = judged(before, after)
-        assert comparison.counts == verdicts
-        assert comparison.findings[keys[0]].cycles_ratio == pytest.approx(1.0)
 
 
 def test_a_ratio_beyond_the_threshold_is_ambiguous_while_its_interval_is_not() -> None:
@@ -194,45 +128,6 @@ def test_one_sided_points_are_reported_and_what_was_right_and_is_wrong_is_broken
     assert comparison.findings[point("d")].reason == "not in the file"
     assert comparison.findings[point("e")].reason == "wrong: relative error 1"
     assert comparison.untimed == {point("f"): "too large"}
-
-
-def side_of(factor: float = 1.0) -> Side:
-    own = {point("own", size): pooled(factor=factor * size) for size in (1, 2, 3)}
-    return own | {point("blas", size): pooled(factor=0.5 * factor * size) for size in (1, 2)}
-
-
-def test_what_moves_with_the_blas_is_the_machine() -> None:
-    comparison = judged(side_of(), side_of(1.05))
-    assert comparison.drifted
-    assert comparison.drift == pytest.approx(1.05)
-    assert set(comparison.counts) == {DiffVerdict.AMBIGUOUS}
-    assert {found.reason for found in comparison.findings.values()} == {"moved with the machine"}
-
-
-def test_what_moves_further_than_the_machine_is_slower() -> None:
-    comparison = judged(side_of(), side_of(1.05) | {point("own", 3): pooled(factor=3 * 1.2)})
-    assert list(comparison.of(DiffVerdict.SLOWER)) == [point("own", 3)]
-
-
-def test_a_shift_that_the_blas_does_not_share_is_the_builds() -> None:
-    slower = side_of(1.05) | {key: side_of()[key] for key in side_of() if is_blas(key)}
-    comparison = judged(side_of(), slower)
-    assert comparison.drift == 1
-    assert comparison.counts == {DiffVerdict.SLOWER: 3, DiffVerdict.SAME: 2}
-
-
-def test_without_a_blas_nothing_is_put_down_to_the_machine() -> None:
-    own = {key: point for key, point in side_of().items() if not is_blas(key)}
-    slower = {key: point for key, point in side_of(1.05).items() if not is_blas(key)}
-    assert judged(own, slower).counts == {DiffVerdict.SLOWER: 3}
-
-
-def test_the_largest_change_comes_first() -> None:
-    comparison = judged(
-        side_of(),
-        side_of() | {point("own", 1): pooled(factor=1.1), point("own", 2): pooled(factor=2.8)},
-    )
-    assert list(comparison.of(DiffVerdict.SLOWER)) == [point("own", 2), point("own", 1)]
 
 
 # ---- for any sides

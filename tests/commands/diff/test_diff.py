@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -17,8 +15,6 @@ import pytest
 from diffs import SIZES, Run, Write, failure, row, rows
 
 import gpubench
-from gpubench.commands.diff.sides import read_side
-from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.results.row import KEY, Row, read
 
@@ -189,53 +185,10 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(file: Write, run: Run) -> No
         assert said in err
 
 
-def test_links_in_a_circle_are_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    circle = tmp_path / "circle.csv"
-    circle.symlink_to(circle)
-    with pytest.raises(UsageError, match=r"cannot read .*circle"):
-        read_side([circle, tmp_path / "b.csv"])
-
-
 def test_files_without_a_common_point_are_exit_2(file: Write, run: Run) -> None:
     code, _, err = run(file("base.csv", rows()[:3]), file("new.csv", rows()[3:]))
     assert code == 2
     assert "no point in common" in err
-
-
-def test_a_time_that_is_not_positive_is_exit_2_naming_the_column(file: Write, run: Run) -> None:
-    new = file("new.csv", rows())
-    for text in ("-1.0", "0.0", "inf", "nan;1.0", "1.0;fast"):
-        base = file("base.csv", [replace(rows()[0], round_medians_us="7.25;8.25"), *rows()[1:]])
-        Path(base).write_text(Path(base).read_text().replace("7.25;8.25", text))
-        code, _, err = run(base, new)
-        assert code == 2
-        assert "round_medians_us" in err
-
-
-@pytest.mark.slow
-def test_large_files_take_little_memory(file: Write, tmp_path: Path) -> None:
-    """20,000 rows a side, a fifth of the largest sweep: work and memory grow with the rows."""
-    header, line = Path(file("one.csv", [row("own", 64)])).read_text().splitlines()
-    before, after = line.split(",64,64,64,")
-    for name in ("base.csv", "new.csv"):
-        lines = (f"{before},{n},64,64,{after}" for n in range(1, 20_001))
-        (tmp_path / name).write_text("\n".join([header, *lines]))
-    script = (
-        "import re, sys; from gpubench.cli import main\n"
-        "try: main()\n"
-        "finally:\n"
-        "    status = open('/proc/self/status').read()\n"
-        "    print(re.search(r'VmHWM:\\s*(\\d+) kB', status)[1], file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, "diff", tmp_path / "base.csv", tmp_path / "new.csv"],
-        env=os.environ | {"PYTHONPATH": str(Path(gpubench.__file__).parent.parent)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("no confirmed regression: of 20,000 points 20,000 same")
-    assert int(done.stderr) < 1_000_000  # kilobytes, of this program alone
 
 
 # ---- what is compared
@@ -314,7 +267,8 @@ def test_sizes_of_operations_without_k_are_chosen_too(file: Write, run: Run) -> 
 def test_the_threshold_is_an_option(file: Write, run: Run) -> None:
     base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
     assert run(base, new, "--threshold", "10%")[0] == 0
-    assert run(base, new, "--threshold", "10%")[0] == 0
+    small = file("small.csv", rows(own=1.015))
+    assert [run(base, small, "--threshold", limit)[0] for limit in ("1%", "2%")] == [1, 0]
 
 
 def test_a_machine_that_is_slower_throughout_is_said_to_be(file: Write, run: Run) -> None:
@@ -352,12 +306,6 @@ def test_the_output_file_has_the_format_and_the_terminal_the_text(
     assert code == 1
     assert out.startswith("slower: 3 of 9 points")
     assert json.loads(report.read_text())["exit_code"] == 1
-
-
-def test_text_goes_into_a_file_too(file: Write, run: Run, tmp_path: Path) -> None:
-    report = tmp_path / "report.txt"
-    out = run(file("a.csv", rows()), file("b.csv", rows(own=1.05)), "-o", str(report))[1]
-    assert report.read_text() == out
 
 
 def test_text_in_a_file_has_no_colour_and_names_are_no_markup(
@@ -544,6 +492,12 @@ def test_an_expected_point_that_is_not_there_is_missing(
         ("expect", "expected", "has no [[expect.point]]"),
         ("size = 64\n", "", "'size' is missing"),
         ("value = 100", "value = -1", "value: expected number > 0"),
+        ("value = 100", "value = nan", "value: expected number"),
+        ("value = 100", f"value = 0x{5000 * 'f'}", "64 bits"),
+        ("value = 100", f"{50_000 * 'k'} = 1", "unknown key 'kkk"),
+        ('upper = "2%"', 'upper = "-2%"', "upper: '-2%' is"),
+        ('upper = "2%"', "upper = true", "upper: expected"),
+        ('lower = "5%"', 'lower = "inf%"', "lower: 'inf%' is"),
         ('"gflops"', '"gflop"', "did you mean 'gflops'?"),
         ('lower = "5%"', 'lower = "5"', "lower: '5' needs a percent sign"),
         ('lower = "5%"', "lower = 1.5", "lower: '1.5' needs a percent sign"),
@@ -563,7 +517,7 @@ def test_bad_expectations_are_one_line_and_exit_2(
     expect.write_text(good.replace(before, after))
     code, _, err = run(str(expect), file("new.csv", rows()))
     assert code == 2
-    assert len(err.splitlines()) == 1
+    assert (len(err.splitlines()), len(err) < 1000) == (1, True)
     assert said in err
 
 
@@ -612,16 +566,6 @@ def test_the_first_line_is_no_pass_when_one_sweep_a_side_on_a_cpu_shows_nothing(
     assert (code, "regression" in out.splitlines()[0]) == (0, False)
     assert out.startswith("not judged: one sweep a side on a CPU, measure 5; of 2 points")
     assert run(*sides, "--strict")[0] == 3
-
-
-def test_a_report_is_not_overwritten_without_force(file: Write, run: Run, tmp_path: Path) -> None:
-    report = tmp_path / "report.txt"
-    report.write_text("mine")
-    sides = file("base.csv", rows()), file("new.csv", rows(own=1.05))
-    code, _, err = run(*sides, "-o", str(report))
-    assert (code, "--force" in err, report.read_text()) == (2, True, "mine")
-    assert run(*sides, "-o", str(report), "--force")[0] == 1
-    assert "slower" in report.read_text()
 
 
 def test_an_advised_command_runs_nothing_that_a_file_names(

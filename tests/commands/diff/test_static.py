@@ -209,19 +209,6 @@ def test_rows_that_were_not_disassembled_are_counted_in_a_note(builds: Builds, r
 # ---- the command
 
 
-def test_equal_files_exit_0(builds: Builds, run: Run) -> None:
-    code, out, _ = run(*builds([built()], [built()]))
-    assert code == 0
-    assert out.startswith("nothing worse: of 1 row 1 same")
-
-
-def test_a_worse_row_exits_1_with_its_numbers(builds: Builds, run: Run) -> None:
-    code, out, _ = run(*builds([built(), built("32")], [built(spill_bytes=128), built("32")]))
-    assert code == 1
-    assert "spill_bytes 0 → 128" in out
-    assert "mine 16 float32 sm_90" in out
-
-
 def test_a_broken_row_exits_4_with_the_compilers_error(builds: Builds, run: Run) -> None:
     failed = built(status=Status.ERROR, reason="error: identifier is undefined")
     code, out, _ = run(*builds([built()], [failed]))
@@ -281,15 +268,6 @@ def test_a_build_file_is_not_compared_with_times(builds: Builds, run: Run, tmp_p
     code, _, err = run(base, str(tmp_path / "times.csv"))
     assert code == 2
     assert "build file" in err
-
-
-def test_a_file_that_is_not_there_is_named_as_such(
-    builds: Builds, run: Run, tmp_path: Path
-) -> None:
-    base, _ = builds([built()], [built()])
-    code, _, err = run(base, str(tmp_path / "nowhere.csv"))
-    assert code == 2
-    assert "cannot read" in err
 
 
 def test_limits_of_build_files_are_refused_for_times(run: Run, tmp_path: Path) -> None:
