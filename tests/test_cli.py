@@ -111,7 +111,7 @@ def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
 
 # ---- what is refused
 
-BAD_LISTS = ("", "abc", "9" * 400, "1\n2", "٣")
+BAD_LISTS = ("", "9" * 400)
 """See `plan/test_ranges.py` for all."""
 
 REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
@@ -129,9 +129,6 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "run without an output": (("run", "nowhere.bin"), "--output"),
     "run of a matrix product": (("run", "a.bin", "-o", "c.bin", "--op", "gemm"), "--op"),
     "run of two tiles": (("run", "a.bin", "-o", "c.bin", "--tiles", "8,9"), "one tile"),
-    "run of a truncated file": (("run", "{folder}/cut.bin", "-o", "c.bin"), "is truncated"),
-    "run of an empty matrix": (("run", "{folder}/zero.bin", "-o", "c.bin"), "0 rows"),
-    "run of nan": (("run", "{folder}/nan.bin", "-o", "c.bin"), "A[0, 0] is nan"),
     "run of a vector too short": (
         ("run", "{folder}/wide.bin", "-o", "c.bin", "--op", "gemv_t"),
         "v has 2 elements, and gemv_t of 1x2 takes 1",
@@ -148,28 +145,19 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "unknown variant": ((*SWEEP, "--variants", "cpu_tyle"), "did you mean 'cpu_tile'"),
     "variant of a gpu": ((*SWEEP, "--variants", "shared_tile"), "--device cuda"),
     "no variant": ((*SWEEP, "--variants", ","), "--variants"),
-    "unknown dtype": ((*SWEEP, "--dtypes", "float33"), "did you mean 'float32'"),
     "dtype nobody has": (
         (*SWEEP, "--variants", "cpu_blas", "--dtypes", "int32"),
         "has no int32",
     ),
     "no legal tile": ((*SWEEP, "--tiles", "257,1000"), "no variant takes any of these"),
     "blank in a list": ((*SWEEP, "--dtypes", "float32,", "int32"), "write float32,int32"),
-    "half a round": ((*SWEEP, "--rounds", "1.5"), "'1.5' is not a "),
     "unknown order": (("show", "{folder}/good.csv", "--sort", "speed"), "'speed' is not one of"),
     "unknown variant to list": (("variants", "cpu_tyle"), "did you mean 'cpu_tile'"),
-    "unknown operation": ((*SWEEP, "--op", "gemmm"), "did you mean 'gemm'"),
     "unknown device": (("sweep", "--device", "tpu"), "auto, cpu, cuda"),
     "gpu that is not there": (("sweep", "--device", "cuda"), "CUDA"),
     "second gpu": (("sweep", "--device", "cuda:1"), "CUDA"),
     "cupti on a cpu": ((*SWEEP, "--timer", "cupti"), "--timer cupti"),
     "bad seed": ((*SWEEP, "--seed", "x"), "--seed"),
-    "bad rounds": ((*SWEEP, "--rounds", "0"), "--rounds"),
-    "bad precision": ((*SWEEP, "--precision", "200%"), "--precision"),
-    "bad cache": ((*SWEEP, "--cache", "lukewarm"), "--cache"),
-    "bad scope": ((*SWEEP, "--scope", "all"), "--scope"),
-    "bad budget": ((*SWEEP, "--budget", "-1"), "--budget"),
-    "bad launch limit": ((*SWEEP, "--launch-limit", "nan"), "--launch-limit"),
     "too many points": ((*SWEEP, "--sizes", "1..10000", "--tiles", "1..64"), "points"),
     "output in a file": ((*SWEEP, "--output", "/dev/null/x.csv"), "--output"),
     "output is a directory": ((*SWEEP, "--output", "/usr"), "--output"),
@@ -183,12 +171,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         "--output",
     ),
     "missing config": ((*SWEEP, "--config", "nowhere.toml"), "cannot read nowhere.toml"),
-    "config is a directory": ((*SWEEP, "--config", "{folder}"), "cannot read"),
     "broken toml": ((*SWEEP, "--config", "{folder}/broken.toml"), "is not TOML"),
-    "binary toml": ((*SWEEP, "--config", "{folder}/binary.toml"), "is not TOML"),
-    "unknown key": ((*SWEEP, "--config", "{folder}/unknown.toml"), "did you mean 'sizes'"),
-    "table in toml": ((*SWEEP, "--config", "{folder}/table.toml"), "--sizes"),
-    "boolean in toml": ((*SWEEP, "--config", "{folder}/boolean.toml"), "--tiles"),
     "unknown option": ((*SWEEP, "--tile", "8"), "No such option"),
     "option without value": (("sweep", "--sizes"), "requires an argument"),
     "stray argument": (("sweep", "extra"), "extra"),
@@ -224,11 +207,8 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "new kernel with a bad name": (("new-kernel", "My-Tile"), "lower-case letters"),
     "new kernel like nothing": (("new-kernel", "mine", "--like", "niave"), "did you mean 'naive'"),
     "new kernel nowhere": (("new-kernel", "mine", "--dir", "/proc/x"), "cannot write"),
-    "compare without gpu": (("compare-cublas",), "needs an NVIDIA GPU"),
-    "compare on the cpu": (("compare-cublas", "--device", "cpu"), "needs an NVIDIA GPU"),
     "compare with bad sizes": (("compare-cublas", "--sizes", "0"), "--sizes"),
     "deviceinfo of a gpu": (("deviceinfo", "--device", "cuda"), "CUDA"),
-    "deviceinfo of nonsense": (("deviceinfo", "--device", "x"), "--device"),
     "deviceinfo of numbered nonsense": (("deviceinfo", "--device", "x:y"), "is not a device"),
     "a sweep on numbered nonsense": (("sweep", "--device", "x:y"), "is not a device"),
     "selfcheck without gpu": (("selfcheck",), "GPU"),
@@ -244,9 +224,6 @@ def configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     configs = tmp_path_factory.mktemp("configs")
     for name, text in {
         "broken": 'sizes = "8',
-        "unknown": "size = 8\n",
-        "table": "[sizes]\nm = 8\n",
-        "boolean": "tiles = true\n",
         "null": 'output = "a\\u0000b.csv"\n',
         "outside": 'kernels = "../elsewhere"\n',
         "away": 'output = "/usr/a.csv"\n',
@@ -255,10 +232,6 @@ def configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in ("broken_kernels/mine.py", "taken/cpu_blas.py"):
         (configs / path).parent.mkdir()
         (configs / path).write_text("\nVARIANT = (\n")
-    (configs / "binary.toml").write_bytes(b"\xff\xfe\x00\x01")
-    (configs / "cut.bin").write_bytes(struct.pack("<II8x3f", 2, 1, 1, 2, 3))
-    (configs / "zero.bin").write_bytes(struct.pack("<II8x2f", 2, 0, 1, 2))
-    (configs / "nan.bin").write_bytes(struct.pack("<II8x2f", 1, 1, float("nan"), 1))
     (configs / "wide.bin").write_bytes(struct.pack("<II8x4f", 2, 1, 1, 2, 3, 4))
     return configs
 

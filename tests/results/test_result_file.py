@@ -55,15 +55,6 @@ def test_each_measurement_is_forced_to_the_disk(
     file.finish([measured()], complete=True)
 
 
-def test_finishing_puts_the_whole_file_in_the_partial_ones_place(tmp_path: Path) -> None:
-    file = ResultFile(tmp_path / "a.csv")
-    file.open(CONTEXT, POINTS)
-    file.add(measurement(1.0, POINT))
-    file.finish([measured(2.0)], complete=True)
-    assert files_in(tmp_path) == ["a.csv"]
-    assert read(tmp_path / "a.csv") == [measured(2.0)]
-
-
 def test_a_file_named_gz_is_compressed_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     file = ResultFile(path)
@@ -125,31 +116,6 @@ def test_overwriting_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Pat
     assert read(tmp_path / "a.csv") == [measured()]
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_folder_is_no_file(tmp_path: Path, overwrite: bool) -> None:
-    (tmp_path / "a.csv").mkdir()
-    with pytest.raises(UsageError, match=r"a\.csv"):
-        ResultFile(tmp_path / "a.csv", overwrite=overwrite).open(CONTEXT, POINTS)
-    assert files_in(tmp_path) == ["a.csv"]
-
-
-@pytest.mark.parametrize("path", ["", ".", "/"])
-def test_a_path_without_a_name_is_refused(path: str) -> None:
-    with pytest.raises(UsageError, match="--output"):
-        ResultFile(Path(path)).open(CONTEXT, POINTS)
-
-
-def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="--output: cannot write"):
-        ResultFile(tmp_path / "file" / "a.csv").open(CONTEXT, POINTS)
-
-
-def test_a_name_too_long_for_the_disk_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--output"):
-        ResultFile(tmp_path / ("x" * 300)).open(CONTEXT, POINTS)
-
-
 def test_a_disk_that_is_full_at_the_end_leaves_the_partial_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,14 +131,6 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_partial_file(
         file.finish([measured(1.0)], complete=True)
     assert files_in(tmp_path) == ["a.csv.partial"]
     assert kept(tmp_path / "a.csv.partial") == [1.0]
-
-
-def test_a_row_needs_an_open_file(tmp_path: Path) -> None:
-    file = ResultFile(tmp_path / "a.csv")
-    with pytest.raises(ValueError, match="not open"):
-        file.add(measurement(1.0, POINT))
-    with pytest.raises(ValueError, match="not open"):
-        file.finish([], complete=True)
 
 
 # ---- continuing
@@ -263,19 +221,6 @@ def test_changed_settings_are_refused_by_name(
     with pytest.raises(UsageError, match=named):
         resumed(tmp_path, CONTEXT | changed)
     assert partial.read_bytes() == before
-
-
-def test_a_file_that_is_refused_is_not_held_open(tmp_path: Path) -> None:
-    partial = tmp_path / "a.csv.partial"
-    file = ResultFile(tmp_path / "a.csv")
-    file.open(CONTEXT, POINTS)
-    file.add(measurement(1.0, POINT))
-    file.close()
-    partial.write_bytes(partial.read_bytes() + b"not JSON\n")
-    again = ResultFile(tmp_path / "a.csv", resume=True)
-    with pytest.raises(UsageError, match="line"):
-        again.open(CONTEXT, POINTS)
-    assert again._file is None
 
 
 def test_samples_that_exist_are_not_overwritten_by_a_continued_sweep(tmp_path: Path) -> None:

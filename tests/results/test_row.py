@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -116,37 +116,13 @@ def test_rows_with_hostile_values_read_back_as_they_were_written(
     assert [[getattr(row, name) for name in NAMES] for row in read(path)] == expected
 
 
-@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
-def test_a_line_end_in_a_reason_does_not_break_the_file(tmp_path: Path, end: str) -> None:
-    # A compiler's message may hold any of them.
-    write([failed(Status.ERROR, f"first{end}second"), measured()], tmp_path / "a.csv")
-    broken, whole = read(tmp_path / "a.csv")
-    assert broken.reason.split() == ["first", "second"]
-    assert whole == measured()
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["\x1b[2J", "\x9b2J", "a\x07b", "a\tb", "a\u2028b", "a\u202eb", "a\udcffb", "\x00", "\x7f"],
-    ids=ascii,
-)
-def test_text_that_steers_a_terminal_is_blanked_wherever_it_comes_from(
-    tmp_path: Path, text: str
+@pytest.mark.parametrize("text", ["\x1b[2J", "a\tb", "a\u2028b", "a\u202eb", "\x7f"], ids=ascii)
+def test_text_that_steers_a_terminal_is_blanked_in_rows_and_files(
+    csv_file: Path, text: str
 ) -> None:
-    one = failed(Status.ERROR, f"<{text}>")
-    assert one.reason.isprintable()
-    assert len(one.reason) == len(text) + 2
-    write([one], tmp_path / "a.csv")
-    assert read(tmp_path / "a.csv") == [one]
-    if text.isascii() and text != "\x00":  # which csv refuses
-        path = tmp_path / "a.csv"
-        edit(path, 2, "device", text)
-        assert read(path)[0].device.isprintable()
-
-
-def test_letters_of_every_script_stay() -> None:
-    text = "µs × ∞ — 行列 матрица é\u00a0\u200d"
-    assert failed(Status.ERROR, text).reason == text
+    assert failed(Status.ERROR, text).reason.isprintable()
+    edit(csv_file, 2, "device", text)
+    assert read(csv_file)[0].device.isprintable()
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@x", "'=x", "''+x", "=cmd|' /C calc'!A0"])
@@ -171,11 +147,6 @@ def test_a_negative_number_is_no_text(tmp_path: Path) -> None:
     assert line["temperature_c"] == "-4.5"
 
 
-def test_columns_are_the_fields_of_a_row_in_order(csv_file: Path) -> None:
-    header = csv_file.read_text().splitlines()[0].split(",")
-    assert header == [field.name for field in fields(Row)] == list(NAMES)
-
-
 def test_every_column_has_a_group_and_a_meaning_and_groups_stand_together() -> None:
     groups = [column.metadata["group"] for column in table.COLUMNS]
     assert list(dict.fromkeys(groups)) == sorted(set(groups), key=groups.index)
@@ -190,18 +161,6 @@ def test_missing_is_empty_and_never_zero(csv_file: Path) -> None:
     skipped = dict(zip(header, line, strict=True))
     for name in ("median_us", "gflops", "samples", "percent_of_blas", "max_relative_error"):
         assert skipped[name] == ""
-
-
-def test_a_byte_order_mark_is_read_over(csv_file: Path) -> None:
-    expected = read(csv_file)
-    csv_file.write_bytes(b"\xef\xbb\xbf" + csv_file.read_bytes())
-    assert read(csv_file) == expected
-
-
-def test_windows_line_ends_are_read(csv_file: Path) -> None:
-    expected = read(csv_file)
-    csv_file.write_bytes(csv_file.read_bytes().replace(b"\n", b"\r\n"))
-    assert read(csv_file) == expected
 
 
 def test_columns_may_stand_in_any_order_and_others_beside_them(csv_file: Path) -> None:
@@ -253,39 +212,6 @@ def test_a_file_that_pandas_rewrote_is_read_as_before(tmp_path: Path) -> None:
             assert one.median_us == pytest.approx(other.median_us)
 
 
-@pytest.mark.parametrize("text", ["1024.0", "1.024e+03", "1024"])
-def test_whole_numbers_may_be_written_as_floats(csv_file: Path, text: str) -> None:
-    edit(csv_file, 2, "m", text)
-    assert read(csv_file)[0].m == 1024
-
-
-@pytest.mark.parametrize("text", ["inf", "nan", "1e400"])
-def test_a_size_is_finite(csv_file: Path, text: str) -> None:
-    edit(csv_file, 2, "m", text)
-    assert "column 'm' is not a whole number" in refusal(csv_file)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "kind"),
-    [
-        ("median_us", "fast", "a number"),
-        ("median_us", "1,5", "a number"),
-        ("samples", "1.5", "a whole number"),
-        ("m", "", "a whole number"),
-        ("m", "x" * 500, "a whole number"),
-        ("max_relative_error", "1e", "a number"),
-    ],
-)
-def test_a_bad_number_is_refused_naming_line_and_column(
-    csv_file: Path, name: str, text: str, kind: str
-) -> None:
-    edit(csv_file, 3, name, text)
-    message = refusal(csv_file)
-    assert "line 3" in message
-    assert f"column '{name}' is not {kind}" in message
-    assert len(message) < 300
-
-
 def test_a_short_line_is_refused_naming_line_and_column(csv_file: Path) -> None:
     lines = csv_file.read_text().splitlines()
     lines[1] = ",".join(lines[1].split(",")[:-3])
@@ -335,13 +261,6 @@ def test_a_file_is_replaced_whole_under_the_eyes_of_its_reader(tmp_path: Path) -
     assert read(tmp_path / "a.csv") == [measured(2.0)]
 
 
-def test_a_rows_key_identifies_its_point() -> None:
-    one = measured()
-    assert one.key == measured(99.0).key
-    assert one.key != replace(one, tile="8").key
-    assert len(one.key) == len(KEY)
-
-
 @pytest.mark.parametrize(
     ("medians", "unstable"),
     [(None, False), ("100.0", False), ("100.0;110.0;105.0", False), ("100.0;110.2;105.0", True)],
@@ -350,13 +269,6 @@ def test_rounds_that_differ_by_more_than_ten_percent_make_a_row_unstable(
     medians: str | None, unstable: bool
 ) -> None:
     assert replace(measured(), round_medians_us=medians).unstable == unstable
-
-
-def test_round_medians_that_are_no_numbers_are_refused(csv_file: Path) -> None:
-    edit(csv_file, 2, "round_medians_us", "1.0;fast")
-    assert "line 2: '1.0;fast' in column 'round_medians_us' is not a list of numbers" in refusal(
-        csv_file
-    )
 
 
 def test_a_compressed_file_is_read_and_a_damaged_one_refused(tmp_path: Path) -> None:

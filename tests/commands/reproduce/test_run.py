@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,33 +82,6 @@ def test_the_summary_names_failures() -> None:
     ran = done("p100-tiles")
     rows = [replace(ran.rows[0], status="error", reason="crash"), *ran.rows[1:]]
     assert summary(replace(ran, rows=rows)).endswith(", some points failed")
-
-
-def test_files_of_an_earlier_run_are_overwritten_only_by_force(tmp_path: Path) -> None:
-    experiments = [read_experiment(shipped()["p100-tiles"])]
-    claim(tmp_path / "new" / "folder", experiments, force=False)
-    for name in ("reproduce.md", "reproduce.csv", "p100-tiles.csv"):
-        (tmp_path / name).write_text("precious")
-        with pytest.raises(UsageError, match="--force overwrites it"):
-            claim(tmp_path, experiments, force=False)
-        claim(tmp_path, experiments, force=True)
-        (tmp_path / name).unlink()
-    claim(tmp_path, experiments, force=False)
-
-
-def test_a_folder_that_cannot_be_made_is_refused() -> None:
-    with pytest.raises(UsageError, match="--dir: cannot make the directory"):
-        claim(Path("/dev/null/folder"), [], force=False)
-
-
-def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(UsageError, match=r"cannot write .*reproduce.md: No space left on device"):
-        write_comparison([done("p100-tiles")], tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_users_experiment_in_the_folder_is_no_earlier_run(tmp_path: Path) -> None:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from commandline import TIMEOUT_S
 from matplotlib.colors import to_rgb
 from samples import SWEEP, curve, of_files, source
 
-import gpubench
 from gpubench.errors import UsageError
 from gpubench.results.output import Output
-from gpubench.results.row import write
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import draw
 from gpubench.view.pictures.series import looks_of
@@ -133,48 +127,6 @@ def test_the_name_says_the_format_and_the_same_rows_give_the_same_bytes(tmp_path
         assert paths[0].read_bytes().startswith(BEGINNINGS[kind])
         assert paths[0].read_bytes() == paths[1].read_bytes(), kind
         assert sorted(paths[0].parent.iterdir()) == paths
-
-
-@pytest.mark.slow
-def test_a_matplotlibrc_of_the_user_changes_no_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    theirs = {
-        "font.size": 30,
-        "lines.linewidth": 9,
-        "savefig.bbox": "tight",
-        "savefig.transparent": True,
-        "svg.fonttype": "path",
-        "xtick.color": "red",
-        "figure.dpi": 40,
-        "text.usetex": True,
-        "axes.prop_cycle": "cycler('color', ['red'])",
-    }
-    rows = [*curve("naive", (8, 4, 6)), *curve("shared_tile", (9, 3, 2))]
-    script = (
-        "import sys; from pathlib import Path; from gpubench.results.row import read\n"
-        "from gpubench.view.pictures.kinds import draw\n"
-        "from gpubench.view.pictures.series import sources\n"
-        "from gpubench.view.pictures.style import svg\n"
-        "import matplotlib; print(matplotlib.rcParams['font.size'], file=sys.stderr)\n"
-        "path = Path('sweep.csv'); print(svg(draw(sources([(path, read(path))]))), end='')\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    write(rows, Path("sweep.csv"))
-    drawn = []
-    for text in ("", "".join(f"{name}: {value}\n" for name, value in theirs.items())):
-        Path("matplotlibrc").write_text(text)
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            env=os.environ | {"PYTHONPATH": str(Path(gpubench.__file__).parent.parent)},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=True,
-        )
-        drawn.append(done.stdout)
-    assert done.stderr == "30.0\n"
-    assert drawn[0] == drawn[1]
 
 
 def test_an_svg_is_text_that_a_reader_can_search() -> None:
