@@ -40,6 +40,7 @@ DEFAULTS = {
     "operands": "uniform",
     "cache": "cold",
     "launches": "alone",
+    "state": "burst",
     "scope": "kernel",
 }
 """Options of a sweep that need not be written."""
@@ -55,10 +56,11 @@ def make_report(
     *,
     strict: bool,
     full: bool = False,
+    rerun_command: str = "",
     notes: Iterable[str] = (),
     builds: tuple[str, str] | None = None,
 ) -> Report:
-    """Return the report.
+    """Return the report; `rerun_command` is the command that measures ambiguous points again.
 
     `builds` names the two sides of `gpubench ab`. Its report ends with a sentence to quote.
     """
@@ -74,7 +76,7 @@ def make_report(
         strict=strict,
         full=full,
         notes=(*_notes(comparison, rows, base, new), *notes),
-        advice=tuple(_advice(comparison, rows, builds, strict=strict)),
+        advice=tuple(_advice(comparison, rows, rerun_command, builds, strict=strict)),
         sentence=_sentence(comparison, rows, builds) if builds else "",
     )
 
@@ -236,7 +238,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         yield (
             f"{shortened(modes, ', ')} ran at two speeds: each process has one of them. Such a "
             f"point is never the same, and is judged by {DECIDING_ROUNDS} rounds of both sides "
-            "together, unless the sides are further apart than the speeds"
+            "together, unless the sides are further apart than the speeds: --rerun"
         )
     if comparison.drifted:
         yield (
@@ -311,6 +313,7 @@ def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str
 def _advice(
     comparison: Comparison,
     rows: Mapping[Key, Row],
+    rerun_command: str,
     builds: tuple[str, str] | None,
     *,
     strict: bool,
@@ -338,6 +341,8 @@ def _advice(
         words += ["--strict"] if strict else []
         command = shlex.join(words)  # names come from files
         lines.append(f"to settle it, measure both builds in turns: {command}")
+    if rerun_command:
+        lines.append(f"or, where the kernels are the same as here: {rerun_command}")
     return lines
 
 
@@ -348,16 +353,17 @@ def covering_options(rows: Sequence[Row]) -> dict[str, str]:
         "sizes": _listed(row.size for row in rows),
         "tiles": _listed(row.tile for row in rows if row.tile),
         "variants": _listed(row.variant for row in rows),
-        "dtypes": _listed(row.dtype for row in rows),
+        "dtypes": _listed(row.compute_mode for row in rows),
         "operands": _listed(row.operands for row in rows),
         "layouts": _listed(layouts_of(row.layout for row in rows if row.op == "gemm")),
         "cache": _listed(row.cache for row in rows),
         "launches": _listed(row.launches for row in rows),
+        "state": _listed(row.state for row in rows),
         "scope": _listed(row.scope for row in rows),
         "timer": "cupti" if any(row.timer == Timer.CUPTI for row in rows) else "",
         "device": _listed(row.backend for row in rows),
     }
-    options |= {name: "both" for name in ("cache", "scope") if "," in options[name]}
+    options |= {name: "both" for name in ("cache", "state", "scope") if "," in options[name]}
     return {name: text for name, text in options.items() if text and text != DEFAULTS.get(name)}
 
 

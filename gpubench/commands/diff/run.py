@@ -59,7 +59,13 @@ def compared(
     limits = read_limits(options)
     if any(path.suffix == ".toml" for path in base):
         return _against_expected(base, new, options, limits)
-    return compared_sides(read_side(base), read_side(new), options, builds=builds)
+    # With several files a side, `gpubench ab` adds more of them; --rerun would name them all.
+    advised = not options.rerun and len(base) == len(new) == 1
+    command = ""
+    if advised:
+        command = f"{diff_command(shlex.join(map(str, (*base, *new))), options)} --rerun"
+    sides = read_side(base), read_side(new)
+    return compared_sides(*sides, options, rerun_command=command, builds=builds)
 
 
 def read_limits(options: Options) -> Limits:
@@ -94,9 +100,13 @@ def compared_sides(
     new: Side,
     options: Options,
     *,
+    rerun_command: str = "",
     builds: tuple[str, str] | None = None,
 ) -> Report:
-    """Judge two sides that were measured. Raises UsageError if they cannot be compared."""
+    """Judge two sides that were measured. Raises UsageError if they cannot be compared.
+
+    `rerun_command` is the command that measures ambiguous points again.
+    """
     limits = read_limits(options)
     keep = selection((*base.rows, *new.rows), options.only, options.exclude)
     base, new = base.filtered(keep), new.filtered(keep)
@@ -116,12 +126,19 @@ def compared_sides(
             f"{older.name} has no column 'launches': kernels with programmatic dependent "
             "launch count as overlapped there, all others as alone"
         )
+    if options.rerun:
+        from gpubench.commands.diff.rerun import rerun
+
+        base, new, of_rerun = rerun(comparison, base, new)
+        notes += of_rerun
+        comparison = compare(base.pooled, new.pooled, limits)
     return make_report(
         comparison,
         base,
         new,
         strict=options.strict,
         full=options.full,
+        rerun_command=rerun_command,
         notes=notes,
         builds=builds,
     )
@@ -130,6 +147,8 @@ def compared_sides(
 def _against_expected(base: Files, new_files: Files, options: Options, limits: Limits) -> Report:
     if len(base) > 1:
         raise UsageError("a TOML file of expected figures is the whole base side")
+    if options.rerun:
+        raise UsageError("--rerun: expected figures cannot be measured again")
     new, expected = read_side(new_files), read_expected(base[0])
     if not options.ignore_device:
         require_expected_device(expected, new)
