@@ -57,10 +57,6 @@ COMMANDS = (
         "-o docs/images/tile-sizes.svg"
     ),
     "gpubench plot results/h200/compare.csv --only float32 -o docs/images/sizes.svg",
-    (
-        "gpubench plot results/h200/reproduce/reproduce.csv --experiments p100-tiles "
-        "-o docs/images/p100-tiles.svg"
-    ),
     "gpubench plot results/h200/ladder.csv --kind blas -o docs/images/ladder.svg",
     (
         "gpubench plot results/h200/compare.csv --only float32 --kind roofline "

@@ -372,12 +372,6 @@ def diff(data: bytes, folder: Path) -> None:
     require_unchanged(folder, {"base.csv": base.read_bytes(), "a.csv": data})
 
 
-def _published() -> bytes:
-    """Return the heading and first figures of a file of `reproduce`."""
-    lines = (REPOSITORY / "results/h200/reproduce/reproduce.csv").read_bytes().splitlines(True)
-    return b"".join(lines[:1] + lines[40:50])
-
-
 def _csv_of_gpu() -> bytes:
     """Return rows with what pictures show: rates, percentages, local memory, several sizes."""
     lines = (REPOSITORY / "results/h200/sweep.csv").read_bytes().splitlines(True)
@@ -594,7 +588,7 @@ READERS = {
     "csv": Reader(read=csv, seeds=_csv, own=(mutations.table,)),
     "shown": Reader(
         read=shown,
-        seeds=lambda: (*_csv(), _csv_of_gpu(), _published()),
+        seeds=lambda: (*_csv(), _csv_of_gpu()),
         own=(mutations.table,),
     ),
     "descriptor": Reader(read=descriptor, seeds=lambda: (DESCRIPTOR,), own=mutations.TEXT),

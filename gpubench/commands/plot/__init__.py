@@ -30,12 +30,6 @@ def plot(
     ] = None,
     only: option.Only = None,
     exclude: option.Exclude = None,
-    experiments: Annotated[
-        str | None,
-        typer.Option(
-            help="Use only these experiments of a CSV of 'gpubench reproduce', such as p100-tiles."
-        ),
-    ] = None,
     theme: Annotated[
         Theme | None,
         typer.Option(
@@ -59,7 +53,6 @@ def plot(
         output,
         only=only,
         exclude=exclude,
-        experiments=experiments,
         theme=theme,
         bandwidth_gbytes_per_s=bandwidth,
         force=force,

@@ -24,7 +24,7 @@ def load_matplotlib() -> None:
 
 
 class Kind(StrEnum):
-    """What a picture shows; `auto` is what the rows vary in, `published` a CSV of both figures."""
+    """What a picture shows; `auto` is what the rows vary in."""
 
     AUTO = "auto"
     TILES = "tiles"
@@ -32,7 +32,6 @@ class Kind(StrEnum):
     BLAS = "blas"
     ROOFLINE = "roofline"
     SPEEDUP = "speedup"
-    PUBLISHED = "published"
 
 
 class Theme(StrEnum):

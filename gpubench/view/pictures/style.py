@@ -11,7 +11,7 @@ from functools import cache
 from itertools import chain, count, cycle, pairwise
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 import matplotlib as mpl
@@ -263,15 +263,7 @@ def ink() -> str:
     return str(mpl.rcParams["text.color"])
 
 
-class Rounds(Protocol):
-    """A figure that rests on rounds."""
-
-    @property
-    def unstable(self) -> bool:
-        """Whether the rounds disagree."""
-
-
-def ring(axes: Axes, rows: Sequence[Rounds], points: Points) -> None:
+def ring(axes: Axes, rows: Sequence[Row], points: Points) -> None:
     """Draw rings around the points of rows whose rounds disagree."""
     if shaky := [point for row, point in zip(rows, points, strict=True) if row.unstable]:
         axes.plot(

@@ -10,7 +10,6 @@ from samples import COMPARE, SWEEP
 
 from gpubench.commands.plot.run import provenance, run_plot
 from gpubench.errors import UsageError
-from gpubench.view.pictures import Kind
 
 
 def plot(*files: Path, **flags: Any) -> None:
@@ -39,27 +38,6 @@ def test_an_existing_picture_needs_force(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
     plot(SWEEP, output=path, force=True)
     assert path.read_text() != "mine"
-
-
-def test_only_the_comparison_of_reproduce_is_drawn_as_published(tmp_path: Path) -> None:
-    theirs = tmp_path / "reproduce.csv"
-    theirs.write_text(
-        "experiment,series,label,column,figure,published,measured\n"
-        "one,a,1,x,ms,2,1\none,a,2,x,ms,3,1\nother,b,1,x,ms,2,1\n"
-    )
-    plot(theirs, output=tmp_path / "both.svg")
-    assert "other: b" in (tmp_path / "both.svg").read_text()
-    plot(theirs, output=tmp_path / "one.svg", experiments="one")
-    assert "other: b" not in (tmp_path / "one.svg").read_text()
-    with pytest.raises(UsageError, match="use --experiments"):
-        plot(theirs, output=tmp_path / "none.svg", only="one")
-    with pytest.raises(UsageError, match=r"unknown experiment 'on'; .*one"):
-        plot(theirs, output=tmp_path / "none.svg", experiments="on")
-    for files in ((theirs, SWEEP), (SWEEP,)):
-        with pytest.raises(UsageError, match="'gpubench reproduce' writes"):
-            plot(*files, kind=Kind.PUBLISHED, output=tmp_path / "none.svg")
-    with pytest.raises(UsageError, match="'gpubench reproduce' writes"):
-        plot(theirs, kind=Kind.TILES, output=tmp_path / "none.svg")
 
 
 @pytest.mark.slow
