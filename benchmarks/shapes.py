@@ -124,6 +124,9 @@ def random_shapes(seed: int, count: int, multiple: int = 8) -> list[tuple[int, i
 
 CLASSES = ("small", "tall", "wide", "deep K", "large")
 
+FEWEST = 8
+"""Fewest shapes of a class whose mean is shown."""
+
 
 def shape_class(m: int, n: int, k: int) -> str:
     """Name what decides how a shape is divided among multiprocessors."""
@@ -536,7 +539,8 @@ def table_of_classes(every: Iterable[Outcome]) -> Iterator[str]:
             yield f"| {dtype} | all | {summary([one.ratio for one in of_dtype])} |"
         yield f"| {dtype} | all, overlapped | {chained} |"
         for name in CLASSES:
-            if ratios := [one.ratio for one in of_dtype if one.shape_class == name]:
+            ratios = [one.ratio for one in of_dtype if one.shape_class == name]
+            if len(ratios) >= FEWEST:
                 yield f"| {dtype} | {name} | {summary(ratios)} |"
 
 

@@ -15,6 +15,7 @@ from functools import partial
 
 from scipy import special
 from tables import (
+    ALONE,
     DISAGREE,
     H100,
     H200,
@@ -22,9 +23,10 @@ from tables import (
     ROOT,
     comparisons,
     dictionaries,
-    judged,
     load,
+    outcomes_alone,
     parsed,
+    ratio_interval,
     speedup,
     table,
 )
@@ -65,7 +67,11 @@ def outcome(least: float, own: Row, library: Row) -> str:
     if own.unstable or library.unstable:
         return DISAGREE
     _, interval = speedup(own, library)
-    low, high = interval or (0.0, least)
+    return judged(least, *(interval or (0.0, least)))
+
+
+def judged(least: float, low: float, high: float) -> str:
+    """Return the outcome of a figure whose interval is from `low` to `high`."""
     return "shown" if low >= least else "**missed**" if high < least else "not decided"
 
 
@@ -186,18 +192,15 @@ def pairs() -> Figure:
     return met(f"{codes.count(1)} of {len(codes)}", codes.count(1) <= 1)
 
 
-def launches_at(dtype: str) -> str:
-    """Return whether the times at random shapes are of launches alone, or overlapped."""
-    (launches,) = {one.launches for one in judged() if one.own.dtype == dtype}
-    return launches
-
-
 def random_shapes(dtype: str, least: float) -> Figure:
-    """Judge the geometric mean, and the tenth percentile, which is 0.85 or more."""
-    ratios = sorted(one.ratio for one in judged() if one.own.dtype == dtype)
-    mean, tenth = statistics.geometric_mean(ratios), ratios[(len(ratios) - 1) // 10]
-    holds = mean >= least and tenth >= 0.85  # noqa: PLR2004 # the bound
-    return met(f"{mean:.3f}, tenth percentile {tenth:.3f}", holds)
+    """Judge the geometric mean of launches alone by its interval over shapes."""
+    every = outcomes_alone(dtype)
+    ours_us, library_us = (
+        [getattr(one, who).median_us for one in every] for who in ("own", "library")
+    )
+    low, high = ratio_interval(library_us, ours_us)
+    mean = statistics.geometric_mean(one.ratio for one in every)
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})", judged(least, low, high)
 
 
 def in_turns(new: str, least: float, most: float) -> Figure:
@@ -252,14 +255,9 @@ TENSOR = {
     "int8": {"4096": 1.05, "8192": 1.05},
     "float8_e4m3": {"4096": 1.05, "8192": 1.05},
 }
-SHAPES = {
-    "bfloat16": (1.0, "judged_13", "judged_15"),
-    "float16": (1.0, "judged_14"),
-    "float64": (1.0, "judged_12_float64"),
-    "float32": (1.0, "judged_12_float32"),
-    "tf32": (1.1, "judged_12_tf32"),
-    "float8_e4m3": (1.08, "judged_12_float8_e4m3"),
-}
+SHAPES = {"tf32": 1.1, "int8": 1.1}
+"""Bounds of geometric means. In the other precisions of `ALONE` the bound is 1."""
+
 VECTORS = {
     **{op: {"16384": 1.0, "8192x32768": 1.0} for op in ("gemv", "gemv_t")},
     "atax": {"16384": 1.5, "4096": 1.0},
@@ -294,7 +292,15 @@ CLAIMS: dict[str, list[Claim]] = {
     "Times as fast as the better of cuBLAS and a tuned cuBLASLt (95 % interval)": [
         *(speedups(bounds, f"{op}, cold, against cuBLAS", f"h200/{op}.csv") for op, bounds in VECTORS.items()),
         *(speedups(LADDER, f"float32 ladder, {cache}", "h200/ladder_top.csv", cache=cache) for cache in ("cold", "hot")),
-        *(Claim(f"{dtype}, random shapes, launches {launches_at(dtype)}: geometric mean {least:.2f}", " ".join(f"h200/shapes/{name}.csv" for name in names), partial(random_shapes, dtype, least)) for dtype, (least, *names) in SHAPES.items()),
+        *(
+            Claim(
+                f"{dtype}, random shapes, launches alone: geometric mean {least:.2f}",
+                " ".join(f"h100/shapes/{name}.csv" for name in names),
+                partial(random_shapes, dtype, least),
+            )
+            for dtype, names in ALONE.items()
+            for least in [SHAPES.get(dtype, 1.0)]
+        ),
         *(speedups(bounds, f"{dtype}, sustained", f"h200/{'tensor' if dtype in ('bfloat16', 'float16') else 'precisions'}.csv", compute_mode=dtype, state="sustained") for dtype, bounds in TENSOR.items()),
     ],
     "`gpubench diff` at five rounds, by recorded rounds that shaped no rule": [

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # tables.py
 from matplotlib.axes import Axes
 from rich.console import Console
 from rich.text import Text
-from tables import JUDGED, in_pairs, judged
+from tables import ALONE, in_pairs, outcomes_alone, paths_alone
 
 from gpubench.cli import app
 from gpubench.commands.plot.run import provenance
@@ -84,7 +84,7 @@ def make(folder: Path) -> list[Path]:
         made.append(folder / Path(target).name)
         app([*arguments, str(made[-1]), "--force"], standalone_mode=False)
     made.append(folder / "shapes.svg")
-    files = [*(H200 / f"shapes/{name}.csv" for name in JUDGED), H200 / "pairs.json"]
+    files = [*(path for dtype in ALONE for path in paths_alone(dtype)), H200 / "pairs.json"]
     save(random_shapes(), Output(made[-1], overwrite=True), provenance("shapes", files))
     made.append(folder / "terminal.svg")
     made[-1].write_text(recording(), encoding="utf-8")
@@ -93,8 +93,8 @@ def make(folder: Path) -> list[Path]:
 
 def random_shapes() -> Picture:
     """Return the ratio at each random shape and each square in long runs, by precision."""
-    every, squares = judged(), in_pairs()
-    precisions = list(dict.fromkeys(one.own.dtype for one in every))
+    every, squares = [one for dtype in ALONE for one in outcomes_alone(dtype)], in_pairs()
+    precisions = list(ALONE)
 
     def draw(axes: Axes) -> float:
         lines = []
@@ -123,7 +123,7 @@ def random_shapes() -> Picture:
         legend(axes, lines)
         return 3.2
 
-    title = "gemm on NVIDIA H200: random shapes in bursts, squares in long runs"
+    title = "gemm on NVIDIA H100: random shapes, launches alone; on H200: squares in long runs"
     return compose("Speed over the better of cuBLAS and cuBLASLt", [(title, draw)], Theme.BOTH)
 
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import alone
 import decode
 import fit_tiles
-from shapes import CLASSES, Outcome, outcomes, table_of_classes
+from shapes import CLASSES, FEWEST, Outcome, outcomes, table_of_classes
 from shared import ROOT, ratio_interval, rounds
 
 from gpubench.commands.compare_cublas.ladder import steps
@@ -199,34 +199,46 @@ def ratio_cells(every: Sequence[Outcome]) -> list[object]:
     ]
 
 
-def random_shapes() -> str:
-    """Return the ratios at random shapes and at squares in long runs, a line per precision."""
-    every, squares, lines = judged(), in_pairs(), []
-    for dtype in dict.fromkeys(one.own.dtype for one in every):
-        of_dtype = [one for one in every if one.own.dtype == dtype]
-        cells = [dtype, of_dtype[0].launches, *ratio_cells(of_dtype)]
-        for name in CLASSES:
-            of_class = geometric_mean(one.ratio for one in of_dtype if one.shape_class == name)
-            cells.append(f"{of_class:.2f}")
-        long = sorted(f"{pair['ratio']:.2f}" for pair in squares.get(dtype, {}).values())
-        span = " to ".join(dict.fromkeys((long[0], long[-1]))) if long else "not in pairs"
-        lines.append([*cells, span])
-    heading = ["precision", "launches", "shapes", "geometric mean", "tenth percentile", "lowest"]
-    heading.append("faster")
-    return table([*heading, *CLASSES, "squares, sustained"], lines)
+ALONE = {
+    "bfloat16": ("alone_17_bfloat16",),
+    "float16": ("alone_18_float16",),
+    "float8_e4m3": ("alone_40_float8_e4m3",),
+    "tf32": ("alone_18_tf32",),
+    "int8": ("alone_18_int8",),
+    "float32": ("alone_16_float32",),
+    "float64": ("alone_16_float64",),
+}
+"""Files of shapes that were measured with launches alone, by precision."""
+
+
+def paths_alone(dtype: str) -> list[Path]:
+    """Return the files of `ALONE` of a precision."""
+    return [H100 / f"shapes/{name}.csv" for name in ALONE[dtype]]
+
+
+def outcomes_alone(dtype: str) -> list[Outcome]:
+    """Return the outcomes at the shapes of `ALONE` of a precision."""
+    return [one for path in paths_alone(dtype) for one in outcomes(path)]
 
 
 def alone_shapes() -> str:
-    """Return the ratios at random shapes of launches alone and overlapped, by precision."""
-    lines = []
-    paths = sorted((H100 / "shapes").glob("alone_[0-9]*.csv"))
-    files = {path.stem.split("_", 2)[2]: path for path in paths}  # the last seed of each precision
-    for _, path in sorted(files.items()):
-        every = list(outcomes(path))
-        chained = geometric_mean(one.overlapped_ratio for one in every)
-        lines.append([every[0].own.dtype, *ratio_cells(every), f"{chained:.2f}"])
-    heading = ["precision", "shapes", "alone", "tenth percentile", "lowest", "faster", "overlapped"]
-    return table(heading, lines)
+    """Return the ratios at random shapes of launches alone, by precision and class of shape."""
+    squares, lines = in_pairs(), []
+    for dtype in ALONE:
+        every = outcomes_alone(dtype)
+        cells = [dtype, *ratio_cells(every)]
+        for name in CLASSES:
+            ratios = [one.ratio for one in every if one.shape_class == name]
+            cells.append(f"{geometric_mean(ratios):.2f}" if len(ratios) >= FEWEST else "–")
+        rows = [row for path in paths_alone(dtype) for row in fit_tiles.timed(path)]
+        picked = fit_tiles.compared(rows, fit_tiles.present_costs(rows[0]))["the first pick"]
+        cells.append(f"{geometric_mean(one.ratio for one in picked):.2f}")
+        cells.append(f"{geometric_mean(one.overlapped_ratio for one in every):.2f}")
+        long = sorted(f"{pair['ratio']:.2f}" for pair in squares[dtype].values())
+        lines.append([*cells, " to ".join(dict.fromkeys((long[0], long[-1])))])
+    heading = ["precision", "shapes", "geometric mean", "tenth percentile", "lowest", "faster"]
+    more = ["first pick", "overlapped", "squares, sustained"]
+    return table([*heading, *CLASSES, *more], lines)
 
 
 def decode_graphs() -> str:
