@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.engine.judge.verdict import MissingResult, ProbeResult, require
+from gpubench.engine.judge.verify import count_true
 from gpubench.engine.judge.width import WidthProbe, make_width_probes
 from gpubench.model import (
     Cache,
@@ -129,7 +130,7 @@ class Probe:
             expected = row_elements[start : start + step][:, columns] * column_elements[classes]
             expected *= has_k[classes][:, columns]
             part = output[start : start + step].astype(np.float64)
-            wrong += int((part != expected.astype(np.float64)).sum())
+            wrong += count_true(part != expected.astype(np.float64))
         return wrong
 
 
@@ -164,7 +165,7 @@ class ChainProbe:
         factor, vector = _wide(self.elements), _wide(self.vector)[self.columns]
         expected[self.columns] = factor * (factor * vector)
         expected = expected.astype(self.problem.precision.result).astype(np.float64)
-        return int((output.astype(np.float64) != xp.asarray(expected)).sum())
+        return count_true(output.astype(np.float64) != xp.asarray(expected))
 
 
 AnyProbe = Probe | ChainProbe | WidthProbe
