@@ -38,6 +38,10 @@ START_LIMIT_S = 120.0
 LONGEST_LINE = 4096
 """Maximum number of bytes of a line from the process."""
 
+RESULTS = ("first", "moved", "rewritten")
+"""Results of a case: of the first call; of the same operands at other addresses; and of a second
+operand of the other sign at these addresses."""
+
 PRINTED_LINES = 5
 """Maximum number of lines printed by a function that are shown after a fault."""
 
@@ -58,7 +62,7 @@ class Call:
 def call_cases(
     variant: CallVariant, calls: Sequence[Call]
 ) -> Iterator[tuple[Call, list[np.ndarray]]]:
-    """Yield each call with its operands and its result, as they are after the call.
+    """Yield each case with its operands as they are afterwards, and the `RESULTS` of its calls.
 
     Raises FunctionFaultError for the first call that raises, hangs or ends the process.
     """
@@ -116,13 +120,14 @@ def _facts(problem: Problem) -> tuple[int, int, int, str, tuple[str, ...]]:
 
 
 def _arrays(path: Path, call: Call) -> list[np.ndarray]:
-    """Return the operands and the result that the process wrote."""
+    """Return the operands and the results that the process wrote."""
     problem = call.problem
     arrays = []
+    outputs = [problem.output_shape] * len(RESULTS)
     try:
         with path.open("rb") as file:
-            for index, shape in enumerate(problem.shapes):
-                is_result = index == len(problem.input_shapes)
+            for index, shape in enumerate((*problem.input_shapes, *outputs)):
+                is_result = index >= len(problem.input_shapes)
                 dtype = np.dtype(problem.precision.result if is_result else problem.dtype)
                 count = int(np.prod(shape))
                 data = file.read(count * dtype.itemsize)
@@ -168,12 +173,16 @@ def serve(descriptor: int) -> None:
 
 
 def _call(function: Callable[..., None], variant: Any, problem: Problem) -> list[np.ndarray]:
-    """Call a function on operands of small integers: return operands and result."""
+    """Call a function on operands of small integers: return operands and `RESULTS`."""
     output = np.empty(problem.output_shape, problem.precision.result)
-    poison(output, reads_output=variant.reads_output)
-    arrays = [
+    first = [
         np.asfortranarray(array) if by_columns else array
         for array, by_columns in zip((*operands(problem), output), problem.by_columns, strict=True)
     ]
-    function(*as_tensors(variant.tensors, arrays))
-    return arrays
+    moved, results = [array.copy(order="K") for array in first], []
+    for arrays, sign in ((first, 1), (moved, 1), (moved, -1)):
+        arrays[1] *= sign
+        poison(arrays[-1], reads_output=variant.reads_output)
+        function(*as_tensors(variant.tensors, arrays))
+        results.append(arrays[-1].copy())
+    return [*first[:-1], *results]

@@ -58,6 +58,15 @@ FAULTY, NOT_RUN = 1, 3
 SIZES = ((1, 1, 1), (17, 17, 17), (32, 32, 32), (13, 7, 5), (33, 1, 20), (1, 33, 20))
 """M, N and K at which a function on arrays is checked."""
 
+MOVED = (
+    "right in the first call, and wrong where its arguments had moved: it may keep addresses. "
+    "Make what depends on an address, such as a tensor map, again where the address differs"
+)
+REWRITTEN = (
+    "right for the first contents of its arguments, and wrong for new contents at the same "
+    "addresses: it may keep what it has read or computed"
+)
+
 MAX_SHOWN = 5
 """Maximum number of wrong results that are printed."""
 
@@ -241,11 +250,16 @@ def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
                     calls.append(call)
     wrong: list[tuple[str, str]] = []
     try:
-        for call, (*after, output) in call_cases(variant, calls):
-            if reason := _wrong(output, expected(call.problem), variant):
-                wrong.append((call.label, reason))
+        for call, (*after, first, moved, rewritten) in call_cases(variant, calls):
+            right = expected(call.problem)
             if name := changed_operand(call.problem, operands(call.problem), after):
                 wrong.append((call.label, f"the function overwrites its operand {name}"))
+            elif reason := _wrong(first, right, variant):
+                wrong.append((call.label, reason))
+            elif (moved != right).any():
+                wrong.append((call.label, MOVED))
+            elif (rewritten != -right).any():
+                wrong.append((call.label, REWRITTEN))
     except FunctionFaultError as fault:
         console().print(Text(f"fault: {fault}", style="red"), soft_wrap=True)
         return FAULTY

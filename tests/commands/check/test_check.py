@@ -181,11 +181,27 @@ def test_a_function_that_never_returns_is_a_fault(
     assert "mine at 1 float32: hung: no end within 0.2 s" in capsys.readouterr().out
 
 
-def test_a_function_that_overwrites_an_operand_is_wrong_and_the_operand_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+KEEPS = "where = globals().setdefault('kept', {}).setdefault"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("c[:] = a @ b; b[-1] += 1", "the function overwrites its operand B"),
+        (f"{KEEPS}(a.shape + b.shape + (c.dtype,), c); where[:] = a @ b", "had moved"),
+        (
+            f"{KEEPS}(a.ctypes.data, (a, a @ b)); c[:] = where[1]",
+            "new contents at the same addresses",
+        ),
+    ],
+)
+def test_a_function_that_keeps_or_overwrites_its_arguments_is_wrong_with_advice(
+    body: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check("mine", own(tmp_path, "c[:] = a @ b; b[-1] += 1")) == FAULTY
-    assert "17 more cases: the function overwrites its operand B" in capsys.readouterr().out
+    assert check("mine", own(tmp_path, body)) == FAULTY
+    out = " ".join(capsys.readouterr().out.split())
+    assert "17 more cases: " in out
+    assert reason in out
 
 
 def test_what_a_function_prints_is_shown_after_a_fault_alone_and_escaped(
