@@ -21,9 +21,6 @@ INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
 STATIC = re.compile(r"__shared__ ([\w<>:, ]+?) (\w+)((?:\[[^\]]+\])*);")
 
-OPERANDS_OF_MACRO = re.compile(r'(WGMMA_BY_WIDTH\("[^;]*, )"\+[fr]"\)')
-"""The constraint of sums that `tensor_cores.cuh` passes to the macros of its products."""
-
 MAIN = r"""
 template <typename Item, typename Number>
 struct Case {
@@ -150,11 +147,7 @@ def emulated(text: str) -> str:
         done += f"{text[:start]}emulated::ptx({template}, {{{', '.join(operands)}}})"
         text = text[end + 1 :]
     text = done + text
-    text = OPERANDS_OF_MACRO.sub(r"\1emulated::out)", text)
-    text = text.replace('OPERANDS_8("+f", i)', "OPERANDS_8(emulated::out, i)")
-    text = text.replace('OPERANDS_32("+f", i)', "OPERANDS_32(emulated::out, i)")
-    text = text.replace('SUMS_OF_##HALF("+f")', "SUMS_OF_##HALF(emulated::out)")
-    text = re.sub(r'"\+f"\((sum\[\d+\])\)', r"emulated::out(\1)", text)
+    text = re.sub(r'"(\+?)[flr]"(?=\()', direction, text)  # in the arguments of macros
     text = DYNAMIC.sub(r"auto* const \2 = emulated::dynamic_shared<\1>();", text)
     names: dict[str, int] = {}
 

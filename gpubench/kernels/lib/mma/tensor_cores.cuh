@@ -72,126 +72,83 @@ __device__ __forceinline__ unsigned long long b_descriptor(unsigned address) {
 }
 constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 
-#define NAMES_8(a, b, c, d, e, f, g, h) \
-  "%" #a ",%" #b ",%" #c ",%" #d ",%" #e ",%" #f ",%" #g ",%" #h
-#define NAMES_4(a, b, c, d) "%" #a ",%" #b ",%" #c ",%" #d
-#define NAMES_4_ NAMES_4(0, 1, 2, 3)
-#define NAMES_8_ NAMES_8(0, 1, 2, 3, 4, 5, 6, 7)
-#define NAMES_16 NAMES_8_ "," NAMES_8(8, 9, 10, 11, 12, 13, 14, 15)
-#define NAMES_24 NAMES_16 "," NAMES_8(16, 17, 18, 19, 20, 21, 22, 23)
-#define NAMES_32 NAMES_24 "," NAMES_8(24, 25, 26, 27, 28, 29, 30, 31)
-#define NAMES_40 NAMES_32 "," NAMES_8(32, 33, 34, 35, 36, 37, 38, 39)
-#define NAMES_48 NAMES_40 "," NAMES_8(40, 41, 42, 43, 44, 45, 46, 47)
-#define NAMES_56 NAMES_48 "," NAMES_8(48, 49, 50, 51, 52, 53, 54, 55)
-#define NAMES_64 NAMES_56 "," NAMES_8(56, 57, 58, 59, 60, 61, 62, 63)
-#define NAMES_72 NAMES_64 "," NAMES_8(64, 65, 66, 67, 68, 69, 70, 71)
-#define NAMES_80 NAMES_72 "," NAMES_8(72, 73, 74, 75, 76, 77, 78, 79)
-#define NAMES_88 NAMES_80 "," NAMES_8(80, 81, 82, 83, 84, 85, 86, 87)
-#define NAMES_96 NAMES_88 "," NAMES_8(88, 89, 90, 91, 92, 93, 94, 95)
-#define NAMES_104 NAMES_96 "," NAMES_8(96, 97, 98, 99, 100, 101, 102, 103)
-#define NAMES_112 NAMES_104 "," NAMES_8(104, 105, 106, 107, 108, 109, 110, 111)
-#define NAMES_120 NAMES_112 "," NAMES_8(112, 113, 114, 115, 116, 117, 118, 119)
-#define NAMES_128 NAMES_120 "," NAMES_8(120, 121, 122, 123, 124, 125, 126, 127)
-#define NAMES_12 NAMES_8_ "," NAMES_4(8, 9, 10, 11)
-#define NAMES_20 NAMES_16 "," NAMES_4(16, 17, 18, 19)
-#define NAMES_28 NAMES_24 "," NAMES_4(24, 25, 26, 27)
-#define NAMES_36 NAMES_32 "," NAMES_4(32, 33, 34, 35)
-#define NAMES_44 NAMES_40 "," NAMES_4(40, 41, 42, 43)
-#define NAMES_52 NAMES_48 "," NAMES_4(48, 49, 50, 51)
-#define NAMES_60 NAMES_56 "," NAMES_4(56, 57, 58, 59)
-#define NAMES_68 NAMES_64 "," NAMES_4(64, 65, 66, 67)
-#define NAMES_76 NAMES_72 "," NAMES_4(72, 73, 74, 75)
-#define NAMES_84 NAMES_80 "," NAMES_4(80, 81, 82, 83)
-#define NAMES_92 NAMES_88 "," NAMES_4(88, 89, 90, 91)
-#define NAMES_100 NAMES_96 "," NAMES_4(96, 97, 98, 99)
-#define NAMES_108 NAMES_104 "," NAMES_4(104, 105, 106, 107)
-#define NAMES_116 NAMES_112 "," NAMES_4(112, 113, 114, 115)
-#define NAMES_124 NAMES_120 "," NAMES_4(120, 121, 122, 123)
-// Sums as operands; C is "+f", or "+r" of ints.
-#define OPERANDS_4(C, i) C(sum[i]), C(sum[i + 1]), C(sum[i + 2]), C(sum[i + 3])
-#define OPERANDS_8(C, i) OPERANDS_4(C, i), OPERANDS_4(C, i + 4)
-#define OPERANDS_32(C, i) \
-  OPERANDS_8(C, i), OPERANDS_8(C, i + 8), OPERANDS_8(C, i + 16), OPERANDS_8(C, i + 24)
-#define SUMS_8(i) OPERANDS_8("+f", i)
-#define SUMS_32(i) OPERANDS_32("+f", i)
-#define WGMMA(N, TYPES, FLAGS, NAMES, A, B, ADD, ...)                                              \
-  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                         \
-               ", 0;\n"                                                                            \
-               "wgmma.mma_async.sync.aligned.m64n" N TYPES " {" NAMES "}, " A ", " B ", add" FLAGS \
-               ";\n}"                                                                              \
-               : __VA_ARGS__                                                                       \
-               : "l"(a), "l"(b), "r"(static_cast<int>(add)))
-// Sums of a thread for N columns: N / 2, in eights, and four more.
-#define SUMS_OF_8_(C) OPERANDS_8(C, 0)
-#define SUMS_OF_16(C) SUMS_OF_8_(C), OPERANDS_8(C, 8)
-#define SUMS_OF_24(C) SUMS_OF_16(C), OPERANDS_8(C, 16)
-#define SUMS_OF_32(C) OPERANDS_32(C, 0)
-#define SUMS_OF_40(C) SUMS_OF_32(C), OPERANDS_8(C, 32)
-#define SUMS_OF_48(C) SUMS_OF_40(C), OPERANDS_8(C, 40)
-#define SUMS_OF_56(C) SUMS_OF_48(C), OPERANDS_8(C, 48)
-#define SUMS_OF_64(C) SUMS_OF_56(C), OPERANDS_8(C, 56)
-#define SUMS_OF_72(C) SUMS_OF_64(C), OPERANDS_8(C, 64)
-#define SUMS_OF_80(C) SUMS_OF_72(C), OPERANDS_8(C, 72)
-#define SUMS_OF_88(C) SUMS_OF_80(C), OPERANDS_8(C, 80)
-#define SUMS_OF_96(C) SUMS_OF_88(C), OPERANDS_8(C, 88)
-#define SUMS_OF_104(C) SUMS_OF_96(C), OPERANDS_8(C, 96)
-#define SUMS_OF_112(C) SUMS_OF_104(C), OPERANDS_8(C, 104)
-#define SUMS_OF_120(C) SUMS_OF_112(C), OPERANDS_8(C, 112)
-#define SUMS_OF_128(C) SUMS_OF_120(C), OPERANDS_8(C, 120)
-#define SUMS_OF_4_(C) OPERANDS_4(C, 0)
-#define SUMS_OF_12(C) SUMS_OF_8_(C), OPERANDS_4(C, 8)
-#define SUMS_OF_20(C) SUMS_OF_16(C), OPERANDS_4(C, 16)
-#define SUMS_OF_28(C) SUMS_OF_24(C), OPERANDS_4(C, 24)
-#define SUMS_OF_36(C) SUMS_OF_32(C), OPERANDS_4(C, 32)
-#define SUMS_OF_44(C) SUMS_OF_40(C), OPERANDS_4(C, 40)
-#define SUMS_OF_52(C) SUMS_OF_48(C), OPERANDS_4(C, 48)
-#define SUMS_OF_60(C) SUMS_OF_56(C), OPERANDS_4(C, 56)
-#define SUMS_OF_68(C) SUMS_OF_64(C), OPERANDS_4(C, 64)
-#define SUMS_OF_76(C) SUMS_OF_72(C), OPERANDS_4(C, 72)
-#define SUMS_OF_84(C) SUMS_OF_80(C), OPERANDS_4(C, 80)
-#define SUMS_OF_92(C) SUMS_OF_88(C), OPERANDS_4(C, 88)
-#define SUMS_OF_100(C) SUMS_OF_96(C), OPERANDS_4(C, 96)
-#define SUMS_OF_108(C) SUMS_OF_104(C), OPERANDS_4(C, 104)
-#define SUMS_OF_116(C) SUMS_OF_112(C), OPERANDS_4(C, 112)
-#define SUMS_OF_124(C) SUMS_OF_120(C), OPERANDS_4(C, 120)
-#define WGMMA_OF(WIDTH, HALF, A, B, ADD, TYPES, FLAGS, C) \
-  if constexpr (N == WIDTH)                               \
-  WGMMA(#WIDTH, TYPES, FLAGS, NAMES_##HALF, "%" #A, "%" #B, "%" #ADD, SUMS_OF_##HALF(C))
-#define WGMMA_BY_WIDTH(TYPES, FLAGS, C)                 \
-  do {                                                  \
-    WGMMA_OF(8, 4_, 4, 5, 6, TYPES, FLAGS, C);          \
-    WGMMA_OF(16, 8_, 8, 9, 10, TYPES, FLAGS, C);        \
-    WGMMA_OF(24, 12, 12, 13, 14, TYPES, FLAGS, C);      \
-    WGMMA_OF(32, 16, 16, 17, 18, TYPES, FLAGS, C);      \
-    WGMMA_OF(40, 20, 20, 21, 22, TYPES, FLAGS, C);      \
-    WGMMA_OF(48, 24, 24, 25, 26, TYPES, FLAGS, C);      \
-    WGMMA_OF(56, 28, 28, 29, 30, TYPES, FLAGS, C);      \
-    WGMMA_OF(64, 32, 32, 33, 34, TYPES, FLAGS, C);      \
-    WGMMA_OF(72, 36, 36, 37, 38, TYPES, FLAGS, C);      \
-    WGMMA_OF(80, 40, 40, 41, 42, TYPES, FLAGS, C);      \
-    WGMMA_OF(88, 44, 44, 45, 46, TYPES, FLAGS, C);      \
-    WGMMA_OF(96, 48, 48, 49, 50, TYPES, FLAGS, C);      \
-    WGMMA_OF(104, 52, 52, 53, 54, TYPES, FLAGS, C);     \
-    WGMMA_OF(112, 56, 56, 57, 58, TYPES, FLAGS, C);     \
-    WGMMA_OF(120, 60, 60, 61, 62, TYPES, FLAGS, C);     \
-    WGMMA_OF(128, 64, 64, 65, 66, TYPES, FLAGS, C);     \
-    WGMMA_OF(136, 68, 68, 69, 70, TYPES, FLAGS, C);     \
-    WGMMA_OF(144, 72, 72, 73, 74, TYPES, FLAGS, C);     \
-    WGMMA_OF(152, 76, 76, 77, 78, TYPES, FLAGS, C);     \
-    WGMMA_OF(160, 80, 80, 81, 82, TYPES, FLAGS, C);     \
-    WGMMA_OF(168, 84, 84, 85, 86, TYPES, FLAGS, C);     \
-    WGMMA_OF(176, 88, 88, 89, 90, TYPES, FLAGS, C);     \
-    WGMMA_OF(184, 92, 92, 93, 94, TYPES, FLAGS, C);     \
-    WGMMA_OF(192, 96, 96, 97, 98, TYPES, FLAGS, C);     \
-    WGMMA_OF(200, 100, 100, 101, 102, TYPES, FLAGS, C); \
-    WGMMA_OF(208, 104, 104, 105, 106, TYPES, FLAGS, C); \
-    WGMMA_OF(216, 108, 108, 109, 110, TYPES, FLAGS, C); \
-    WGMMA_OF(224, 112, 112, 113, 114, TYPES, FLAGS, C); \
-    WGMMA_OF(232, 116, 116, 117, 118, TYPES, FLAGS, C); \
-    WGMMA_OF(240, 120, 120, 121, 122, TYPES, FLAGS, C); \
-    WGMMA_OF(248, 124, 124, 125, 126, TYPES, FLAGS, C); \
-    WGMMA_OF(256, 128, 128, 129, 130, TYPES, FLAGS, C); \
-  } while (false)
+// An instruction for WIDTH columns has WIDTH / 2 sums of a thread, from %0 on: four, and then J for each
+// further four. Its other operands follow, A from the number HALF on.
+#define FOURS_4(J)
+#define FOURS_8(J) FOURS_4(J) J(4, 5, 6, 7)
+#define FOURS_12(J) FOURS_8(J) J(8, 9, 10, 11)
+#define FOURS_16(J) FOURS_12(J) J(12, 13, 14, 15)
+#define FOURS_20(J) FOURS_16(J) J(16, 17, 18, 19)
+#define FOURS_24(J) FOURS_20(J) J(20, 21, 22, 23)
+#define FOURS_28(J) FOURS_24(J) J(24, 25, 26, 27)
+#define FOURS_32(J) FOURS_28(J) J(28, 29, 30, 31)
+#define FOURS_36(J) FOURS_32(J) J(32, 33, 34, 35)
+#define FOURS_40(J) FOURS_36(J) J(36, 37, 38, 39)
+#define FOURS_44(J) FOURS_40(J) J(40, 41, 42, 43)
+#define FOURS_48(J) FOURS_44(J) J(44, 45, 46, 47)
+#define FOURS_52(J) FOURS_48(J) J(48, 49, 50, 51)
+#define FOURS_56(J) FOURS_52(J) J(52, 53, 54, 55)
+#define FOURS_60(J) FOURS_56(J) J(56, 57, 58, 59)
+#define FOURS_64(J) FOURS_60(J) J(60, 61, 62, 63)
+#define FOURS_68(J) FOURS_64(J) J(64, 65, 66, 67)
+#define FOURS_72(J) FOURS_68(J) J(68, 69, 70, 71)
+#define FOURS_76(J) FOURS_72(J) J(72, 73, 74, 75)
+#define FOURS_80(J) FOURS_76(J) J(76, 77, 78, 79)
+#define FOURS_84(J) FOURS_80(J) J(80, 81, 82, 83)
+#define FOURS_88(J) FOURS_84(J) J(84, 85, 86, 87)
+#define FOURS_92(J) FOURS_88(J) J(88, 89, 90, 91)
+#define FOURS_96(J) FOURS_92(J) J(92, 93, 94, 95)
+#define FOURS_100(J) FOURS_96(J) J(96, 97, 98, 99)
+#define FOURS_104(J) FOURS_100(J) J(100, 101, 102, 103)
+#define FOURS_108(J) FOURS_104(J) J(104, 105, 106, 107)
+#define FOURS_112(J) FOURS_108(J) J(108, 109, 110, 111)
+#define FOURS_116(J) FOURS_112(J) J(112, 113, 114, 115)
+#define FOURS_120(J) FOURS_116(J) J(116, 117, 118, 119)
+#define FOURS_124(J) FOURS_120(J) J(120, 121, 122, 123)
+#define FOURS_128(J) FOURS_124(J) J(124, 125, 126, 127)
+#define NAMES(a, b, c, d) ",%" #a ",%" #b ",%" #c ",%" #d
+#define FLOATS(a, b, c, d) "+f"(sum[a]), "+f"(sum[b]), "+f"(sum[c]), "+f"(sum[d])
+#define MORE_FLOATS(a, b, c, d) , FLOATS(a, b, c, d)
+#define INTS(a, b, c, d) "+r"(sum[a]), "+r"(sum[b]), "+r"(sum[c]), "+r"(sum[d])
+#define MORE_INTS(a, b, c, d) , INTS(a, b, c, d)
+#define WGMMA(TYPES, FLAGS, SUMS, WIDTH, HALF, A_AND_B, ADD, ...)                                  \
+  if constexpr (N == WIDTH)                                                                        \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                       \
+                 ", 0;\n"                                                                          \
+                 "wgmma.mma_async.sync.aligned.m64n" #WIDTH TYPES                                  \
+                 " {%0,%1,%2,%3" FOURS_##HALF(NAMES) "}, " A_AND_B ", add" FLAGS ";\n}"            \
+                 : SUMS(0, 1, 2, 3) FOURS_##HALF(MORE_##SUMS)                                      \
+                 : __VA_ARGS__, "r"(static_cast<int>(add)));
+// By descriptors of both, and with A in four registers.
+#define WGMMA_SHARED(TYPES, FLAGS, SUMS, WIDTH, HALF, B, ADD, ...)                                 \
+  WGMMA(TYPES, FLAGS, SUMS, WIDTH, HALF, "%" #HALF ", %" #B, "%" #ADD, "l"(a), "l"(b))
+#define WGMMA_REGISTERS(TYPES, FLAGS, SUMS, WIDTH, HALF, A1, A2, A3, B, ADD)                       \
+  WGMMA(TYPES, FLAGS, SUMS, WIDTH, HALF, "{%" #HALF ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B,          \
+        "%" #ADD, "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+// Every width, with the numbers of the operands behind the sums.
+#define WGMMA_WIDTHS(W)                                                                            \
+  W(8, 4, 5, 6, 7, 8, 9) W(16, 8, 9, 10, 11, 12, 13) W(24, 12, 13, 14, 15, 16, 17)                 \
+  W(32, 16, 17, 18, 19, 20, 21) W(40, 20, 21, 22, 23, 24, 25) W(48, 24, 25, 26, 27, 28, 29)        \
+  W(56, 28, 29, 30, 31, 32, 33) W(64, 32, 33, 34, 35, 36, 37) W(72, 36, 37, 38, 39, 40, 41)        \
+  W(80, 40, 41, 42, 43, 44, 45) W(88, 44, 45, 46, 47, 48, 49) W(96, 48, 49, 50, 51, 52, 53)        \
+  W(104, 52, 53, 54, 55, 56, 57) W(112, 56, 57, 58, 59, 60, 61) W(120, 60, 61, 62, 63, 64, 65)     \
+  W(128, 64, 65, 66, 67, 68, 69) W(136, 68, 69, 70, 71, 72, 73) W(144, 72, 73, 74, 75, 76, 77)     \
+  W(152, 76, 77, 78, 79, 80, 81) W(160, 80, 81, 82, 83, 84, 85) W(168, 84, 85, 86, 87, 88, 89)     \
+  W(176, 88, 89, 90, 91, 92, 93) W(184, 92, 93, 94, 95, 96, 97) W(192, 96, 97, 98, 99, 100, 101)   \
+  W(200, 100, 101, 102, 103, 104, 105) W(208, 104, 105, 106, 107, 108, 109)                        \
+  W(216, 108, 109, 110, 111, 112, 113) W(224, 112, 113, 114, 115, 116, 117)                        \
+  W(232, 116, 117, 118, 119, 120, 121) W(240, 120, 121, 122, 123, 124, 125)                        \
+  W(248, 124, 125, 126, 127, 128, 129) W(256, 128, 129, 130, 131, 132, 133)
+// The flags of floats: neither operand negated. Of 16 bits also: whether A and B are transposed.
+#define WGMMA_INT8(...) WGMMA_SHARED("k32.s32.s8.s8", "", INTS, __VA_ARGS__)
+#define WGMMA_FLOAT8(...) WGMMA_SHARED("k32.f32.e4m3.e4m3", ", 1, 1", FLOATS, __VA_ARGS__)
+#define WGMMA_BFLOAT16(...) WGMMA_SHARED("k16.f32.bf16.bf16", ", 1, 1, 0, 1", FLOATS, __VA_ARGS__)
+#define WGMMA_FLOAT16(...) WGMMA_SHARED("k16.f32.f16.f16", ", 1, 1, 0, 1", FLOATS, __VA_ARGS__)
+#define WGMMA_BFLOAT16_SWAPPED(...) \
+  WGMMA_SHARED("k16.f32.bf16.bf16", ", 1, 1, 1, 0", FLOATS, __VA_ARGS__)
+#define WGMMA_FLOAT16_SWAPPED(...) \
+  WGMMA_SHARED("k16.f32.f16.f16", ", 1, 1, 1, 0", FLOATS, __VA_ARGS__)
+#define WGMMA_TF32(...) WGMMA_REGISTERS("k8.f32.tf32.tf32", ", 1, 1", FLOATS, __VA_ARGS__)
 
 // Starts to multiply 64 rows of A by N columns of B, 32 bytes of k; what was in `sum` counts only
 // if `add`. Thread t of the warpgroup gets, for each j, of rows 16(t/32) + (t%32)/4 and 8 further
@@ -203,19 +160,18 @@ __device__ __forceinline__ void
 multiply_async(Sum<Scalar> (&sum)[SUMS], unsigned long long a, unsigned long long b, bool add) {
   static_assert(N % 8 == 0 && N >= 8 && N <= 256, "add a line for further widths");
   static_assert(SUMS >= N / 2, "a thread has N / 2 sums");
-  // The flags of floats: neither operand negated. Of 16 bits also: whether A and B are transposed.
   if constexpr (Sum<Scalar>(0.5f) == 0) {  // ints
-    WGMMA_BY_WIDTH("k32.s32.s8.s8", "", "+r");
+    WGMMA_WIDTHS(WGMMA_INT8)
   } else if constexpr (IS_8_BITS<Scalar>) {
-    WGMMA_BY_WIDTH("k32.f32.e4m3.e4m3", ", 1, 1", "+f");
+    WGMMA_WIDTHS(WGMMA_FLOAT8)
   } else if constexpr (SWAPPED && IS_BFLOAT16<Scalar>) {
-    WGMMA_BY_WIDTH("k16.f32.bf16.bf16", ", 1, 1, 1, 0", "+f");
+    WGMMA_WIDTHS(WGMMA_BFLOAT16_SWAPPED)
   } else if constexpr (SWAPPED) {
-    WGMMA_BY_WIDTH("k16.f32.f16.f16", ", 1, 1, 1, 0", "+f");
+    WGMMA_WIDTHS(WGMMA_FLOAT16_SWAPPED)
   } else if constexpr (IS_BFLOAT16<Scalar>) {
-    WGMMA_BY_WIDTH("k16.f32.bf16.bf16", ", 1, 1, 0, 1", "+f");
+    WGMMA_WIDTHS(WGMMA_BFLOAT16)
   } else {
-    WGMMA_BY_WIDTH("k16.f32.f16.f16", ", 1, 1, 0, 1", "+f");
+    WGMMA_WIDTHS(WGMMA_FLOAT16)
   }
 }
 

@@ -41,66 +41,28 @@ __host__ __device__ constexpr unsigned tf32_address(unsigned first, int i) {
 // A thread's values of B for LOADS × 4 values of k, two columns each.
 template <int LOADS>
 struct Tf32Columns {
-  unsigned bits[LOADS][2];
+  unsigned bits[LOADS / 2][4];
 
   // `first` is the address of k = t % 4 in the stage. `begin` is the number of the first load.
   __device__ __forceinline__ void load(unsigned first, int begin = 0) {
 #pragma unroll
     for (int i = 0; i < LOADS; ++i) {
       asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
-                   : "=r"(bits[i][0]), "=r"(bits[i][1])
+                   : "=r"(bits[i / 2][i % 2 * 2]), "=r"(bits[i / 2][i % 2 * 2 + 1])
                    : "r"(tf32_address(first, begin + i))
                    : "memory");
     }
   }
 };
 
-#define NAMES_116 NAMES_112 ",%112,%113,%114,%115"
-#define WGMMA_TF32(N, NAMES, B, A, ADD, ...)                                                     \
-  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                       \
-               ", 0;\n"                                                                          \
-               "wgmma.mma_async.sync.aligned.m64n" N "k8.f32.tf32.tf32 {" NAMES "}, {" B "}, " A \
-               ", add, 1, 1;\n}"                                                                 \
-               : __VA_ARGS__                                                                     \
-               : "r"(b[0][0]), "r"(b[0][1]), "r"(b[1][0]), "r"(b[1][1]), "l"(a),                 \
-                 "r"(static_cast<int>(add)))
-
-// For N columns of the instruction: N / 2 sums, and the numbers of the operands after them.
-#define WGMMA_TF32_OF(WIDTH, HALF, B0, B1, B2, B3, A, ADD)                               \
-  if constexpr (N == WIDTH)                                                              \
-  WGMMA_TF32(#WIDTH, NAMES_##HALF, "%" #B0 ",%" #B1 ",%" #B2 ",%" #B3, "%" #A, "%" #ADD, \
-             SUMS_OF_##HALF("+f"))
-
-// Starts to multiply 64 columns of B, in registers, by N rows of A, for 8 values of k. For each j,
-// thread t gets its two columns of row 8j + 2(t % 4) in sum[4j] and sum[4j + 2], and of the next
-// row in sum[4j + 1] and sum[4j + 3].
+// Starts to multiply 64 columns of B, in registers (`a`), by N rows of A (`b`), for 8 values of k. For
+// each j, thread t gets its two columns of row 8j + 2(t % 4) in sum[4j] and sum[4j + 2], and of the
+// next row in sum[4j + 1] and sum[4j + 3].
 template <int N>
 __device__ __forceinline__ void
-multiply_async(float (&sum)[N / 2], const unsigned (*b)[2], unsigned long long a, bool add) {
-  static_assert(N == 232 || (N % 16 == 0 && N >= 64 && N <= 256), "add a line for further rows");
-  WGMMA_TF32_OF(64, 32, 32, 33, 34, 35, 36, 37);
-  WGMMA_TF32_OF(80, 40, 40, 41, 42, 43, 44, 45);
-  WGMMA_TF32_OF(96, 48, 48, 49, 50, 51, 52, 53);
-  WGMMA_TF32_OF(112, 56, 56, 57, 58, 59, 60, 61);
-  WGMMA_TF32_OF(144, 72, 72, 73, 74, 75, 76, 77);
-  WGMMA_TF32_OF(160, 80, 80, 81, 82, 83, 84, 85);
-  WGMMA_TF32_OF(176, 88, 88, 89, 90, 91, 92, 93);
-  WGMMA_TF32_OF(192, 96, 96, 97, 98, 99, 100, 101);
-  WGMMA_TF32_OF(208, 104, 104, 105, 106, 107, 108, 109);
-  WGMMA_TF32_OF(224, 112, 112, 113, 114, 115, 116, 117);
-  WGMMA_TF32_OF(240, 120, 120, 121, 122, 123, 124, 125);
-  if constexpr (N == 128) {
-    WGMMA_TF32("128", NAMES_64, "%64,%65,%66,%67", "%68", "%69", SUMS_32(0), SUMS_32(32));
-  }
-  if constexpr (N == 232) {
-    WGMMA_TF32("232", NAMES_116, "%116,%117,%118,%119", "%120", "%121", SUMS_32(0), SUMS_32(32),
-               SUMS_32(64), SUMS_8(96), SUMS_8(104), "+f"(sum[112]), "+f"(sum[113]), "+f"(sum[114]),
-               "+f"(sum[115]));
-  }
-  if constexpr (N == 256) {
-    WGMMA_TF32("256", NAMES_128, "%128,%129,%130,%131", "%132", "%133", SUMS_32(0), SUMS_32(32),
-               SUMS_32(64), SUMS_32(96));
-  }
+multiply_async(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b, bool add) {
+  static_assert(N % 8 == 0 && N >= 8 && N <= 256, "a width of the instruction");
+  WGMMA_WIDTHS(WGMMA_TF32)
 }
 
 // Multiplies all values of k of the columns. `a` is an address in shared memory.
@@ -109,7 +71,7 @@ __device__ __forceinline__ void
 multiply_columns(float (&sum)[N / 2], const Tf32Columns<LOADS>& columns, unsigned a, bool add) {
 #pragma unroll
   for (int i = 0; i < LOADS; i += 2) {
-    multiply_async<N>(sum, columns.bits + i, a_descriptor(a) + i / 2 * A_NEXT, add || i > 0);
+    multiply_async<N>(sum, columns.bits[i / 2], a_descriptor(a) + i / 2 * A_NEXT, add || i > 0);
   }
 }
 
