@@ -164,7 +164,7 @@ CLUSTERS = {
     "float32": "splitk_cluster",
     "int8": "wgmma_bytes_cluster",
     "tf32": "wgmma_tf32_cluster",
-    "bfloat16": "wgmma_fitted,wgmma_split_cluster,wgmma_split_tail",
+    "bfloat16": "wgmma_fitted,wgmma_pingpong,wgmma_split_cluster",
 }
 """Kernels in which the blocks of a cluster divide K."""
 

@@ -66,9 +66,6 @@ class Form:
     """Parts of K, by the blocks of a cluster."""
 
     clusters: tuple[str, ...] = CLUSTERS
-    in_rounds: bool = False
-    """Whether blocks stay for several tiles, and store results during the next one's steps."""
-
     in_turns: bool = False
     """Whether blocks stay, and each of two warpgroups has tiles of its own."""
 
@@ -103,7 +100,6 @@ class Form:
 WHOLE = Form(rows=ROWS_BY_8, options="/group=8/pdl=1")
 TURNS = Form(rows=ROWS_BY_8, columns=(64, 128, 192, 256), in_turns=True)
 SPLIT = Form(rows=ROWS_BY_16, splits=range(2, MAX_CLUSTER + 1), options="/group=8/pdl=1")
-ROUNDS = Form(clusters=PAIRS, in_rounds=True, options="/group=8/pdl=1")
 BYTES = Form(
     dtypes=("int8", "float8_e4m3"),
     rows=ROWS_BY_16,
@@ -121,7 +117,7 @@ TF32 = Form(
     options="",
 )
 
-FORMS = (WHOLE, TURNS, SPLIT, ROUNDS, BYTES, BYTES_TURNS, TF32)
+FORMS = (WHOLE, TURNS, SPLIT, BYTES, BYTES_TURNS, TF32)
 """All forms. Those for one precision are compared with each other."""
 
 MAX_SUMS = {1: 128, 2: 192, 3: 96}

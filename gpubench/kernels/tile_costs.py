@@ -35,16 +35,10 @@ together."""
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 
-MIN_STAGES, MAX_STAGES, MAX_STAGES_OF_ROUNDS = 3, 8, 6
-
-RESULT_BUFFERS = 3 * 4096
-"""Shared memory for results of a block that stays for several tiles, with three warpgroups."""
+MIN_STAGES, MAX_STAGES = 3, 8
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Sizes of a line and of a sector of the L2 cache."""
-
-MANY_SUMS = 128
-"""Number of sums of a thread above which two warpgroups have no registers left for results."""
 
 CLOCK_MHZ = 1755.0
 """Clock at which clock counts become times; the constants are fitted to it."""
@@ -60,9 +54,6 @@ class Costs:
     launch: float
     """From one launch to the next, without any steps."""
 
-    launch_of_rounds: float
-    """The same where blocks stay for several tiles."""
-
     launch_of_turns: float
     """The same where the warpgroups of a block take turns."""
 
@@ -75,15 +66,8 @@ class Costs:
     end: float
     """For 10,000 elements of a tile: its first steps and its results, which nothing overlaps."""
 
-    end_of_rounds: float
-    """The same where blocks stay for several tiles."""
-
     end_of_turns: float
     """The same for the last tile of a block whose warpgroups take turns."""
-
-    end_of_full: float
-    """For a tile in such rounds whose sums leave no registers for results: the results are stored
-    before the next tile's first step, not during its steps."""
 
     tensor: float
     """Factor on the tensor cores' rate of 32 elements a clock and step, at `CLOCK_MHZ`."""
@@ -147,12 +131,11 @@ class Costs:
 
 
 OVERLAPPED_COSTS = Costs(
-    launch=1.656, launch_of_rounds=2.786, launch_of_turns=1.9, launch_of_pairs=0.341, restart=0,
-    end=0.9956, end_of_rounds=0.7432, end_of_turns=0.9, end_of_full=0.7083, tensor=0.7954,
-    clock=0.2608, not_transposed=1.036, one_consumer=1.249, three_consumers=0.9983, shared=0.5128,
-    l2=0.5138, fetch=0.566, row_of_a=1.488, a_line=0.2417, a_sector=0.8979, b_line=0.8408,
-    b_sector=1.162, narrow=0.5277, barriers=0.0482, beyond=0.3101, idle=0.2258, norm=4.154,
-    add_elements=0.1719, add_parts=0.4922,
+    launch=1.656, launch_of_turns=1.9, launch_of_pairs=0.341, restart=0, end=0.9956,
+    end_of_turns=0.9, tensor=0.7954, clock=0.2608, not_transposed=1.036, one_consumer=1.249,
+    three_consumers=0.9983, shared=0.5128, l2=0.5138, fetch=0.566, row_of_a=1.488, a_line=0.2417,
+    a_sector=0.8979, b_line=0.8408, b_sector=1.162, narrow=0.5277, barriers=0.0482, beyond=0.3101,
+    idle=0.2258, norm=4.154, add_elements=0.1719, add_parts=0.4922,
 )  # fmt: skip
 """For launches that overlap, in 16 bits on compute capability 9.0. benchmarks/fit_tiles.py fitted
 them to fit_1, fit_2, fit_3, fit_7, fit_8 and judged_9 in results/h200/shapes. The fit compares the
@@ -161,9 +144,8 @@ difference between two predicted times."""
 
 COSTS = {
     ((9, 0), 2): Costs(
-        launch=3.096, launch_of_rounds=5.399, launch_of_turns=3.741, launch_of_pairs=0.006333,
-        restart=0.05423, end=0.8744, end_of_rounds=0.3408, end_of_turns=0.4925, end_of_full=1.428,
-        tensor=0.9993, clock=0.1102, not_transposed=1.054, one_consumer=1.058,
+        launch=3.096, launch_of_turns=3.741, launch_of_pairs=0.006333, restart=0.05423, end=0.8744,
+        end_of_turns=0.4925, tensor=0.9993, clock=0.1102, not_transposed=1.054, one_consumer=1.058,
         three_consumers=1.017, shared=0.6682, l2=1.875, fetch=0.2952, row_of_a=0.8762,
         a_line=0.1451, a_sector=0.5097, b_line=0.06113, b_sector=0.4633, narrow=0.3,
         barriers=0.03564, beyond=0.04713, idle=0.194, norm=7.959, add_elements=0.6361,
@@ -216,8 +198,6 @@ class Choice:
         stage = (self.rows + -(-self.columns // BY_64) * BY_64) * ROW_BYTES
         if self.form.in_turns:
             return min(MAX_STAGES, (MAX_DYNAMIC_BYTES - 2 * self.rows * ROW_BYTES) // stage)
-        if self.form.in_rounds:
-            return min(MAX_STAGES_OF_ROUNDS, (MAX_DYNAMIC_BYTES - RESULT_BUFFERS) // stage)
         return min(MAX_STAGES, MAX_DYNAMIC_BYTES // stage)
 
     def __str__(self) -> str:
@@ -236,54 +216,36 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
     )
     at_once = RESIDENT[pair * parts - 1] * multiprocessors // RESIDENT[0]
     rounds, rest = divmod(clusters, at_once)
-    shares_last = choice.form.in_rounds and pair == 2 and 0 < 2 * rest <= at_once  # noqa: PLR2004 # a pair
-    whole = rounds + (rest > 0 and not shares_last)
-
-    def step_us(busy: float, *, alone: bool = False) -> float:
-        """Return the time of a step while `busy` clusters work."""
-        fetched = _rows_fetched(choice, problem, costs, alone=alone)
-        share = busy * pair * parts / multiprocessors
-        return _step_us(choice, problem, fetched, share, costs)
+    whole = rounds + (rest > 0)
+    fetched = _rows_fetched(choice, problem, costs)
 
     def round_us(busy: float) -> float:
-        return step_us(busy) * (1 - costs.idle * (1 - busy / at_once))
+        """Return the time of a step while `busy` clusters work."""
+        step_us = _step_us(choice, problem, fetched, busy * pair * parts / multiprocessors, costs)
+        return step_us * (1 - costs.idle * (1 - busy / at_once))
 
-    if not (choice.form.in_rounds or choice.form.in_turns):
-        rounds_us = rounds * step_us(at_once) + (round_us(rest) if rest else 0.0)
-    elif shares_last:
-        rounds_us = rounds * step_us(at_once)
-    else:  # the rounds are evened, so all blocks are busy in each
+    if choice.form.in_turns:  # rounds are evened; a tile's end is under the next one's steps
         rounds_us = whole * round_us(clusters / whole)
-    if shares_last:
-        busy = at_once if whole else 2 * rest
-        rounds_us += step_us(busy, alone=True) / 2
-    steps = max(-(-problem.k // choice.form.step // parts), 1)
-    tiles = whole + shares_last / 2
-    if choice.form.in_turns:  # the end of a tile is under the steps of the next
         other_us = costs.launch_of_turns + costs.end_of_turns * area * 1e-4
-    elif choice.form.in_rounds:
-        end_us = costs.end_of_rounds * area * 1e-4
-        end_us += costs.end_of_full * (choice.sums > MANY_SUMS)
-        other_us = costs.launch_of_rounds + tiles * end_us
     else:
-        other_us = costs.launch + (tiles - 1) * costs.restart + tiles * costs.end * area * 1e-4
+        rounds_us = rounds * round_us(at_once) + (round_us(rest) if rest else 0.0)
+        other_us = costs.launch + (whole - 1) * costs.restart + whole * costs.end * area * 1e-4
     other_us += costs.launch_of_pairs * math.log2(pair)
-    if parts > 1 or shares_last:
-        each_us = costs.add_elements * area * 1e-4 + costs.add_parts * max(parts, 2)
-        other_us += each_us * (whole if parts > 1 else 1)
+    if parts > 1:
+        other_us += whole * (costs.add_elements * area * 1e-4 + costs.add_parts * parts)
+    steps = max(-(-problem.k // choice.form.step // parts), 1)
     beyond = clusters * pair * area / (problem.m * problem.n) - 1
     return steps * rounds_us * (1 + costs.beyond * beyond) + other_us
 
 
-def _rows_fetched(choice: Choice, problem: Problem, costs: Costs, *, alone: bool) -> float:
+def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
     """Return what a block fetches of a step, in rows of B of 128 bytes in one cache line.
 
     If a matrix's rows are not a multiple of 128 bytes, most rows of 128 bytes lie in two lines.
-    `alone`: blocks of a pair share nothing.
     """
-    of_a = choice.rows / (1 if alone else choice.across)
+    of_a = choice.rows / choice.across
     lacking = -choice.columns % BY_64
-    of_b = (choice.columns + costs.narrow * lacking) / (1 if alone else choice.down)
+    of_b = (choice.columns + costs.narrow * lacking) / choice.down
     item = problem.precision.item_bytes
     row_of_a = _row_cost(problem.k * item, costs.a_line, costs.a_sector)
     pitch_of_b = problem.k if "B" in problem.column_major else problem.n
@@ -353,8 +315,6 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
             choice = Choice(form=form, rows=rows, columns=columns, down=down, across=across)
             most = MAX_SUMS_OF_TURNS if form.in_turns else MAX_SUMS[choice.consumers]
             if choice.sums > most or choice.stages < MIN_STAGES:
-                continue
-            if form.in_rounds and min(rows, columns) == BY_64:
                 continue
             for parts in splits:
                 yield replace(choice, splits=parts)

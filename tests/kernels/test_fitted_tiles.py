@@ -11,9 +11,9 @@ from machine_code import lines_printed
 from gpubench.errors import UsageError
 from gpubench.kernels.fitted_tile import (
     FORMS,
-    ROUNDS,
     SPLIT,
     TF32,
+    TURNS,
     WHOLE,
     Form,
     box_of_b,
@@ -21,7 +21,6 @@ from gpubench.kernels.fitted_tile import (
     sums,
     threads,
 )
-from gpubench.kernels.gemm.wgmma_split_tail import whole_tiles
 from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, clusters
 from gpubench.kernels.tile_costs import (
     PICKS,
@@ -157,21 +156,6 @@ def test_each_step_and_unit_is_in_one_part_and_no_part_is_empty(printed: list[li
         assert units[-1] <= steps
 
 
-def test_every_tile_is_taken_once_whole_or_by_one_pair() -> None:
-    for of_clusters, at_most in product(range(1, 300), (1, 7, 57, 66)):
-        whole, workers = whole_tiles(of_clusters, at_most, 2)
-        assert 1 <= workers <= at_most
-        rest = of_clusters - whole
-        assert rest >= 0
-        assert 2 * rest <= workers  # each cluster shares at most one tile
-        rounds = -(-whole // workers)
-        assert rounds * workers >= whole
-        # Sharing saves half a round of what whole tiles alone take.
-        if rest:
-            assert rounds + 1 == -(-of_clusters // at_most)
-    assert whole_tiles(100, 132, 1) == (100, 100)  # without pairs nothing is shared
-
-
 def test_a_launch_has_room_for_stages_sums_and_results() -> None:
     draw = random.Random(1)  # noqa: S311 # a sample, not a secret
     for name, variant in VARIANTS.items():
@@ -185,7 +169,7 @@ def test_a_launch_has_room_for_stages_sums_and_results() -> None:
             assert launch.shared_bytes >= needed, (name, tile)
             assert launch.blocks % launch.cluster[0] == 0
             assert launch.cluster[0] <= 8
-            if in_turns or name == "wgmma_split_tail":
+            if in_turns:
                 assert launch.blocks <= 132
             else:
                 blocks = launch.cluster[0]
@@ -269,7 +253,7 @@ def test_the_model_divides_k_where_there_are_few_tiles_and_not_where_there_are_m
 
     deep, large = problem(512, 512, 8192), problem(4096, 4096, 4096)
     assert best_us(SPLIT, deep) < 0.9 * best_us(WHOLE, deep)
-    assert best_us(ROUNDS, large) < best_us(SPLIT, large)
+    assert best_us(TURNS, large) < best_us(SPLIT, large)
 
 
 def test_auto_tiles_are_few_for_each_size_and_depend_on_it() -> None:

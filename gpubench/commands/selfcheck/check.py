@@ -34,7 +34,7 @@ FITTED = "128x128x64/s7/cluster=1x1/group=8/pdl=1"
 IN_16_BITS = {
     "wgmma_fitted": FITTED,
     "wgmma_split_cluster": "128x128x64/s7/k2/cluster=1x1/group=8/pdl=1",
-    "wgmma_split_tail": "192x256x64/s3/cluster=2x1/group=8/pdl=1",
+    "wgmma_pingpong": "104x192x64/s5/cluster=2x1/group=8",
     "cublas": "",
     "cublaslt": "",
 }

@@ -47,7 +47,6 @@ def test_our_ladder_begins_with_uncoalesced_loads_and_has_every_step_once() -> N
         "wgmma_pingpong": "wgmma_fitted",
         "wgmma_bytes_pingpong": "wgmma_bytes_cluster",
         "wgmma_split_cluster": "wgmma_fitted",
-        "wgmma_split_tail": "wgmma_split_cluster",
         "splitk_cluster": "splitk",
         "dmma_split_cluster": "dmma",
         "wgmma_tf32_cluster": "wgmma_tf32",
