@@ -32,7 +32,6 @@ from gpubench.engine.judge.probe import (
 from gpubench.engine.judge.verdict import (
     Duration,
     MissingResult,
-    UnwrittenResult,
     WrongError,
     as_judged,
     require,
@@ -394,9 +393,8 @@ class Runner:
                 require_exact(probe, self._backend.xp, operands.output)
             except WrongError:
                 if is_unwritten(self._backend.xp, operands.output):
-                    if instance_of(point) in self._writes:
-                        require(MissingResult(left=STALE))
-                    require(UnwrittenResult(reason=never_written(at.variant)))
+                    wrote = instance_of(point) in self._writes
+                    require(MissingResult(left=STALE if wrote else never_written(at.variant)))
                 raise
 
     def _require_independent(

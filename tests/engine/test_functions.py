@@ -133,10 +133,8 @@ def adds(beta: float) -> Callable[..., None]:
 
 def test_a_kernel_that_reads_its_output_finds_zeros_there_and_the_row_says_so() -> None:
     blind, _ = measured(variant(adds(0.0)))
-    assert (blind.status, blind.reason[:28]) == (
-        Status.WRONG,
-        "the result was never written",
-    )
+    assert blind.status == Status.WRONG
+    assert "the result was never written" in blind.reason
     right, said = measured(variant(adds(0.0), reads_output=True))
     assert (right.status, right.reason) == (Status.OK, "")
     assert "held zeros" in (said.notes or "")

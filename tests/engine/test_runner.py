@@ -138,7 +138,7 @@ def test_a_wrong_result_is_never_timed() -> None:
 def test_a_function_that_writes_nothing_is_told_where_to_write(dtype: str) -> None:
     result = runner(FakeBackend()).measure(point(variant(writes_nothing), dtype=dtype))
     assert result.status == Status.WRONG
-    assert result.reason.startswith("the result was never written; write into the last argument")
+    assert "the result was never written; write into the last argument" in result.reason
 
 
 def test_a_kernel_that_turns_wrong_after_a_right_one_is_found() -> None:

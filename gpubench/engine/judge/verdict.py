@@ -123,14 +123,6 @@ class MissingResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnwrittenResult:
-    """A result that holds what it held before the launch, in every element."""
-
-    reason: str
-    """Why this is wrong, with advice that depends on the variant."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class DependentTime:
     """A time per launch that depends on what the arrays held before (`judge.independence`)."""
 
@@ -214,7 +206,6 @@ Observed = (
     | ResultError
     | RoundedOperand
     | MissingResult
-    | UnwrittenResult
     | DependentTime
     | Duration
     | Rate
