@@ -135,6 +135,10 @@ class Variant:
     tiles: Space | None = None
     """None: the function has no tile to choose."""
 
+    auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None
+    """The tiles of `--tiles auto` for a problem and a number of multiprocessors, as users write
+    them, the best first; None: the default tiles."""
+
     baseline: str = ""
     """Variant of the vendor's BLAS that it is compared with. Empty: none."""
 
@@ -207,6 +211,13 @@ class Variant:
     def own_layout(self, dtype: str) -> tuple[str, ...]:
         """Return the column-major matrices of a sweep without `--layouts`."""
         return self.column_major or PRECISIONS[dtype].column_major
+
+    def tiles_for(self, problem: Problem, multiprocessors: int) -> tuple[Config, ...]:
+        """Return the tiles of `--tiles auto`, which suit a problem, the best first."""
+        if self.tiles is None:
+            return ()
+        texts = self.auto_tiles(problem, multiprocessors) if self.auto_tiles else ()
+        return tuple(map(self.tiles.read, texts)) or self.tiles.defaults
 
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
@@ -338,10 +349,6 @@ class CudaVariant(Variant):
     tiles: Space = Space()  # noqa: RUF009 # frozen
     """`Space()`: a kernel without tile parameters."""
 
-    auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None
-    """The tiles of `--tiles auto` for a problem and a number of multiprocessors, as users write
-    them, the best first; None: the default tiles."""
-
     compile_options: tuple[str, ...] = ()
     """Further options of the compiler, such as `--use_fast_math`, with the tile's parameters in
     braces: `-DBM={BM}`. An include folder, `-Iinclude`, is relative to the descriptor."""
@@ -442,11 +449,6 @@ class CudaVariant(Variant):
                 threads = "×".join(map(str, launch.block))
                 return f"a grid of {blocks} blocks of {threads} threads cannot be launched"
         return None
-
-    def tiles_for(self, problem: Problem, multiprocessors: int) -> tuple[Config, ...]:
-        """Return the tiles of `--tiles auto`, which suit a problem, the best first."""
-        texts = self.auto_tiles(problem, multiprocessors) if self.auto_tiles else ()
-        return tuple(map(self.tiles.read, texts)) or self.tiles.defaults
 
     def architecture(self, name: str) -> str:
         """Add the suffix that the variant needs to an architecture such as `sm_90`."""

@@ -214,7 +214,7 @@ def _picker(sweep: Sweep, multiprocessors: int) -> Picked | None:
         raise UsageError("--tiles: auto is for sweep, compare-cublas and export")
 
     def picked(variant: Variant, problem: Problem) -> tuple[Config, ...]:
-        if not isinstance(variant, CudaVariant) or problem.dtype not in variant.dtypes:
+        if problem.dtype not in variant.dtypes:
             return ()
         with described_by(variant.path):
             return variant.tiles_for(problem, multiprocessors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,10 @@ from gpubench.plan.toml_file import NOT_BLANK, lies_below
 
 
 class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[checkout]`: a repository, a commit, and the SHA-256 of each file that kernels need."""
+    """`[checkout]`: a repository, a commit, and the SHA-256 of each file that kernels need.
+
+    A name that ends in `/` is a folder. Its digest is that of its files' lines by `sha256sum`.
+    """
 
     repository: Annotated[str, Meta(pattern=NOT_BLANK)]
     commit: Annotated[str, Meta(pattern="^[0-9a-f]{40}$")]
@@ -34,16 +38,19 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         contents = {}
         for name, digest in self.files.items():
             path = folder / name
-            if not lies_below(name, folder):
+            within = path.rglob("*") if name.endswith("/") else (path,)
+            files = sorted(each.relative_to(folder).as_posix() for each in within)
+            if not all(lies_below(each, folder) for each in (name, *files)):
                 raise UsageError(f"{experiment}: checkout: '{name}' leads out of the checkout")
             try:
-                content = path.read_bytes()
+                read = {e: (folder / e).read_bytes() for e in files if not (folder / e).is_dir()}
             except OSError as error:
                 missing = f"--checkout: {path}: {error.strerror}"
                 raise UsageError(f"{missing}; it must be of {wanted}") from error
-            if hashlib.sha256(content).hexdigest() != digest:
-                raise UsageError(f"--checkout: {path} is not the file of {wanted}")
-            contents[f"checkout/{name}"] = content
+            if _digest(name, read) != digest:
+                kind = "folder" if name.endswith("/") else "file"
+                raise UsageError(f"--checkout: {path} is not the {kind} of {wanted}")
+            contents |= {f"checkout/{each}": content for each, content in read.items()}
         own = experiment.parent / experiment.stem
         for path in own.rglob("*.*"):
             if path.suffix != ".pyc" and path.is_file():
@@ -54,3 +61,13 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if not keep(target / name, content):
                 raise UsageError(f"--checkout: {target / name} cannot be written")
         return target
+
+
+def _digest(name: str, files: Mapping[str, bytes]) -> str:
+    """Return the SHA-256 of a file, or of the lines that `sha256sum` prints in a folder."""
+    lines = [
+        f"{hashlib.sha256(content).hexdigest()}  ./{each.removeprefix(name)}\n"
+        for each, content in files.items()
+    ]
+    text = "".join(lines).encode() if name.endswith("/") else files[name]
+    return hashlib.sha256(text).hexdigest()

@@ -208,7 +208,7 @@ def _interval(figure: Figure, row: Row | None, over: Row | None) -> tuple[float,
 
 def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> float | None:
     """Return the percentage of the published peak, for a rate of a single dtype."""
-    dtypes = {dtype for sweep, _ in experiment.sweeps for dtype in sweep.dtypes}
+    dtypes = {dtype for sweep, *_ in experiment.sweeps for dtype in sweep.dtypes}
     dtype = series.selection(cell, series.columns[0]).get("dtype", "/".join(dtypes))
     peak_tflops = experiment.devices.get(series.device_of(cell), {}).get(f"peak_{dtype}_tflops")
     if series.figure != Figure.GFLOPS or isinstance(peak_tflops, str) or peak_tflops is None:

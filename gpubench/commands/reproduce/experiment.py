@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -175,6 +175,14 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("'when' and 'remember' are for sweeps on the CPU")
 
 
+class PlannedSweep(NamedTuple):
+    """A sweep of an experiment."""
+
+    sweep: Sweep
+    conditions: Conditions
+    points: int  # their number
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A published experiment."""
@@ -182,7 +190,7 @@ class Experiment:
     path: Path
     file: ExperimentFile
     devices: Mapping[str, Mapping[str, _Fact]]  # facts of the devices of the published figures
-    sweeps: tuple[tuple[Sweep, Conditions], ...]  # their devices are `cuda` and `cpu`
+    sweeps: tuple[PlannedSweep, ...]  # their devices are `cuda` and `cpu`
 
     @property
     def name(self) -> str:
@@ -194,13 +202,13 @@ class Experiment:
         """The series of the experiment's file."""
         return self.file.series
 
-    def sweeps_for(self, *, gpu: bool) -> list[tuple[Sweep, Conditions]]:
+    def sweeps_for(self, *, gpu: bool) -> list[PlannedSweep]:
         """Return the sweeps to run on a machine with or without a GPU."""
         left_out = "without-gpu" if gpu else "with-gpu"
         return [
-            (sweep, conditions)
-            for sweep, conditions in self.sweeps
-            if conditions.when != left_out and (gpu or sweep.device != "cuda")
+            each
+            for each in self.sweeps
+            if each.conditions.when != left_out and (gpu or each.sweep.device != "cuda")
         ]
 
 
@@ -262,10 +270,11 @@ def read_experiment(path: Path, checkout: Path | None = None) -> Experiment:
             raise UsageError(f"{path}: sweep {number}: '{min(given)}' is for the command line")
         try:
             sweep = read_sweep({**confined(path, own), **kernels})
-            points += [identity(point.key) for point in plan(sweep, sweep.device)]
+            planned = plan(sweep, sweep.device, multiprocessors=1)  # any number
+            points += [identity(point.key) for point in planned]
         except UsageError as error:
             raise UsageError(f"{path}: sweep {number}: {error}") from error
-        sweeps.append((sweep, conditions))
+        sweeps.append(PlannedSweep(sweep, conditions, len(planned)))
     published = {series.name: series.published for series in file.series}
     if len(published) < len(file.series):
         raise UsageError(f"{path}: two series have one name")

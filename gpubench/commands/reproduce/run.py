@@ -31,7 +31,7 @@ from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.model import Status
 from gpubench.options import OPTIONS, read_sweep
 from gpubench.plan.schedule import minutes
-from gpubench.plan.sweep import Sweep, plan
+from gpubench.plan.sweep import Sweep
 from gpubench.results.columns import encode_csv
 from gpubench.results.output import Output, make_directory
 from gpubench.results.result_file import ResultFile, default_path, partial_of
@@ -72,9 +72,9 @@ def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | N
     for experiment in find(names, checkout):
         name = experiment.name
         entries = experiment.sweeps_for(gpu=has_gpu)
-        counts = [len(plan(sweep, sweep.device)) for sweep, _ in entries]
-        for (sweep, conditions), count in zip(entries, counts, strict=True):
-            paced = sweep if conditions.remember else _paced(sweep, asked, count / sum(counts))
+        total = sum(each.points for each in entries)
+        for sweep, conditions, count in entries:
+            paced = sweep if conditions.remember else _paced(sweep, asked, count / total)
             job = prepare_dry(paced)
             expected_s = job.forecast().expected_s
             total_s += expected_s
@@ -223,13 +223,12 @@ def reproduce(
     rounds, and a budget for all points of the experiment.
     """
     entries = experiment.sweeps_for(gpu="cuda" in pools)
-    counts = [len(plan(sweep, sweep.device)) for sweep, _ in entries]
+    total = sum(each.points for each in entries)
     rows: list[Row] = []
     interrupted = False
-    for number, (sweep, conditions) in enumerate(entries, 1):
+    for number, (sweep, conditions, count) in enumerate(entries, 1):
         pool, once = pools[sweep.device], conditions.remember
-        share = counts[number - 1] / sum(counts)
-        job = prepare(sweep if once else _paced(sweep, asked, share), pool.device)
+        job = prepare(sweep if once else _paced(sweep, asked, count / total), pool.device)
         cached = _cached(job) if once else None
         variants = ", ".join(sweep.variants) or "all variants"
         note = f": measured before, kept in {cached.parent}" if cached and cached.exists() else ""
@@ -254,7 +253,7 @@ def reproduce(
         rows += measured
         if interrupted:
             break
-    devices = {sweep.device: pools[sweep.device].device for sweep, _ in entries}
+    devices = {sweep.device: pools[sweep.device].device for sweep, *_ in entries}
     return Reproduction(
         experiment=experiment,
         rows=rows,

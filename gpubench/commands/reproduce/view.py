@@ -175,7 +175,7 @@ def opening(done: Reproduction) -> list[str]:
     ]
     left_out = dict.fromkeys(
         variant
-        for sweep, _ in done.experiment.sweeps
+        for sweep, *_ in done.experiment.sweeps
         if sweep.device == "cuda"
         for variant in sweep.variants or ("every variant",)
     )

@@ -79,7 +79,7 @@ def claim(folder: Path, *, file: str = "src/product.py", content: bytes = PRODUC
     """Write a claim, its description and a checkout, and return the claim's file."""
     (folder / "claim").mkdir()
     (folder / "claim" / "theirs.py").write_text(DESCRIPTION)
-    (folder / "git" / "src").mkdir(parents=True)
+    (folder / "git" / "src").mkdir(parents=True, exist_ok=True)
     (folder / "git" / "src" / "product.py").write_bytes(PRODUCT)
     digest = hashlib.sha256(content).hexdigest()
     path = folder / "claim.toml"
@@ -88,11 +88,25 @@ def claim(folder: Path, *, file: str = "src/product.py", content: bytes = PRODUC
 
 
 def test_the_kernels_are_of_the_checkout_whose_digests_the_claim_has(tmp_path: Path) -> None:
-    ((sweep, _),) = read_experiment(claim(tmp_path), tmp_path / "git").sweeps
+    ((sweep, *_),) = read_experiment(claim(tmp_path), tmp_path / "git").sweeps
     assert sweep.kernels
     copied = sweep.kernels / "checkout" / "src" / "product.py"
     assert copied.read_bytes() == PRODUCT
     assert not copied.is_relative_to(tmp_path)  # what changes there later does not run
+
+
+def test_the_digest_of_a_folder_is_that_of_its_lines_by_sha256sum(tmp_path: Path) -> None:
+    (tmp_path / "git" / "src" / "deep").mkdir(parents=True)
+    (tmp_path / "git" / "src" / "deep" / "a.h").write_bytes(b"a header")
+    listed = {"./deep/a.h": b"a header", "./product.py": PRODUCT}
+    lines = [f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in listed.items()]
+    path = claim(tmp_path, file="src/", content="".join(lines).encode())
+    ((sweep, *_),) = read_experiment(path, tmp_path / "git").sweeps
+    assert sweep.kernels
+    assert (sweep.kernels / "checkout/src/deep/a.h").read_bytes() == b"a header"
+    (tmp_path / "git" / "src" / "new.h").touch()
+    with pytest.raises(UsageError, match="git/src is not the folder of https://example.org/"):
+        read_experiment(path, tmp_path / "git")
 
 
 @pytest.mark.parametrize(

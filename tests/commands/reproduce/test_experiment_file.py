@@ -123,12 +123,12 @@ def test_a_figure_is_selected_by_series_label_and_column(tmp_path: Path) -> None
 
 def test_sweeps_run_where_they_can_and_are_wanted(tmp_path: Path) -> None:
     experiment = read_experiment(written(tmp_path, WHOLE.replace("with-gpu", "without-gpu")))
-    with_gpu = [sweep.variants[0] for sweep, _ in experiment.sweeps_for(gpu=True)]
-    without = [sweep.variants[0] for sweep, _ in experiment.sweeps_for(gpu=False)]
+    with_gpu = [sweep.variants[0] for sweep, *_ in experiment.sweeps_for(gpu=True)]
+    without = [sweep.variants[0] for sweep, *_ in experiment.sweeps_for(gpu=False)]
     assert with_gpu == ["cpu_tile", "shared_tile"]
     assert without == ["cpu_tile", "cpu_naive"]
     other = read_experiment(written(tmp_path, WHOLE))
-    assert [sweep.variants[0] for sweep, _ in other.sweeps_for(gpu=False)] == ["cpu_tile"]
+    assert [sweep.variants[0] for sweep, *_ in other.sweeps_for(gpu=False)] == ["cpu_tile"]
     assert len(other.sweeps_for(gpu=True)) == 3
 
 

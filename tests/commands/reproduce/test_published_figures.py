@@ -39,7 +39,7 @@ def quoted(experiment: Experiment) -> str:
 
 
 def points(experiment: Experiment) -> list[Point]:
-    return [point for sweep, _ in experiment.sweeps for point in plan(sweep, sweep.device)]
+    return [point for sweep, *_ in experiment.sweeps for point in plan(sweep, sweep.device)]
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -128,9 +128,9 @@ def test_the_shapes_that_were_published_are_rules() -> None:
 
 def test_the_p100_products_operands_are_indices_that_wrap() -> None:
     experiment = read_experiment(shipped()["p100-tiles"])
-    assert {sweep.operands for sweep, _ in experiment.sweeps} == {(Fill.INDEX,)}
-    assert {sweep.dtypes for sweep, _ in experiment.sweeps} == {("int32",)}
-    assert {sweep.sizes for sweep, _ in experiment.sweeps} == {((512, 512, 1024),)}
+    assert {sweep.operands for sweep, *_ in experiment.sweeps} == {(Fill.INDEX,)}
+    assert {sweep.dtypes for sweep, *_ in experiment.sweeps} == {("int32",)}
+    assert {sweep.sizes for sweep, *_ in experiment.sweeps} == {((512, 512, 1024),)}
 
 
 def test_the_staged_kernels_run_with_the_published_parameters() -> None:

@@ -63,7 +63,7 @@ def measured_row(point: Point) -> Row:
 
 def as_if_run(experiment: Experiment, *, gpu: bool) -> Reproduction:
     """What a run would leave, without one."""
-    sweeps = [sweep for sweep, _ in experiment.sweeps_for(gpu=gpu)]
+    sweeps = [sweep for sweep, *_ in experiment.sweeps_for(gpu=gpu)]
     points = [point for sweep in sweeps for point in plan(sweep, sweep.device)]
     return Reproduction(
         experiment=experiment,

@@ -1,0 +1,1 @@
+#include "extension.h"
