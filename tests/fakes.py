@@ -116,6 +116,7 @@ class FakeKernel:
     launch: None = None
     algorithm: str = ""
     note: str = ""
+    code_hash: str = ""
     thread_counts: tuple[int, ...] = ()
 
     def on_threads(self, count: int) -> FakeKernel:

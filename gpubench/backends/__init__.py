@@ -67,6 +67,10 @@ class Kernel(Protocol):
         """How it was compiled, if a row should report that; otherwise empty."""
 
     @property
+    def code_hash(self) -> str:
+        """Hash of its compiled code; empty if gpubench did not compile it."""
+
+    @property
     def thread_counts(self) -> tuple[int, ...]:
         """Numbers of CPU threads to choose from, the current one first; empty on a GPU."""
 

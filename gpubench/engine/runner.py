@@ -263,6 +263,7 @@ class Runner:
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
             resources, algorithm = answers(kernel)
             result = replace(result, resources=resources, launch=launch, algorithm=algorithm)
+            result = replace(result, code_hash=kernel.code_hash)
             earlier = self._right.get(point, earlier)
             check = Check(
                 self._backend.xp,

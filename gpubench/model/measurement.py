@@ -144,6 +144,9 @@ class Measurement:
     algorithm: str = ""
     """The library's algorithm, and how it was chosen. Empty: not known."""
 
+    code_hash: str = ""
+    """Hash of the compiled code. Empty: gpubench did not compile it."""
+
     kernels_run: str = ""
     """Names of the kernels of a launch, with counts. Empty: not known, or on a CPU."""
 

@@ -17,7 +17,6 @@ from gpubench.model import (
     PRECISIONS,
     Cache,
     Config,
-    CudaVariant,
     Fill,
     HostVariant,
     Launches,

@@ -56,3 +56,8 @@ def source_hash(variant: Variant) -> str:
         versions = [version(name) for name in distributions.get(library, ())]
         digest.update(f"{library} {versions}".encode())
     return digest.hexdigest()[:12]
+
+
+def hash_of(*contents: bytes) -> str:
+    """Return 12 digits that change with compiled code."""
+    return hashlib.sha256(b"".join(contents)).hexdigest()[:12]

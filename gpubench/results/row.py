@@ -231,6 +231,11 @@ class Row:
     source_hash: str | None = column(
         "context", "hash of the variant's files and the versions of its libraries"
     )
+    code_hash: str | None = column(
+        "context",
+        "hash of the kernel's cubins, or of the shared library of its host function; empty if "
+        "gpubench does not compile it",
+    )
     gpubench: str | None = column("context", "version of gpubench")
     tree_hash: str | None = column(
         "context", "hash of all files of the gpubench package that measured"

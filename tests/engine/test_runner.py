@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeBackend, FakeKernel, matmul, point, variant
+from fakes import CPU, FakeBackend, FakeKernel, matmul, point, variant
 
 from gpubench.engine.operands import verifying_bytes
 from gpubench.engine.runner import COOLING_S, Runner
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.architectures import example
 from gpubench.model import CORE_DTYPES, Cache, Health, Scope, State, Status, Timing
+from gpubench.results.rows import row
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -67,13 +68,17 @@ def test_what_an_earlier_kernel_set_for_the_caches_is_undone_before_each_visit()
         assert what.index("reset caches") == 0
 
 
-def test_a_measurement_says_which_algorithm_of_a_library_ran() -> None:
+def test_a_measurement_says_which_algorithm_and_which_code_ran() -> None:
+    facts = {"algorithm": "heuristic 2 of 8, tuned", "code_hash": "0123456789ab"}
+
     class Tuned(FakeBackend):
         def bind(self, *arguments: Any, **rows: Any) -> FakeKernel:
-            return replace(super().bind(*arguments, **rows), algorithm="heuristic 2 of 8, tuned")
+            return replace(super().bind(*arguments, **rows), **facts)
 
-    assert runner(Tuned()).measure(point()).algorithm == "heuristic 2 of 8, tuned"
-    assert runner(FakeBackend()).measure(point()).algorithm == ""
+    for backend, expected in ((Tuned(), tuple(facts.values())), (FakeBackend(), ("", ""))):
+        measured = runner(backend).measure(point())
+        assert (measured.algorithm, measured.code_hash) == expected
+        assert row(measured, CPU, "").code_hash == (expected[1] or None)
 
 
 def writes_nothing(_a: np.ndarray, _b: np.ndarray, _c: np.ndarray) -> None:

@@ -148,6 +148,11 @@ class CpuKernel:
             peak_bytes = max(peak_bytes, torch_bytes)
         return allocating(peak_bytes if peak_bytes >= max(arrays[-1].nbytes, OBJECT_BYTES) else 0)
 
+    @property
+    def code_hash(self) -> str:
+        """Return nothing: its functions compile their own code."""
+        return ""
+
     def kernels_run(self) -> str:
         """Return nothing: a CPU runs no kernels."""
         return ""

@@ -20,6 +20,7 @@ from gpubench.backends.cuda.nvcc import ENTRY, compile_library, demangled
 from gpubench.errors import CompileError, LaunchError
 from gpubench.model import Config, HostVariant, Problem
 from gpubench.model.signature import FORMATS
+from gpubench.results.provenance import hash_of
 
 C_TYPES: dict[str, Any] = {
     "b": ctypes.c_byte,
@@ -40,7 +41,9 @@ class HostFunction:
         self, variant: HostVariant, tile: Config | None, dtype: str, architecture: str, stream: int
     ) -> None:
         self._parameters, self._stream = variant.parameters(), stream
-        library = _loaded(compile_library(variant, tile, dtype, architecture), variant.source)
+        content = compile_library(variant, tile, dtype, architecture)
+        self.code_hash = hash_of(content)
+        library = _loaded(content, variant.source)
         self._is_wrapped = hasattr(library, ENTRY)
         name = ENTRY if self._is_wrapped else variant.function(tile, dtype)
         try:

@@ -147,6 +147,11 @@ class CudaKernel:
         """Which compiler took NVRTC's place, or which headers were replaced."""
         return self.routine.note
 
+    @property
+    def code_hash(self) -> str:
+        """The hash of the compiled code."""
+        return self.routine.code_hash
+
     def kernels_run(self) -> str:
         """Return what a launch runs, as a graph of it shows, with counts, or why it is unknown.
 

@@ -35,6 +35,7 @@ from gpubench.model import (
     Resources,
     Variant,
 )
+from gpubench.results.provenance import hash_of
 
 MAX_LOADED = 32
 """Maximum number of kernels kept on the device. Code takes memory, and loading a kernel takes less
@@ -57,6 +58,9 @@ class Routine:
     compiled: Resources | None = None
     note: str = ""
     """Which compiler took NVRTC's place, or which headers were replaced."""
+
+    code_hash: str = ""
+    """Hash of the compiled code. Empty: a library, or a function that compiles its own."""
 
     launch: Launch | None = None
     chosen: str = ""
@@ -147,7 +151,13 @@ class Instances:
             return bound[0] if len(bound) == 1 else partial(_run_all, bound)
 
         compiled, _ = loaded[main.sequence.index(main.main)]
-        return Routine(bind=bind, compiled=compiled.resources, note=compiled.note, launch=main)
+        return Routine(
+            bind=bind,
+            compiled=compiled.resources,
+            note=compiled.note,
+            code_hash=hash_of(*(each.cubin for each, _ in loaded)),
+            launch=main,
+        )
 
     def _call(self, point: Point) -> Callable[..., None]:
         """Return the variant's function. It is built once: it may compile for each new size."""
@@ -214,7 +224,7 @@ def host_routine(call: HostFunction, problem: Problem) -> Routine:
 
         return run
 
-    return Routine(bind=bind, call=call)
+    return Routine(bind=bind, call=call, code_hash=call.code_hash)
 
 
 def load_function(compiled: Compiled) -> Any:

@@ -36,7 +36,9 @@ def judge(
         list[str] | None,
         typer.Argument(
             metavar="[KERNEL...]",
-            help="Kernels to judge, such as mm or 'my_*'. Default: all of --kernels.",
+            help="Kernels to judge, such as mm or 'my_*', or a file: mine.cu, mine.cu:run, "
+            "mine.py:product, or libmine.so with the declaration of its function. Default: all of "
+            "--kernels.",
             autocompletion=completion.variants,
         ),
     ] = None,
@@ -75,6 +77,7 @@ def judge(
     from rich.console import Group
 
     from gpubench.backends import find_devices
+    from gpubench.commands.judge.from_file import with_description
     from gpubench.commands.judge.verdicts import exit_code, judge_rows
     from gpubench.commands.judge.view import as_json as json_of
     from gpubench.commands.judge.view import as_tables
@@ -94,6 +97,7 @@ def judge(
     if sweep.timing.rounds < MIN_ROUNDS:
         raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
     backend = find_devices(sweep.device)[0][0].backend
+    names, sweep = with_description(names or [], sweep, backend)
 
     def chosen(names: Sequence[str], flag: str) -> Sequence[Variant]:
         try:

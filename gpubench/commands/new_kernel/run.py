@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from itertools import dropwhile
 from pathlib import Path
 
-from gpubench.commands.new_kernel.from_source import described, described_by_default
-from gpubench.errors import UsageError, first_line
+from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, CudaVariant
-from gpubench.model.sources import included_names, read_source, whole_source
+from gpubench.model.sources import whole_source
 from gpubench.plan.descriptor import NAME_RULE, is_name
+from gpubench.plan.from_source.description import described_by_default
+from gpubench.plan.from_source.files import describe_file, source_text
 from gpubench.plan.registry import KERNELS, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.output import Output
@@ -35,9 +36,6 @@ _RESERVED = """
     void volatile wchar_t while xor xor_eq
 """
 """Keywords (ISO C++17, [lex.key]), which cannot name a kernel."""
-
-MAX_LISTED = 5
-"""Maximum number of sources that a message lists."""
 
 _LESSON = """\
 // {name}: what it teaches, in a line.
@@ -90,30 +88,15 @@ def describe_source(
     a function that it lacks, and a file that exists already.
     """
     op = _checked(name, op)
-    try:
-        text = source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"--from: {source} cannot be read: {_why_unread(source, error)}"
-        ) from error
+    text = source_text(source)
     chosen = {name: kernel}
     if kernel == "all" and (listed := described_by_default(text)):
         chosen = {f"{name}_{number}": each for number, each in enumerate(listed, 1)}
-    home = os.path.realpath(folder / op)
-    folders, linked = needed(source)
-    included = "".join(map(read_source, whole_source(source, folders)[1:]))
     asked: dict[str, None] = {}
     texts = {}
     for each, entry in chosen.items():
-        texts[folder / op / f"{each}.py"], unknown_parameters = described(
-            text,
-            each,
-            _checked(each, op),
-            os.path.relpath(os.path.realpath(source), home),
-            entry=entry,
-            included=included,
-            folders=[os.path.relpath(path, home) for path in folders],
-            linked=[os.path.relpath(path, home) for path in linked],
+        texts[folder / op / f"{each}.py"], unknown_parameters = describe_file(
+            source, each, _checked(each, op), entry, home=os.path.realpath(folder / op)
         )
         asked |= dict.fromkeys(unknown_parameters)
     what = "The description is complete. Then:"
@@ -122,53 +105,6 @@ def describe_source(
     if asked:
         what = f"First say in its signature what these are: {', '.join(asked)}. {what}"
     _write(texts, op, folder, what, ",".join(chosen), force=force)
-
-
-def _why_unread(source: Path, error: OSError | UnicodeDecodeError) -> str:
-    """Return why a file cannot be read, and the sources that its folder has."""
-    if not isinstance(error, OSError):
-        return first_line(error)
-    near = source if source.is_dir() else source.parent
-    files = sorted(path for form in ("*.cu*", "*/*.cu*") for path in near.glob(form))
-    listed = ", ".join(shown(str(path)) for path in files[:MAX_LISTED] if path.is_file())
-    return f"{error.strerror}{'; there are ' * bool(listed)}{listed}"
-
-
-def needed(source: Path) -> tuple[list[Path], list[Path]]:
-    """Return the include folders that a source needs, and the files that must be linked with it.
-
-    A header that is not beside its file is searched in neighbouring folders. A source that has the
-    name of an included header, such as `utils.cu` for `utils.hpp`, must be linked.
-    """
-    source = Path(os.path.realpath(source))
-    bases = (source.parent, *list(source.parent.parents)[:2])
-    near = [folder for base in bases for folder in (base, *_folders_of(base))]
-    folders: dict[Path, None] = {}
-    linked: dict[Path, None] = {}
-    while True:
-        files = whole_source(source, tuple(folders))
-        before = len(folders)
-        for name in {name for file in files for name in included_names(read_source(file))}:
-            homes = [file.parent for file in files]
-            if not any((home / name).is_file() for home in (*homes, *folders)):
-                folders |= dict.fromkeys([each for each in near if (each / name).is_file()][:1])
-        if len(folders) == before:
-            break
-    included = {file.with_suffix("") for file in files if file.suffix in {".cu", ".cpp", ".cc"}}
-    for header in files[1:]:
-        paths = [each / header.with_suffix(end).name for each in (header.parent, source.parent)
-                 for end in (".cu", ".cpp", ".cc")]  # fmt: skip
-        found = [path for path in paths if path.is_file() and path.with_suffix("") not in included]
-        linked |= dict.fromkeys(found[:1])
-    return list(folders), list(linked)
-
-
-def _folders_of(base: Path) -> list[Path]:
-    """Return the folders in a folder that can be read, without hidden folders."""
-    try:
-        return sorted(path for path in base.iterdir() if path.is_dir() and path.name[0] != ".")
-    except OSError:
-        return []
 
 
 def _checked(name: str, op: str | None) -> str:

@@ -10,13 +10,13 @@ import pytest
 
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.nvcc import compile_library
-from gpubench.commands.new_kernel.from_source import described
 from gpubench.commands.new_kernel.run import describe_source
-from gpubench.commands.new_kernel.source import Function, functions
 from gpubench.errors import UsageError
 from gpubench.kernel_options import find_kernel
 from gpubench.model import Config, CudaVariant, HostVariant, Problem
 from gpubench.model.signature import parameters
+from gpubench.plan.from_source.description import described
+from gpubench.plan.from_source.source import Function, functions
 from gpubench.plan.registry import of_op
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature" / "sgemm.cu"

@@ -105,7 +105,7 @@ def test_the_digest_of_a_folder_is_that_of_its_lines_by_sha256sum(tmp_path: Path
     assert sweep.kernels
     assert (sweep.kernels / "checkout/src/deep/a.h").read_bytes() == b"a header"
     (tmp_path / "git" / "src" / "new.h").touch()
-    with pytest.raises(UsageError, match="git/src is not the folder of https://example.org/"):
+    with pytest.raises(UsageError, match="git/src is not the folder of https"):
         read_experiment(path, tmp_path / "git")
 
 

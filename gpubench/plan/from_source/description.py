@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gpubench.commands.new_kernel.launch import Dimensions, expression, read_launch
-from gpubench.commands.new_kernel.meaning import UNKNOWN, meanings, reads_output
-from gpubench.commands.new_kernel.source import Function, code, expanded, functions, macros_of
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
 from gpubench.model.signature import Parameter, array_index, parameters
+from gpubench.plan.from_source.launch import Dimensions, expression, read_launch
+from gpubench.plan.from_source.meaning import UNKNOWN, meanings, reads_output
+from gpubench.plan.from_source.source import Function, code, expanded, functions, macros_of
 from gpubench.text import shown, unknown
 
 GUESSES = {
@@ -255,7 +255,7 @@ def _dtypes(function: Function, arguments: list[Parameter], op: str, text: str) 
         if parameter.is_pointer and array_index(parameter, op) == output
     ]
     kind = next(iter(kinds), "")
-    names = tuple(filter(None, map(_dtype_of, instances if kind == "Scalar" else [kind])))
+    names = tuple(filter(None, map(dtype_of, instances if kind == "Scalar" else [kind])))
     if names:
         yield f"    dtypes={_listed(dict.fromkeys(names))},"
     elif kind == "Scalar":
@@ -264,7 +264,7 @@ def _dtypes(function: Function, arguments: list[Parameter], op: str, text: str) 
         yield '    dtypes=("float32",),  # a guess: the type of the output is not known'
 
 
-def _dtype_of(cpp: str) -> str | None:
+def dtype_of(cpp: str) -> str | None:
     """Return the element type of a type of C++, or None."""
     cpp = ALIASES.get(cpp, cpp)
     return next((name for name, precision in PRECISIONS.items() if precision.cpp == cpp), None)

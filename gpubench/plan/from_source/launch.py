@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpubench.commands.new_kernel.source import Function, Launch, code, enclosed
 from gpubench.model.expression import evaluate
 from gpubench.model.signature import Parameter, split
+from gpubench.plan.from_source.source import Function, Launch, code, enclosed
 
 ROUNDS = 8
 """Maximum depth of constants that are defined by constants."""

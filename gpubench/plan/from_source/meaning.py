@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gpubench.commands.new_kernel.source import Function, enclosed
 from gpubench.model import OPERATIONS
 from gpubench.model.signature import (
     NULL,
     Parameter,
     why_unknown,
 )
+from gpubench.plan.from_source.source import Function, enclosed
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
 """Values of parameters with these names, so that C = alpha·A·B + beta·C is A·B."""
