@@ -3,14 +3,17 @@
     python benchmarks/shapes.py --seed 7 --count 60 --dtype bfloat16 --output shapes.csv
     python benchmarks/shapes.py --seed 1 --count 30 --every --output fit.csv
     python benchmarks/shapes.py --seed 12 --count 30 --dtype float64 --output float64.csv
+    python benchmarks/shapes.py --seed 21 --count 30 --odd 1 --output odd.csv
     python benchmarks/shapes.py --table shapes.csv
 
 Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (float32: 4, 8 bits:
-16); `--model-shapes` takes those of language and vision models instead. Operands lie in the cache,
-and every contender runs in short bursts, in rounds of random order: cuBLAS, cuBLASLt with its
-fastest algorithm, and each of our kernels with the configurations of `--tiles auto`. With `--every`
-all candidate configurations run once before, and the fastest of them take part in the rounds: that
-shows how far the model's pick is from the best, and it is what the model's constants are fitted on.
+16). With `--odd 2` they are 128 to 4096, in odd multiples of 2: rows of 16 bits are then no
+multiple of 16 bytes. `--model-shapes` takes those of language and vision models instead. Operands
+lie in the cache, and every contender runs in short bursts, in rounds of random order: cuBLAS,
+cuBLASLt with its fastest algorithm, and each of our kernels with the configurations of
+`--tiles auto`. With `--every` all candidate configurations run once before, and the fastest of them
+take part in the rounds: that shows how far the model's pick is from the best, and it is what the
+model's constants are fitted on.
 
 Constants were fitted on the seeds 1, 2, 3, 7, 8, 9, 17 and 18 in 16 bits, and 11 in float64 and
 float32; judge by others.
@@ -81,6 +84,7 @@ MULTIPLES = {"float32": 4, "int8": 16, "float8_e4m3": 16, "float8_e4m3_split": 1
 """What extents are multiples of, where it is not 8."""
 
 SMALLEST, LARGEST = 384, 8192
+ODD_RANGE = 128, 4096
 
 SAMPLE_US, ROUNDS = 250.0, 9
 """A sample lasts about this long; each contender has one a round."""
@@ -111,12 +115,17 @@ MODEL_SHAPES = (
 """(M, N, K) of projections and feed-forward layers: Llama 3 8B and 70B, BERT, ViT, U-Net."""
 
 
-def random_shapes(seed: int, count: int, multiple: int = 8) -> list[tuple[int, int, int]]:
-    """Draw shapes whose extents are log-uniform."""
+def random_shapes(
+    seed: int, count: int, multiple: int = 8, *, odd: bool = False
+) -> list[tuple[int, int, int]]:
+    """Draw shapes whose extents are log-uniform, or odd multiples of `multiple` in `ODD_RANGE`."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
+    smallest, largest = ODD_RANGE if odd else (SMALLEST, LARGEST)
 
     def extent() -> int:
-        size = math.exp(draw.uniform(math.log(SMALLEST), math.log(LARGEST)))
+        size = math.exp(draw.uniform(math.log(smallest), math.log(largest)))
+        if odd:
+            return multiple * (int(size / multiple / 2) * 2 + 1)
         return max(multiple, round(size / multiple) * multiple)
 
     return [(extent(), extent(), extent()) for _ in range(count)]
@@ -572,6 +581,7 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0, help="leave out the first shapes")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--every", action="store_true", help="all candidate configurations")
+    parser.add_argument("--odd", type=int, default=0, help="odd multiples of this number")
     parser.add_argument("--model-shapes", action="store_true")
     parser.add_argument("--shapes", help="such as 1024x1024x1024,2048x2048x2048")
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds")
@@ -588,8 +598,9 @@ def main() -> None:
     elif arguments.model_shapes:
         shapes = list(MODEL_SHAPES)
     else:
-        multiple = MULTIPLES.get(arguments.dtype, 8)
-        shapes = random_shapes(arguments.seed, arguments.count, multiple)[arguments.skip :]
+        multiple = arguments.odd or MULTIPLES.get(arguments.dtype, 8)
+        drawn = random_shapes(arguments.seed, arguments.count, multiple, odd=arguments.odd > 0)
+        shapes = drawn[arguments.skip :]
     bench = Bench(arguments.dtype)
     count = bench.compile(shapes, every=arguments.every)
     print(f"compiled {count} in {time.perf_counter() - start:.1f} s", flush=True)

@@ -69,6 +69,9 @@ class Form:
     in_turns: bool = False
     """Whether blocks stay, and each of two warpgroups has tiles of its own."""
 
+    copies_rows: bool = False
+    """Whether it takes only problems with rows that are no multiple of 16 bytes."""
+
     options: str = "/group=8"
     """What a configuration says after its cluster."""
 
@@ -117,7 +120,9 @@ TF32 = Form(
     options="",
 )
 
-FORMS = (WHOLE, TURNS, SPLIT, BYTES, BYTES_TURNS, TF32)
+ANY_ROWS = replace(SPLIT, splits=range(1, MAX_CLUSTER + 1), copies_rows=True)
+
+FORMS = (WHOLE, TURNS, SPLIT, BYTES, BYTES_TURNS, TF32, ANY_ROWS)
 """All forms. Those for one precision are compared with each other."""
 
 MAX_SUMS = {1: 128, 2: 192, 3: 96}
@@ -161,7 +166,7 @@ def stages_bytes(tile: Config) -> int:
 
 def shared_bytes(tile: Config) -> int:
     """Return the shared memory of the stages, and later of results or of sums for other blocks."""
-    each = SUM_BYTES if tile.get("splits", 1) > 1 else 2
+    each = SUM_BYTES if "splits" in tile else 2
     return int(max(stages_bytes(tile), tile["BM"] * tile["BN"] * each))
 
 
@@ -223,7 +228,7 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
         grid=(blocks * clusters(tile, problem),),
         block=(threads(tile),),
         shared_bytes=shared_bytes(tile),
-        tensor_maps=every if splits == 1 else every[:-1],
+        tensor_maps=every[:-1] if "splits" in tile else every,
         cluster=(blocks, 1, 1),
         pdl=bool(tile["pdl"]),
     )

@@ -25,7 +25,13 @@ from gpubench.kernels.fitted_tile import (
     RESIDENT,
     Form,
 )
-from gpubench.kernels.tensor_cores import BYTES_STEP, MAX_DYNAMIC_BYTES, ROW_BYTES
+from gpubench.kernels.padded_rows import row_bytes
+from gpubench.kernels.tensor_cores import (
+    ALIGNED_BYTES,
+    BYTES_STEP,
+    MAX_DYNAMIC_BYTES,
+    ROW_BYTES,
+)
 from gpubench.model import Problem
 
 PICKS = 2
@@ -254,6 +260,8 @@ def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
 
 
 def _row_cost(pitch_bytes: int, line: float, sector: float) -> float:
+    if pitch_bytes % ALIGNED_BYTES:  # rows are copied first, and then begin with a line
+        return 1.0
     in_two_lines = 1 - math.gcd(pitch_bytes, LINE_BYTES) / LINE_BYTES
     return 1 + line * in_two_lines + sector * (pitch_bytes % SECTOR_BYTES != 0)
 
@@ -355,7 +363,9 @@ def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice]
 
     Each form has one configuration, so that `--tiles auto` always measures it.
     """
-    forms = [form for form in FORMS if problem.dtype in form.dtypes]
+    of_dtype = [form for form in FORMS if problem.dtype in form.dtypes]
+    copies = any(row_bytes(problem))
+    forms = [form for form in of_dtype if form.copies_rows == copies] or of_dtype
     every = [entry for form in forms for entry in _times_us(form, problem, multiprocessors).items()]
     every.sort(key=lambda entry: entry[1])
     return first_together(((choice.form, choice) for choice, _ in every), forms)
@@ -383,4 +393,4 @@ class Picks:
 
     def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
         """Return configurations of the form for a problem."""
-        return tuple(map(str, picked(problem, multiprocessors)[self.form]))
+        return tuple(map(str, picked(problem, multiprocessors).get(self.form, ())))

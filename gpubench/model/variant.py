@@ -36,13 +36,16 @@ class TensorMap:
     """Index of the kernel's array that holds the matrix: operands, output, workspace."""
 
     shape: tuple[int, int]
-    """Rows and columns; a row's bytes are a multiple of 16."""
+    """Rows and columns."""
 
     box: tuple[int, int]
     """Rows and columns of one copy, at most 256 each. Outside the matrix it reads zeros."""
 
     offset_bytes: int = 0
     """Where the matrix starts in the array."""
+
+    pitch: int = 0
+    """Elements from a row to the next, whose bytes are a multiple of 16. 0: the columns."""
 
     swizzle_bytes: int = 0
     """Width of the pattern that spreads a box over the banks of shared memory: 32, 64 or 128. A row

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpubench.model import Config, CudaVariant, Gpu, Problem
+from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.on_cpu.run import gxx
 
 FEW = Gpu(multiprocessors=4, threads_per_multiprocessor=2048)
@@ -22,13 +22,20 @@ DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[
 STATIC = re.compile(r"__shared__ ([\w<>:, ]+?) (\w+)((?:\[[^\]]+\])*);")
 
 MAIN = r"""
+template <typename Item>
+struct Step {
+  int grid, grid_y, cluster, threads, shared_bytes;
+  std::vector<std::array<long, 8>> boxes;  // array, offset, rows, columns, pitch, box, swizzle
+  void (*kernel)(const Item*, const Item*, Item*, Item*, int, int, int, const CUtensorMap*);
+};
+
 template <typename Item, typename Number>
 struct Case {
   const char* label;
-  int m, n, k, grid, grid_y, cluster, threads, shared_bytes;
-  std::vector<std::array<long, 4>> boxes;  // array, rows, columns, and bytes of the swizzle
+  int m, n, k;
   bool b_along_k;
-  void (*kernel)(const Item*, const Item*, Item*, int, int, int, const CUtensorMap*);
+  size_t workspace_bytes;
+  std::vector<Step<Item>> steps;
 };
 
 template <typename Item, typename Number>
@@ -38,30 +45,37 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
   std::vector<Number> c(GUARD + one.m * one.n + GUARD);
   std::memset(c.data(), 0xFF, c.size() * sizeof(Number));
   const std::vector<Number> before = c;
-  CUtensorMap maps[4];
-  for (size_t i = 0; i < one.boxes.size(); ++i) {
-    const long array = one.boxes[i][0];
-    const int b_rows = one.b_along_k ? one.n : one.k, b_columns = one.b_along_k ? one.k : one.n;
-    emulated::Map map{reinterpret_cast<unsigned char*>(c.data() + GUARD), one.m, one.n,
-                      one.boxes[i][1], one.boxes[i][2], sizeof(Number), one.boxes[i][3]};
-    if (array < 2) {
-      map.address = reinterpret_cast<unsigned char*>(const_cast<Item*>((array ? b : a).data()));
-      map.rows = array ? b_rows : one.m;
-      map.columns = array ? b_columns : one.k;
-      map.item_bytes = sizeof(Item);
-    }
-    std::memcpy(&maps[i], &map, sizeof map);
-  }
+  std::vector<unsigned char> workspace(one.workspace_bytes, 0xFF);
+  const auto bytes = [](const auto& array) {
+    return reinterpret_cast<unsigned char*>(const_cast<void*>(static_cast<const void*>(&array[0])));
+  };
+  const std::array<unsigned char*, 4> arrays = {
+      bytes(a), bytes(b), bytes(c) + GUARD * sizeof(Number), workspace.data()};
+  const std::array<size_t, 4> sizes = {a.size() * sizeof(Item), b.size() * sizeof(Item),
+                                       one.m * one.n * sizeof(Number), workspace.size()};
   for (int i = 0; i < 2; ++i) {
-    const auto& operand = i == 0 ? a : b;
-    emulated::inputs[i] = reinterpret_cast<const unsigned char*>(operand.data());
-    emulated::inputs_end[i] = emulated::inputs[i] + operand.size() * sizeof(Item);
+    emulated::inputs[i] = arrays[i];
+    emulated::inputs_end[i] = arrays[i] + sizes[i];
   }
-  emulated::launch({unsigned(one.grid), unsigned(one.grid_y), 1}, one.cluster, one.threads,
-                   one.shared_bytes, seed, [&] {
-    one.kernel(a.data(), b.data(), reinterpret_cast<Item*>(c.data() + GUARD), one.m, one.n, one.k,
-               maps);
-  });
+  for (const Step<Item>& step : one.steps) {
+    CUtensorMap maps[4];
+    for (size_t i = 0; i < step.boxes.size(); ++i) {
+      const auto& [array, offset, rows, columns, pitch, box_rows, box_columns, swizzle] =
+          step.boxes[i];
+      const long item = array == 2 ? sizeof(Number) : sizeof(Item);
+      const emulated::Map map{arrays[array] + offset, rows, columns, pitch,
+                              box_rows, box_columns, item, swizzle};
+      if (offset + ((rows - 1) * pitch + columns) * item > long(sizes[array])) {
+        emulated::fail("a map that ends behind its array");
+      }
+      std::memcpy(&maps[i], &map, sizeof map);
+    }
+    emulated::launch({unsigned(step.grid), unsigned(step.grid_y), 1}, step.cluster, step.threads,
+                     step.shared_bytes, seed, [&] {
+      step.kernel(a.data(), b.data(), reinterpret_cast<Item*>(arrays[2]),
+                  reinterpret_cast<Item*>(arrays[3]), one.m, one.n, one.k, maps);
+    });
+  }
   for (int i = 0; i < GUARD; ++i) {
     const size_t last = c.size() - 1 - i;
     if (std::memcmp(&c[i], &before[i], sizeof(Number)) ||
@@ -190,6 +204,29 @@ def planted(source: str, faults: Sequence[tuple[str, str]]) -> str:
     return source
 
 
+def step(variant: CudaVariant, tile: Config, problem: Problem, first: Launch, one: Launch) -> str:
+    """Return a launch of a sequence, whose first launch has the workspace, in C++."""
+    scalar = problem.precision.cpp
+    boxes = ", ".join(
+        f"{{{m.array}, {m.offset_bytes}, {m.shape[0]}, {m.shape[1]}, {m.pitch or m.shape[1]}, "
+        f"{m.box[0]}, {m.box[1]}, {m.swizzle_bytes}}}"
+        for m in one.tensor_maps
+    )
+    grid, blocks = (*one.grid, 1, 1), one.cluster[0] if one.cluster else 1
+    numbers = (grid[0], grid[1], blocks, one.threads_per_block, one.shared_bytes)
+    arguments = ["A", "B", "C", *(["workspace"] * (first.workspace_bytes > 0)), "M", "N", "K"]
+    arguments += [
+        *map(str, one.int_arguments),
+        *(f"maps[{i}]" for i in range(len(one.tensor_maps))),
+    ]
+    return (
+        f"{{{', '.join(map(str, numbers))}, {{{boxes}}}, "
+        f"[](const {scalar}* A, const {scalar}* B, {scalar}* C, {scalar}* workspace, "
+        f"int M, int N, int K, const CUtensorMap* maps) "
+        f"{{ {variant.instance(tile, problem.dtype, one.kernel)}({', '.join(arguments)}); }}}}"
+    )
+
+
 def program(
     variant: CudaVariant,
     cases: Sequence[tuple[Config, Problem]],
@@ -205,23 +242,13 @@ def program(
     lines = []
     for number, (tile, problem) in enumerate(cases):
         launch = variant.launch_on(FEW, tile, problem)
-        instance = variant.instance(tile, problem.dtype, launch.kernel)
-        maps = "".join(f", maps[{i}]" for i in range(len(launch.tensor_maps)))
-        boxes = ", ".join(
-            f"{{{m.array}, {m.box[0]}, {m.box[1]}, {m.swizzle_bytes}}}" for m in launch.tensor_maps
-        )
-        grid = (*launch.grid, 1, 1)
-        blocks = launch.cluster[0] if launch.cluster else 1
-        numbers = [problem.m, problem.n, problem.k, grid[0], grid[1], blocks]
-        numbers += [launch.threads_per_block, launch.shared_bytes]
+        steps = ", ".join(step(variant, tile, problem, launch, one) for one in launch.sequence)
         along_k = int("B" in problem.column_major)
         lines.append(
             f"  if (only < 0 || only == {number}) "
             f'check<{scalar}, {result}>({{"{tile} {problem.size}", '
-            f"{', '.join(map(str, numbers))}, "
-            f"{{{boxes}}}, {along_k}, [](const {scalar}* A, const {scalar}* B, {scalar}* C, "
-            f"int M, int N, int K, const CUtensorMap* maps) "
-            f"{{ {instance}(A, B, C, M, N, K{maps}); }}}});"
+            f"{problem.m}, {problem.n}, {problem.k}, {along_k}, {launch.workspace_bytes}, "
+            f"{{{steps}}}}});"
         )
     words = "emulated::planted = count > 2 ? std::atoi(words[1]) : 0;"
     only = "const int only = count > 2 ? std::atoi(words[2]) : -1;"

@@ -136,7 +136,7 @@ def tensor_map_arguments(description: TensorMap, address: int, dtype: str) -> tu
         address + description.offset_bytes,
         # The innermost extent comes first: columns, then rows.
         (u64(columns), u64(rows)),
-        (u64(columns * PRECISIONS[dtype].item_bytes),),
+        (u64((description.pitch or columns) * PRECISIONS[dtype].item_bytes),),
         (u32(box_columns), u32(box_rows)),
         (u32(1), u32(1)),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,

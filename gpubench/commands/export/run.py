@@ -267,7 +267,8 @@ def _encode(tensor_map: TensorMap, array: str, problem: Problem) -> str:
     precision = PRECISIONS[problem.precision.result] if of_result else problem.precision
     return (
         f"encode({precision.tensor_map_code}, (char*){array} + {tensor_map.offset_bytes}, {rows}, "
-        f"{columns}, {precision.item_bytes}, {box_rows}, {box_columns}, {swizzle}, {promotion})"
+        f"{columns}, {tensor_map.pitch or columns}, {precision.item_bytes}, "
+        f"{box_rows}, {box_columns}, {swizzle}, {promotion})"
     )
 
 

@@ -155,7 +155,7 @@ struct Block {
 // A matrix as a tensor map describes it, in the bytes of the kernel's CUtensorMap.
 struct Map {
   unsigned char* address;
-  long rows, columns, box_rows, box_columns, item_bytes, swizzle_bytes;
+  long rows, columns, pitch, box_rows, box_columns, item_bytes, swizzle_bytes;
 };
 
 // A box that leaves shared memory when its thread waits for it, unless it has changed until then.
@@ -297,7 +297,7 @@ inline void finish(const BoxCopy& copy) {
       for (size_t b = 0; b < row_bytes; ++b) {
         const long row = copy.row + r, column = copy.column + b / map.item_bytes;
         const bool inside = row >= 0 && row < map.rows && column < map.columns;
-        const size_t from = (row * map.columns + copy.column) * map.item_bytes + b;
+        const size_t from = (row * map.pitch + copy.column) * map.item_bytes + b;
         unsigned at = to + r * pitch + b;
         if (map.swizzle_bytes == 128) at ^= (at >> 7 & 7) << 4;
         shared[at] = inside ? map.address[from] : 0;
@@ -313,6 +313,9 @@ inline void finish(const BoxCopy& copy) {
 inline void request(const BoxCopy& copy) {
   const size_t bytes = copy.map.box_rows * copy.map.box_columns * copy.map.item_bytes;
   const unsigned to = copy.to & ((1 << RANK_SHIFT) - 1);
+  if (copy.column * copy.map.item_bytes % 16 || copy.map.pitch * copy.map.item_bytes % 16) {
+    fail("a box or a row that does not begin at a multiple of 16 bytes");
+  }
   if (to % 1024) fail("a box does not begin where the swizzle does");
   for (size_t rank = 0; rank < blocks.size(); ++rank) {
     if (copy.mask >> rank & 1) std::memset(blocks[rank].shared + to, 0xFF, bytes);
@@ -468,7 +471,7 @@ inline void finish_stores() {
       const long row = store.row + item / map.box_columns;
       const long column = store.column + item % map.box_columns;
       if (row >= map.rows || column >= map.columns) continue;
-      map.address[(row * map.columns + column) * map.item_bytes + i % map.item_bytes] =
+      map.address[(row * map.pitch + column) * map.item_bytes + i % map.item_bytes] =
           store.content[i];
     }
   }

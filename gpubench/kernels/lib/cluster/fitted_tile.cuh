@@ -294,8 +294,8 @@ __device__ __forceinline__ void put_unit(unsigned address, const unsigned (&word
   }
 }
 
-// C, and where a block's tile begins.
-template <typename Scalar>
+// C, and where a block's tile begins. N is a multiple of 8, or ANY number.
+template <typename Scalar, bool ANY = false>
 struct Results {
   Scalar* C;
   int rows;
@@ -304,25 +304,54 @@ struct Results {
   int col;
 };
 
+// Stores two results of a row: as a word if every row begins with a word.
+template <typename Scalar>
+__device__ __forceinline__ void
+store_pair(unsigned pair, const Results<Scalar, true>& to, int row, int col) {
+  unsigned short* const at =
+      reinterpret_cast<unsigned short*>(to.C) + static_cast<size_t>(row) * to.cols + col;
+  if (to.cols % 2 == 0) {
+    if (col < to.cols) *reinterpret_cast<unsigned*>(at) = pair;
+  } else {
+    if (col < to.cols) at[0] = static_cast<unsigned short>(pair);
+    if (col + 1 < to.cols) at[1] = static_cast<unsigned short>(pair >> 16);
+  }
+}
+
 // Stores a warp's 16×16 results of a unit of a piece: through 512 bytes of its own, so that each
-// thread stores 16 bytes of a row. N is a multiple of 8.
-template <bool TRANSPOSED, typename Scalar>
+// thread stores 16 bytes of a row, or with ANY number of columns a pair of each fourth row.
+template <bool TRANSPOSED, typename Scalar, bool ANY>
 __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned scratch,
-                                           const Results<Scalar>& to, int piece, int unit) {
+                                           const Results<Scalar, ANY>& to, int piece, int unit) {
   const int lane = threadIdx.x % 32;
   put_unit<TRANSPOSED>(scratch + unit_row<TRANSPOSED>(lane) * 32 + unit_half<TRANSPOSED>(lane) * 16,
                        words);
   __syncwarp();
-  uint4 whole;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(whole.x), "=r"(whole.y), "=r"(whole.z), "=r"(whole.w)
-               : "r"(scratch + lane * 16)
-               : "memory");
   const int of_warp = piece * 64 + threadIdx.x % 128 / 32 * 16;
-  const int row = to.row + (TRANSPOSED ? unit * UNIT : of_warp) + lane / 2;
-  const int col = to.col + (TRANSPOSED ? of_warp : unit * UNIT) + lane % 2 * 8;
-  if (row < to.rows && col < to.cols) {
-    reinterpret_cast<uint4*>(to.C)[(static_cast<size_t>(row) * to.cols + col) / 8] = whole;
+  const int row0 = to.row + (TRANSPOSED ? unit * UNIT : of_warp);
+  const int col0 = to.col + (TRANSPOSED ? of_warp : unit * UNIT);
+  if constexpr (ANY) {
+    const int col = col0 + lane % 8 * 2;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      unsigned pair;
+      asm volatile("ld.shared.u32 %0, [%1];"
+                   : "=r"(pair)
+                   : "r"(scratch + i * 128 + lane * 4)
+                   : "memory");
+      const int row = row0 + i * 4 + lane / 8;
+      if (row < to.rows) store_pair(pair, to, row, col);
+    }
+  } else {
+    uint4 whole;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(whole.x), "=r"(whole.y), "=r"(whole.z), "=r"(whole.w)
+                 : "r"(scratch + lane * 16)
+                 : "memory");
+    const int row = row0 + lane / 2, col = col0 + lane % 2 * 8;
+    if (row < to.rows && col < to.cols) {
+      reinterpret_cast<uint4*>(to.C)[(static_cast<size_t>(row) * to.cols + col) / 8] = whole;
+    }
   }
 }
 

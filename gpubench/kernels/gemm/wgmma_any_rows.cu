@@ -1,0 +1,52 @@
+// wgmma_any_rows: rows of any length, by a copy in front of the product.
+//
+// Compared with `wgmma_split_cluster`: the TMA takes only rows that are a multiple of 16 bytes apart,
+// and begins a copy only at a multiple of 16 bytes. So a first launch copies each operand whose rows
+// are not so into a workspace, in rows that begin with a line of the L2 cache. Its blocks let the
+// product's blocks start, which wait for it when their barriers are ready. The tensor maps end where
+// the rows end: what lies between the rows of the workspace is never read.
+//
+//     pad_rows         warp: 1 KiB of a row, eight words a lane; two words loaded for each one stored
+//     wgmma_any_rows   the product on A or its copy, and B or its copy
+//
+// Results have no copy. They leave by pairs as in a warp's scratch of 16×16: as words if N is even,
+// and otherwise each alone.
+//
+// What limits it: small products. Each operand that is copied is read and written once more, and
+// the copy takes 2 µs however small it is.
+
+#include "../lib/cluster/split_sums.cuh"
+#include "../lib/tma/padded_rows.cuh"
+
+// Launched with a warp for each part of a row of A, if A is copied, and then of B.
+template <typename Scalar>
+__global__ void __launch_bounds__(256)
+pad_rows(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K,
+         int parts_of_a, int a_row_bytes, int b_rows, int b_row_bytes) {
+  start_next_launch();
+  wait_for_previous_launch();  // which reads the workspace
+  const int part = blockIdx.x * 8 + threadIdx.x / 32;
+  if (part < parts_of_a) {
+    copy_part(A, workspace, M, a_row_bytes, part);
+  } else {
+    const size_t of_a = parts_of_a ? static_cast<size_t>(M) * padded_bytes(a_row_bytes) : 0;
+    copy_part(B, reinterpret_cast<unsigned char*>(workspace) + of_a, b_rows, b_row_bytes,
+              part - parts_of_a);
+  }
+}
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
+          int GROUP, int PDL>
+__global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
+wgmma_any_rows(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K,
+               const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+               const __grid_constant__ CUtensorMap rest_map) {
+  extern __shared__ __align__(1024) unsigned char stages[];
+  compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, PDL>(
+      stages, M, N, K, &a_map, &b_map, &rest_map,
+      [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const BlockTile& tile) {
+        const Results<Scalar, true> to{C, M, N, tile.row, tile.col};
+        add_units<BM, BN, SPLITS, CM * CN>(sum, ring, rank.part, rank.row * CN + rank.col,
+                                           warpgroup, to);
+      });
+}

@@ -1,0 +1,63 @@
+"""Copies of operands whose rows are no multiple of 16 bytes, in front of a product."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpubench.kernels.tensor_cores import ALIGNED_BYTES
+from gpubench.model import Launch, Problem
+
+PADDED_TO, PART_BYTES = 128, 1024
+"""What a copied row's bytes are a multiple of, and what a warp copies, as in `padded_rows.cuh`."""
+
+THREADS = 256
+
+WORKSPACE = 3
+"""Index of the workspace among the kernel's arrays."""
+
+
+def operand_shapes(problem: Problem) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the rows and columns of A and B as they lie in memory."""
+    m, n, k = problem.m, problem.n, problem.k
+    return (m, k), (n, k) if "B" in problem.column_major else (k, n)
+
+
+def row_bytes(problem: Problem) -> list[int]:
+    """Return the bytes of a row of A and of B, or 0 if the TMA takes it."""
+    item = problem.precision.item_bytes
+    each = [columns * item for _, columns in operand_shapes(problem)]
+    return [of_row if of_row % ALIGNED_BYTES else 0 for of_row in each]
+
+
+def on_padded_rows(product: Launch, problem: Problem) -> Launch:
+    """Launch the copies, then a product whose tensor maps describe the copies.
+
+    The workspace holds the copies. The product may start early, and waits for the copies itself.
+    """
+    parts, begins, end = [], [], 0
+    shapes, of_row = operand_shapes(problem), row_bytes(problem)
+    padded = [-(-each // PADDED_TO) * PADDED_TO for each in of_row]
+    for (rows, _), each, pitch in zip(shapes, of_row, padded, strict=True):
+        parts.append(rows * -(-each // PART_BYTES))
+        begins.append(end)
+        end += rows * pitch
+    maps = tuple(
+        replace(
+            one,
+            array=WORKSPACE,
+            offset_bytes=begins[one.array],
+            pitch=padded[one.array] // problem.precision.item_bytes,
+        )
+        if one.array < len(padded) and padded[one.array]
+        else one
+        for one in product.tensor_maps
+    )
+    return Launch(
+        kernel="pad_rows<{scalar}>",
+        grid=(max(1, -(-sum(parts) // (THREADS // 32))),),
+        block=(THREADS,),
+        int_arguments=(parts[0], of_row[0], shapes[1][0] if of_row[1] else 0, of_row[1] or 1),
+        workspace_bytes=max(end, ALIGNED_BYTES),
+        pdl=product.pdl,
+        next_launches=(replace(product, tensor_maps=maps, pdl=True),),
+    )
