@@ -82,22 +82,9 @@ def test_the_list_of_commands_shows_the_first_line_of_each_help() -> None:
         assert summary(name) == command.help.partition("\n")[0] != ""
 
 
-def test_no_arguments_print_the_help(tmp_path: Path) -> None:
-    done = call(tmp_path)
-    shown = done.out or done.err
-    assert shown.startswith("Usage: ")
-    assert len(shown.splitlines()) > 10
-
-
 def test_the_version_is_printed(tmp_path: Path) -> None:
     done = run(tmp_path, "--version")
     assert (done.code, done.out, done.err) == (0, f"gpubench {gpubench.__version__}\n", "")
-
-
-def test_the_program_itself_has_help_and_an_example() -> None:
-    assert GROUP.help
-    assert "gpubench sweep --sizes" in GROUP.epilog
-    assert all(option.help for option in GROUP.params)
 
 
 @pytest.mark.parametrize("name", ["sweep", "compare-cublas"])
@@ -347,34 +334,6 @@ def test_what_a_sweep_wrote_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_config_is_read_and_flags_win(tmp_path: Path) -> None:
-    config = tmp_path / "sweep.toml"
-    config.write_text('sizes = [8, 16]\nvariants = "cpu_blas"\nrounds = 1\ncache = "hot"\n')
-    done = call(tmp_path, "sweep", "--config", "sweep.toml", "--sizes", "4", "--output", "a.csv")
-    assert done.code == 0
-    assert [one.size for one in read(tmp_path / "a.csv")] == ["4"]
-
-
-@pytest.mark.slow
-def test_a_kernel_of_ones_own_is_swept_beside_ours(tmp_path: Path) -> None:
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "mine.py").write_text(OWN)
-    own = ("--kernels", "own")
-    listed = call(tmp_path, "variants", "--device", "cpu", *own)
-    assert "NumPy's product, whatever [the] tile" in listed.out
-    done = call(
-        tmp_path,
-        *(*SWEEP, *own, "--sizes", "8", "--tiles", "1", "--variants", "mine,cpu_blas"),
-        *(*QUICKER, "-o", "a.csv"),
-    )
-    assert (done.code, done.files) == (0, ["a.csv", "own/mine.py"])
-    assert [(one.variant, one.status) for one in read(tmp_path / "a.csv")] == [
-        ("mine", "ok"),
-        ("cpu_blas", "ok"),
-    ]
-
-
-@pytest.mark.slow
 def test_a_kernel_of_ones_own_that_fails_costs_its_own_points_alone(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     for name, build in {
@@ -399,22 +358,6 @@ def test_a_kernel_of_ones_own_that_fails_costs_its_own_points_alone(tmp_path: Pa
         "raising": "error",
         "ending": "error",
     }
-
-
-def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path) -> None:
-    done = call(tmp_path, *SWEEP, "--dry-run", "--sizes", "8,16", "--variants", "cpu_blas")
-    assert (done.code, done.err, done.files) == (0, "", [])
-    assert "2 points in 5 rounds; nothing is run" in done.out
-
-
-@pytest.mark.slow
-def test_a_new_kernel_is_found_at_once(tmp_path: Path) -> None:
-    done = call(tmp_path, "new-kernel", "mine")
-    assert (done.code, done.err) == (0, "")
-    assert done.files == ["own/gemm/mine.cu", "own/gemm/mine.py"]
-    assert "gpubench check mine --kernels own" in done.out  # a page's test runs it
-    listed = call(tmp_path, "variants", "--kernels", "own", "--device", "cuda").out
-    assert "what mine teaches" in listed
 
 
 def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -509,15 +452,6 @@ def test_a_file_does_not_make_kernels_run_by_itself(tmp_path: Path) -> None:
     assert "add --kernels own" in refused.err
 
 
-@pytest.mark.slow
-def test_a_sweep_in_progress_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "a.csv.partial").write_text("precious")
-    refused = call(tmp_path, *FEW, "-o", "a.csv")
-    assert refused.code == 2
-    assert "a.csv.partial exists; --resume a.csv continues it, --force starts anew" in refused.err
-    assert (tmp_path / "a.csv.partial").read_text() == "precious"
-
-
 NO_NAME = '{"gpubench_sweep": {"options": {"kernels": []}}}\n'
 
 
@@ -559,12 +493,6 @@ def test_deviceinfo_works_without_a_gpu_and_says_what_is_missing(tmp_path: Path)
     assert ANSI not in done.out
 
 
-def test_deviceinfo_of_the_cpu_says_nothing_of_cuda(tmp_path: Path) -> None:
-    done = call(tmp_path, "deviceinfo", "--device", "cpu")
-    assert done.code == 0
-    assert "CUDA: " not in done.out
-
-
 def test_deviceinfo_is_json_for_machines(tmp_path: Path) -> None:
     done = call(tmp_path, "deviceinfo", "--json")
     assert (done.code, done.err) == (0, "")
@@ -591,12 +519,6 @@ def test_a_terminal_without_unicode_loses_signs_and_nothing_else(tmp_path: Path)
     assert "register_tile" in done.out
 
 
-def test_variants_of_one_device(tmp_path: Path) -> None:
-    done = call(tmp_path, "variants", "--device", "cpu", "--op", "gemm")
-    assert "cpu_tile" in done.out
-    assert "shared_tile  " not in done.out
-
-
 def test_no_color_is_honoured_in_a_terminal(tmp_path: Path) -> None:
     forced = call(tmp_path, "deviceinfo", FORCE_COLOR="1")
     assert ANSI in forced.out
@@ -605,13 +527,6 @@ def test_no_color_is_honoured_in_a_terminal(tmp_path: Path) -> None:
 
 
 # ---- explain
-
-
-def test_a_library_routine_is_not_explained(tmp_path: Path) -> None:
-    done = call(tmp_path, "explain", "cublas")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("gpubench: 'cublas' is a function that runs on cuda")
-    assert len(done.err.splitlines()) == 1
 
 
 @pytest.mark.slow

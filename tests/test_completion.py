@@ -13,8 +13,6 @@ from commandline import TIMEOUT_S
 
 from gpubench import completion
 from gpubench.cli import app
-from gpubench.model import DTYPES, OPERATIONS
-from gpubench.plan.registry import of_op
 
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich")
 
@@ -91,31 +89,11 @@ def test_bash_is_offered_what_fits(folder: Path) -> None:
 # ---- what each offers
 
 
-def test_every_variant_is_offered(folder: Path) -> None:
-    assert completion.variants(context(), "") == sorted(of_op("gemm"))
-    assert "mine" in completion.variants(context(kernels=str(folder / "own")), "")
-
-
 def test_a_list_goes_on_at_its_commas_without_repeats() -> None:
     offers = completion.variants(context(), "naive,cublas,")
     assert "naive,cublas,shared_tile" in offers
     assert "naive,cublas,naive" not in offers
     assert completion.variants(context(), "naive,nothing") == []
-
-
-def test_an_operation_decides_whose_variants_are_offered() -> None:
-    for op in OPERATIONS:
-        assert completion.variants(context(op=op), "") == sorted(of_op(op))
-    assert completion.variants(context(op="nonsense"), "") == []
-
-
-def test_dtypes_and_operations_are_the_models() -> None:
-    assert completion.dtypes("") == list(DTYPES)
-    assert completion.operations("") == list(OPERATIONS)
-
-
-def test_devices_begin_with_the_ones_that_need_no_number() -> None:
-    assert completion.devices("")[:3] == ["auto", "cpu", "cuda"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -133,7 +111,3 @@ def test_a_lone_folder_is_opened_as_far_as_it_is_alone() -> None:
     assert completion.results("res") == ["results/deep/", "results/x.csv"]
     assert completion.results("results/d") == ["results/deep/y.csv"]
     assert completion.results("ow") == ["own/"]  # nothing that fits in there
-
-
-def test_a_folder_that_is_not_there_offers_nothing() -> None:
-    assert completion.results("nowhere/at/all") == []

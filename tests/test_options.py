@@ -69,10 +69,6 @@ def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
     assert (sweep.timing.budget_s, sweep.timing.launch_limit_s) == (60, 2.5)
 
 
-def test_a_precision_is_a_fraction_or_a_percentage() -> None:
-    assert read_sweep({"precision": "2%"}).timing.precision == 0.02
-
-
 def test_flags_win_over_toml_and_toml_over_defaults(toml: Any) -> None:
     config = toml('sizes = "8"\ntiles = "4"\nrounds = 5\n')
     sweep = read_sweep({"sizes": "16", "tiles": None, "seed": None}, config)
@@ -94,23 +90,6 @@ def test_toml_takes_lists_and_numbers(toml: Any) -> None:
     assert sweep.tiles == ("16",)
     assert (sweep.variants, sweep.dtypes) == (("cpu_tile",), ("int32",))
     assert (sweep.seed, sweep.timing.launch_limit_s, sweep.timing.precision) == (3, 0.5, 0.01)
-
-
-@pytest.mark.parametrize("text", ["sizes = ", "= 3", "[", 'sizes = "8', "sizes = 1\nsizes = 2"])
-def test_broken_toml_is_refused_naming_the_file(toml: Any, text: str) -> None:
-    message = refusal({}, toml(text))
-    assert "sweep.toml is not TOML" in message
-
-
-def test_a_binary_file_is_not_toml(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.toml"
-    path.write_bytes(b"\xff\xfe\x00")
-    assert "is not TOML" in refusal({}, path)
-
-
-def test_a_missing_or_unreadable_config_is_refused(tmp_path: Path) -> None:
-    assert "cannot read" in refusal({}, tmp_path / "none.toml")
-    assert "cannot read" in refusal({}, tmp_path)
 
 
 def test_an_unknown_key_gives_the_nearest(toml: Any) -> None:
@@ -202,10 +181,6 @@ def test_a_dtype_has_the_short_names_that_users_type() -> None:
         "float16",
         "float8_e4m3",
     )
-
-
-def test_a_dtype_given_twice_is_swept_once() -> None:
-    assert read_sweep({"dtypes": "int32,float32,int32"}).dtypes == ("int32", "float32")
 
 
 # ---- paths

@@ -117,12 +117,6 @@ def test_every_instance_is_right_at_any_size(backend: CpuBackend, name: str) -> 
         assert_right(backend, name, edge, dtype)
 
 
-@pytest.mark.parametrize("name", [name for name in ON_CPU if name != "cpu_tile_parallel"])
-def test_one_instance_of_each_variant_is_right_at_any_size(backend: CpuBackend, name: str) -> None:
-    tiled = ON_CPU[name].tiles is not None
-    assert_right(backend, name, 7 if tiled else None, "float32")
-
-
 def assert_right(backend: CpuBackend, name: str, edge: int | None, dtype: str) -> None:
     for size in SHAPES:
         point = on_cpu(

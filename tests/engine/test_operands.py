@@ -13,8 +13,6 @@ from gpubench.engine import operands as module
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, Fill, Problem
 
-SHAPES = [(1, 1, 1), (3, 5, 7), (2, 3, 31), (7, 1, 5), (1, 7, 64), (5, 3, 129)]
-
 
 def problem(m: int, n: int, k: int, dtype: str) -> Problem:
     return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
@@ -48,31 +46,12 @@ def worst_error(a: np.ndarray, b: np.ndarray) -> float:
     return worst
 
 
-@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
-def test_the_reference_of_float32_is_exact_to_float64(m: int, n: int, k: int) -> None:
-    a, b = make_inputs(problem(m, n, k, "float32"), 1)
-    assert worst_error(a, b) <= k * 2**-53
-
-
-@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
-def test_the_reference_of_float64_is_exact_far_beyond_float64(m: int, n: int, k: int) -> None:
-    a, b = make_inputs(problem(m, n, k, "float64"), 1)
-    assert worst_error(a, b) <= 2**-60
-
-
 def test_the_reference_of_float64_holds_for_operands_of_very_different_sizes() -> None:
     a, b = make_inputs(problem(5, 7, 33, "float64"), 1)
     assert worst_error(a * 1e100, b * 1e-90) <= 2**-60
     # Elements of one matrix may differ too: what counts is their share in the largest sum.
     a[0] *= 1e-3
     assert worst_error(a, b) <= 2**-50
-
-
-@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
-def test_the_reference_of_int32_is_the_exact_integer_product(m: int, n: int, k: int) -> None:
-    a, b = make_inputs(problem(m, n, k, "int32"), 1)
-    (product,) = make_reference(np, "gemm", a, b).parts
-    assert product.tolist() == [[wrapped(int(x)) for x in row] for row in exact_product(a, b)]
 
 
 int32s = st.integers(-(2**31), 2**31 - 1)
@@ -143,27 +122,11 @@ def test_int8_operands_have_negatives() -> None:
         assert (array.min(), array.max()) == (-127, 127)
 
 
-def test_norms_are_those_of_rows_and_columns() -> None:
-    a, b = make_inputs(problem(2, 3, 5, "float32"), 1)
-    reference = make_reference(np, "gemm", a, b)
-    assert reference.row_norms.shape == (2, 1)
-    assert reference.column_norms.shape == (1, 3)
-    assert reference.row_norms[1, 0] == pytest.approx(sum(float(x) ** 2 for x in a[1]) ** 0.5)
-    assert reference.column_norms[0, 2] == pytest.approx(sum(float(x) ** 2 for x in b[:, 2]) ** 0.5)
-
-
 def test_index_operands_are_multiples_of_the_element_number() -> None:
     a, b = make_inputs(problem(2, 2, 3, "int32"), 1, Fill.INDEX)
     assert a.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert b.tolist() == [[0, 2], [4, 6], [8, 10]]
     assert (a.dtype, b.dtype) == (np.int32, np.int32)
-
-
-def test_index_operands_make_products_that_wrap() -> None:
-    a, b = make_inputs(problem(1, 2, 30_000, "int32"), 1, Fill.INDEX)
-    exact = [sum(k * 2 * (2 * k + j) for k in range(30_000)) for j in range(2)]
-    assert max(exact) > 2**31
-    assert (a @ b).tolist() == [[wrapped(one) for one in exact]]
 
 
 def test_index_operands_wrap_by_themselves_where_there_are_many(

@@ -174,13 +174,6 @@ def test_a_kernel_that_never_converges_stops(times: type, waiting_s: float) -> N
     assert script.now_s < 3.0
 
 
-def test_a_clock_that_drops_midway_is_seen_in_the_figures() -> None:
-    series = Script(itertools.chain([10.0] * 33, itertools.repeat(12.5))).collect()
-    assert (min(series.times_us), max(series.times_us)) == (10.0, 12.5)
-    low, median, high = median_interval(series.times_us)
-    assert low <= median <= high
-
-
 @pytest.mark.parametrize("wrong_us", [0.0, -4.76, math.inf, math.nan])
 def test_a_time_that_no_launch_can_take_is_an_error(wrong_us: float) -> None:
     script = Script(itertools.chain([50.0] * 8, itertools.repeat(wrong_us)))
@@ -218,27 +211,6 @@ def test_outliers_are_counted_and_nothing_is_dropped(times: list[float]) -> None
     assert series.device_s == pytest.approx(3 * sum(times) / 1e6)
     assert 0 <= series.outliers_tukey <= len(times) / 2
     assert 0 <= series.outliers_mad <= len(times) / 2
-
-
-@given(times_us, st.randoms())
-def test_the_order_of_samples_does_not_matter(times: list[float], order: random.Random) -> None:
-    shuffled = list(times)
-    order.shuffle(shuffled)
-    first, second = summarize(times, 1, "precise"), summarize(shuffled, 1, "precise")
-    assert first.median_us == second.median_us
-    assert first.outliers_tukey == second.outliers_tukey
-
-
-@given(times_us, st.integers(-10, 10))
-def test_statistics_scale_with_the_times(times: list[float], power: int) -> None:
-    # By powers of two, so that nothing rounds.
-    factor = 2.0**power
-    plain = summarize(times, 1, "precise")
-    scaled = summarize([factor * time for time in times], 1, "precise")
-    for name in ("median_us", "q1_us", "q3_us", "min_us", "max_us"):
-        assert getattr(scaled, name) == factor * getattr(plain, name)
-    assert scaled.outliers_tukey == plain.outliers_tukey
-    assert scaled.outliers_mad == plain.outliers_mad
 
 
 @pytest.mark.parametrize(("stray", "outliers"), [(11.2, 0), (11.4, 1), (7.8, 0), (7.6, 1)])

@@ -9,8 +9,9 @@ import tomllib
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import patch
 
 import command_lines
@@ -47,8 +48,7 @@ from gpubench.view.pictures import Kind
 REPOSITORY = Path(__file__).parents[2]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reader:
+class Reader(NamedTuple):
     """One kind of input."""
 
     read: Callable[[bytes, Path], None]
@@ -57,7 +57,7 @@ class Reader:
     seeds: Callable[[], Sequence[bytes]]
     """Valid examples."""
 
-    own: Sequence[mutations.Mutation] = ()
+    own: Sequence[mutations.Mutation]
     """Mutations specific to the format."""
 
 
@@ -102,22 +102,15 @@ def _in_file(name: str, data: bytes, folder: Path) -> Path:
     return path
 
 
-def config(data: bytes, folder: Path) -> None:
-    path = _in_file("a.toml", data, folder)
-    call_within_contract(lambda: read_sweep({}, path), folder)
-    require_unchanged(folder, {"a.toml": data})
+def _toml(read: Callable[[Path], object]) -> Callable[[bytes, Path], None]:
+    """Return a reader of a TOML file."""
 
+    def read_file(data: bytes, folder: Path) -> None:
+        path = _in_file("a.toml", data, folder)
+        call_within_contract(lambda: read(path), folder)
+        require_unchanged(folder, {"a.toml": data})
 
-def experiment(data: bytes, folder: Path) -> None:
-    path = _in_file("a.toml", data, folder)
-    call_within_contract(lambda: read_experiment(path), folder)
-    require_unchanged(folder, {"a.toml": data})
-
-
-def expect(data: bytes, folder: Path) -> None:
-    path = _in_file("a.toml", data, folder)
-    call_within_contract(lambda: read_expected(path), folder)
-    require_unchanged(folder, {"a.toml": data})
+    return read_file
 
 
 def winners(data: bytes, folder: Path) -> None:
@@ -237,25 +230,20 @@ def _csv() -> list[bytes]:
     return [table.encode(_rows())]
 
 
-def csv(data: bytes, folder: Path) -> None:
-    path = _in_file("a.csv", data, folder)
-    rows = call_within_contract(lambda: table.read(path), folder)
-    if rows:
-        call_within_contract(lambda: read_side([path]), folder)
-        require_unchanged(folder, {"a.csv": data})
-        copy = folder / "b.csv"
-        table.write(rows, copy)
-        assert [str(row) for row in table.read(copy)] == [str(row) for row in rows]  # NaN, too
+def rows(name: str) -> Callable[[bytes, Path], None]:
+    """Return a reader of a file of rows, which writes what it read and reads it again."""
 
+    def read_file(data: bytes, folder: Path) -> None:
+        path = _in_file(name, data, folder)
+        read = call_within_contract(lambda: table.read(path), folder)
+        if read:
+            call_within_contract(lambda: read_side([path]), folder)
+            require_unchanged(folder, {name: data})
+            copy = folder / "b.csv"
+            table.write(read, copy)
+            assert [str(row) for row in table.read(copy)] == [str(row) for row in read]  # NaN, too
 
-def nvbench(data: bytes, folder: Path) -> None:
-    path = _in_file("a.json", data, folder)
-    rows = call_within_contract(lambda: table.read(path), folder)
-    if rows:
-        require_unchanged(folder, {"a.json": data})
-        copy = folder / "b.csv"
-        table.write(rows, copy)
-        assert [str(row) for row in table.read(copy)] == [str(row) for row in rows]  # NaN, too
+    return read_file
 
 
 def problems(data: bytes, folder: Path) -> None:
@@ -552,65 +540,37 @@ def _read_operands(name: str) -> Callable[[bytes, Path], None]:
     return read
 
 
+SIZES = (b"1024,2048", b"1..32", b"64..512:64", b"1..64:x2", b"320x640x320,1024", b"7x9,320x640")
+TILES = (b"8,16,32", b"1..32", b"128x128x8/8x8/s3", b"64x64/k4,1..64:x2")
+EXPECTED = REPOSITORY / "results/h200/expect.toml"
+TEXT, TABLE = mutations.TEXT, (mutations.table,)
+
 READERS = {
-    "sizes": Reader(
-        read=sizes,
-        seeds=lambda: (
-            b"1024,2048",
-            b"1..32",
-            b"64..512:64",
-            b"1..64:x2",
-            b"320x640x320,1024",
-            b"7x9,320x640",
-        ),
-        own=mutations.TEXT,
-    ),
-    "tiles": Reader(
-        read=tiles,
-        seeds=lambda: (b"8,16,32", b"1..32", b"128x128x8/8x8/s3", b"64x64/k4,1..64:x2"),
-        own=mutations.TEXT,
-    ),
+    "sizes": Reader(sizes, lambda: SIZES, TEXT),
+    "tiles": Reader(tiles, lambda: TILES, TEXT),
     "config": Reader(
-        read=config,
-        seeds=lambda: (CONFIG, *_configs(experiments=False)),
-        own=mutations.TEXT,
+        _toml(lambda path: read_sweep({}, path)),
+        lambda: (CONFIG, *_configs(experiments=False)),
+        TEXT,
     ),
-    "experiment": Reader(
-        read=experiment, seeds=lambda: _configs(experiments=True), own=mutations.TEXT
-    ),
-    "expect": Reader(
-        read=expect,
-        seeds=lambda: (EXPECT, (REPOSITORY / "results/h200/expect.toml").read_bytes()),
-        own=mutations.TEXT,
-    ),
-    "winners": Reader(read=winners, seeds=lambda: (WINNER, WINNER_OF_OLD), own=mutations.TEXT),
-    "where": Reader(read=where, seeds=lambda: CONDITIONS, own=mutations.TEXT),
-    "csv": Reader(read=csv, seeds=_csv, own=(mutations.table,)),
-    "shown": Reader(
-        read=shown,
-        seeds=lambda: (*_csv(), _csv_of_gpu()),
-        own=(mutations.table,),
-    ),
-    "descriptor": Reader(read=descriptor, seeds=lambda: (DESCRIPTOR,), own=mutations.TEXT),
-    "source": Reader(read=source, seeds=lambda: (SOURCE,), own=mutations.TEXT),
-    "nvbench": Reader(
-        read=nvbench, seeds=lambda: (as_nvbench(_rows()), NVBENCH), own=mutations.TEXT
-    ),
-    "problems": Reader(read=problems, seeds=lambda: PROBLEMS, own=(mutations.table,)),
-    "diff": Reader(read=diff, seeds=_csv, own=(mutations.table,)),
-    "build": Reader(read=build, seeds=_builds, own=(mutations.table,)),
-    "saved": Reader(read=saved, seeds=_csv, own=(mutations.table,)),
-    "fleet": Reader(read=fleet, seeds=_fleets, own=mutations.TEXT),
-    "partial": Reader(read=partial, seeds=_partial, own=(mutations.table, *mutations.TEXT)),
-    "race": Reader(read=race, seeds=_race, own=(mutations.table, *mutations.TEXT)),
-    "operands": Reader(
-        read=_read_operands("a.bin"), seeds=_operands("a.bin"), own=(mutations.header,)
-    ),
-    "archive": Reader(
-        read=_read_operands("a.npz"), seeds=_operands("a.npz"), own=(mutations.archive,)
-    ),
-    "command": Reader(
-        read=command_lines.read, seeds=command_lines.seeds, own=(command_lines.words,)
-    ),
+    "experiment": Reader(_toml(read_experiment), lambda: _configs(experiments=True), TEXT),
+    "expect": Reader(_toml(read_expected), lambda: (EXPECT, EXPECTED.read_bytes()), TEXT),
+    "winners": Reader(winners, lambda: (WINNER, WINNER_OF_OLD), TEXT),
+    "where": Reader(where, lambda: CONDITIONS, TEXT),
+    "csv": Reader(rows("a.csv"), _csv, TABLE),
+    "shown": Reader(shown, lambda: (*_csv(), _csv_of_gpu()), TABLE),
+    "descriptor": Reader(descriptor, lambda: (DESCRIPTOR,), TEXT),
+    "source": Reader(source, lambda: (SOURCE,), TEXT),
+    "nvbench": Reader(rows("a.json"), lambda: (as_nvbench(_rows()), NVBENCH), TEXT),
+    "problems": Reader(problems, lambda: PROBLEMS, TABLE),
+    "diff": Reader(diff, _csv, TABLE),
+    "build": Reader(build, _builds, TABLE),
+    "saved": Reader(saved, _csv, TABLE),
+    "fleet": Reader(fleet, _fleets, TEXT),
+    "partial": Reader(partial, _partial, (*TABLE, *TEXT)),
+    "race": Reader(race, _race, (*TABLE, *TEXT)),
+    "operands": Reader(_read_operands("a.bin"), _operands("a.bin"), (mutations.header,)),
+    "archive": Reader(_read_operands("a.npz"), _operands("a.npz"), (mutations.archive,)),
+    "command": Reader(command_lines.read, command_lines.seeds, (command_lines.words,)),
 }
 """Readers by name."""

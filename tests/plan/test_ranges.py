@@ -211,15 +211,6 @@ def test_any_text_is_a_bounded_list_of_tiles_or_refused_in_one_line(text: str) -
         assert all(str(Config.parse(tile)) == tile for tile in tiles)
 
 
-extents = st.integers(1, LARGEST)
-
-
-@given(st.tuples(extents, extents, extents))
-def test_a_size_reads_back_as_it_prints(size: tuple[int, int, int]) -> None:
-    m, n, k = size
-    assert parse_sizes(Problem(op="gemm", m=m, n=n, k=k, dtype="float32").size) == (size,)
-
-
 @given(
     st.lists(st.integers(1, 10**9 - 1), min_size=2, max_size=3),
     st.integers(1, 8),

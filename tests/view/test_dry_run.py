@@ -9,7 +9,6 @@ import pytest
 
 from gpubench.engine.prepare import prepare_dry
 from gpubench.engine.runner import Runner
-from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.options import read_sweep
 from gpubench.view.dry_run import print_plan
 
@@ -58,10 +57,3 @@ def test_skips_are_told_once_with_their_reason(told: Any) -> None:
 def test_the_file_is_named(told: Any) -> None:
     assert told(output="some/a.csv").splitlines()[-1] == "would write: some/a.csv"
     assert told().splitlines()[-1].startswith("would write: results/")
-
-
-def test_what_the_sweep_refuses_is_refused(told: Any) -> None:
-    with pytest.raises(UsageError, match="nothing to measure"):
-        told(variants="cpu_blas", dtypes="int32")
-    with pytest.raises(DeviceUnavailableError):
-        told(device="cuda")
