@@ -232,24 +232,6 @@ def test_without_a_usable_cache_kernels_are_compiled_for_the_run_and_it_says_so_
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "command", [(*QUICK, *QUICKER), ("explain", "naive", "--tiles", "8", "--arch", "sm_90")]
-)
-def test_caches_are_the_users_alone_whatever_the_umask(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    caches = tmp_path / "new" / "caches"
-    environment = {**os.environ, "XDG_CACHE_HOME": str(caches)}
-    environment.pop("NUMBA_CACHE_DIR")
-    arguments = [sys.executable, "-m", "gpubench", *command]
-    subprocess.run(arguments, cwd=tmp_path, env=environment, umask=0, check=True)
-    made = [path for path in (tmp_path / "new").rglob("*") if path.is_dir()]
-    assert caches / "gpubench" in made
-    modes = {path.stat().st_mode & 0o777 for path in (caches, caches / "gpubench")}
-    assert modes == {0o700}
-
-
 # ---- text from files
 
 STEERS = "a\x1b[2J\x9b\u202eb"

@@ -1,10 +1,14 @@
-"""The structure: imports run one way, a kernel is two files, files stay short."""
+"""The structure: imports run one way, a kernel is two files, files stay short.
+
+No file or flag is run as code, except the two files of a kernel.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
 import sys
+from dataclasses import fields
 from functools import cache
 from graphlib import TopologicalSorter
 from itertools import pairwise
@@ -12,6 +16,7 @@ from pathlib import Path
 
 import gpubench
 from gpubench.model import OPERATIONS
+from gpubench.results.row import KEY, Row
 
 PACKAGE = Path(gpubench.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "configs" not in path.parts)
@@ -58,10 +63,16 @@ MODULES = {module_of(path): path for path in FILES}
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    """Return a parsed module. Several tests look at each."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Every module imported, at the top or within functions; of ours, the exact one."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -74,7 +85,7 @@ def imports(path: Path) -> set[str]:
 
 def imported_when_loaded(path: Path) -> set[str]:
     """What loading the module imports: not what its functions import later, nor types."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     found: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.Import):
@@ -154,7 +165,7 @@ def test_planning_needs_no_arrays() -> None:
 
 def test_views_run_nothing_and_know_no_backend() -> None:
     for path in sorted((PACKAGE / "view").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         typing_only = {
             node
             for block in ast.walk(tree)
@@ -227,7 +238,7 @@ def test_only_the_judge_makes_a_measurement_wrong() -> None:
     judge = PACKAGE / "engine" / "judge" / "verdict.py"
     makers = set()
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.keyword) and node.arg == "status":
                 names = {ast.unparse(part) for part in ast.walk(node.value)}
                 if names & {"Status.WRONG", "'wrong'", "Status('wrong')"}:
@@ -239,3 +250,117 @@ def test_each_test_file_has_a_name_of_its_own() -> None:
     """Two files of one name end the collection of all tests."""
     names = sorted(path.name for path in Path(__file__).parent.rglob("test_*.py"))
     assert [name for name, other in pairwise(names) if name == other] == []
+
+
+def test_every_column_is_filled_by_the_package() -> None:
+    """A field of `Row` that no code sets would be a column that is always empty."""
+    filled: set[str | None] = set()
+    for path in FILES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                named = node.keywords if node.func.id in {"Row", "replace"} else []
+                filled |= {keyword.arg for keyword in named}
+            elif isinstance(node, ast.Dict) and path.name in {"rows.py", "prepare.py"}:
+                filled |= {key.value for key in node.keys if isinstance(key, ast.Constant)}
+    columns = {field.name for field in fields(Row)} - set(KEY)
+    assert columns - filled == set()
+
+
+# ---- no text is run as code
+
+RUNS_TEXT = {"eval", "exec", "compile", "__import__", "input"}
+"""Built-in functions that run text as code."""
+
+SHELLS = {
+    ("os", "system"),
+    ("os", "popen"),
+    ("os", "execv"),
+    ("os", "spawnv"),
+    ("subprocess", "getoutput"),
+    ("subprocess", "getstatusoutput"),
+    ("asyncio", "create_subprocess_shell"),
+}
+
+OBJECTS_FROM_FILES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml"}
+"""Modules whose readers run code that a file holds."""
+
+IMPORTERS = {"importlib", "importlib.util", "importlib.machinery", "runpy", "imp"}
+
+IMPORTS_BY_NAME = {
+    PACKAGE / "cli.py",
+    PACKAGE / "plan" / "descriptor.py",
+    PACKAGE / "backends" / "__init__.py",
+    PACKAGE / "backends" / "calls.py",
+    PACKAGE / "model" / "variant.py",
+    PACKAGE / "view" / "pictures" / "__init__.py",
+}
+"""Where the description of a kernel is run, which the help of `--kernels` says; where backends are
+found by their folders inside the package; the packages that a descriptor asks for; where matplotlib
+is; and the packages of the commands, which `COMMANDS` lists."""
+
+
+def findings(path: Path, tree: ast.Module) -> set[str]:
+    """What a module does that no module of the package may do."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules = {str(node.module)}
+            found |= {
+                f"{node.module}.{alias.name}"
+                for alias in node.names
+                if (node.module, alias.name) in SHELLS
+            }
+        else:
+            modules = set()
+        found |= {module.partition(".")[0] for module in modules} & OBJECTS_FROM_FILES
+        if modules & IMPORTERS and path not in IMPORTS_BY_NAME:
+            found.add("importlib")
+        if isinstance(node, ast.Call):
+            found |= findings_in_call(node)
+    return found
+
+
+def findings_in_call(node: ast.Call) -> set[str]:
+    found: set[str] = set()
+    if isinstance(node.func, ast.Name) and node.func.id in RUNS_TEXT:
+        found.add(node.func.id)
+    if isinstance(node.func, ast.Attribute):
+        owner = node.func.value
+        if isinstance(owner, ast.Name) and (owner.id, node.func.attr) in SHELLS:
+            found.add(f"{owner.id}.{node.func.attr}")
+        if node.func.attr in {"read_pickle", "read_hdf"}:
+            found.add(node.func.attr)
+    for keyword in node.keywords:
+        off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
+        if keyword.arg in {"shell", "allow_pickle"} and not off:
+            found.add(keyword.arg)
+    return found
+
+
+def test_no_module_makes_code_of_text_starts_a_shell_or_reads_objects() -> None:
+    for path in FILES:
+        assert findings(path, tree_of(path)) == set(), path
+
+
+def test_the_search_finds_what_it_is_for() -> None:
+    for text, finding in (
+        ("eval('1')", "eval"),
+        ("def f(x):\n    exec(x)", "exec"),
+        ("import pickle", "pickle"),
+        ("from marshal import loads", "marshal"),
+        ("import os\nos.system('ls')", "os.system"),
+        ("from os import popen", "os.popen"),
+        ("import subprocess\nsubprocess.run('ls', shell=True)", "shell"),
+        ("subprocess.run('ls', shell=flag)", "shell"),
+        ("import numpy as np\nnp.load('x', allow_pickle=True)", "allow_pickle"),
+        ("pd.read_pickle('x')", "read_pickle"),
+        ("import importlib.util", "importlib"),
+    ):
+        assert findings(Path("elsewhere.py"), ast.parse(text)) == {finding}, text
+
+
+def test_the_search_ignores_what_is_harmless() -> None:
+    text = "import re\nre.compile('x')\nsubprocess.run(['ls'], shell=False)\nmodel.eval()"
+    assert findings(Path("elsewhere.py"), ast.parse(text)) == set()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import contract
 import pytest
 from contract import (
     REFUSALS,
@@ -38,13 +40,27 @@ INPUTS = {
 SLOW = {"diff", "partial", "race", "build", "saved", "problems", "command", "shown"}
 """Readers that run whole commands, on what others read."""
 
+UNTRACED = SLOW | {"descriptor", "source", "winners", "experiment"}
+"""Readers whose memory only `benchmarks/fuzz.py` limits: tracing takes most of a command's time."""
+
+
+@pytest.fixture(autouse=True)
+def _traced() -> Iterator[None]:
+    yield
+    contract.TRACED = True
+
+
+def read(name: str, data: bytes) -> None:
+    contract.TRACED = name not in UNTRACED
+    with empty_folder() as folder:
+        READERS[name].read(data, folder)
+
 
 def test_what_is_valid_is_read() -> None:
     for name in READERS:
         for seed in READERS[name].seeds():
             REFUSALS.clear()
-            with empty_folder() as folder:
-                READERS[name].read(seed, folder)
+            read(name, seed)
             if name not in {"command", "shown"}:  # mistakes, and pictures of what is not there
                 assert not REFUSALS, name
 
@@ -56,8 +72,7 @@ def test_what_was_mutated_is_read_or_refused() -> None:
         valid = reader.seeds()
         for seed in range(INPUTS[name]):
             data = mutated(valid[seed % len(valid)], Random(seed), reader.own)  # noqa: S311 # no secret
-            with empty_folder() as folder:
-                reader.read(data, folder)
+            read(name, data)
 
 
 def anything(chance: Random) -> bytes:
@@ -70,13 +85,12 @@ def anything(chance: Random) -> bytes:
 
 
 def test_random_bytes_and_text_are_read_or_refused() -> None:
-    for name, reader in READERS.items():
+    for name in READERS:
         if name in SLOW:
             continue
         chance = Random(name)  # noqa: S311 # no secret
         for _ in range(25):
-            with empty_folder() as folder:
-                reader.read(anything(chance), folder)
+            read(name, anything(chance))
 
 
 # ---- the contract notices what breaks it

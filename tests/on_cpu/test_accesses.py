@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from commandline import call
-from planted import copy_kernels, plant
 from planted_accesses import FAULTS, KERNELS, Fault
 
 from gpubench.hardware.architectures import example
@@ -228,65 +227,3 @@ def test_a_planted_fault_wastes_most_and_the_static_gate_rejects_it_by_line(
     assert after.by_wasted_clocks[0].wasted_clocks > before.by_wasted_clocks[0].wasted_clocks == 0
     new = build(tmp_path, kernels, fault.file)
     assert after.by_wasted_clocks[0].place in rejected_at(sound_build, new, tile)
-
-
-TRANSPOSED = (
-    ("Scalar a_tile[TILE][TILE];", "Scalar a_tile[TILE][TILE + 1];"),
-    ("a_tile[y][x] = row", "a_tile[x][y] = row"),
-    ("a_tile[y][k] *", "a_tile[k][y] *"),
-)
-"""Edits of `shared_tile` after which the tile of A lies transposed, with padding."""
-
-BY_FLOAT4 = (
-    ("Scalar a_tile[TILE][TILE];", "float4 a_tile[TILE][TILE / 4];"),
-    ("Scalar b_tile[TILE][TILE];", "float4 b_tile[TILE][TILE / 4 + 1];"),
-    ("a_tile[y][x] = row", "reinterpret_cast<float*>(a_tile[y])[x] = row"),
-    ("b_tile[y][x] = col", "reinterpret_cast<float*>(b_tile[x])[y] = col"),
-    (
-        "for (int k = 0; k < TILE; ++k) sum += a_tile[y][k] * b_tile[k][x];",
-        """for (int k = 0; k < TILE / 4; ++k) {
-      const float4 a = a_tile[y][k];
-      const float4 b = b_tile[x][k];
-      sum += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
-    }""",
-    ),
-    ("      a_tile[x][y] =", "      reinterpret_cast<float*>(a_tile[x])[y] ="),
-    ("      b_tile[x][y] = j", "      reinterpret_cast<float*>(b_tile[x])[y] = j"),
-)
-"""Edits of `shared_tile` after which it reads both tiles by float4, with padding."""
-
-TURNED = (
-    ("blockIdx.y * EDGE + threadIdx.y", "blockIdx.y * EDGE + threadIdx.x"),
-    ("blockIdx.x * EDGE + threadIdx.x", "blockIdx.x * EDGE + threadIdx.y"),
-)
-"""Edits of `naive` after which a warp walks down a column, as in `naive_uncoalesced`."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kernel", "sound", "faulty", "text"),
-    [
-        ("shared_tile", TRANSPOSED, (("TILE + 1]", "TILE]"),), "a_tile[x][y] = row"),
-        ("shared_tile", BY_FLOAT4, (("TILE / 4 + 1]", "TILE / 4]"),), "const float4 b"),
-        ("naive", (), TURNED, "sum += a["),
-    ],
-    ids=["padding removed", "padding of float4 removed", "uncoalesced"],
-)
-def test_a_pair_is_ranked_and_the_static_gate_rejects_the_slower_one_by_line(
-    kernel: str,
-    sound: tuple[tuple[str, str], ...],
-    faulty: tuple[tuple[str, str], ...],
-    text: str,
-    tmp_path: Path,
-) -> None:
-    base, new = (copy_kernels(tmp_path / side / "kernels", kernel) for side in ("base", "new"))
-    for folder, edits in ((base, sound), (new, (*sound, *faulty))):
-        description = ("tiles=edges(1, 32", "tiles=edges(32, 32")
-        plant(folder, f"gemm/my_{kernel}.py", description)
-        plant(folder, f"gemm/my_{kernel}.cu", *edits)
-    before, after = (recorded(folder, f"my_{kernel}", "32") for folder in (base, new))
-    assert after.by_wasted_clocks[0].wasted_clocks > before.by_wasted_clocks[0].wasted_clocks
-    place = f"my_{kernel}.cu:{line_with(new / f'gemm/my_{kernel}.cu', text)}"
-    assert after.by_wasted_clocks[0].place == place
-    builds = [build(folder.parent, folder, "all") for folder in (base, new)]
-    assert place in rejected_at(*builds, "32")

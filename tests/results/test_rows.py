@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fakes import CPU, FAKE, measured, measurement, point, series, variant
 
-import gpubench
 from gpubench.model import (
     Cache,
     Config,
@@ -28,10 +25,8 @@ from gpubench.model import (
     Timer,
     edges,
 )
-from gpubench.results.row import KEY, Row
+from gpubench.results.row import Row
 from gpubench.results.rows import build_rows, row
-
-PACKAGE = Path(gpubench.__file__).parent
 
 H200 = Device(
     backend="cuda",
@@ -348,17 +343,3 @@ def test_the_host_is_in_the_row_as_the_median_of_its_rounds() -> None:
     (merged,) = build_rows({of: rounds}, CPU, {of.variant: ""})
     assert (merged.cpu_threads, merged.cpu_cores, merged.cpu_mhz) == (4, 8, 2500.0)
     assert (merged.steal_percent, merged.other_load) == (1.25, 2.0)
-
-
-def test_every_column_is_filled_by_the_package() -> None:
-    """A field of `Row` that no code sets would be a column that is always empty."""
-    filled: set[str | None] = set()
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                named = node.keywords if node.func.id in {"Row", "replace"} else []
-                filled |= {keyword.arg for keyword in named}
-            elif isinstance(node, ast.Dict) and path.name in {"rows.py", "prepare.py"}:
-                filled |= {key.value for key in node.keys if isinstance(key, ast.Constant)}
-    columns = {field.name for field in fields(Row)} - set(KEY)
-    assert columns - filled == set()

@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from samples import COMPARE, SWEEP, curve, of_files, sample, source
 
 from gpubench.errors import UsageError
-from gpubench.results.row import Row
+from gpubench.results.row import Row, read
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import KINDS, draw, fitting, resolve
 from gpubench.view.pictures.series import Source, sources
@@ -47,7 +47,9 @@ def words(figure: Figure) -> list[str]:
 
 
 def files(kind: str) -> list[Source]:
-    return gpu_and_cpu() if kind == "speedup" else of_files(SWEEP if kind == "tiles" else COMPARE)
+    if kind == "tiles":
+        return sources([(SWEEP, [row for row in read(SWEEP) if row.n == 1024])])
+    return gpu_and_cpu() if kind == "speedup" else of_files(COMPARE)
 
 
 def crowd(kind: str) -> list[Source]:
