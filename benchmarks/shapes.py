@@ -71,7 +71,7 @@ FORMS = {
 """What the model of `tile_costs.py` knows of its kernels."""
 
 KERNELS = (*FORMS, *SMALL_TILES)
-"""Kernels whose configurations a model picks."""
+"""Kernels whose configurations a model ranks. `dot_few_rows` picks without it."""
 
 OTHER_KERNELS = (
     *("wgmma_cluster", "wgmma_deferred", "wgmma_mixed", "wgmma_persistent"),
@@ -327,7 +327,7 @@ class Bench:
 
     def picks(self, problem: Problem) -> Iterator[tuple[Variant, Config]]:
         """Yield what `--tiles auto` measures."""
-        for name in KERNELS:
+        for name in (*KERNELS, "dot_few_rows"):
             variant = self.variants[name]
             if isinstance(variant, CudaVariant) and self.dtype in variant.dtypes:
                 for tile in variant.tiles_for(problem, self.backend.device.multiprocessors):

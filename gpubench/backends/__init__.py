@@ -116,6 +116,7 @@ class Gauge(Protocol):
 
         - `measured_copy_gbytes_per_s`: a copy in the device's memory, bytes read plus bytes
           written. Operations that are bound by memory are compared with it.
+        - `measured_read_gbytes_per_s`: loads from a GPU's memory, without a store.
         - `measured_<dtype>_fma_gflops`: multiply-adds in registers, for the `dtypes` that the
           backend can measure.
         - `measured_<dtype>_tensor_gflops`: products on tensor cores.

@@ -48,8 +48,9 @@ STAGES = (3, 4, 5, 6, 7, 8)
 
 BY_64 = 64
 
-MAX_CLUSTER = 8
-"""Maximum number of blocks in a cluster on every GPU with clusters (CUDA C++ Programming Guide)."""
+MAX_CLUSTER, MAX_LARGE_CLUSTER = 8, 16
+"""Maximum number of blocks in a cluster: on every GPU with clusters, and on H100 and H200 (CUDA C++
+Programming Guide)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from gpubench.kernels.fitted_tile import RESIDENT
+from gpubench.kernels.fitted_tile import MAX_CLUSTER, RESIDENT
 from gpubench.kernels.tensor_cores import cluster
 from gpubench.kernels.tile_costs import PICKS
 from gpubench.model import Config, Problem
@@ -119,7 +119,8 @@ def small_tile_us(
     down, across = cluster(tile)
     clusters = -(-problem.m // (rows * down)) * -(-problem.n // (columns * across))
     size = down * across * parts
-    at_once = max(RESIDENT[size - 1] * multiprocessors // RESIDENT[0], 1)
+    resident = RESIDENT[min(size, MAX_CLUSTER) - 1] * min(size, MAX_CLUSTER) // size
+    at_once = max(resident * multiprocessors // RESIDENT[0], 1)
     blocks = -(-clusters // at_once)  # of the busiest multiprocessor
     full, rest = divmod(blocks, choice.resident)
     held = float(rest)

@@ -57,6 +57,7 @@ CANNOT_RUN = {
     "dmma": "TMA",
     "dmma_split_cluster": "TMA",
     "splitk_cluster": "clusters",
+    "dot_few_rows": "clusters",
 }
 """Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.
 compute-sanitizer watches them on a GPU instead, and test_tensor_cores.py, test_fitted_tiles.py,

@@ -43,6 +43,15 @@ CASES = {
         ("64x64x64/s3/k2/cluster=1x1/group=8/pdl=1", "1x1x1"),
     ),
     "dmma": (("64x128x32/s4/cluster=1x2/group=6/pdl=0", "130x258x70"),),
+    "dot_few_rows": (
+        ("1x64/k8/rows=1/unroll=2", "1x132x1000"),
+        ("4x64/k3/rows=2/unroll=1", "3x70x301"),
+        ("8x128/k2/rows=8/unroll=1", "5x1x1"),
+    ),
+    "dot_few_rows/bfloat16": (
+        ("1x64/k8/rows=1/unroll=2", "1x136x1000"),
+        ("4x256/k2/rows=2/unroll=1", "4x264x40"),
+    ),
     "dmma_split_cluster": (
         ("64x64x32/s3/k1/cluster=1x1", "70x66x70"),
         ("48x32x32/s2/k4/cluster=1x2", "100x66x200"),
@@ -53,7 +62,7 @@ CASES = {
         ("32x64x32/4x8/s3/k4", "33x68x130"),
         ("64x64x32/8x8/s2/k8", "65x63x97"),
         ("96x64x16/12x8/s4/k3", "100x64x35"),
-        ("32x32x32/4x4/s2/k8", "1x1x1"),
+        ("32x32x32/4x4/s2/k16", "1x1x1"),
         ("32x32x32/4x4/s2/k2", "32x32x128"),
     ),
     "wgmma_bytes_cluster": (
@@ -132,13 +141,14 @@ def problem(variant: CudaVariant, size: str, dtype: str = "") -> Problem:
 
 def cases(name: str) -> list[tuple[Config, Problem]]:
     """Return the kernel's cases, and those in which a fault is planted, here without it."""
-    variant, planted = gemm(name), [case.split() for case, _, _ in FAULTS.values()]
+    variant, dtype = gemm(name), name.partition("/")[2]
+    planted = [case.split() for case, _, _ in FAULTS.values()]
     chosen = [*CASES[name], *((tile, size) for kernel, tile, size in planted if kernel == name)]
-    return [(variant.tiles.read(tile), problem(variant, size)) for tile, size in chosen]
+    return [(variant.tiles.read(tile), problem(variant, size, dtype)) for tile, size in chosen]
 
 
 def gemm(name: str) -> CudaVariant:
-    variant = of_op("gemm")[name]
+    variant = of_op("gemm")[name.partition("/")[0]]
     assert isinstance(variant, CudaVariant)
     return variant
 
@@ -147,8 +157,8 @@ def gemm(name: str) -> CudaVariant:
 
 
 KNOWN_RIGHT = (
-    *("dmma", "wgmma_bytes_pingpong", "wgmma_fitted", "wgmma_pingpong"),
-    *("wgmma_split_cluster", "wgmma_tf32"),
+    *("dmma", "dot_few_rows", "dot_few_rows/bfloat16", "wgmma_bytes_pingpong"),
+    *("wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_tf32"),
 )
 """Kernels that are right on a GPU, which test the emulation."""
 
@@ -171,8 +181,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     @cache
     def compiled(name: str) -> Path:
         text = program(gemm(name), cases(name), [*faults_of(name).values()])
-        compile_program(text, folder / name)
-        return folder / name
+        binary = folder / name.replace("/", "_")
+        compile_program(text, binary)
+        return binary
 
     return compiled
 
@@ -246,7 +257,7 @@ def listing_without_spills(key: tuple[CudaVariant, Config]) -> str:
 
 
 def test_grids_are_whole_clusters_and_cover_c_once_for_each_part() -> None:
-    for variant in VARIANTS.values():
+    for variant in (*VARIANTS.values(), gemm("dot_few_rows")):
         for tile in variant.tiles.sample(200, seed=4):
             for size in ("1x4x16", "1000x1032x16", "96x64x4096"):
                 launch = variant.launch(tile, problem(variant, size))
@@ -256,7 +267,7 @@ def test_grids_are_whole_clusters_and_cover_c_once_for_each_part() -> None:
                 clusters = -(-m // (tile["BM"] * down)) * -(-n // (tile["BN"] * across))
                 assert launch.blocks == clusters * blocks, (variant.name, tile)
                 assert launch.cluster == (blocks, 1, 1)
-                assert blocks <= 8
+                assert blocks <= (16 if variant.name == "splitk_cluster" else 8)
                 assert launch.shared_bytes <= MAX_SHARED_BYTES
                 if tile["splits"] > 1:  # the sums of a tile fit
                     item = max(problem(variant, size).precision.item_bytes, 4)
@@ -281,6 +292,21 @@ def test_rows_that_are_no_multiple_of_16_bytes_are_taken_or_refused_with_the_rea
     assert reason == "the TMA takes K divisible by 16, not 24"
 
 
+def test_few_rows_are_taken_whatever_their_size_and_many_are_refused() -> None:
+    few = gemm("dot_few_rows")
+    for size, dtype in (("1x7x7", "float32"), ("16x1312x2592", "float32"), ("3x8x8", "bfloat16")):
+        tiles = few.tiles_for(problem(few, size, dtype), 132)
+        assert tiles
+        for tile in tiles:
+            assert few.why_not(tile, problem(few, size, dtype), (9, 0)) is None, str(tile)
+    tile = few.tiles.read("16x64/k2/rows=16/unroll=1")
+    assert few.launch(tile, problem(few, "3x6x8")).kernel == "dot_few_rows_unaligned"
+    reason = few.why_not(tile, problem(few, "17x8x8"), (9, 0))
+    assert reason == "reads B once for each 16 rows, so it takes M up to 16"
+    reason = few.why_not(tile, problem(few, "4x8x8", "bfloat16"), (9, 0))
+    assert reason == "16 rows a thread have 128 sums with bfloat16, over 64"
+
+
 def test_tiles_that_do_not_fit_are_refused_with_the_reason() -> None:
     for name, text, reason in (
         ("dmma_split_cluster", "64x64x32/s3/k5/cluster=1x2", "10 blocks in a cluster, over 8"),
@@ -288,8 +314,9 @@ def test_tiles_that_do_not_fit_are_refused_with_the_reason() -> None:
         ("dmma_split_cluster", "112x96x32/s3/k2/cluster=1x1", "rows by 32, or columns by 64"),
         ("splitk_cluster", "96x128x32/12x8/s3/k2", "do not share its copies equally"),
         ("splitk_cluster", "32x32x32/8x8/s3/k2", "a warp of 4x8 threads covers 32x64"),
+        ("dot_few_rows", "16x256/rows=2/unroll=1", "512 threads, and a block has 256"),
     ):
-        tiles = VARIANTS[name].tiles
+        tiles = gemm(name).tiles
         assert reason in str(tiles.why_not(tiles.read(text))), text
 
 

@@ -56,9 +56,9 @@ class CudaGauge:
     ) -> None:
         self._device, self._architecture = device, architecture
         self._stream = timers.stream
-        self._multiply_add, self._chase = (
+        self._multiply_add, self._chase, self._read = (
             load_function(compile_instance(SOURCE, name, architecture))
-            for name in ("multiply_add", "pointer_chase")
+            for name in ("multiply_add", "pointer_chase", "read_bytes")
         )
         self._timers = timers
         self._nvml = nvml
@@ -69,11 +69,12 @@ class CudaGauge:
         *,
         kept: bool = False,  # noqa: ARG002 # measuring takes no time here
     ) -> dict[str, float]:
-        """Measure the rate of a copy, and unless `dtypes` is empty the rates of all arithmetic."""
+        """Measure the rates of memory, and unless `dtypes` is empty those of all arithmetic."""
         with faults():
             self.warm_up()
             rates: dict[str, float | None] = {
-                "measured_copy_gbytes_per_s": self._copy_gbytes_per_s()
+                "measured_copy_gbytes_per_s": self._copy_gbytes_per_s(),
+                "measured_read_gbytes_per_s": self._read_gbytes_per_s(),
             }
             if dtypes:
                 rates["measured_float32_fma_gflops"] = self._fma_gflops()
@@ -166,6 +167,23 @@ class CudaGauge:
     def _copy_gbytes_per_s(self) -> float:
         """Return the median rate of a copy in device memory: bytes read plus bytes written."""
         return 2 * COPY_BYTES / self._copy_us() / 1e3
+
+    def _read_gbytes_per_s(self) -> float:
+        """Return the median rate of loads of `COPY_BYTES` by all multiprocessors."""
+        source, out = cupy.zeros(COPY_BYTES, np.uint8), cupy.empty(1, np.uint32)
+        threads = 512
+        blocks = 4 * self._device.multiprocessors
+        read = bind_launch(
+            self._read,
+            Launch(grid=(blocks,), block=(threads,)),
+            (
+                ctypes.c_void_p(source.data.ptr),
+                ctypes.c_int(COPY_BYTES // 16),
+                ctypes.c_void_p(out.data.ptr),
+            ),
+        )
+        read()
+        return COPY_BYTES / self._stream.median_us(read, REPEATS) / 1e3
 
     def _copy_us(self) -> float:
         """Return the time of a copy of `COPY_BYTES` in device memory."""

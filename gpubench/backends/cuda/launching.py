@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -36,6 +37,9 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.results.provenance import hash_of
+
+PORTABLE_CLUSTER = 8
+"""Maximum number of blocks in a cluster that a function may have unless it is allowed more."""
 
 MAX_LOADED = 32
 """Maximum number of kernels kept on the device. Code takes memory, and loading a kernel takes less
@@ -132,7 +136,7 @@ class Instances:
         loaded = [self._load(self._key(point, launch)) for launch in launches]
         functions = [function for _, function in loaded]
         for launch, function in zip(launches, functions, strict=True):
-            allow_shared_memory(function, launch)
+            allow(function, launch)
         variant, _ = _cuda_parts(point)
         workspace = main.workspace_bytes > 0
         arguments_on = [
@@ -234,22 +238,24 @@ def load_function(compiled: Compiled) -> Any:
     return module.get_function(compiled.symbol)
 
 
-def allow_shared_memory(function: Any, launch: Launch) -> None:
-    """Allow a function the dynamic shared memory of a launch.
+def allow(function: Any, launch: Launch) -> None:
+    """Allow a function the dynamic shared memory and the cluster of a launch.
 
-    By default, its static and dynamic shared memory together may take 48 KiB (CUDA C++ Programming
-    Guide).
+    By default, its static and dynamic shared memory together may take 48 KiB, and a cluster may
+    have 8 blocks (CUDA C++ Programming Guide).
     """
-    if launch.shared_bytes:
-        (status,) = driver.cuFuncSetAttribute(
-            driver.CUfunction(function.ptr),
-            driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            launch.shared_bytes,
-        )
-        if status:
-            raise LaunchError(
-                f"cuFuncSetAttribute: {launch.shared_bytes:,} bytes of shared memory: {status.name}"
-            )
+    attributes = driver.CUfunction_attribute
+    needed = {
+        attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: launch.shared_bytes,
+        attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: int(
+            math.prod(launch.cluster) > PORTABLE_CLUSTER
+        ),
+    }
+    for attribute, value in needed.items():
+        if value:
+            (status,) = driver.cuFuncSetAttribute(driver.CUfunction(function.ptr), attribute, value)
+            if status:
+                raise LaunchError(f"cuFuncSetAttribute: {attribute.name} {value:,}: {status.name}")
 
 
 def bind_launch(

@@ -13,7 +13,7 @@ from gpubench.kernels.block_tiles import (
     tiles_of_c,
     warps_that_fit,
 )
-from gpubench.kernels.fitted_tile import MAX_CLUSTER
+from gpubench.kernels.fitted_tile import MAX_CLUSTER, MAX_LARGE_CLUSTER
 from gpubench.kernels.small_tile_costs import SmallTileChoice, picks
 from gpubench.model import Config, CudaVariant, Launch, Problem
 
@@ -71,7 +71,7 @@ TILES = blocks(
     depths=(16, 32),
     threads=("4x4", "8x4", "4x8", "8x8", "12x8", "16x8"),
     stages=(2, 3, 4),
-    splits=range(1, MAX_CLUSTER + 1),
+    splits=range(1, MAX_LARGE_CLUSTER + 1),
     default=(
         "32x64x16/8x4/s4/k4",
         "64x128x16/8x8/s4/k4",
@@ -99,14 +99,17 @@ COMPARED = (
     *("96x128x16/12x8/s4", "128x128x16/8x8/s4", "128x128x32/16x8/s3"),
 )
 """Tiles that the model compares: each was among the three fastest at two of 30 random shapes, or
-nearly (seed 11 of `benchmarks/shapes.py`). Each is compared with all numbers of parts of K."""
+nearly (seed 11 of `benchmarks/shapes.py`). Each is compared with up to eight parts of K, and for at
+most `FEW_ROWS` with 12 and 16."""
+
+FEW_ROWS = 64
 
 
 @cache
 def configurations() -> tuple[SmallTileChoice, ...]:
     """Return the configurations that the model compares."""
     every = []
-    for text, splits in product(COMPARED, range(1, MAX_CLUSTER + 1)):
+    for text, splits in product(COMPARED, (*range(1, MAX_CLUSTER + 1), 12, MAX_LARGE_CLUSTER)):
         tile = TILES.read(f"{text}/k{splits}")
         bm, bn, bk, tm, tn = tile.numbers("BM", "BN", "BK", "TM", "TN")
         # Of a thread for each k: loads of 16 bytes, copies with their addresses, and the loop.
@@ -130,6 +133,7 @@ def choices(problem: Problem) -> Iterator[SmallTileChoice]:
         choice
         for choice in configurations()
         if choice.tile["splits"] <= max(problem.k // (2 * choice.tile["BK"]), 1)
+        and (choice.tile["splits"] <= MAX_CLUSTER or problem.m <= FEW_ROWS)
     )
 
 

@@ -231,7 +231,7 @@ def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
 ) -> None:
     starts: list[bool] = []
     built = SimpleNamespace(resources=None, note="")
-    monkeypatch.setattr(cuda.launching, "allow_shared_memory", lambda *_: None)
+    monkeypatch.setattr(cuda.launching, "allow", lambda *_: None)
     monkeypatch.setattr(
         cuda.launching,
         "bind_launch",

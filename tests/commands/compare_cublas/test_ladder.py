@@ -48,6 +48,7 @@ def test_our_ladder_begins_with_uncoalesced_loads_and_has_every_step_once() -> N
         "wgmma_bytes_pingpong": "wgmma_bytes_cluster",
         "wgmma_split_cluster": "wgmma_fitted",
         "splitk_cluster": "splitk",
+        "dot_few_rows": "splitk_cluster",
         "dmma_split_cluster": "dmma",
         "wgmma_tf32_cluster": "wgmma_tf32",
         "wgmma_bytes_cluster": "wgmma_bytes",

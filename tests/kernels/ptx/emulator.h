@@ -758,6 +758,12 @@ inline Index thread_index() { return {static_cast<unsigned>(current->thread), 0,
 #define blockDim (::emulated::threads)
 #define gridDim (::emulated::grid)
 
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 inline size_t __cvta_generic_to_shared(const void* pointer) {
   return static_cast<const unsigned char*>(pointer) - emulated::current->block->shared;
 }
