@@ -294,7 +294,6 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 0,1,2,3,4,5,6,7,8,9,10,11 --kills 25 -o cpu/kills.json")
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
-    yield step("cpu:diff_pairs", "python SCRIPTS/diff_pairs.py -o cpu/diff_pairs.json")
     yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "tune", "fleet")))
 
 
@@ -311,7 +310,7 @@ def task_join() -> Iterator[dict[str, Any]]:
 
 def task_pages() -> dict[str, Any]:
     """Fill the tables of all pages by cog (https://cog.readthedocs.io), and draw the pictures."""
-    pages = "README.md docs/*.md results/README.md results/h200/ladder.md"
+    pages = "README.md docs/*.md results/h200/ladder.md"
     cog = f"{sys.executable} -m cogapp -I docs -p 'import tables' -r {pages}"
     makers = [f"{sys.executable} docs/make_{name}.py" for name in ("pictures", "schemas")]
     return {"actions": [cog, *makers]}

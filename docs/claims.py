@@ -187,11 +187,6 @@ def fleet_twice() -> Figure:
     return met(f"{longest:.1f} s", longest < 60 and first["verdicts"] == second["verdicts"])  # noqa: PLR2004 # bound
 
 
-def pairs() -> Figure:
-    codes = [pair["exit"] for pair in load("cpu/diff_pairs.json")]
-    return met(f"{codes.count(1)} of {len(codes)}", codes.count(1) <= 1)
-
-
 def random_shapes(dtype: str, least: float) -> Figure:
     """Judge the geometric mean of launches alone by its interval over shapes."""
     every = outcomes_alone(dtype)
@@ -309,7 +304,6 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("a kernel 5 % slower, quiet rounds: exit 1 in at least 95 %", DIFF, lambda: simulated("diff", "found", QUIET | {"slower": "kernel .5%"}, least=0.95)),
         Claim("all own kernels 10 % slower: exit 1 in at least 95 % of each disturbance", DIFF, lambda: simulated("diff", "found", {"rounds": "5", "slower": "own .10%"}, least=0.95)),
         Claim("all own kernels 5 % slower: exit 1 in at least 90 % of each disturbance", DIFF, lambda: simulated("diff", "found", {"rounds": "5", "slower": "own .5%"}, least=0.9)),
-        Claim("20 pairs of five sweeps of one build on a CPU: at most one exit 1", "cpu/diff_pairs.json", pairs),
         Claim("`ab` of a build and itself on a CPU, beside other work: exit 1 in at most one of twenty", "cpu/ab.json", lambda: in_turns("same", 0, 0.5)),
         Claim("`ab` of a kernel 10 % slower: exit 1 in nine of ten", "cpu/ab.json", lambda: in_turns("10 % slower", 9, 10)),
     ],

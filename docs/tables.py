@@ -1,6 +1,6 @@
 """Every generated part of README.md and of the pages in docs/ and results/, made from results/.
 
-    python -m cogapp -I docs -p "import tables" -r README.md docs/*.md results/README.md
+    python -m cogapp -I docs -p "import tables" -r README.md docs/*.md results/h200/ladder.md
 
 cog runs the call that stands in the first line of a generated part, and writes what it returns.
 """
@@ -35,7 +35,7 @@ from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.view import grids
 from gpubench.hardware.occupancy import occupancy
-from gpubench.model import CudaVariant, Problem, Resources, State
+from gpubench.model import CudaVariant, Problem, Resources
 from gpubench.plan.registry import choose
 from gpubench.results import build_row
 from gpubench.results.row import COLUMNS, Row, read
@@ -48,7 +48,7 @@ H200, H100 = RESULTS / "h200", RESULTS / "h100"
 PAGES = (
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
-    *(RESULTS / name for name in ("README.md", "h200/ladder.md")),
+    RESULTS / "h200" / "ladder.md",
 )
 LIBRARIES = ("cublas", "cublaslt")
 EMULATED = "cublas_emulated"
@@ -341,33 +341,6 @@ def operands() -> str:
     return table(heading, lines)
 
 
-def tensor_cores() -> str:
-    """Return the range of all ratios in long runs: a sentence, and one line per precision."""
-    ratios: dict[str, list[float]] = {}
-    above: Counter[str] = Counter()
-    for suite in ("precisions", "tensor"):
-        for own, library in comparisons(read(H200 / f"{suite}.csv")):
-            if own.state == State.SUSTAINED and not (own.unstable or library.unstable):
-                ratio, interval = speedup(own, library)
-                ratios.setdefault(own.compute_mode, []).append(ratio)
-                above[own.compute_mode] += bool(interval and interval[0] > 1)
-    lines = []
-    for precision, values in sorted(ratios.items()):
-        figures = (f"{value:.2f}" for value in (min(values), geometric_mean(values), max(values)))
-        lines.append([precision, len(values), above[precision], *figures])
-    every = [ratio for values in ratios.values() for ratio in values]
-    said = fill(
-        f"In long runs on an H200, the fastest kernel of each precision is {min(every):.2f} to "
-        f"{max(every):.2f} times as fast as the better of cuBLAS and a tuned cuBLASLt "
-        f"(geometric mean {geometric_mean(every):.2f}). In {above.total()} of {len(every)} "
-        "comparisons the whole 95 % interval lies above 1; in the others the difference is not "
-        "shown.",
-        WIDTH,
-    )
-    heading = ["precision", "comparisons", "shown faster", "lowest", "geometric mean", "highest"]
-    return f"{said}\n\n{table(heading, lines)}"
-
-
 def ladder_steps() -> str:
     """Return every step of the ladder at 4096, with what limits its occupancy."""
     rows = [row for row in read(H200 / "ladder.csv") if row.status == "ok"]
@@ -505,20 +478,6 @@ def first_table(name: str) -> str:
     """Return the first table of a file of results/."""
     lines = parsed(RESULTS / name)
     return table(list(lines[0]), (line.values() for line in lines), text=True)
-
-
-def measured() -> str:
-    """Return which machine ran each task, and when."""
-    lines = [
-        [
-            f"`{line['task']}`",
-            line["machine"],
-            f"{line['utc']}, commit `{line['commit']}`",
-            f"{float(line['wall_s']):.0f} s",
-        ]
-        for line in dictionaries(RESULTS / "measured.csv")
-    ]
-    return table(["task", "on", "measured", "took"], lines, text=True)
 
 
 def columns() -> str:

@@ -47,7 +47,7 @@ def test_every_figure_of_the_readme_and_the_pages_is_what_the_results_give(
         for call in GENERATED.findall(page.read_text(encoding="utf-8"))
     }
     named = {re.findall(r'block\("(\w+)"', call)[0] for call in calls}
-    assert {"claims", "measured", "tiles", "ladder", "tensor_cores", "agreement"} <= named
+    assert {"claims", "tiles", "ladder", "ladder_top", "agreement"} <= named
 
 
 def test_a_stale_figure_is_noticed(tmp_path: Path) -> None:
