@@ -2,7 +2,7 @@
 
 Processes compile the instances of one source as one program. This process disassembles the code
 of many programs together: each run of the disassembler takes a third of a second, however little
-it lists, and kernels share instructions. The figures are kept in the user's cache, in a file for
+it lists. The figures are kept in the user's cache, in a file for
 each source, architecture and version of the tools.
 """
 

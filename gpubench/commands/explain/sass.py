@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, chain, count, pairwise
+from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -26,15 +26,6 @@ from typing import NamedTuple
 from gpubench.hardware.occupancy import WARP
 
 TIMEOUT_S = 120
-
-WORD_BYTES = 16
-"""Size of an instruction since sm_70."""
-
-WORDS_SINCE = 70
-"""First architecture whose instructions are encoded one by one, and not in groups."""
-
-LISTED_AT = 2**32
-"""Address of the first instruction that is listed alone, so that no branch goes below 0."""
 
 
 @cache
@@ -62,60 +53,17 @@ def disassemble_together(codes: Sequence[bytes], architecture: str) -> list[List
     """Return the listing of each kernel's code, or None without a disassembler that lists them.
 
     A run of the disassembler takes 0.2 to 0.4 s of a CPU before it lists anything, and then 1 s per
-    megabyte. Kernels share more than half of their instructions, so each distinct instruction is
-    listed once. `architecture` is such as `sm_90a`.
+    megabyte. `architecture` is such as `sm_90a`.
     """
-    if int(architecture.removeprefix("sm_").rstrip("af")) < WORDS_SINCE:
-        return _disassemble_whole(codes, architecture)
-    words = [_words(code) for code in codes]
-    distinct = list(dict.fromkeys(chain.from_iterable(words)))
-    text = _listing(
-        b"".join(distinct),
-        f"--binary=SM{architecture.removeprefix('sm_')}",
-        f"--base-address={LISTED_AT:#x}",
-    )
-    if text is None:
-        return None
-    matches = filter(None, map(_INSTRUCTION.match, text.splitlines()))
-    listed = {int(match["address"], 16): match for match in matches}
-    decoded: dict[bytes, tuple[Instruction, int | None]] = {}
-    for address, word in zip(count(LISTED_AT, WORD_BYTES), distinct):
-        if match := listed.get(address):
-            instruction = _instruction(match)
-            target = _target(instruction)
-            decoded[word] = instruction, target - address if isinstance(target, int) else None
-    return [_assembled([decoded.get(word) for word in of_kernel]) for of_kernel in words]
-
-
-def _disassemble_whole(codes: Sequence[bytes], architecture: str) -> list[Listing] | None:
-    """Return the listings of kernels whose instructions are encoded in groups."""
     text = _listing(b"".join(codes), f"--binary=SM{architecture.removeprefix('sm_')}")
     if text is None:
         return None
-    addresses = accumulate(map(len, codes[:-1]), initial=0)
-    places = [text.find(f"/*{address:04x}*/") for address in addresses]
+    places = [0]
+    for address in accumulate(map(len, codes[:-1])):
+        places.append(text.find(f"/*{address:04x}*/", places[-1]))
     if -1 in places:
         return None
     return [parse_listing(text[start:end]) for start, end in pairwise([*places, len(text)])]
-
-
-def _words(code: bytes) -> list[bytes]:
-    """Return the instructions of a kernel's code, which all have the same size."""
-    return [code[start : start + WORD_BYTES] for start in range(0, len(code), WORD_BYTES)]
-
-
-def _assembled(decoded: Sequence[tuple[Instruction, int | None] | None]) -> Listing:
-    """Return the listing of a kernel's instructions, without those that could not be read.
-
-    Each instruction has the distance in bytes that it branches, or None.
-    """
-    places = list(accumulate((item is not None for item in decoded), initial=0))
-    targets = {}
-    for index, item in enumerate(decoded):
-        distance = item[1] if item else None
-        if distance is not None and 0 <= (target := index + distance // WORD_BYTES) < len(decoded):
-            targets[places[index]] = places[target]
-    return Listing([item[0] for item in decoded if item], targets)
 
 
 def _listing(content: bytes, *options: str) -> str | None:
@@ -278,15 +226,11 @@ def parse_listing(disassembly: str) -> Listing:
             places[label[1]] = len(instructions)
         elif match := _INSTRUCTION.match(line):
             places[int(match["address"], 16)] = len(instructions)
-            instructions.append(_instruction(match))
+            opcode = match["opcode"]
+            instructions.append(Instruction(opcode.partition(".")[0], opcode, match["operands"]))
     named = {index: _target(instruction) for index, instruction in enumerate(instructions)}
     targets = {index: places[name] for index, name in named.items() if name in places}
     return Listing(instructions, targets)
-
-
-def _instruction(line: re.Match[str]) -> Instruction:
-    opcode = line["opcode"]
-    return Instruction(opcode.partition(".")[0], opcode, line["operands"])
 
 
 def _target(instruction: Instruction) -> str | int | None:
