@@ -24,7 +24,7 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "configs" not in path.p
 SOURCES = sorted([*FILES, *PACKAGE.rglob("*.cu")])
 
 LAYERS = (
-    {"model", "errors", "text"},
+    {"model", "errors", "grouping", "text"},
     {"hardware", "stats"},
     {"results"},
     {"cache", "process"},

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
@@ -31,6 +31,7 @@ from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import Keep, Watcher, local_pool
 from gpubench.engine.prepare import Job, prepare
 from gpubench.errors import GpubenchError, PeerLostError, UsageError, first_line
+from gpubench.grouping import grouped
 from gpubench.model import Device, Measurement, Point, PointKey
 from gpubench.plan.schedule import Strategy, Visit
 from gpubench.plan.sweep import Sweep
@@ -320,9 +321,7 @@ def deal(points: Sequence[Point], count: int, strategy: Strategy) -> list[list[P
     The costs of a kernel's tiles fall or rise steeply along their list, so the shares take turns at
     being first.
     """
-    units: dict[Hashable, list[Point]] = {}
-    for point in points:
-        units.setdefault(strategy.unit(point), []).append(point)
+    units = grouped(points, strategy.unit)
     count = max(1, min(count, len(units)))
     dealt: list[list[Point]] = [[] for _ in range(count)]
     for index, unit in enumerate(units.values()):

@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 
 from gpubench.backends import backends
 from gpubench.errors import UsageError
+from gpubench.grouping import grouped
 from gpubench.model import (
     LAYOUTS,
     OPERATIONS,
@@ -170,12 +172,9 @@ def plan(
 
 def _once(refusals: Sequence[tuple[str, str]]) -> str:
     """Return each reason once, after the names of the variants that it refuses."""
-    names: dict[str, list[str]] = {}
-    for name, reason in dict.fromkeys(refusals):
-        names.setdefault(reason, []).append(name)
     return "; ".join(
-        f"{', '.join(listed)}{':' if len(listed) > 1 else ''} {reason}"
-        for reason, listed in names.items()
+        f"{', '.join(name for name, _ in listed)}{':' if len(listed) > 1 else ''} {reason}"
+        for reason, listed in grouped(dict.fromkeys(refusals), itemgetter(1)).items()
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from gpubench.grouping import grouped
 from gpubench.model import PRECISIONS, Status
 from gpubench.results.row import Row
 from gpubench.view.numbers import time_text
@@ -31,9 +33,7 @@ def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
     for row in named:
         modes.setdefault((row.problem, row.m, row.n, row.k), set()).add(row.compute_mode)
     split = any(len(names) > 1 for names in modes.values())
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in named:
-        groups.setdefault((*_conditions(row), row.compute_mode if split else ""), []).append(row)
+    groups = grouped(named, lambda row: (*_conditions(row), row.compute_mode if split else ""))
     return [part for group in groups.values() for part in _summary(group, split=split)]
 
 
@@ -46,9 +46,7 @@ def _conditions(row: Row) -> tuple[object, ...]:
 
 def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
     first = rows[0]
-    by_variant: dict[str, list[Row]] = {}
-    for row in rows:
-        by_variant.setdefault(row.variant, []).append(row)
+    by_variant = grouped(rows, attrgetter("variant"))
     times = {variant: _best_by_problem(of_variant) for variant, of_variant in by_variant.items()}
     best = _best_by_problem(rows)
     mode = f" {first.compute_mode}" if split else ""
@@ -101,9 +99,7 @@ def _totals_us(times: Mapping[str, Times]) -> dict[str, float]:
 
 
 def _best_by_problem(rows: Iterable[Row]) -> dict[tuple[object, ...], Row]:
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.m, row.n, row.k, row.compute_mode), []).append(row)
+    groups = grouped(rows, attrgetter("m", "n", "k", "compute_mode"))
     return {key: best_of(group) for key, group in groups.items()}
 
 

@@ -14,6 +14,7 @@ from rich.console import (
 )
 from rich.text import Text
 
+from gpubench.grouping import grouped
 from gpubench.model import OPERATIONS, Status, Timing
 from gpubench.results.row import STABLE, Row
 from gpubench.text import counted
@@ -142,10 +143,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
     measured = [row for row in rows if row.status == Status.OK]
     marks = {_doubt(row) for row in measured}
     if tiles:
-        kernels: dict[tuple[object, ...], list[Row]] = {}
-        for row in measured:
-            kernels.setdefault((*row.problem_key, row.variant), []).append(row)
-        for kernel_rows in kernels.values():
+        for kernel_rows in grouped(measured, attrgetter("problem_key", "variant")).values():
             best = best_of(kernel_rows)
             marks |= {_place(row, best) for row in kernel_rows if row.tile}
     legend = [f"{mark} {text}" for mark, text in LEGEND.items() if mark in marks]

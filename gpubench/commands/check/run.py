@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 
@@ -24,6 +25,7 @@ from gpubench.commands.check.cases import (
 from gpubench.commands.check.function import Call, FunctionFaultError, call_cases
 from gpubench.engine.judge.verify import is_unwritten, never_written
 from gpubench.errors import CompileError, UsageError
+from gpubench.grouping import grouped
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.occupancy import occupancy
 from gpubench.kernel_options import HOST_HINT, find_variant
@@ -313,10 +315,8 @@ def _wrong(output: np.ndarray, right: np.ndarray, variant: Variant) -> str:
 def _conclude(variant: Variant, wrong: Sequence[tuple[str, str]], what: str) -> int:
     """Print the cases that are wrong, each reason once, and return the exit code."""
     screen = console()
-    labels: dict[str, list[str]] = {}
-    for label, reason in wrong:
-        labels.setdefault(reason, []).append(label)
-    for reason, (label, *others) in islice(labels.items(), MAX_SHOWN):
+    labels = grouped(wrong, itemgetter(1))
+    for reason, ((label, _), *others) in islice(labels.items(), MAX_SHOWN):
         more = f" and {counted(len(others), 'more case')}" if others else ""
         screen.print(Text(f"wrong: {label}{more}: {reason}", style="red"), soft_wrap=True)
     if len(labels) > MAX_SHOWN:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from gpubench.grouping import grouped
 from gpubench.model import Status, Variant
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.sweep import Sweep
@@ -43,10 +44,7 @@ def steps(variants: Sequence[Variant]) -> dict[str, str]:
     followers of a step come directly after it.
     """
     after = {row.name: row.after for row in variants}
-    followers: dict[str, list[str]] = {}
-    for name, before in after.items():
-        if before:
-            followers.setdefault(before, []).append(name)
+    followers = grouped(filter(after.get, after), after.__getitem__)
     ordered: dict[str, str] = {}
 
     def climb(name: str) -> None:

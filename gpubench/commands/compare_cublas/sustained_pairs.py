@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from statistics import geometric_mean
 
 from gpubench.engine.pairs import PAIR_S, PROCESSES, mean_joules
 from gpubench.engine.pool import LocalPool, Pool
 from gpubench.engine.prepare import Job
+from gpubench.grouping import grouped
 from gpubench.model import PairedTimes, PointKey, State, Status
 from gpubench.plan.registry import variants
 from gpubench.results.row import Row
@@ -24,11 +26,8 @@ def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
         variant.name for variant in variants() if variant.name == variant.baseline or variant.tunes
     }
     pairs: list[tuple[Row, Row]] = []
-    problems: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        if row.status == Status.OK and row.state == State.SUSTAINED:
-            problems.setdefault(row.problem_key, []).append(row)
-    for measured in problems.values():
+    timed = [row for row in rows if row.status == Status.OK and row.state == State.SUSTAINED]
+    for measured in grouped(timed, attrgetter("problem_key")).values():
         sides = [[row for row in measured if (row.variant in libraries) == at] for at in (0, 1)]
         if all(sides):
             pairs.append((best_of(sides[0]), best_of(sides[1])))

@@ -12,6 +12,7 @@ from gpubench.engine.pool import Watcher, local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
 from gpubench.errors import UsageError
+from gpubench.grouping import grouped
 from gpubench.model import Timer, Timing
 from gpubench.options import read_sweep
 from gpubench.plan.registry import variants
@@ -36,10 +37,8 @@ def measure_again(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Ro
 
     Raises UsageError if this machine is not the machine of the rows.
     """
-    sweeps: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:  # a sweep has one operation, one timer, and here one layout
-        key = row.op, row.layout, row.timer == Timer.CUPTI
-        sweeps.setdefault(key, []).append(row)
+    # A sweep has one operation, one timer, and here one layout.
+    sweeps = grouped(rows, lambda row: (row.op, row.layout, row.timer == Timer.CUPTI))
     return [
         row for sweep_rows in sweeps.values() for row in _measure_sweep(sweep_rows, rounds, watcher)
     ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from gpubench.commands.explain.code import (
     disassembler_version,
 )
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
+from gpubench.grouping import grouped
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.occupancy import occupancy, waves
@@ -334,13 +334,9 @@ def _record(instances: Sequence[Instance]) -> dict[object, _ByTile]:
     """Return the accesses of each launch, by `_record_key` and tile. Empty without g++."""
     if missing_tool():
         return {}
-    by_key: defaultdict[tuple[CudaVariant, Problem, str], list[Instance]] = defaultdict(list)
-    for instance in instances:
-        by_key[_record_key(instance)].append(instance)
+    by_key = grouped(instances, _record_key)
     # A thread takes the architectures of a kernel in turn, because most launches are the same.
-    groups: defaultdict[object, list[list[Instance]]] = defaultdict(list)
-    for (variant, problem, _), of_key in by_key.items():
-        groups[variant, problem].append(of_key)
+    groups = grouped(by_key.values(), lambda of_key: (of_key[0].variant, of_key[0].problem))
 
     def record_group(group: Sequence[Sequence[Instance]]) -> dict[object, _ByTile]:
         return {

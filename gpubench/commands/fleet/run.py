@@ -20,6 +20,7 @@ from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Report, measur
 from gpubench.commands.fleet.verdicts import Fleet, assess
 from gpubench.engine.cluster import Member, cancel, connected, members, present
 from gpubench.errors import UsageError
+from gpubench.grouping import grouped
 from gpubench.model import Measurement
 from gpubench.results.output import Output
 from gpubench.results.result_file import default_path
@@ -146,9 +147,7 @@ class FleetRun:
 
         self._lost: set[str] = set()
         self._verified: dict[str, Sequence[Measurement]] = {}
-        addresses: defaultdict[str, list[str]] = defaultdict(list)
-        for address in sorted(workers):
-            addresses[workers[address].hostname].append(address)
+        addresses = grouped(sorted(workers), lambda address: workers[address].hostname)
         self._hosts = {
             name: _Host(of_host, deque(_steps(of_host, rounds)))
             for name, of_host in addresses.items()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from gpubench.errors import UsageError
+from gpubench.grouping import grouped
 from gpubench.results import store
 from gpubench.results.columns import MAX_VALUE, MIN_VALUE, encode_csv
 
@@ -71,10 +73,7 @@ def encode(times: Iterable[UnitTime]) -> bytes:
 
 def keep(times: Iterable[UnitTime]) -> None:
     """Keep the times in the store, a file for each name of a device."""
-    by_device: dict[str, list[UnitTime]] = {}
-    for time in times:
-        by_device.setdefault(time.device, []).append(time)
-    for device, of_device in by_device.items():
+    for device, of_device in grouped(times, attrgetter("device")).items():
         store.keep(device, NAME, SUFFIX, msgspec.json.Encoder().encode_lines(of_device))
 
 

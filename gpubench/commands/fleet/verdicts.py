@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from gpubench.commands.fleet.judge import Judgement, Limits, judge
 from gpubench.commands.fleet.times import UnitTime
 from gpubench.commands.fleet.units import ALONE, Report
+from gpubench.grouping import grouped
 from gpubench.model import Status
 from gpubench.stats.moderated import Floats
 
@@ -113,21 +115,16 @@ def assess(
     reports: Sequence[Report], earlier: Iterable[UnitTime] = (), limits: Limits | None = None
 ) -> Fleet:
     """Return the verdicts on all devices. `earlier` has rows of earlier runs, of any devices."""
-    by_device: dict[str, list[UnitTime]] = {}
-    of_device: dict[str, list[Report]] = defaultdict(list)
-    for report in reports:
-        for row in report.times:
-            by_device.setdefault(row.identity, []).append(row)
-        of_device[_name(report)].append(report)
+    identity = attrgetter("identity")
+    by_device = grouped((row for report in reports for row in report.times), identity)
+    of_device = grouped(reports, _name)
     names = list(of_device)
     places = {
         (row.device, row.unit, row.phase): None for rows in by_device.values() for row in rows
     }
     units = list(places)
     times = _times(names, units, by_device)
-    before: dict[str, list[UnitTime]] = {}
-    for row in earlier:
-        before.setdefault(row.identity, []).append(row)
+    before = grouped(earlier, identity)
     alone = [
         units.index(at) if (at := (device, unit, ALONE)) in places else index
         for index, (device, unit, _) in enumerate(units)

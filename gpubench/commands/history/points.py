@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gpubench.grouping import grouped
 from gpubench.results.row import Row
 from gpubench.view.row_tables import best_of, title
 
@@ -23,10 +24,12 @@ Histories = dict[str, dict[str, list[Saved]]]
 
 def histories(timed: Sequence[Saved], last: int) -> Histories:
     """Return, for each problem and variant, the tile that is fastest in the newest result."""
-    groups: dict[tuple[str, str], list[Saved]] = {}
-    for saved in timed:
+
+    def point(saved: Saved) -> tuple[str, str]:
         unnamed = replace(saved[1], problem=None)  # a list gives the same problem a name
-        groups.setdefault((title(unnamed), saved[1].variant), []).append(saved)
+        return title(unnamed), saved[1].variant
+
+    groups = grouped(timed, point)
     points: Histories = {}
     for (heading, _), saves in sorted(groups.items(), key=lambda item: item[1][-1][1].problem_key):
         newest = saves[-1][0]

@@ -17,6 +17,7 @@ from rich.text import Text
 
 import gpubench
 from gpubench.errors import UsageError
+from gpubench.grouping import grouped
 from gpubench.model import Status
 from gpubench.plan.selection import read_selected
 from gpubench.results.output import Output
@@ -25,7 +26,7 @@ from gpubench.text import clean
 from gpubench.view.numbers import milliseconds, number, spans, tile_order
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
-from gpubench.view.pictures.series import grouped, looks_of, sources
+from gpubench.view.pictures.series import looks_of, sources
 from gpubench.view.pictures.style import INK_AND_PAGE, svg
 from gpubench.view.row_tables import (
     NAMES,

@@ -12,6 +12,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
+from gpubench.grouping import grouped
 from gpubench.model import PointKey, Status
 from gpubench.plan.tuned import Winner
 from gpubench.results.row import Row
@@ -78,10 +79,7 @@ def covers(
     of the best. So the best configuration of each problem covers it.
     """
     too_early = {race[0].key._replace(tile="") for race in undecided}
-    groups: dict[PointKey, list[Sequence[Row]]] = {}
-    for race in races:
-        kind = race[0].key._replace(tile="", m=0, n=0, k=0)
-        groups.setdefault(kind, []).append(race)
+    groups = grouped(races, lambda race: race[0].key._replace(tile="", m=0, n=0, k=0))
     all_covers = (_cover(group, too_early, limit) for group in groups.values())
     return [cover for cover in all_covers if cover.problems]
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gpubench.engine.pool import Pool, Watcher
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import Outcome, run
 from gpubench.errors import UsageError
+from gpubench.grouping import grouped
 from gpubench.model import Config, Device, Space, Status, Variant
 from gpubench.options import OPTIONS, read_sweep
 from gpubench.plan.descriptor import described_by
@@ -203,10 +205,7 @@ def confirmed_path(path: Path) -> Path:
 
 def races(rows: Sequence[Row]) -> list[list[Row]]:
     """Return the rows of each race, which is of one variant and problem."""
-    rows_by_race: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        rows_by_race.setdefault((row.problem_key, row.variant), []).append(row)
-    return list(rows_by_race.values())
+    return list(grouped(rows, attrgetter("problem_key", "variant")).values())
 
 
 def groups(rows: Sequence[Row]) -> list[list[Row]]:

@@ -14,6 +14,7 @@ from time import perf_counter
 from gpubench.commands.tune.prune import Builds
 from gpubench.commands.tune.where import Condition
 from gpubench.errors import UsageError
+from gpubench.grouping import grouped
 from gpubench.model import Config, Device, Measurement, Point, Space, Status, Timing, Variant
 from gpubench.plan.schedule import Known, Schedule, Visit
 from gpubench.plan.sweep import Sweep
@@ -146,11 +147,9 @@ class Races:
         refuse: Callable[[Point], str | None] = lambda _point: None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._groups: dict[Point, list[Point]] = {}
+        self._groups = grouped(points, lambda point: replace(point, tile=None))
         """The points of each race, under the point without its tile."""
 
-        for point in points:
-            self._groups.setdefault(replace(point, tile=None), []).append(point)
         self._spaces, self._builds, self._refuse = spaces, builds, refuse
         self._within, self._seed, self._clock = within, seed, clock
         self._ends_s = math.inf if budget_s is None else clock() + budget_s

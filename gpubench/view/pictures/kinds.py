@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from gpubench.errors import UsageError
+from gpubench.grouping import grouped
 from gpubench.results.row import Row
 from gpubench.text import unknown
 from gpubench.view.numbers import number
@@ -26,7 +27,6 @@ from gpubench.view.pictures.series import (
     Source,
     edge_of,
     extent,
-    grouped,
     is_baseline,
     looks_of,
     panels,

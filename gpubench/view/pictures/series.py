@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, cycle
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from gpubench.grouping import grouped
 from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status
 from gpubench.results.row import Row
@@ -25,9 +26,6 @@ from gpubench.view.pictures.style import (
     require_drawable,
 )
 from gpubench.view.row_tables import best_of
-
-Key = TypeVar("Key")
-Item = TypeVar("Item")
 
 ROUNDING = 1e-9
 """Rounding error of 100 · t / t in floating point, in percent."""
@@ -215,14 +213,6 @@ def looks_of(group: Sequence[Source]) -> Looks:
         for row in panel.rows[:1]:
             leading.setdefault((row.op, row.dtype), set()).update(panel.leading)
     return looks(leading.values(), filter(is_library, chain(*leading.values())))
-
-
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Return the items by key, in the order in which the keys first appear."""
-    groups: dict[Key, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def edge_of(row: Row) -> int | None:

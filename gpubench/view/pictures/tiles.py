@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from gpubench.grouping import grouped
 from gpubench.results.row import Row
 from gpubench.view.numbers import milliseconds
 from gpubench.view.pictures import style
@@ -17,7 +18,6 @@ from gpubench.view.pictures.series import (
     Series,
     Source,
     edge_of,
-    grouped,
     is_block,
     is_no_block,
     panels,
