@@ -49,6 +49,12 @@ def call(folder: Path, *arguments: str | bytes, **environment: str) -> Done:
     return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue(), files_in(folder))
 
 
+def outcome(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command in this folder and process."""
+    done = call(Path.cwd(), *arguments)
+    return done.code, done.out, done.err
+
+
 def run(folder: Path, *arguments: str, **environment: str) -> Done:
     """A command in a process of its own: a second slower, for what a process alone can show."""
     done = subprocess.run(

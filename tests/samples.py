@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes import measured
+from rich.console import Console, RenderableType
 
 from gpubench.results.row import Row, read
 from gpubench.view.pictures.series import Source, sources
@@ -29,6 +30,15 @@ def sample(
     }
     of = {"variant": variant, "tile": tile, "m": n, "n": n, "k": n}
     return replace(measured(median_us), **(of | usual | facts))
+
+
+def printed(*parts: RenderableType, width: int = 200) -> str:
+    """Return what a terminal of this width shows of tables and lines, without colours."""
+    screen = Console(width=width, no_color=True)
+    with screen.capture() as capture:
+        for part in parts:
+            screen.print(part)
+    return capture.get()
 
 
 def source(*rows: Row, copy_gbytes_per_s: float | None = None) -> list[Source]:

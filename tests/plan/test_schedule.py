@@ -12,17 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.backends import backends
-from gpubench.model import Device, Measurement, Point, Series, State, Timing
+from gpubench.hardware.architectures import example
+from gpubench.model import Measurement, Point, Series, State, Timing
 from gpubench.plan.schedule import VISIT_S, Forecast, Rounds, estimate, is_done, sampling_s
-
-H200 = Device(
-    backend="cuda",
-    name="NVIDIA H200",
-    multiprocessors=132,
-    l2_bytes=2**25,
-    compute_capability=(9, 0),
-    sm_clock_mhz=1980.0,
-)
 
 
 def alike(items: Iterable[Any]) -> dict[Any, str]:
@@ -186,8 +178,8 @@ def test_a_budget_that_is_too_small_is_reported_first() -> None:
 def test_large_problems_take_at_least_their_operations_at_peak() -> None:
     # 2·16384³ operations at 66.9 TFLOP/s take 0.13 s: a slow launch, one sample a round.
     timing, launch_s = Timing(rounds=3), 2 * 16384**3 / 66.9e12
-    at = [point(size=(16384,) * 3)]
+    at, h200 = [point(size=(16384,) * 3)], replace(example("sm_90"), l2_bytes=2**25)
     quick = [point(size=(1, 1, 1))]
     saved_s = 3 * (launch_s - timing.round_device_s)
-    least_s = estimate(at, H200, timing).least_s - estimate(quick, H200, timing).least_s
+    least_s = estimate(at, h200, timing).least_s - estimate(quick, h200, timing).least_s
     assert least_s == pytest.approx(saved_s, rel=0.01)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fakes import CPU, FAKE, measured, measurement, point, series, variant
 
+from gpubench.hardware.architectures import example
 from gpubench.model import (
     Cache,
     Config,
@@ -28,12 +29,8 @@ from gpubench.model import (
 from gpubench.results.row import Row
 from gpubench.results.rows import build_rows, row
 
-H200 = Device(
-    backend="cuda",
-    name="NVIDIA H200",
-    compute_capability=(9, 0),
-    multiprocessors=132,
-    sm_clock_mhz=1980.0,
+H200 = replace(
+    example("sm_90"),
     versions={
         "driver": "580.1",
         "cuda": "13.0",

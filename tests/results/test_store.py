@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commandline import outcome as call
 from diffs import rows
 
-from gpubench.cli import main
 from gpubench.commands.history.points import distinct
 from gpubench.errors import UsageError
 from gpubench.results import store
 from gpubench.results.row import Row, read, write
 
-Call = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture(autouse=True)
 def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
     return tmp_path / "store"
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gpubench", *arguments])
-        monkeypatch.setenv("COLUMNS", "80")
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, *capsys.readouterr()
-
-    return command
 
 
 def built(commit: str, **factors: float) -> list[Row]:
@@ -54,7 +38,7 @@ def test_saving_twice_keeps_both(own_store: Path) -> None:
     assert read(second) == rows(own=2.0)
 
 
-def test_a_name_that_is_none_is_refused_before_anything_is_measured(call: Call) -> None:
+def test_a_name_that_is_none_is_refused_before_anything_is_measured() -> None:
     for name in ("../up", "a/b", "", "-x", "a" * 65):
         with pytest.raises(UsageError, match="is not a name"):
             store.save(rows(), name)
@@ -63,7 +47,7 @@ def test_a_name_that_is_none_is_refused_before_anything_is_measured(call: Call) 
     assert "--save: 'a/b' is not a name" in err
 
 
-def test_a_sweep_is_saved_under_its_name_and_compared_with_it(call: Call) -> None:
+def test_a_sweep_is_saved_under_its_name_and_compared_with_it() -> None:
     flags = ("--device", "cpu", "--variants", "cpu_blas", "--sizes", "32", "--rounds", "2")
     code, _, err = call("sweep", *flags, "--save", "main", "-o", "first.csv")
     assert code == 0
@@ -74,9 +58,7 @@ def test_a_sweep_is_saved_under_its_name_and_compared_with_it(call: Call) -> Non
     assert (code, out.splitlines()[0]) == (0, "no confirmed regression: of 1 point 1 same")
 
 
-def test_a_store_that_cannot_be_written_costs_no_row(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_cannot_be_written_costs_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("file").write_text("in the way")
     monkeypatch.setenv(store.VARIABLE, "file/store")
     flags = ("--device", "cpu", "--variants", "cpu_blas", "--sizes", "32", "--rounds", "1")
@@ -86,7 +68,7 @@ def test_a_store_that_cannot_be_written_costs_no_row(
     assert len(read(Path("first.csv"))) == 1
 
 
-def test_against_a_name_is_against_the_newest_build_on_this_device(call: Call) -> None:
+def test_against_a_name_is_against_the_newest_build_on_this_device() -> None:
     store.save(built("old", own=3.0), "main")
     newest = [store.save(built("new"), "main"), store.save(built("new"), "main")]
     store.save([replace(row, device="Other GPU") for row in built("other", own=9.0)], "main")
@@ -97,7 +79,7 @@ def test_against_a_name_is_against_the_newest_build_on_this_device(call: Call) -
     assert "slower: 3 of 9 points, by up to 20.0 %" in out
 
 
-def test_a_saved_file_that_cannot_be_read_does_not_block_the_others(call: Call) -> None:
+def test_a_saved_file_that_cannot_be_read_does_not_block_the_others() -> None:
     kept = store.save(built("new"), "main")
     (kept.parent / "29990101T000000.000000Z.csv").write_text("corrupt")
     os.mkfifo(kept.parent / "29990102T000000.000000Z.csv")
@@ -115,7 +97,7 @@ def test_of_many_saved_sweeps_only_the_newest_are_pooled() -> None:
     assert store.newest_build(kept, read) == (kept[5:], [])
 
 
-def test_what_is_not_saved_is_said_in_one_line_with_what_is(call: Call) -> None:
+def test_what_is_not_saved_is_said_in_one_line_with_what_is() -> None:
     write(rows(), Path("new.csv"))
     code, _, err = call("diff", "--against", "main", "new.csv")
     assert (code, err.count("\n")) == (2, 1)
@@ -127,7 +109,7 @@ def test_what_is_not_saved_is_said_in_one_line_with_what_is(call: Call) -> None:
     assert (both[0], "the base side is given already" in both[2]) == (2, True)
 
 
-def test_history_shows_each_time_its_commit_and_the_change(call: Call) -> None:
+def test_history_shows_each_time_its_commit_and_the_change() -> None:
     for commit, factor in (("aaaa1111bbbb", 1.0), ("cccc2222dddd+", 1.5), ("eeee3333ffff", 0.75)):
         store.save(built(commit, own=factor), "main")
     code, out, _ = call("history", "main", "--only", "own,64")
@@ -149,7 +131,7 @@ def test_history_shows_each_time_its_commit_and_the_change(call: Call) -> None:
     assert "nvidia-h200" in call("history")[1]
 
 
-def test_history_draws_a_line_a_point(call: Call) -> None:
+def test_history_draws_a_line_a_point() -> None:
     for factor in (1.0, 1.5):
         store.save(built("aaaa1111bbbb", own=factor), "main")
     code, out, err = call("history", "main", "--only", "own,other,64", "-o", "history.svg")
@@ -160,7 +142,7 @@ def test_history_draws_a_line_a_point(call: Call) -> None:
     assert (code, "--force overwrites it" in err) == (2, True)
 
 
-def test_history_passes_over_a_saved_file_that_cannot_be_read(call: Call) -> None:
+def test_history_passes_over_a_saved_file_that_cannot_be_read() -> None:
     kept = store.save(built("aaaa1111"), "main")
     corrupt = kept.parent / "29990101T000000.000000Z.csv"
     corrupt.write_text("corrupt")
@@ -171,14 +153,14 @@ def test_history_passes_over_a_saved_file_that_cannot_be_read(call: Call) -> Non
     assert call("history", "main")[0] == 2
 
 
-def test_history_orders_sizes_by_number(call: Call) -> None:
+def test_history_orders_sizes_by_number() -> None:
     store.save([replace(row, m=n, n=n, k=n) for n in (1024, 64, 512) for row in built("a")], "main")
     out = call("history", "main", "--only", "own")[1]
     sizes = [line.split()[1] for line in out.splitlines() if line.startswith("gemm ")]
     assert list(dict.fromkeys(sizes)) == ["64", "512", "1024"]
 
 
-def test_history_says_how_many_times_it_does_not_draw(call: Call) -> None:
+def test_history_says_how_many_times_it_does_not_draw() -> None:
     for _ in range(2):
         store.save(built("aaaa1111"), "main")
     store.save([replace(row, round_medians_us="1;2;3") for row in built("aaaa1111")], "main")

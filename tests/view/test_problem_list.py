@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from samples import printed
 from samples import sample as sample_row
 
 from gpubench.results.row import Row
 from gpubench.view.problem_list import list_summaries
-from gpubench.view.tables import console
 
 
 def row(problem: str, variant: str, time_us: float, weight: float = 1.0, **facts: object) -> Row:
@@ -32,11 +32,7 @@ def row(problem: str, variant: str, time_us: float, weight: float = 1.0, **facts
 
 
 def shown(rows: list[Row]) -> str:
-    screen = console()
-    with screen.capture() as capture:
-        for part in list_summaries(rows):
-            screen.print(part)
-    return capture.get()
+    return printed(*list_summaries(rows))
 
 
 LIST = [

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from fakes import failed, measured, point, variant
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
+from samples import printed
 
 from gpubench.model import Cache, Config, Point, Scope, Status, edges
 from gpubench.results.row import Row
@@ -29,15 +30,8 @@ TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
 OTHER = variant(name="other", tiles=edges(1, 64, because="of a test"))
 
 
-def text_of(shown: RenderableType) -> str:
-    screen = Console(width=200, no_color=True)
-    with screen.capture() as capture:
-        screen.print(shown)
-    return capture.get()
-
-
 def lines_of(shown: RenderableType) -> list[list[str]]:
-    return [words for line in text_of(shown).splitlines() if (words := line.split())]
+    return [words for line in printed(shown).splitlines() if (words := line.split())]
 
 
 def at(tile: int | None, of: Any = TILED, **facts: Any) -> Point:
@@ -100,7 +94,7 @@ def test_the_tile_table_is_in_the_order_of_tiles_and_marks_the_best_of_each_vari
 def test_tiles_whose_intervals_overlap_with_the_best_are_tied() -> None:
     rows = [row_of(8, 10.0, 0.5), row_of(16, 10.4, 0.5), row_of(32, 12.0, 0.5)]
     assert tied_tiles(rows, rows[0]) == ["8", "16"]
-    table = text_of(tile_table(rows))
+    table = printed(tile_table(rows))
     assert "10.00 µs *" in table
     assert "10.40 µs =" in table
     assert "12.00 µs\n" in table.replace(" \n", "\n").replace(" \n", "\n")
@@ -115,7 +109,7 @@ def test_the_best_table_is_fastest_first() -> None:
 
 
 def test_results_have_a_heading_for_each_problem() -> None:
-    shown = text_of(
+    shown = printed(
         results(
             [
                 measured(10.0, at(8)),
@@ -138,19 +132,19 @@ def test_what_was_not_measured_is_one_line_for_each_reason() -> None:
         failed(Status.WRONG, "relative error 1", at(4)),
         failed(Status.ERROR, "does not compile", at(None, variant(name="plain"))),
     ]
-    lines = text_of(results(rows)).splitlines()
+    lines = printed(results(rows)).splitlines()
     assert "skipped: tiled 33..35: too many threads" in lines
     assert "wrong: tiled 4: relative error 1" in lines
     assert "error: plain: does not compile" in lines
 
 
 def test_nothing_measured_still_says_why() -> None:
-    shown = text_of(results([failed(Status.ERROR, "lost [the] device", at(8))]))
+    shown = printed(results([failed(Status.ERROR, "lost [the] device", at(8))]))
     assert "error: tiled 8: lost [the] device" in shown
 
 
 def test_a_comparison_has_no_tile_table() -> None:
-    shown = text_of(results([row_of(8, 20.0), row_of(16, 10.0)], tiles=False))
+    shown = printed(results([row_of(8, 20.0), row_of(16, 10.0)], tiles=False))
     assert "tiled, ms" not in shown
     assert "16" in shown
 
@@ -186,14 +180,14 @@ def test_text_from_a_file_is_no_markup_and_steers_no_terminal(
 
 def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_peak() -> None:
     one = replace(measured(), op="gemv", m=8, n=9, k=1, gbytes_per_s=1234.5, percent_of_copy=98.7)
-    text = text_of(results([one]))
+    text = printed(results([one]))
     assert "gemv 8x9 float32" in text
     assert "GB/s" in text
     assert re.search(r"% of\n.* copy\n", text)
     assert "GFLOP/s" not in text
     assert " 1,234 " in text
     assert "98.7" in text
-    assert " copy\n" not in text_of(results([measured()]))
+    assert " copy\n" not in printed(results([measured()]))
 
 
 def test_a_table_is_written_as_markdown_and_as_csv() -> None:
@@ -212,10 +206,7 @@ def test_a_table_is_written_as_markdown_and_as_csv() -> None:
 def test_a_table_too_wide_for_the_terminal_is_split_and_no_figure_is_cut() -> None:
     grid = table("variant", "tile", *(f"figure {n}" for n in range(9)), left={"variant", "tile"})
     grid.add_row("shared_tile", "128x128x8/8x8/s3/group=8", *(f"{n},234,567" for n in range(9)))
-    screen = Console(width=60, no_color=True)
-    with screen.capture() as capture:
-        screen.print(grid)
-    text = capture.get()
+    text = printed(grid, width=60)
     assert max(map(len, text.splitlines())) <= 60
     assert text.count("shared_tile") > 1
     for n in range(9):
@@ -249,7 +240,7 @@ def test_the_interval_is_shown_and_with_few_samples_their_number() -> None:
     assert uncertainty(replace(row, samples=5)) == "n=5"
     assert uncertainty(replace(row, ci_high_us=1e4)) == "> 100 %"
     assert uncertainty(failed(Status.SKIPPED, "why", at(8))) == ""
-    assert "n=…: fewer than 6 samples, too few" in text_of(results([replace(row, samples=5)]))
+    assert "n=…: fewer than 6 samples, too few" in printed(results([replace(row, samples=5)]))
 
 
 def test_rounds_that_are_too_few_for_an_interval_are_counted_in_its_place() -> None:
@@ -260,17 +251,17 @@ def test_rounds_that_are_too_few_for_an_interval_are_counted_in_its_place() -> N
 def test_kernels_that_are_skipped_for_one_reason_share_a_line() -> None:
     names = [f"kernel{number}" for number in range(10)]
     rows = [failed(Status.SKIPPED, "too large", at(8, variant(name=name))) for name in names]
-    shown = text_of(results([row_of(8, 10.0), *rows]))
+    shown = printed(results([row_of(8, 10.0), *rows]))
     assert f"skipped: {', '.join(names[:8])}, 2 more: too large\n" in shown
-    assert "skipped: kernel0 8: too large\n" in text_of(results(rows[:1]))
+    assert "skipped: kernel0 8: too large\n" in printed(results(rows[:1]))
 
 
 def test_every_mark_is_explained_below_and_none_that_is_not_there() -> None:
     exact = [row_of(8, 10.0), row_of(16, 20.0)]
-    shown = text_of(results(exact))
+    shown = printed(results(exact))
     assert "* fastest tile of its kernel\n" in shown
     assert "=" not in shown
-    wide = text_of(results([*exact, row_of(32, 12.0, 3.0)]))
+    wide = printed(results([*exact, row_of(32, 12.0, 3.0)]))
     assert "= may be as fast: its interval overlaps" in wide
     missed = "1 of 3 points missed --precision 0.5 %: ± 25 % in the median, 25 % at most"
     assert missed in wide
@@ -280,9 +271,9 @@ def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> N
     stable = row_of(8, 100.0)
     unstable = replace(row_of(16, 200.0), round_medians_us="200.0;190.0;230.0")
     for show in (results, partial(results, tiles=False)):
-        assert "200.0 µs !" in text_of(show([unstable])).replace("*", "")
-        assert UNSTABLE_LEGEND in text_of(show([stable, unstable]))
-        assert "!" not in text_of(show([stable]))
+        assert "200.0 µs !" in printed(show([unstable])).replace("*", "")
+        assert UNSTABLE_LEGEND in printed(show([stable, unstable]))
+        assert "!" not in printed(show([stable]))
 
 
 def test_precision_is_the_one_that_the_sweep_was_given() -> None:
@@ -295,10 +286,10 @@ def test_precision_is_the_one_that_the_sweep_was_given() -> None:
 def test_speed_ups_over_the_naive_loop_stand_in_a_column_with_a_warning() -> None:
     loop = measured(5_000.0, at(None, variant(name="cpu_naive"), size=(512, 512, 512)))
     fast = measured(10.0, at(8, size=(512, 512, 512)))
-    shown = text_of(results([loop, fast]))
+    shown = printed(results([loop, fast]))
     assert re.search(r"× *\n.*cpu_naive", shown)
     assert " 500\n" in shown
     assert "cpu_naive is slow at powers of two" in shown
     odd = [replace(row, n=500) for row in (loop, fast)]
-    assert "powers of two" not in text_of(results(odd))
-    assert "cpu_naive" not in text_of(results([fast]))
+    assert "powers of two" not in printed(results(odd))
+    assert "cpu_naive" not in printed(results([fast]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakes import measured, point, variant
-from rich.console import Console
+from samples import printed
 
 from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
 from gpubench.plan.registry import choose
@@ -12,13 +12,10 @@ from gpubench.results.row import Row
 ORDER = {"first": "", "second": "first", "third": "second"}
 
 
-def printed(rows: list[Row], order: dict[str, str] = ORDER) -> list[list[str]]:
+def cells(rows: list[Row]) -> list[list[str]]:
     """The cells of each line that is a step."""
-    console = Console(width=120)
-    with console.capture() as capture:
-        console.print(ladder_tables(rows, order))
-    lines = [line.split() for line in capture.get().splitlines()]
-    return [line for line in lines if line and line[0] in {*order, "blas"}]
+    lines = [line.split() for line in printed(ladder_tables(rows, ORDER), width=120).splitlines()]
+    return [line for line in lines if line and line[0] in {*ORDER, "blas"}]
 
 
 def step(name: str, median_us: float, size: int = 64) -> Row:
@@ -77,7 +74,7 @@ def test_every_step_follows_one_that_exists() -> None:
 
 
 def test_a_gain_is_over_the_step_before() -> None:
-    lines = printed([step("third", 10.0), step("first", 60.0), step("second", 20.0)])
+    lines = cells([step("third", 10.0), step("first", 60.0), step("second", 20.0)])
     assert [line[0] for line in lines] == ["first", "second", "third"]
     assert "×" not in " ".join(lines[0])
     assert "3.00×" in lines[1]
@@ -85,16 +82,16 @@ def test_a_gain_is_over_the_step_before() -> None:
 
 
 def test_a_step_that_was_not_measured_is_stepped_over() -> None:
-    _, last = printed([step("third", 10.0), step("first", 60.0)])
+    _, last = cells([step("third", 10.0), step("first", 60.0)])
     assert "6.00×" in last
 
 
 def test_a_step_counts_with_its_best_tile_and_libraries_stand_last() -> None:
-    lines = printed([step("blas", 5.0), step("first", 60.0), step("first", 30.0)])
+    lines = cells([step("blas", 5.0), step("first", 60.0), step("first", 30.0)])
     assert [line[0] for line in lines] == ["first", "blas"]
     assert "30.00" in lines[0]
 
 
 def test_each_size_has_its_own_ladder() -> None:
-    lines = printed([step("first", 60.0), step("second", 30.0), step("first", 80.0, size=96)])
+    lines = cells([step("first", 60.0), step("second", 30.0), step("first", 80.0, size=96)])
     assert [line[0] for line in lines] == ["first", "second", "first"]

@@ -5,23 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fakes import CPU, measured
-from rich.console import Console
+from samples import printed
 
 from gpubench.commands.compare_cublas.ladder import with_libraries
 from gpubench.commands.compare_cublas.view import screen, shortened
 from gpubench.engine.prepare import Job, prepare
-from gpubench.model import Device, Status
+from gpubench.hardware.architectures import example
+from gpubench.model import Status
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 from gpubench.view.conclusion import without_dtypes
 
-H200 = Device(
-    backend="cuda",
-    name="NVIDIA H200",
-    multiprocessors=132,
-    l2_bytes=CPU.l2_bytes,
-    compute_capability=(9, 0),
-)
+H200 = replace(example("sm_90"), l2_bytes=CPU.l2_bytes)
 DTYPES = ("bfloat16", "float32", "float8_e4m3")
 
 
@@ -43,11 +38,7 @@ def rows_of(planned: Job) -> list[Row]:
 
 
 def lines(rows: list[Row]) -> list[str]:
-    console = Console(width=80)
-    with console.capture() as capture:
-        for part in screen(rows):
-            console.print(part)
-    return capture.get().splitlines()
+    return printed(*screen(rows), width=80).splitlines()
 
 
 def test_three_precisions_at_two_sizes_fit_on_sixty_lines() -> None:

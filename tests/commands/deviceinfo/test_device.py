@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from fakes import CPU
-from rich.console import Console
+from samples import printed
 
 from gpubench.commands.deviceinfo.view import as_tables, device_json
-from gpubench.model import Device
+from gpubench.hardware.architectures import example
 
-H200 = Device(
-    backend="cuda",
-    name="NVIDIA H200",
-    compute_capability=(9, 0),
-    multiprocessors=132,
-    sm_clock_mhz=1980.0,
+H200 = replace(
+    example("sm_90"),
     memory_bandwidth_gbytes_per_s=4917.0,
     l2_bytes=62_914_560,
     versions={"driver": "580.1"},
@@ -24,15 +21,8 @@ H200 = Device(
 )
 
 
-def text_of(device: Device) -> str:
-    screen = Console(width=200, no_color=True)
-    with screen.capture() as capture:
-        screen.print(as_tables(device))
-    return capture.get()
-
-
 def test_a_gpu_shows_its_properties_and_peaks_with_their_derivation() -> None:
-    shown = text_of(H200)
+    shown = printed(as_tables(H200))
     for piece in (
         "NVIDIA H200 (cuda:0)",
         "62,914,560",
@@ -48,8 +38,8 @@ def test_a_gpu_shows_its_properties_and_peaks_with_their_derivation() -> None:
 
 
 def test_a_cpu_shows_no_peaks() -> None:
-    assert "GFLOP/s" not in text_of(CPU)
-    assert "Fake CPU (CPU)" in text_of(CPU)
+    assert "GFLOP/s" not in printed(as_tables(CPU))
+    assert "Fake CPU (CPU)" in printed(as_tables(CPU))
 
 
 def test_json_holds_fields_peaks_and_ridge_points() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from commandline import outcome
 
-from gpubench.cli import main
 from gpubench.results.row import Row, write
 
 
@@ -22,16 +22,5 @@ def file(tmp_path: Path) -> Callable[[str, list[Row]], str]:
 
 
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gpubench", "diff", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return code, out, err
-
-    return command
+def run() -> Callable[..., tuple[int, str, str]]:
+    return partial(outcome, "diff")

@@ -8,13 +8,13 @@ import select
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from commandline import TIMEOUT_S
+from commandline import TIMEOUT_S, outcome
 from diffs import rows
 
-from gpubench.cli import main
 from gpubench.commands.diff.ab import build
 from gpubench.errors import UsageError
 from gpubench.results import store
@@ -35,15 +35,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gpubench", "ab", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, *capsys.readouterr()
-
-    return command
+def call() -> Call:
+    return partial(outcome, "ab")
 
 
 def side(name: str, content: list[Row] | str) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from fakes import FakeBackend, FakeKernel
-from rich.console import Console
+from samples import printed
 
 from gpubench.backends import find_devices
 from gpubench.commands.fleet import run, times, units
@@ -93,19 +93,12 @@ def of(found: Fleet, number: int) -> Any:
     return next(device for device in found.devices if device.uuid == f"GPU-{number}")
 
 
-def printed(found: Fleet) -> str:
-    screen = Console(width=160)
-    with screen.capture() as capture:
-        screen.print(as_tables(found))
-    return capture.get()
-
-
 def test_a_good_fleet_is_fine() -> None:
     found = assess(fleet())
     assert {device.verdict for device in found.devices} == {FleetVerdict.FINE}
     assert found.exit_code == 0
     assert found.differences == {}
-    assert "8 devices: 8 fine" in printed(found)
+    assert "8 devices: 8 fine" in printed(as_tables(found))
 
 
 def test_a_slow_device_comes_first_with_what_may_explain_it() -> None:
@@ -137,7 +130,7 @@ def test_a_slow_device_comes_first_with_what_may_explain_it() -> None:
             "96.00": [f"node1 0000:0{n}:00.0" for n in range(8) if n != 3],
         }
     }
-    text = printed(found)
+    text = printed(as_tables(found))
     assert "copy, alone: " in text
     assert "Configurations differ" in text
     assert json.loads(as_json(found))["devices"][0]["reasons"] == list(first.reasons)
@@ -182,7 +175,7 @@ def test_one_device_alone_is_judged_by_its_own_history_or_not_at_all() -> None:
     worst = slower.devices[0].worst
     assert worst
     assert (worst.unit, worst.since_before) == ("latency", True)
-    assert "of its own before speed" in printed(slower)
+    assert "of its own before speed" in printed(as_tables(slower))
 
 
 def test_the_times_of_a_run_are_kept_and_read_again(

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import pytest
 from fakes import CPU, series
 from msgspec import structs
-from rich.console import Console
+from samples import printed
 
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, read_experiment, shipped
 from gpubench.commands.reproduce.view import Grid, closing, digits, grids
-from gpubench.model import CudaVariant, Device, Measurement, Point, Resources, Scope, Status
+from gpubench.hardware.architectures import example
+from gpubench.model import CudaVariant, Measurement, Point, Resources, Scope, Status
 from gpubench.plan.sweep import plan
 from gpubench.results.row import Row
 from gpubench.results.rows import row
 
-GPU = Device(
-    backend="cuda",
-    name="NVIDIA H200",
-    compute_capability=(9, 0),
-    multiprocessors=132,
-    sm_clock_mhz=1980.0,
+GPU = replace(
+    example("sm_90"),
     l2_bytes=62914560,
     facts={
         "registers_per_block": 65536,
@@ -78,13 +74,6 @@ def tables_of(name: str, *, gpu: bool = True, whole: bool = False) -> dict[str, 
     return {grid.title: grid for grid in grids(as_if_run(experiment, gpu=gpu), whole=whole)}
 
 
-def printed(grid: Grid, width: int = 80) -> str:
-    screen = Console(width=width, no_color=True, file=io.StringIO())
-    with screen.capture() as captured:
-        screen.print(grid.renderable())
-    return captured.get()
-
-
 NAMES = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax")
 
 
@@ -94,7 +83,7 @@ def test_no_figure_is_cut_in_80_columns(name: str) -> None:
         found = tables_of(name, gpu=gpu)
         assert found
         for grid in found.values():
-            text = printed(grid)
+            text = printed(grid.renderable(), width=80)
             assert max(map(len, text.splitlines())) <= 80
             words = [word for row in grid.table.lines for cell in row for word in cell.split()]
             assert [word for word in words if word not in text] == []

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from fakes import measured
-from rich.console import Console
+from samples import printed
 
 from gpubench.commands.selfcheck.check import (
     KERNELS,
@@ -138,8 +138,6 @@ def test_without_any_gap_there_is_no_trust() -> None:
 
 
 def test_a_deviating_gap_is_marked() -> None:
-    screen = Console(width=100, no_color=True)
-    with screen.capture() as captured:
-        screen.print(gap_table(gaps((2, 1.0), (3, 1.0), (4, 2.0))))
-    _, _, *lines = [words for line in captured.get().splitlines() if (words := line.split())]
+    table = printed(gap_table(gaps((2, 1.0), (3, 1.0), (4, 2.0))))
+    _, _, *lines = [words for line in table.splitlines() if (words := line.split())]
     assert [line[-1] == "!" for line in lines] == [False, False, True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from samples import printed
 from samples import sample as sample_row
 
 from gpubench.commands.tune.covering_tiles import (
@@ -15,7 +16,6 @@ from gpubench.commands.tune.covering_tiles import (
 )
 from gpubench.plan.tuned import Winner
 from gpubench.results.row import Row
-from gpubench.view.tables import console
 
 
 def race(m: int, **times_us: float) -> list[Row]:
@@ -38,11 +38,7 @@ def race(m: int, **times_us: float) -> list[Row]:
 
 
 def shown(races: list[list[Row]], limit: float, undecided: int = 0) -> str:
-    screen = console()
-    with screen.capture() as capture:
-        for part in cover_tables(covers(races, races[:undecided], limit), []):
-            screen.print(part)
-    return capture.get()
+    return printed(*cover_tables(covers(races, races[:undecided], limit), []))
 
 
 RACES = [

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fakes import CPU, FakeBackend, FakeKernel, matmul, measured, measurement, point, variant
+from samples import printed
 
 from gpubench.cli import app
 from gpubench.commands.tune import run as tuning
@@ -36,7 +37,6 @@ from gpubench.plan.sweep import TUNED
 from gpubench.plan.tuned import read_winners
 from gpubench.results.result_file import partial_of
 from gpubench.results.row import read
-from gpubench.view.tables import console
 
 SPACE = edges(1, 16, because="a test")
 LIBRARY = variant(matmul, "library", baseline="library")
@@ -342,10 +342,7 @@ def test_the_races_of_a_budget_share_it() -> None:
 
 
 def text_of(found: Tuned) -> str:
-    screen = console()
-    with screen.capture() as captured:
-        screen.print(summary(found, 0.01))
-    return captured.get()
+    return printed(summary(found, 0.01))
 
 
 OWN = """
