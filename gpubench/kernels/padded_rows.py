@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpubench.kernels.tensor_cores import ALIGNED_BYTES
-from gpubench.model import Launch, Problem
+from gpubench.model import Config, Launch, Problem
 
 PADDED_TO, PART_BYTES = 128, 1024
 """What a copied row's bytes are a multiple of, and what a warp copies, as in `padded_rows.cuh`."""
@@ -29,13 +29,20 @@ def row_bytes(problem: Problem) -> list[int]:
     return [of_row if of_row % ALIGNED_BYTES else 0 for of_row in each]
 
 
-def on_padded_rows(product: Launch, problem: Problem) -> Launch:
+def takes_any_rows(_tile: Config, _problem: Problem) -> None:
+    """Refuse no problem."""
+
+
+def on_padded_rows(product: Launch, problem: Problem, kernel: str) -> Launch:
     """Launch the copies, then a product whose tensor maps describe the copies.
 
-    The workspace holds the copies. The product may start early, and waits for the copies itself.
+    The workspace holds the copies. `kernel` is the template that takes it. It may start early, and
+    waits for the copies itself. A problem without rows to copy has the product alone.
     """
     parts, begins, end = [], [], 0
     shapes, of_row = operand_shapes(problem), row_bytes(problem)
+    if not any(of_row):
+        return product
     padded = [-(-each // PADDED_TO) * PADDED_TO for each in of_row]
     for (rows, _), each, pitch in zip(shapes, of_row, padded, strict=True):
         parts.append(rows * -(-each // PART_BYTES))
@@ -54,10 +61,10 @@ def on_padded_rows(product: Launch, problem: Problem) -> Launch:
     )
     return Launch(
         kernel="pad_rows<{scalar}>",
-        grid=(max(1, -(-sum(parts) // (THREADS // 32))),),
+        grid=(-(-sum(parts) // (THREADS // 32)),),
         block=(THREADS,),
         int_arguments=(parts[0], of_row[0], shapes[1][0] if of_row[1] else 0, of_row[1] or 1),
-        workspace_bytes=max(end, ALIGNED_BYTES),
+        workspace_bytes=end,
         pdl=product.pdl,
-        next_launches=(replace(product, tensor_maps=maps, pdl=True),),
+        next_launches=(replace(product, kernel=kernel, tensor_maps=maps, pdl=True),),
     )

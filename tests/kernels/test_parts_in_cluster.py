@@ -69,7 +69,8 @@ CASES = {
         ("64x80x128/s3/k3/cluster=1x2", "65x165x800"),
         ("128x112x128/s3/k2/cluster=2x1", "130x115x272"),
         ("192x96x128/s3/k2/cluster=1x1", "100x97x272"),
-        ("16x64x128/s3/k8/cluster=1x1", "1x1x16"),
+        ("16x64x128/s3/k8/cluster=1x1", "1x1x1"),
+        ("64x64x128/s3/k1/cluster=1x1", "65x69x133"),
     ),
     "wgmma_bytes_pingpong": (
         ("72x64x128/s3/cluster=2x1/group=8", "80x136x144"),
@@ -90,7 +91,8 @@ CASES = {
         ("64x128x32/s8/k1/cluster=1x1", "70x132x100"),
         ("80x64x32/s3/k3/cluster=1x2", "81x132x100"),
         ("112x128x32/s3/k2/cluster=2x1", "230x132x200"),
-        ("64x64x32/s2/k8/cluster=1x1", "1x4x4"),
+        ("64x64x32/s2/k8/cluster=1x1", "1x1x1"),
+        ("64x64x32/s2/k1/cluster=1x1", "65x69x67"),
     ),
 }
 """Configurations and sizes: ragged, less than a tile, and with parts of K that have no values."""
@@ -287,9 +289,9 @@ def test_rows_that_are_no_multiple_of_16_bytes_are_taken_or_refused_with_the_rea
     assert reason == "the TMA takes N and K divisible by 2, not 7 and 2"
     byte = VARIANTS["wgmma_bytes_cluster"]
     tile = byte.tiles.read("64x64x128/s8/k2/cluster=1x1")
-    assert byte.why_not(tile, problem(byte, "7x7x16"), (9, 0)) is None
-    reason = byte.why_not(tile, problem(byte, "7x16x24"), (9, 0))
-    assert reason == "the TMA takes K divisible by 16, not 24"
+    assert byte.why_not(tile, problem(byte, "7x16x24"), (9, 0)) is None
+    assert byte.launch(tile, problem(byte, "7x7x16")).workspace_bytes == 0
+    assert byte.launch(tile, problem(byte, "7x16x24")).workspace_bytes == 128 * (7 + 16)
 
 
 def test_few_rows_are_taken_whatever_their_size_and_many_are_refused() -> None:

@@ -18,23 +18,6 @@
 #include "../lib/cluster/split_sums.cuh"
 #include "../lib/tma/padded_rows.cuh"
 
-// Launched with a warp for each part of a row of A, if A is copied, and then of B.
-template <typename Scalar>
-__global__ void __launch_bounds__(256)
-pad_rows(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K,
-         int parts_of_a, int a_row_bytes, int b_rows, int b_row_bytes) {
-  start_next_launch();
-  wait_for_previous_launch();  // which reads the workspace
-  const int part = blockIdx.x * 8 + threadIdx.x / 32;
-  if (part < parts_of_a) {
-    copy_part(A, workspace, M, a_row_bytes, part);
-  } else {
-    const size_t of_a = parts_of_a ? static_cast<size_t>(M) * padded_bytes(a_row_bytes) : 0;
-    copy_part(B, reinterpret_cast<unsigned char*>(workspace) + of_a, b_rows, b_row_bytes,
-              part - parts_of_a);
-  }
-}
-
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
           int GROUP, int PDL>
 __global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)

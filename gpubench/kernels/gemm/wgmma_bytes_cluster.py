@@ -9,7 +9,8 @@ from gpubench.kernels.fitted_tile import (
     threads,
     why_not,
 )
-from gpubench.kernels.tensor_cores import ALIGNED_BYTES, cluster, clusters, variant
+from gpubench.kernels.padded_rows import on_padded_rows, takes_any_rows
+from gpubench.kernels.tensor_cores import cluster, clusters, variant
 from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem
 
@@ -21,20 +22,13 @@ def shared_bytes(tile: Config) -> int:
     return int(max(stages_bytes(tile), tile["BM"] * (columns * SUM_BYTES + padding)))
 
 
-def refuse(_tile: Config, problem: Problem) -> str | None:
-    """Refuse rows of A and B that are not multiples of 16 bytes, which the TMA does not take."""
-    if problem.k % ALIGNED_BYTES:
-        return f"the TMA takes K divisible by {ALIGNED_BYTES}, not {problem.k}"
-    return None
-
-
 def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
-    """Return a launch of one block per tile and part of K."""
+    """Return a launch of one block per tile and part of K, after copies of A and B if needed."""
     rows, columns = cluster(tile)
     blocks = rows * columns * tile["splits"]
     a, b, c = maps(tile, problem)
     by_boxes = problem.precision.result_bytes == 2 and problem.n % 8 == 0  # noqa: PLR2004 # float8's
-    return Launch(
+    product = Launch(
         grid=(blocks * clusters(tile, problem),),
         block=(threads(tile),),
         shared_bytes=shared_bytes(tile),
@@ -42,6 +36,7 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
         cluster=(blocks, 1, 1),
         pdl=True,
     )
+    return on_padded_rows(product, problem, "wgmma_bytes_copied")
 
 
 VARIANT = variant(
@@ -58,6 +53,6 @@ VARIANT = variant(
         constraint=why_not,
     ),
     launches=launches,
-    refuse=refuse,
+    refuse=takes_any_rows,
     auto_tiles=Picks(BYTES),
 )

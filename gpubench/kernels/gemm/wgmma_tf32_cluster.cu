@@ -8,16 +8,17 @@
 // Sums leave through shared memory, in pairs of columns, and are added up and stored in vectors of 16
 // bytes (`cluster_sums.cuh`). A block with all of K stores its sums from registers.
 //
+// Rows that are no multiple of 16 bytes are copied first, as in `wgmma_any_rows`.
+//
 // What limits it: the loads of B into registers, which are a larger part of the work of small tiles.
 
 #include "../lib/cluster/cluster_sums.cuh"
 #include "../lib/mma/tf32.cuh"
+#include "../lib/tma/padded_rows.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
-__global__ void __launch_bounds__(Roles<BN>::THREADS, 1)
-wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
-                   const __grid_constant__ CUtensorMap a_map,
-                   const __grid_constant__ CUtensorMap b_map) {
+__device__ __forceinline__ void multiply_tf32(Scalar* C, int M, int N, int K,
+                                              const CUtensorMap* a_map, const CUtensorMap* b_map) {
   using R = Roles<BN>;
   static_assert(R::PIECES == 1, "64 columns a consumer");
   constexpr int GROUP = 8;
@@ -45,7 +46,7 @@ wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
       ring.freed[slot.stage].wait(slot.parity ^ 1);
       fetch_step<BM, BN, CM, CN, BK, TF32_WIDTH>(ring.filled[slot.stage],
                                                  stages + slot.stage * STAGE, rank, tile,
-                                                 (steps.first + step) * BK, &a_map, &b_map);
+                                                 (steps.first + step) * BK, a_map, b_map);
     }
     if constexpr (BLOCKS > 1) await_all_freed(ring, slot);
   } else {
@@ -97,9 +98,26 @@ wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
           [&](int row, int col, const Vector<Scalar>& sums) {
             if (tile.row + row < M) {
               store_vector(sums, C + static_cast<size_t>(tile.row + row) * N, tile.col + col, N,
-                           true);
+                           N % 4 == 0);
             }
           });
     }
   }
+}
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
+__global__ void __launch_bounds__(Roles<BN>::THREADS, 1)
+wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+                   const __grid_constant__ CUtensorMap a_map,
+                   const __grid_constant__ CUtensorMap b_map) {
+  multiply_tf32<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN>(C, M, N, K, &a_map, &b_map);
+}
+
+// The same on copies of A, B or both in the workspace.
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
+__global__ void __launch_bounds__(Roles<BN>::THREADS, 1)
+wgmma_tf32_copied(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N,
+                  int K, const __grid_constant__ CUtensorMap a_map,
+                  const __grid_constant__ CUtensorMap b_map) {
+  multiply_tf32<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN>(C, M, N, K, &a_map, &b_map);
 }

@@ -2,6 +2,7 @@
 
 from gpubench.kernels.fitted_tile import MAX_CLUSTER, SUM_BYTES, TF32
 from gpubench.kernels.gemm.wgmma_tf32 import threads
+from gpubench.kernels.padded_rows import on_padded_rows, takes_any_rows
 from gpubench.kernels.tensor_cores import (
     MAX_DYNAMIC_BYTES,
     cluster,
@@ -34,10 +35,10 @@ def why_not(tile: Config) -> str | None:
 
 
 def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
-    """Return a launch of one block per tile and part of K."""
+    """Return a launch of one block per tile and part of K, after copies of rows if needed."""
     rows, columns = cluster(tile)
     blocks = rows * columns * tile["splits"]
-    return Launch(
+    product = Launch(
         grid=(blocks * clusters(tile, problem),),
         block=(threads(tile),),
         shared_bytes=shared_bytes(tile),
@@ -45,6 +46,7 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
         cluster=(blocks, 1, 1),
         pdl=True,
     )
+    return on_padded_rows(product, problem, "wgmma_tf32_copied")
 
 
 VARIANT = variant(
@@ -69,5 +71,6 @@ VARIANT = variant(
         constraint=why_not,
     ),
     launches=launches,
+    refuse=takes_any_rows,
     auto_tiles=Picks(TF32),
 )

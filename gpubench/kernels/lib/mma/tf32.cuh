@@ -75,7 +75,7 @@ multiply_columns(float (&sum)[N / 2], const Tf32Columns<LOADS>& columns, unsigne
   }
 }
 
-// Stores the sums of N rows × 64 columns at (row0, col0). The number of columns is even, so both
+// Stores the sums of N rows × 64 columns at (row0, col0). If the number of columns is even, both
 // columns of a thread are inside C or both are outside.
 template <int N>
 __device__ __forceinline__ void
@@ -88,8 +88,12 @@ store_columns(const float (&sum)[N / 2], float* C, int row0, int col0, int rows,
   for (int j = 0; j < N / 8; ++j, to += 8 * static_cast<size_t>(cols)) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      if (row + 8 * j + i < rows) {
+      if (row + 8 * j + i >= rows) continue;
+      if (cols % 2 == 0) {
         *reinterpret_cast<float2*>(to + i * cols) = make_float2(sum[4 * j + i], sum[4 * j + 2 + i]);
+      } else {
+        to[i * cols] = sum[4 * j + i];
+        if (col + 1 < cols) to[i * cols + 1] = sum[4 * j + 2 + i];
       }
     }
   }

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include "tma.cuh"
+
 constexpr int PART_WORDS = 8;  // that a lane of a warp copies, side by side with the other lanes
 constexpr int PART_BYTES = PART_WORDS * 32 * 4;
 constexpr int PADDED_TO = 128;  // bytes: a line of the L2 cache
@@ -47,5 +49,22 @@ copy_part(const void* from, void* to, int rows, int row_bytes, int number) {
   for (int i = 0; i < PART_WORDS; ++i) {
     if (begin + i * 128 >= row_bytes) break;
     *reinterpret_cast<unsigned*>(at + i * 128) = words[i];
+  }
+}
+
+// Launched with a warp for each part of a row of A, if A is copied, and then of B.
+template <typename Scalar>
+__global__ void __launch_bounds__(256)
+pad_rows(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K,
+         int parts_of_a, int a_row_bytes, int b_rows, int b_row_bytes) {
+  start_next_launch();
+  wait_for_previous_launch();  // which reads the workspace
+  const int part = blockIdx.x * 8 + threadIdx.x / 32;
+  if (part < parts_of_a) {
+    copy_part(A, workspace, M, a_row_bytes, part);
+  } else {
+    const size_t of_a = parts_of_a ? static_cast<size_t>(M) * padded_bytes(a_row_bytes) : 0;
+    copy_part(B, reinterpret_cast<unsigned char*>(workspace) + of_a, b_rows, b_row_bytes,
+              part - parts_of_a);
   }
 }
