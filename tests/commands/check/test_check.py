@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from gpubench.commands.check import function
+from gpubench.commands.check import function, run
 from gpubench.commands.check.cases import expected
 from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
 from gpubench.errors import CompileError, UsageError
@@ -194,10 +196,20 @@ KEEPS = "where = globals().setdefault('kept', {}).setdefault"
             "new contents at the same addresses",
         ),
     ],
+    ids=["operand", "addresses", "results"],
 )
 def test_a_function_that_keeps_or_overwrites_its_arguments_is_wrong_with_advice(
-    body: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    body: str,
+    reason: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def in_process(variant: Any, calls: Sequence[function.Call]) -> Iterator[Any]:
+        call = variant.build(None, "")
+        return ((each, function._call(call, variant, each.problem)) for each in calls)
+
+    monkeypatch.setattr(run, "call_cases", in_process)
     assert check("mine", own(tmp_path, body)) == FAULTY
     out = " ".join(capsys.readouterr().out.split())
     assert "17 more cases: " in out
