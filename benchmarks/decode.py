@@ -94,7 +94,7 @@ def summaries(path: Path) -> str:
             if least <= one.own.m <= most:
                 ratios.setdefault((cache, label), []).append(one.ratio)
     cells = [
-        [*key, *summary(of_rows).split(" | ")]
+        [*key, *summary(of_rows)]
         for key, of_rows in sorted(ratios.items(), key=lambda entry: entry[0][0])
     ]
     heading = ["weights", "M", "shapes", "geometric mean", "won", "tenth percentile", "lowest"]

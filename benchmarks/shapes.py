@@ -4,7 +4,6 @@
     python benchmarks/shapes.py --seed 1 --count 30 --every --output fit.csv
     python benchmarks/shapes.py --seed 12 --count 30 --dtype float64 --output float64.csv
     python benchmarks/shapes.py --seed 21 --count 30 --odd 1 --output odd.csv
-    python benchmarks/shapes.py --table shapes.csv
 
 Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (float32: 4, 8 bits:
 16). With `--odd 2` they are 128 to 4096, in odd multiples of 2: rows of 16 bits are then no
@@ -54,6 +53,7 @@ from gpubench.model import (
 )
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import pdl_twins
+from gpubench.results.provenance import source_hash
 
 LIBRARIES = ("cublas", "cublaslt")
 
@@ -133,9 +133,6 @@ def random_shapes(
 
 CLASSES = ("small", "tall", "wide", "deep K", "large")
 
-FEWEST = 8
-"""Fewest shapes of a class whose mean is shown."""
-
 
 def shape_class(m: int, n: int, k: int) -> str:
     """Name what decides how a shape is divided among multiprocessors."""
@@ -198,6 +195,9 @@ class Result:
     """`alone`, `overlapped` or `graph`. Files without the column have launches that overlapped."""
 
     cache: str = "hot"
+
+    source_hash: str = ""
+    """Of the kernel's files, as in results of gpubench. Older files do not have it."""
 
 
 @dataclass(kw_only=True)
@@ -416,6 +416,7 @@ class Bench:
             algorithm=one.kernel.algorithm,
             launches=Launches.OVERLAPPED if overlapped else self.launches,
             cache=self.cache,
+            source_hash=source_hash(one.variant),
         )
 
     def compile(self, shapes: Sequence[tuple[int, int, int]], *, every: bool) -> int:
@@ -464,18 +465,20 @@ def read(path: Path) -> dict[tuple[str, int, int, int], list[Result]]:
                 algorithm=row["algorithm"],
                 launches=row.get("launches", "overlapped"),
                 cache=row.get("cache", "hot"),
+                source_hash=row.get("source_hash", ""),
             )
             found.setdefault((result.dtype, result.m, result.n, result.k), []).append(result)
     return found
 
 
-def summary(ratios: Sequence[float]) -> str:
-    """Shapes, geometric mean, share won, tenth percentile and worst of ratios, as cells."""
+def summary(ratios: Sequence[float]) -> list[str]:
+    """Return cells: shapes, geometric mean, number won, tenth percentile and lowest ratio."""
     ordered = sorted(ratios)
-    mean = math.exp(statistics.fmean(map(math.log, ordered)))
     tenth = ordered[(len(ordered) - 1) // 10]
     won = sum(ratio >= 1 for ratio in ordered)
-    return f"{len(ordered)} | {mean:.3f} | {won} | {tenth:.3f} | {ordered[0]:.3f}"
+    figures = (statistics.geometric_mean(ordered), tenth, ordered[0])
+    mean, *low = (f"{figure:.3f}" for figure in figures)
+    return [str(len(ordered)), mean, str(won), *low]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -535,46 +538,8 @@ def outcome(results: Iterable[Result]) -> Outcome:
     )
 
 
-def table_of_classes(every: Iterable[Outcome]) -> Iterator[str]:
-    """Markdown: the ratio by precision and class of shape."""
-    by_dtype: dict[str, list[Outcome]] = {}
-    for outcome in every:
-        by_dtype.setdefault(outcome.own.dtype, []).append(outcome)
-    yield "| precision | class | shapes | geometric mean | won | tenth percentile | worst |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for dtype, of_dtype in by_dtype.items():
-        chained = summary([one.overlapped_ratio for one in of_dtype])
-        if of_dtype[0].launches == Launches.ALONE:
-            yield f"| {dtype} | all | {summary([one.ratio for one in of_dtype])} |"
-        yield f"| {dtype} | all, overlapped | {chained} |"
-        for name in CLASSES:
-            ratios = [one.ratio for one in of_dtype if one.shape_class == name]
-            if len(ratios) >= FEWEST:
-                yield f"| {dtype} | {name} | {summary(ratios)} |"
-
-
-def table(path: Path) -> Iterator[str]:
-    """Markdown: the ratio by class of shape, and each shape."""
-    every = list(outcomes(path))
-    yield from table_of_classes(every)
-    yield ""
-    yield (
-        "| precision | M×N×K | class | library | µs | ours | µs | ratio | best of all measured | "
-        "ours to it |"
-    )
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-    for one in every:
-        library, own, best = one.library, one.own, one.best
-        yield (
-            f"| {own.dtype} | {own.m}×{own.n}×{own.k} | {one.shape_class} | {library.variant} | "
-            f"{library.median_us:.2f} | {own.variant} {own.tile} | {own.median_us:.2f} | "
-            f"{one.ratio:.3f} | {best.variant} {best.tile} | "
-            f"{own.median_us / best.median_us:.3f} |"
-        )
-
-
 def main() -> None:
-    """Measure, or show a file."""
+    """Measure random shapes, or those of models."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--count", type=int, default=200)
@@ -586,11 +551,7 @@ def main() -> None:
     parser.add_argument("--shapes", help="such as 1024x1024x1024,2048x2048x2048")
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds")
     parser.add_argument("--output", type=Path, default=Path("shapes.csv"))
-    parser.add_argument("--table", type=Path)
     arguments = parser.parse_args()
-    if arguments.table:
-        print("\n".join(table(arguments.table)))
-        return
     start = time.perf_counter()
     if arguments.shapes:
         texts = [text.split("x") for text in arguments.shapes.split(",")]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import signal
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -137,18 +135,6 @@ def bound(backend: Any, what: Point) -> Any:
 def rounds(row: Row) -> list[float]:
     """Return the medians of the rounds, in microseconds."""
     return [float(text) for text in (row.round_medians_us or "").split(";") if text]
-
-
-def ratio_interval(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
-    """Return Student's 95 % interval of a ratio, from the logarithms of ratios of paired rounds."""
-    from scipy import stats
-
-    logs = [math.log(over / under) for over, under in zip(above, below, strict=True)]
-    middle, half = statistics.mean(logs), math.inf
-    if len(logs) > 1:
-        error = statistics.stdev(logs) / math.sqrt(len(logs))
-        half = error * float(stats.t.ppf(0.975, len(logs) - 1))
-    return math.exp(middle - half), math.exp(middle + half)
 
 
 def markdown(heading: Sequence[str], lines: Iterable[Sequence[object]]) -> str:

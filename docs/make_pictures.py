@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # tables.py
 from matplotlib.axes import Axes
 from rich.console import Console
 from rich.text import Text
-from tables import ALONE, in_pairs, outcomes_alone, paths_alone
+from shape_tables import ALONE, in_pairs, outcomes_alone, paths_alone
 
 from gpubench.cli import app
 from gpubench.commands.plot.run import provenance

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from statistics import geometric_mean
 from textwrap import fill
 from typing import Any
 
@@ -26,9 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import alone
 import decode
-import fit_tiles
-from shapes import CLASSES, FEWEST, Outcome, outcomes, table_of_classes
-from shared import ROOT, ratio_interval, rounds
+from shared import ROOT, rounds
 
 from gpubench.commands.compare_cublas.ladder import steps
 from gpubench.commands.reproduce.compare import Reproduction
@@ -36,9 +34,11 @@ from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.view import grids
 from gpubench.hardware.occupancy import occupancy
 from gpubench.model import CudaVariant, Problem, Resources
-from gpubench.plan.registry import choose
+from gpubench.plan.registry import choose, variants
 from gpubench.results import build_row
+from gpubench.results.provenance import source_hash
 from gpubench.results.row import COLUMNS, Row, read
+from gpubench.stats.pairs import ratio_of_pairs
 from gpubench.view.numbers import milliseconds
 from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, by_problem
 from gpubench.view.tables import pipe_table
@@ -104,7 +104,7 @@ def speedup(own: Row, library: Row) -> tuple[float, tuple[float, float] | None]:
     """
     ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
     pairs = rounds(library), rounds(own)
-    return ratio, ratio_interval(*pairs) if len(pairs[0]) == len(pairs[1]) > 1 else None
+    return ratio, ratio_of_pairs(*pairs)[1:] if len(pairs[0]) == len(pairs[1]) > 1 else None
 
 
 def comparisons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
@@ -160,87 +160,6 @@ def ladder() -> str:
     return f"{said}\n\n{table(['size', 'cold cache', 'hot cache'], lines)}"
 
 
-JUDGED = (
-    *("judged_12_float64", "judged_12_float32", "judged_12_tf32", "judged_13", "judged_15"),
-    *("judged_14", "judged_12_int8", "judged_12_float8_e4m3"),
-)
-"""Files of random shapes on which no constant of a model was fitted."""
-
-
-def judged() -> list[Outcome]:
-    """Return the outcomes at all shapes of `JUDGED`."""
-    return [one for name in JUDGED for one in outcomes(H200 / f"shapes/{name}.csv")]
-
-
-def in_pairs() -> dict[str, dict[int, dict[str, Any]]]:
-    """Return by precision and size the square that was compared in pairs.
-
-    Of comparisons with both libraries the one with the lower ratio counts.
-    """
-    found: dict[str, dict[int, dict[str, Any]]] = {}
-    for pair in load("h200/pairs.json")["kernels"]:
-        *_, size, dtype = pair["first"].split()
-        of_dtype = found.setdefault(dtype, {})
-        before = of_dtype.get(int(size), pair)
-        of_dtype[int(size)] = min(before, pair, key=lambda one: one["ratio"])
-    return found
-
-
-def ratio_cells(every: Sequence[Outcome]) -> list[object]:
-    """Return shapes, mean with its interval, tenth percentile, lowest, and percentage won."""
-    ratios = sorted(one.ratio for one in every)
-    low, high = ratio_interval(
-        [one.library.median_us for one in every], [one.own.median_us for one in every]
-    )
-    return [
-        *(len(ratios), f"{geometric_mean(ratios):.2f} ({low:.2f} to {high:.2f})"),
-        *(f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"),
-        f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %",
-    ]
-
-
-ALONE = {
-    "bfloat16": ("alone_17_bfloat16",),
-    "float16": ("alone_18_float16",),
-    "float8_e4m3": ("alone_40_float8_e4m3",),
-    "tf32": ("alone_18_tf32",),
-    "int8": ("alone_18_int8",),
-    "float32": ("alone_16_float32",),
-    "float64": ("alone_16_float64",),
-}
-"""Files of shapes that were measured with launches alone, by precision."""
-
-
-def paths_alone(dtype: str) -> list[Path]:
-    """Return the files of `ALONE` of a precision."""
-    return [H100 / f"shapes/{name}.csv" for name in ALONE[dtype]]
-
-
-def outcomes_alone(dtype: str) -> list[Outcome]:
-    """Return the outcomes at the shapes of `ALONE` of a precision."""
-    return [one for path in paths_alone(dtype) for one in outcomes(path)]
-
-
-def alone_shapes() -> str:
-    """Return the ratios at random shapes of launches alone, by precision and class of shape."""
-    squares, lines = in_pairs(), []
-    for dtype in ALONE:
-        every = outcomes_alone(dtype)
-        cells = [dtype, *ratio_cells(every)]
-        for name in CLASSES:
-            ratios = [one.ratio for one in every if one.shape_class == name]
-            cells.append(f"{geometric_mean(ratios):.2f}" if len(ratios) >= FEWEST else "–")
-        rows = [row for path in paths_alone(dtype) for row in fit_tiles.timed(path)]
-        picked = fit_tiles.compared(rows, fit_tiles.present_costs(rows[0]))["the first pick"]
-        cells.append(f"{geometric_mean(one.ratio for one in picked):.2f}")
-        cells.append(f"{geometric_mean(one.overlapped_ratio for one in every):.2f}")
-        long = sorted(f"{pair['ratio']:.2f}" for pair in squares[dtype].values())
-        lines.append([*cells, " to ".join(dict.fromkeys((long[0], long[-1])))])
-    heading = ["precision", "shapes", "geometric mean", "tenth percentile", "lowest", "faster"]
-    more = ["first pick", "overlapped", "squares, sustained"]
-    return table([*heading, *CLASSES, *more], lines)
-
-
 def decode_graphs() -> str:
     """Return the ratios of products of few rows in graphs."""
     return decode.summaries(H100 / "decode.csv")
@@ -283,26 +202,6 @@ def alone_agreement() -> str:
         "The others are not decided.",
         WIDTH,
     )
-
-
-def shape_classes() -> str:
-    """Return the ratios at random shapes, by precision and class of shape."""
-    return "\n".join(table_of_classes(judged()))
-
-
-def picks() -> str:
-    """Return how far picks of a model are from the fastest configuration, by the way to pick."""
-    rows = list(fit_tiles.timed(H100 / "shapes/alone_every_41_bfloat16.csv"))
-    lines = [
-        [
-            how,
-            f"{100 * fit_tiles.ninth_decile(found):.1f} %",
-            f"{100 * max(one.error for one in found):.1f} %",
-            f"{100 * fit_tiles.close(found):.0f} %",
-        ]
-        for how, found in fit_tiles.compared(rows, fit_tiles.present_costs(rows[0])).items()
-    ]
-    return table(["what runs", "ninth decile", "worst", "within 3 %"], lines)
 
 
 def ab_runs() -> str:
@@ -480,6 +379,34 @@ def first_table(name: str) -> str:
     return table(list(lines[0]), (line.values() for line in lines), text=True)
 
 
+def changed_kernels() -> str:
+    """Return the kernels of each file whose sources differ from those of today.
+
+    Without kernels of libraries, whose hash depends on what is installed.
+    """
+    present = {(each.op, each.name): source_hash(each) for each in variants() if not each.libraries}
+    lines = []
+    for path in sorted(RESULTS.glob("*/**/*.csv")):
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            names = next(rows)
+            if {"op", "variant", "source_hash"} <= {*names}:
+                key = itemgetter(*map(names.index, ("op", "variant", "source_hash")))
+                kernels = {(op, name): known for op, name, known in map(key, rows) if known}
+                kernels = {each: known for each, known in kernels.items() if each in present}
+                changed = sorted(
+                    each[1] for each, known in kernels.items() if known != present[each]
+                )
+                said = (
+                    "all"
+                    if len(changed) == len(kernels) > 1
+                    else ", ".join(map("`{}`".format, changed))
+                )
+                if said:
+                    lines.append([f"[{path.name}](../{path.relative_to(ROOT)})", said])
+    return table(["file", "kernels that have changed"], lines, text=True)
+
+
 def columns() -> str:
     """Return the columns of the CSV, one table per group."""
     return _columns(COLUMNS, GROUPS)
@@ -536,13 +463,11 @@ BUILD_GROUPS = {
 """Headings of the groups of columns of a build file."""
 
 
-def claims() -> str:
-    """Return every bound with its figure and outcome."""
-    from claims import claims as made  # imports this module
-
-    return made()
-
-
 def block(name: str, *arguments: str) -> str:
     """Return what the function `name` makes, between empty lines. cog calls this."""
-    return f"\n{globals()[name](*arguments)}\n\n"
+    import claims  # these import this module
+    import shape_tables
+
+    modules = (sys.modules[__name__], shape_tables, claims)
+    made = next(vars(module)[name] for module in modules if name in vars(module))
+    return f"\n{made(*arguments)}\n\n"

@@ -16,6 +16,7 @@ from samples import sample
 
 sys.path.insert(0, str(PAGES))
 import claims
+import shape_tables
 import tables
 
 from gpubench.commands.reproduce.compare import Reproduction
@@ -165,6 +166,6 @@ def test_no_claim_compares_launches_that_overlap_with_a_librarys_in_silence() ->
     for name in ("tensor", "precisions", "ladder_top"):
         for own, library in tables.comparisons(read(H200 / f"{name}.csv")):
             assert own.launches == library.launches
-    for dtype in tables.ALONE:
-        assert {each.launches for each in tables.outcomes_alone(dtype)} == {"alone"}
+    for dtype in shape_tables.ALONE:
+        assert {each.launches for each in shape_tables.outcomes_alone(dtype)} == {"alone"}
         assert f"{dtype}, random shapes, launches alone:" in CLAIMS

@@ -1,0 +1,184 @@
+"""The tables of ratios at random shapes, from the files of `benchmarks/shapes.py`."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import chain, groupby
+from pathlib import Path
+from statistics import fmean, geometric_mean
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+
+import fit_tiles
+from scipy import stats
+from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class, summary
+from tables import H100, H200, load, table
+
+from gpubench.stats.pairs import Ratio
+
+ALONE = {
+    "bfloat16": ("alone_17_bfloat16",),
+    "float16": ("alone_18_float16",),
+    "float8_e4m3": ("alone_40_float8_e4m3",),
+    "tf32": ("alone_18_tf32",),
+    "int8": ("alone_18_int8",),
+    "float32": ("alone_16_float32",),
+    "float64": ("alone_16_float64",),
+}
+"""Files of shapes that were measured with launches alone, by precision."""
+
+FITTED = {"alone_17_bfloat16", "alone_18_float16"}
+"""Those on which the constants of the model were fitted after they were measured."""
+
+JUDGED = (
+    *("judged_12_float64", "judged_12_float32", "judged_12_tf32", "judged_15", "judged_14"),
+    *("judged_12_int8", "judged_12_float8_e4m3"),
+)
+"""Files of overlapped launches that shaped neither a constant nor the rule of picks."""
+
+MIN_SHAPES = 8
+"""Minimum number of shapes of a class that is listed."""
+
+DRAWS = 50_000
+"""Number of shapes from which the parts of the classes are counted."""
+
+
+def paths_alone(dtype: str) -> list[Path]:
+    """Return the files of `ALONE` of a precision."""
+    return [H100 / f"shapes/{name}.csv" for name in ALONE[dtype]]
+
+
+def outcomes_alone(dtype: str) -> list[Outcome]:
+    """Return the outcomes at the shapes of `ALONE` of a precision."""
+    return [one for path in paths_alone(dtype) for one in outcomes(path)]
+
+
+def in_pairs() -> dict[str, dict[int, dict[str, Any]]]:
+    """Return by precision and size the square that was compared in pairs.
+
+    Of comparisons with both libraries the one with the lower ratio counts.
+    """
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for pair in load("h200/pairs.json")["kernels"]:
+        *_, size, dtype = pair["first"].split()
+        of_dtype = found.setdefault(dtype, {})
+        before = of_dtype.get(int(size), pair)
+        of_dtype[int(size)] = min(before, pair, key=lambda one: one["ratio"])
+    return found
+
+
+@cache
+def drawn() -> Mapping[str, float]:
+    """Return the part of all random shapes that each class has."""
+    counts = Counter(shape_class(*shape) for shape in random_shapes(0, DRAWS))
+    return {name: counts[name] / DRAWS for name in CLASSES}
+
+
+def drawn_mean(ratios: Sequence[tuple[str, float]]) -> Ratio:
+    """Return the geometric mean of ratios by class, and its 95 % interval.
+
+    Each class counts by its part of the shapes that are drawn, not by its number in the file. The
+    interval is Student's, with one variance for all classes (stratified sampling). A class without
+    a shape is left out.
+    """
+    logs = {name: [math.log(ratio) for of, ratio in ratios if of == name] for name in CLASSES}
+    logs = {name: values for name, values in logs.items() if values}
+    total = sum(drawn()[name] for name in logs)
+    parts = {name: drawn()[name] / total for name in logs}
+    means = {name: fmean(values) for name, values in logs.items()}
+    df = len(ratios) - len(logs)
+    squares = sum((log - means[name]) ** 2 for name, values in logs.items() for log in values)
+    by_class = sum(part**2 / len(logs[name]) for name, part in parts.items())
+    half = math.sqrt(squares / df * by_class) * float(stats.t.ppf(0.975, df))
+    mean = sum(part * means[name] for name, part in parts.items())
+    return Ratio(*(math.exp(value) for value in (mean, mean - half, mean + half)))
+
+
+@cache
+def first_pick(dtype: str) -> float:
+    """Return the ratio to the library of the configuration that the model of today ranks first.
+
+    Of the configurations that were measured with launches alone; by the draw, as `drawn_mean`.
+    """
+    rows = [row for path in paths_alone(dtype) for row in fit_tiles.timed(path)]
+    ratios = []
+    for problem, of_shape in groupby(rows, lambda row: row.problem):
+        first = min(
+            of_shape, key=lambda row: fit_tiles.predicted_us(row, fit_tiles.present_costs(row))
+        )
+        shape = shape_class(problem.m, problem.n, problem.k)
+        ratios.append((shape, first.library_us / first.median_us))
+    return drawn_mean(ratios).ratio
+
+
+def alone_shapes() -> str:
+    """Return the ratios at random shapes of launches alone, by precision and class of shape."""
+    squares, lines = in_pairs(), []
+    for dtype, names in ALONE.items():
+        every = outcomes_alone(dtype)
+        ratios = sorted(one.ratio for one in every)
+        mean, low, high = drawn_mean([(one.shape_class, one.ratio) for one in every])
+        chained = drawn_mean([(one.shape_class, one.overlapped_ratio) for one in every]).ratio
+        long = sorted(f"{pair['ratio']:.2f}" for pair in squares[dtype].values())
+        classes = ([one.ratio for one in every if one.shape_class == name] for name in CLASSES)
+        lines.append(
+            [
+                f"{dtype}{' †' if FITTED & {*names} else ''}",
+                ", ".join(name.split("_")[1] for name in names),
+                *(len(ratios), f"{mean:.2f} ({low:.2f} to {high:.2f})", f"{first_pick(dtype):.2f}"),
+                *(f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"),
+                f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %",
+                *(
+                    f"{geometric_mean(of):.2f} ({len(of)})" if len(of) >= MIN_SHAPES else "–"
+                    for of in classes
+                ),
+                *(f"{chained:.2f}", " to ".join(dict.fromkeys((long[0], long[-1])))),
+            ]
+        )
+    heading = ["precision", "seed", "shapes", "geometric mean", "first pick", "tenth percentile"]
+    more = ["overlapped", "squares, sustained"]
+    return table([*heading, "lowest", "faster", *CLASSES, *more], lines)
+
+
+def shape_classes() -> str:
+    """Return the ratios at random shapes, by precision and class with enough shapes."""
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for one in chain.from_iterable(outcomes(H200 / f"shapes/{name}.csv") for name in JUDGED):
+        for name in ("all", one.shape_class):
+            ratios.setdefault((one.own.dtype, name), []).append(one.ratio)
+    lines = [
+        [dtype, name, *summary(ratios[dtype, name])]
+        for dtype in dict.fromkeys(dtype for dtype, _ in ratios)
+        for name in ("all", *CLASSES)
+        if len(ratios.get((dtype, name), [])) >= MIN_SHAPES
+    ]
+    heading = [
+        "precision",
+        "class",
+        "shapes",
+        "geometric mean",
+        "won",
+        "tenth percentile",
+        "lowest",
+    ]
+    return table(heading, lines)
+
+
+def picks() -> str:
+    """Return how far picks of a model are from the fastest configuration, by the way to pick."""
+    rows = list(fit_tiles.timed(H100 / "shapes/alone_every_41_bfloat16.csv"))
+    lines = [
+        [
+            how,
+            f"{100 * fit_tiles.ninth_decile(found):.1f} %",
+            f"{100 * max(one.error for one in found):.1f} %",
+            f"{100 * fit_tiles.close(found):.0f} %",
+        ]
+        for how, found in fit_tiles.compared(rows, fit_tiles.present_costs(rows[0])).items()
+    ]
+    return table(["what runs", "ninth decile", "worst", "within 3 %"], lines)
