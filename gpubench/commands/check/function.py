@@ -1,13 +1,12 @@
 """Calls a user's function in a process of its own, with limits, and returns what it left.
 
-Both ends are here: `call_cases` starts the process and judges how it ended, `serve` runs there. The
-process writes arrays into files of fixed size and a line for each call, so that nothing that the
-function does can change a verdict or reach the terminal.
+Both ends are here: `call_cases` starts the process and judges how it ended, `serve` runs there.
+Answers are plain data, so that nothing that the function does can change a verdict or reach the
+terminal.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from gpubench.backends.calls import as_tensors
@@ -26,7 +26,8 @@ from gpubench.model import CallVariant, Config, Problem
 from gpubench.on_cpu.limits import limit_process
 from gpubench.on_cpu.run import operands
 from gpubench.plan.registry import load
-from gpubench.process.child import Child, start
+from gpubench.process.channel import Channel
+from gpubench.process.child import Child, open_channel, start
 from gpubench.text import clean
 
 CALL_LIMIT_S = 60.0
@@ -35,8 +36,13 @@ CALL_LIMIT_S = 60.0
 START_LIMIT_S = 120.0
 """Time limit to start the process and to load the description."""
 
-LONGEST_LINE = 4096
-"""Maximum number of bytes of a line from the process."""
+LONGEST = 4096
+"""Maximum number of characters of an error, and of what is shown of a function's output."""
+
+MAX_ANSWER_BYTES = 2**24
+
+_Request = tuple[str, str, list[tuple[str | None, Problem]]]
+"""The path of the description, the operation, and the tile and problem of each call."""
 
 RESULTS = ("first", "moved", "rewritten")
 """Results of a case: of the first call; of the same operands at other addresses; and of a second
@@ -66,110 +72,82 @@ def call_cases(
 
     Raises FunctionFaultError for the first call that raises, hangs or ends the process.
     """
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
-        folder = Path(name)
-        with (folder / "printed").open("wb") as printed:
-            child = start(
-                "gpubench.commands.check.function",
-                "serve",
-                environment=environment_with_caches()[0],
-                printed=printed,
-            )
+    with tempfile.TemporaryFile() as printed:
+        environment = environment_with_caches()[0]
+        child = start(__name__, "serve", environment=environment, printed=printed)
         try:
-            yield from _answers(child, variant, calls, folder)
+            asked = [(str(call.tile) if call.tile else None, call.problem) for call in calls]
+            with suppress(OSError):
+                request = msgspec.msgpack.encode((str(variant.path), variant.op, asked))
+                Channel(child.socket).send(request)
+            _received(child, variant.name, START_LIMIT_S)
+            for call in calls:
+                answer = _received(child, call.label, CALL_LIMIT_S)
+                try:
+                    yield call, _arrays(answer, call.problem)
+                except ValueError:
+                    raise FunctionFaultError(f"{call.label}: its result is missing") from None
         except FunctionFaultError as fault:
-            text = (folder / "printed").read_bytes()[-LONGEST_LINE:].decode(errors="replace")
+            start_at = max(0, os.fstat(printed.fileno()).st_size - LONGEST)
+            text = os.pread(printed.fileno(), LONGEST, start_at).decode(errors="replace")
             lines = [f"  it printed: {clean(line)}" for line in text.splitlines()]
             raise FunctionFaultError("\n".join((str(fault), *lines[-PRINTED_LINES:]))) from None
         finally:
             child.kill()
 
 
-def _answers(
-    child: Child, variant: CallVariant, calls: Sequence[Call], folder: Path
-) -> Iterator[tuple[Call, list[np.ndarray]]]:
-    request = {
-        "path": str(variant.path),
-        "op": variant.op,
-        "folder": str(folder),
-        "calls": [
-            (None if call.tile is None else str(call.tile), *_facts(call.problem)) for call in calls
-        ],
-    }
-    with suppress(ConnectionError):
-        child.socket.sendall(json.dumps(request).encode() + b"\n")
-    lines = child.socket.makefile("rb")
-    for number, call in enumerate((None, *calls)):
-        limit_s = CALL_LIMIT_S if call else START_LIMIT_S
-        child.socket.settimeout(limit_s)
-        label = call.label if call else variant.name
-        try:
-            line = lines.readline(LONGEST_LINE)
-        except TimeoutError:
-            raise FunctionFaultError(f"{label}: hung: no end within {limit_s:g} s") from None
-        if not line.endswith(b"\n"):
-            raise FunctionFaultError(f"{label}: {child.how_it_ended('ended its process')}")
-        if line != b"%d\n" % number:
-            raise FunctionFaultError(f"{label}: {clean(line.decode(errors='replace').strip())}")
-        if call:
-            yield call, _arrays(folder / str(number), call)
-
-
-def _facts(problem: Problem) -> tuple[int, int, int, str, tuple[str, ...]]:
-    return problem.m, problem.n, problem.k, problem.dtype, problem.column_major
-
-
-def _arrays(path: Path, call: Call) -> list[np.ndarray]:
-    """Return the operands and the results that the process wrote."""
-    problem = call.problem
-    arrays = []
-    outputs = [problem.output_shape] * len(RESULTS)
+def _received(child: Child, label: str, limit_s: float) -> list[bytes]:
+    """Return the arrays of an answer. Raises FunctionFaultError, which names the case."""
     try:
-        with path.open("rb") as file:
-            for index, shape in enumerate((*problem.input_shapes, *outputs)):
-                is_result = index >= len(problem.input_shapes)
-                dtype = np.dtype(problem.precision.result if is_result else problem.dtype)
-                count = int(np.prod(shape))
-                data = file.read(count * dtype.itemsize)
-                arrays.append(np.frombuffer(data, dtype, count).reshape(shape))
-    except (OSError, ValueError):
-        raise FunctionFaultError(f"{call.label}: its result is missing") from None
-    return arrays
+        answer = msgspec.msgpack.decode(
+            Channel(child.socket).receive(limit_s, MAX_ANSWER_BYTES), type=list[bytes] | str
+        )
+    except TimeoutError:
+        raise FunctionFaultError(f"{label}: hung: no end within {limit_s:g} s") from None
+    except (EOFError, OSError):
+        raise FunctionFaultError(f"{label}: {child.how_it_ended('ended its process')}") from None
+    except ValueError as error:  # the function wrote into the channel
+        raise FunctionFaultError(f"{label}: what it sent is no answer: {error}") from None
+    if isinstance(answer, str):
+        raise FunctionFaultError(f"{label}: {clean(answer)}")
+    return answer
+
+
+def _arrays(contents: Sequence[bytes], problem: Problem) -> list[np.ndarray]:
+    """Return the operands and the results. Raises ValueError for contents of another size."""
+    shapes = (*problem.input_shapes, *[problem.output_shape] * len(RESULTS))
+    dtypes = [problem.dtype] * len(problem.input_shapes) + [problem.precision.result] * len(RESULTS)
+    return [
+        np.frombuffer(content, dtype).reshape(shape)
+        for content, dtype, shape in zip(contents, dtypes, shapes, strict=True)
+    ]
 
 
 # ---- the process
 
 
 def serve(descriptor: int) -> None:
-    """Call the function for each case of the request, and answer each with a line."""
-    os.set_inheritable(descriptor, False)
-    with open(descriptor, "rb", closefd=False) as stream:
-        request = json.loads(stream.readline())
-
-    def answer(text: object) -> None:
-        line = str(text).replace("\n", " ").encode(errors="replace")
-        os.write(descriptor, line[: LONGEST_LINE - 1] + b"\n")
-
+    """Call the function for each case of the request, and answer each with its arrays."""
+    channel = open_channel(descriptor)
+    name, op, calls = msgspec.msgpack.decode(channel.receive(), type=_Request)
     limit_process()
-    path = Path(request["path"])
+    path = Path(name)
+
+    def answer(content: list[bytes] | str) -> None:
+        channel.send(msgspec.msgpack.encode(content))
+
     try:
-        variant = load(path, request["op"])
-        answer(0)
+        variant = load(path, op)
+        answer([])
         built: dict[tuple[str | None, str], Callable[..., None]] = {}
-        for number, (tile, m, n, k, dtype, columns) in enumerate(request["calls"], 1):
-            problem = Problem(
-                op=request["op"], m=m, n=n, k=k, dtype=dtype, column_major=tuple(columns)
-            )
-            if (tile, dtype) not in built:
+        for tile, problem in calls:
+            if (tile, problem.dtype) not in built:
                 config = None if tile is None or not variant.tiles else variant.tiles.read(tile)
-                built[tile, dtype] = variant.build(config, dtype)  # type: ignore[attr-defined]
-            arrays = _call(built[tile, dtype], variant, problem)
-            Path(request["folder"], str(number)).write_bytes(
-                b"".join(array.tobytes() for array in arrays)
-            )
-            answer(number)
+                built[tile, problem.dtype] = variant.build(config, problem.dtype)  # type: ignore[attr-defined]
+            arrays = _call(built[tile, problem.dtype], variant, problem)
+            answer([array.tobytes() for array in arrays])
     except BaseException as error:  # a function may raise anything
-        answer(f"raised {with_place(error, path)}")  # type: ignore[arg-type]
+        answer(f"raised {with_place(error, path)}"[:LONGEST])  # type: ignore[arg-type]
 
 
 def _call(function: Callable[..., None], variant: Any, problem: Problem) -> list[np.ndarray]:
