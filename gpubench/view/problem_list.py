@@ -12,11 +12,8 @@ from gpubench.grouping import grouped
 from gpubench.model import PRECISIONS, Status
 from gpubench.results.row import Row
 from gpubench.view.numbers import time_text
-from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, marked
+from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, is_baseline, marked
 from gpubench.view.tables import table
-
-ROUNDING = 1e-9
-"""Rounding error of `percent_of_blas` of the BLAS itself."""
 
 Times = Mapping[tuple[object, ...], Row]
 """The fastest row of each problem."""
@@ -84,7 +81,7 @@ def _statement(times: Mapping[str, Times], best: Times) -> str:
     if not complete:
         each = time_text(best_us)
         return f"no kernel takes the whole list; it takes {each} with the best of each{mark}"
-    libraries = [name for name in complete if all(map(_is_blas, times[name].values()))]
+    libraries = [name for name in complete if all(map(is_baseline, times[name].values()))]
     named = min(libraries or complete, key=lambda name: complete[name])
     return (
         f"this list takes {time_text(complete[named])} with {named}, "
@@ -105,8 +102,3 @@ def _best_by_problem(rows: Iterable[Row]) -> dict[tuple[object, ...], Row]:
 
 def _weighted_us(row: Row) -> float:
     return (row.weight or 1.0) * (row.median_us or 0.0)
-
-
-def _is_blas(row: Row) -> bool:
-    """Return whether the row is the BLAS that `percent_of_blas` refers to."""
-    return row.percent_of_blas is not None and abs(row.percent_of_blas - 100) < ROUNDING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -304,6 +305,11 @@ SUSTAINED = (
 def is_bandwidth_bound(row: Row) -> bool:
     """Return whether memory bandwidth limits the row's operation."""
     return row.op in OPERATIONS and OPERATIONS[row.op].bandwidth_bound
+
+
+def is_baseline(row: Row) -> bool:
+    """Return whether the row is the BLAS that `percent_of_blas` of its file refers to."""
+    return row.percent_of_blas is not None and math.isclose(row.percent_of_blas, 100, rel_tol=1e-9)
 
 
 def _size_key(row: Row) -> tuple[object, ...]:

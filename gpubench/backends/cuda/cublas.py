@@ -114,7 +114,7 @@ def call(function: str, *arguments: Any) -> None:
     A Python integer is passed as a C int.
     """
     try:
-        routine = getattr(_library(), function)
+        routine = getattr(cublaslt.library("cublas"), function)
     except AttributeError as error:
         raise LaunchError(f"this cuBLAS has no {function}: install a newer version") from error
     if status := routine(*arguments):
@@ -139,15 +139,3 @@ def _workspace() -> Any:
     """
     is_hopper = int(cupy.cuda.Device().compute_capability) >= HOPPER
     return cupy.empty((32 if is_hopper else 4) * 2**20, "uint8")
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    """Return the library that CuPy has loaded."""
-    device.get_cublas_handle()
-    for major in (13, 12):
-        try:
-            return ctypes.CDLL(f"libcublas.so.{major}")
-        except OSError:
-            continue
-    raise LaunchError("CuPy is installed without libcublas")

@@ -137,7 +137,7 @@ def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[s
 
 def _facts(problem: Problem, shape: Shape, cold: bool) -> dict[str, object]:
     """Return everything that affects which algorithm is fastest."""
-    version = _library().cublasLtGetVersion
+    version = library().cublasLtGetVersion
     version.restype = ctypes.c_size_t
     properties = runtime.getDeviceProperties(cupy.cuda.Device().id)
     return {
@@ -242,17 +242,17 @@ def _created(function: str, *arguments: Any) -> ctypes.c_void_p:
 
 
 def _call(function: str, *arguments: Any) -> None:
-    if status := getattr(_library(), function)(*arguments):
+    if status := getattr(library(), function)(*arguments):
         raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
 
 
 @cache
-def _library() -> ctypes.CDLL:
-    """Return the library that cuBLAS has loaded."""
+def library(name: str = "cublasLt") -> ctypes.CDLL:
+    """Return cuBLASLt, or `cublas`, as CuPy has loaded it."""
     device.get_cublas_handle()
     for major in (13, 12):
         try:
-            return ctypes.CDLL(f"libcublasLt.so.{major}")
+            return ctypes.CDLL(f"lib{name}.so.{major}")
         except OSError:
             continue
-    raise LaunchError("cuBLAS is installed without libcublasLt")
+    raise LaunchError(f"CuPy is installed without lib{name}")

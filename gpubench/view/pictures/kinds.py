@@ -27,13 +27,12 @@ from gpubench.view.pictures.series import (
     Source,
     edge_of,
     extent,
-    is_baseline,
     looks_of,
     panels,
     single_source,
 )
 from gpubench.view.pictures.tiles import tile_panels
-from gpubench.view.row_tables import DISAGREE, NAIVE_LOOP, is_bandwidth_bound
+from gpubench.view.row_tables import DISAGREE, NAIVE_LOOP, is_bandwidth_bound, is_baseline
 
 MIN_CURVE = 3
 """Minimum number of points of a line."""

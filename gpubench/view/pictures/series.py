@@ -27,9 +27,6 @@ from gpubench.view.pictures.style import (
 )
 from gpubench.view.row_tables import best_of
 
-ROUNDING = 1e-9
-"""Rounding error of 100 · t / t in floating point, in percent."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
@@ -239,13 +236,3 @@ def ceiling(rows: Iterable[Row], rate: str, what: str) -> float | None:
     """Return the rate that is 100 % in the rows' percentages of `peak` or `copy`."""
     pairs = ((getattr(row, rate), getattr(row, f"percent_of_{what}")) for row in rows)
     return next((100 * value / percent for value, percent in pairs if value and percent), None)
-
-
-def is_baseline(row: Row) -> bool:
-    """Return whether the row is the BLAS that `percent_of_blas` of its file refers to."""
-    return row.percent_of_blas is not None and abs(row.percent_of_blas - 100) < ROUNDING
-
-
-def libraries(rows: Iterable[Row]) -> set[str]:
-    """Return the variants that are the BLAS of some problem; problems may have different ones."""
-    return {row.variant for row in rows if is_baseline(row)}
