@@ -54,17 +54,21 @@ def launches(variant: CudaVariant, tile: Config, dtype: str) -> dict[str, Launch
 
 
 def keys(*, every: bool = False) -> list[Key]:
-    """The first default on Hopper, in one more dtype or on Ampere by turns; or every one of all."""
+    """The first default on Hopper and, by turns, one more of its dtypes, kernels and architectures;
+    or every one of all."""
     found: dict[Key, None] = {}
     for turn, (name, variant) in enumerate(BLOCKS.items()):
         tiles = list(filter(partial(has_code_of_its_own, name), legal(variant)))
         usual = default(variant)[0]
-        for tile in tiles if every else (usual,):
+        for tile in tiles if every else ():
             for kernel in launches(variant, tile, "float32"):
                 found[name, tile, "float32", HOPPER, kernel] = None
+        found[name, usual, "float32", HOPPER, ""] = None
         others = [
             (name, usual, dtype, HOPPER, "") for dtype in variant.dtypes if dtype != "float32"
         ]
+        kernels = filter(None, launches(variant, usual, "float32"))
+        others += [(name, usual, "float32", HOPPER, kernel) for kernel in kernels]
         if variant.capability <= (8, 0):
             others.append((name, usual, "float32", AMPERE, ""))
         found |= dict.fromkeys(others if every else others[turn % len(others) :][:1])
