@@ -1,10 +1,9 @@
-"""Fits the constants of the models of tiles on measured sweeps, and shows their error.
+"""Fits the constants of the model of tiles on measured sweeps, and shows their error.
 
     python benchmarks/fit_tiles.py results/h200/shapes/{fit_[12378],judged_9}.csv --judge judged.csv
     python benchmarks/fit_tiles.py fit_float64.csv --judge judged_float64.csv
 
-The model is that of `gpubench/kernels/small_tile_costs.py` for files in float64 or float32, and
-that of `gpubench/kernels/tile_costs.py` for others.
+The model is that of `gpubench/kernels/tile_costs.py`.
 
 The files are those of `benchmarks/shapes.py --every`. A configuration counts more if it is closer
 to the fastest of its shape. On tensor cores, most of the error that all configurations of a shape
@@ -23,25 +22,31 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
-from shapes import FORMS, SMALL_TILES, Result, read
+from shapes import KERNELS, Result, read
 
-from gpubench.kernels import small_tile_costs, tile_costs
-from gpubench.kernels.tile_costs import Choice, first_together
+from gpubench.kernels.tile_costs import (
+    COSTS,
+    OVERLAPPED_COSTS,
+    Choice,
+    Costs,
+    Picks,
+    SmallTile,
+    first_together,
+    predicted_us,
+)
 from gpubench.model import Launches, Problem
-
-Costs = tile_costs.Costs | small_tile_costs.SmallTileCosts
 
 MULTIPROCESSORS = 132
 
-DECAY = {tile_costs.Costs: 6.0, small_tile_costs.SmallTileCosts: 4.0}
-"""By model. With 4, a configuration that takes 25 % longer than the best counts 1/e of it."""
+DECAY = {Choice: 6.0, SmallTile: 4.0}
+"""By kind of tile. With 4, a configuration that takes 25 % longer than the best counts 1/e of
+it."""
 
-IN_COMMON = {tile_costs.Costs: 0.9, small_tile_costs.SmallTileCosts: 0.0}
-"""Share, by model, of a shape's mean error that the fit leaves out."""
+IN_COMMON = {Choice: 0.9, SmallTile: 0.0}
+"""Share, by kind of tile, of a shape's mean error that the fit leaves out."""
 
 PRIOR = 0.012
 """Weight of a constant's relative change from its start. It decides where the times do not."""
@@ -61,10 +66,6 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "beyond": (0.0, 3.0),
     "idle": (0.0, 1.0),
     "norm": (1.5, 12.0),
-    "l2_bytes": (10.0, 64.0),
-    "share": (0.5, 1.0),
-    "waiting": (0.0, 1.5),
-    "step": (0.0, 300.0),
     "uneven": (0.0, 1.0),
 }
 """Of constants; others lie between 0 and 6."""
@@ -80,7 +81,7 @@ class Timed:
     """A configuration at a shape."""
 
     kernel: str
-    choice: Choice | small_tile_costs.SmallTileChoice
+    choice: Choice | SmallTile
     problem: Problem
     median_us: float
     best_us: float
@@ -116,16 +117,17 @@ def timed(path: Path) -> Iterator[Timed]:
                 )
 
 
-def choice_of(result: Result, problem: Problem) -> Choice | small_tile_costs.SmallTileChoice | None:
+def choice_of(result: Result, problem: Problem) -> Choice | SmallTile | None:
     """Return what the model of a result's kernel takes, or None for a configuration without."""
-    if choices := SMALL_TILES.get(result.variant):
-        by_tile = {str(choice.tile): choice for choice in choices(problem)}
-        return by_tile.get(result.tile)
-    if result.variant not in FORMS or not (match := _TILE.match(result.tile)):
+    if not (picks := KERNELS.get(result.variant)):
+        return None
+    if not isinstance(picks, Picks):
+        return {str(choice): choice for choice in picks.choices(problem)}.get(result.tile)
+    if not (match := _TILE.match(result.tile)):
         return None
     rows, columns, splits, down, across = (int(text or 1) for text in match.groups())
     return Choice(
-        form=FORMS[result.variant],
+        form=picks.form,
         rows=rows,
         columns=columns,
         down=down,
@@ -134,26 +136,22 @@ def choice_of(result: Result, problem: Problem) -> Choice | small_tile_costs.Sma
     )
 
 
-def predicted_us(row: Timed, costs: Any) -> float:
-    """Return the time that the model of the row's kernel predicts, with `costs` of that model."""
-    if isinstance(row.choice, Choice):
-        return tile_costs.predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs)
-    return small_tile_costs.small_tile_us(row.choice, row.problem, MULTIPROCESSORS, costs)
+def modelled_us(row: Timed, costs: Costs) -> float:
+    """Return the time that the model predicts."""
+    return predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs)
 
 
 def present_costs(row: Timed) -> Costs:
     """Return the constants that the package has for a row."""
-    if isinstance(row.choice, Choice):
-        alone = row.launches == Launches.ALONE
-        return tile_costs.costs_of(row.problem) if alone else tile_costs.OVERLAPPED_COSTS
-    return small_tile_costs.costs_of(row.problem)
+    overlapped = isinstance(row.choice, Choice) and row.launches != Launches.ALONE
+    return OVERLAPPED_COSTS if overlapped else COSTS[row.problem.dtype]
 
 
 def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
     """Return the constants with the least weighted error of the logarithm of time."""
     names = list(asdict(start))
     low, high = zip(*(BOUNDS.get(name, (0.0, 6.0)) for name in names), strict=True)
-    decay, in_common = DECAY[type(start)], IN_COMMON[type(start)]
+    decay, in_common = DECAY[type(rows[0].choice)], IN_COMMON[type(rows[0].choice)]
     weights = np.array([math.exp(-decay * (row.median_us / row.best_us - 1)) for row in rows])
     numbers: dict[Problem, int] = {}
     shapes = np.array([numbers.setdefault(row.problem, len(numbers)) for row in rows])
@@ -161,7 +159,7 @@ def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
 
     def errors(values: np.ndarray) -> np.ndarray:
         costs = replace(start, **dict(zip(names, values, strict=True)))
-        logs = np.array([math.log(predicted_us(row, costs) / row.median_us) for row in rows])
+        logs = np.array([math.log(modelled_us(row, costs) / row.median_us) for row in rows])
         means = np.bincount(shapes, weights**2 * logs) / of_shape
         changes = PRIOR * (values - first) / (np.abs(first) + 0.1)
         return np.append(weights * (logs - in_common * means[shapes]), changes)
@@ -193,7 +191,7 @@ def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[Picked]]:
     """Return the outcome at each shape, by the way to pick."""
     shapes: dict[Problem, list[tuple[float, Timed]]] = {}
     for row in rows:
-        shapes.setdefault(row.problem, []).append((predicted_us(row, costs), row))
+        shapes.setdefault(row.problem, []).append((modelled_us(row, costs), row))
     found: dict[str, list[Picked]] = {}
     for by_time in shapes.values():
         order = [row for _, row in sorted(by_time, key=lambda pair: pair[0])]

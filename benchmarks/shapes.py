@@ -38,8 +38,7 @@ import numpy as np
 from gpubench.backends import Kernel, open_backend
 from gpubench.backends.rotation import OperandSets
 from gpubench.errors import CompileError, LaunchError
-from gpubench.kernels import small_tile_costs, tile_costs
-from gpubench.kernels.gemm import dmma_split_cluster, splitk_cluster
+from gpubench.kernels.tile_costs import DifferentPicks, Picks, ranked
 from gpubench.model import (
     Cache,
     Config,
@@ -57,21 +56,12 @@ from gpubench.results.provenance import source_hash
 
 LIBRARIES = ("cublas", "cublaslt")
 
-SMALL_TILES = {
-    "dmma_split_cluster": dmma_split_cluster.choices,
-    "splitk_cluster": splitk_cluster.choices,
-}
-"""Kernels of `small_tile_costs.py`, with the configurations that the model compares."""
-
-FORMS = {
-    name: variant.auto_tiles.form
+KERNELS = {
+    name: variant.auto_tiles
     for name, variant in of_op("gemm").items()
-    if isinstance(variant, CudaVariant) and isinstance(variant.auto_tiles, tile_costs.Picks)
+    if isinstance(variant, CudaVariant) and isinstance(variant.auto_tiles, Picks | DifferentPicks)
 }
-"""What the model of `tile_costs.py` knows of its kernels."""
-
-KERNELS = (*FORMS, *SMALL_TILES)
-"""Kernels whose configurations a model ranks. `dot_few_rows` picks without it."""
+"""Kernels whose configurations the model ranks. `dot_few_rows` picks without it."""
 
 OTHER_KERNELS = (
     *("wgmma_cluster", "wgmma_deferred", "wgmma_mixed", "wgmma_persistent"),
@@ -149,15 +139,13 @@ def shape_class(m: int, n: int, k: int) -> str:
 
 def ranked_tiles(name: str, problem: Problem, multiprocessors: int) -> Iterator[str]:
     """Yield the configurations of a kernel, the fastest by its model first."""
-    if name not in SMALL_TILES:
-        yield from map(str, tile_costs.ranked(FORMS[name], problem, multiprocessors))
-        return
+    picks = KERNELS[name]
     counts: Counter[tuple[int, int]] = Counter()
-    for tile in small_tile_costs.ranked_small_tiles(SMALL_TILES[name], problem, multiprocessors):
-        size = tile["BM"] * tile["BN"], tile["splits"]
+    for choice in ranked(picks.choices, problem, multiprocessors):
+        size = choice.rows * choice.columns, choice.splits
         counts[size] += 1
-        if counts[size] <= ALIKE:
-            yield str(tile)
+        if isinstance(picks, Picks) or counts[size] <= ALIKE:
+            yield str(choice)
 
 
 def tolerance(problem: Problem) -> float:

@@ -1,18 +1,21 @@
-"""Which configuration suits a shape: a cost model for the kernels of `fitted_tile.cuh`.
+"""Which configuration suits a shape: a cost model.
 
-A block's step multiplies BM×BN elements by 64 values of k. Its time has four bounds: the tensor
-cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, and what
-the block itself fetches. The model takes their p-norm, their maximum with a soft edge, and adds the
-time of the step's barriers. It multiplies by the steps of the block that has the most, and adds the
-cost of a launch, of a tile's end, and of parts of K.
+A block's step multiplies the elements of its tile by some values of k. Its time has four bounds:
+the multiply-adds, the accesses to shared memory, what all blocks together fetch from the L2 cache,
+and what the block itself fetches. The model takes their p-norm, their maximum with a soft edge, and
+adds the time of the step's barriers. It multiplies by the steps of the multiprocessor that has the
+most, and adds the cost of a launch, of a tile's end, and of parts of K.
+
+A kernel states the properties of its configurations: as a `Choice` where warpgroups multiply on
+tensor cores, and as a `SmallTile` where warps of several blocks of a multiprocessor multiply.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import TypeVar
 
@@ -32,7 +35,8 @@ from gpubench.kernels.tensor_cores import (
     MAX_DYNAMIC_BYTES,
     ROW_BYTES,
 )
-from gpubench.model import Problem
+from gpubench.kernels.tensor_cores import cluster as blocks_of_cluster
+from gpubench.model import Config, Problem
 
 PICKS = 2
 """Number of configurations that the model picks per kernel, on average over kernels that it ranks
@@ -49,6 +53,9 @@ LINE_BYTES, SECTOR_BYTES = 128, 32
 CLOCK_MHZ = 1755.0
 """Clock at which clock counts become times; the constants are fitted to it."""
 
+RATE = 128
+"""Multiply-adds a clock of a multiprocessor, in float32 and on float64's tensor cores."""
+
 LONG_PRODUCT = 3e10
 """Multiply-adds of a product in which the clock begins to fall."""
 
@@ -60,35 +67,15 @@ class Costs:
     launch: float
     """From one launch to the next, without any steps."""
 
-    launch_of_turns: float
-    """The same where the warpgroups of a block take turns."""
-
     launch_of_pairs: float
     """What each doubling of the blocks that share operands adds to the time of a launch."""
-
-    restart: float
-    """From the end of a block to the first step of the next one on the same multiprocessor."""
 
     end: float
     """For 10,000 elements of a tile: its first steps and its results, which nothing overlaps."""
 
-    end_of_turns: float
-    """The same for the last tile of a block whose warpgroups take turns."""
-
     tensor: float
-    """Factor on the tensor cores' rate of 32 elements a clock and step, at `CLOCK_MHZ`."""
-
-    clock: float
-    """Share by which that rate falls in long products, as the clock does."""
-
-    not_transposed: float
-    """Factor where an instruction's columns are C's columns."""
-
-    one_consumer: float
-    """Factor where one warpgroup multiplies."""
-
-    three_consumers: float
-    """Factor where three warpgroups multiply."""
+    """Factor on the rate of multiply-adds, at `CLOCK_MHZ`: 32 elements a clock and step on tensor
+    cores, and 128 multiply-adds a clock otherwise."""
 
     shared: float
     """Factor on shared memory's rate of 128 bytes a clock, at `CLOCK_MHZ`."""
@@ -96,35 +83,8 @@ class Costs:
     l2: float
     """For 1,000 rows of 128 bytes that each of 132 blocks fetches: the L2 cache's rate."""
 
-    fetch: float
-    """For 1,000 rows of 128 bytes that a block fetches: its own rate."""
-
-    row_of_a: float
-    """What a row of A counts, in rows of B that lie in one line of the cache."""
-
-    a_line: float
-    """Share by which a row of A counts more where it lies in two lines."""
-
-    a_sector: float
-    """The same where it lies in five sectors of 32 bytes, not four."""
-
-    b_line: float
-    b_sector: float
-    """The same for B."""
-
-    narrow: float
-    """What each column counts that is missing in the last 64 of B's columns."""
-
     barriers: float
-    """For a step: a warpgroup waits for the stage, and frees it. Nothing overlaps this time."""
-
-    beyond: float
-    """Share by which steps take longer, for each share of the tiles' elements beyond C's edges.
-    Measured, without a known reason: the rows and columns outside A and B are not fetched."""
-
-    idle: float
-    """Share by which a round's steps take less time, for each share of the multiprocessors that is
-    idle in the round. The busy multiprocessors probably get more power and more of the L2 cache."""
+    """For a step: threads wait for the stage, and free it. Nothing overlaps this time."""
 
     norm: float
     """Exponent p of the norm."""
@@ -134,6 +94,58 @@ class Costs:
 
     add_parts: float
     """For each part of K."""
+
+    launch_of_turns: float = 0
+    """`launch` where the warpgroups of a block take turns."""
+
+    restart: float = 0
+    """From the end of a block to the first step of the next one on the same multiprocessor."""
+
+    end_of_turns: float = 0
+    """`end` for the last tile of a block whose warpgroups take turns."""
+
+    clock: float = 0
+    """Share by which the tensor cores' rate falls in long products, as the clock does."""
+
+    not_transposed: float = 1
+    """Factor where an instruction's columns are C's columns."""
+
+    one_consumer: float = 1
+    """Factor where one warpgroup multiplies."""
+
+    three_consumers: float = 1
+    """Factor where three warpgroups multiply."""
+
+    fetch: float = 0
+    """For 1,000 rows of 128 bytes that a block fetches: its own rate."""
+
+    row_of_a: float = 1
+    """What a row of A counts, in rows of B that lie in one line of the cache."""
+
+    a_line: float = 0
+    """Share by which a row of A counts more where it lies in two lines."""
+
+    a_sector: float = 0
+    """The same where it lies in five sectors of 32 bytes, not four."""
+
+    b_line: float = 0
+    b_sector: float = 0
+    """The same for B."""
+
+    narrow: float = 0
+    """What each column counts that is missing in the last 64 of B's columns."""
+
+    beyond: float = 0
+    """Share by which steps take longer, for each share of the tiles' elements beyond C's edges.
+    Measured, without a known reason: the rows and columns outside A and B are not fetched."""
+
+    idle: float = 0
+    """Share by which a round's steps take less time, for each share of the multiprocessors that is
+    idle in the round. The busy multiprocessors probably get more power and more of the L2 cache."""
+
+    uneven: float = 0
+    """How far blocks gather on one multiprocessor, not spread: 0 not at all, 1 until it is full.
+    A launch that does not fill all multiprocessors does not spread its blocks evenly."""
 
 
 OVERLAPPED_COSTS = Costs(
@@ -148,29 +160,46 @@ them to fit_1, fit_2, fit_3, fit_7, fit_8 and judged_9 in results/h200/shapes. T
 configurations of a shape with each other, so a predicted time can be off by more than the
 difference between two predicted times."""
 
+COSTS_OF_16_BITS = Costs(
+    launch=3.096, launch_of_turns=3.741, launch_of_pairs=0.006333, restart=0.05423, end=0.8744,
+    end_of_turns=0.4925, tensor=0.9993, clock=0.1102, not_transposed=1.054, one_consumer=1.058,
+    three_consumers=1.017, shared=0.6682, l2=1.875, fetch=0.2952, row_of_a=0.8762,
+    a_line=0.1451, a_sector=0.5097, b_line=0.06113, b_sector=0.4633, narrow=0.3,
+    barriers=0.03564, beyond=0.04713, idle=0.194, norm=7.959, add_elements=0.6361,
+    add_parts=0.3431,
+)  # fmt: skip
+"""For launches alone on compute capability 9.0, as the following. These were fitted to
+alone_17_bfloat16 and alone_18_float16 in results/h100/shapes, and alone_every_41_bfloat16 judges
+them."""
+
+COSTS_OF_FLOAT32 = Costs(
+    launch=5.267, launch_of_pairs=0, end=1.5376, tensor=1.07147, shared=1.52432, l2=1.0309,
+    barriers=0.012768, norm=6, add_elements=0.8344, add_parts=0, uneven=0.3043,
+)  # fmt: skip
+"""Fitted to the times of seed 11 (results/h200/shapes/fit_11_*.csv), as those of float64."""
+
 COSTS = {
-    ((9, 0), 2): Costs(
-        launch=3.096, launch_of_turns=3.741, launch_of_pairs=0.006333, restart=0.05423, end=0.8744,
-        end_of_turns=0.4925, tensor=0.9993, clock=0.1102, not_transposed=1.054, one_consumer=1.058,
-        three_consumers=1.017, shared=0.6682, l2=1.875, fetch=0.2952, row_of_a=0.8762,
-        a_line=0.1451, a_sector=0.5097, b_line=0.06113, b_sector=0.4633, narrow=0.3,
-        barriers=0.03564, beyond=0.04713, idle=0.194, norm=7.959, add_elements=0.6361,
-        add_parts=0.3431,
+    "bfloat16": COSTS_OF_16_BITS,
+    "float16": COSTS_OF_16_BITS,
+    "tf32": OVERLAPPED_COSTS,
+    "int8": OVERLAPPED_COSTS,
+    "float8_e4m3": OVERLAPPED_COSTS,
+    "float64": Costs(
+        launch=1.455, launch_of_pairs=0.9287, end=2.7128, tensor=0.904639, shared=0.271392,
+        l2=1.50844, barriers=0.0266649, norm=6, add_elements=0.077328, add_parts=0.7785,
+        uneven=0.2162,
     ),
-    ((9, 0), 1): OVERLAPPED_COSTS,
-    ((9, 0), 4): OVERLAPPED_COSTS,
+    "float32": COSTS_OF_FLOAT32,
+    "int32": COSTS_OF_FLOAT32,
 }  # fmt: skip
-"""By compute capability and bytes of an element, for launches alone. Those of 16 bits were fitted
-to alone_17_bfloat16 and alone_18_float16 in results/h100/shapes, and alone_every_41_bfloat16
-judges them. In 8 bits, constants fitted to two thirds of alone_40_float8_e4m3 chose worse in the
-other third than those of launches that overlap."""
+"""By precision. In 8 bits, constants fitted to two thirds of alone_40_float8_e4m3 chose worse in
+the other third than those of launches that overlap."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The properties of a configuration that the model uses."""
+class Tile:
+    """The extents of a tile, and how the blocks of a cluster share it."""
 
-    form: Form
     rows: int
     columns: int
     down: int = 1
@@ -180,6 +209,14 @@ class Choice:
     """Blocks of a cluster that share rows."""
 
     splits: int = 1
+    """Parts of K."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Tile):
+    """The properties of a configuration that the model uses."""
+
+    form: Form
 
     @property
     def by_64(self) -> int:
@@ -206,6 +243,24 @@ class Choice:
             return min(MAX_STAGES, (MAX_DYNAMIC_BYTES - 2 * self.rows * ROW_BYTES) // stage)
         return min(MAX_STAGES, MAX_DYNAMIC_BYTES // stage)
 
+    def rounds_us(
+        self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
+    ) -> float:
+        """Return the time of a step of each round of tiles, of clusters that are there at once."""
+        fetched = _rows_fetched(self, problem, costs)
+        blocks = self.down * self.across * self.splits
+
+        def round_us(busy: float) -> float:
+            """Return the time of a step while `busy` clusters work."""
+            step_us = _step_us(self, problem, fetched, busy * blocks / multiprocessors, costs)
+            return step_us * (1 - costs.idle * (1 - busy / at_once))
+
+        rounds, rest = divmod(clusters, at_once)
+        if self.form.in_turns:  # rounds are evened
+            whole = rounds + (rest > 0)
+            return whole * round_us(clusters / whole)
+        return rounds * round_us(at_once) + (round_us(rest) if rest else 0.0)
+
     def __str__(self) -> str:
         parts = f"/k{self.splits}" if self.splits > 1 else ""
         return (
@@ -214,34 +269,91 @@ class Choice:
         )
 
 
-def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: Costs) -> float:
+@dataclass(frozen=True, kw_only=True)
+class SmallTile(Tile):
+    """The properties of a configuration of which a multiprocessor holds several blocks."""
+
+    tile: Config
+    warps: int
+    """Number of warps of a block that multiply."""
+
+    resident: int
+    """Number of blocks that a multiprocessor holds at once."""
+
+    issued: float
+    """Instructions that the loop issues for each multiply-add or multiplication: at least 1."""
+
+    shared_clocks: float
+    """Clocks that a step's accesses to shared memory take, without conflicts."""
+
+    @classmethod
+    def of(cls, tile: Config, **properties: float) -> SmallTile:
+        """Return the properties with the extents of a tile."""
+        rows, columns, splits = tile.numbers("BM", "BN", "splits")
+        down, across = blocks_of_cluster(tile)
+        extents = {"rows": rows, "columns": columns, "down": down, "across": across}
+        return cls(tile=tile, splits=splits, **extents, **properties)  # type: ignore[arg-type]
+
+    def rounds_us(
+        self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
+    ) -> float:
+        """Return the time of a step of all blocks of the multiprocessor that has the most."""
+        full, rest = divmod(-(-clusters // at_once), self.resident)
+        held = float(rest)
+        if not full:
+            held += costs.uneven * (min(self.resident, clusters) - rest)
+        row_bytes = self.tile["BK"] * problem.precision.item_bytes
+        fetched = row_bytes * (self.rows / self.across + self.columns / self.down) / ROW_BYTES
+        busy = min(clusters * self.down * self.across * self.splits / multiprocessors, 1)
+        of_memory = (
+            self.shared_clocks * costs.shared / CLOCK_MHZ,
+            costs.l2 * fetched * 1e-3 * busy,
+        )
+
+        def step_us(together: float) -> float:
+            """Return the time of a step of each of `together` blocks."""
+            rate = RATE / self.issued * min(together * self.warps / 4, 1)  # of a scheduler's warps
+            products = self.rows * self.columns * self.tile["BK"]
+            multiply_us = costs.tensor * products / rate / CLOCK_MHZ
+            return together * (costs.barriers + _norm((multiply_us, *of_memory), costs.norm))
+
+        return full * step_us(self.resident) + (step_us(held) if rest else 0.0)
+
+    def __str__(self) -> str:
+        return str(self.tile)
+
+
+def predicted_us(
+    choice: Choice | SmallTile, problem: Problem, multiprocessors: int, costs: Costs
+) -> float:
     """Return the time of a product in short bursts with operands in the cache, in microseconds."""
     area, pair, parts = choice.rows * choice.columns, choice.down * choice.across, choice.splits
     clusters = -(-problem.m // (choice.rows * choice.down)) * -(
         -problem.n // (choice.columns * choice.across)
     )
-    at_once = RESIDENT[pair * parts - 1] * multiprocessors // RESIDENT[0]
-    rounds, rest = divmod(clusters, at_once)
-    whole = rounds + (rest > 0)
-    fetched = _rows_fetched(choice, problem, costs)
-
-    def round_us(busy: float) -> float:
-        """Return the time of a step while `busy` clusters work."""
-        step_us = _step_us(choice, problem, fetched, busy * pair * parts / multiprocessors, costs)
-        return step_us * (1 - costs.idle * (1 - busy / at_once))
-
-    if choice.form.in_turns:  # rounds are evened; a tile's end is under the next one's steps
-        rounds_us = whole * round_us(clusters / whole)
+    size = min(pair * parts, MAX_CLUSTER)
+    resident = RESIDENT[size - 1] * size // (pair * parts)  # clusters
+    at_once = max(resident * multiprocessors // RESIDENT[0], 1)
+    if isinstance(choice, Choice):
+        in_turns, depth, together = choice.form.in_turns, choice.form.step, 1
+    else:
+        in_turns, depth, together = False, choice.tile["BK"], choice.resident
+    whole = -(-clusters // (at_once * together))
+    if in_turns:
         other_us = costs.launch_of_turns + costs.end_of_turns * area * 1e-4
     else:
-        rounds_us = rounds * round_us(at_once) + (round_us(rest) if rest else 0.0)
         other_us = costs.launch + (whole - 1) * costs.restart + whole * costs.end * area * 1e-4
     other_us += costs.launch_of_pairs * math.log2(pair)
     if parts > 1:
         other_us += whole * (costs.add_elements * area * 1e-4 + costs.add_parts * parts)
-    steps = max(-(-problem.k // choice.form.step // parts), 1)
+    steps = max(-(-problem.k // depth // parts), 1)
     beyond = clusters * pair * area / (problem.m * problem.n) - 1
-    return steps * rounds_us * (1 + costs.beyond * beyond) + other_us
+    steps_us = steps * choice.rounds_us(problem, clusters, at_once, multiprocessors, costs)
+    return steps_us * (1 + costs.beyond * beyond) + other_us
+
+
+def _norm(bounds_us: Sequence[float], exponent: float) -> float:
+    return float(sum(bound**exponent for bound in bounds_us) ** (1 / exponent))
 
 
 def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
@@ -286,7 +398,7 @@ def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, cos
         costs.l2 * fetched * 1e-3 * share,
         costs.fetch * fetched * 1e-3,
     )
-    return costs.barriers + float(sum(bound**costs.norm for bound in bounds) ** (1 / costs.norm))
+    return costs.barriers + _norm(bounds, costs.norm)
 
 
 def choices(form: Form, problem: Problem) -> Iterator[Choice]:
@@ -336,29 +448,29 @@ def _fewest(extent: int, together: int, sizes: Sequence[int]) -> set[int]:
     return set(smallest.values())
 
 
-def costs_of(problem: Problem) -> Costs:
-    """Return the constants for the precision of a problem."""
-    return COSTS[(9, 0), problem.precision.item_bytes]
+Choices = Callable[[Problem], Iterable[Choice | SmallTile]]
 
 
 @cache
-def _times_us(form: Form, problem: Problem, multiprocessors: int) -> Mapping[Choice, float]:
-    costs = costs_of(problem)
-    return {
-        choice: predicted_us(choice, problem, multiprocessors, costs)
-        for choice in choices(form, problem)
+def ranked(
+    choices: Choices, problem: Problem, multiprocessors: int
+) -> Mapping[Choice | SmallTile, float]:
+    """Return a kernel's configurations and their times in microseconds, the fastest first."""
+    costs = COSTS[problem.dtype]
+    times = {
+        choice: predicted_us(choice, problem, multiprocessors, costs) for choice in choices(problem)
     }
+    return {choice: times[choice] for choice in sorted(times, key=times.__getitem__)}
 
 
 @cache
-def ranked(form: Form, problem: Problem, multiprocessors: int) -> tuple[Choice, ...]:
-    """Return a kernel's configurations for a problem, the fastest by the model first."""
-    times = _times_us(form, problem, multiprocessors)
-    return tuple(sorted(times, key=times.__getitem__))
+def choices_of(form: Form) -> Choices:
+    """Return the function that yields the configurations of a form, always the same one."""
+    return partial(choices, form)
 
 
 @cache
-def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice]]:
+def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice | SmallTile]]:
     """Return what is picked of all forms for a problem's precision, by form.
 
     Each form has one configuration, so that `--tiles auto` always measures it.
@@ -366,9 +478,13 @@ def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice]
     of_dtype = [form for form in FORMS if problem.dtype in form.dtypes]
     copies = any(row_bytes(problem))
     forms = [form for form in of_dtype if form.copies_rows == copies] or of_dtype
-    every = [entry for form in forms for entry in _times_us(form, problem, multiprocessors).items()]
-    every.sort(key=lambda entry: entry[1])
-    return first_together(((choice.form, choice) for choice, _ in every), forms)
+    every = [
+        (time_us, form, choice)
+        for form in forms
+        for choice, time_us in ranked(choices_of(form), problem, multiprocessors).items()
+    ]
+    every.sort(key=lambda entry: entry[0])
+    return first_together(((form, choice) for _, form, choice in every), forms)
 
 
 def first_together(
@@ -391,6 +507,31 @@ class Picks:
 
     form: Form
 
+    @property
+    def choices(self) -> Choices:
+        """The configurations that the model compares."""
+        return choices_of(self.form)
+
     def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
         """Return configurations of the form for a problem."""
         return tuple(map(str, picked(problem, multiprocessors).get(self.form, ())))
+
+
+@dataclass(frozen=True)
+class DifferentPicks:
+    """Picks configurations of a kernel that is ranked alone, as `CudaVariant.auto_tiles`.
+
+    The picks have different sizes of a tile's part of K, since configurations that divide a problem
+    into equally many parts take nearly the same time.
+    """
+
+    choices: Choices
+
+    def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
+        """Return configurations for a problem."""
+        different: dict[float, str] = {}
+        for choice in ranked(self.choices, problem, multiprocessors):
+            different.setdefault(choice.rows * choice.columns / choice.splits, str(choice))
+            if len(different) == PICKS:
+                break
+        return tuple(different.values())

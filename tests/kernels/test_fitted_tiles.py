@@ -23,11 +23,12 @@ from gpubench.kernels.fitted_tile import (
 )
 from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, clusters
 from gpubench.kernels.tile_costs import (
+    COSTS,
     PICKS,
     Choice,
     Picks,
     choices,
-    costs_of,
+    choices_of,
     picked,
     predicted_us,
     ranked,
@@ -241,7 +242,7 @@ def test_all_choices_of_the_model_are_legal_and_read_back() -> None:
 
 
 def time_us(choice: Choice, of_shape: Problem, multiprocessors: int = 132) -> float:
-    return predicted_us(choice, of_shape, multiprocessors, costs_of(of_shape))
+    return predicted_us(choice, of_shape, multiprocessors, COSTS[of_shape.dtype])
 
 
 def test_the_model_expects_more_work_to_take_longer() -> None:
@@ -254,7 +255,7 @@ def test_the_model_expects_more_work_to_take_longer() -> None:
 
 def test_the_model_divides_k_where_there_are_few_tiles_and_not_where_there_are_many() -> None:
     def best_us(form: Form, of_shape: Problem) -> float:
-        return time_us(ranked(form, of_shape, 132)[0], of_shape)
+        return min(ranked(choices_of(form), of_shape, 132).values())
 
     deep, large = problem(512, 512, 8192), problem(4096, 4096, 4096)
     assert best_us(SPLIT, deep) < 0.9 * best_us(WHOLE, deep)
@@ -287,11 +288,11 @@ def test_kernels_of_a_precision_are_ranked_together_and_each_has_a_pick() -> Non
         forms = [form for form in FORMS if of_shape.dtype in form.dtypes]
         assert list(of_form) == [form for form in forms if form.copies_rows == of_shape.m % 2]
         times = sorted(
-            time_us(choice, of_shape) for form in of_form for choice in ranked(form, of_shape, 132)
+            time for form in of_form for time in ranked(choices_of(form), of_shape, 132).values()
         )
         limit_us = times[PICKS * len(of_form) - 1]
         for form, own in of_form.items():
-            assert own == list(ranked(form, of_shape, 132)[: len(own)])
+            assert own == list(ranked(choices_of(form), of_shape, 132))[: len(own)]
             slow = [one for one in own if time_us(one, of_shape) > limit_us]
             assert not slow or own == slow == [own[0]]
 

@@ -16,13 +16,7 @@ from machine_code import between_labels, listing_of, opcodes
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.kernels.block_tiles import MAX_SHARED_BYTES
 from gpubench.kernels.gemm import dmma_split_cluster, splitk_cluster
-from gpubench.kernels.small_tile_costs import (
-    COSTS,
-    SmallTileChoice,
-    ranked_small_tiles,
-    small_tile_us,
-)
-from gpubench.kernels.tile_costs import PICKS
+from gpubench.kernels.tile_costs import COSTS, PICKS, SmallTile, predicted_us, ranked
 from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import of_op
 
@@ -121,16 +115,16 @@ FAULTS = {
     ),
     "columns of B sent from the wrong place": (
         "wgmma_bytes_cluster 64x80x128/s3/k2/cluster=2x1 128x80x256",
-        "rank.row * (BN / CM)",
-        "rank.row * (64 / CM)",
+        "box * EACH",
+        "box * (64 / CM)",
     ),
     "a stage freed before it was multiplied": (
         "wgmma_bytes_cluster 64x64x128/s3/k2/cluster=1x1 64x64x2048",
         (
             "await_multiplications<1>();\n"
-            "    if (step > 0) free_stage<BLOCKS>(ring.freed[before], first_block);"
+            "  if (!first) free_stage<BLOCKS>(ring.freed[before], first_block);"
         ),
-        "if (step > 0) free_stage<BLOCKS>(ring.freed[before], first_block);",
+        "if (!first) free_stage<BLOCKS>(ring.freed[before], first_block);",
     ),
 }
 """What the emulation must report: a kernel, its tile and a size; a text of its source; another."""
@@ -362,11 +356,11 @@ def test_the_model_divides_k_where_there_are_few_tiles_and_not_where_there_are_m
 def test_the_model_expects_more_work_to_take_longer(name: str) -> None:
     variant = VARIANTS[name]
     tile = variant.tiles.defaults[0]
-    choice = SmallTileChoice(tile=tile, warps=4, resident=2, issued=1, shared_clocks=100)
+    choice = SmallTile.of(tile, warps=4, resident=2, issued=1, shared_clocks=100)
     costs = COSTS[variant.dtypes[0]]
 
     def time_us(size: str, multiprocessors: int = 132) -> float:
-        return small_tile_us(choice, problem(variant, size), multiprocessors, costs)
+        return predicted_us(choice, problem(variant, size), multiprocessors, costs)
 
     assert time_us("1024x1024x2048") > 1.5 * time_us("1024x1024x1024")
     assert time_us("2048x1024x1024") > 1.5 * time_us("1024x1024x1024")
@@ -376,6 +370,6 @@ def test_the_model_expects_more_work_to_take_longer(name: str) -> None:
 def test_every_configuration_is_ranked_once() -> None:
     for module, name in ((dmma_split_cluster, "float64"), (splitk_cluster, "int32")):
         of_shape = Problem(op="gemm", m=1024, n=1024, k=4096, dtype=name)
-        tiles = ranked_small_tiles(module.choices, of_shape, 132)
-        assert sorted(map(str, tiles)) == sorted(str(one.tile) for one in module.choices(of_shape))
+        tiles = list(map(str, ranked(module.choices, of_shape, 132)))
+        assert sorted(tiles) == sorted(str(one.tile) for one in module.choices(of_shape))
         assert len(set(tiles)) == len(tiles) > 1

@@ -17,7 +17,7 @@
 // L2 cache, and 128×128 takes 16.
 
 #include "../lib/cluster/cluster_sums.cuh"
-#include "../lib/cluster/cluster_tiles.cuh"
+#include "../lib/cluster/cluster_gemm.cuh"
 #include "../lib/mma/dmma_warp.cuh"
 
 // How the warps that multiply divide a tile. Two rows of two warps fit twice on a multiprocessor.
@@ -27,6 +27,7 @@ struct DmmaWarps {
   static constexpr int DOWN = COUNT == 8 && (BN % 64 || (BM % 32 == 0 && BM >= BN)) ? 4 : 2;
   static constexpr int WM = BM / DOWN, WN = BN / (COUNT / DOWN);  // of a warp
   static constexpr int THREADS = 32 * COUNT + 128;                // one more warpgroup fetches
+  static constexpr int CONSUMERS = COUNT / 4;                     // warpgroups
   static constexpr int RESIDENT = 8 / COUNT;                      // blocks
   // Of 65,536 registers, for as many blocks.
   static constexpr int PRODUCER_REGISTERS = 24;
@@ -52,24 +53,7 @@ dmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
   const Rank<CM, CN, SPLITS>& rank = tiles.rank;
   const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
   const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
-  init_cluster(ring, W::COUNT * BLOCKS);
-  start_next_launch();
-
-  if (warpgroup_index() == W::COUNT / 4) {
-    lower_registers<W::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    wait_for_previous_launch();
-    Slot<STAGES> slot;
-#pragma unroll 1
-    for (int step = 0; step < steps.count; ++step, slot.advance()) {
-      ring.freed[slot.stage].wait(slot.parity ^ 1);
-      fetch_step<BM, BN, CM, CN, BK, DMMA_WIDTH>(ring.filled[slot.stage],
-                                                 stages + slot.stage * STAGE, rank, tile,
-                                                 (steps.first + step) * BK, &a_map, &b_map);
-    }
-    if constexpr (BLOCKS > 1) await_all_freed(ring, slot);
-  } else {
-    raise_registers<W::CONSUMER_REGISTERS>();
+  const auto multiply = [&](int) {
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     const int lane = threadIdx.x % 32;
     const int warp_row = warp / (W::COUNT / W::DOWN) * W::WM;
@@ -109,5 +93,9 @@ dmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
                        make_double2(pair.lanes[0], pair.lanes[1]));
           });
     }
-  }
+  };
+  divide_roles<W, true>(
+      ring, W::COUNT * BLOCKS,
+      [&] { produce_part<BM, BN, BK, DMMA_WIDTH>(ring, stages, rank, tile, steps, &a_map, &b_map); },
+      multiply);
 }

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from functools import cache
 
 from gpubench.kernels.fitted_tile import MAX_CLUSTER
-from gpubench.kernels.small_tile_costs import SmallTileChoice, picks
 from gpubench.kernels.tensor_cores import (
     MAX_DYNAMIC_BYTES,
     cluster,
@@ -13,6 +12,7 @@ from gpubench.kernels.tensor_cores import (
     stages_bytes,
     variant,
 )
+from gpubench.kernels.tile_costs import DifferentPicks, SmallTile
 from gpubench.model import Config, Launch, Problem, Space
 
 STEP = 32
@@ -103,7 +103,7 @@ TILES = Space(
 
 
 @cache
-def configurations() -> tuple[SmallTileChoice, ...]:
+def configurations() -> tuple[SmallTile, ...]:
     """Return the configurations that the model compares, each with as many stages as fit."""
     widest: dict[tuple[object, ...], Config] = {}
     for tile in TILES:
@@ -111,8 +111,8 @@ def configurations() -> tuple[SmallTileChoice, ...]:
             without = tuple(value for name, value in tile.items() if name != "stages")
             widest[without] = tile
     return tuple(
-        SmallTileChoice(
-            tile=tile,
+        SmallTile.of(
+            tile,
             warps=warps(tile),
             resident=EIGHT_WARPS // warps(tile),
             issued=1,
@@ -122,7 +122,7 @@ def configurations() -> tuple[SmallTileChoice, ...]:
     )
 
 
-def choices(problem: Problem) -> Iterator[SmallTileChoice]:
+def choices(problem: Problem) -> Iterator[SmallTile]:
     """Yield configurations whose parts of K have at least two steps each."""
     most = max(problem.k // (2 * STEP), 1)
     return (choice for choice in configurations() if choice.tile["splits"] <= most)
@@ -134,5 +134,5 @@ VARIANT = variant(
     dtypes=("float64",),
     tiles=TILES,
     launches=launches,
-    auto_tiles=picks(choices),
+    auto_tiles=DifferentPicks(choices),
 )

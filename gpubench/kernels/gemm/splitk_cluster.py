@@ -14,7 +14,7 @@ from gpubench.kernels.block_tiles import (
     warps_that_fit,
 )
 from gpubench.kernels.fitted_tile import MAX_CLUSTER, MAX_LARGE_CLUSTER
-from gpubench.kernels.small_tile_costs import SmallTileChoice, picks
+from gpubench.kernels.tile_costs import DifferentPicks, SmallTile
 from gpubench.model import Config, CudaVariant, Launch, Problem
 
 BYTES = 4
@@ -106,7 +106,7 @@ FEW_ROWS = 64
 
 
 @cache
-def configurations() -> tuple[SmallTileChoice, ...]:
+def configurations() -> tuple[SmallTile, ...]:
     """Return the configurations that the model compares."""
     every = []
     for text, splits in product(COMPARED, (*range(1, MAX_CLUSTER + 1), 12, MAX_LARGE_CLUSTER)):
@@ -116,8 +116,8 @@ def configurations() -> tuple[SmallTileChoice, ...]:
         loads = (tm + tn) / 4
         other = loads + 2 * (bm + bn / 4) / threads_of(tile) + 1
         every.append(
-            SmallTileChoice(
-                tile=tile,
+            SmallTile.of(
+                tile,
                 warps=threads_of(tile) // 32,
                 resident=resident(tile),
                 issued=1 + other / (tm * tn),
@@ -127,7 +127,7 @@ def configurations() -> tuple[SmallTileChoice, ...]:
     return tuple(every)
 
 
-def choices(problem: Problem) -> Iterator[SmallTileChoice]:
+def choices(problem: Problem) -> Iterator[SmallTile]:
     """Yield configurations whose parts of K have at least two steps each."""
     return (
         choice
@@ -144,6 +144,6 @@ VARIANT = CudaVariant(
     capability=(9, 0),
     tiles=TILES,
     launch=launch,
-    auto_tiles=picks(choices),
+    auto_tiles=DifferentPicks(choices),
     reuse=rows_and_columns,
 )

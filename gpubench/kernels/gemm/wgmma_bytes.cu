@@ -15,7 +15,7 @@
 //
 // What limits it: operands from the L2 cache, twice as many bytes per clock as with 16 bits.
 
-#include "../lib/cluster/cluster_tiles.cuh"
+#include "../lib/cluster/cluster_gemm.cuh"
 
 template <int N>
 struct Width {
@@ -34,17 +34,9 @@ wgmma_bytes(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, in
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
   __shared__ Ring<STAGES> ring;
 
-  const int warpgroup = warpgroup_index();
   const MixedTiles<BM, BN, CM, CN, GROUP> tiles(M, N, wide);
   const int steps = max((K + BK - 1) / BK, BOXES);
-  init_cluster(ring, R::CONSUMERS * BLOCKS);
-
-  if (warpgroup == R::CONSUMERS) {
-    lower_registers<R::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    produce<BM, BN, CM, CN, BK, BK, true>(ring, stages, tiles, steps, &a_map, &b_map);
-  } else {
-    raise_registers<R::CONSUMER_REGISTERS>();
+  const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
     ResultBoxes boxes(&c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
     const int first_row = warpgroup * R::PIECES * 64;
@@ -95,5 +87,9 @@ wgmma_bytes(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, in
 #pragma unroll
     for (int box = 0; box < BOXES; ++box) store_box(box);
     boxes.finish();
-  }
+  };
+  divide_roles<R, false>(
+      ring, R::CONSUMERS * BLOCKS,
+      [&] { produce<BM, BN, CM, CN, BK, BK, true>(ring, stages, tiles, steps, &a_map, &b_map); },
+      multiply);
 }

@@ -20,7 +20,7 @@
 //
 // What limits it: at a tile's end the tensor cores wait until its results are in shared memory.
 
-#include "../lib/cluster/cluster_tiles.cuh"
+#include "../lib/cluster/cluster_gemm.cuh"
 
 // Brings this block's part of a matrix into the L2 cache, one line per thread: up to 4 MB with 128
 // blocks. It reads no values, so it need not wait for the previous launch, which may still write
@@ -44,23 +44,13 @@ wgmma_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
   __shared__ Ring<STAGES> ring;
 
-  const int warpgroup = warpgroup_index();
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = (K + BK - 1) / BK;
   if constexpr (PREFETCH) {
     prefetch_part(A, size_t{2} * M * K);
     prefetch_part(B, size_t{2} * K * N);
   }
-  init_cluster(ring, R::CONSUMERS * BLOCKS);
-  if constexpr (PDL) start_next_launch();
-
-  if (warpgroup == R::CONSUMERS) {
-    lower_registers<R::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    if constexpr (PDL) wait_for_previous_launch();
-    produce<BM, BN, CM, CN>(ring, stages, tiles, steps, &a_map, &b_map);
-  } else {
-    raise_registers<R::CONSUMER_REGISTERS>();
+  const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
     ResultBoxes boxes(&c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
     Slot<STAGES> slot;
@@ -71,5 +61,9 @@ wgmma_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
       boxes.store_tile<Scalar>(sum, tile.row + warpgroup * R::PIECES * 64, tile.col);
     }
     boxes.finish();
-  }
+  };
+  divide_roles<R, PDL>(
+      ring, R::CONSUMERS * BLOCKS,
+      [&] { produce<BM, BN, CM, CN>(ring, stages, tiles, steps, &a_map, &b_map); },
+      multiply);
 }

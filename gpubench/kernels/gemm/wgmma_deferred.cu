@@ -11,7 +11,7 @@
 // What limits it: blocks of 128×256 fetch the same operands many times. A larger tile would fetch
 // less, but leaves no registers for the pairs.
 
-#include "../lib/cluster/cluster_tiles.cuh"
+#include "../lib/cluster/cluster_gemm.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
 __global__ void __launch_bounds__(Roles<BM>::THREADS, 1)
@@ -25,17 +25,9 @@ wgmma_deferred(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
   __shared__ Ring<STAGES> ring;
 
-  const int warpgroup = warpgroup_index();
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = max((K + BK - 1) / BK, BOXES);
-  init_cluster(ring, R::CONSUMERS * BLOCKS);
-
-  if (warpgroup == R::CONSUMERS) {
-    lower_registers<R::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    produce<BM, BN, CM, CN>(ring, stages, tiles, steps, &a_map, &b_map);
-  } else {
-    raise_registers<R::CONSUMER_REGISTERS>();
+  const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
     ResultBoxes boxes(&c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
     const int first_row = warpgroup * R::PIECES * 64;
@@ -76,5 +68,9 @@ wgmma_deferred(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
       for (int box = 0; box < BOXES; ++box) store_box(box);
     }
     boxes.finish();
-  }
+  };
+  divide_roles<R, false>(
+      ring, R::CONSUMERS * BLOCKS,
+      [&] { produce<BM, BN, CM, CN>(ring, stages, tiles, steps, &a_map, &b_map); },
+      multiply);
 }

@@ -24,7 +24,7 @@
 //
 // What limits it: the power of the multiplications themselves.
 
-#include "../lib/cluster/cluster_tiles.cuh"
+#include "../lib/cluster/cluster_gemm.cuh"
 
 // A consumer has two pieces of 64 rows. Their sums are arguments.
 template <typename Scalar, int BM, int BN, int STAGES, int BLOCKS>
@@ -131,17 +131,9 @@ __device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
   __shared__ Ring<STAGES> ring;
 
-  const int warpgroup = warpgroup_index();
   const MixedTiles<BM, BN, CM, CN, GROUP> tiles(M, N, wide);
   const int steps = max((K + BK - 1) / BK, 4);
-  init_cluster(ring, R::CONSUMERS * BLOCKS);
-
-  if (warpgroup == R::CONSUMERS) {
-    lower_registers<R::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    produce<BM, BN, CM, CN, BK, BK, IS_8_BITS<Scalar>>(ring, stages, tiles, steps, a_map, b_map);
-  } else {
-    raise_registers<R::CONSUMER_REGISTERS>();
+  const auto multiply = [&](int warpgroup) {
     Consumer<Scalar, BM, BN, STAGES, BLOCKS> consumer(ring, shared_address(stages), c_map,
                                                       warpgroup);
     // The first tile and the first narrow tile are outside the loops. In a loop that begins without
@@ -167,7 +159,13 @@ __device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
       consumer.store_pending(sum[1]);
     }
     consumer.boxes.finish();
-  }
+  };
+  divide_roles<R, false>(
+      ring, R::CONSUMERS * BLOCKS,
+      [&] {
+        produce<BM, BN, CM, CN, BK, BK, IS_8_BITS<Scalar>>(ring, stages, tiles, steps, a_map, b_map);
+      },
+      multiply);
 }
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>

@@ -37,7 +37,6 @@ template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, i
 __device__ __forceinline__ void
 multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorMap* b_map,
                   const CUtensorMap* c_map) {
-  constexpr bool B_ALONG_K = IS_8_BITS<Scalar>;
   constexpr int BLOCKS = CM * CN;
   constexpr int PIECES = BN / 64;
   constexpr int STAGE_BYTES = (BM + BN) * ROW_BYTES;
@@ -54,22 +53,8 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
   if (warpgroup == 2) {
     lower_registers<24>();
     if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    begin_fetching<BM, BN, B_ALONG_K>(ring, BLOCKS, stages, tiles.rank, tiles[first], 0, a_map,
-                                      b_map, nullptr);
-    if (threadIdx.x % 32 != 0) return;
-    Slot<STAGES> slot;
-    slot.advance();
-    int step = 1;
-    for (int index = first; index < tiles.count(); index += clusters, step = 0) {
-      const BlockTile tile = tiles[index];
-#pragma unroll 1
-      for (; step < steps; ++step, slot.advance()) {
-        ring.freed[slot.stage].wait(slot.parity ^ 1);
-        fetch_fitted<BM, BN, B_ALONG_K>(ring.filled[slot.stage], stages + slot.stage * STAGE_BYTES,
-                                        tiles.rank, tile, step * BK, a_map, b_map, nullptr);
-      }
-    }
-    if constexpr (BLOCKS > 1) await_all_freed(ring, slot);
+    produce_early<true, BM, BN, BK, IS_8_BITS<Scalar>>(ring, BLOCKS, stages, tiles, first, clusters,
+                                                       StepsOfPart(steps, 0, 1), a_map, b_map, nullptr);
   } else {
     raise_registers<240>();
     meet_cluster();

@@ -26,19 +26,9 @@ wgmma_tf32(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   extern __shared__ __align__(1024) unsigned char stages[];
   __shared__ Ring<STAGES> ring;
 
-  const int warpgroup = warpgroup_index();
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = (K + BK - 1) / BK;
-  init_cluster(ring, R::CONSUMERS * BLOCKS);
-  if constexpr (PDL) start_next_launch();
-
-  if (warpgroup == R::CONSUMERS) {
-    lower_registers<R::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    if constexpr (PDL) wait_for_previous_launch();
-    produce<BM, BN, CM, CN, BK, TF32_WIDTH>(ring, stages, tiles, steps, &a_map, &b_map);
-  } else {
-    raise_registers<R::CONSUMER_REGISTERS>();
+  const auto multiply = [&](int warpgroup) {
     const unsigned a = shared_address(stages);
     const unsigned b =
         a + BM * ROW_BYTES + warpgroup * 64 * ROW_BYTES + tf32_offset(threadIdx.x % 128);
@@ -53,32 +43,15 @@ wgmma_tf32(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
       even.load(b);
     }
     for (; index < tiles.count(); index += clusters) {
-      const bool last_tile = index + clusters >= tiles.count();
-      int before = 0;
-      // Two steps are under way at a time, so a stage is freed one step late. By then the previous
-      // step has used its columns, and the next columns can take their registers.
-      const auto multiply_step = [&](int step, const auto& columns, auto& next) {
-        wgmma_fence();
-        multiply_columns<BM>(sum, columns, a + slot.stage * STAGE, step > 0);
-        commit_multiplications();
-        await_multiplications<1>();
-        if (step > 0) free_stage<BLOCKS>(ring.freed[before]);
-        before = slot.stage;
-        slot.advance();
-        // After the very last step, the values loaded here are not used.
-        if (!last_tile || step + 1 < steps) ring.filled[slot.stage].wait(slot.parity);
-        next.load(b + slot.stage * STAGE);
-      };
-#pragma unroll 1
-      for (int step = 0; step < steps; step += 2) {
-        multiply_step(step, even, odd);
-        if (step + 1 < steps) multiply_step(step + 1, odd, even);
-      }
-      await_multiplications<0>();
-      free_stage<BLOCKS>(ring.freed[before]);
+      multiply_tf32_steps<BM, STAGE, BLOCKS>(sum, ring, slot, a, b, even, odd, steps,
+                                        index + clusters < tiles.count());
       if (steps % 2) even = odd;  // the next tile's first step is loaded already
       const BlockTile tile = tiles[index];
       store_columns<BM>(sum, C, tile.row, tile.col + warpgroup * 64, M, N);
     }
-  }
+  };
+  divide_roles<R, PDL>(
+      ring, R::CONSUMERS * BLOCKS,
+      [&] { produce<BM, BN, CM, CN, BK, TF32_WIDTH>(ring, stages, tiles, steps, &a_map, &b_map); },
+      multiply);
 }

@@ -28,58 +28,21 @@ __device__ __forceinline__ void multiply_tf32(Scalar* C, int M, int N, int K,
   extern __shared__ __align__(1024) unsigned char stages[];  // later: sums for the other parts
   __shared__ Ring<STAGES> ring;
 
-  const int warpgroup = warpgroup_index();
   const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
   const Rank<CM, CN, SPLITS>& rank = tiles.rank;
   const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
   const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
-  init_cluster(ring, R::CONSUMERS * BLOCKS);
-  start_next_launch();
-
-  if (warpgroup == R::CONSUMERS) {
-    lower_registers<R::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    wait_for_previous_launch();
-    Slot<STAGES> slot;
-#pragma unroll 1
-    for (int step = 0; step < steps.count; ++step, slot.advance()) {
-      ring.freed[slot.stage].wait(slot.parity ^ 1);
-      fetch_step<BM, BN, CM, CN, BK, TF32_WIDTH>(ring.filled[slot.stage],
-                                                 stages + slot.stage * STAGE, rank, tile,
-                                                 (steps.first + step) * BK, a_map, b_map);
-    }
-    if constexpr (BLOCKS > 1) await_all_freed(ring, slot);
-  } else {
-    raise_registers<R::CONSUMER_REGISTERS>();
+  const auto multiply = [&](int warpgroup) {
     const unsigned a = shared_address(stages);
     const unsigned b =
         a + BM * ROW_BYTES + warpgroup * 64 * ROW_BYTES + tf32_offset(threadIdx.x % 128);
     Slot<STAGES> slot;
-    int before = 0;
     float sum[BM / 2];
     Tf32Columns<BK / 4> even, odd;  // of the even and the odd steps
     ring.filled[0].wait(0);
     even.load(b);
-    // As in `wgmma_tf32`: a stage is freed one step late.
-    const auto multiply_step = [&](int step, const auto& columns, auto& next) {
-      wgmma_fence();
-      multiply_columns<BM>(sum, columns, a + slot.stage * STAGE, step > 0);
-      commit_multiplications();
-      await_multiplications<1>();
-      if (step > 0) free_stage<BLOCKS>(ring.freed[before], rank.first);
-      before = slot.stage;
-      slot.advance();
-      // After the last step, the values loaded here are not used.
-      if (step + 1 < steps.count) ring.filled[slot.stage].wait(slot.parity);
-      next.load(b + slot.stage * STAGE);
-    };
-#pragma unroll 1
-    for (int step = 0; step < steps.count; step += 2) {
-      multiply_step(step, even, odd);
-      if (step + 1 < steps.count) multiply_step(step + 1, odd, even);
-    }
-    await_multiplications<0>();
-    free_stage<BLOCKS>(ring.freed[before], rank.first);
+    multiply_tf32_steps<BM, STAGE, BLOCKS>(sum, ring, slot, a, b, even, odd, steps.count, false,
+                                      rank.first);
     if constexpr (SPLITS == 1) {
       store_columns<BM>(sum, C, tile.row, tile.col + warpgroup * 64, M, N);
     } else {
@@ -102,7 +65,11 @@ __device__ __forceinline__ void multiply_tf32(Scalar* C, int M, int N, int K,
             }
           });
     }
-  }
+  };
+  divide_roles<R, true>(
+      ring, R::CONSUMERS * BLOCKS,
+      [&] { produce_part<BM, BN, BK, TF32_WIDTH>(ring, stages, rank, tile, steps, a_map, b_map); },
+      multiply);
 }
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>

@@ -38,7 +38,7 @@ wgmma_tf32_wide(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K
   init_cluster(ring, WARPGROUPS * BLOCKS);
 
   const auto fetch = [&](int stage, const BlockTile& tile, int step, bool backwards) {
-    fetch_step<BM, BN, CM, CN, BK, TF32_WIDTH>(ring.filled[stage], stages + stage * STAGE,
+    fetch_step<BM, BN, BK, TF32_WIDTH>(ring.filled[stage], stages + stage * STAGE,
                                                tiles.rank, tile,
                                                (backwards ? steps - 1 - step : step) * BK, &a_map,
                                                &b_map);

@@ -14,8 +14,8 @@
 
 #pragma once
 
+#include "cluster_gemm.cuh"
 #include "cluster_sums.cuh"
-#include "cluster_tiles.cuh"
 
 // How a block is divided: each warpgroup that multiplies has PIECES of 64 rows; of 64 columns where
 // the problem is transposed, as it is where columns come by 64.
@@ -35,122 +35,6 @@ struct FittedTile {
   // The last of B's parts of 64 columns may be narrower, and takes as much room as the others.
   static constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
 };
-
-// `count` bits, every `apart`-th.
-constexpr unsigned short every_bit(int count, int apart) {
-  unsigned short bits = 0;
-  for (int i = 0; i < count; ++i) bits |= 1 << i * apart;
-  return bits;
-}
-
-// Which boxes of a step: all, those for this block alone, or those for several blocks.
-enum class Boxes { ALL, OWN, SHARED };
-
-// A stage has BN rows of 128 bytes of B: 64 columns at a time, 64 values of k of each. This is the
-// number of rows that a block of CM sends by a copy.
-constexpr int box_of_b(int BN, int CM) {
-  if (BN % 64 != 0) return 64 / CM;
-  const int rows = BN / CM;
-  return (rows & -rows) < 64 ? rows & -rows : 64;
-}
-
-// Copies a box to this block, or to several in the cluster.
-template <int BLOCKS>
-__device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
-                                         int row, int col, unsigned short mask) {
-  if constexpr (BLOCKS == 1) {
-    filled.copy_box(to, map, row, col);
-  } else {
-    multicast_box(filled, to, map, row, col, mask);
-  }
-}
-
-// Requests a step: BM rows of A, which the CN blocks of a row share, and BN columns of B, of which
-// the CM blocks of a column fetch some values of k each; or some columns each, if B lies along k.
-// `rest_map` is that of B's last columns, where they are no multiple of 64 and B lies along n.
-template <int BM, int BN, bool B_ALONG_K = false, Boxes WHICH = Boxes::ALL, int CM, int CN,
-          int PARTS>
-__device__ __forceinline__ void
-fetch_fitted(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& rank,
-             const BlockTile& tile, int k, const CUtensorMap* a_map, const CUtensorMap* b_map,
-             const CUtensorMap* rest_map) {
-  constexpr unsigned short ROW = (1 << CN) - 1;
-  constexpr unsigned short COLUMN = every_bit(CM, CN);
-  static_assert(BM % (8 * CN) == 0 && (B_ALONG_K ? BN : STEP) % (8 * CM) == 0,
-                "the swizzle has 8 rows");
-  if constexpr (WHICH != Boxes::SHARED) filled.arrive_expect_bytes((BM + BN) * ROW_BYTES);
-  if constexpr (WHICH != (CN == 1 ? Boxes::SHARED : Boxes::OWN)) {
-    const int row = rank.col * (BM / CN);
-    send_box<CN>(filled, stage + row * ROW_BYTES, a_map, tile.row + row, k,
-                 ROW << (rank.first + rank.row * CN));
-  }
-  if constexpr (WHICH == (CM == 1 ? Boxes::SHARED : Boxes::OWN)) return;
-  if constexpr (B_ALONG_K) {  // columns lie one below the other, so one box has a block's part
-    const int first = rank.row * (BN / CM);
-    send_box<CM>(filled, stage + (BM + first) * ROW_BYTES, b_map, tile.col + first, k,
-                 COLUMN << (rank.first + rank.col));
-  } else {
-    constexpr int EACH = box_of_b(BN, CM);
-    constexpr int BOXES = BN % 64 ? (BN + 63) / 64 : BN / CM / EACH;
-#pragma unroll
-    for (int i = 0; i < BOXES; ++i) {
-      const int line = BN % 64 ? i * 64 + rank.row * EACH : (rank.row * BOXES + i) * EACH;
-      const CUtensorMap* const map = line < BN / 64 * 64 ? b_map : rest_map;
-      send_box<CM>(filled, stage + (BM + line) * ROW_BYTES, map, k + line % 64,
-                   tile.col + line / 64 * 64, COLUMN << (rank.first + rank.col));
-    }
-  }
-}
-
-// Begins a launch, in the warp that fetches: initializes the ring, and requests the first step, at
-// `k`. What this block needs alone is requested before the cluster meets, as the other threads do.
-template <int BM, int BN, bool B_ALONG_K = false, int CM, int CN, int PARTS, int STAGES>
-__device__ __forceinline__ void
-begin_fetching(Ring<STAGES>& ring, int releases, unsigned char* stages,
-               const Rank<CM, CN, PARTS>& rank, const BlockTile& tile, int k,
-               const CUtensorMap* a_map, const CUtensorMap* b_map, const CUtensorMap* rest_map) {
-  const bool fetches = threadIdx.x % 32 == 0;
-  if (fetches) {
-    prefetch_map(a_map);
-    prefetch_map(b_map);
-    ring.init(releases);
-  }
-  __syncwarp();
-  arrive_at_cluster();
-  if (fetches) {
-    wait_for_previous_launch();
-    fetch_fitted<BM, BN, B_ALONG_K, Boxes::OWN>(ring.filled[0], stages, rank, tile, k, a_map, b_map,
-                                                rest_map);
-  }
-  __syncwarp();
-  await_cluster();
-  if (fetches) {
-    fetch_fitted<BM, BN, B_ALONG_K, Boxes::SHARED>(ring.filled[0], stages, rank, tile, k, a_map,
-                                                   b_map, rest_map);
-  }
-}
-
-// The producer's work, by one warp: all steps of the only tile, of BK values of k.
-template <int BM, int BN, int BK = STEP, bool B_ALONG_K = false, int CM, int CN, int PARTS,
-          int STAGES>
-__device__ __forceinline__ void
-produce_steps(Ring<STAGES>& ring, unsigned char* stages, const Rank<CM, CN, PARTS>& rank,
-              const BlockTile& tile, const StepsOfPart& steps, const CUtensorMap* a_map,
-              const CUtensorMap* b_map, const CUtensorMap* rest_map) {
-  begin_fetching<BM, BN, B_ALONG_K>(ring, FittedTile<BM, BN>::CONSUMERS * CM * CN, stages, rank,
-                                    tile, steps.first * BK, a_map, b_map, rest_map);
-  if (threadIdx.x % 32 != 0) return;
-  Slot<STAGES> slot;
-  slot.advance();
-#pragma unroll 1
-  for (int step = 1; step < steps.count; ++step, slot.advance()) {
-    ring.freed[slot.stage].wait(slot.parity ^ 1);
-    fetch_fitted<BM, BN, B_ALONG_K>(ring.filled[slot.stage],
-                                    stages + slot.stage * FittedTile<BM, BN>::STAGE_BYTES, rank,
-                                    tile, (steps.first + step) * BK, a_map, b_map, rest_map);
-  }
-  if constexpr (CM * CN > 1) await_all_freed(ring, slot);
-}
 
 // Starts to multiply a step for a warpgroup's pieces; the group is committed.
 template <typename Scalar, int BM, int BN, int PIECES, int SUMS>
@@ -183,27 +67,6 @@ start_fitted(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned stage, int warpgroup, bo
   commit_multiplications();
 }
 
-// All steps of a warpgroup. Two are under way at a time, so a stage is freed one step late, in the
-// blocks of this part of the cluster.
-template <typename Scalar, int BM, int BN, int BLOCKS, int PIECES, int SUMS, int STAGES>
-__device__ __forceinline__ void multiply_fitted(Sum<Scalar> (&sum)[PIECES][SUMS],
-                                                Ring<STAGES>& ring, unsigned stages, int warpgroup,
-                                                int steps, int first_block) {
-  Slot<STAGES> slot;
-  int before = 0;
-#pragma unroll 1
-  for (int step = 0; step < steps; ++step, slot.advance()) {
-    ring.filled[slot.stage].wait(slot.parity);
-    start_fitted<Scalar, BM, BN>(sum, stages + slot.stage * FittedTile<BM, BN>::STAGE_BYTES,
-                                 warpgroup, step > 0);
-    await_multiplications<1>();
-    if (step > 0) free_stage<BLOCKS>(ring.freed[before], first_block);
-    before = slot.stage;
-  }
-  await_multiplications<0>();
-  free_stage<BLOCKS>(ring.freed[before], first_block);
-}
-
 // Computes the only tile of a block, or its part of K of a tile: a warp fetches, and warpgroups
 // multiply. Each of these then calls `leave` with its sums, the free ring, the block's place in its
 // cluster, its own number, and the tile.
@@ -219,29 +82,30 @@ compute_tile(unsigned char* stages, int M, int N, int K, const CUtensorMap* a_ma
   const int warpgroup = warpgroup_index();
   const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
   const Rank<CM, CN, SPLITS>& rank = tiles.rank;
-  const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
+  const int index = blockIdx.x / (BLOCKS * SPLITS);
+  const BlockTile tile = tiles[index];
   const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
   if constexpr (PDL) start_next_launch();
 
   if (warpgroup == T::CONSUMERS) {
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
     if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    produce_steps<BM, BN, BK, IS_8_BITS<Scalar>>(ring, stages, rank, tile, steps, a_map, b_map,
-                                                 rest_map);
+    produce_early<false, BM, BN, BK, IS_8_BITS<Scalar>>(
+        ring, T::CONSUMERS * BLOCKS, stages, tiles, index, 0, steps, a_map, b_map, rest_map);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
     meet_cluster();
     const unsigned base = shared_address(stages);
     Sum<Scalar> sum[T::PIECES][T::SUMS];
-    multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);
+    Slot<STAGES> slot;
+    multiply_steps<BLOCKS>(ring, slot, steps.count, rank.first, [&](bool add) {
+      ring.filled[slot.stage].wait(slot.parity);
+      start_fitted<Scalar, BM, BN>(sum, base + slot.stage * T::STAGE_BYTES, warpgroup, add);
+    });
     leave(sum, base, rank, warpgroup, tile);
   }
 }
 
-// The threads of a warpgroup have come here.
-__device__ __forceinline__ void synchronize_warpgroup(int warpgroup) {
-  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
-}
 // The warpgroups that multiply have come here.
 template <int CONSUMERS>
 __device__ __forceinline__ void synchronize_consumers() {
@@ -278,20 +142,6 @@ template <typename Scalar>
 __device__ __forceinline__ void round_unit(unsigned (&words)[4], const float* sums) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) words[i] = pack<Scalar>(sums[2 * i], sums[2 * i + 1]);
-}
-
-template <bool TRANSPOSED>
-__device__ __forceinline__ void put_unit(unsigned address, const unsigned (&words)[4]) {
-  if constexpr (TRANSPOSED) {
-    asm volatile(
-        "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-        "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-        : "memory");
-  } else {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-                 : "memory");
-  }
 }
 
 // C, and where a block's tile begins. N is a multiple of 8, or ANY number.
@@ -375,16 +225,6 @@ __device__ __forceinline__ void put_box(unsigned box, const float (&sum)[SUMS]) 
                  "r"(words[0]), "r"(words[1])
                  : "memory");
   }
-}
-
-// Lets the TMA see what this thread has written to shared memory.
-__device__ __forceinline__ void publish_to_tma() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// Waits until the TMA has read the boxes that this thread had it store.
-__device__ __forceinline__ void await_stored_boxes() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
 // Has the TMA store a box that lies in shared memory, by one thread.

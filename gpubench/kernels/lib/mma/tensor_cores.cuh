@@ -1,6 +1,7 @@
 // tensor_cores: products by a warpgroup (wgmma), and what the kernels with them share. `wgmma`
 // introduces the product, `wgmma_ring` introduces the roles of warpgroups and the ring of stages,
-// and `wgmma_persistent` introduces `multiply_tile` and the store of results.
+// `wgmma_persistent` introduces `multiply_tile` and the store of results, and `wgmma_deferred`
+// introduces the pair `start_step` and `end_step`.
 //
 // The instructions exist on compute capability 9.0 only, and are compiled for sm_90a.
 //
@@ -308,31 +309,57 @@ __device__ __forceinline__ void request_step(Mbarrier& filled, unsigned char* st
   }
 }
 
-// Computes a consumer's part of a tile: its rows of A times BN columns of B, for all steps. Two
-// steps are under way at a time, so a stage is freed one step late.
+// Waits for a step's stage and starts its multiplications, for WIDTH columns of a tile of BN.
+// Kernels store results between this call and `end_step`.
+template <typename Scalar, int BM, int BN, int WIDTH, int STAGES, int PIECES>
+__device__ __forceinline__ void start_step(Sum<Scalar> (&sum)[PIECES][BN / 2], Ring<STAGES>& ring,
+                                           Slot<STAGES> slot, unsigned base, int first_row,
+                                           bool add) {
+  const unsigned stage = base + slot.stage * (BM + BN) * ROW_BYTES;
+  ring.filled[slot.stage].wait(slot.parity);
+  wgmma_fence();
+#pragma unroll
+  for (int p = 0; p < PIECES; ++p) {
+    multiply_step<Scalar, WIDTH>(sum[p], stage + (first_row + p * 64) * ROW_BYTES,
+                                 stage + BM * ROW_BYTES, add);
+  }
+  commit_multiplications();
+}
+
+// Waits for the previous step's multiplications, and frees its stage in BLOCKS blocks of the cluster
+// from number `first_block` on.
+template <int BLOCKS, int STAGES>
+__device__ __forceinline__ void
+end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before, bool first, int first_block = 0) {
+  await_multiplications<1>();
+  if (!first) free_stage<BLOCKS>(ring.freed[before], first_block);
+  before = slot.stage;
+  slot.advance();
+}
+
+// All steps of a tile. `start` waits for a step's stage, and starts its multiplications. Two steps are
+// under way at a time, so a stage is freed one step late.
+template <int BLOCKS, int STAGES, typename Start>
+__device__ __forceinline__ void
+multiply_steps(Ring<STAGES>& ring, Slot<STAGES>& slot, int steps, int first_block, Start start) {
+  int before = 0;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    start(step > 0);
+    end_step<BLOCKS>(ring, slot, before, step == 0, first_block);
+  }
+  await_multiplications<0>();
+  free_stage<BLOCKS>(ring.freed[before], first_block);
+}
+
+// Computes a consumer's part of a tile: its rows of A times BN columns of B, for all steps.
 template <typename Scalar, int BM, int BN, int BLOCKS, int STAGES>
 __device__ __forceinline__ void multiply_tile(float (&sum)[Roles<BM>::PIECES][BN / 2],
                                               Ring<STAGES>& ring, Slot<STAGES>& slot,
                                               unsigned stages, int warpgroup, int steps) {
-  constexpr int PIECES = Roles<BM>::PIECES;
-  int before = 0;
-#pragma unroll 1
-  for (int step = 0; step < steps; ++step, slot.advance()) {
-    const unsigned stage = stages + slot.stage * (BM + BN) * ROW_BYTES;
-    ring.filled[slot.stage].wait(slot.parity);
-    wgmma_fence();
-#pragma unroll
-    for (int p = 0; p < PIECES; ++p) {
-      multiply_step<Scalar, BN>(sum[p], stage + (warpgroup * PIECES + p) * 64 * ROW_BYTES,
-                                stage + BM * ROW_BYTES, step > 0);
-    }
-    commit_multiplications();
-    await_multiplications<1>();
-    if (step > 0) free_stage<BLOCKS>(ring.freed[before]);
-    before = slot.stage;
-  }
-  await_multiplications<0>();
-  free_stage<BLOCKS>(ring.freed[before]);
+  multiply_steps<BLOCKS>(ring, slot, steps, 0, [&](bool add) {
+    start_step<Scalar, BM, BN, BN>(sum, ring, slot, stages, warpgroup * Roles<BM>::PIECES * 64, add);
+  });
 }
 
 // ---- results
@@ -399,6 +426,37 @@ store_sums(const float (&sum)[SUMS], Scalar* C, int row0, int col0, int rows, in
   }
 }
 
+// Puts down four 8×8 matrices of 16-bit results, of which each lane names 16 bytes; or their columns.
+template <bool TRANSPOSED>
+__device__ __forceinline__ void put_unit(unsigned address, const unsigned* words) {
+  if constexpr (TRANSPOSED) {
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+        "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+        : "memory");
+  } else {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  }
+}
+
+// Lets the TMA see what this thread has written to shared memory.
+__device__ __forceinline__ void publish_to_tma() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Waits until the TMA has read the boxes that this thread had it store, but for the last PENDING.
+template <int PENDING = 0>
+__device__ __forceinline__ void await_stored_boxes() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
+
+// The threads of a warpgroup have come here.
+__device__ __forceinline__ void synchronize_warpgroup(int warpgroup) {
+  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+}
+
 // Stores results from registers. A warpgroup writes boxes of 64 rows and 128 bytes to shared
 // memory, in two buffers by turns. One thread has the TMA store them while the other threads go on.
 // A result has 2 bytes, or 4 as an int.
@@ -440,17 +498,16 @@ struct ResultBoxes {
     const int t = threadIdx.x % 128;
     const unsigned to = buffers + buffer * BYTES;
     buffer ^= 1;
-    if (t == 0) {  // what this buffer held has been read
-      asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(BUFFERS - 1) : "memory");
-    }
-    synchronize();
+    if (t == 0) await_stored_boxes<BUFFERS - 1>();  // what this buffer held has been read
+    synchronize_warpgroup(warpgroup);
     if constexpr (EACH == 4) {
       store_ints(to, words);
     } else {
-      store_pairs(to, words);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) put_unit<false>(to + offset(t, i), words + 4 * i);
     }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // every writer, for the TMA
-    synchronize();
+    publish_to_tma();
+    synchronize_warpgroup(warpgroup);
     if (t == 0) {
       asm volatile(
           "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint"
@@ -480,20 +537,10 @@ struct ResultBoxes {
   }
   // Before the block ends: shared memory must last until the TMA has read it.
   __device__ __forceinline__ void finish() const {
-    if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    if (threadIdx.x % 128 == 0) await_stored_boxes();
   }
 
  private:
-  __device__ __forceinline__ static void store_pairs(unsigned to, const unsigned* pairs) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                       to + offset(threadIdx.x % 128, i)),
-                   "r"(pairs[4 * i]), "r"(pairs[4 * i + 1]), "r"(pairs[4 * i + 2]),
-                   "r"(pairs[4 * i + 3])
-                   : "memory");
-    }
-  }
   __device__ __forceinline__ static void store_ints(unsigned to, const unsigned* ints) {
     const int t = threadIdx.x % 128;
 #pragma unroll
@@ -512,9 +559,4 @@ struct ResultBoxes {
   }
   // The L2 cache need not keep results, which nothing reads again. CUTLASS has this encoding.
   static constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000;
-
-  // The threads of this warpgroup, by a barrier of its own.
-  __device__ __forceinline__ void synchronize() const {
-    asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
-  }
 };

@@ -15,7 +15,7 @@
 
 #pragma once
 
-#include "../cluster/cluster_tiles.cuh"
+#include "../cluster/cluster_gemm.cuh"
 
 constexpr int TF32_WIDTH = 32;  // elements in a row of 128 bytes: a step's values of k
 
@@ -73,6 +73,38 @@ multiply_columns(float (&sum)[N / 2], const Tf32Columns<LOADS>& columns, unsigne
   for (int i = 0; i < LOADS; i += 2) {
     multiply_async<N>(sum, columns.bits[i / 2], a_descriptor(a) + i / 2 * A_NEXT, add || i > 0);
   }
+}
+
+// A warpgroup's steps of a tile with BM rows, in turns by two sets of columns. The first step's columns
+// have been loaded into `even`; the next tile's are loaded behind the last step if `more`. Two steps are
+// under way at a time, so a stage is freed one step late, in the blocks of the cluster from
+// `first_block` on. By then the previous step has used its columns, and the next ones can take their
+// registers. `a` and `b` are this thread's addresses in stage 0 of STAGE bytes.
+template <int BM, int STAGE, int BLOCKS, int STAGES, int LOADS>
+__device__ __forceinline__ void
+multiply_tf32_steps(float (&sum)[BM / 2], Ring<STAGES>& ring, Slot<STAGES>& slot, unsigned a,
+                    unsigned b, Tf32Columns<LOADS>& even, Tf32Columns<LOADS>& odd, int steps,
+                    bool more, int first_block = 0) {
+  int before = 0;
+  const auto multiply_step = [&](int step, const auto& columns, auto& next) {
+    wgmma_fence();
+    multiply_columns<BM>(sum, columns, a + slot.stage * STAGE, step > 0);
+    commit_multiplications();
+    await_multiplications<1>();
+    if (step > 0) free_stage<BLOCKS>(ring.freed[before], first_block);
+    before = slot.stage;
+    slot.advance();
+    // After the very last step, the values loaded here are not used.
+    if (more || step + 1 < steps) ring.filled[slot.stage].wait(slot.parity);
+    next.load(b + slot.stage * STAGE);
+  };
+#pragma unroll 1
+  for (int step = 0; step < steps; step += 2) {
+    multiply_step(step, even, odd);
+    if (step + 1 < steps) multiply_step(step + 1, odd, even);
+  }
+  await_multiplications<0>();
+  free_stage<BLOCKS>(ring.freed[before], first_block);
 }
 
 // Stores the sums of N rows × 64 columns at (row0, col0). If the number of columns is even, both

@@ -1,0 +1,242 @@
+// cluster_gemm: the skeleton of products by clusters: the roles of a block's threads, and the
+// producer, which requests the steps of its tiles. `wgmma_cluster` introduces it and explains why.
+//
+// Blocks in a row of a cluster need the same rows of A, so each fetches 1/CN of them, and the TMA
+// writes this part into the shared memory of all (multicast). Blocks in a column do the same with
+// columns of B. A stage may be overwritten when it is free in every block. It is filled when all its
+// parts have arrived.
+
+#pragma once
+
+#include "cluster_tiles.cuh"
+
+// A barrier of all threads of the cluster's blocks that have not ended.
+__device__ __forceinline__ void arrive_at_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void await_cluster() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void meet_cluster() {
+  arrive_at_cluster();
+  await_cluster();
+}
+
+// Initializes the ring, and waits until all blocks of the cluster have done so.
+template <int STAGES>
+__device__ __forceinline__ void init_cluster(Ring<STAGES>& ring, int releases) {
+  if (threadIdx.x == 0) ring.init(releases);
+  __syncwarp();
+  meet_cluster();
+}
+
+// Divides a block's roles, of which R has the registers: a thread of the last warpgroup calls
+// `produce`, and each other warpgroup calls `consume` with its number. A stage is free after `releases`
+// arrivals.
+template <typename R, bool PDL, int STAGES, typename Produce, typename Consume>
+__device__ __forceinline__ void
+divide_roles(Ring<STAGES>& ring, int releases, Produce produce, Consume consume) {
+  const int warpgroup = warpgroup_index();
+  init_cluster(ring, releases);
+  if constexpr (PDL) start_next_launch();
+  if (warpgroup == R::CONSUMERS) {
+    lower_registers<R::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 != 0) return;
+    if constexpr (PDL) wait_for_previous_launch();
+    produce();
+  } else {
+    raise_registers<R::CONSUMER_REGISTERS>();
+    consume(warpgroup);
+  }
+}
+
+// `count` bits, every `apart`-th.
+constexpr unsigned short every_bit(int count, int apart) {
+  unsigned short bits = 0;
+  for (int i = 0; i < count; ++i) bits |= 1 << i * apart;
+  return bits;
+}
+
+// Which boxes of a step: all, those for this block alone, or those for several blocks.
+enum class Boxes { ALL, OWN, SHARED };
+
+// Copies a box to this block, or to the same place in each block of the cluster that `mask` has a bit
+// for, and counts its bytes on each one's barrier.
+template <int BLOCKS>
+__device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
+                                         int row, int col, unsigned short mask) {
+  if constexpr (BLOCKS == 1) {
+    filled.copy_box(to, map, row, col);
+  } else {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+        "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), "h"(mask)
+        : "memory");
+  }
+}
+
+// A step of WIDTH columns has DEPTH rows of 128 bytes of B where B lies along n, one such part below
+// the other. This is the number of rows that a block of CM sends by a copy.
+constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
+  if (BN % WIDTH != 0) return DEPTH / CM;
+  const int rows = BN / WIDTH * DEPTH / CM;
+  return (rows & -rows) < DEPTH ? rows & -rows : DEPTH;
+}
+
+// Requests this block's parts of a step, by one thread: of BM rows of A, which the CN blocks of a row
+// share, and of BN columns of B, which the CM blocks of a column share. It expects all bytes that
+// arrive in this block, from any block. In shared memory A and then B lie in parts whose rows have 128
+// bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for each WIDTH
+// columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box (0).
+// `rest_map` is that of B's last columns, where they are no multiple of WIDTH.
+template <int BM, int BN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false, int B_BOX = 0,
+          Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS>
+__device__ __forceinline__ void
+fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& rank,
+           const BlockTile& tile, int k, const CUtensorMap* a_map, const CUtensorMap* b_map,
+           const CUtensorMap* rest_map = nullptr) {
+  constexpr int A_PARTS = BK / WIDTH;
+  constexpr unsigned short ROW = (1 << CN) - 1;
+  constexpr unsigned short COLUMN = every_bit(CM, CN);
+  static_assert(BM % (8 * CN) == 0 && (B_ALONG_K ? BN : BK) % (8 * CM) == 0,
+                "the swizzle has 8 rows");
+  if constexpr (WHICH != Boxes::SHARED) {
+    filled.arrive_expect_bytes((BM + tile.columns) * A_PARTS * ROW_BYTES);
+  }
+  if constexpr (WHICH != (CN == 1 ? Boxes::SHARED : Boxes::OWN)) {
+#pragma unroll
+    for (int i = 0; i < A_PARTS; ++i) {
+      const int row = rank.col * (BM / CN);
+      send_box<CN>(filled, stage + (i * BM + row) * ROW_BYTES, a_map, tile.row + row,
+                   k + i * WIDTH, ROW << (rank.first + rank.row * CN));
+    }
+  }
+  if constexpr (WHICH == (CM == 1 ? Boxes::SHARED : Boxes::OWN)) return;
+  constexpr bool RAGGED = !B_ALONG_K && BN % WIDTH != 0;         // each block sends some of each part
+  constexpr int PART = B_ALONG_K ? BN : BK;                      // rows of 128 bytes
+  constexpr int OWN = B_ALONG_K ? BN / CM : BN / WIDTH * BK / CM;
+  constexpr int EACH = !B_ALONG_K ? box_of_b(BN, CM, BK, WIDTH) : B_BOX ? B_BOX : OWN;
+  constexpr int BOXES = RAGGED ? BN / WIDTH + 1 : OWN / EACH;
+#pragma unroll
+  for (int i = 0; i < BOXES; ++i) {
+    const int box = rank.row * BOXES + i;
+    const int part = RAGGED ? i : B_ALONG_K ? 0 : box / (PART / EACH);
+    const int row = RAGGED ? rank.row * EACH : B_ALONG_K ? box * EACH : box % (PART / EACH) * EACH;
+    const int col = B_ALONG_K ? row : part * WIDTH;
+    if (tile.columns < BN && col >= tile.columns) break;
+    send_box<CM>(filled, stage + (A_PARTS * BM + part * PART + row) * ROW_BYTES,
+                 RAGGED && i == BN / WIDTH ? rest_map : b_map,
+                 B_ALONG_K ? tile.col + col : k + row, B_ALONG_K ? k : tile.col + col,
+                 COLUMN << (rank.first + rank.col));
+  }
+}
+
+// Waits until all stages are free, in the thread that fetches, before the block ends. Until then
+// other blocks may arrive at this block's barriers.
+template <int STAGES>
+__device__ __forceinline__ void await_all_freed(Ring<STAGES>& ring, Slot<STAGES> slot) {
+  for (int stage = 0; stage < STAGES; ++stage, slot.advance()) {
+    ring.freed[slot.stage].wait(slot.parity ^ 1);
+  }
+}
+
+// The producer's work, by one thread: this block's part of the steps of its only tile.
+template <int BM, int BN, int BK, int WIDTH, int CM, int CN, int PARTS, int STAGES, typename Steps>
+__device__ __forceinline__ void
+produce_part(Ring<STAGES>& ring, unsigned char* stages, const Rank<CM, CN, PARTS>& rank,
+             const BlockTile& tile, const Steps& steps, const CUtensorMap* a_map,
+             const CUtensorMap* b_map) {
+  Slot<STAGES> slot;
+#pragma unroll 1
+  for (int step = 0; step < steps.count; ++step, slot.advance()) {
+    ring.freed[slot.stage].wait(slot.parity ^ 1);
+    fetch_step<BM, BN, BK, WIDTH>(
+        ring.filled[slot.stage], stages + slot.stage * (BM + BN) * (BK / WIDTH) * ROW_BYTES, rank,
+        tile, (steps.first + step) * BK, a_map, b_map);
+  }
+  if constexpr (CM * CN > 1) await_all_freed(ring, slot);
+}
+
+// The same for blocks that stay: every step of every tile of this block.
+template <int BM, int BN, int CM, int CN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false,
+          int STAGES, typename Tiles>
+__device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
+                                        const Tiles& tiles, int steps, const CUtensorMap* a_map,
+                                        const CUtensorMap* b_map) {
+  const Rank<CM, CN> rank;
+  const int clusters = gridDim.x / (CM * CN);
+  Slot<STAGES> slot;
+  bool backwards = false;
+  for (int index = blockIdx.x / (CM * CN); index < tiles.count(); index += clusters) {
+    const BlockTile tile = tiles[index];
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step, slot.advance()) {
+      ring.freed[slot.stage].wait(slot.parity ^ 1);
+      fetch_step<BM, BN, BK, WIDTH, B_ALONG_K, BN / 64 % CM ? 32 : 64>(
+          ring.filled[slot.stage], stages + slot.stage * (BM + BN) * (BK / WIDTH) * ROW_BYTES, rank,
+          tile, (backwards ? steps - 1 - step : step) * BK, a_map, b_map);
+    }
+    backwards = !backwards;
+  }
+  await_all_freed(ring, slot);
+}
+
+// Begins a launch, in the warp that fetches: initializes the ring, and requests the first step, at
+// `k`. What this block needs alone is requested before the cluster meets, as the other threads do.
+template <int BM, int BN, int BK, bool B_ALONG_K, int CM, int CN, int PARTS, int STAGES>
+__device__ __forceinline__ void
+begin_fetching(Ring<STAGES>& ring, int releases, unsigned char* stages,
+               const Rank<CM, CN, PARTS>& rank, const BlockTile& tile, int k,
+               const CUtensorMap* a_map, const CUtensorMap* b_map, const CUtensorMap* rest_map) {
+  const bool fetches = threadIdx.x % 32 == 0;
+  if (fetches) {
+    prefetch_map(a_map);
+    prefetch_map(b_map);
+    ring.init(releases);
+  }
+  __syncwarp();
+  arrive_at_cluster();
+  if (fetches) {
+    wait_for_previous_launch();
+    fetch_step<BM, BN, BK, BK, B_ALONG_K, 0, Boxes::OWN>(ring.filled[0], stages, rank, tile, k,
+                                                         a_map, b_map, rest_map);
+  }
+  __syncwarp();
+  await_cluster();
+  if (fetches) {
+    fetch_step<BM, BN, BK, BK, B_ALONG_K, 0, Boxes::SHARED>(ring.filled[0], stages, rank, tile, k,
+                                                            a_map, b_map, rest_map);
+  }
+}
+
+// The producer's work, by one warp: the steps of this block's tiles from number `first` on, or of one
+// tile if it does not STAY. `steps.first` of each tile's steps are other blocks'.
+template <bool STAYS, int BM, int BN, int BK, bool B_ALONG_K, int STAGES, typename Tiles,
+          typename Steps>
+__device__ __forceinline__ void
+produce_early(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& tiles,
+              int first, int clusters, const Steps& steps, const CUtensorMap* a_map,
+              const CUtensorMap* b_map, const CUtensorMap* rest_map) {
+  constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
+  BlockTile tile = tiles[first];
+  begin_fetching<BM, BN, BK, B_ALONG_K>(ring, releases, stages, tiles.rank, tile, steps.first * BK,
+                                        a_map, b_map, rest_map);
+  if (threadIdx.x % 32 != 0) return;
+  Slot<STAGES> slot;
+  slot.advance();
+  int step = 1;
+  for (int index = first; !STAYS || index < tiles.count(); index += clusters, step = 0) {
+    if constexpr (STAYS) tile = tiles[index];
+#pragma unroll 1
+    for (; step < steps.count; ++step, slot.advance()) {
+      ring.freed[slot.stage].wait(slot.parity ^ 1);
+      fetch_step<BM, BN, BK, BK, B_ALONG_K>(ring.filled[slot.stage],
+                                            stages + slot.stage * STAGE_BYTES, tiles.rank, tile,
+                                            (steps.first + step) * BK, a_map, b_map, rest_map);
+    }
+    if constexpr (!STAYS) break;
+  }
+  if constexpr (Tiles::BLOCKS > 1) await_all_freed(ring, slot);
+}
