@@ -1,6 +1,6 @@
-"""Writes gpubench/kernels/gemm/README.md from the descriptions; `--check` exits 1 if it is stale.
+"""Writes gpubench/kernels/gemm/README.md from the descriptions.
 
-`python docs/make_kernels_page.py`.
+python docs/make_kernels_page.py
 """
 
 from __future__ import annotations
@@ -89,20 +89,5 @@ def _first_sentence(path: Path) -> str:
     return sentence.rstrip(".:")
 
 
-def main() -> int:
-    """Write the page, or compare it with the file."""
-    arguments = sys.argv[1:]
-    if arguments == ["--check"]:
-        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
-            return 0
-        sys.stderr.write(f"{PAGE} is stale: run python docs/make_kernels_page.py\n")
-        return 1
-    if arguments:
-        sys.stderr.write("usage: make_kernels_page.py [--check]\n")
-        return 2
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,7 +1,6 @@
 """Draw every picture of the README and of docs/plots.md from results/.
 
-    python docs/make_pictures.py            # writes docs/images/*.svg
-    python docs/make_pictures.py --check    # exits 1 if a picture differs from the results
+    python docs/make_pictures.py    # writes docs/images/*.svg
 
 `gpubench plot` draws all pictures by the commands below, except the ratios at random shapes
 and the recording of a terminal.
@@ -15,7 +14,6 @@ import os
 import re
 import shlex
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from html import unescape
@@ -164,20 +162,5 @@ def _says(path: Path) -> tuple[list[str], list[str]]:
     return re.findall(r"<dc:description>([^<]*)", text), sorted(words)
 
 
-def main() -> int:
-    """Write the pictures, or compare them with what is there."""
-    if sys.argv[1:] not in ([], ["--check"]):
-        sys.stderr.write("usage: make_pictures.py [--check]\n")
-        return 2
-    if not sys.argv[1:]:
-        make(IMAGES)
-        return 0
-    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
-        old = stale(make(Path(folder)))
-    for path in old:
-        sys.stderr.write(f"{path} is stale: run python docs/make_pictures.py\n")
-    return 1 if old else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    make(IMAGES)
