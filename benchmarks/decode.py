@@ -75,7 +75,7 @@ def random_shapes(seed: int, dtype: str, cache: Cache) -> list[tuple[int, int, i
 def measure(path: Path, dtype: str = "bfloat16", seed: int = 0) -> None:
     """Time all contenders at all shapes, random ones with a seed, and append their rows."""
     started_s = time.perf_counter()
-    for cache in (Cache.COLD, Cache.HOT):
+    for cache in (Cache.HOT, Cache.COLD):
         bench = Bench(dtype, cache, Launches.ALONE if seed else Launches.GRAPH)
         print(bench.backend.gauge.ceilings(()), flush=True)
         shapes = random_shapes(seed, dtype, cache) if seed else listed_shapes()

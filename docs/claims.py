@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from scipy import special, stats
-from shape_tables import ALONE, drawn_mean, outcomes_alone
+from shape_tables import ALONE, drawn_mean, outcomes_alone, outcomes_of_few_rows
 from tables import (
     DISAGREE,
     H100,
@@ -204,6 +204,15 @@ def random_shapes(dtype: str, least: float) -> Figure:
     return f"{mean:.3f} ({low:.3f} to {high:.3f})", within(low, high, least)
 
 
+def few_rows(dtype: str, cache: str, least: float) -> Figure:
+    """Judge the geometric mean at random shapes of few rows, by Student's interval."""
+    logs = [math.log(one.ratio) for one in outcomes_of_few_rows(dtype, cache)]
+    mean, error = statistics.fmean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
+    half = error * float(stats.t.ppf(0.975, len(logs) - 1))
+    low, high = math.exp(mean - half), math.exp(mean + half)
+    return f"{math.exp(mean):.3f} ({low:.3f} to {high:.3f})", within(low, high, least)
+
+
 def in_turns(least: float, most: float, new: str) -> Figure:
     """Judge how many runs of `gpubench ab` beside other work exit 1."""
     codes = [run["exit"] for run in load("cpu/ab.json") if run["new"] == new]
@@ -254,6 +263,8 @@ TENSOR = {
 SHAPES = {"tf32": 1.1, "int8": 1.1}
 """Bounds of geometric means. In the other precisions of `ALONE` the bound is 1."""
 
+FEW_ROWS = {("bfloat16", "hot"): 1.05, ("bfloat16", "cold"): 1.0, ("float32", "hot"): 1.15}
+
 VECTORS = {
     **{op: {"16384": 1.0, "8192x32768": 1.0} for op in ("gemv", "gemv_t")},
     "atax": {"16384": 1.5, "4096": 1.0},
@@ -296,6 +307,14 @@ CLAIMS: dict[str, list[Claim]] = {
             )
             for dtype, names in ALONE.items()
             for least in [SHAPES.get(dtype, 1.0)]
+        ),
+        *(
+            Claim(
+                f"{key[0]}, 1 to 64 rows, {key[1]} weights, launches alone: geometric mean {least:.2f}",
+                f"h100/few_rows_{key[0]}.csv",
+                partial(few_rows, *key, least),
+            )
+            for key, least in FEW_ROWS.items()
         ),
         *(speedups(bounds, f"{dtype}, sustained", f"h200/{'tensor' if dtype in ('bfloat16', 'float16') else 'precisions'}.csv", compute_mode=dtype, state="sustained") for dtype, bounds in TENSOR.items()),
     ],

@@ -14,6 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
+import decode
 import fit_tiles
 from scipy import stats
 from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class, summary
@@ -56,6 +57,12 @@ def paths_alone(dtype: str) -> list[Path]:
 def outcomes_alone(dtype: str) -> list[Outcome]:
     """Return the outcomes at the shapes of `ALONE` of a precision."""
     return [one for path in paths_alone(dtype) for one in outcomes(path)]
+
+
+def outcomes_of_few_rows(dtype: str, cache: str) -> list[Outcome]:
+    """Return the outcomes at random shapes of few rows with hot or cold weights."""
+    every = decode.outcomes(H100 / f"few_rows_{dtype}.csv")
+    return [one for state, one in every if state == cache]
 
 
 def in_pairs() -> dict[str, dict[int, dict[str, Any]]]:

@@ -160,9 +160,9 @@ def ladder() -> str:
     return f"{said}\n\n{table(['size', 'cold cache', 'hot cache'], lines)}"
 
 
-def decode_graphs() -> str:
-    """Return the ratios of products of few rows in graphs."""
-    return decode.summaries(H100 / "decode.csv")
+def few_rows(name: str) -> str:
+    """Return the ratios of products of few rows in a file."""
+    return decode.summaries(H100 / f"{name}.csv")
 
 
 def alone_agreement() -> str:
