@@ -109,7 +109,7 @@ multiply_tiles<float>(float (&sum)[COLUMNS / 2], unsigned a_tile, unsigned b_til
     const unsigned long long b = a_descriptor(b_tile) + k * A_NEXT;  // along k, too
     const bool add = more || k > 0;
     constexpr int N = COLUMNS;
-    WGMMA_BY_WIDTH("k8.f32.tf32.tf32", ", 1, 1", "+f");
+    WGMMA_SHARED("k8.f32.tf32.tf32", ", 1, 1", FLOATS, 256, 128, 129, 130, )
   }
 }
 

@@ -230,7 +230,7 @@ def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
     cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[bool] = []
-    built = SimpleNamespace(resources=None, note="")
+    built = SimpleNamespace(resources=None, note="", cubin=b"")
     monkeypatch.setattr(cuda.launching, "allow", lambda *_: None)
     monkeypatch.setattr(
         cuda.launching,
