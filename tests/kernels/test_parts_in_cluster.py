@@ -33,7 +33,8 @@ PRODUCTS = {"DMMA", "FFMA", "HGMMA", "IGMMA"}
 CASES = {
     "wgmma_any_rows": (
         ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x199x521"),
-        ("64x80x64/s3/k1/cluster=1x1/group=8/pdl=1", "70x166x328"),
+        ("64x80x64/s3/k1/cluster=1x1/group=8/pdl=1", "70x165x328"),
+        ("80x128x64/s3/k1/cluster=1x2/group=8/pdl=1", "163x262x65"),
         ("64x64x64/s3/k2/cluster=1x1/group=8/pdl=1", "1x1x1"),
     ),
     "dmma": (("64x128x32/s4/cluster=1x2/group=6/pdl=0", "130x258x70"),),

@@ -360,7 +360,7 @@ inline void move_words(std::string_view text, const Operand* o, unsigned address
   const size_t dot = text.find(".v");
   const int count = dot == text.npos ? 1 : text[dot + 2] - '0';
   const int bytes = o[store ? 1 : 0].bytes;
-  if (text.find(bytes == 8 ? "64 " : "32 ") == text.npos) fail("operands of another type");
+  if (text.find(bytes == 8 ? "64 " : bytes == 2 ? "16 " : "32 ") == text.npos) fail("operands of another type");
   if (address % (count * bytes)) fail("an address in shared memory that is not aligned");
   for (int i = 0; i < count; ++i) {
     unsigned char* const at = place(address) + i * bytes;

@@ -154,22 +154,8 @@ struct Results {
   int col;
 };
 
-// Stores two results of a row: as a word if every row begins with a word.
-template <typename Scalar>
-__device__ __forceinline__ void
-store_pair(unsigned pair, const Results<Scalar, true>& to, int row, int col) {
-  unsigned short* const at =
-      reinterpret_cast<unsigned short*>(to.C) + static_cast<size_t>(row) * to.cols + col;
-  if (to.cols % 2 == 0) {
-    if (col < to.cols) *reinterpret_cast<unsigned*>(at) = pair;
-  } else {
-    if (col < to.cols) at[0] = static_cast<unsigned short>(pair);
-    if (col + 1 < to.cols) at[1] = static_cast<unsigned short>(pair >> 16);
-  }
-}
-
 // Stores a warp's 16×16 results of a unit of a piece: through 512 bytes of its own, so that each
-// thread stores 16 bytes of a row, or with ANY number of columns a pair of each fourth row.
+// thread stores 16 bytes of a row, or with ANY number of columns a result of every second row.
 template <bool TRANSPOSED, typename Scalar, bool ANY>
 __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned scratch,
                                            const Results<Scalar, ANY>& to, int piece, int unit) {
@@ -181,16 +167,18 @@ __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned 
   const int row0 = to.row + (TRANSPOSED ? unit * UNIT : of_warp);
   const int col0 = to.col + (TRANSPOSED ? of_warp : unit * UNIT);
   if constexpr (ANY) {
-    const int col = col0 + lane % 8 * 2;
+    const int col = col0 + lane % 16;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      unsigned pair;
-      asm volatile("ld.shared.u32 %0, [%1];"
-                   : "=r"(pair)
-                   : "r"(scratch + i * 128 + lane * 4)
+    for (int i = 0; i < 8; ++i) {
+      unsigned short result;
+      asm volatile("ld.shared.u16 %0, [%1];"
+                   : "=h"(result)
+                   : "r"(scratch + i * 64 + lane * 2)
                    : "memory");
-      const int row = row0 + i * 4 + lane / 8;
-      if (row < to.rows) store_pair(pair, to, row, col);
+      const int row = row0 + i * 2 + lane / 16;
+      if (row < to.rows && col < to.cols) {
+        reinterpret_cast<unsigned short*>(to.C)[static_cast<size_t>(row) * to.cols + col] = result;
+      }
     }
   } else {
     uint4 whole;
