@@ -16,6 +16,11 @@ VARIANT = HostVariant(
         block=("BM", "BN", "BK"),
         default=("64x64x64",),
     ),
+    refuse=lambda tile, problem: (
+        None
+        if (problem.m, problem.n, problem.k) == tuple(tile.numbers("BM", "BN", "BK"))
+        else "a kernel of CUDA-L2 is for one shape"
+    ),
     auto_tiles=lambda problem, _multiprocessors: (f"{problem.m}x{problem.n}x{problem.k}",),
     # The options of its tools/utils.py, and their own header for torch::Tensor.
     compile_options=(

@@ -118,21 +118,23 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """Return whether the rule holds for the judged figures of one side, and why."""
         labels = list(figures)
         at = labels.index(self.labels[0]) if self.labels else 0
+        steps = {b: (a, figures[b] / figures[a]) for a, b in pairwise(labels)}
         match self.kind:
             case "minimum-at" | "maximum-at":
                 extreme = min if self.kind == "minimum-at" else max
                 label = extreme(figures, key=figures.__getitem__)
                 return label in self.labels, f"at {label}"
-            case "rising" | "falling":
-                step = _first_step("falling" if self.kind == "rising" else "rising", figures)
-                return not step, step or self.kind
-            case "falls-until":
-                step = _first_step("rising", {label: figures[label] for label in labels[: at + 1]})
-                fall = figures[labels[0]] / figures[labels[at]]
-                return not step and fall >= self.by, step or _factor(fall)
+            case "rising" | "falling" | "falls-until":
+                rises, last = self.kind == "rising", at if self.labels else len(labels) - 1
+                against = "falling" if rises else "rising"
+                for label, (before, step) in list(steps.items())[:last]:
+                    if step == 1 or (step < 1) == rises:
+                        return False, f"{against} from {before} to {label}"
+                fall = figures[labels[0]] / figures[labels[last]]
+                return rises or fall >= self.by, _factor(fall) if self.labels else self.kind
             case "rises-from":
-                steps = {b: figures[b] / figures[a] for a, b in pairwise(labels[at - 1 :])}
-                return min(steps.values()) >= self.by, _least(steps)
+                rises_by = {label: steps[label][1] for label in labels[at:]}
+                return min(rises_by.values()) >= self.by, _least(rises_by)
             case "flat-from":
                 flat = [figures[label] for label in labels[at:]]
                 spread = max(flat) / min(flat)
@@ -140,14 +142,6 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             case _:  # faster-than
                 least = min(figures.values())
                 return least > 1 and least >= self.by, _least(figures)
-
-
-def _first_step(direction: str, figures: Figures) -> str:
-    """`falling from 8 to 16`: the first step in that direction, or without change; else empty."""
-    for (before, old), (label, new) in pairwise(figures.items()):
-        if new == old or (new < old) == (direction == "falling"):
-            return f"{direction} from {before} to {label}"
-    return ""
 
 
 def _least(factors: Figures) -> str:
