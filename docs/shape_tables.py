@@ -116,7 +116,7 @@ def first_pick(dtype: str) -> float:
     ratios = []
     for problem, of_shape in groupby(rows, lambda row: row.problem):
         first = min(
-            of_shape, key=lambda row: fit_tiles.predicted_us(row, fit_tiles.present_costs(row))
+            of_shape, key=lambda row: fit_tiles.modelled_us(row, fit_tiles.present_costs(row))
         )
         shape = shape_class(problem.m, problem.n, problem.k)
         ratios.append((shape, first.library_us / first.median_us))
