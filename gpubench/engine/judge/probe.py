@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.engine.judge.verdict import MissingResult, ProbeResult, require
-from gpubench.engine.judge.verify import count_true
+from gpubench.engine.judge.verify import count_true, on_host
 from gpubench.engine.judge.width import WidthProbe, make_width_probes
 from gpubench.model import (
     Cache,
@@ -64,6 +64,9 @@ elements for all of them."""
 
 COMPARED_ELEMENTS = 2**24
 """Number of results that are compared at once, in float64."""
+
+HOST_RESULTS = 2**18
+"""At most this number of results is compared on the host, without kernels that CuPy compiles."""
 
 KEPT_BYTES = 2**26
 """The operands of smaller probes are kept: all kernels of a sweep are probed at a few sizes."""
@@ -408,6 +411,8 @@ def _wide(elements: NDArray[Any]) -> NDArray[Any]:
 
 def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
     """Raise WrongError unless an output is the probe's result, bit for bit."""
+    if output.size <= HOST_RESULTS:
+        xp, output = np, on_host(output)
     require(probe.observe(xp, output))
 
 
