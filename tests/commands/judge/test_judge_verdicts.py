@@ -83,21 +83,22 @@ def test_an_interval_around_the_claim_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "clock_ratio", "timer", "verdict"),
+    ("factor", "clock_ratio", "timer", "cache", "verdict"),
     [
-        (0.8, 1.1, "host", "faster"),
-        (0.8, 1.4, "host", "not decided"),
-        (0.5, 1.4, "host", "faster"),  # at 1.4 times the time, too
-        (0.8, 1.4, "events", "faster"),  # a short launch has to fetch new operands, too
-        (3.0, 0.3, "host", "not decided"),  # the time includes waiting for a core
-        (3.0, 0.5, "host", "slower"),
-        (1.2, 0.7, "host", "slower"),  # a short launch, beside the time of a request
+        (0.8, 1.1, "host", "hot", "faster"),
+        (0.8, 1.4, "host", "hot", "not decided"),
+        (0.5, 1.4, "host", "hot", "faster"),  # at 1.4 times the time, too
+        (0.8, 1.4, "events", "hot", "faster"),  # a short launch has to fetch new operands, too
+        (0.8, 1.4, "events", "cold", "not decided"),
+        (3.0, 0.3, "host", "hot", "not decided"),  # the time includes waiting for a core
+        (3.0, 0.5, "host", "hot", "slower"),
+        (1.2, 0.7, "host", "hot", "slower"),  # a short launch, beside the time of a request
     ],
 )
 def test_a_speed_that_another_clock_denies_is_not_decided(
-    factor: float, clock_ratio: float, timer: str, verdict: str
+    factor: float, clock_ratio: float, timer: str, cache: str, verdict: str
 ) -> None:
-    rows = timed("blas", 1.0, timer=timer), timed("mine", factor, timer=timer)
+    rows = [timed(*x, timer=timer, cache=cache) for x in (("blas", 1.0), ("mine", factor))]
     row = replace(rows[1], clock_ratio=clock_ratio)
     (found,) = judge_rows([rows[0], row], {"mine": ("blas",)})
     assert found.verdict == verdict
