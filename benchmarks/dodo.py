@@ -189,6 +189,10 @@ SANITIZED = (
         f"{tool}_pingpong": f"{tool} bfloat16 --variants wgmma_pingpong --sizes 200x272x1040"
         for tool in ("memcheck", "racecheck")
     }
+    | {
+        "memcheck_bytes_pingpong": "memcheck float8_e4m3 --variants wgmma_bytes_pingpong "
+        "--sizes 136x264x144"
+    }
 )
 """What compute-sanitizer checks: the arguments of `sanitize.py` by task. It runs all kernels of the
 first dtype, and the kernels in clusters also where each block has some steps of K."""
@@ -208,6 +212,8 @@ SHAPES = {
     "alone_18_int8": "--seed 18 --count 30 --dtype int8",
     "alone_18_tf32": "--seed 18 --count 30 --dtype tf32",
     "alone_every_19_bfloat16": "--seed 19 --count 6 --every",
+    "alone_21_bfloat16": "--seed 21 --count 9 --dtype bfloat16",
+    "alone_22_float8_e4m3": "--seed 22 --count 3 --dtype float8_e4m3",
     "alone_40_float8_e4m3": "--seed 40 --count 24 --dtype float8_e4m3 --every",
     "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
