@@ -25,14 +25,15 @@ from pathlib import Path
 import gpubench
 from gpubench.backends import Compiled, compiler_of
 from gpubench.cache import keep_value, kept, user_cache
-from gpubench.commands.explain import loop as loop_module
 from gpubench.commands.explain import sass
 from gpubench.commands.explain.cubin import machine_code, max_threads
-from gpubench.commands.explain.loop import LoopFigures, is_float64, loop_figures
 from gpubench.commands.explain.sass import (
+    InnerLoop,
     Listing,
     busiest_loop,
+    counted,
     disassemble_together,
+    is_float64,
     loop_instructions,
     nvdisasm,
 )
@@ -96,7 +97,7 @@ class Code:
     is_disassembled: bool = False
     """False without a disassembler that lists the architecture's code."""
 
-    loop: LoopFigures | None = None
+    loop: InnerLoop | None = None
     """None without a loop that multiplies and adds, and if it is not disassembled."""
 
 
@@ -256,7 +257,7 @@ def _code(binary: Binary, listings: Mapping[bytes, Listing], dtype: str) -> Code
         resources=binary.resources,
         max_threads=binary.max_threads,
         is_disassembled=bool(listing.instructions),
-        loop=loop_figures(loop, dtype) if loop else None,
+        loop=counted(loop, listing, dtype) if loop else None,
     )
 
 
@@ -272,9 +273,8 @@ def _kept_file(program: Program) -> Path:
 
 @cache
 def _reader_hash() -> str:
-    """Return a hash of the modules that make figures from a listing."""
-    files = [Path(module.__file__ or "") for module in (sass, loop_module)]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    """Return a hash of the module that makes figures from a listing."""
+    return hashlib.sha256(Path(sass.__file__).read_bytes()).hexdigest()
 
 
 def _read_kept(program: Program) -> Codes:

@@ -111,12 +111,14 @@ GROUP_ROWS = 64
 GROUP_WARPS = 4
 """Number of warps in a warpgroup."""
 
+FLOAT64 = ("DADD", "DFMA", "DMUL", "DSETP", "DMNMX")
+
 ASYNC_COPIES = ("LDGSTS", "UTMALDG", "UBLKCP")  # `cp.async` and TMA, which bypass registers
 
 _INSTRUCTION = re.compile(
     r"\s*/\*(?P<address>[0-9a-f]+)\*/\s+\{?\s*(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_.a-z]*)(?P<operands>[^;]*);"
 )
-_LIMIT = re.compile(r"\bUSETMAXREG\b[^;]*\b(0x[0-9a-f]+)")
+_LIMIT = re.compile(r"\b(0x[0-9a-f]+)")
 _LABEL = re.compile(r"(\.L\w+):")
 _TARGET = re.compile(r"`\((\.L\w+)\)|\b0x([0-9a-f]+)\s*$")
 
@@ -144,6 +146,12 @@ class InnerLoop:
     instructions: int
     multiply_adds: int
     tensor: int
+    tensor_multiply_adds: float
+    """Multiply-adds of matrix instructions, divided by the number of threads that issue them."""
+
+    float64: int
+    """Arithmetic and conversions in float64, apart from multiply-adds in the element type."""
+
     shared_loads: dict[str, int]
     """Loads and stores are counted by width in bits: `{"32": 16, "128": 4}`."""
 
@@ -167,8 +175,13 @@ class InnerLoop:
 
     @property
     def multiply_add_share(self) -> float:
-        """Multiply-adds per instruction."""
+        """Multiply-adds per instruction, but those of matrix instructions."""
         return self.multiply_adds / self.instructions
+
+    @property
+    def multiply_adds_per_instruction(self) -> float:
+        """Multiply-adds of a thread over instructions."""
+        return (self.multiply_adds + self.tensor_multiply_adds) / self.instructions
 
 
 def busiest_loop(listing: Listing, work: Callable[[Instruction], int]) -> list[Instruction]:
@@ -194,14 +207,26 @@ def loop_instructions(listing: Listing, dtype: str) -> list[Instruction]:
 
 def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
     """Return the inner loop of a disassembled kernel, or None without multiply-adds in `dtype`."""
-    loop = loop_instructions(parse_listing(disassembly), dtype)
-    if not loop:
-        return None
+    listing = parse_listing(disassembly)
+    loop = loop_instructions(listing, dtype)
+    return counted(loop, listing, dtype) if loop else None
+
+
+def counted(loop: Sequence[Instruction], listing: Listing, dtype: str) -> InnerLoop:
+    """Return the counts of a loop of at least one instruction, which a kernel's listing has."""
     names = Counter(instruction.name for instruction in loop)
+    limits = (_LIMIT.search(x.operands) for x in listing.instructions if x.name == "USETMAXREG")
     return InnerLoop(
         instructions=len(loop),
         multiply_adds=sum(multiply_adds(instruction, dtype) for instruction in loop),
         tensor=sum(names[name] for name in TENSOR),
+        tensor_multiply_adds=sum(
+            tensor_multiply_adds(x) / (WARP * (GROUP_WARPS if x.name.endswith("GMMA") else 1))
+            for x in loop
+        ),
+        float64=sum(
+            is_float64(x) and not (multiply_adds(x, dtype) or tensor_multiply_adds(x)) for x in loop
+        ),
         shared_loads=_widths(loop, "LDS"),
         shared_stores=_widths(loop, "STS"),
         global_loads=_widths(loop, "LDG"),
@@ -210,9 +235,7 @@ def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
         local_stores=names["STL"],
         barriers=names["BAR"] + names["SYNCS"],
         shared_bytes_per_operation=_shared_bytes_per_operation(loop),
-        register_limits=tuple(
-            sorted({int(limit, 16) for limit in _LIMIT.findall(disassembly)}, reverse=True)
-        ),
+        register_limits=tuple(sorted({int(at[1], 16) for at in limits if at}, reverse=True)),
         opcodes=dict(names.most_common()),
     )
 
@@ -274,6 +297,11 @@ def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
                 WARP * sum(int(bits) * n for bits, n in _widths([instruction], name).items()) // 8
             )
     return (read + warps * loaded) / operations if operations else None
+
+
+def is_float64(instruction: Instruction) -> bool:
+    """Return whether an instruction is arithmetic in float64 or a conversion of float64."""
+    return instruction.name in FLOAT64 or "F64" in instruction.opcode
 
 
 def tensor_multiply_adds(instruction: Instruction) -> int:

@@ -34,6 +34,8 @@ def loop(instructions: int = 64, multiply_adds: int = 16, **facts: Any) -> Inner
             "instructions": instructions,
             "multiply_adds": multiply_adds,
             "tensor": 0,
+            "tensor_multiply_adds": 0.0,
+            "float64": 0,
             "shared_loads": none,
             "shared_stores": none,
             "global_loads": none,
