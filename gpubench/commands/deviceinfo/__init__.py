@@ -15,7 +15,7 @@ app = typer.Typer()
 def deviceinfo(
     device: option.DeviceName = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Also measure copy bandwidth and arithmetic rate.")
+        bool, typer.Option("--measure", help="Also measure the rates of memory and arithmetic.")
     ] = False,
     as_json: option.AsJson = False,
 ) -> None:

@@ -23,6 +23,7 @@ from gpubench.model import (
     Cache,
     CudaVariant,
     HostVariant,
+    Launch,
     Launches,
     Point,
     Problem,
@@ -224,6 +225,23 @@ def test_a_row_notes_whether_calls_overlap_and_that_it_may_not_be_known(
     assert said == "its launches overlap, and its settled time is that of a chain of launches"
     said = watched(cuda, lambda: None, Stream(), (False, "cannot be captured"))
     assert said == "whether its launches overlap is not known: cannot be captured"
+
+
+def test_a_function_is_allowed_the_shared_memory_and_the_cluster_that_it_needs(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed: list[tuple[str, int]] = []
+
+    def set_attribute(_function: Any, attribute: Any, value: int) -> tuple[int]:
+        allowed.append((attribute.name.removeprefix("CU_FUNC_ATTRIBUTE_"), value))
+        return (0,)
+
+    monkeypatch.setattr(cuda.launching.driver, "cuFuncSetAttribute", set_attribute)
+    for cluster in (8, 16):
+        launch = Launch(grid=(16,), block=(64,), shared_bytes=10**5, cluster=(cluster, 1, 1))
+        cuda.launching.allow(SimpleNamespace(ptr=1), launch)
+    memory = ("MAX_DYNAMIC_SHARED_SIZE_BYTES", 10**5)
+    assert allowed == [memory, memory, ("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)]
 
 
 def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
