@@ -109,6 +109,7 @@ class Scene:
     sides: dict[str, Floats] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.base, self.new = self.base.copy(), self.new.copy()
         self.sides = {"base": self.base, "new": self.new}
 
     def kernel(self, least: int = 6) -> Flags:
@@ -272,13 +273,14 @@ def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key
     keys = world.keys + memory.keys * bool(case.clock)
     templates = world.points + memory.points * bool(case.clock)
     own_kernels = np.append(world.kernels, np.full(len(keys) - len(world.keys), -2))
-    scene = Scene(rng, base.copy(), new.copy(), own_kernels)
+    scene, choice = (Scene(each, base, new, own_kernels) for each in rng.spawn(2))
+    every = np.arange(len(keys))
     slowed = {
         "": lambda: np.zeros(len(keys), bool),
         "own": lambda: own_kernels >= 0,
-        "kernel": scene.kernel,
-        "point": lambda: np.arange(len(keys)) == rng.choice(np.flatnonzero(own_kernels >= 0)),
-        "memory": lambda: np.arange(len(keys)) >= len(keys) - 4,
+        "kernel": choice.kernel,
+        "point": lambda: every == choice.rng.choice(np.flatnonzero(own_kernels >= 0)),
+        "memory": lambda: every >= len(keys) - 4,
     }[case.slowed]()
     scene.new[slowed] += math.log1p(case.by)
     case.change(scene)
@@ -313,7 +315,7 @@ def diff_line(place: int, number: int, fit: bool) -> list[object]:
     """Return a line of the table of `diff`."""
     case = CASES[place]
     rng = np.random.default_rng([place, fit])
-    found = wrong = 0
+    found = wrong = undecided = 0
     share, same = [], []
     for _ in range(number):
         result, keys, slowed = comparison(case, fit, rng)
@@ -321,6 +323,7 @@ def diff_line(place: int, number: int, fit: bool) -> list[object]:
         found += bool((hits & slowed).any())
         wrong += bool((hits & ~slowed).any())
         share.append(hits[slowed].mean() if slowed.any() else 0.0)
+        undecided += 2 * result.counts[DiffVerdict.AMBIGUOUS] > len(result.two_sided)
         same.append(result.counts[DiffVerdict.SAME] / len(keys))
     return [
         case.name,
@@ -329,12 +332,48 @@ def diff_line(place: int, number: int, fit: bool) -> list[object]:
         f"{found} of {number}" if case.slowed else "",
         f"{statistics.fmean(share):.0%}" if case.slowed else "",
         f"{wrong} of {number}",
+        f"{undecided} of {number}",
         f"{statistics.fmean(same):.0%}",
     ]
 
 
+BLIND = [
+    place
+    for place, case in enumerate(CASES)
+    if not case.slowed and not case.clock and "as a whole" not in case.name
+]
+"""Cases whose rounds are slowed by what `diff` says that it would find in them."""
+
+
+def blind_line(place: int, number: int, fit: bool) -> list[object]:
+    """Return a line of the table of what `diff` is blind to: the same rounds, and then slower."""
+    case = CASES[place]
+    sizes: dict[str, list[float]] = {"own": [], "kernel": [], "point": []}
+    found = dict.fromkeys(sizes, 0)
+    for seed in range(number):
+        start = [place, fit, seed]
+        blind = comparison(case, fit, np.random.default_rng(start))[0].detectable
+        named = zip(sizes, (blind.everything, blind.kernel, blind.point), strict=True)
+        for slowed, size in named:
+            if size is None:
+                continue
+            slower = replace(case, slowed=slowed, by=size)
+            result, keys, chosen = comparison(slower, fit, np.random.default_rng(start))
+            hits = [result.findings[key].verdict == DiffVerdict.SLOWER for key in keys]
+            found[slowed] += bool((np.array(hits) & chosen).any())
+            sizes[slowed].append(size)
+    cells = list[object]()
+    for slowed, named_sizes in sizes.items():
+        median = f"{100 * statistics.median(named_sizes):.1f} %" if named_sizes else "never"
+        cells += [median, f"{found[slowed]} of {len(named_sizes)}"]
+    return [case.name, case.rounds, *cells]
+
+
+BLIND_HEADING = ["rounds are", "rounds", "everything", "everything, found", "one kernel",
+                 "one kernel, found", "one point", "one point, found"]  # fmt: skip
+
 DIFF_HEADING = ["rounds are", "rounds", "slower", "found", "slowed points found",
-                "other point called slower", "same"]  # fmt: skip
+                "other point called slower", "not decided", "same"]  # fmt: skip
 
 
 # ---- all tables
@@ -362,6 +401,7 @@ def fleet_line(place: int, number: int, fit: bool) -> list[object]:
 
 TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]]] = {
     "diff": (diff_line, range(len(CASES)), DIFF_HEADING),
+    "blind": (blind_line, BLIND, BLIND_HEADING),
     "tune": (tune_line, list(operating_tune.LANDSCAPES), operating_tune.HEADING),
     "fleet": (fleet_line, range(len(operating_fleet.LINES)), operating_fleet.HEADING),
 }

@@ -33,15 +33,17 @@ def smallest(
     variance: Variance,
     margin: Floats,
     q: float,
-    spread: Floats,
-    hidden: Floats,
+    hides: Floats,
+    hides_alone: Floats,
+    hides_all: float,
 ) -> Detectable:
     """Return what would have been found, from the errors of the points.
 
-    `kernels` has the kernel of each point; None: of the BLAS. `spread` has the distance between the
-    two speeds of a point, which its shift must exceed, and `hidden` what a single shifted point
-    must exceed. Kernels and everything are found if half of their points are. Then the largest
-    p-value that counts is `q` times their part of all points.
+    `kernels` has the kernel of each point; None: of the BLAS. `hides` has the slow-down that the
+    two speeds of a point would explain, `hides_alone` what those of other points would explain if
+    the point slowed alone, and `hides_all` what the machine would explain if all points slowed.
+    Kernels and everything are found if half of their points are. Then the largest p-value that
+    counts is `q` times their part of all points.
     """
     names = np.array([name or "" for name in kernels])
     own = names != ""
@@ -55,9 +57,9 @@ def smallest(
     if not own.any():
         return Detectable()
     sets = [names == name for name in np.unique(names[own])]
-    by_kernel = [np.median(sizes(of.sum() / 2, spread)[of]) for of in sets]
-    alone = sizes(1, np.maximum(spread, hidden))[own]
-    every = np.median(sizes(own.sum() / 2, spread)[own])
+    by_kernel = [np.median(sizes(of.sum() / 2, hides)[of]) for of in sets]
+    alone = sizes(1, np.maximum(hides, hides_alone))[own]
+    every = np.median(sizes(own.sum() / 2, hides)[own]) + hides_all
     kernel, point = (np.quantile(each, FOUND, method="higher") for each in (by_kernel, alone))
     logs = {"everything": every, "kernel": kernel, "point": point}
     return Detectable(**{name: float(np.expm1(log)) for name, log in logs.items() if log < np.inf})

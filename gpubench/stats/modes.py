@@ -52,8 +52,8 @@ class Modes(NamedTuple):
     explain: Flags
     """Which points' shifts the two speeds may explain."""
 
-    spread: Floats
-    """Distance between the speeds of these points, which a shift must exceed; otherwise 0."""
+    hides: Floats
+    """Slow-down that the two speeds of a point would explain as well; 0: it has a single speed."""
 
 
 def find_modes(
@@ -81,7 +81,8 @@ def find_modes(
     together = np.hstack([*logs, *set_aside])
     points = np.flatnonzero(grouped | hidden).tolist()
     speeds = {i: two_speeds(together[i]) for i in points}
-    return Modes(speeds, explain, np.where(explain, spread, 0.0))
+    hides = np.where(grouped & few, spread + base.high - new.low, np.where(explain, spread, 0.0))
+    return Modes(speeds, explain, hides)
 
 
 def two_speeds(logs: Floats) -> Speeds:

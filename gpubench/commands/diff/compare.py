@@ -332,6 +332,9 @@ class _Shifts(NamedTuple):
 
     level_df: Floats
 
+    hides: Floats
+    """Further shift that would be the machine's, if all points but the BLAS were slower."""
+
 
 def _judge(
     pairs: _Pairs, limits: Limits
@@ -414,7 +417,8 @@ def _judge(
     disturbances = [*chain.from_iterable(side.disturbances for side in sides)]
     blind = smallest(
         [None if before.is_blas else key.variant for key, (before, _) in pairs.items()],
-        *(variance, margin, limits.q, modes.spread, hidden_steps((base, new), modes, limits.q)),
+        *(variance, margin, limits.q, modes.hides, hidden_steps((base, new), modes, limits.q)),
+        float(np.median(shifts.hides)),
     )
     return findings, drift, disturbances, blind
 
@@ -564,7 +568,7 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
     blas = np.array([before.is_blas for before, _ in pairs.values()])
     problems = [key._replace(variant="", tile="") for key in pairs]
     blas_clocks = dict(zip(compress(problems, blas), clock[blas], strict=True))
-    by_machine, drift = np.zeros_like(time), np.zeros_like(time)
+    by_machine, drift, hides = np.zeros((3, len(time)))
     level_variance, level_df = _common_level(*sides)
     errors = moderate(sides[0].rounds, sides[1].rounds).standard_error
     # A BLAS on all cores of a CPU is disturbed more often than a kernel on one core.
@@ -579,15 +583,10 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
         members = inside & blas
         level = Shift(0.0, *(float(values[inside][0]) for values in (level_variance, level_df)))
         logs = sides[0].logs[members], sides[1].logs[members]
-        drift[inside], level_variance[inside], level_df[inside] = machine_shift(
-            at_clock,
-            np.where(comparable, errors, np.nan)[inside],
-            blas[inside],
-            logs,
-            level,
-            threshold,
-        )
+        known = np.where(comparable, errors, np.nan)[inside], blas[inside], logs, level, threshold
+        drift[inside], level_variance[inside], level_df[inside] = machine_shift(at_clock, *known)
+        hides[inside] = machine_shift(at_clock + ~blas[inside], *known).shift - drift[inside]
     effect = time + by_machine - drift
     cycles = time - drift + explained(time - drift, clock, shares)
     effect = np.where(np.abs(cycles) > np.abs(effect), cycles, effect)
-    return _Shifts(time, clock, -by_machine, drift, effect, level_variance, level_df)
+    return _Shifts(time, clock, -by_machine, drift, effect, level_variance, level_df, hides)
