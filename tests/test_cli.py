@@ -395,7 +395,7 @@ FEW = ("sweep", "--device", "cpu", "--sizes", "8..64:8", "--variants", "cpu_blas
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_sweep_goes_on_where_it_was_and_only_as_it_was_begun(tmp_path: Path) -> None:
     with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv", "--samples", "b.jsonl") as process:
         wait_for_lines(tmp_path / "a.csv.partial", 4, process)
         process.kill()
@@ -404,6 +404,16 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(kept) >= 2
     with (tmp_path / "a.csv.partial").open("a") as file:
         file.write('{"key":["gemm","cpu_')  # a line that was being written
+    before = (tmp_path / "a.csv.partial").read_bytes()
+    for flags, named in (
+        (("--sizes", "16"), "--sizes '8..64:8'"),
+        (("--dtypes", "float64"), "--dtypes not given"),
+        (("--cache", "cold"), "--cache 'hot'"),
+    ):
+        refused = call(tmp_path, "sweep", "--resume", "a.csv", *flags)
+        assert (refused.code, len(refused.err.splitlines())) == (2, 1)
+        assert f"was started with {named}" in refused.err
+        assert (tmp_path / "a.csv.partial").read_bytes() == before
     done = call(tmp_path, "sweep", "--resume", "a.csv")  # the samples belong to what is resumed
     assert (done.code, done.files) == (0, ["a.csv", "b.jsonl"])
     assert [row.size for row in read(tmp_path / "a.csv")] == [str(n) for n in range(8, 65, 8)]
@@ -413,25 +423,6 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     again = call(tmp_path, "sweep", "--resume", "a.csv")
     assert again.code == 2
     assert "a.csv is complete" in again.err
-
-
-@pytest.mark.slow
-def test_a_sweep_goes_on_only_as_it_was_begun(tmp_path: Path) -> None:
-    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv") as process:
-        wait_for_lines(tmp_path / "a.csv.partial", 3, process)
-        process.kill()
-        process.communicate(timeout=TIMEOUT_S)
-    before = (tmp_path / "a.csv.partial").read_bytes()
-    for flags, named in (
-        (("--sizes", "16"), "--sizes '8..64:8'"),
-        (("--dtypes", "float64"), "--dtypes not given"),
-        (("--cache", "cold"), "--cache 'hot'"),
-    ):
-        refused = call(tmp_path, "sweep", "--resume", "a.csv", *flags)
-        assert refused.code == 2
-        assert f"was started with {named}" in refused.err
-        assert len(refused.err.splitlines()) == 1
-        assert (tmp_path / "a.csv.partial").read_bytes() == before
 
 
 def test_an_argument_of_any_length_is_refused_in_a_short_line(tmp_path: Path) -> None:
