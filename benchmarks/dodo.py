@@ -216,6 +216,11 @@ SHAPES = {
     "alone_22_float8_e4m3": "--seed 22 --count 3 --dtype float8_e4m3",
     "alone_40_float8_e4m3": "--seed 40 --count 24 --dtype float8_e4m3 --every",
     "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
+    **{
+        f"alone_odd_{multiple}_{dtype}": f"--seed 2{multiple} --count 30 --odd {multiple} --dtype {dtype}"
+        for multiple in (1, 2, 4)
+        for dtype in ("bfloat16", "float16", "tf32")
+    },
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
     "3048x1928x400,872x5608x6608,904x4592x672",
     "models": "--model-shapes",

@@ -145,6 +145,9 @@ class Row:
     local_bytes: int | None = column("why", "stack frame per thread: spills and local arrays")
     spill_bytes: int | None = column("why", "bytes of spill stores per thread")
     shared_bytes: int | None = column("why", "shared memory per block, static and dynamic")
+    workspace_bytes: int | None = column(
+        "why", "device memory for what a launch keeps between its kernels, such as copied operands"
+    )
     threads_per_block: int | None = column("why", "threads in a block")
     blocks: int | None = column("why", "blocks in the grid")
     occupancy: float | None = column(

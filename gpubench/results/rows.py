@@ -137,6 +137,7 @@ def _row(
         shared_bytes=resources.shared_bytes + (launch.shared_bytes if launch else 0)
         if resources
         else None,
+        workspace_bytes=launch.workspace_bytes if launch else None,
         threads_per_block=launch.threads_per_block if launch else None,
         blocks=launch.blocks if launch else None,
         occupancy=resident.fraction if resident else None,
