@@ -38,7 +38,7 @@ class Examination:
         self._notes: dict[Instance, str] = {}
         """What an unusual size showed of each instance."""
 
-    def of(
+    def judge(
         self, result: Measurement, timing: Timing, *, is_first: bool
     ) -> tuple[Measurement, Verdict]:
         """Return the measurement as this process judges it, and the verdict."""

@@ -193,7 +193,7 @@ class Worker:
             if result.status != Status.OK or is_ours(point.variant):
                 break
             is_first, timing = point not in self._measured, self._begin.timing
-            examined, verdict = self._examination.of(result, timing, is_first=is_first)
+            examined, verdict = self._examination.judge(result, timing, is_first=is_first)
             if not (left and verdict.may_be_load):
                 result = examined
                 break

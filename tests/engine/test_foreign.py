@@ -180,7 +180,7 @@ def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
     result = measurement(of=point(replace(naive, path=tmp_path / "mine.py")))
     child: Any = SimpleNamespace(pid=0, usable=True, request=lambda *_, **_limit: "")
     monkeypatch.setattr(examination, "require_time", lambda *_, **_kind: 1.0)
-    judge = Examination(child, CPU).of
+    judge = Examination(child, CPU).judge
     timing = Timing(examined_in=examined_in)
     examined = [judge(result, timing, is_first=False)[0].clock_ratio for _ in range(40)]
     assert examined.count(1.0) in counts

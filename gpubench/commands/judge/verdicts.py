@@ -129,8 +129,8 @@ def _by_other_clock(row: Row) -> float:
     """
     ratio = row.clock_ratio or 1.0
     is_long = (row.median_us or 0.0) >= LEAST_US
-    is_like = is_long or row.timer == Timer.HOST or row.cache == Cache.COLD
-    is_short = ratio > CLOCKS_AGREE and is_like
+    is_comparable = is_long or row.timer == Timer.HOST or row.cache == Cache.COLD
+    is_short = ratio > CLOCKS_AGREE and is_comparable
     return ratio if is_short or (is_long and ratio < 1 / CLOCKS_AGREE) else 1.0
 
 
