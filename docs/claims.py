@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from scipy import special, stats
-from shape_tables import ALONE, drawn_mean, outcomes_alone, outcomes_of_few_rows
+from shape_tables import ALONE, drawn_mean, few_rows_mean, outcomes_alone
 from tables import (
     DISAGREE,
     H100,
@@ -206,11 +206,8 @@ def random_shapes(dtype: str, least: float) -> Figure:
 
 def few_rows(dtype: str, cache: str, least: float) -> Figure:
     """Judge the geometric mean at random shapes of few rows, by Student's interval."""
-    logs = [math.log(one.ratio) for one in outcomes_of_few_rows(dtype, cache)]
-    mean, error = statistics.fmean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
-    half = error * float(stats.t.ppf(0.975, len(logs) - 1))
-    low, high = math.exp(mean - half), math.exp(mean + half)
-    return f"{math.exp(mean):.3f} ({low:.3f} to {high:.3f})", within(low, high, least)
+    mean, low, high = few_rows_mean(dtype, cache)
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})", within(low, high, least)
 
 
 def in_turns(least: float, most: float, new: str) -> Figure:

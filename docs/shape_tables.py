@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby
 from pathlib import Path
-from statistics import fmean, geometric_mean
+from statistics import fmean, geometric_mean, stdev
+from textwrap import fill
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -18,14 +19,14 @@ import decode
 import fit_tiles
 from scipy import stats
 from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class, summary
-from tables import H100, H200, load, table
+from tables import H100, H200, WIDTH, load, table
 
 from gpubench.stats.pairs import Ratio
 
 ALONE = {
-    "bfloat16": ("alone_17_bfloat16",),
+    "bfloat16": ("alone_21_bfloat16", "alone_every_41_bfloat16"),
     "float16": ("alone_18_float16",),
-    "float8_e4m3": ("alone_40_float8_e4m3",),
+    "float8_e4m3": ("alone_22_float8_e4m3", "alone_40_float8_e4m3"),
     "tf32": ("alone_18_tf32",),
     "int8": ("alone_18_int8",),
     "float32": ("alone_16_float32",),
@@ -33,7 +34,7 @@ ALONE = {
 }
 """Files of shapes that were measured with launches alone, by precision."""
 
-FITTED = {"alone_17_bfloat16", "alone_18_float16"}
+FITTED = {"alone_18_float16"}
 """Those on which the constants of the model were fitted after they were measured."""
 
 JUDGED = (
@@ -63,6 +64,13 @@ def outcomes_of_few_rows(dtype: str, cache: str) -> list[Outcome]:
     """Return the outcomes at random shapes of few rows with hot or cold weights."""
     every = decode.outcomes(H100 / f"few_rows_{dtype}.csv")
     return [one for state, one in every if state == cache]
+
+
+def few_rows_mean(dtype: str, cache: str) -> Ratio:
+    """Return the geometric mean of these ratios, and Student's 95 % interval."""
+    logs = [math.log(one.ratio) for one in outcomes_of_few_rows(dtype, cache)]
+    half = stdev(logs) / math.sqrt(len(logs)) * float(stats.t.ppf(0.975, len(logs) - 1))
+    return Ratio(*(math.exp(fmean(logs) + by) for by in (0.0, -half, half)))
 
 
 def in_pairs() -> dict[str, dict[int, dict[str, Any]]]:
@@ -124,7 +132,7 @@ def first_pick(dtype: str) -> float:
 
 
 def alone_shapes() -> str:
-    """Return the ratios at random shapes of launches alone, by precision and class of shape."""
+    """Return the ratios at random shapes of launches alone, by class of shape; and at few rows."""
     squares, lines = in_pairs(), []
     for dtype, names in ALONE.items():
         every = outcomes_alone(dtype)
@@ -136,7 +144,7 @@ def alone_shapes() -> str:
         lines.append(
             [
                 f"{dtype}{' †' if FITTED & {*names} else ''}",
-                ", ".join(name.split("_")[1] for name in names),
+                ", ".join(word for name in names for word in name.split("_") if word.isdigit()),
                 *(len(ratios), f"{mean:.2f} ({low:.2f} to {high:.2f})", f"{first_pick(dtype):.2f}"),
                 *(f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"),
                 f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %",
@@ -149,7 +157,21 @@ def alone_shapes() -> str:
         )
     heading = ["precision", "seed", "shapes", "geometric mean", "first pick", "tenth percentile"]
     more = ["overlapped", "squares, sustained"]
-    return table([*heading, "lowest", "faster", *CLASSES, *more], lines)
+    made = table([*heading, "lowest", "faster", *CLASSES, *more], lines)
+    return f"{made}\n\n{other_shapes()}"
+
+
+def other_shapes() -> str:
+    """Return the ratios at random shapes of few rows, in a paragraph."""
+    said = []
+    for dtype, state in (("bfloat16", "hot"), ("float32", "hot"), ("bfloat16", "cold")):
+        ratios = [one.ratio for one in outcomes_of_few_rows(dtype, state)]
+        mean, low, high = few_rows_mean(dtype, state)
+        said.append(
+            f"{mean:.2f} ({low:.2f} to {high:.2f}) in {dtype} with {state} weights, at "
+            f"{len(ratios)} shapes, the lowest {min(ratios):.2f}"
+        )
+    return fill(f"With 1 to 64 rows, as in decoding: {'; '.join(said)}.", WIDTH)
 
 
 def shape_classes() -> str:
