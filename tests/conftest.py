@@ -48,13 +48,14 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 LONGEST = (
-    "test_accidents.py", "test_cheats.py", "test_cli_reproduce.py", "test_cli.py",
-    "test_kernels.py", "test_adding_a_kernel.py", "test_shared.py", "test_files.py",
-    "test_layouts.py", "test_parts_in_cluster.py", "test_foreign.py", "test_first_steps.py",
-    "test_worker.py", "test_notebook.py", "test_tune.py", "test_limits.py", "test_build.py",
-    "test_streams.py", "test_api.py", "test_fuzz.py", "test_compile_blocks.py", "test_cpu.py",
+    "test_kernels.py", "test_accesses.py", "test_cli.py", "test_files.py",
+    "test_parts_in_cluster.py", "test_cheats.py", "test_adding_a_kernel.py", "test_build.py",
+    "test_first_steps.py", "test_accidents.py", "test_worker.py", "test_shared.py",
+    "test_tensor_cores.py", "test_cpu.py", "test_compile_blocks.py", "test_check.py",
+    "test_limits.py", "test_fuzz.py", "test_kinds.py", "test_foreign.py", "test_wrong.py",
+    "test_layouts.py", "test_cli_reproduce.py", "test_stream_k.py", "test_style.py",
 )  # fmt: skip
-"""Test files that take more than a quarter of a minute, the longest first."""
+"""Test files that take seven seconds or more, the longest first."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -42,22 +42,19 @@ def test_without_a_disassembler_there_is_no_listing() -> None:
     assert disassemble(b"cubin") is None
 
 
-def test_a_disassembler_on_path_comes_first(
+def test_a_toolkit_comes_before_the_wheel_and_what_is_on_path_before_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(tmp_path / "site-packages" / "nvidia" / "cu13" / "bin")
-    on_path = install(tmp_path / "here")
-    monkeypatch.setenv("PATH", f"{on_path.parent}:/bin")
-    assert nvdisasm() == on_path
-
-
-def test_a_toolkit_comes_before_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = install(tmp_path / "site-packages" / "nvidia" / "cu13" / "bin")
     assert nvdisasm() == wheel
     toolkit = install(tmp_path / "cuda" / "bin")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     nvdisasm.cache_clear()
     assert nvdisasm() == toolkit
+    on_path = install(tmp_path / "here")
+    monkeypatch.setenv("PATH", f"{on_path.parent}:/bin")
+    nvdisasm.cache_clear()
+    assert nvdisasm() == on_path
 
 
 def test_the_disassembler_gets_the_cubin_and_prints_the_listing(tmp_path: Path) -> None:

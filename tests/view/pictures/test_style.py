@@ -120,10 +120,11 @@ def test_a_label_too_long_for_a_line_goes_on_in_the_next() -> None:
 @pytest.mark.slow
 def test_the_name_says_the_format_and_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     of = source(*curve("naive", (8, 4, 6)), *curve("shared_tile", (9, 3, 2)))
+    pictures = [draw(of), draw(of)]
     for kind in FORMATS:
         paths = [tmp_path / kind / f"{number}{kind}" for number in (1, 2)]
-        for path in paths:
-            save(draw(of), Output(path, overwrite=True))
+        for picture, path in zip(pictures, paths, strict=True):
+            save(picture, Output(path, overwrite=True))
         assert paths[0].read_bytes().startswith(BEGINNINGS[kind])
         assert paths[0].read_bytes() == paths[1].read_bytes(), kind
         assert sorted(paths[0].parent.iterdir()) == paths
