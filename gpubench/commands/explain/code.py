@@ -1,9 +1,8 @@
 """Compiles many instances for `gpubench build`, on all CPUs, and keeps the figures.
 
-Processes compile the instances of one source as one program. This process disassembles the code
-of many programs together: each run of the disassembler takes a third of a second, however little
-it lists. The figures are kept in the user's cache, in a file for
-each source, architecture and version of the tools.
+A process compiles the instances of one source as one program, and disassembles them together,
+because each run of the disassembler takes a third of a second. The figures are kept in the user's
+cache, in a file for each source, architecture and version of the tools.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import multiprocessing
 import re
 import signal
 import subprocess
-from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -44,9 +42,6 @@ from gpubench.model import Resources
 MAX_TOGETHER = 24
 """Maximum number of instances in a program, so that all CPUs have work until the end."""
 
-READ_TOGETHER = 2**21
-"""Bytes of machine code of an architecture that are disassembled together."""
-
 NOTHING = Listing([], {})
 """The listing of a kernel that is not disassembled."""
 
@@ -69,20 +64,6 @@ class Program:
 
     instances: tuple[tuple[str, str], ...]
     """The expression and the element type of each instance."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Binary:
-    """An instance as it was compiled, or why it does not compile."""
-
-    error: str = ""
-    resources: Resources | None = None
-    max_threads: int | None = None
-    machine_code: bytes = b""
-
-
-Binaries = dict[str, Binary]
-"""Compiled instances by expression."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,35 +115,15 @@ def compile_programs(
     parts = {
         part: program for program in programs for part in _missing_parts(program, codes[program])
     }
-    # One architecture after the other, so that little is left to disassemble when all is compiled.
-    ordered = sorted(parts, key=lambda part: (part.architecture, len(part.instances)), reverse=True)
-    unread: defaultdict[str, dict[Program, Binaries]] = defaultdict(dict)  # by architecture
-
-    def read(compiled: Mapping[Program, Binaries]) -> None:
-        for part, figures in read_code(compiled).items():
+    ordered = sorted(parts, key=lambda part: len(part.instances), reverse=True)
+    with closing(_compile_all(ordered)) as compiled:
+        for part, figures in compiled:
             program = parts[part]
             codes[program] |= figures
             keep_value(_kept_file(program), list(codes[program].items()))
-
-    try:
-        with closing(_compile_all(ordered)) as compiled:
-            for part, binaries in compiled:
-                waiting = unread[part.architecture]
-                waiting[part] = binaries
-                done += len(part.instances)
-                on_compiled(done)
-                if sum(map(_size, waiting.values())) >= READ_TOGETHER:
-                    read(waiting)
-                    del unread[part.architecture]
-    finally:  # also after Ctrl-C, so that nothing is compiled twice
-        for waiting in unread.values():
-            read(waiting)
+            done += len(part.instances)
+            on_compiled(done)
     return codes
-
-
-def _size(binaries: Binaries) -> int:
-    """Return the number of bytes of machine code."""
-    return sum(len(binary.machine_code) for binary in binaries.values())
 
 
 def _missing_parts(program: Program, kept: Codes) -> list[Program]:
@@ -174,8 +135,8 @@ def _missing_parts(program: Program, kept: Codes) -> list[Program]:
     ]
 
 
-def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Binaries]]:
-    """Yield the binaries of each program when it is compiled."""
+def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]]:
+    """Yield the code of each program when it is compiled."""
     processes = min(cpu_threads(), len(programs))
     if processes <= 1:
         yield from ((program, compile_program(program)) for program in programs)
@@ -204,58 +165,41 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Binari
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def compile_program(program: Program) -> Binaries:
+def compile_program(program: Program) -> Codes:
     """Compile the instances of a program together, or one by one if one of them fails."""
     compiler = compiler_of(program.backend)
     expressions = tuple(dict.fromkeys(expression for expression, _ in program.instances))
     source, architecture, options = program.source, program.architecture, program.options
+    errors: dict[str, str] = {}
+    compiled: dict[str, Compiled] = {}
     try:
         together = compiler.compile_together(source, expressions, architecture, options)
-        return dict(zip(expressions, map(_binary, together), strict=True))
+        compiled = dict(zip(expressions, together, strict=True))
     except CompileError:
-        pass
-    binaries: Binaries = {}
-    for expression in expressions:
-        try:
-            alone = compiler.compile_instance(source, expression, architecture, options)
-            binaries[expression] = _binary(alone)
-        except CompileError as error:
-            binaries[expression] = Binary(error=str(error))
-    return binaries
-
-
-def _binary(compiled: Compiled) -> Binary:
-    return Binary(
-        resources=compiled.resources,
-        max_threads=max_threads(compiled.cubin, compiled.symbol),
-        machine_code=machine_code(compiled.cubin, compiled.symbol),
-    )
-
-
-def read_code(compiled: Mapping[Program, Binaries]) -> dict[Program, Codes]:
-    """Disassemble programs for one architecture, and return the code of their instances."""
-    binaries = [binary for of_program in compiled.values() for binary in of_program.values()]
-    contents = list(dict.fromkeys(filter(None, (binary.machine_code for binary in binaries))))
-    architecture = next(iter(compiled)).architecture
-    listed = disassemble_together(contents, architecture) if contents else None
-    listings = dict(zip(contents, listed, strict=True)) if listed else {}
+        for expression in expressions:
+            try:
+                compiled[expression] = compiler.compile_instance(
+                    source, expression, architecture, options
+                )
+            except CompileError as error:
+                errors[expression] = str(error)
+    contents = [machine_code(each.cubin, each.symbol) for each in compiled.values()]
+    listed = disassemble_together(contents, architecture) if contents and all(contents) else None
+    listings = dict(zip(compiled, listed or [NOTHING] * len(compiled), strict=True))
     return {
-        program: {
-            (expression, dtype): _code(of_program[expression], listings, dtype)
-            for expression, dtype in program.instances
-        }
-        for program, of_program in compiled.items()
+        (expression, dtype): _code(compiled[expression], listings[expression], dtype)
+        if expression in compiled
+        else Code(error=errors[expression])
+        for expression, dtype in program.instances
     }
 
 
-def _code(binary: Binary, listings: Mapping[bytes, Listing], dtype: str) -> Code:
-    listing = listings.get(binary.machine_code, NOTHING)
+def _code(compiled: Compiled, listing: Listing, dtype: str) -> Code:
     # A kernel that computes in float64 by mistake may have no multiply-add in its own type.
     loop = loop_instructions(listing, dtype) or busiest_loop(listing, is_float64)
     return Code(
-        error=binary.error,
-        resources=binary.resources,
-        max_threads=binary.max_threads,
+        resources=compiled.resources,
+        max_threads=max_threads(compiled.cubin, compiled.symbol),
         is_disassembled=bool(listing.instructions),
         loop=counted(loop, listing, dtype) if loop else None,
     )

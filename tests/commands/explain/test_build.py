@@ -16,8 +16,8 @@ from planted import copy_kernels, plant
 from gpubench.backends import compiler_of
 from gpubench.commands.explain import code as code_module
 from gpubench.commands.explain.code import (
-    Binaries,
-    Binary,
+    Code,
+    Codes,
     Program,
     compile_program,
     compile_programs,
@@ -137,12 +137,12 @@ def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) ->
         options=(),
         instances=tuple((name, "float32") for name in names),
     )
-    binaries = compile_program(together)
+    codes = compile_program(together)
     for name in names:
         alone = compiler.compile_instance(source, name, "sm_90").resources
-        assert binaries[name].resources == alone
+        assert codes[name, "float32"].resources == alone
         only = replace(together, instances=((name, "float32"),))
-        assert compile_program(only) == {name: binaries[name]}
+        assert compile_program(only) == {(name, "float32"): codes[name, "float32"]}
 
 
 def test_code_disassembled_together_has_the_loops_of_its_cubin(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     compiled: list[str] = []
 
-    def fail(program: Program) -> Binaries:
+    def fail(program: Program) -> Codes:
         compiled.append(program.architecture)
-        return {expression: Binary(error="no") for expression, _ in program.instances}
+        return {instance: Code(error="no") for instance in program.instances}
 
     def interrupt(done: int) -> None:
         if done:
@@ -192,7 +192,7 @@ def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(
     with pytest.raises(KeyboardInterrupt):
         compile_programs(programs, interrupt)
     compile_programs(programs, lambda _done: None)
-    assert compiled == ["sm_90", "sm_80"]
+    assert compiled == ["sm_80", "sm_90"]
 
 
 @pytest.mark.slow
