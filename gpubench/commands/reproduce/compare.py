@@ -40,7 +40,7 @@ class Entry:
     measured_high: float | None
     unstable: bool  # the rounds of a time disagree, so that the figure supports no conclusion
     ratio: float | None = None  # how many times as fast as published
-    claim: str = ""  # whether the published figure holds, for code of a checkout
+    claim: str = ""  # whether the published figure holds
     published_percent_of_peak: float | None = None
     percent_of_peak: float | None
     cell: Cell
@@ -49,6 +49,8 @@ class Entry:
 
 CLAIMED = 1.02
 """A claim holds if no figure of the interval is worse than published by more than this factor."""
+
+OTHER_DEVICE = "other device: ratio only"
 
 ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device")
 _OWN = [field.name for field in fields(Entry) if field.name not in {"cell", "row"}]
@@ -149,7 +151,7 @@ def _entries(experiment: Experiment, series: Series, cell: Cell, points: _Points
         published_device=series.device_of(cell),
         ratio=ratio,
         published_percent_of_peak=_published_percent(experiment, series, cell),
-        claim=_claim(series, first, cell) if experiment.file.checkout else "",
+        claim=_claim(series, first, cell),
     )
     return entries
 
@@ -164,7 +166,7 @@ def _claim(series: Series, entry: Entry, cell: Cell) -> str:
     device, other = series.device_of(cell), ""
     if device and device != row.device:
         if series.figure != Figure.SPEEDUP:
-            return "other device: ratio only"
+            return OTHER_DEVICE
         other = " on this device"
     if low is None or high is None:
         return "not decided"

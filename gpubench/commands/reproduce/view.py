@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.reproduce.compare import Entry, Reproduction
+from gpubench.commands.reproduce.compare import OTHER_DEVICE, Entry, Reproduction
 from gpubench.commands.reproduce.experiment import Series
 from gpubench.commands.reproduce.rules import Figure
 from gpubench.hardware.peaks import peak_gflops
@@ -92,12 +92,13 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
         *(name.replace("_", " ") for name in series.explain),
     )
     rows = []
+    others = {first.claim for first, *_ in labels} <= {OTHER_DEVICE, ""}
     for first, *beside in labels:
         row, is_rate = first.row, series.figure == Figure.GFLOPS
         failed = str(row.status) if row and row.status != Status.OK else ""
         cells = [first.label, *(_text(first.cell.facts.get(name)) for name in facts)]
         cells += [_text(first.published), failed or _figure(first), digits(first.ratio)]
-        cells += [first.claim]
+        cells += ["" if others else first.claim]
         cells += [number(first.published_percent_of_peak, 1)]
         cells += [number(first.percent_of_peak, 1) if is_rate else "", *map(_figure, beside)]
         cells += [_short(getattr(row, name, None)) for name in series.explain]
