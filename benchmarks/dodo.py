@@ -308,7 +308,7 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 0,1,2,3,4,5,6,7,8,9,10,11 --kills 25 -o cpu/kills.json")
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
-    yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "tune", "fleet")))
+    yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "blind", "tune", "fleet")))
 
 
 def task_join() -> Iterator[dict[str, Any]]:

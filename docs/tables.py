@@ -208,15 +208,19 @@ def ab_runs() -> str:
     """Return how often `gpubench ab` exits 1 on a CPU beside other work: a sentence."""
     codes: dict[str, list[int]] = {}
     runs = load("cpu/ab.json")
-    pairs = [run["pairs"] for run in runs]
+    budget, default = ([run for run in runs if ("load" in run) == at] for at in (False, True))
+    minutes, loads = (sorted(run[name] for run in default) for name in ("seconds", "load"))
+    pairs = [run["pairs"] for run in budget]
     for run in runs:
         codes.setdefault(run["new"], []).append(run["exit"])
     same, slower = codes["same"], codes["10 % slower"]
     return fill(
-        f"Each run had two minutes on two cores, {min(pairs)} to {max(pairs)} pairs, beside other "
-        "work that starts and stops. With a build and itself, the exit code was 1 in "
-        f"{same.count(1)} of {len(same)} runs. With a kernel that is 10 % slower, it was 1 in "
-        f"{slower.count(1)} of {len(slower)} runs.",
+        f"{len(budget)} runs had two minutes on two cores, for {min(pairs)} to {max(pairs)} pairs "
+        f"in a fixed order, beside other work that "
+        f"starts and stops. {len(default)} had the defaults at a load of {loads[0]:.0f} to "
+        f"{loads[-1]:.0f}, and took {minutes[0] / 60:.0f} to {minutes[-1] / 60:.0f} minutes. With "
+        f"a build and itself, the exit code was 1 in {same.count(1)} of {len(same)} runs. With a "
+        f"kernel that is 10 % slower, it was 1 in {slower.count(1)} of {len(slower)} runs.",
         WIDTH,
     )
 
