@@ -37,10 +37,8 @@ class OperandCache:
         """Draw operands from another seed; None means the job's. Drop those of further seeds."""
         self.seed = self._job_seed if seed is None else seed
         kept = {self._job_seed, self.seed}
-        for key in [key for key in self._sets if key[0] not in kept]:
-            del self._sets[key]
-        for reference in [key for key in self._references if key[0] not in kept]:
-            del self._references[reference]
+        self._sets = OrderedDict((key, x) for key, x in self._sets.items() if key[0] in kept)
+        self._references = {key: x for key, x in self._references.items() if key[0] in kept}
 
     def operands(self, point: Point) -> OperandSets:
         """Return the operands of a point's problem, in the sets that its cache state requires.

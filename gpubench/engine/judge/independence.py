@@ -8,7 +8,6 @@ arrays hold beforehand. The same bytes are written in each case, so the caches h
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,8 +35,10 @@ TURNS = (6, 6, 36)
 """Number of launches in each case, by stage. A further stage follows only if two cases differ by
 the ratio below."""
 
-BY_CHANCE = (0.0, 2e-6, 2e-6)
-"""Largest probability that two cases differ by chance, after each of the `TURNS`."""
+MIXED_PAIRS = (-1, 1, 523)
+"""After each of the `TURNS`, the largest number of pairs of launches, one of each case, in the
+rarer order. The probability that equal cases have no more pairs is 2e-6 (exact distribution of U
+for 12 and 48 launches of each case; Mann and Whitney, 1947). -1: a further stage must follow."""
 
 RATIO, RATIO_BY_EVENTS = 1.25, 1.05
 """Smallest ratio of two cases that counts, by the host's clock and by the GPU's. On an H200 54
@@ -49,8 +50,8 @@ MIN_DIFFERENCE_US = 3.0
 """Smallest difference of two cases that counts, in microseconds. Writing the operands changes what
 the caches hold, which changes the time of a short call."""
 
-LONG_TURNS, LONG_BY_CHANCE, LONG_RATIO = (1, 1, 4), (0.0, 0.0, 3e-3), 1.5
-"""Turns, probabilities and ratio for long launches."""
+LONG_TURNS, LONG_MIXED_PAIRS, LONG_RATIO = (1, 1, 4), (-1, -1, 0), 1.5
+"""Turns, pairs and ratio for long launches. The probability is 2e-3."""
 
 SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are
@@ -145,19 +146,19 @@ def require_independent(
     cases = [Case.POISONED, *(case for case in cases if case != Case.POISONED)]
     if reads_output and Case.FILLED in cases:  # its result depends on what the output holds
         cases.remove(Case.FILLED)
-    limit, turns, by_chance = RATIO_BY_EVENTS if by_events else RATIO, TURNS, BY_CHANCE
+    limit, turns, mixed = RATIO_BY_EVENTS if by_events else RATIO, TURNS, MIXED_PAIRS
     if is_long:
-        limit, turns, by_chance = LONG_RATIO, LONG_TURNS, LONG_BY_CHANCE
+        limit, turns, mixed = LONG_RATIO, LONG_TURNS, LONG_MIXED_PAIRS
     times_us: dict[Case, list[float]] = {case: [] for case in cases}
     if not is_long:
         once(Case.POISONED)  # it computes `right`, and uses the operands for the first time
-    for count, probability in zip(turns, by_chance, strict=True):
+    for count, pairs in zip(turns, mixed, strict=True):
         _extend(times_us, once, count)
         before_us = times_us[Case.POISONED]
         suspects = [case for case in cases if _counts(before_us, times_us[case], limit)]
         if not suspects:
             return
-        suspects = [x for x in suspects if _chance(before_us, times_us[x]) <= probability]
+        suspects = [x for x in suspects if _mixed_pairs(before_us, times_us[x]) <= pairs]
         if suspects:
             break
     else:
@@ -193,22 +194,13 @@ def _counts(first_us: list[float], second_us: list[float], limit: float) -> bool
     return high > limit * low and high - low > MIN_DIFFERENCE_US
 
 
-def _chance(first_us: list[float], second_us: list[float]) -> float:
-    """Return the probability that equal cases differ this much (Mann and Whitney, 1947).
+def _mixed_pairs(first_us: list[float], second_us: list[float]) -> int:
+    """Return the number of pairs, one of each case, in the rarer order.
 
-    The test needs only the order of the launches, so a few disturbed ones do not hide a difference.
-    Of all orders of n and n launches, those with u pairs of one kind are counted by the
-    coefficients of the Gaussian binomial.
+    It depends only on the order of the launches, so a few disturbed ones do not hide a difference.
     """
-    n = len(first_us)
     pairs = sum(x < y for x in first_us for y in second_us)
-    orders = [1] + [0] * (n * n)
-    for i in range(1, n + 1):
-        for u in range(n * n, n + i - 1, -1):
-            orders[u] -= orders[u - n - i]
-        for u in range(i, n * n + 1):
-            orders[u] += orders[u - i]
-    return min(1.0, 2 * sum(orders[: min(pairs, n * n - pairs) + 1]) / math.comb(2 * n, n))
+    return min(pairs, len(first_us) * len(second_us) - pairs)
 
 
 def _is_same(xp: Any, output: Any, right: Any) -> bool:
