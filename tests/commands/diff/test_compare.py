@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpubench.commands.diff.compare import (
+    MODES,
     Comparison,
     DiffVerdict,
     Finding,
@@ -90,7 +91,11 @@ def test_a_shift_beyond_the_threshold_is_found_and_a_smaller_one_is_shown_to_be_
         assert found.ratio_high >= factor * (1 - 1e-9)
 
 
-ONE, OTHER = frozenset({"GPU-1"}), frozenset({"GPU-2"})
+def test_few_rounds_with_two_speeds_do_not_judge_a_shift_from_one_to_the_other() -> None:
+    fast, slow = (tuple(level + 0.1 * n for n in range(8)) for level in (100.0, 108.0))
+    found = finding(pooled((*fast, slow[0])), pooled((*slow, slow[1])))
+    assert (found.verdict, found.reason.partition(":")[0]) == (DiffVerdict.AMBIGUOUS, MODES)
+    assert finding(pooled(fast), pooled(slow)).verdict == DiffVerdict.SLOWER
 
 
 def test_a_ratio_beyond_the_threshold_is_ambiguous_while_its_interval_is_not() -> None:

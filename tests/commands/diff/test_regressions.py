@@ -139,6 +139,7 @@ def test_all_points_slower_with_the_blas_are_a_machine_wide_shift(file: Write, r
     code, out, _ = run(base, new)
     first = "machine-wide shift of +5.0 %: not decided: of 9 points 9 ambiguous"
     assert (code, out.splitlines()[0]) == (0, first)
+    assert "moved with the machine" in " ".join(out.split())
     assert run(base, new, "--strict")[0] == 3
 
 
