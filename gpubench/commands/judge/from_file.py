@@ -76,7 +76,9 @@ def described(text: str, op: str, backend: str, dtypes: Sequence[str]) -> tuple[
         raise UsageError(
             f"{shown(file)}: '{shown(name)}' cannot name a kernel, which is {NAME_RULE}"
         )
-    blas = next(v.baseline for v in of_op(op).values() if v.backend == backend and v.baseline)
+    ours = of_op(op)
+    name = f"my_{name}" if name in ours else name
+    blas = next(v.baseline for v in ours.values() if v.backend == backend and v.baseline)
     facts = {"name": name, "file": str(source), "entry": entry, "dtypes": tuple(dtypes)}
     facts |= {"idea": f"from {source.name}", "backend": backend, "baseline": blas}
     folder = user_cache("judged", hashlib.sha256(repr((op, *facts.items())).encode()).hexdigest())

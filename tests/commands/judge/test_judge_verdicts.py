@@ -175,6 +175,7 @@ DECLARED = "void run(int M, int N, int K, const double* A, const double* B, doub
 def files(tmp_path: Path) -> Path:
     (tmp_path / "whole.cu").write_text(SOURCE + LAUNCHER)
     (tmp_path / "kernel.cu").write_text(SOURCE)
+    (tmp_path / "naive.cu").write_text(SOURCE + LAUNCHER)
     (tmp_path / "libmine.so").touch()
     (tmp_path / "rows.py").write_text("def product(a, b, c):\n    c[:] = a @ b\n")
     return tmp_path
@@ -185,6 +186,7 @@ def files(tmp_path: Path) -> Path:
     [
         ("whole.cu", "whole", "float32"),
         ("whole.cu:run", "whole", "float32"),
+        ("naive.cu", "my_naive", "float32"),  # gpubench has a kernel naive
         (f"libmine.so:{DECLARED}", "mine", "float64"),
         ("rows.py:product", "rows", "int32"),
     ],

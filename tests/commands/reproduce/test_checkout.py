@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fakes import CPU, failed, measured, point, variant
 
+from gpubench.commands.reproduce.checkout import Checkout
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import find, read_experiment, shipped
 from gpubench.commands.reproduce.view import grids
@@ -130,6 +131,17 @@ def test_a_checkout_is_named_where_one_is_needed_and_nowhere_else(tmp_path: Path
             find([name])
     with pytest.raises(UsageError, match="--checkout: no experiment here checks code"):
         find([], tmp_path)
+
+
+def test_each_figure_of_the_claims_that_come_with_gpubench_has_its_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Checkout, "kernels", lambda _, path, _folder: path.parent / path.stem)
+    counts = {}
+    for name, path in shipped("claims").items():
+        experiment = read_experiment(path)  # it refuses a figure without a point
+        counts[name] = sum(len(series.published) for series in experiment.series)
+    assert counts == {"cuda-l2": 50, "fast-cu": 6, "sgemm-cuda": 22}
 
 
 def claims(folder: Path, *rows: Row) -> list[str]:
