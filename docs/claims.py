@@ -321,6 +321,8 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("a kernel 5 % slower, quiet rounds: exit 1 in at least 95 %", DIFF, lambda: simulated("diff", "found", QUIET | {"slower": "kernel .5%"}, least=0.95)),
         Claim("all own kernels 10 % slower: exit 1 in at least 95 % of each disturbance", DIFF, lambda: simulated("diff", "found", {"rounds": "5", "slower": "own .10%"}, least=0.95)),
         Claim("all own kernels 5 % slower: exit 1 in at least 90 % of each disturbance", DIFF, lambda: simulated("diff", "found", {"rounds": "5", "slower": "own .5%"}, least=0.9)),
+        Claim("more than half of the points ambiguous, quiet rounds: in at most 10 %", DIFF, lambda: simulated("diff", "not decided", {"rounds are": "quiet.*"}, most=0.1)),
+        Claim("and with a ramp over rounds: in at most 30 %", DIFF, lambda: simulated("diff", "not decided", {"rounds are": "ramp.*"}, most=0.3)),
         *(Claim(f"a slow-down of {what} that `diff` says it would find is found in at least 90 % of each disturbance", "operating/blind.md", partial(simulated, "blind", f"{what}, found", {}, least=0.9)) for what in ("everything", "one kernel", "one point")),
         Claim("`ab` of a build and itself on a CPU, beside other work: exit 1 in at most 5 %", "cpu/ab.json", lambda: in_turns(0.0, 0.05, "same")),
         Claim("`ab` of a kernel 10 % slower: exit 1 in at least 80 %", "cpu/ab.json", lambda: in_turns(0.8, 1.0, "10 % slower")),
