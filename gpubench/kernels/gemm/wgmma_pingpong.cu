@@ -3,15 +3,22 @@
 // Compared with `wgmma_fitted`: there a block's warpgroups share a tile, so the tensor cores wait
 // while both round and store their results. 824×6320 with K = 672 are 125 tiles of 168×256, whose
 // results take 2.9 of 15.2 µs. Here they are 264 tiles of 104×192, two for each of 132 blocks.
-// `#` multiplies, and `=` stores. Time goes from left to right:
+// The third warpgroup, of which one warp works, fetches the steps of all tiles of the block, in the
+// order of the tiles. `#` multiplies, and `=` stores. Time goes from left to right:
 //
 //     warpgroup 0   # # # # # # = = =       # # # # # # = = =
 //     warpgroup 1               # # # # # # = = =       # # # # # # = = =
 //                               ^ its turn: warpgroup 0 has started all its multiplications
 //
-// Only the last tile's results have nothing to hide behind, and they are half as many. The ring
-// holds the steps of all tiles one after another. A warpgroup skips those of the other, and must not
-// look at a stage before its turn: a barrier tells only odd phases from even ones.
+// Only the last tile's results have nothing to hide behind, and they are half as many. The ring of
+// stages (`wgmma_ring`) stands for the block's barrier in each step: it holds the steps of all tiles
+// one after another. A warpgroup skips those of the other, and must not look at a stage before its
+// turn: a barrier tells only odd phases from even ones.
+//
+// The products are transposed (`fitted_tile.cuh`): an instruction multiplies 64 columns by BM rows,
+// and a thread has BM/2 sums of each 64 columns. 208 sums of 104×256 are the most, of 240 registers.
+// BK values of k are a step, clusters have CM×CN blocks, and GROUP is of their order
+// (`cluster_tiles.cuh`).
 //
 // While the other warpgroup needs the ring, results leave through a box of 64 columns that the
 // warpgroup has for itself. The last ones leave through the ring, all boxes at once.
@@ -53,8 +60,9 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
   if (warpgroup == 2) {
     lower_registers<24>();
     if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    produce_early<true, BM, BN, BK, IS_8_BITS<Scalar>>(ring, BLOCKS, stages, tiles, first, clusters,
-                                                       StepsOfPart(steps, 0, 1), a_map, b_map, nullptr);
+    produce_early<true, BM, BN, BK, IS_8_BITS<Scalar>>(
+        ring, BLOCKS, stages, tiles, first, clusters, StepsOfPart(steps, 0, 1), a_map, b_map,
+        nullptr);
   } else {
     raise_registers<240>();
     meet_cluster();

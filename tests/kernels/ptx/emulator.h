@@ -461,9 +461,12 @@ inline std::vector<unsigned char> content_of(const BoxStore& store) {
   return content;
 }
 
-// Stores the boxes of this thread.
-inline void finish_stores() {
-  for (const BoxStore& store : current->stores) {
+// Stores the boxes of this thread, but for the last `pending`.
+inline void finish_stores(size_t pending) {
+  auto& stores = current->stores;
+  const size_t count = stores.size() - std::min(pending, stores.size());
+  for (size_t s = 0; s < count; ++s) {
+    const BoxStore& store = stores[s];
     if (content_of(store) != store.content) fail("a box that changed before it was stored");
     const Map& map = store.map;
     for (size_t i = 0; i < store.content.size(); ++i) {
@@ -475,7 +478,7 @@ inline void finish_stores() {
           store.content[i];
     }
   }
-  current->stores.clear();
+  stores.erase(stores.begin(), stores.begin() + count);
 }
 
 // The same for 8 values of k of TF32, whose 64 rows come from the registers of each warp.
@@ -563,14 +566,16 @@ inline void ptx(std::string_view text, std::initializer_list<Operand> operands) 
     o[0].set<unsigned>(high.bits << 16 | low.bits);
   } else if (is("stmatrix.sync.aligned.m8n8.x")) {
     store_matrices(o, text[28] - '0', has(".trans."));
-  } else if (is("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];")) {
+  } else if (is("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group")) {
     BoxStore store{{}, o[3].number(), o[2].as<int>(), o[1].as<int>(), {}};
     std::memcpy(&store.map, o[0].as<const void*>(), sizeof(Map));
     store.content = content_of(store);
     current->stores.push_back(store);
   } else if (is("cp.async.bulk.commit_group;")) {
-  } else if (is("cp.async.bulk.wait_group.read 0;")) {
-    finish_stores();
+  } else if (is("cp.async.bulk.wait_group.read %0;")) {
+    finish_stores(o[0].number());
+  } else if (is("mov.b32 %0, %1;")) {
+    o[0].set<unsigned>(o[1].number());
   } else if (is("bar.sync ") && has(", %0;")) {
     meet(block.named[std::atoi(text.data() + 9)], o[0].number());
   } else if (is("barrier.cluster.arrive")) {

@@ -3,8 +3,8 @@
 //
 // Blocks in a row of a cluster need the same rows of A, so each fetches 1/CN of them, and the TMA
 // writes this part into the shared memory of all (multicast). Blocks in a column do the same with
-// columns of B. A stage may be overwritten when it is free in every block. It is filled when all its
-// parts have arrived.
+// columns of B. A stage may be overwritten when it is free in every block. It is filled when all
+// its parts have arrived.
 
 #pragma once
 
@@ -32,8 +32,8 @@ __device__ __forceinline__ void init_cluster(Ring<STAGES>& ring, int releases) {
 }
 
 // Divides a block's roles, of which R has the registers: a thread of the last warpgroup calls
-// `produce`, and each other warpgroup calls `consume` with its number. A stage is free after `releases`
-// arrivals.
+// `produce`, and each other warpgroup calls `consume` with its number. A stage is free after
+// `releases` arrivals.
 template <typename R, bool PDL, int STAGES, typename Produce, typename Consume>
 __device__ __forceinline__ void
 divide_roles(Ring<STAGES>& ring, int releases, Produce produce, Consume consume) {
@@ -61,8 +61,8 @@ constexpr unsigned short every_bit(int count, int apart) {
 // Which boxes of a step: all, those for this block alone, or those for several blocks.
 enum class Boxes { ALL, OWN, SHARED };
 
-// Copies a box to this block, or to the same place in each block of the cluster that `mask` has a bit
-// for, and counts its bytes on each one's barrier.
+// Copies a box to this block, or to the same place in each block of the cluster that `mask` has a
+// bit for, and counts its bytes on each one's barrier.
 template <int BLOCKS>
 __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
                                          int row, int col, unsigned short mask) {
@@ -85,11 +85,11 @@ constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
   return (rows & -rows) < DEPTH ? rows & -rows : DEPTH;
 }
 
-// Requests this block's parts of a step, by one thread: of BM rows of A, which the CN blocks of a row
-// share, and of BN columns of B, which the CM blocks of a column share. It expects all bytes that
-// arrive in this block, from any block. In shared memory A and then B lie in parts whose rows have 128
-// bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for each WIDTH
-// columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box (0).
+// Requests this block's parts of a step, by one thread: of BM rows of A, which the CN blocks of a
+// row share, and of BN columns of B, which the CM blocks of a column share. It expects all bytes
+// that arrive in this block, from any block. In shared memory A and then B lie in parts whose rows
+// have 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for each
+// WIDTH columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box (0).
 // `rest_map` is that of B's last columns, where they are no multiple of WIDTH.
 template <int BM, int BN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false, int B_BOX = 0,
           Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS>
@@ -114,8 +114,8 @@ fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& ra
     }
   }
   if constexpr (WHICH == (CM == 1 ? Boxes::SHARED : Boxes::OWN)) return;
-  constexpr bool RAGGED = !B_ALONG_K && BN % WIDTH != 0;         // each block sends some of each part
-  constexpr int PART = B_ALONG_K ? BN : BK;                      // rows of 128 bytes
+  constexpr bool RAGGED = !B_ALONG_K && BN % WIDTH != 0;  // each block sends some of each part
+  constexpr int PART = B_ALONG_K ? BN : BK;               // rows of 128 bytes
   constexpr int OWN = B_ALONG_K ? BN / CM : BN / WIDTH * BK / CM;
   constexpr int EACH = !B_ALONG_K ? box_of_b(BN, CM, BK, WIDTH) : B_BOX ? B_BOX : OWN;
   constexpr int BOXES = RAGGED ? BN / WIDTH + 1 : OWN / EACH;
@@ -148,6 +148,7 @@ __device__ __forceinline__ void
 produce_part(Ring<STAGES>& ring, unsigned char* stages, const Rank<CM, CN, PARTS>& rank,
              const BlockTile& tile, const Steps& steps, const CUtensorMap* a_map,
              const CUtensorMap* b_map) {
+  static_assert(BN / WIDTH % CM == 0, "boxes of whole parts, as the host describes them");
   Slot<STAGES> slot;
 #pragma unroll 1
   for (int step = 0; step < steps.count; ++step, slot.advance()) {
@@ -165,6 +166,7 @@ template <int BM, int BN, int CM, int CN, int BK = STEP, int WIDTH = STEP, bool 
 __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
                                         const Tiles& tiles, int steps, const CUtensorMap* a_map,
                                         const CUtensorMap* b_map) {
+  static_assert(BN / (B_ALONG_K ? 32 : WIDTH) % CM == 0, "boxes of whole parts, as for the host");
   const Rank<CM, CN> rank;
   const int clusters = gridDim.x / (CM * CN);
   Slot<STAGES> slot;
@@ -211,8 +213,8 @@ begin_fetching(Ring<STAGES>& ring, int releases, unsigned char* stages,
   }
 }
 
-// The producer's work, by one warp: the steps of this block's tiles from number `first` on, or of one
-// tile if it does not STAY. `steps.first` of each tile's steps are other blocks'.
+// The producer's work, by one warp: the steps of this block's tiles from number `first` on, or of
+// one tile if it does not STAY. The first `steps.first` steps of a tile are other blocks'.
 template <bool STAYS, int BM, int BN, int BK, bool B_ALONG_K, int STAGES, typename Tiles,
           typename Steps>
 __device__ __forceinline__ void

@@ -1,8 +1,9 @@
 // cluster_tiles: which tile a block of a cluster computes, and the order of tiles. `wgmma_cluster`
 // introduces them and explains why, and `wgmma_mixed` introduces `MixedTiles`.
 //
-// The blocks of a cluster of CM×CN compute neighbouring tiles: CM rows of CN tiles. The order: down GROUP rows of clusters, then along the columns; every second such group
-// backwards, so that the next group begins with the columns that were used last:
+// The blocks of a cluster of CM×CN compute neighbouring tiles: CM rows of CN tiles. The order: down
+// GROUP rows of clusters, then along the columns; every second such group backwards, so that the next
+// group begins with the columns that were used last:
 //
 //      0  2  4  6          GROUP = 2
 //      1  3  5  7

@@ -4,8 +4,8 @@
 // An instruction multiplies 64 rows of its first operand by 8 to 256 columns of its second one.
 // Given A and B, it computes tiles of 64, 128, … rows and any multiple of 8 columns (16 here).
 // Given Bᵀ and Aᵀ, the transposed problem, it computes 64, 128, … columns of C and any multiple of
-// 8 rows, so C with 8 rows is not padded to 64. In shared memory A and B lie as before in both forms. Transposed results are turned on
-// their way back.
+// 8 rows, so C with 8 rows is not padded to 64. In shared memory A and B lie as before in both forms.
+// Transposed results are turned on their way back.
 //
 // One warp requests tiles, one to three warpgroups multiply. Where sums leave enough registers,
 // they are not moved between roles, and the block does without the three idle warps that a

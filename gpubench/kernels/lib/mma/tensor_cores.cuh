@@ -73,8 +73,8 @@ __device__ __forceinline__ unsigned long long b_descriptor(unsigned address) {
 }
 constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 
-// An instruction for WIDTH columns has WIDTH / 2 sums of a thread, from %0 on: four, and then J for each
-// further four. Its other operands follow, A from the number HALF on.
+// An instruction for WIDTH columns has WIDTH / 2 sums of a thread, from %0 on: four, and then J for
+// each further four. Its other operands follow, A from the number HALF on.
 #define FOURS_4(J)
 #define FOURS_8(J) FOURS_4(J) J(4, 5, 6, 7)
 #define FOURS_12(J) FOURS_8(J) J(8, 9, 10, 11)
@@ -326,8 +326,8 @@ __device__ __forceinline__ void start_step(Sum<Scalar> (&sum)[PIECES][BN / 2], R
   commit_multiplications();
 }
 
-// Waits for the previous step's multiplications, and frees its stage in BLOCKS blocks of the cluster
-// from number `first_block` on.
+// Waits for the previous step's multiplications, and frees its stage in BLOCKS blocks of the
+// cluster from number `first_block` on.
 template <int BLOCKS, int STAGES>
 __device__ __forceinline__ void
 end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before, bool first, int first_block = 0) {
@@ -337,8 +337,8 @@ end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before, bool first, int fi
   slot.advance();
 }
 
-// All steps of a tile. `start` waits for a step's stage, and starts its multiplications. Two steps are
-// under way at a time, so a stage is freed one step late.
+// All steps of a tile. `start` waits for a step's stage, and starts its multiplications. Two steps
+// are under way at a time, so a stage is freed one step late.
 template <int BLOCKS, int STAGES, typename Start>
 __device__ __forceinline__ void
 multiply_steps(Ring<STAGES>& ring, Slot<STAGES>& slot, int steps, int first_block, Start start) {
@@ -357,8 +357,9 @@ template <typename Scalar, int BM, int BN, int BLOCKS, int STAGES>
 __device__ __forceinline__ void multiply_tile(float (&sum)[Roles<BM>::PIECES][BN / 2],
                                               Ring<STAGES>& ring, Slot<STAGES>& slot,
                                               unsigned stages, int warpgroup, int steps) {
+  const int first_row = warpgroup * Roles<BM>::PIECES * 64;
   multiply_steps<BLOCKS>(ring, slot, steps, 0, [&](bool add) {
-    start_step<Scalar, BM, BN, BN>(sum, ring, slot, stages, warpgroup * Roles<BM>::PIECES * 64, add);
+    start_step<Scalar, BM, BN, BN>(sum, ring, slot, stages, first_row, add);
   });
 }
 
@@ -426,7 +427,7 @@ store_sums(const float (&sum)[SUMS], Scalar* C, int row0, int col0, int rows, in
   }
 }
 
-// Puts down four 8×8 matrices of 16-bit results, of which each lane names 16 bytes; or their columns.
+// Puts down four 8×8 matrices of 16-bit results by rows, or by columns. A lane names 16 bytes.
 template <bool TRANSPOSED>
 __device__ __forceinline__ void put_unit(unsigned address, const unsigned* words) {
   if constexpr (TRANSPOSED) {
