@@ -173,8 +173,8 @@ def test_a_duration_has_a_unit_of_seconds_minutes_or_hours(text: str, seconds: f
     assert read_sweep({"budget": text}).timing.budget_s == seconds
 
 
-def test_a_dtype_has_the_short_names_that_users_type() -> None:
-    assert read_sweep({"dtypes": "fp32,BF16,fp64,fp16,fp8"}).dtypes == (
+def test_a_dtype_has_the_short_names_that_users_type_and_is_swept_once() -> None:
+    assert read_sweep({"dtypes": "fp32,BF16,fp64,fp16,fp8,float32"}).dtypes == (
         "float32",
         "bfloat16",
         "float64",

@@ -212,6 +212,12 @@ def test_a_file_that_pandas_rewrote_is_read_as_before(tmp_path: Path) -> None:
             assert one.median_us == pytest.approx(other.median_us)
 
 
+def test_a_byte_order_mark_and_windows_line_ends_are_read_over(csv_file: Path) -> None:
+    expected = read(csv_file)
+    csv_file.write_bytes(b"\xef\xbb\xbf" + csv_file.read_bytes().replace(b"\n", b"\r\n"))
+    assert read(csv_file) == expected
+
+
 def test_a_short_line_is_refused_naming_line_and_column(csv_file: Path) -> None:
     lines = csv_file.read_text().splitlines()
     lines[1] = ",".join(lines[1].split(",")[:-3])

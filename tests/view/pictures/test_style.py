@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
@@ -145,6 +146,14 @@ def test_a_picture_for_both_pages_has_no_page_of_its_own() -> None:
     of = source(*curve("naive", (8, 4, 6)))
     assert "#ffffff" not in svg(draw(of, theme="both"))
     assert "#ffffff" in svg(draw(of, theme="light"))
+
+
+def test_settings_of_a_notebooks_user_change_no_picture() -> None:
+    of = source(*curve("naive", (8, 4, 6)))
+    usual = svg(draw(of))
+    theirs = {"lines.dash_capstyle": "round", "axes.xmargin": 0.4, "figure.dpi": 40}
+    with mpl.rc_context(theirs | {"svg.fonttype": "path", "savefig.transparent": True}):
+        assert svg(draw(of)) == usual
 
 
 def test_what_cannot_or_must_not_be_written_is_refused(tmp_path: Path) -> None:
