@@ -241,7 +241,7 @@ def test_a_configurations_text_does_not_steer_the_terminal(tmp_path: Path) -> No
     name = "a\\u001b[2J\\u202eb.csv"
     (tmp_path / "a.toml").write_text(f'output = "{name}"\nsizes = "8"\ndevice = "cpu"\n')
     done = call(tmp_path, "sweep", "--config", "a.toml", "--dry-run")
-    assert done.code == 0
+    assert (done.code, done.files) == (0, ["a.toml"])
     assert "would write: a?[2J?b.csv" in done.out
 
 

@@ -53,6 +53,11 @@ def test_every_descriptor_file_is_a_variant() -> None:
     assert len(ALL) == len(files)
 
 
+def test_every_cuda_source_has_a_descriptor() -> None:
+    sources = set(KERNELS.glob("*/*.cu"))
+    assert {variant.source for variant in ALL if isinstance(variant, CudaVariant)} == sources
+
+
 def test_a_name_may_stand_in_several_operations() -> None:
     ops = [variant.op for variant in ALL if variant.name == "cublas"]
     assert sorted(ops) == ["atax", "gemm", "gemv", "gemv_t"]

@@ -149,6 +149,13 @@ def test_a_device_is_described_without_cuda_bindings(monkeypatch: pytest.MonkeyP
     assert devices._uuid(0) == ""
 
 
+def test_an_index_too_high_says_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = devices.describe_devices(h200s(), dict, str)
+    monkeypatch.setattr(devices, "cuda_devices", lambda: there)
+    with pytest.raises(DeviceUnavailableError, match=r"has 2 CUDA device.*cuda:0 to cuda:1"):
+        devices.cuda_device(2)
+
+
 def test_versions_print_as_people_write_them() -> None:
     assert devices._version(13000) == "13.0"
     assert devices._version(12090) == "12.9"
