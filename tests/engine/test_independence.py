@@ -131,6 +131,19 @@ def test_a_result_kept_by_the_operands_values_is_wrong() -> None:
         check(call)
 
 
+def test_launches_that_are_shorter_on_new_operands_do_not_make_the_time_false() -> None:
+    seen: set[bytes] = set()
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        c[...] = a @ b
+        took_us = 10.0 if a.tobytes() in seen else 1.0
+        seen.add(a.tobytes())
+        return took_us
+
+    for is_long in (False, True):
+        check(call, is_long=is_long)
+
+
 def test_a_result_kept_by_the_operands_address_is_wrong() -> None:
     kept: dict[int, np.ndarray] = {}
 

@@ -31,13 +31,13 @@ from gpubench.engine.judge.verify import (
 )
 from gpubench.engine.operands import widened
 
-TURNS = (6, 6, 36)
+TURNS: tuple[int, ...] = (6, 6, 36)
 """Number of launches in each case, by stage. A further stage follows only if two cases differ by
 the ratio below."""
 
-MIXED_PAIRS = (-1, 1, 523)
+MIXED_PAIRS: tuple[int, ...] = (-1, 1, 523)
 """After each of the `TURNS`, the largest number of pairs of launches, one of each case, in the
-rarer order. The probability that equal cases have no more pairs is 2e-6 (exact distribution of U
+other order. The probability that equal cases have no more pairs is 1e-6 (exact distribution of U
 for 12 and 48 launches of each case; Mann and Whitney, 1947). -1: a further stage must follow."""
 
 RATIO, RATIO_BY_EVENTS = 1.25, 1.05
@@ -50,8 +50,8 @@ MIN_DIFFERENCE_US = 3.0
 """Smallest difference of two cases that counts, in microseconds. Writing the operands changes what
 the caches hold, which changes the time of a short call."""
 
-LONG_TURNS, LONG_MIXED_PAIRS, LONG_RATIO = (1, 1, 4), (-1, -1, 0), 1.5
-"""Turns, pairs and ratio for long launches. The probability is 2e-3."""
+LONG_TURNS, LONG_MIXED_PAIRS, LONG_RATIO = (1, 1, 4, 3), (-1, -1, -1, 0), 1.5
+"""Turns, pairs and ratio for long launches. The probability is 2e-5."""
 
 SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are
@@ -155,10 +155,10 @@ def require_independent(
     for count, pairs in zip(turns, mixed, strict=True):
         _extend(times_us, once, count)
         before_us = times_us[Case.POISONED]
-        suspects = [case for case in cases if _counts(before_us, times_us[case], limit)]
+        suspects = [case for case in cases if _counts(*_by_suspicion(times_us, case), limit)]
         if not suspects:
             return
-        suspects = [x for x in suspects if _mixed_pairs(before_us, times_us[x]) <= pairs]
+        suspects = [x for x in suspects if _mixed_pairs(*_by_suspicion(times_us, x)) <= pairs]
         if suspects:
             break
     else:
@@ -188,19 +188,27 @@ def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], tu
             times_us[case].append(once(case))
 
 
-def _counts(first_us: list[float], second_us: list[float], limit: float) -> bool:
+def _by_suspicion(times_us: dict[Case, list[float]], case: Case) -> tuple[list[float], list[float]]:
+    """Return the times that a false time would shorten, and those of honest launches.
+
+    Timed launches find filled outputs, and operands that they have seen.
+    """
+    before_us = times_us[Case.POISONED]
+    return (before_us, times_us[case]) if case == Case.CHANGED else (times_us[case], before_us)
+
+
+def _counts(short_us: list[float], long_us: list[float], limit: float) -> bool:
     """Whether the lower quartiles differ enough. Disturbances only lengthen launches."""
-    low, high = sorted(sorted(times_us)[len(times_us) // 4] for times_us in (first_us, second_us))
+    low, high = (sorted(times_us)[len(times_us) // 4] for times_us in (short_us, long_us))
     return high > limit * low and high - low > MIN_DIFFERENCE_US
 
 
-def _mixed_pairs(first_us: list[float], second_us: list[float]) -> int:
-    """Return the number of pairs, one of each case, in the rarer order.
+def _mixed_pairs(short_us: list[float], long_us: list[float]) -> int:
+    """Return the number of pairs whose launches are in the other order.
 
     It depends only on the order of the launches, so a few disturbed ones do not hide a difference.
     """
-    pairs = sum(x < y for x in first_us for y in second_us)
-    return min(pairs, len(first_us) * len(second_us) - pairs)
+    return sum(x >= y for x in short_us for y in long_us)
 
 
 def _is_same(xp: Any, output: Any, right: Any) -> bool:
