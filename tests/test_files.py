@@ -26,9 +26,10 @@ from commandline import (
     start,
     wait_for_lines,
 )
+from samples import curve
 
 from gpubench.model.measurement import LONGEST_REASON
-from gpubench.results.row import read
+from gpubench.results.row import read, write
 
 SIZES = [str(size) for size in range(8, 65, 4)]
 FEW = (*("sweep", "--device", "cpu", "--sizes", "8..64:4", "--variants", "cpu_blas"), *QUICKER)
@@ -251,16 +252,10 @@ def test_a_file_name_does_not_steer_the_terminal_when_all_goes_well(tmp_path: Pa
     assert done.out.startswith("a?[2J??b.bin: A 4x4")
 
 
-COMPARISON = (
-    "experiment,series,label,column,figure,published,measured\n"
-    f"{STEERS}x,{STEERS}\uffff,{STEERS},{STEERS},ms,1.0,2.0\n"
-    "x,s,'=1+1,measured,ms,1.0,2.0\n"
-)
-
-
 @pytest.mark.slow
 def test_a_picture_is_well_formed_whatever_the_names(tmp_path: Path) -> None:
-    (tmp_path / f"{STEERS}.csv").write_text(COMPARISON)
+    rows = [row for name in (f"{STEERS}\uffff", "=1+1") for row in curve(name, (8, 4, 6))]
+    write(rows, tmp_path / f"{STEERS}.csv")
     done = call(tmp_path, "plot", f"{STEERS}.csv", "-o", "a.svg")
     assert (done.code, done.err) == (0, "")
     root = ET.parse(tmp_path / "a.svg").getroot()  # noqa: S314 # ours
