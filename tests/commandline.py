@@ -81,10 +81,15 @@ main()
 
 
 def start(folder: Path, *arguments: str, limit: str = "") -> subprocess.Popen[str]:
-    """A command that goes on; `limit` is the longest file it can write, in bytes."""
+    """A command that goes on; `limit` is the longest file it can write, in bytes.
+
+    Such a command writes no bytecode. It would be cut, and all other processes would read it.
+    """
+    environment = {"PYTHONDONTWRITEBYTECODE": "1"} if limit else {}
     return subprocess.Popen(
         [sys.executable, "-c", STARTED.format(limit=limit), *arguments],
         cwd=folder,
+        env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
