@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.errors import UsageError
+from gpubench.grouping import grouped
 from gpubench.model import Status
 from gpubench.plan.selection import read_selected
 from gpubench.results.row import Row
@@ -109,11 +110,9 @@ def _side_by_side(
     """Per problem: a line per point with its time in each file, and the ratio to the first file."""
     times = [{_point(row): row for row in rows if row.status == Status.OK} for rows in sides]
     first: dict[tuple[object, ...], Row] = {}
-    problems: dict[tuple[object, ...], list[tuple[object, ...]]] = {}
     for key, row in chain.from_iterable(side.items() for side in times):
-        if key not in first:
-            first[key] = row
-            problems.setdefault(key[2:], []).append(key)
+        first.setdefault(key, row)
+    problems = grouped(first, lambda key: key[2:])
     if sum(len(keys[:top]) for keys in problems.values()) > MAX_POINTS:
         return summary(list(chain(*sides)))
     parts: list[RenderableType] = []
