@@ -98,8 +98,8 @@ def may_be_modes(
     """Return which significant effects may come from two speeds that the rounds do not show.
 
     The slow part of a point whose two speeds are known gives the probability that it has only fast
-    rounds in the base and only slow rounds in the new side. The effects stand if so many in one
-    direction come from modes with a probability of at most `q` (Poisson).
+    rounds in the base and only slow rounds in the new side. Effects in one direction stand if modes
+    give this number of effects with a probability of at most `q` (Poisson).
     """
     base, new = (side.number for side in sides)
     expected, count = np.zeros((2, len(effect)))

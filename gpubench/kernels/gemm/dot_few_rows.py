@@ -103,7 +103,7 @@ def predicted_us(tile: Config, problem: Problem, multiprocessors: int) -> float:
     depth = THREADS * vector * vector * unroll * each // (columns * rows)
     steps = -(-problem.k // (depth * splits))
     registers = 4 * unroll * (vector + each) + each * vector + 40  # as in the source
-    resident = 3 if registers <= 80 else 2 if registers <= 128 else 1  # noqa: PLR2004
+    resident = 3 if registers <= 80 else 2 if registers <= 128 else 1  # noqa: PLR2004 # see the .cu
     blocks = splits * tiles_of_c(tile, problem)
     waves = -(-blocks // (resident * multiprocessors))
     elements = -(-blocks // multiprocessors) * steps * depth * columns
