@@ -1,11 +1,13 @@
 """Count what `gpubench ab` says on a CPU while other work starts and stops beside it.
 
-    python benchmarks/ab_runs.py --runs 30 -o ab.json    # an hour on a quiet machine
+    python benchmarks/ab_runs.py --runs 60 -o ab.json    # two hours on two quiet CPUs
+    taskset -c 8-31 python benchmarks/ab_runs.py --runs 48 -o ab.json    # twelve runs at once
 
 Each run has the default number of pairs. Runs in turns compare a directory that holds a kernel with
 a copy of itself, and with a kernel that is 10 % slower: it computes a tenth of the rows twice.
-Meanwhile a process keeps a core busy and sleeps in turns, a random 1 to 8 seconds each. Runs that
-the file has already count too, so they can be spread over several calls.
+Meanwhile a process keeps a core busy and sleeps in turns, a random 1 to 8 seconds each. Each two
+CPUs that this process may use have one run at a time. Runs that the file has already count too, so
+they can be spread over several calls.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +47,9 @@ LOOP = "np.einsum('ik,kj->ij', a, b, out=c, optimize=False)"
 TWICE = "tenth = len(a) // 10; np.einsum('ik,kj->ij', a[:tenth], b, out=c[:tenth], optimize=False)"
 
 DISTURBANCE = """
-import random, time
-rng = random.Random()
-while True:
+import os, random, time
+rng, parent = random.Random(), os.getppid()
+while os.getppid() == parent:
     end = time.monotonic() + rng.uniform(1, 8)
     while time.monotonic() < end:
         pass
@@ -83,7 +86,7 @@ def run(*, slower: bool) -> dict[str, object]:
         "new": SLOWER if slower else SAME,
         "exit": ended.code,
         "seconds": round(ended.wall_s),
-        "load": round(os.getloadavg()[1], 1),
+        "load": round(2 * os.getloadavg()[1] / (os.cpu_count() or 1), 1),  # of two CPUs
         "says": compared["headline"],
         "changed": {
             f"{point['variant']} {point['m']}": round(point["judged_ratio"], 3)
@@ -109,10 +112,18 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("ab.json"))
     asked = parser.parse_args()
     outcomes = json.loads(asked.output.read_text()) if asked.output.exists() else []
-    for _ in range(asked.runs):
-        outcomes.append(run(slower=len(outcomes) % 2 == 1))
-        print(outcomes[-1], flush=True)
-        save(asked.output, outcomes)
+    cpus = sorted(os.sched_getaffinity(0))
+    places = [set(cpus[i : i + 2]) for i in range(0, len(cpus), 2)]
+    pool = ThreadPoolExecutor(
+        len(places), initializer=lambda: os.sched_setaffinity(0, places.pop())
+    )  # the processes that a thread starts have its CPUs
+    with pool:
+        numbers = range(len(outcomes), len(outcomes) + asked.runs)
+        runs = [pool.submit(run, slower=number % 2 == 1) for number in numbers]
+        for ended in as_completed(runs):
+            outcomes.append(ended.result())
+            print(outcomes[-1], flush=True)
+            save(asked.output, outcomes)
     slower = [outcome for outcome in outcomes if outcome["new"] == SLOWER]
     print("found:", sum(outcome["exit"] == 1 for outcome in slower), "of", len(slower))
     print("named falsely:", sum(map(false, outcomes)), "of", len(outcomes))
