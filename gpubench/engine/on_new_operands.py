@@ -31,6 +31,10 @@ HELD_US, HELD_LAUNCHES, HELD_BYTES = 5e3, (8, 256), 2**31
 """On a GPU: the time that launches are to take together, their least and largest number, and the
 maximum bytes of their problems."""
 
+HOT_SHARE, HOT_US = 0.5, 50.0
+"""On a GPU with a hot cache: the share of it that the operands of all launches may fill, so that
+they stay in it, and the least time that so few launches must take together."""
+
 HELD_BESIDE_S = 5e-3
 """Time of a request on a GPU, if it is not measured."""
 
@@ -52,7 +56,8 @@ class OnNewOperands:
         self._reported_us = result.series.median_us if result.series else 0.0
         problem, fill, seed = self._point.problem, self._point.operands, result.seed or 0
         self._values = make_new_values(problem, seed, fill)
-        self._second = widened(make_inputs(problem, seed, fill)[1])
+        second = make_inputs(problem, seed, fill)[1]
+        self._second = widened(second)
         bandwidth = device.memory_bandwidth_gbytes_per_s
         is_hot = self._point.cache == Cache.HOT
         self._from_memory_us = problem.bytes / bandwidth / 1e3 if bandwidth and is_hot else 0.0
@@ -65,6 +70,11 @@ class OnNewOperands:
             (least, most), most_bytes = HELD_LAUNCHES, HELD_BYTES
             most = min(most, math.ceil(HELD_US / max(self._reported_us, 1.0)))
         self._launches = max(1, min(max(least, most), most_bytes // problem.bytes))
+        if self._is_held and is_hot:  # all launches have the same B
+            staying = int(HOT_SHARE * device.l2_bytes - second.nbytes)
+            staying //= problem.bytes - second.nbytes
+            if staying * self._reported_us >= HOT_US:
+                self._launches = min(self._launches, staying)
         self._seed = 0
 
     def judge(self) -> float | None:

@@ -18,7 +18,7 @@ from gpubench.engine.judge import clock
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
 from gpubench.engine.operands import make_inputs, make_new_values, new_rows
-from gpubench.model import Fill, Measurement, Problem, Timer
+from gpubench.model import Cache, Fill, Measurement, Problem, Timer
 
 SEED, LAUNCH_US, REQUEST_S = 7, 20.0, 1e-3
 GPU = replace(CPU, backend="cuda", memory_bandwidth_gbytes_per_s=1000.0)
@@ -39,6 +39,7 @@ class Gpu:
         skips: Callable[[int, int], bool] = lambda _copy, _row: False,
     ) -> None:
         self.now_s, self.room, self.skips, self.launches, self.seed = 0.0, room, skips, 0, 0
+        self.from_memory = False
         monkeypatch.setattr(clock, "perf_counter", lambda: self.now_s)
         monkeypatch.setattr(clock, "_scheduled", lambda _task: clock._Scheduled(0.0, 0.0))
 
@@ -50,7 +51,9 @@ class Gpu:
                 return self.launches <= self.room or request.seed is not None
             case LaunchOnNewOperands():
                 self.seed = request.seed
-                self.now_s += REQUEST_S + self.launches * LAUNCH_US / 1e6
+                bytes_used = self.launches * result().point.problem.bytes
+                late = 1.2 if self.from_memory and bytes_used > GPU.l2_bytes else 1.0
+                self.now_s += REQUEST_S + self.launches * late * LAUNCH_US / 1e6
                 return None
             case ReadResults():
                 problem = result().point.problem
@@ -81,8 +84,18 @@ def test_launches_that_compute_everything_in_the_reported_time_are_right(
 ) -> None:
     ratio = OnNewOperands(Gpu(monkeypatch), os.getpid(), result(), GPU).judge()
     assert ratio == pytest.approx(1.0)  # the request does not count
-    longer = OnNewOperands(Gpu(monkeypatch), os.getpid(), result(LAUNCH_US / 1.3), GPU).judge()
-    assert longer == pytest.approx(1.3)
+
+
+def test_the_operands_of_hot_launches_are_few_enough_to_stay_in_the_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu, cold = Gpu(monkeypatch), result()
+    gpu.from_memory = True
+    assert OnNewOperands(gpu, os.getpid(), cold, GPU).judge() == pytest.approx(1.2)
+    hot = replace(cold, point=replace(cold.point, cache=Cache.HOT))
+    assert OnNewOperands(gpu, os.getpid(), hot, GPU).judge() == pytest.approx(1.0)
+    small = replace(GPU, l2_bytes=30_000)  # one launch would not take HOT_US
+    assert OnNewOperands(gpu, os.getpid(), hot, small).judge() == pytest.approx(1.2)
 
 
 def test_launches_beyond_the_room_of_the_queue_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
