@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from multiprocessing import Pool, SimpleQueue
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,12 @@ def kernels(directory: Path, body: str) -> Path:
     return directory
 
 
-def run(*, slower: bool) -> dict[str, object]:
+def pin(places: SimpleQueue[set[int]]) -> None:
+    """Keep this process, and those that it starts, on CPUs that no other stream has."""
+    os.sched_setaffinity(0, places.get())
+
+
+def run(slower: bool) -> dict[str, object]:
     """Compare once, beside the disturbance."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -113,15 +118,14 @@ def main() -> None:
     asked = parser.parse_args()
     outcomes = json.loads(asked.output.read_text()) if asked.output.exists() else []
     cpus = sorted(os.sched_getaffinity(0))
-    places = [set(cpus[i : i + 2]) for i in range(0, len(cpus), 2)]
-    pool = ThreadPoolExecutor(
-        len(places), initializer=lambda: os.sched_setaffinity(0, places.pop())
-    )  # the processes that a thread starts have its CPUs
-    with pool:
-        numbers = range(len(outcomes), len(outcomes) + asked.runs)
-        runs = [pool.submit(run, slower=number % 2 == 1) for number in numbers]
-        for ended in as_completed(runs):
-            outcomes.append(ended.result())
+    places: SimpleQueue[set[int]] = SimpleQueue()
+    starts = range(0, len(cpus), 2)
+    for start in starts:
+        places.put(set(cpus[start : start + 2]))
+    turns = [number % 2 == 1 for number in range(len(outcomes), len(outcomes) + asked.runs)]
+    with Pool(len(starts), pin, (places,)) as pool:
+        for outcome in pool.imap_unordered(run, turns):
+            outcomes.append(outcome)
             print(outcomes[-1], flush=True)
             save(asked.output, outcomes)
     slower = [outcome for outcome in outcomes if outcome["new"] == SLOWER]
