@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +29,11 @@ Value = TypeVar("Value")
 def user_cache(*names: str) -> Path:
     """Return a path in the user's cache. The path may not exist."""
     return Path(platformdirs.user_cache_dir("gpubench"), *names)
+
+
+def cache_file(kind: str, *facts: object) -> Path:
+    """Return the file of the user's cache for these facts. Its name changes with each of them."""
+    return user_cache(kind, hashlib.sha256(repr(facts).encode()).hexdigest())
 
 
 def keep(path: Path, content: bytes) -> bool:
@@ -56,6 +62,15 @@ def kept(path: Path, kind: type[Value]) -> Value | None:
         return msgspec.msgpack.decode(content, type=kind)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def made_once(path: Path, kind: type[Value], make: Callable[[], Value]) -> Value:
+    """Return the value of an intact file of the cache; else make the value, and keep it."""
+    value = kept(path, kind)
+    if value is None:
+        value = make()
+        keep_value(path, value)
+    return value
 
 
 def environment_with_caches() -> tuple[dict[str, str], str]:

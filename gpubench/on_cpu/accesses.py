@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from shutil import which
 
-from gpubench.cache import keep_value, kept, user_cache
+from gpubench.cache import cache_file, keep_value, kept
 from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.occupancy import gpu_of
@@ -264,12 +264,10 @@ def recorder_version() -> str:
 def _kept_file(case: Case) -> Path:
     """Return the file of the cache. Its name changes with all that the figures depend on."""
     problem = case.problem
-    facts = (
-        source_hash(case.variant), _recorder_hash(), case.variant.name, *case.instances,
-        *case.variant.options(case.tile, problem.dtype), case.launch, problem,
-    )  # fmt: skip
-    key = chr(0).join(map(repr, facts)).encode()
-    return user_cache("accesses", f"{hashlib.sha256(key).hexdigest()}.msgpack")
+    return cache_file(
+        *("accesses", source_hash(case.variant), _recorder_hash(), case.variant.name),
+        *(case.instances, case.variant.options(case.tile, problem.dtype), case.launch, problem),
+    )
 
 
 @cache

@@ -6,7 +6,6 @@ of one variant with all instances that its cases launch.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -23,7 +22,7 @@ from threading import Lock
 
 import numpy as np
 
-from gpubench.cache import keep_value, kept, user_cache
+from gpubench.cache import cache_file, made_once
 from gpubench.engine.judge.verify import poison
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem
@@ -198,15 +197,13 @@ def runtime_object(folder: Path, name: str = "runtime") -> Path:
         if path.exists():
             return path
         sources = [(SHIM / file).read_bytes() for file in (f"{name}.cpp", "runtime.h")]
-        key = b"\0".join([*sources, *map(str.encode, RUNTIME_OPTIONS), gxx("--version").encode()])
-        cached = user_cache("check", f"{hashlib.sha256(key).hexdigest()}.o")
-        content = kept(cached, bytes)
-        if content is None:
+        facts = (sources, RUNTIME_OPTIONS, gxx("--version"))
+
+        def compiled() -> bytes:
             gxx(*RUNTIME_OPTIONS, "-c", str(SHIM / f"{name}.cpp"), "-o", str(path))
-            content = path.read_bytes()
-            keep_value(cached, content)
-        else:
-            path.write_bytes(content)
+            return path.read_bytes()
+
+        path.write_bytes(made_once(cache_file("check", *facts), bytes, compiled))
     return path
 
 

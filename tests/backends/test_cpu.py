@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -23,6 +22,7 @@ from gpubench.backends.cpu.backend import ALIGNMENT, CpuBackend
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
 from gpubench.backends.cpu.multiply_add import CHAINS, lanes, multiply_adds, operations
 from gpubench.backends.rotation import result_factor
+from gpubench.cache import keep_value
 from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.errors import CompileError, LaunchError, UsageError
@@ -379,7 +379,7 @@ def test_rates_are_kept_for_a_day_and_the_highest_rate_of_multiply_adds_counts(
     assert rates(kept=False) == rates(kept=True) == [6, 70]
     monkeypatch.setattr(cpu_gauge, "KEPT_FOR", timedelta(0))
     assert rates(kept=True) == [4, 70]
-    (file,) = (path for path in tmp_path.rglob("*.json"))
+    (file,) = tmp_path.rglob("rates/*")
     file.write_text("damaged")
     assert rates(kept=True) == [3, 30]
 
@@ -392,10 +392,10 @@ def test_a_kept_rate_without_a_time_zone_or_from_the_future_is_measured_again(
     monkeypatch.setattr(CpuGauge, "copy_gbytes_per_s", lambda *_: next(copies))
     gauge = CpuGauge(describe_cpu())
     assert list(gauge.ceilings([], kept=True).values()) == [5]
-    (file,) = (path for path in tmp_path.rglob("*.json"))
+    (file,) = tmp_path.rglob("rates/*")
     for measured, rate in (("2020-01-01T00:00:00", 7), ("2999-01-01T00:00:00Z", 6)):
         name = "measured_copy_gbytes_per_s"
-        file.write_text(json.dumps({name: {"rate": 1.0, "measured": measured}}))
+        keep_value(file, {name: {"rate": 1.0, "measured": measured}})
         assert list(gauge.ceilings([], kept=True).values()) == [rate]
     written_ns = file.stat().st_mtime_ns
     assert list(gauge.ceilings([], kept=True).values()) == [6]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -19,7 +18,8 @@ import msgspec
 import numpy as np
 import threadpoolctl
 
-from gpubench.cache import keep, user_cache
+from gpubench.cache import cache_file, keep_value
+from gpubench.cache import kept as kept_values
 from gpubench.errors import UsageError
 from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads, memory_bytes, read_text
 from gpubench.model import CORE_DTYPES, Device, Health
@@ -88,10 +88,9 @@ class CpuGauge:
         Rates are kept in the user's cache. For multiply-adds, the highest rate of this kind of CPU
         counts, because other load can only lower a rate.
         """
-        cpu = f"{self._device.name} {cpu_threads()} {self._copy_bytes}"
-        path = user_cache("rates", f"{hashlib.sha256(cpu.encode()).hexdigest()[:32]}.json")
+        path = cache_file("rates", self._device.name, cpu_threads(), self._copy_bytes)
         now = datetime.now(UTC)
-        rates = _kept_rates(path)
+        rates = kept_values(path, dict[str, KeptRate]) or {}
         before = dict(rates)
         measures: dict[str, Callable[[], float]] = {COPY: self.copy_gbytes_per_s}
         measures |= {
@@ -106,7 +105,7 @@ class CpuGauge:
                 rate = max(rate, earlier.rate)
             rates[name] = KeptRate(rate=rate, measured=now)
         if rates != before:
-            keep(path, msgspec.json.encode(rates))
+            keep_value(path, rates)
         return {name: rates[name].rate for name in measures}
 
     def _fma_gflops(self, dtype: str) -> float:
@@ -141,13 +140,6 @@ class KeptRate(msgspec.Struct):
 
     rate: float
     measured: Annotated[datetime, msgspec.Meta(tz=True)]
-
-
-def _kept_rates(path: Path) -> dict[str, KeptRate]:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, KeptRate])
-    except (OSError, msgspec.MsgspecError):  # no file yet, or a damaged or an older one
-        return {}
 
 
 def describe_cpu() -> Device:

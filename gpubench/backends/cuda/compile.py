@@ -6,10 +6,9 @@ whose descriptions name nvcc. Neither needs a GPU.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +19,7 @@ import gpubench
 from gpubench.backends import Compiled
 from gpubench.backends.cuda import nvcc
 from gpubench.backends.cuda.headers import HEADERS, stood_in, toolkit_options
-from gpubench.cache import keep_value, kept, user_cache
+from gpubench.cache import cache_file, made_once
 from gpubench.errors import CompileError, first_line, install_command
 from gpubench.model import Resources
 from gpubench.model.sources import encoded_source, include_folders, read_source, whole_source
@@ -56,15 +55,11 @@ def compile_instance(
     text = read_source(source)
     try:
         options_of_nvrtc = (*OPTIONS, *options, *toolkit_options())
-        version_of_nvrtc = version()
-
-        def compile_it() -> Compiled:
-            return _compile(text, source, (expression,), architecture, options_of_nvrtc)[0]
-
-        return _kept(
-            source, options, (expression, architecture, *options_of_nvrtc, version_of_nvrtc),
-            compile_it,
-        )  # fmt: skip
+        return made_once(
+            _file(source, options, (expression, architecture, *options_of_nvrtc, version())),
+            Compiled,
+            lambda: _compile(text, source, (expression,), architecture, options_of_nvrtc)[0],
+        )
     except CompileError as error:
         is_ours = PACKAGE in source.resolve().parents
         if is_ours or nvcc.find() is None or not HOST_CODE.search(text):
@@ -94,27 +89,14 @@ def _by_nvcc(
             seconds=perf_counter() - started,
         )
 
-    return _kept(source, options, (expression, architecture, *options, version_of_nvcc), compile_it)
+    facts = (expression, architecture, *options, version_of_nvcc)
+    return made_once(_file(source, options, facts), Compiled, compile_it)
 
 
-def _kept(
-    source: Path,
-    options: tuple[str, ...],
-    further: tuple[str, ...],
-    compile_it: Callable[[], Compiled],
-) -> Compiled:
-    """Return an instance from the user's cache, or compile it and keep it.
-
-    The key consists of the source, the files that it includes, and `further` texts.
-    """
+def _file(source: Path, options: tuple[str, ...], further: tuple[str, ...]) -> Path:
+    """Return the file of an instance in the cache. Files that the source includes count too."""
     files = whole_source(source, include_folders(options))
-    key = "\0".join((*map(read_source, files), *further))
-    cached = user_cache("cubin", f"{hashlib.sha256(encoded_source(key)).hexdigest()}.cubin")
-    if compiled := kept(cached, Compiled):
-        return compiled
-    compiled = compile_it()
-    keep_value(cached, compiled)
-    return compiled
+    return cache_file("cubin", *map(read_source, files), *further)
 
 
 def compile_together(

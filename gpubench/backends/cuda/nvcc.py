@@ -6,7 +6,6 @@ nvcc needs g++, and no GPU. It is part of the CUDA toolkit, or of the wheels of 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import re
 import shutil
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.backends.cuda.headers import header_folders
-from gpubench.cache import keep_value, kept, user_cache
+from gpubench.cache import cache_file, made_once
 from gpubench.errors import CompileError, install_command
 from gpubench.model import PRECISIONS, Config, HostVariant
 from gpubench.model.sources import encoded_source, read_source
@@ -177,22 +176,21 @@ def compile_library(
     text = wrapper(variant, tile, dtype)
     options = variant.options(tile, dtype)
     files = map(read_source, (*variant.sources[1:], CALLS))
-    key = "\0".join((*files, text, *options, code_for(architecture), version()))
-    cached = user_cache("cubin", f"{hashlib.sha256(encoded_source(key)).hexdigest()}.so")
-    if library := kept(cached, bytes):
-        return library
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
-        file, output = Path(name, "host.cu"), Path(name, "host.so")
-        file.write_bytes(encoded_source(text))
-        target = (code_for(architecture), *SHARED, "-o", output, file, CALLS)
-        try:
-            run((*target, *base_options(options)))
-        except CompileError as error:
-            function = variant.function(tile, dtype)
-            raise CompileError(f"{function} for {architecture}: {error}") from error
-        library = output.read_bytes()
-    keep_value(cached, library)
-    return library
+
+    def compile_it() -> bytes:
+        with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
+            file, output = Path(name, "host.cu"), Path(name, "host.so")
+            file.write_bytes(encoded_source(text))
+            target = (code_for(architecture), *SHARED, "-o", output, file, CALLS)
+            try:
+                run((*target, *base_options(options)))
+            except CompileError as error:
+                function = variant.function(tile, dtype)
+                raise CompileError(f"{function} for {architecture}: {error}") from error
+            return output.read_bytes()
+
+    facts = (*files, text, *options, code_for(architecture), version())
+    return made_once(cache_file("cubin", *facts), bytes, compile_it)
 
 
 def entry_symbol(log: str, expression: str) -> str:

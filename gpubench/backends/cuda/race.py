@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from time import perf_counter
 
-from gpubench.cache import keep, user_cache
+from gpubench.cache import cache_file, keep_value, kept
 from gpubench.errors import LaunchError
 
 ROUNDS, LEAST_ROUNDS = 25, 3
@@ -42,10 +39,11 @@ def choose(
     All processes then use the same algorithm. If nothing can be kept, the library's first choice is
     used, because another process might choose differently. Raises LaunchError if none can run.
     """
-    if (kept := _recall(facts)) in names:
-        return names.index(kept), "tuned"
+    file = cache_file("algorithms", facts)
+    if (earlier := kept(file, str)) in names:
+        return names.index(earlier), "tuned"
     winner = race(len(names), sample, max_launches)
-    if not _remember(facts, names[winner]):
+    if not keep_value(file, names[winner]):
         return 0, "not tuned: the cache is not writable"
     return winner, "tuned"
 
@@ -89,21 +87,3 @@ def race(
         for algorithm in racing:
             times[algorithm].append(sample(algorithm, launches))
     return min(racing, key=median_us)
-
-
-def _recall(facts: Mapping[str, object]) -> str | None:
-    """Return the algorithm kept for `facts`, or None without a file. The file may be damaged."""
-    try:
-        return _file(facts).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
-    except OSError:
-        return None
-
-
-def _remember(facts: Mapping[str, object], algorithm: str) -> bool:
-    """Keep the winner for `facts`, and return whether that succeeded."""
-    return keep(_file(facts), f"{algorithm}\n{json.dumps(facts)}\n".encode())
-
-
-def _file(facts: Mapping[str, object]) -> Path:
-    name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return user_cache("algorithms", name)

@@ -7,7 +7,6 @@ cache, in a file for each source, architecture and version of the tools.
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import re
 import signal
@@ -22,7 +21,7 @@ from pathlib import Path
 
 import gpubench
 from gpubench.backends import Compiled, compiler_of
-from gpubench.cache import keep_value, kept, user_cache
+from gpubench.cache import cache_file, keep_value, kept
 from gpubench.commands.explain import sass
 from gpubench.commands.explain.cubin import machine_code, max_threads
 from gpubench.commands.explain.sass import (
@@ -207,18 +206,11 @@ def _code(compiled: Compiled, listing: Listing, dtype: str) -> Code:
 
 def _kept_file(program: Program) -> Path:
     """Return the file of the cache. Its name changes with all that the figures depend on."""
-    key = (
-        *(program.source_hash, program.architecture, *program.options),
-        *(compiler_of(program.backend).version(), disassembler_version()),
-        *(gpubench.__version__, _reader_hash()),
+    return cache_file(
+        *("build", program.source_hash, program.architecture, program.options),
+        *(compiler_of(program.backend).version(), disassembler_version(), gpubench.__version__),
+        Path(sass.__file__).read_bytes(),
     )
-    return user_cache("build", f"{hashlib.sha256(chr(0).join(key).encode()).hexdigest()}.msgpack")
-
-
-@cache
-def _reader_hash() -> str:
-    """Return a hash of the module that makes figures from a listing."""
-    return hashlib.sha256(Path(sass.__file__).read_bytes()).hexdigest()
 
 
 def _read_kept(program: Program) -> Codes:

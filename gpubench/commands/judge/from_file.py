@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpubench.cache import keep, user_cache
+from gpubench.cache import cache_file, keep
 from gpubench.errors import UsageError
 from gpubench.plan.descriptor import NAME_RULE, is_name
 from gpubench.plan.from_source.description import dtype_of
@@ -81,7 +80,7 @@ def described(text: str, op: str, backend: str, dtypes: Sequence[str]) -> tuple[
     blas = next(v.baseline for v in ours.values() if v.backend == backend and v.baseline)
     facts = {"name": name, "file": str(source), "entry": entry, "dtypes": tuple(dtypes)}
     facts |= {"idea": f"from {source.name}", "backend": backend, "baseline": blas}
-    folder = user_cache("judged", hashlib.sha256(repr((op, *facts.items())).encode()).hexdigest())
+    folder = cache_file("judged", op, facts)
     if source.suffix == ".cu":
         content = _of_source(source, name, op, entry, home=str(folder / op))
     elif source.suffix == ".so":

@@ -7,7 +7,6 @@ on the CPU are measured once on a machine; their rows are kept in the user's cac
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -15,12 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.console import Group
 from rich.text import Text
 
 from gpubench.backends import find_devices
-from gpubench.cache import keep, user_cache
+from gpubench.cache import cache_file, keep
 from gpubench.commands.reproduce import view
 from gpubench.commands.reproduce.compare import CSV_COLUMNS, Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, find
@@ -272,5 +270,5 @@ def _paced(sweep: Sweep, asked: Sweep, share: float) -> Sweep:
 
 def _cached(job: Job) -> Path:
     """Return the file in the user's cache for the rows of a job with these settings on this CPU."""
-    key = (job.context, job.device.multiprocessors)
-    return user_cache("loops", f"{hashlib.sha256(msgspec.json.encode(key)).hexdigest()[:32]}.csv")
+    file = cache_file("loops", job.context, job.device.multiprocessors)
+    return file.with_suffix(".csv")

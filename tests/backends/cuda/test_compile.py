@@ -238,7 +238,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def cache_files(source: Path) -> list[Path]:
-    return sorted((source.parent / "cache").rglob("*.cubin"))
+    return sorted((source.parent / "cache").rglob("cubin/*"))
 
 
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
