@@ -23,6 +23,7 @@ from gpubench.kernels.tensor_cores import (
     tiles,
 )
 from gpubench.model import Config, Launch, Problem, Space, TensorMap
+from gpubench.model.variant import PORTABLE_CLUSTER
 
 EXTENTS = range(64, 257, 16)
 """Rows and columns of a tile. One extent is a multiple of 64, the rows of an instruction. The other
@@ -48,7 +49,7 @@ STAGES = (3, 4, 5, 6, 7, 8)
 
 BY_64 = 64
 
-MAX_CLUSTER, MAX_LARGE_CLUSTER = 8, 16
+MAX_CLUSTER, MAX_LARGE_CLUSTER = PORTABLE_CLUSTER, 16
 """Maximum number of blocks in a cluster: on every GPU with clusters, and on H100 and H200 (CUDA C++
 Programming Guide)."""
 

@@ -33,11 +33,11 @@ def takes_any_rows(_tile: Config, _problem: Problem) -> None:
     """Refuse no problem."""
 
 
-def on_padded_rows(product: Launch, problem: Problem, kernel: str) -> Launch:
+def on_padded_rows(product: Launch, problem: Problem) -> Launch:
     """Launch the copies, then a product whose tensor maps describe the copies.
 
-    The workspace holds the copies. `kernel` is the template that takes it. It may start early, and
-    waits for the copies itself. A problem without rows to copy has the product alone.
+    The workspace holds the copies. The product may start early, and waits for the copies itself. A
+    problem without rows to copy has the product alone.
     """
     parts, begins, end = [], [], 0
     shapes, of_row = operand_shapes(problem), row_bytes(problem)
@@ -59,12 +59,22 @@ def on_padded_rows(product: Launch, problem: Problem, kernel: str) -> Launch:
         else one
         for one in product.tensor_maps
     )
+    copied = " and ".join(name for name, each in zip("AB", of_row, strict=True) if each)
+    pdl = product.pdl
+    product = replace(
+        product,
+        tensor_maps=maps,
+        workspace_bytes=end,
+        takes_workspace=False,
+        pdl=True,
+        note=f"copies {copied} first, into rows that are multiples of {PADDED_TO} bytes",
+    )
     return Launch(
         kernel="pad_rows<{scalar}>",
         grid=(-(-sum(parts) // (THREADS // 32)),),
         block=(THREADS,),
         int_arguments=(parts[0], of_row[0], shapes[1][0] if of_row[1] else 0, of_row[1] or 1),
         workspace_bytes=end,
-        pdl=product.pdl,
-        next_launches=(replace(product, kernel=kernel, tensor_maps=maps, pdl=True),),
+        pdl=pdl,
+        next_launches=(product,),
     )

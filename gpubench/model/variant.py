@@ -27,6 +27,12 @@ _FILE = re.compile(r"[^-].*\.(cu|cpp|cc|o|a|so)")
 MAX_GRID_Y = 65_535
 """Largest y or z dimension of a grid (CUDA C++ Programming Guide, technical specifications)."""
 
+PORTABLE_CLUSTER = 8
+"""Maximum number of blocks in a cluster on every GPU that has clusters."""
+
+LARGE_CLUSTERS = ((9, 0), (10, 0))
+"""Compute capabilities with clusters of 16 blocks, for functions that are allowed more than 8."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMap:
@@ -86,6 +92,12 @@ class Launch:
 
     next_launches: tuple[Launch, ...] = ()
     """Launches that complete the result, with the same workspace. They are timed together."""
+
+    takes_workspace: bool = True
+    """Whether the kernel gets the workspace as a pointer, and not only in its tensor maps."""
+
+    note: str = ""
+    """What it does beside computing, for `notes` in the row."""
 
     @property
     def sequence(self) -> tuple[Launch, ...]:
@@ -424,11 +436,12 @@ class CudaVariant(Variant):
             return parameters(self.signature)
         operation = OPERATIONS[self.op]
         *operands, output = operation.arrays
+        with_workspace = workspace and launch.takes_workspace
         return parameters(
             ", ".join(
                 (
                     *(f"const Scalar* {name}" for name in operands),
-                    *(f"Scalar* {name}" for name in (output, *([WORKSPACE] * workspace))),
+                    *(f"Scalar* {name}" for name in (output, *[WORKSPACE] * with_workspace)),
                     *(f"int {extent}" for extent in ("M", "N", "K")[: 2 + operation.has_k]),
                     *("int i=launch" for _ in launch.int_arguments),
                     *("CUtensorMap map" for _ in launch.tensor_maps),
@@ -451,6 +464,9 @@ class CudaVariant(Variant):
             if min(launch.dimensions) < 1 or launch.grid[0] > LARGEST:
                 threads = "×".join(map(str, launch.block))
                 return f"a grid of {blocks} blocks of {threads} threads cannot be launched"
+            cluster = math.prod(launch.cluster)
+            if cluster > PORTABLE_CLUSTER and capability not in {None, *LARGE_CLUSTERS}:
+                return f"a cluster of {cluster} blocks: this GPU has at most {PORTABLE_CLUSTER}"
         return None
 
     def architecture(self, name: str) -> str:

@@ -130,7 +130,13 @@ def _row(
         algorithm=_joined(taken.algorithm for taken in rounds),
         kernels_run=_joined(taken.kernels_run for taken in rounds),
         code_hash=_joined(taken.code_hash for taken in rounds),
-        notes=_said((_READS if variant.reads_output else "", *(one.notes for one in rounds))),
+        notes=_said(
+            (
+                _READS if variant.reads_output else "",
+                launch.note if launch else "",
+                *(one.notes for one in rounds),
+            )
+        ),
         registers=resources.registers if resources else None,
         local_bytes=resources.local_bytes if resources else None,
         spill_bytes=resources.spill_bytes if resources else None,

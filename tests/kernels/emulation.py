@@ -214,7 +214,8 @@ def step(variant: CudaVariant, tile: Config, problem: Problem, first: Launch, on
     )
     grid, blocks = (*one.grid, 1, 1), one.cluster[0] if one.cluster else 1
     numbers = (grid[0], grid[1], blocks, one.threads_per_block, one.shared_bytes)
-    arguments = ["A", "B", "C", *(["workspace"] * (first.workspace_bytes > 0)), "M", "N", "K"]
+    with_workspace = first.workspace_bytes > 0 and one.takes_workspace
+    arguments = ["A", "B", "C", *["workspace"] * with_workspace, "M", "N", "K"]
     arguments += [
         *map(str, one.int_arguments),
         *(f"maps[{i}]" for i in range(len(one.tensor_maps))),

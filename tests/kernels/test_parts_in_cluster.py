@@ -286,7 +286,9 @@ def test_rows_that_are_no_multiple_of_16_bytes_are_taken_or_refused_with_the_rea
     tile = byte.tiles.read("64x64x128/s8/k2/cluster=1x1")
     assert byte.why_not(tile, problem(byte, "7x16x24"), (9, 0)) is None
     assert byte.launch(tile, problem(byte, "7x7x16")).workspace_bytes == 0
-    assert byte.launch(tile, problem(byte, "7x16x24")).workspace_bytes == 128 * (7 + 16)
+    product = byte.launch(tile, problem(byte, "7x16x24")).main
+    assert product.workspace_bytes == 128 * (7 + 16)
+    assert product.note == "copies A and B first, into rows that are multiples of 128 bytes"
 
 
 def test_few_rows_are_taken_whatever_their_size_and_many_are_refused() -> None:
@@ -315,6 +317,18 @@ def test_tiles_that_do_not_fit_are_refused_with_the_reason() -> None:
     ):
         tiles = gemm(name).tiles
         assert reason in str(tiles.why_not(tiles.read(text))), text
+
+
+def test_clusters_of_16_blocks_are_refused_on_gpus_without_them() -> None:
+    split = VARIANTS["splitk_cluster"]
+    at = problem(split, "64x64x512")
+    for parts, capability, reason in (
+        (16, (9, 0), None),
+        (8, (12, 0), None),
+        (16, (12, 0), "a cluster of 16 blocks: this GPU has at most 8"),
+    ):
+        tile = split.tiles.read(f"32x64x16/8x4/s4/k{parts}")
+        assert split.why_not(tile, at, capability) == reason
 
 
 # ---- the model

@@ -168,9 +168,10 @@ def test_a_round_that_failed_is_the_reason_whatever_the_overheads() -> None:
 def test_a_note_that_differs_between_rounds_in_its_number_is_said_once() -> None:
     at = point(TILED, tile=Config.parse("16"))
     notes = [f"allocates memory ({count:,} bytes seen)" for count in (2024, 196, 71)]
-    rounds = [on_gpu(point=at, notes=note) for note in [*notes, "timed in a graph"]]
+    copies = Launch(grid=(1,), block=(32,), note="copies A first")
+    rounds = [on_gpu(point=at, notes=note, launch=copies) for note in [*notes, "timed in a graph"]]
     one = build_rows({at: rounds}, H200, {TILED: "abc"})[0]
-    assert one.notes == "allocates memory (2,024 bytes seen);timed in a graph"
+    assert one.notes == "copies A first;allocates memory (2,024 bytes seen);timed in a graph"
 
 
 def test_timers_that_subtract_nothing_have_no_overhead() -> None:

@@ -36,10 +36,8 @@ from gpubench.model import (
     Resources,
     Variant,
 )
+from gpubench.model.variant import PORTABLE_CLUSTER
 from gpubench.results.provenance import hash_of
-
-PORTABLE_CLUSTER = 8
-"""Maximum number of blocks in a cluster that a function may have unless it is allowed more."""
 
 MAX_LOADED = 32
 """Maximum number of kernels kept on the device. Code takes memory, and loading a kernel takes less

@@ -70,7 +70,7 @@ store_row(unsigned short* C, size_t first, unsigned row, int columns) {
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
           int GROUP, int PDL>
 __global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
-wgmma_any_rows(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K,
+wgmma_any_rows(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
                const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
                const __grid_constant__ CUtensorMap rest_map) {
   extern __shared__ __align__(1024) unsigned char stages[];

@@ -16,7 +16,7 @@ def refuse(_tile: Config, problem: Problem) -> str | None:
 
 def copy_and_multiply(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Launch the copies, then one block per tile and part of K."""
-    return on_padded_rows(launches(tile, problem, multiprocessors), problem, "wgmma_any_rows")
+    return on_padded_rows(launches(tile, problem, multiprocessors), problem)
 
 
 VARIANT = variant(

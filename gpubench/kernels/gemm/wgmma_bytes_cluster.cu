@@ -72,9 +72,11 @@ store_four(const Vector<Sum<Scalar>>& sums, void* C, int row, int col, int M, in
 }
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
-__device__ __forceinline__ void
-multiply_bytes(void* C, int M, int N, int K, const CUtensorMap* a_map, const CUtensorMap* b_map,
-               const CUtensorMap* c_map) {
+__global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
+wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+                    const __grid_constant__ CUtensorMap a_map,
+                    const __grid_constant__ CUtensorMap b_map,
+                    const __grid_constant__ CUtensorMap c_map) {
   using T = FittedTile<BM, BN>;
   using Number = Sum<Scalar>;
   constexpr int GROUP = 8;
@@ -82,16 +84,17 @@ multiply_bytes(void* C, int M, int N, int K, const CUtensorMap* a_map, const CUt
   constexpr int PITCH = SUMS_PITCH<BN, T::TRANSPOSED>;
   extern __shared__ __align__(1024) unsigned char stages[];
   compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, true>(
-      stages, M, N, K, a_map, b_map, nullptr,
+      stages, M, N, K, &a_map, &b_map, nullptr,
       [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const BlockTile& tile) {
 #pragma unroll
         for (int p = 0; p < T::PIECES; ++p) fence_sums(sum[p]);
         const int peer = rank.row * CN + rank.col;
         if constexpr (RESULT_BYTES<Scalar> == 2) {
           if (N % 8 == 0) {
-            const Results<__nv_bfloat16> to{static_cast<__nv_bfloat16*>(C), M, N, tile.row, tile.col};
+            const Results<__nv_bfloat16> to{reinterpret_cast<__nv_bfloat16*>(C), M, N, tile.row,
+                                            tile.col};
             if constexpr (SPLITS == 1) {
-              store_through_ring<__nv_bfloat16, BM, BN>(sum, ring, c_map, warpgroup, to);
+              store_through_ring<__nv_bfloat16, BM, BN>(sum, ring, &c_map, warpgroup, to);
             } else {
               add_units<BM, BN, SPLITS, BLOCKS>(sum, ring, rank.part, peer, warpgroup, to);
             }
@@ -105,23 +108,4 @@ multiply_bytes(void* C, int M, int N, int K, const CUtensorMap* a_map, const CUt
               store_four<Scalar>(sums, C, tile.row + row, tile.col + col, M, N);
             });
       });
-}
-
-template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
-__global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
-wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
-                    const __grid_constant__ CUtensorMap a_map,
-                    const __grid_constant__ CUtensorMap b_map,
-                    const __grid_constant__ CUtensorMap c_map) {
-  multiply_bytes<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN>(C, M, N, K, &a_map, &b_map, &c_map);
-}
-
-// The same on copies of A and B in the workspace.
-template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
-__global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
-wgmma_bytes_copied(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N,
-                   int K, const __grid_constant__ CUtensorMap a_map,
-                   const __grid_constant__ CUtensorMap b_map,
-                   const __grid_constant__ CUtensorMap c_map) {
-  multiply_bytes<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN>(C, M, N, K, &a_map, &b_map, &c_map);
 }

@@ -17,8 +17,10 @@
 #include "../lib/tma/padded_rows.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
-__device__ __forceinline__ void multiply_tf32(Scalar* C, int M, int N, int K,
-                                              const CUtensorMap* a_map, const CUtensorMap* b_map) {
+__global__ void __launch_bounds__(Roles<BN>::THREADS, 1)
+wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+                   const __grid_constant__ CUtensorMap a_map,
+                   const __grid_constant__ CUtensorMap b_map) {
   using R = Roles<BN>;
   static_assert(R::PIECES == 1, "64 columns a consumer");
   constexpr int GROUP = 8;
@@ -68,23 +70,8 @@ __device__ __forceinline__ void multiply_tf32(Scalar* C, int M, int N, int K,
   };
   divide_roles<R, true>(
       ring, R::CONSUMERS * BLOCKS,
-      [&] { produce_part<BM, BN, BK, TF32_WIDTH>(ring, stages, rank, tile, steps, a_map, b_map); },
+      [&] {
+        produce_part<BM, BN, BK, TF32_WIDTH>(ring, stages, rank, tile, steps, &a_map, &b_map);
+      },
       multiply);
-}
-
-template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
-__global__ void __launch_bounds__(Roles<BN>::THREADS, 1)
-wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
-                   const __grid_constant__ CUtensorMap a_map,
-                   const __grid_constant__ CUtensorMap b_map) {
-  multiply_tf32<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN>(C, M, N, K, &a_map, &b_map);
-}
-
-// The same on copies of A, B or both in the workspace.
-template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
-__global__ void __launch_bounds__(Roles<BN>::THREADS, 1)
-wgmma_tf32_copied(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N,
-                  int K, const __grid_constant__ CUtensorMap a_map,
-                  const __grid_constant__ CUtensorMap b_map) {
-  multiply_tf32<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN>(C, M, N, K, &a_map, &b_map);
 }

@@ -46,7 +46,7 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
         cluster=(blocks, 1, 1),
         pdl=True,
     )
-    return on_padded_rows(product, problem, "wgmma_tf32_copied")
+    return on_padded_rows(product, problem)
 
 
 VARIANT = variant(
