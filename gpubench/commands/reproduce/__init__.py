@@ -85,7 +85,7 @@ def reproduce(
     from gpubench.commands.reproduce.run import foresee, list_experiments, run_reproduce
 
     if listing:
-        list_experiments(names or [], checkout)
+        list_experiments(names or [])
         return
     options = {"device": device, "samples": samples, "rounds": rounds, "budget": budget}
     if dry_run:

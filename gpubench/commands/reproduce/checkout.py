@@ -34,7 +34,7 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """
         wanted = f"{self.repository} at {self.commit[:12]}"
         if folder is None:
-            raise UsageError(f"{experiment}: --checkout DIR must name a checkout of {wanted}")
+            raise UsageError(f"{experiment.stem}: --checkout DIR must name a checkout of {wanted}")
         contents: dict[str, bytes] = {}
         for name, digest in self.files.items():
             path = folder / name

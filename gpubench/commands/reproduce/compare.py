@@ -119,13 +119,17 @@ _Points = Sequence[tuple[Selection, Row]]
 
 
 def _entries(experiment: Experiment, series: Series, cell: Cell, points: _Points) -> list[Entry]:
-    entries = []
+    entries: list[Entry] = []
     for column in series.columns:
         row = _pick(series.selection(cell, column), points)
         over = _pick(series.baseline(cell, column), points)
-        figure = series.figure_of(column)
+        figure = column.figure or series.figure
         low, measured, high = _interval(figure, row, over) or (None, None, None)
         unstable = any(timed is not None and timed.unstable for timed in (row, over))
+        published = None if entries else cell.published
+        ratio = None
+        if published and measured and not unstable:
+            ratio = figure.times_as_fast(measured, published)
         entries.append(
             Entry(
                 experiment=experiment.name,
@@ -133,47 +137,42 @@ def _entries(experiment: Experiment, series: Series, cell: Cell, points: _Points
                 label=cell.label,
                 column=column.name,
                 figure=figure,
+                published=published,
+                published_device="" if entries else cell.device,
                 measured=measured,
                 measured_low=low,
                 measured_high=high,
                 unstable=unstable,
+                ratio=ratio,
+                published_percent_of_peak=_published_percent(experiment, series, cell)
+                if published
+                else None,
                 percent_of_peak=row.percent_of_peak if row and not unstable else None,
                 cell=cell,
                 row=row,
             )
         )
-    first, ratio = entries[0], None
-    if cell.published is not None and first.measured is not None and not first.unstable:
-        ratio = series.figure.times_as_fast(first.measured, cell.published)
-    entries[0] = replace(
-        first,
-        published=cell.published,
-        published_device=series.device_of(cell),
-        ratio=ratio,
-        published_percent_of_peak=_published_percent(experiment, series, cell),
-        claim=_claim(series, first, cell),
-    )
+    entries[0] = replace(entries[0], claim=_claim(entries[0]))
     return entries
 
 
-def _claim(series: Series, entry: Entry, cell: Cell) -> str:
+def _claim(entry: Entry) -> str:
     """Return whether a published figure holds within `CLAIMED`, by the interval of the measured."""
-    row, low, high = entry.row, entry.measured_low, entry.measured_high
-    if cell.published is None or row is None:
+    row, figure, low, high = entry.row, entry.figure, entry.measured_low, entry.measured_high
+    if entry.published is None or row is None:
         return ""
     if row.status in {Status.WRONG, Status.ERROR}:
         return "wrong at this shape"
-    device, other = series.device_of(cell), ""
-    if device and device != row.device:
-        if series.figure != Figure.SPEEDUP:
-            return OTHER_DEVICE
-        other = " on this device"
-    if low is None or high is None:
+    is_other = entry.published_device not in {"", row.device}
+    if is_other and figure != Figure.SPEEDUP:
+        return OTHER_DEVICE
+    if low is None or high is None or entry.unstable:
         return "not decided"
-    slowest, fastest = sorted(series.figure.times_as_fast(x, cell.published) for x in (low, high))
-    if slowest >= 1 / CLAIMED:
-        return f"holds{other}"
-    return f"does not hold{other}" if fastest < 1 / CLAIMED else "not decided"
+    slowest, fastest = sorted(figure.times_as_fast(x, entry.published) for x in (low, high))
+    if slowest < 1 / CLAIMED <= fastest:
+        return "not decided"
+    holds = "holds" if slowest >= 1 / CLAIMED else "does not hold"
+    return f"{holds} on this device" if is_other else holds
 
 
 def _pick(selection: Selection | None, points: _Points) -> Row | None:
@@ -212,7 +211,7 @@ def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> fl
     """Return the percentage of the published peak, for a rate of a single dtype."""
     dtypes = {dtype for sweep, *_ in experiment.sweeps for dtype in sweep.dtypes}
     dtype = series.selection(cell, series.columns[0]).get("dtype", "/".join(dtypes))
-    peak_tflops = experiment.devices.get(series.device_of(cell), {}).get(f"peak_{dtype}_tflops")
+    peak_tflops = experiment.file.devices.get(cell.device, {}).get(f"peak_{dtype}_tflops")
     if series.figure != Figure.GFLOPS or isinstance(peak_tflops, str) or peak_tflops is None:
         return None
     return percent(cell.published, 1e3 * peak_tflops)

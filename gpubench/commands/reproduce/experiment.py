@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from gpubench.commands.reproduce.checkout import Checkout
-from gpubench.commands.reproduce.rules import Figure, Figures, Label, Labels, Rule, texts
+from gpubench.commands.reproduce.rules import Figure, Label, Labels, Rule, texts
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, PointKey
 from gpubench.options import read_sweep
@@ -23,11 +24,10 @@ from gpubench.plan.sweep import Sweep, plan
 from gpubench.plan.toml_file import NOT_BLANK, confined, decode, read_toml
 from gpubench.results.row import NAMES
 from gpubench.text import unknown
+from gpubench.view.numbers import tile_order
 
 _BESIDE_PACKAGE = Path(__file__).parents[3] / "configs"
 _IN_PACKAGE = Path(__file__).parents[2] / "configs"
-
-_MAX_DIGITS = 20  # labels of more digits are not sorted as numbers
 
 BEST = ("tile", "best")
 """Selects the fastest tile."""
@@ -82,7 +82,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         """Refuse what no type can express. msgspec adds the place."""
         for column in self.columns:
-            if bool(column.over) != (self.figure_of(column) == Figure.SPEEDUP):
+            if bool(column.over) != ((column.figure or self.figure) == Figure.SPEEDUP):
                 raise ValueError("'over' is the baseline of a speedup: needed there, not elsewhere")
         labels = [cell.label for cell in self.cells]
         if not labels:
@@ -102,26 +102,21 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def cells(self) -> tuple[Cell, ...]:
         """A cell for each label on the axis, then the cells of `[[series.cell]]`."""
         labels = list(dict.fromkeys((*self.published_at, *texts(self.also))))
-        if all(label.isdecimal() and len(label) < _MAX_DIGITS for label in labels):
-            labels.sort(key=int)
+        if all(map(str.isdecimal, labels)):
+            labels.sort(key=tile_order)
         along = [
             Cell(label=label, where={self.axis: label}, published=self.published_at.get(label))
             for label in labels
         ]
-        return (*along, *self.cell)
+        return tuple(
+            replace(cell, device=cell.device or (self.device if cell.published else ""))
+            for cell in (*along, *self.cell)
+        )
 
     @property
     def published(self) -> dict[str, float]:
         """The published figures by label."""
         return {cell.label: cell.published for cell in self.cells if cell.published is not None}
-
-    def figure_of(self, column: Column) -> Figure:
-        """Return the unit of a column's figures."""
-        return column.figure or self.figure
-
-    def device_of(self, cell: Cell) -> str:
-        """Return the device that a cell's figure was published for, or an empty string."""
-        return (cell.device or self.device) if cell.published is not None else cell.device
 
     def selection(self, cell: Cell, column: Column) -> Selection:
         """Return what identifies the measured point of a cell and column."""
@@ -161,6 +156,19 @@ class ExperimentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     series: tuple[Series, ...] = ()
     facts: tuple[FactTable, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse devices without a name, and two series of one name."""
+        for number, facts in enumerate(self.device, 1):
+            if not str(facts.get("name", "")).strip():
+                raise ValueError(f"device {number}: 'name' is missing")
+        if len({series.name for series in self.series}) < len(self.series):
+            raise ValueError("two series have one name")
+
+    @property
+    def devices(self) -> dict[str, dict[str, _Fact]]:
+        """The facts of the devices of the published figures, by name."""
+        return {str(facts["name"]): facts for facts in self.device}
+
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of `[[sweep]]` beside the options of `gpubench sweep`, which are not read here."""
@@ -189,7 +197,6 @@ class Experiment:
 
     path: Path
     file: ExperimentFile
-    devices: Mapping[str, Mapping[str, _Fact]]  # facts of the devices of the published figures
     sweeps: tuple[PlannedSweep, ...]  # their devices are `cuda` and `cpu`
 
     @property
@@ -232,37 +239,45 @@ def shipped(kind: str = "") -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml")) if "sweep" in read_toml(path)}
 
 
+def paths_of(names: Sequence[str]) -> dict[str, Path]:
+    """Return the files of the named experiments, by stem. A name that ends in .toml is a file.
+
+    Raises UsageError for an unknown name, and for two files of one stem.
+    """
+    known = shipped() | shipped("claims")
+    paths: dict[str, Path] = {}
+    for name in names:
+        if name not in known and not name.endswith(".toml"):
+            hint = unknown("experiment", name, known)
+            raise UsageError(f"{hint}; your own is a file that ends in .toml")
+        path = known.get(name, Path(name))
+        if paths.setdefault(path.stem, path) != path:
+            raise UsageError(f"{path} and {paths[path.stem]} have one name; rename one")
+    return paths
+
+
 def find(names: Sequence[str], checkout: Path | None = None) -> list[Experiment]:
     """Read the named experiments, or the shipped ones that need no checkout.
 
-    A name that ends in .toml is a file. `checkout` is the folder with the code of the experiments
-    that have a `[checkout]`. Raises UsageError for an unknown name and for an invalid file.
+    `checkout` is the folder with the code of the experiments that have a `[checkout]`. Raises
+    UsageError for an unknown name and for an invalid file.
     """
-    default = shipped()
-    paths = default | shipped("claims")
-    by_name: dict[str, Path] = {}
-    for name in names or default:
-        if name not in paths and not name.endswith(".toml"):
-            hint = unknown("experiment", name, paths)
-            raise UsageError(f"{hint}; your own is a file that ends in .toml")
-        path = paths.get(name, Path(name))
-        if by_name.setdefault(path.stem, path) != path:
-            raise UsageError(f"{path} and {by_name[path.stem]} have one name; rename one")
-    found = [read_experiment(path, checkout) for path in by_name.values()]
+    found = [read_experiment(path, checkout) for path in paths_of(names or [*shipped()]).values()]
     if checkout and not any(experiment.file.checkout for experiment in found):
         raise UsageError("--checkout: no experiment here checks code of a checkout")
     return found
 
 
+def read_file(path: Path) -> ExperimentFile:
+    """Read an experiment's file, without its sweeps. Raises UsageError."""
+    return decode(read_toml(path), ExperimentFile, str(path))
+
+
 def read_experiment(path: Path, checkout: Path | None = None) -> Experiment:
     """Read an experiment's file. Raises UsageError with the place that is wrong."""
-    file = decode(read_toml(path), ExperimentFile, str(path))
+    file = read_file(path)
     kernels = {"kernels": str(file.checkout.kernels(path, checkout))} if file.checkout else {}
-    devices, sweeps, points = {}, [], []
-    for number, facts in enumerate(file.device, 1):
-        if not str(facts.get("name", "")).strip():
-            raise UsageError(f"{path}: device {number}: 'name' is missing")
-        devices[str(facts["name"])] = {key: fact for key, fact in facts.items() if key != "name"}
+    sweeps, points = [], []
     for number, table in enumerate(file.sweep, 1):
         conditions = decode(table, Conditions, f"{path}: sweep {number}")
         own = {name: value for name, value in table.items() if name not in {"when", "remember"}}
@@ -271,26 +286,22 @@ def read_experiment(path: Path, checkout: Path | None = None) -> Experiment:
         try:
             sweep = read_sweep({**confined(path, own), **kernels})
             planned = plan(sweep, sweep.device, multiprocessors=1)  # any number
-            points += [identity(point.key) for point in planned]
         except UsageError as error:
             raise UsageError(f"{path}: sweep {number}: {error}") from error
+        points += [identity(point.key) for point in planned]
         sweeps.append(PlannedSweep(sweep, conditions, len(planned)))
-    published = {series.name: series.published for series in file.series}
-    if len(published) < len(file.series):
-        raise UsageError(f"{path}: two series have one name")
     for series in file.series:
-        if why := _why_refused(series, devices, published) or _why_unclear(series, points):
+        if why := _why_refused(series, file) or _why_unclear(series, points):
             raise UsageError(f"{path}: series '{series.name}': {why}")
-    return Experiment(path=path, file=file, devices=devices, sweeps=tuple(sweeps))
+    return Experiment(path=path, file=file, sweeps=tuple(sweeps))
 
 
-def _why_refused(
-    series: Series, devices: Mapping[str, object], published: Mapping[str, Figures]
-) -> str | None:
+def _why_refused(series: Series, file: ExperimentFile) -> str | None:
     """Return which device is unknown, or which rule the published figures do not keep."""
-    for device in filter(None, map(series.device_of, series.cells)):
-        if device not in devices:
-            return unknown("device", device, devices)
+    for cell in series.cells:
+        if cell.device and cell.device not in file.devices:
+            return unknown("device", cell.device, file.devices)
+    published = {other.name: other.published for other in file.series}
     for rule in series.rules:
         if rule.than and rule.than not in published:
             return f"rule '{rule.statement}': {unknown('series', rule.than, published)}"

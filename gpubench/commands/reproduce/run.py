@@ -6,7 +6,6 @@ on the CPU are measured once on a machine; their rows are kept in the user's cac
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -21,7 +20,14 @@ from gpubench.backends import find_devices
 from gpubench.cache import cache_file, keep
 from gpubench.commands.reproduce import view
 from gpubench.commands.reproduce.compare import CSV_COLUMNS, Reproduction
-from gpubench.commands.reproduce.experiment import Experiment, find
+from gpubench.commands.reproduce.experiment import (
+    Experiment,
+    PlannedSweep,
+    find,
+    paths_of,
+    read_file,
+    shipped,
+)
 from gpubench.engine.pool import Pool, Watcher
 from gpubench.engine.prepare import Job, prepare, prepare_dry
 from gpubench.engine.run import open_pool, run
@@ -41,47 +47,41 @@ from gpubench.view.tables import console, table
 _SUMMARY = "reproduce"  # stem of the files with the comparison of all experiments
 
 
-def list_experiments(names: Sequence[str], checkout: Path | None = None) -> None:
+def list_experiments(names: Sequence[str]) -> None:
     """`gpubench reproduce --list`."""
-    listing = table("experiment", "title", "published for", "figures", left=None)
-    for experiment in find(names, checkout):
-        figures = sum(len(series.published) for series in experiment.series)
-        devices = ", ".join(experiment.devices)
-        listing.add_row(experiment.name, experiment.file.title, devices, str(figures or ""))
+    headings = ("experiment", "title", "published for", "figures", "code of")
+    listing = table(*headings, left={*headings} - {"figures"})
+    for path in paths_of(names or [*shipped(), *shipped("claims")]).values():
+        file = read_file(path)
+        figures = sum(len(series.published) for series in file.series)
+        code = file.checkout.repository.removeprefix("https://github.com/") if file.checkout else ""
+        listing.add_row(path.stem, file.title, ", ".join(file.devices), str(figures or ""), code)
     console().print(listing)
 
 
 def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | None = None) -> None:
     """`gpubench reproduce --dry-run`: print each sweep with its points and its expected time."""
     asked = read_sweep(options)
-    has_gpu = asked.device != "cpu"
-    if has_gpu:
-        try:
-            find_devices(asked.device.replace("auto", "cuda"))
-        except DeviceUnavailableError:
-            if asked.device != "auto":
-                raise
-            has_gpu = False
-    listing = table(
-        *("experiment", "variants", "op", "dtypes", "points", "expected"),
-        left={"experiment", "variants", "op", "dtypes"},
-    )
+    gpu = any(device.backend == "cuda" for device in find_devices(asked.device)[0])
+    headings = ("experiment", "variants", "op", "dtypes", "points", "expected")
+    listing = table(*headings, left={*headings[:4]})
     total_s = 0.0
     for experiment in find(names, checkout):
         name = experiment.name
-        entries = experiment.sweeps_for(gpu=has_gpu)
-        total = sum(each.points for each in entries)
-        for sweep, conditions, count in entries:
-            paced = sweep if conditions.remember else _paced(sweep, asked, count / total)
-            job = prepare_dry(paced)
-            expected_s = job.forecast().expected_s
-            total_s += expected_s
+        left_out = [each for each in experiment.sweeps if each.sweep.device == "cuda" and not gpu]
+        for sweep, _, points in (*_paced(experiment, asked, gpu=gpu), *left_out):
+            expected = "no GPU"
+            if gpu or sweep.device == "cpu":
+                expected_s = prepare_dry(sweep).forecast().expected_s
+                expected, total_s = minutes(expected_s), total_s + expected_s
             variants = ", ".join(sweep.variants) or "all"
-            cells = sweep.op, ", ".join(sweep.dtypes), str(len(job.points)), minutes(expected_s)
-            listing.add_row(name, variants, *cells)
+            listing.add_row(
+                name, variants, sweep.op, ", ".join(sweep.dtypes), str(points), expected
+            )
             name = ""
     console().print(listing)
-    console().print(Text(f"\nabout {minutes(total_s)} in all; nothing is run"))
+    in_all = f"about {minutes(total_s)} in all" if total_s else "no sweep can run here"
+    console().print(Text(f"\n{in_all}; nothing is run"))
 
 
 def run_reproduce(
@@ -106,11 +106,7 @@ def run_reproduce(
     with ExitStack() as stack:
         pools, no_gpu = _open_pools(asked, on, stack)
         target = resume or named or default_path(next(iter(pools.values())).name, _SUMMARY)
-        if file := asked.samples:
-            in_folder = Path(os.path.realpath(file)).parent == Path(os.path.realpath(target))
-            if in_folder and any(map(file.match, _patterns(experiments))):
-                raise UsageError(f"--samples: {file} is a file of the results; name another")
-        claim(target, experiments, resume=bool(resume), force=force)
+        claim(target, experiments, asked.samples, resume=bool(resume), force=force)
         samples = asked.samples and Output(asked.samples, overwrite=force, flag="--samples")
         for experiment in experiments:
             with progress() as watcher:
@@ -125,10 +121,10 @@ def run_reproduce(
             if result.interrupted:
                 break
         else:
-            measurements = _partials(target, experiments)
+            partials = [path for path in _files(target, experiments)[1] if path.exists()]
             if samples:
-                samples.write(b"".join(path.read_bytes() for path in measurements))
-            for path in measurements:
+                samples.write(b"".join(path.read_bytes() for path in partials))
+            for path in partials:
                 path.unlink()
     out.print(Text("\n" + "\n".join(map(view.summary, done))))
     if result.interrupted:
@@ -155,37 +151,43 @@ def _open_pools(asked: Sweep, on: str | None, stack: ExitStack) -> tuple[dict[st
 
 
 def claim(
-    folder: Path, experiments: Sequence[Experiment], *, resume: bool = False, force: bool = False
+    folder: Path,
+    experiments: Sequence[Experiment],
+    samples: Path | None = None,
+    *,
+    resume: bool = False,
+    force: bool = False,
 ) -> None:
     """Make the folder of the results.
 
     Raises UsageError if that fails, if the folder holds files of an earlier run that would be
-    overwritten, or if there is nothing to continue.
+    overwritten, if `samples` is one of the files, or if there is nothing to continue.
     """
-    partials = _partials(folder, experiments)
-    if resume and not partials:
+    results, partials = _files(folder, experiments)
+    if samples and os.path.realpath(samples) in map(os.path.realpath, (*results, *partials)):
+        raise UsageError(f"--samples: {samples} is a file of the results; name another")
+    started = any(map(os.path.lexists, partials))
+    if resume and not started:
         raise UsageError(f"--resume: nothing to continue: {folder} holds no sweep of these")
     make_directory(folder, "--dir")
-    continues = f"--resume {folder} continues it, --force starts anew"
-    for pattern in _patterns(experiments):
-        for path in sorted(folder.glob(pattern)):
-            hint = continues if partials else "--force overwrites it"
-            Output(path, overwrite=resume or force, flag="--dir", hint=hint)
+    hint = f"--resume {folder} continues it, --force starts anew"
+    for path in (*results, *partials):
+        hint = hint if started else "--force overwrites it"
+        Output(path, overwrite=resume or force, flag="--dir", hint=hint)
 
 
-def _patterns(experiments: Sequence[Experiment]) -> list[str]:
-    """Return the patterns of the names of all files that are written to the folder."""
-    names = [glob.escape(experiment.name) for experiment in experiments]
-    endings = ("csv*", "sweep-*")
-    return [f"{_SUMMARY}.[cm]*", *(f"{name}.{ending}" for name in names for ending in endings)]
+def _files(folder: Path, experiments: Sequence[Experiment]) -> tuple[list[Path], list[Path]]:
+    """Return the files of the results, and those of the measurements of each sweep.
 
-
-def _partials(folder: Path, experiments: Sequence[Experiment]) -> list[Path]:
-    """Return the files of the measurements. They stay until all experiments are done."""
-    names = [glob.escape(experiment.name) for experiment in experiments]
-    return sorted(
-        path for name in names for path in folder.glob(partial_of(Path(f"{name}.sweep-*.csv")).name)
-    )
+    The measurements stay until all experiments are done.
+    """
+    names = (f"{_SUMMARY}.md", f"{_SUMMARY}.csv", *(f"{each.name}.csv" for each in experiments))
+    partials = [
+        partial_of(folder / f"{each.name}.sweep-{number}.csv")
+        for each in experiments
+        for number in range(1, len(each.sweeps) + 1)
+    ]
+    return [folder / name for name in names], partials
 
 
 def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
@@ -220,25 +222,23 @@ def reproduce(
     `force` overwrites. Ctrl-C ends the experiment and keeps what was measured. `asked` may set the
     rounds, and a budget for all points of the experiment.
     """
-    entries = experiment.sweeps_for(gpu="cuda" in pools)
-    total = sum(each.points for each in entries)
+    entries = _paced(experiment, asked, gpu="cuda" in pools)
     rows: list[Row] = []
     interrupted = False
-    for number, (sweep, conditions, count) in enumerate(entries, 1):
-        pool, once = pools[sweep.device], conditions.remember
-        job = prepare(sweep if once else _paced(sweep, asked, count / total), pool.device)
-        cached = _cached(job) if once else None
-        variants = ", ".join(sweep.variants) or "all variants"
-        note = f": measured before, kept in {cached.parent}" if cached and cached.exists() else ""
+    for number, (sweep, conditions, _) in enumerate(entries, 1):
+        pool = pools[sweep.device]
+        job = prepare(sweep, pool.device)
+        remembered, measured, note = _remembered(job), [], ""
+        if conditions.remember:
+            with suppress(UsageError):  # missing, damaged, or with other columns
+                measured = read(remembered)
+                note = f": measured before, kept in {remembered.parent}"
         console(stderr=True).print(
-            f"{experiment.name}, sweep {number} of {len(entries)}: {variants} "
+            f"{experiment.name}, sweep {number} of {len(entries)}: "
+            f"{', '.join(sweep.variants) or 'all variants'} "
             f"({sweep.op}, {', '.join(sweep.dtypes)}){note}",
             soft_wrap=True,
         )
-        measured: list[Row] = []
-        if cached:
-            with suppress(UsageError):  # missing, damaged, or with other columns
-                measured = read(cached)
         if not measured:
             path = folder / f"{experiment.name}.sweep-{number}.csv"
             file = _SweepFile(path, overwrite=force, resume=resume and partial_of(path).exists())
@@ -246,29 +246,35 @@ def reproduce(
             outcome = run(job, pool, watcher, file)
             measured, interrupted = outcome.rows, outcome.interrupted
             stable = all(row.status == Status.OK and not row.unstable for row in measured)
-            if cached and stable and not interrupted:
-                keep(cached, encode(measured))
+            if conditions.remember and stable and not interrupted:
+                keep(remembered, encode(measured))
         rows += measured
         if interrupted:
             break
     devices = {sweep.device: pools[sweep.device].device for sweep, *_ in entries}
     return Reproduction(
-        experiment=experiment,
-        rows=rows,
-        devices=tuple(devices.values()),
-        interrupted=interrupted,
+        experiment=experiment, rows=rows, devices=tuple(devices.values()), interrupted=interrupted
     )
 
 
-def _paced(sweep: Sweep, asked: Sweep, share: float) -> Sweep:
-    """Return a sweep with the rounds that the user asked for, and its share of the budget."""
-    texts = {**sweep.options, "rounds": asked.options.get("rounds", sweep.timing.rounds)}
-    if asked.timing.budget_s:
-        texts["budget"] = f"{max(1.0, asked.timing.budget_s * share):g}"
-    return read_sweep(texts)
+def _paced(experiment: Experiment, asked: Sweep, *, gpu: bool) -> list[PlannedSweep]:
+    """Return the sweeps with the rounds that the user asked for, and shares of the budget.
+
+    A sweep whose rows are remembered keeps its own rounds and budget.
+    """
+    entries = experiment.sweeps_for(gpu=gpu)
+    total = sum(each.points for each in entries)
+    paced = []
+    for each in entries:
+        texts = {**each.sweep.options, "rounds": each.sweep.timing.rounds}
+        texts |= {name: text for name, text in asked.options.items() if name == "rounds"}
+        if asked.timing.budget_s:
+            texts["budget"] = f"{max(1.0, asked.timing.budget_s * each.points / total):g}"
+        paced.append(each if each.conditions.remember else each._replace(sweep=read_sweep(texts)))
+    return paced
 
 
-def _cached(job: Job) -> Path:
+def _remembered(job: Job) -> Path:
     """Return the file in the user's cache for the rows of a job with these settings on this CPU."""
     file = cache_file("loops", job.context, job.device.multiprocessors)
     return file.with_suffix(".csv")

@@ -75,7 +75,7 @@ def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
         _filled(facts.title, facts.columns, [tuple(map(_text, row)) for row in facts.rows])
         for facts in done.experiment.file.facts
     ]
-    has_devices = done.experiment.devices and (whole or not done.no_gpu)
+    has_devices = done.experiment.file.devices and (whole or not done.no_gpu)
     return [*series, *([_devices(done)] if has_devices else []), *facts]
 
 
@@ -111,9 +111,9 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
 
 def _devices(done: Reproduction) -> Grid:
     """Return the facts of the devices: a line per fact; the GPU of this run last."""
-    published = done.experiment.devices
+    published = done.experiment.file.devices
     now = [device for device in done.devices if device.compute_capability]
-    names = dict.fromkeys(name for facts in published.values() for name in facts)
+    names = dict.fromkeys(name for facts in published.values() for name in facts if name != "name")
     rows = []
     for name in names:
         heading = name.replace("_", " ").replace("l2", "L2 cache")

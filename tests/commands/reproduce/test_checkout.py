@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ cell = [
 
 def claim(folder: Path, *, file: str = "src/product.py", content: bytes = PRODUCT) -> Path:
     """Write a claim, its description and a checkout, and return the claim's file."""
-    (folder / "claim").mkdir()
+    (folder / "claim").mkdir(exist_ok=True)
     (folder / "claim" / "theirs.py").write_text(DESCRIPTION)
     (folder / "git" / "src").mkdir(parents=True, exist_ok=True)
     (folder / "git" / "src" / "product.py").write_bytes(PRODUCT)
@@ -178,3 +179,5 @@ def test_a_claim_does_not_hold_or_is_not_decided(tmp_path: Path) -> None:
         "does not hold",
         "other device: ratio only",
     ]
+    rounds = replace(row("theirs", 50, 96), round_medians_us="50;50;80")  # they disagree
+    assert claims(tmp_path, *blas, row("theirs", 120), rounds)[1] == "not decided"

@@ -94,7 +94,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     tiles, rates = experiment.series
     assert tiles.published == {"4": 3.5, "16": 1}
     assert tiles.rules == (Rule(kind="falls-until", at=16, by=2),)
-    assert [tiles.figure_of(column) for column in tiles.columns] == [Figure.MS, Figure.SPEEDUP]
+    assert [column.figure for column in tiles.columns] == [None, Figure.SPEEDUP]
     assert rates.cells[0].facts == {"ms": 2, "who": "me"}
     assert file.facts[0].rows == (("x", 1), ("y", 2.5))
 
@@ -103,7 +103,7 @@ def test_labels_that_are_numbers_stand_in_their_order_whether_published_or_not(
     tmp_path: Path,
 ) -> None:
     tiles = read_experiment(written(tmp_path, WHOLE)).series[0]
-    assert [(cell.label, cell.published, tiles.device_of(cell)) for cell in tiles.cells] == [
+    assert [(cell.label, cell.published, cell.device) for cell in tiles.cells] == [
         ("4", 3.5, "Old CPU"),
         ("8", None, ""),
         ("16", 1, "Old CPU"),
