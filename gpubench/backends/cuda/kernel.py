@@ -225,13 +225,20 @@ class CudaKernel:
         in_batches = (self.scope, self.timer) == (Scope.KERNEL, Timer.EVENTS)
         if self.routine.call is None or self.launches != Launches.ALONE or not in_batches:
             return False, ""
-        launch = next(self.rotation)
         try:
-            found = overlaps(self.timers.stream.pointer, launch), ""
+            return overlaps(self.timers.stream.pointer, self._launched()), ""
         except DoesNotFitError as error:
-            found = False, str(error)
-        launch()  # the set counts as used, so it must have a result
-        return found
+            return False, str(error)
+
+    def _launched(self) -> Callable[[], None]:
+        """Return the next launch, after it was enqueued.
+
+        A function may copy tables to the GPU at its first call for a size. A capture refuses the
+        copy, and some functions then end the process.
+        """
+        launch = next(self.rotation)
+        launch()
+        return launch
 
     @property
     def _is_replayed(self) -> bool:
@@ -280,6 +287,8 @@ class CudaKernel:
                 return timers.cupti.sample(self.rotation, launches, count, before)
             if not self._is_replayed:
                 return timers.events.sample(self.rotation, launches, count, before)
+            if self.routine.call:
+                self._launched()
             graph = timers.graph(overlap=self.launches.overlap)
             gap_us = 0.0 if self.launches.in_graph else timers.launch_gap_us
             launches = max(launches, self.min_launches)

@@ -164,7 +164,8 @@ def claim(
     overwritten, if `samples` is one of the files, or if there is nothing to continue.
     """
     results, partials = _files(folder, experiments)
-    if samples and os.path.realpath(samples) in map(os.path.realpath, (*results, *partials)):
+    ours = (*results, *partials, *map(partial_of, results))
+    if samples and os.path.realpath(samples) in map(os.path.realpath, ours):
         raise UsageError(f"--samples: {samples} is a file of the results; name another")
     started = any(map(os.path.lexists, partials))
     if resume and not started:

@@ -75,7 +75,8 @@ def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
         _filled(facts.title, facts.columns, [tuple(map(_text, row)) for row in facts.rows])
         for facts in done.experiment.file.facts
     ]
-    has_devices = done.experiment.file.devices and (whole or not done.no_gpu)
+    has_facts = any(len(facts) > 1 for facts in done.experiment.file.devices.values())
+    has_devices = has_facts and (whole or not done.no_gpu)
     return [*series, *([_devices(done)] if has_devices else []), *facts]
 
 

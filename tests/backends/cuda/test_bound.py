@@ -285,6 +285,24 @@ def test_a_call_that_is_never_timed_in_a_graph_is_not_captured(
     assert cuda.kernel.CudaKernel._overlap.func(kernel) == (False, "")
 
 
+def test_a_call_is_launched_before_it_is_captured(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(cuda.kernel, "overlaps", lambda *_: bool(done.append("capture")))
+    kernel = SimpleNamespace(
+        routine=SimpleNamespace(call=print),
+        launches=Launches.ALONE,
+        scope=Scope.KERNEL,
+        timer=Timer.EVENTS,
+        timers=SimpleNamespace(stream=SimpleNamespace(pointer=0)),
+        rotation=iter(lambda: lambda: done.append("launch"), None),
+    )
+    kernel._launched = lambda: cuda.kernel.CudaKernel._launched(kernel)
+    assert cuda.kernel.CudaKernel._overlap.func(kernel) == (False, "")
+    assert done == ["launch", "capture"]
+
+
 def test_memory_from_torchs_pool_is_seen_too(
     cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ def test_a_users_own_experiment_runs_on_the_cpu_from_file_to_verdict(folder: Pat
     target = folder / "out"
     target.mkdir()
     (target / "reproduce.md").write_text("an earlier run")
-    words = ("mine.toml", "--device", "cpu", "--dir", "out", "--rounds", "2", "--budget", "1")
+    words = ("mine.toml", "--device", "cpu", "--dir", "out", "--budget", "1")
     code, out, err = run(folder, *words)
     assert (code, out) == (2, "")
     assert err.splitlines() == ["gpubench: --dir: out/reproduce.md exists; --force overwrites it"]
@@ -83,7 +83,7 @@ def test_a_users_own_experiment_runs_on_the_cpu_from_file_to_verdict(folder: Pat
     ]
     rows = {one.variant: one for one in read(target / "mine.csv")}
     assert {name: one.status for name, one in rows.items()} == {"cpu_naive": "ok", "cpu_blas": "ok"}
-    assert {one.rounds for one in rows.values()} == {2}
+    assert {one.rounds for one in rows.values()} == {1}
     with (target / "reproduce.csv").open(newline="", encoding="utf-8") as file:
         lines = {line["label"]: line for line in csv.DictReader(file)}
     assert float(lines["cpu_blas"]["measured"]) * 1e3 == pytest.approx(rows["cpu_blas"].median_us)
