@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ FACTORS = ((1, 1), (-1, 2), (-1, -2), (1, -1))
 The results of consecutive sets then differ by powers of two, so each follows exactly from another.
 A workspace, a flag or a sum that is left over from the previous launch becomes visible.
 """
+
+ALIGNED_BYTES = 256
+"""Each set begins at a multiple of this, as an allocation does. A library may choose its kernel by
+the alignment, and a kernel may load words of several elements."""
 
 DOUBLED_BITS = 32
 """Minimum number of bits of operands that are doubled. Narrower types have too small a range, so
@@ -157,17 +162,19 @@ class OperandSets:
 def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]:
     """Return an array for each operand and the result, with room for `count` sets in its memory.
 
-    `make` takes a shape and an element type. Each matrix is row- or column-major, as the problem
+    `make` takes a shape and an element type, and returns aligned memory. Each set begins at a
+    multiple of `ALIGNED_BYTES` in it, and each matrix is row- or column-major, as the problem
     requires.
     """
     precision = problem.precision
     types = (*[precision.element] * len(problem.input_shapes), precision.result)
-    return [
-        make((count, *reversed(shape)), kind).swapaxes(1, -1)
-        if by_columns
-        else make((count, *shape), kind)
-        for shape, kind, by_columns in zip(problem.shapes, types, problem.by_columns, strict=True)
-    ]
+    stacks = []
+    for shape, kind, by_columns in zip(problem.shapes, types, problem.by_columns, strict=True):
+        size, per_line = math.prod(shape), ALIGNED_BYTES // make((0,), kind).itemsize
+        sets = make((count, -(-size // per_line) * per_line), kind)[:, :size]
+        in_memory = sets.reshape(count, *(reversed(shape) if by_columns else shape))
+        stacks.append(in_memory.swapaxes(1, -1) if by_columns else in_memory)
+    return stacks
 
 
 def first_rows(arrays: Sequence[Any], problem: Problem) -> tuple[Any, ...]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.backends.rotation import (
+    ALIGNED_BYTES,
     CACHES_TO_OUTGROW,
     MAX_LAUNCHES,
     first_rows,
     set_policy,
+    stacked,
 )
 from gpubench.model import DTYPES, OPERATIONS, Problem
 
@@ -90,3 +93,14 @@ def test_fewer_rows_cut_the_arrays_that_have_as_many_rows_as_a() -> None:
         "gemv_t": [(2, 5), (2,), (5,)],
         "atax": [(2, 5), (5,), (5,)],
     }
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_each_set_of_odd_matrices_begins_where_an_allocation_may(dtype: str) -> None:
+    problem = Problem(op="gemm", m=7, n=5, k=3, dtype=dtype, column_major=("b",))
+    stacks = stacked(np.zeros, 3, problem)
+    for stack, shape, by_columns in zip(stacks, problem.shapes, problem.by_columns, strict=True):
+        assert stack.shape == (3, *shape)
+        assert stack.base is not None  # views: what is written into a set stays in the memory
+        assert stack.strides[0] % ALIGNED_BYTES == 0
+        assert all((one.T if by_columns else one).flags.c_contiguous for one in stack)

@@ -48,16 +48,16 @@ __global__ void __launch_bounds__(256) multiply_add(float* out, float a, float b
 // fingerprint: a number for each of several arrays, which tells whether two hold the same bits.
 //
 // A sum, in any order, of each 16-bit word mixed with its place (the finalizer of MurmurHash3). The
-// arrays lie one after the other, aligned to their elements alone.
+// arrays begin `apart` words from each other.
 
 __device__ unsigned long long mixed(unsigned long long word) {
   word = (word ^ word >> 33) * 0xff51afd7ed558ccdull;
   return (word ^ word >> 33) * 0xc4ceb9fe1a85ec53ull;
 }
 
-__global__ void fingerprint(const unsigned short* arrays, long long words,
+__global__ void fingerprint(const unsigned short* arrays, long long words, long long apart,
                             unsigned long long* sums) {
-  const unsigned short* array = arrays + blockIdx.y * words;
+  const unsigned short* array = arrays + blockIdx.y * apart;
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
   unsigned long long sum = 0;
   for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += stride) {

@@ -121,6 +121,7 @@ class CudaStream:
         arguments = (
             ctypes.c_void_p(arrays.data.ptr),
             ctypes.c_longlong(words),
+            ctypes.c_longlong(arrays.strides[0] // 2),
             ctypes.c_void_p(sums.data.ptr),
         )
         bind_launch(self._fingerprint, Launch(grid=(blocks, count), block=(threads,)), arguments)()
