@@ -242,8 +242,10 @@ class FakeBackend:
     def bytes_free(self) -> int:
         return self.free
 
-    def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> OperandSets:
-        count = 3 if cold else 1
+    def load(
+        self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool, one_set: bool = False
+    ) -> OperandSets:
+        count = 3 if cold and not one_set else 1
         if not _are_of_a_probe(inputs):
             self.events.append(Event("load", rows=problem.m, count=count))
         sets = []

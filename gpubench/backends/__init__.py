@@ -180,10 +180,12 @@ class Backend(Protocol):
     def bytes_free(self) -> int:
         """Return the memory that can be allocated now."""
 
-    def load(self, problem: Problem, inputs: Sequence[Any], *, cold: bool) -> OperandSets:
+    def load(
+        self, problem: Problem, inputs: Sequence[Any], *, cold: bool, one_set: bool = False
+    ) -> OperandSets:
         """Copy operands to the device; if `cold`, as sets that together exceed the cache.
 
-        The sets differ by their `operand_factors`.
+        The sets differ by their `operand_factors`. For `one_set` the cache is flushed instead.
         """
 
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> Kernel:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from gpubench.model import Problem
+from gpubench.model import Point, Problem
 
 CACHES_TO_OUTGROW = 2
 """The sets together exceed this number of last-level caches, so each set is evicted before reuse.
@@ -157,6 +158,39 @@ class OperandSets:
     def output(self) -> Any:
         """The first set's output."""
         return self.sets[0][-1]
+
+
+Placed = Callable[[], AbstractContextManager[None]]
+"""Returns the block in which a kernel is launched."""
+
+
+class FixedArrays:
+    """Arrays that stay where they are, for kernels that keep the addresses of their arguments."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[Problem, tuple[Any, ...]] = {}
+
+    def place(self, point: Point, operands: OperandSets) -> tuple[tuple[Any, ...], Placed]:
+        """Return the sets on which the point's kernel is launched, and the block for the launches.
+
+        For fixed addresses, a single set takes the contents of the operands at the block's start,
+        and they take its contents at its end.
+        """
+        if not point.variant.fixed_addresses:
+            return operands.sets, nullcontext
+        (own,) = operands.sets
+        fixed = self._arrays.get(operands.problem) or tuple(x.copy(order="K") for x in own)
+        self._arrays[operands.problem] = fixed
+
+        @contextmanager
+        def placed() -> Iterator[None]:
+            for to, array in zip(fixed, own, strict=True):
+                to[...] = array
+            yield
+            for to, array in zip(own, fixed, strict=True):
+                to[...] = array
+
+        return (fixed,), placed
 
 
 def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]:

@@ -27,13 +27,13 @@ MAX_LAUNCHES, MAX_BYTES, BESIDE_S = 32, 2**22, 5e-4
 of a request beside them. Short launches are judged together, so that a launch that computes nothing
 leaves a trace, and so that the time of a request counts little."""
 
-HELD_US, HELD_LAUNCHES, HELD_BYTES = 5e3, (8, 256), 2**31
-"""On a GPU: the time that launches are to take together, their least and largest number, and the
-maximum bytes of their problems."""
+HELD_US, HELD_LAUNCHES, HELD_BYTES = (50.0, 5e3), (8, 256), 2**31
+"""On a GPU: the time that launches must take together for a ratio of the two clocks, and the time
+that they are to take; their least and largest number; and the maximum bytes of their problems."""
 
-HOT_SHARE, HOT_US = 0.5, 50.0
-"""On a GPU with a hot cache: the share of it that the operands of all launches may fill, so that
-they stay in it, and the least time that so few launches must take together."""
+HOT_SHARE = 0.5
+"""Share of a GPU's cache that the operands of all hot launches may fill, so that they stay in it.
+If the launches would be too short, their operands may come from memory."""
 
 HELD_BESIDE_S = 5e-3
 """Time of a request on a GPU, if it is not measured."""
@@ -68,19 +68,21 @@ class OnNewOperands:
         least, most, most_bytes = 1, MAX_LAUNCHES, MAX_BYTES
         if self._is_held:  # the others take the host's time to enqueue them
             (least, most), most_bytes = HELD_LAUNCHES, HELD_BYTES
-            most = min(most, math.ceil(HELD_US / max(self._reported_us, 1.0)))
+            most = min(most, math.ceil(HELD_US[1] / max(self._reported_us, 1.0)))
         self._launches = max(1, min(max(least, most), most_bytes // problem.bytes))
         if self._is_held and is_hot:  # all launches have the same B
             staying = int(HOT_SHARE * device.l2_bytes - second.nbytes)
             staying //= problem.bytes - second.nbytes
-            if staying * self._reported_us >= HOT_US:
+            if staying * self._reported_us >= HELD_US[0]:
                 self._launches = min(self._launches, staying)
+        if self._point.variant.fixed_addresses:
+            self._launches = 1
         self._seed = 0
 
     def judge(self) -> float | None:
         """Return the time by this process's clock over the reported time, for launches on a GPU.
 
-        Return None elsewhere, and if the launches cannot be held in the queue of the GPU. Raises
+        Return None elsewhere, if the launches cannot be held in its queue, or are too short. Raises
         WrongError for a wrong result, and for a time that is too long; and ChildLostError.
         """
         while self._is_held and not self._can_hold():
@@ -97,7 +99,8 @@ class OnNewOperands:
             beside_s=HELD_BESIDE_S if self._on_gpu else BESIDE_S,
             is_held=self._is_held,
         )
-        return ratio if self._is_held else None
+        is_long = self._launches * self._reported_us >= HELD_US[0]
+        return ratio if self._is_held and is_long else None
 
     def _can_hold(self) -> bool:
         is_held = self._put(self._launches)

@@ -30,7 +30,7 @@ class OperandCache:
         self._job_seed = self.seed = seed
         """The seed of the operands of the point that is measured now."""
 
-        self._sets: OrderedDict[tuple[int, Problem, Fill, bool], OperandSets] = OrderedDict()
+        self._sets: OrderedDict[tuple[int, Problem, Fill, bool, bool], OperandSets] = OrderedDict()
         self._references: dict[tuple[int, Problem, Fill], Reference] = {}
 
     def use_seed(self, seed: int | None) -> None:
@@ -46,19 +46,20 @@ class OperandCache:
         Raises DoesNotFitError.
         """
         problem, cold = point.problem, point.cache == Cache.COLD
-        key = (self.seed, problem, point.operands, cold)
+        one_set = point.variant.fixed_addresses
+        key = (self.seed, problem, point.operands, cold, one_set)
         if key in self._sets:
             self._sets.move_to_end(key)
             return self._sets[key]
         needed = self._backend.bytes_needed(problem, cold=cold) + verifying_bytes(problem)
         while self._sets and needed > MEMORY_SHARE * self._backend.bytes_free():
-            (seed, evicted, fill, _), _ = self._sets.popitem(last=False)
+            (seed, evicted, fill, *_), _ = self._sets.popitem(last=False)
             self._references.pop((seed, evicted, fill), None)
         free = self._backend.bytes_free()
         if needed > free:
             raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
         inputs = make_inputs(problem, self.seed, point.operands)
-        self._sets[key] = self._backend.load(problem, inputs, cold=cold)
+        self._sets[key] = self._backend.load(problem, inputs, cold=cold, one_set=one_set)
         return self._sets[key]
 
     def reference(self, point: Point) -> Reference:

@@ -199,6 +199,10 @@ class Variant:
     """Whether it reads the result before it writes it, as `beta * C` does. Then the result holds
     zeros at first instead of NaN."""
 
+    fixed_addresses: bool = False
+    """Whether it keeps the addresses of its arguments, as in a tensor map. For a problem they are
+    then always the same. Other operands are copied there before the clock starts."""
+
     name: str = ""
     op: str = ""
     path: Path = field(default=Path(), compare=False)

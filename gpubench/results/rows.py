@@ -32,6 +32,7 @@ from gpubench.results.row import Row
 from gpubench.stats.intervals import MAD_TO_SIGMA, rounds_interval
 
 _READS = "the result held zeros before it ran, since it reads it"
+_FIXED = "called at fixed addresses; a cold cache was flushed"
 
 _NUMBER = re.compile(r"\d[\d,.]*")
 
@@ -132,7 +133,8 @@ def _row(
         code_hash=_joined(taken.code_hash for taken in rounds),
         notes=_said(
             (
-                _READS if variant.reads_output else "",
+                _READS * variant.reads_output,
+                _FIXED * variant.fixed_addresses,
                 launch.note if launch else "",
                 *(one.notes for one in rounds),
             )

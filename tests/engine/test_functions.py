@@ -23,7 +23,7 @@ from gpubench.engine.judge.verify import Check
 from gpubench.engine.operands import make_inputs
 from gpubench.engine.runner import Runner
 from gpubench.errors import LaunchError
-from gpubench.model import Measurement, Resources, Scope, Status, Timing, Variant
+from gpubench.model import Cache, Measurement, Resources, Scope, Status, Timing, Variant
 from gpubench.results.row import Row
 from gpubench.results.rows import row
 
@@ -157,6 +157,37 @@ def test_a_function_that_keeps_addresses_is_told_so(by: str) -> None:
     result, _ = measured(variant(call))
     assert result.status == Status.WRONG
     assert "it may keep their addresses, such as in a tensor map" in result.reason
+
+
+@pytest.mark.parametrize("cache", Cache)
+def test_a_function_that_keeps_addresses_for_each_size_can_have_fixed_ones(cache: Cache) -> None:
+    kept: dict[Any, tuple[Any, ...]] = {}
+
+    def call(*arrays: Any) -> None:
+        a, b, c = kept.setdefault(arrays[0].shape, arrays)
+        assert all(x.ctypes.data == y.ctypes.data for x, y in zip(arrays, (a, b, c), strict=True))
+        np.matmul(a, b, out=c)
+
+    right, said = measured(variant(call, fixed_addresses=True), cache=cache)
+    assert (right.status, right.reason) == (Status.OK, "")
+    assert said.notes == "called at fixed addresses; a cold cache was flushed"
+
+
+def test_a_result_that_is_kept_at_fixed_addresses_is_wrong() -> None:
+    kept: dict[Any, Any] = {}
+
+    def call(a: Any, b: Any, c: Any) -> None:
+        c[:] = kept.setdefault(a.shape, a @ b)
+
+    assert measured(variant(call, fixed_addresses=True))[0].status == Status.WRONG
+
+
+def test_an_operand_that_is_overwritten_at_fixed_addresses_is_wrong() -> None:
+    def call(a: Any, b: Any, c: Any) -> None:
+        multiply(a, b, c)
+        a[0] = 0
+
+    assert measured(variant(call, fixed_addresses=True))[0].status == Status.WRONG
 
 
 def test_kernels_that_read_their_output_and_kernels_that_do_not_share_operands() -> None:

@@ -94,7 +94,7 @@ def test_the_operands_of_hot_launches_are_few_enough_to_stay_in_the_cache(
     assert OnNewOperands(gpu, os.getpid(), cold, GPU).judge() == pytest.approx(1.2)
     hot = replace(cold, point=replace(cold.point, cache=Cache.HOT))
     assert OnNewOperands(gpu, os.getpid(), hot, GPU).judge() == pytest.approx(1.0)
-    small = replace(GPU, l2_bytes=30_000)  # one launch would not take HOT_US
+    small = replace(GPU, l2_bytes=30_000)  # one launch would be too short
     assert OnNewOperands(gpu, os.getpid(), hot, small).judge() == pytest.approx(1.2)
 
 

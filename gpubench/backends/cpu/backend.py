@@ -20,7 +20,9 @@ from gpubench.backends.calls import allocating, as_tensors, torch
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
 from gpubench.backends.new_elements import new_elements
 from gpubench.backends.rotation import (
+    FixedArrays,
     OperandSets,
+    Placed,
     Rotation,
     SetPolicy,
     first_rows,
@@ -100,6 +102,7 @@ class CpuKernel:
     sets: tuple[tuple[Any, ...], ...]
     rotation: Rotation
     flush: bool
+    placed: Placed
     thread_counts: tuple[int, ...]
     max_launches: int
     min_launches: int = 1
@@ -126,7 +129,8 @@ class CpuKernel:
 
     def run(self, launches: int = 1) -> float:
         """Call on the next sets: microseconds per call."""
-        return self._time(self.rotation.take(launches))
+        with self.placed():
+            return self._time(self.rotation.take(launches))
 
     def watch(self) -> str:
         """Return a note on the memory that a call allocates, from NumPy or from torch.
@@ -160,14 +164,15 @@ class CpuKernel:
     def sample(self, launches: int, count: int) -> list[float]:
         """Time batches of calls with the host's monotonic clock."""
         flush = self.timer.flush if self.flush else None
-        return [self._time(self.rotation.take(launches, flush)) for _ in range(count)]
+        with self.placed():
+            return [self._time(self.rotation.take(launches, flush)) for _ in range(count)]
 
     def sustain(self, heat_s: float, timed_s: float) -> Series:
         """Call without a pause. The energy of the calls is not reported."""
         times_us: list[float] = []
         started = perf_counter()
         while (spent_s := perf_counter() - started) < heat_s + timed_s or not times_us:
-            launch_us = self._time(self.rotation.take(1))
+            launch_us = self.run()
             if spent_s >= heat_s:
                 times_us.append(launch_us)
         return Series(times_us=tuple(times_us), launches_per_sample=1, stop_reason="sustained")
@@ -204,6 +209,7 @@ class CpuBackend:
         self.gauge = CpuGauge(self.device)
         self.timer = CpuTimer(self.device.l2_bytes, clock_ns)
         self._max_sets = max_sets
+        self._fixed = FixedArrays()
         self._built: dict[Instance, Callable[..., None] | str] = {}
 
     def reset_caches(self) -> None:
@@ -235,9 +241,11 @@ class CpuBackend:
         """Return the main memory that is free or reclaimable."""
         return free_memory_bytes()
 
-    def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> OperandSets:
+    def load(
+        self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool, one_set: bool = False
+    ) -> OperandSets:
         """Copy the operands, aligned to cache lines."""
-        policy = self._policy(problem, cold=cold)
+        policy = self._policy(problem, cold=cold, one_set=one_set)
         output = np.zeros(problem.output_shape, problem.precision.result)
         sets = []
         for index in range(policy.count):
@@ -262,7 +270,8 @@ class CpuBackend:
         if isinstance(function, str):
             raise CompileError(function)
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
-        sets = tuple(first_rows(arrays, problem) for arrays in operands.sets)
+        sets, placed = self._fixed.place(point, operands)
+        sets = tuple(first_rows(arrays, problem) for arrays in sets)
         call = function
         if point.scope == Scope.END_TO_END:
             call = partial(_end_to_end, function, variant)
@@ -277,6 +286,7 @@ class CpuBackend:
             flush=operands.policy.flush,
             thread_counts=_thread_counts(variant),
             max_launches=operands.policy.max_launches,
+            placed=placed,
             path=variant.path,
         )
 
@@ -298,8 +308,9 @@ class CpuBackend:
                 self._built[key] = f"does not compile: {with_place(error, point.variant.path)}"
         return self._built[key]
 
-    def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
-        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=self._max_sets)
+    def _policy(self, problem: Problem, *, cold: bool, one_set: bool = False) -> SetPolicy:
+        most = 1 if one_set else self._max_sets
+        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=most)
 
 
 def _build(point: Point) -> Callable[..., None]:

@@ -25,6 +25,7 @@ from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.rotation import (
     FACTORS,
     MAX_LAUNCHES,
+    FixedArrays,
     OperandSets,
     Rotation,
     SetPolicy,
@@ -78,6 +79,7 @@ class CudaBackend:
         major, minor = self.device.compute_capability or (0, 0)
         self._architecture = f"sm_{major}{minor}"
         self._instances = Instances(self.device, self._architecture)
+        self._fixed = FixedArrays()
         stream = CudaStream(self.device, self._architecture)
         nvml, self.notices = self._open_nvml()
         energy_j = nvml.energy_j if nvml else lambda: None
@@ -126,9 +128,11 @@ class CudaBackend:
         """Return the memory that is free on the device or in CuPy's pool."""
         return int(runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
 
-    def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> CudaOperands:
+    def load(
+        self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool, one_set: bool = False
+    ) -> CudaOperands:
         """Copy the operands. Each operand has one allocation, which holds all sets."""
-        policy = self._policy(problem, cold=cold)
+        policy = self._policy(problem, cold=cold, one_set=one_set)
         with faults():
             *stacks, outputs = stacked(_zeros, policy.count, problem)
             for position, (array, stack) in enumerate(zip(inputs, stacks, strict=True)):
@@ -167,9 +171,9 @@ class CudaBackend:
             if needed and needed > (free := self.bytes_free()):
                 raise DoesNotFitError(f"needs {needed:,} bytes of workspace, {free:,} are free")
             workspace = _workspace(routine)
-            launches = [
-                routine.bind((*first_rows(arrays, problem), *workspace)) for arrays in operands.sets
-            ]
+            sets, placed = self._fixed.place(point, operands)
+            sets = tuple(first_rows(arrays, problem) for arrays in sets)
+            launches = [routine.bind((*arrays, *workspace)) for arrays in sets]
         rotation: Iterator[Callable[[], None]] = map(launches.__getitem__, operands.rotation)
         hosts = first_rows((*operands.host_inputs, operands.host_output), problem)
         if point.scope == Scope.END_TO_END:
@@ -178,7 +182,8 @@ class CudaBackend:
         return CudaKernel(
             rotation=rotation,
             host_output=hosts[-1],
-            output=first_rows(operands.sets[0], problem)[-1],
+            output=sets[0][-1],
+            placed=placed,
             timer=point.timer,
             scope=point.scope,
             state=point.state,
@@ -196,8 +201,9 @@ class CudaBackend:
         """Enqueue launches that wait for a seed (`HeldLaunches.hold`)."""
 
         def enqueue() -> None:
-            for launch in islice(kernel.rotation, launches):
-                launch()
+            with kernel.placed():
+                for launch in islice(kernel.rotation, launches):
+                    launch()
 
         return self._held.hold(memory, values, enqueue, seed)
 
@@ -224,9 +230,10 @@ class CudaBackend:
         call, chosen = tune(problem, cold, sample, operands.policy.max_launches)
         return call_routine(call, chosen=chosen)
 
-    def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
+    def _policy(self, problem: Problem, *, cold: bool, one_set: bool = False) -> SetPolicy:
         # A sample's launches limit the number of sets, because a flush makes each set cold.
-        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=MAX_LAUNCHES)
+        most = 1 if one_set else MAX_LAUNCHES
+        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=most)
 
 
 def _storable(array: Any) -> Any:

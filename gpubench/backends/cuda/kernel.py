@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, repeat
@@ -32,7 +32,7 @@ from gpubench.backends.cuda.timer import (
     CALIBRATION_LAUNCHES,
     BlockedBatchTimer,
 )
-from gpubench.backends.rotation import CACHES_TO_OUTGROW
+from gpubench.backends.rotation import CACHES_TO_OUTGROW, Placed
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Launch, Launches, Resources, Scope, Series, State, Timer
 
@@ -125,6 +125,7 @@ class CudaKernel:
     """Number of launches that use every set of operands once."""
 
     max_launches: int
+    placed: Placed = nullcontext
     thread_counts: tuple[int, ...] = ()
 
     @property
@@ -176,7 +177,7 @@ class CudaKernel:
 
     def run(self, launches: int = 1) -> None:
         """Launch on the next sets and wait."""
-        with faults():
+        with faults(), self.placed():
             for launch in islice(self.rotation, launches):
                 launch()
             cupy.cuda.get_current_stream().synchronize()
@@ -280,7 +281,7 @@ class CudaKernel:
         """Time samples by the blocked batch, by CUPTI, or end to end by events."""
         timers = self.timers
         before = timers.flush if self.flush else None
-        with faults():
+        with faults(), self.placed():
             if self.scope == Scope.END_TO_END or self.launches == Launches.WAITED:
                 return self._sample_unblocked(launches, count, before)
             if self.timer == Timer.CUPTI:
@@ -299,7 +300,7 @@ class CudaKernel:
     def sustain(self, heat_s: float, timed_s: float) -> Series:
         """Launch without a pause. The next `health` reports the clock during the launches."""
         timers = self.timers
-        with faults():
+        with faults(), self.placed():
             launch_us = min(timers.events.sample(self.rotation, 1, 3))
             series, mhz = sustain(
                 timers.stream, self.rotation, launch_us, heat_s, timed_s, timers.energy_j

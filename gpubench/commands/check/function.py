@@ -45,8 +45,8 @@ _Request = tuple[str, str, list[tuple[str | None, Problem]]]
 """The path of the description, the operation, and the tile and problem of each call."""
 
 RESULTS = ("first", "moved", "rewritten")
-"""Results of a case: of the first call; of the same operands at other addresses; and of a second
-operand of the other sign at these addresses."""
+"""Results of a case: of the first call; of the same operands at other addresses, unless these are
+fixed; and of a second operand of the other sign at these addresses."""
 
 PRINTED_LINES = 5
 """Maximum number of lines printed by a function that are shown after a fault."""
@@ -157,10 +157,12 @@ def _call(function: Callable[..., None], variant: Any, problem: Problem) -> list
         np.asfortranarray(array) if by_columns else array
         for array, by_columns in zip((*operands(problem), output), problem.by_columns, strict=True)
     ]
-    moved, results = [array.copy(order="K") for array in first], []
+    results, moved = [], first if variant.fixed_addresses else [x.copy(order="K") for x in first]
     for arrays, sign in ((first, 1), (moved, 1), (moved, -1)):
         arrays[1] *= sign
         poison(arrays[-1], reads_output=variant.reads_output)
         function(*as_tensors(variant.tensors, arrays))
         results.append(arrays[-1].copy())
+    if moved is first:
+        first[1] *= -1
     return [*first[:-1], *results]

@@ -62,7 +62,8 @@ SIZES = ((1, 1, 1), (17, 17, 17), (32, 32, 32), (13, 7, 5), (33, 1, 20), (1, 33,
 
 MOVED = (
     "right in the first call, and wrong where its arguments had moved: it may keep addresses. "
-    "Make what depends on an address, such as a tensor map, again where the address differs"
+    "Make what depends on an address, such as a tensor map, again where the address differs, "
+    "or write fixed_addresses=True"
 )
 REWRITTEN = (
     "right for the first contents of its arguments, and wrong for new contents at the same "

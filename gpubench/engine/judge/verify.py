@@ -35,7 +35,7 @@ ROUNDED_ONCE = 1.01
 STALE = (
     "it left its output as it was. Its arguments had moved since earlier launches: it may keep "
     "their addresses, such as in a tensor map. Make the map again where an address differs from "
-    "the last call's"
+    "the last call's, or write fixed_addresses=True"
 )
 """What a call left that computed results where its arguments were before."""
 

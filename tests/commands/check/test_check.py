@@ -39,7 +39,7 @@ def build(tile, dtype):
         {body}
     return call
 
-VARIANT = CallVariant(idea="of a test", runs_on="{on}", build=build, baseline="")
+VARIANT = CallVariant(idea="of a test", runs_on="{on}", build=build, baseline="", {facts})
 """
 
 
@@ -47,8 +47,8 @@ def check(name: str, kernels: Path | None = None, tiles: str | None = None) -> i
     return run_check(name, kernels, None, tiles, None)
 
 
-def own(folder: Path, body: str, on: str = "cpu") -> Path:
-    (folder / "mine.py").write_text(CALL.format(body=body, on=on))
+def own(folder: Path, body: str, on: str = "cpu", facts: str = "") -> Path:
+    (folder / "mine.py").write_text(CALL.format(body=body, on=on, facts=facts))
     return folder
 
 
@@ -214,6 +214,8 @@ def test_a_function_that_keeps_or_overwrites_its_arguments_is_wrong_with_advice(
     out = " ".join(capsys.readouterr().out.split())
     assert "17 more cases: " in out
     assert reason in out
+    fixed = check("mine", own(tmp_path, body, facts="fixed_addresses=True"))
+    assert (fixed == FAULTY) == (reason != "had moved")
 
 
 def test_what_a_function_prints_is_shown_after_a_fault_alone_and_escaped(
