@@ -13,64 +13,89 @@
 
 #include "../lib/cluster/cluster_gemm.cuh"
 
-template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
-__global__ void __launch_bounds__(Roles<BM>::THREADS, 1)
-wgmma_deferred(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
-               const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
-               const __grid_constant__ CUtensorMap c_map) {
+template <int N>
+struct Width {
+  static constexpr int COLUMNS = N;
+};
+
+// The kernel, for 16 bits and, in `wgmma_bytes`, for 8 bits with tiles of two widths.
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, typename Tiles>
+__device__ __forceinline__ void
+multiply_deferred(const Tiles& tiles, int K, const CUtensorMap* a_map, const CUtensorMap* b_map,
+                  const CUtensorMap* c_map) {
   using R = Roles<BM>;
   constexpr int BLOCKS = CM * CN;
-  constexpr int ACROSS = BN / 64;
+  constexpr int ACROSS = BN / BOX_COLUMNS<Scalar>;
   constexpr int BOXES = R::PIECES * ACROSS;                  // of a consumer
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
   __shared__ Ring<STAGES> ring;
 
-  const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = max((K + BK - 1) / BK, BOXES);
   const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
-    ResultBoxes boxes(&c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
+    ResultBoxes boxes(c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
     const int first_row = warpgroup * R::PIECES * 64;
     Slot<STAGES> slot;
     int before = 0;
-    float sum[R::PIECES][BN / 2];
-    unsigned pairs[BOXES][16];  // results of the tile before
-    BlockTile of_pairs = {};    // no columns: there are none yet
+    Sum<Scalar> sum[R::PIECES][BN / 2];
+    unsigned results[BOXES][16];  // of the tile before
+    BlockTile of_results = {};    // no columns: there are none yet
 
     const auto store_box = [&](int box) {
-      boxes.store(pairs[box], of_pairs.row + first_row + box / ACROSS * 64,
-                  of_pairs.col + box % ACROSS * 64);
+      const int col = box % ACROSS * BOX_COLUMNS<Scalar>;
+      if (col < of_results.columns) {
+        boxes.store<RESULT_BYTES<Scalar>>(
+            results[box], of_results.row + first_row + box / ACROSS * 64, of_results.col + col);
+      }
     };
-
-    for (int index = blockIdx.x / BLOCKS; index < tiles.count(); index += gridDim.x / BLOCKS) {
-#pragma unroll  // pairs are in registers: their numbers must be constants
+    const auto multiply_tile = [&](auto width) {
+      constexpr int WIDTH = decltype(width)::COLUMNS;
+#pragma unroll  // results are in registers: their numbers must be constants
       for (int step = 0; step < BOXES; ++step) {
-        start_step<Scalar, BM, BN, BN>(sum, ring, slot, base, first_row, step > 0);
-        if (of_pairs.columns) store_box(step);
+        start_step<Scalar, BM, BN, WIDTH>(sum, ring, slot, base, first_row, step > 0);
+        store_box(step);
         end_step<BLOCKS>(ring, slot, before, step == 0);
       }
 #pragma unroll 1
       for (int step = BOXES; step < steps; ++step) {
-        start_step<Scalar, BM, BN, BN>(sum, ring, slot, base, first_row, true);
+        start_step<Scalar, BM, BN, WIDTH>(sum, ring, slot, base, first_row, true);
         end_step<BLOCKS>(ring, slot, before, false);
       }
       await_multiplications<0>();
       free_stage<BLOCKS>(ring.freed[before]);
 #pragma unroll
-      for (int i = 0; i < BOXES * 16; ++i) {
-        const float* const from = &sum[i / (ACROSS * 16)][i % (ACROSS * 16) * 2];
-        pairs[i / 16][i % 16] = pack<Scalar>(from[0], from[1]);
+      for (int box = 0; box < BOXES; ++box) {
+        if (box % ACROSS * BOX_COLUMNS<Scalar> >= WIDTH) continue;
+        take_results<Scalar>(results[box], sum[box / ACROSS] + box % ACROSS * BOX_SUMS<Scalar>);
       }
-      of_pairs = tiles[index];
+    };
+
+    for (int index = blockIdx.x / BLOCKS; index < tiles.count(); index += gridDim.x / BLOCKS) {
+      const BlockTile tile = tiles[index];
+      if (BN % NARROW == 0 || tile.columns == BN) {  // else all are of one width
+        multiply_tile(Width<BN>());
+      } else {
+        multiply_tile(Width<NARROW>());
+      }
+      of_results = tile;
     }
-    if (of_pairs.columns) {
 #pragma unroll
-      for (int box = 0; box < BOXES; ++box) store_box(box);
-    }
+    for (int box = 0; box < BOXES; ++box) store_box(box);
     boxes.finish();
   };
   divide_roles<R, false>(
       ring, R::CONSUMERS * BLOCKS,
-      [&] { produce<BM, BN, CM, CN>(ring, stages, tiles, steps, &a_map, &b_map); },
+      [&] {
+        produce<BM, BN, CM, CN, BK, BK, IS_8_BITS<Scalar>>(ring, stages, tiles, steps, a_map, b_map);
+      },
       multiply);
+}
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
+__global__ void __launch_bounds__(Roles<BM>::THREADS, 1)
+wgmma_deferred(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+               const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+               const __grid_constant__ CUtensorMap c_map) {
+  const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
+  multiply_deferred<Scalar, BM, BN, BK, STAGES, CM, CN>(tiles, K, &a_map, &b_map, &c_map);
 }

@@ -50,19 +50,12 @@ struct Consumer {
                                                 const Sum<Scalar> (&last)[LAST],
                                                 const BlockTile& tile, int steps) {
     const int first = next_stage();
-    wgmma_fence();
-    multiply(sum[0], 0, first, false);
-    commit_multiplications();
+    start(sum[0], 0, first, false);
     int before = next_stage();
-    wgmma_fence();
-    multiply(sum[0], 0, before, true);
-    commit_multiplications();
+    start(sum[0], 0, before, true);
     if constexpr (PENDING) store_pending(last);
-    wgmma_fence();
-    multiply(sum[1], 1, first, false);
-    commit_multiplications();
-    multiply(sum[1], 1, before, true);
-    commit_multiplications();
+    start(sum[1], 1, first, false);
+    start<false>(sum[1], 1, before, true);
     await_multiplications<1>();
     free_stage<BLOCKS>(ring.freed[first]);
 #pragma unroll 1
@@ -70,18 +63,14 @@ struct Consumer {
       const int stage = next_stage();
       wgmma_fence();
       multiply(sum[0], 0, stage, true);
-      multiply(sum[1], 1, stage, true);
-      commit_multiplications();
+      start<false>(sum[1], 1, stage, true);
       await_multiplications<1>();
       free_stage<BLOCKS>(ring.freed[before]);
       before = stage;
     }
     const int end = next_stage();
-    wgmma_fence();
-    multiply(sum[0], 0, end, true);
-    commit_multiplications();
-    multiply(sum[1], 1, end, true);
-    commit_multiplications();
+    start(sum[0], 0, end, true);
+    start<false>(sum[1], 1, end, true);
     await_multiplications<1>();
     free_stage<BLOCKS>(ring.freed[before]);
     store(sum[0], 0, tile);
@@ -95,13 +84,21 @@ struct Consumer {
   }
 
  private:
-  // Starts to multiply a piece. The caller commits the group.
+  // Starts to multiply a piece.
   template <int SUMS>
   __device__ __forceinline__ void
   multiply(Sum<Scalar> (&sum)[SUMS], int piece, int stage, bool add) {
     const unsigned at = stages + stage * (BM + BN) * ROW_BYTES;
     multiply_step<Scalar, 2 * SUMS>(sum, at + (first_row + piece * 64) * ROW_BYTES,
                                     at + BM * ROW_BYTES, add);
+  }
+  // The same as a group. Without FENCE: no sums were touched since the last one.
+  template <bool FENCE = true, int SUMS>
+  __device__ __forceinline__ void
+  start(Sum<Scalar> (&sum)[SUMS], int piece, int stage, bool add) {
+    if constexpr (FENCE) wgmma_fence();
+    multiply(sum, piece, stage, add);
+    commit_multiplications();
   }
   template <int SUMS>
   __device__ __forceinline__ void
