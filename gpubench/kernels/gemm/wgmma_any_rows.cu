@@ -49,7 +49,7 @@ __device__ __forceinline__ unsigned load_word(unsigned address) {
 template <int BN>
 __device__ __forceinline__ void
 store_row(unsigned short* C, size_t first, unsigned row, int columns) {
-  const int odd = static_cast<int>(first % 2), lane = threadIdx.x % 32;
+  const int odd = reinterpret_cast<size_t>(C + first) % 4 / 2, lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < (BN + 63) / 64; ++i) {
     const int col = i * 64 + lane * 2;  // of a word in shared memory; C's word begins `odd` further

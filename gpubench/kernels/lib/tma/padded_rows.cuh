@@ -16,39 +16,46 @@ __host__ __device__ constexpr int parts_of_row(int row_bytes) {
   return (row_bytes + PART_BYTES - 1) / PART_BYTES;
 }
 
-// Word number `index` of an array. The last word may end behind the array.
-__device__ __forceinline__ unsigned word_of(const void* array, size_t index, size_t bytes) {
-  if (index * 4 + 4 <= bytes) return static_cast<const unsigned*>(array)[index];
-  unsigned word = 0;
-  for (size_t at = index * 4; at < bytes; ++at) {
-    word |= static_cast<unsigned>(static_cast<const unsigned char*>(array)[at]) << at % 4 * 8;
-  }
-  return word;
-}
-
 // Copies a part of a row by a warp. A row begins at any byte: a word that is stored lies in two
-// words that are loaded. What lies behind a row's last byte is of no use.
+// aligned words that are loaded. No load waits for another one. The array's last bytes, which are no
+// whole word, are loaded alone. What lies behind a row's last byte is of no use.
 __device__ __forceinline__ void
 copy_part(const void* from, void* to, int rows, int row_bytes, int number) {
   const int row = number / parts_of_row(row_bytes);
   if (row >= rows) return;
   const int begin = number % parts_of_row(row_bytes) * PART_BYTES + threadIdx.x % 32 * 4;
-  const size_t bytes = static_cast<size_t>(rows) * row_bytes;
-  const size_t first = static_cast<size_t>(row) * row_bytes + begin;
-  const int shift = first % 4 * 8;
-  unsigned words[PART_WORDS];
+  const int of_row = row_bytes - begin;
+  const unsigned char* const array = static_cast<const unsigned char*>(from);
+  const unsigned char* const end = array + static_cast<size_t>(rows) * row_bytes;
+  const unsigned char* const last = end - reinterpret_cast<size_t>(end) % 4;
+  const unsigned char* word = array + static_cast<size_t>(row) * row_bytes + begin;
+  const int shift = reinterpret_cast<size_t>(word) % 4 * 8;
+  word -= shift / 8;
+  const int whole = static_cast<int>(min(last - word, ptrdiff_t{2} * PART_BYTES));  // bytes in whole words from here on
+  unsigned words[PART_WORDS][2], rest = 0;
 #pragma unroll
   for (int i = 0; i < PART_WORDS; ++i) {
-    if (begin + i * 128 >= row_bytes) break;
-    words[i] = word_of(from, first / 4 + i * 32, bytes) >> shift;
-    if (shift) words[i] |= word_of(from, first / 4 + i * 32 + 1, bytes) << (32 - shift);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int at = i * 128 + j * 4;
+      words[i][j] = 0;
+      if (i * 128 < of_row && at < whole) {
+        words[i][j] = *reinterpret_cast<const unsigned*>(word + at);
+      }
+    }
   }
-  unsigned char* const at = static_cast<unsigned char*>(to) +
-                            static_cast<size_t>(row) * padded_bytes(row_bytes) + begin;
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    if (last + i < end) rest |= last[i] << i * 8;
+  }
+  unsigned char* const copy =
+      static_cast<unsigned char*>(to) + static_cast<size_t>(row) * padded_bytes(row_bytes) + begin;
 #pragma unroll
   for (int i = 0; i < PART_WORDS; ++i) {
-    if (begin + i * 128 >= row_bytes) break;
-    *reinterpret_cast<unsigned*>(at + i * 128) = words[i];
+    const unsigned long long low = i * 128 == whole ? rest : words[i][0];
+    const unsigned long long high = i * 128 + 4 == whole ? rest : words[i][1];
+    const unsigned both = static_cast<unsigned>((high << 32 | low) >> shift);
+    if (i * 128 < of_row) *reinterpret_cast<unsigned*>(copy + i * 128) = both;
   }
 }
 
@@ -60,11 +67,8 @@ pad_rows(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, 
   start_next_launch();
   wait_for_previous_launch();  // which reads the workspace
   const int part = blockIdx.x * 8 + threadIdx.x / 32;
-  if (part < parts_of_a) {
-    copy_part(A, workspace, M, a_row_bytes, part);
-  } else {
-    const size_t of_a = parts_of_a ? static_cast<size_t>(M) * padded_bytes(a_row_bytes) : 0;
-    copy_part(B, reinterpret_cast<unsigned char*>(workspace) + of_a, b_rows, b_row_bytes,
-              part - parts_of_a);
-  }
+  const bool of_a = part < parts_of_a;
+  const size_t copy_of_a = parts_of_a ? static_cast<size_t>(M) * padded_bytes(a_row_bytes) : 0;
+  copy_part(of_a ? A : B, reinterpret_cast<unsigned char*>(workspace) + (of_a ? 0 : copy_of_a),
+            of_a ? M : b_rows, of_a ? a_row_bytes : b_row_bytes, of_a ? part : part - parts_of_a);
 }
