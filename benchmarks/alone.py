@@ -2,6 +2,7 @@
 
     python benchmarks/alone.py measure alone.csv       # the kernels and sizes of selfcheck, hot
     python benchmarks/alone.py measure alone.csv 208,496,848
+    python benchmarks/alone.py measure small_alone.csv small.csv
     python benchmarks/alone.py table alone.csv
 
 A process under Nsight Compute times each kernel by gpubench and has it profiled
@@ -13,6 +14,8 @@ A time agrees if it is within 0.15 µs or 1 %, whichever is larger:
 - of Nsight Compute's duration, where a call is one kernel;
 - of CUPTI's span, where a call is several kernels or clears memory. The span leaves out the launch
   gap (the median difference for calls of one kernel), so the time may also be longer by that gap.
+
+With a file of `shapes.py`, the cases are the faster library and our fastest kernel at each shape.
 
 Causes of a difference are measured beside the times (`judged`). The table names the causes without
 which a time would agree. A time without a cause is measured in seven more visits, whose medians
@@ -42,6 +45,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import shapes
 from profilers import (
     MARKER,
     NCU_METRIC,
@@ -56,6 +60,7 @@ from profilers import (
 from shared import SEED, child, markdown, point
 
 from gpubench.model import Launches, Problem
+from gpubench.plan.ranges import parse_sizes
 
 NCU_CALLS, RAW_CALLS = 7, 60
 BLOCKED_US = 10_000.0
@@ -74,12 +79,12 @@ LIBRARIES = {"cublas", "cublaslt"}
 
 
 class Case(NamedTuple):
-    """A kernel at a square size."""
+    """A kernel at a size, such as "496" or "216x32x96"."""
 
     dtype: str
     variant: str
     tile: str
-    size: int
+    size: str
     launches: str = "alone"
     """`EMPTY`: an empty kernel is launched in the place of the kernel."""
 
@@ -134,7 +139,7 @@ class Sample(NamedTuple):
     mhz: float | None
 
 
-def all_cases(sizes: Sequence[int]) -> list[Case]:
+def all_cases(sizes: Sequence[str]) -> list[Case]:
     """Return the kernels of `selfcheck`, its control, and empty kernels at two of the sizes."""
     from gpubench.commands.selfcheck.check import CONTROL, FITTED, KERNELS
 
@@ -144,9 +149,21 @@ def all_cases(sizes: Sequence[int]) -> list[Case]:
         for size in sizes
         for variant, tile in tiles.items()
     ]
-    control = Case(CONTROL["dtypes"], CONTROL["variants"], FITTED, int(CONTROL["sizes"]))
+    control = Case(CONTROL["dtypes"], CONTROL["variants"], FITTED, CONTROL["sizes"])
     empty = [case._replace(launches=EMPTY) for case in cases if case.size in sizes[1:3]]
     return [*cases, *empty, control._replace(launches="overlapped")]
+
+
+def fastest_cases(path: Path) -> list[Case]:
+    """Return the faster library and our fastest kernel at each shape of a file of `shapes.py`.
+
+    An empty kernel with the launch of ours follows them.
+    """
+    return [
+        Case(one.dtype, one.variant, one.tile, f"{one.m}x{one.n}x{one.k}", launches)
+        for each in shapes.outcomes(path)
+        for one, launches in ((each.library, "alone"), (each.own, "alone"), (each.own, EMPTY))
+    ]
 
 
 def calls(cases: Sequence[Case]) -> Iterator[tuple[Case, Callable[[], None], Any]]:
@@ -162,7 +179,8 @@ def calls(cases: Sequence[Case]) -> Iterator[tuple[Case, Callable[[], None], Any
     shared: dict[Problem, Any] = {}
     for case in sorted(cases, key=lambda case: (case.dtype, case.size)):
         try:
-            problem = Problem(op="gemm", m=case.size, n=case.size, k=case.size, dtype=case.dtype)
+            ((m, n, k),) = parse_sizes(case.size)
+            problem = Problem(op="gemm", m=m, n=n, k=k, dtype=case.dtype)
             what = point(case.variant, case.tile, problem)
             problem = replace(problem, column_major=what.variant.own_layout(case.dtype))
             if problem not in shared:
@@ -192,7 +210,7 @@ def empty_like(call: Callable[[], None], stream: int) -> Callable[[], None]:
     from cuda.bindings import driver
 
     from gpubench.backends.cuda.graph import captured
-    from gpubench.backends.cuda.launching import allow_shared_memory, bind_launch
+    from gpubench.backends.cuda.launching import allow, bind_launch
     from gpubench.model import Launch
 
     attribute = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
@@ -213,7 +231,7 @@ def empty_like(call: Callable[[], None], stream: int) -> Callable[[], None]:
         )
     code = f'extern "C" __global__ void {EMPTY}() {{}}'
     kernel = cupy.RawModule(code=code).get_function(EMPTY).kernel
-    allow_shared_memory(kernel, launch)
+    allow(kernel, launch)
     return bind_launch(kernel, launch, ())
 
 
@@ -408,26 +426,27 @@ def between(values: Sequence[float], parts: int) -> tuple[float, float]:
     return first, last
 
 
-def ratios(lines: Sequence[Judged]) -> tuple[int, int]:
-    """Return how many ratios of short kernels to the faster library agree with those of the tools.
-
-    The second number is how many ratios there are.
-    """
-    of_problem: dict[tuple[str, int], list[tuple[bool, float, float]]] = {}
+def ratios(lines: Sequence[Judged]) -> list[tuple[float, float]]:
+    """Return the ratios of short kernels to the faster library: by gpubench, and by the tools."""
+    of_problem: dict[tuple[str, str], list[tuple[bool, float, float]]] = {}
     for each in lines:
         case, us = each.line.case, each.line.judged_us
         if us and each.expected_us:
             times = case.variant in LIBRARIES, us, each.expected_us
             of_problem.setdefault((case.dtype, case.size), []).append(times)
-    agree = []
+    found = []
     for group in of_problem.values():
         libraries = [(us, expected_us) for is_library, us, expected_us in group if is_library]
         for is_library, us, expected_us in group if libraries else []:
             if not is_library and us < SHORT_US:
                 library_us, library_expected_us = min(libraries)
-                by_tools = library_expected_us / expected_us
-                agree.append(abs(library_us / us / by_tools - 1) <= ALLOWED)
-    return sum(agree), len(agree)
+                found.append((library_us / us, library_expected_us / expected_us))
+    return found
+
+
+def agree(ratio: float, by_tools: float) -> bool:
+    """Return whether the tools give the same ratio within 1 %."""
+    return abs(ratio / by_tools - 1) <= ALLOWED
 
 
 FIELDS = (
@@ -467,9 +486,7 @@ def read(path: Path) -> list[Line]:
     with path.open(encoding="utf-8", newline="") as file:
         return [
             Line(
-                case=Case(
-                    row["dtype"], row["variant"], row["tile"], int(row["n"]), row["launches"]
-                ),
+                case=Case(row["dtype"], row["variant"], row["tile"], row["n"], row["launches"]),
                 kernels=int(row["kernels"]) if row["kernels"] else None,
                 gpubench_us=figure(row["gpubench_us"]),
                 gpubench_mhz=figure(row["gpubench_mhz"]),
@@ -489,7 +506,10 @@ def measure(path: Path, sizes: str = "") -> int:
     from gpubench.commands.selfcheck.check import SIZES
 
     started_s = perf_counter()
-    cases = all_cases([int(size) for size in sizes.split(",")] if sizes else SIZES)
+    if sizes.endswith(".csv"):
+        cases = fastest_cases(Path(sizes))
+    else:
+        cases = all_cases(sizes.split(",") if sizes else [str(size) for size in SIZES])
     found: dict[str, dict[Case, Profiled]] = {"Nsight Compute": {}, "CUPTI": {}}
     for tool, by_tool in (("Nsight Compute", by_ncu), ("CUPTI", by_cupti)):
         print(f"{perf_counter() - started_s:.0f} s, then {tool}", flush=True)
@@ -551,8 +571,8 @@ def table(path: Path) -> int:
     ]
     heading = ["precision", "kernel", "tile", "N", "kernels", "cause", "gpubench, µs"]
     print(markdown([*heading, "tool, µs", "gpubench, MHz", "Nsight Compute, MHz"], cells))
-    near, count = ratios(alone)
-    print(f"ratios below {SHORT_US:g} µs: {near} of {count} within 1 %, others not decided")
+    near = Counter(agree(*ratio) for ratio in ratios(alone))
+    print(f"ratios below {SHORT_US:g} µs: within 1 % {near[True]}, not decided {near[False]}")
     unknown = any(each.cause is None for each in missed)
     return int(unknown or len(rejected) < len(controls) or not controls)
 

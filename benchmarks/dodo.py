@@ -285,9 +285,14 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         path = f"{'h100' if name.startswith('alone') else 'h200'}/shapes/{name}.csv"
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
     yield step("gpu:decode", "python SCRIPTS/decode.py measure h100/decode.csv", "h100/decode.csv")
-    for dtype in ("bfloat16", "float32"):
+    for dtype in ("bfloat16", "float16", "float32", "float8_e4m3"):
         path = f"h100/few_rows_{dtype}.csv"
-        yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/decode.py {dtype} {path} 61", path)
+        yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/decode.py {dtype} {path} 71", path)
+    for dtype in ("bfloat16", "float32"):
+        path = f"h100/shapes/alone_small_{dtype}.csv"
+        yield step(f"gpu:small_{dtype}", f"python SCRIPTS/shapes.py --seed 51 --count 30 --small --dtype {dtype} --output {path}", path)
+        also = f"h100/small_{dtype}.csv"
+        yield step(f"gpu:small_tools_{dtype}", f"python SCRIPTS/alone.py measure {also} {path}", also, reads=(path,))
     yield step("gpu:alone", "python SCRIPTS/alone.py measure h100/alone.csv 208,496,848,1072,1808,2416", "h100/alone.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o h200/operands.csv > h200/operands.txt")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")

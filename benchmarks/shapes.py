@@ -4,15 +4,16 @@
     python benchmarks/shapes.py --seed 1 --count 30 --every --output fit.csv
     python benchmarks/shapes.py --seed 12 --count 30 --dtype float64 --output float64.csv
     python benchmarks/shapes.py --seed 21 --count 30 --odd 1 --output odd.csv
+    python benchmarks/shapes.py --seed 51 --count 30 --small --output small.csv
 
 Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (float32: 4, 8 bits:
 16). With `--odd 2` they are 128 to 4096, in odd multiples of 2: rows of 16 bits are then no
-multiple of 16 bytes. `--model-shapes` takes those of language and vision models instead. Operands
-lie in the cache, and every contender runs in short bursts, in rounds of random order: cuBLAS,
-cuBLASLt with its fastest algorithm, and each of our kernels with the configurations of
-`--tiles auto`. With `--every` all candidate configurations run once before, and the fastest of them
-take part in the rounds: that shows how far the model's pick is from the best, and it is what the
-model's constants are fitted on.
+multiple of 16 bytes. With `--small` they are 16 to 384. `--model-shapes` takes those of language
+and vision models instead. Operands lie in the cache, and every contender runs in short bursts, in
+rounds of random order: cuBLAS, cuBLASLt with its fastest algorithm, and each of our kernels with
+the configurations of `--tiles auto`. With `--every` all candidate configurations run once before,
+and the fastest of them take part in the rounds: that shows how far the model's pick is from the
+best, and it is what the model's constants are fitted on.
 
 Constants were fitted on the seeds 1, 2, 3, 7, 8, 9, 17 and 18 in 16 bits, and 11 in float64 and
 float32; judge by others.
@@ -73,8 +74,8 @@ OTHER_KERNELS = (
 MULTIPLES = {"float32": 4, "int8": 16, "float8_e4m3": 16, "float8_e4m3_split": 16}
 """What extents are multiples of, where it is not 8."""
 
-SMALLEST, LARGEST = 384, 8192
-ODD_RANGE = 128, 4096
+EXTENTS, SMALL_EXTENTS, ODD_EXTENTS = (384, 8192), (16, 384), (128, 4096)
+"""Minimum and maximum of random extents: usual ones, small ones, and odd ones."""
 
 SAMPLE_US, ROUNDS = 250.0, 9
 """A sample lasts about this long; each contender has one a round."""
@@ -106,11 +107,16 @@ MODEL_SHAPES = (
 
 
 def random_shapes(
-    seed: int, count: int, multiple: int = 8, *, odd: bool = False
+    seed: int,
+    count: int,
+    multiple: int = 8,
+    *,
+    odd: bool = False,
+    extents: tuple[int, int] = EXTENTS,
 ) -> list[tuple[int, int, int]]:
-    """Draw shapes whose extents are log-uniform, or odd multiples of `multiple` in `ODD_RANGE`."""
+    """Draw shapes with log-uniform extents in `extents`, or odd multiples in `ODD_EXTENTS`."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
-    smallest, largest = ODD_RANGE if odd else (SMALLEST, LARGEST)
+    smallest, largest = ODD_EXTENTS if odd else extents
 
     def extent() -> int:
         size = math.exp(draw.uniform(math.log(smallest), math.log(largest)))
@@ -186,6 +192,10 @@ class Result:
 
     source_hash: str = ""
     """Of the kernel's files, as in results of gpubench. Older files do not have it."""
+
+    read_us: float = 0.0
+    empty_us: float = 0.0
+    """Time to read B from memory, and of an empty kernel (`decode.py`). 0 means not measured."""
 
 
 @dataclass(kw_only=True)
@@ -454,6 +464,8 @@ def read(path: Path) -> dict[tuple[str, int, int, int], list[Result]]:
                 launches=row.get("launches", "overlapped"),
                 cache=row.get("cache", "hot"),
                 source_hash=row.get("source_hash", ""),
+                read_us=float(row.get("read_us", 0)),
+                empty_us=float(row.get("empty_us", 0)),
             )
             found.setdefault((result.dtype, result.m, result.n, result.k), []).append(result)
     return found
@@ -535,6 +547,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--every", action="store_true", help="all candidate configurations")
     parser.add_argument("--odd", type=int, default=0, help="odd multiples of this number")
+    parser.add_argument("--small", action="store_true", help="extents of 16 to 384")
     parser.add_argument("--model-shapes", action="store_true")
     parser.add_argument("--shapes", help="such as 1024x1024x1024,2048x2048x2048")
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds")
@@ -548,8 +561,11 @@ def main() -> None:
         shapes = list(MODEL_SHAPES)
     else:
         multiple = arguments.odd or MULTIPLES.get(arguments.dtype, 8)
-        drawn = random_shapes(arguments.seed, arguments.count, multiple, odd=arguments.odd > 0)
-        shapes = drawn[arguments.skip :]
+        shapes = random_shapes(
+            *(arguments.seed, arguments.count, multiple),
+            odd=arguments.odd > 0,
+            extents=SMALL_EXTENTS if arguments.small else EXTENTS,
+        )[arguments.skip :]
     bench = Bench(arguments.dtype)
     count = bench.compile(shapes, every=arguments.every)
     print(f"compiled {count} in {time.perf_counter() - start:.1f} s", flush=True)

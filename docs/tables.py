@@ -172,7 +172,8 @@ def alone_agreement() -> str:
     whole = [each for each in every if each.line.case.launches == "alone"]
     (control,) = (each for each in every if each.line.case.launches == "overlapped")
     causes = Counter(each.cause for each in whole)
-    near, ratios = alone.ratios(whole)
+    ratios = alone.ratios(whole)
+    near = sum(alone.agree(*ratio) for ratio in ratios)
     low_us, high_us = control.causes["tool"]
     empty = sum(line.case.launches == alone.EMPTY for line in lines)
     longer_us = alone.differences(lines, "recorded_us", "beside_cupti_us")
@@ -197,9 +198,9 @@ def alone_agreement() -> str:
         f"measured cause. Times below {alone.SHORT_US:g} µs are {statistics.median(short_us):.2f} "
         f"µs shorter than Nsight Compute's (median), and {high_us + alone.ALLOWED_US:.2f} µs would "
         f"be too much. The control is {shorter_us:.2f} µs shorter, and is "
-        f"{'rejected' if control.cause is None else 'not rejected'}. Of {ratios} ratios to the "
-        f"faster library below {alone.SHORT_US:g} µs, {near} are within 1 % of the tools' ratios. "
-        "The others are not decided.",
+        f"{'rejected' if control.cause is None else 'not rejected'}. Of {len(ratios)} ratios to "
+        f"the faster library below {alone.SHORT_US:g} µs, {near} are within 1 % of the tools' "
+        "ratios. The others are not decided.",
         WIDTH,
     )
 

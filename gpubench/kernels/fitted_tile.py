@@ -41,6 +41,9 @@ RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15)
 """Number of clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, with one block on
 each (cudaOccupancyMaxActiveClusters)."""
 
+L2_BYTES = 50_000_000
+"""Bytes of the L2 cache of an H100."""
+
 MAX_SUMS_OF_TURNS = 208
 """Maximum number of sums of a thread, where a warpgroup has a tile alone."""
 
@@ -199,6 +202,11 @@ def box_of_b(columns: int, down: int) -> int:
     return BY_64 // down if columns % BY_64 else min(BY_64, rows & -rows)
 
 
+def reads_from_memory(problem: Problem, rows: int) -> bool:
+    """Return whether each launch reads B from memory once: it is larger than the L2 cache."""
+    return rows >= problem.m and problem.n * problem.k * problem.precision.item_bytes > L2_BYTES
+
+
 def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     """Return the maps of A and B, of the last columns of B where it lies along n, and of C.
 
@@ -211,13 +219,14 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     piece = (tile["BM"] if is_transposed(tile) else BY_64, BY_64)
     c = row_major_map(C, (m, n), piece)
     if "B" in problem.column_major:
-        return a, row_major_map(B, (n, k), (tile["BN"] // rows, width)), c
-    return (
-        a,
-        row_major_map(B, (k, n), (box_of_b(tile["BN"], rows), width)),
-        row_major_map(B, (k, n), (tile["BK"] // rows, tile["BN"] % width or width)),
-        c,
-    )
+        of_b = [row_major_map(B, (n, k), (tile["BN"] // rows, width))]
+    else:
+        boxes = box_of_b(tile["BN"], rows), tile["BK"] // rows
+        widths = width, tile["BN"] % width or width
+        of_b = [row_major_map(B, (k, n), box) for box in zip(boxes, widths, strict=True)]
+    if reads_from_memory(problem, tile["BM"] * rows):
+        of_b = [replace(one, l2_promotion_bytes=256) for one in of_b]
+    return a, *of_b, c
 
 
 def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:

@@ -27,6 +27,7 @@ from gpubench.kernels.fitted_tile import (
     MAX_SUMS_OF_TURNS,
     RESIDENT,
     Form,
+    reads_from_memory,
 )
 from gpubench.kernels.padded_rows import row_bytes
 from gpubench.kernels.tensor_cores import (
@@ -55,6 +56,10 @@ CLOCK_MHZ = 1755.0
 
 RATE = 128
 """Multiply-adds a clock of a multiprocessor, in float32 and on float64's tensor cores."""
+
+READ_US, LATENCY_US = 5.5e-3, 1.4
+"""Time in which an H100 reads 128 bytes from memory for each multiprocessor, at 3.08 TB/s; and time
+from the request of a step to its arrival while memory is busy."""
 
 LONG_PRODUCT = 3e10
 """Multiply-adds of a product in which the clock begins to fall."""
@@ -249,11 +254,18 @@ class Choice(Tile):
         """Return the time of a step of each round of tiles, of clusters that are there at once."""
         fetched = _rows_fetched(self, problem, costs)
         blocks = self.down * self.across * self.splits
+        from_memory = reads_from_memory(problem, self.rows * self.down)
 
         def round_us(busy: float) -> float:
             """Return the time of a step while `busy` clusters work."""
-            step_us = _step_us(self, problem, fetched, busy * blocks / multiprocessors, costs)
-            return step_us * (1 - costs.idle * (1 - busy / at_once))
+            share = busy * blocks / multiprocessors
+            step_us = _step_us(self, problem, fetched, share, costs)
+            step_us *= 1 - costs.idle * (1 - busy / at_once)
+            if from_memory:
+                step_us = max(
+                    step_us, READ_US * self.columns / self.down * share, LATENCY_US / self.stages
+                )
+            return step_us
 
         rounds, rest = divmod(clusters, at_once)
         if self.form.in_turns:  # rounds are evened
