@@ -6,10 +6,8 @@ import shlex
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
 from gpubench.errors import INTERRUPTED
-from gpubench.view.tables import console
+from gpubench.view.tables import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,24 +24,19 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
 
     `continued_by` is the path that `--resume` takes, if it is not that of the outcome.
     """
-    err = console(stderr=True)
     if outcome.absent:
-        err.print(without_dtypes(outcome.absent), markup=False, soft_wrap=True)
-    err.print(where_time_went(outcome), soft_wrap=True)
+        say(without_dtypes(outcome.absent), err=True)
+    say(where_time_went(outcome), err=True)
     if outcome.interrupted:
         path = shlex.quote(str(continued_by or outcome.path))
-        err.print(
-            f"interrupted: what was measured is kept; --resume {path} continues",
-            markup=False,
-            soft_wrap=True,
-        )
-    console().print(Text(f"\n{outcome.path}"), soft_wrap=True)
+        say(f"interrupted: what was measured is kept; --resume {path} continues", err=True)
+    say(f"\n{outcome.path}")
     if outcome.interrupted:
         return INTERRUPTED
     if outcome.saved:
-        err.print(Text(f"saved as {outcome.saved.parent.name}: {outcome.saved}"), soft_wrap=True)
+        say(f"saved as {outcome.saved.parent.name}: {outcome.saved}", err=True)
     if not outcome.timed:
-        err.print("no point was timed, so the command failed")
+        say("no point was timed, so the command failed", err=True)
     return 0 if outcome.timed and not outcome.failed else 1
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from rich.text import Text
 
 from gpubench.errors import UsageError
 from gpubench.model import Point
@@ -16,7 +13,7 @@ from gpubench.results.result_file import default_path
 from gpubench.text import counted
 from gpubench.view.conclusion import without_dtypes
 from gpubench.view.numbers import spans
-from gpubench.view.tables import console, table
+from gpubench.view.tables import console, say, table
 
 if TYPE_CHECKING:
     from gpubench.engine.prepare import Job
@@ -29,10 +26,9 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     """
     if resume:
         raise UsageError("--dry-run: leave out --resume: the file has the points of its sweep")
-    show = partial(console().print, soft_wrap=True)
     rounds = job.sweep.timing.rounds
     how = "to race" if job.strategy.is_race else f"in {counted(rounds, 'round')}"
-    show(Text(f"{job.device.name}: {counted(len(job.points), 'point')} {how}; nothing is run"))
+    say(f"{job.device.name}: {counted(len(job.points), 'point')} {how}; nothing is run")
     groups: dict[tuple[str, str | None], list[Point]] = {}
     for point, reason in job.planned.items():
         groups.setdefault((point.variant.name, reason), []).append(point)
@@ -45,12 +41,12 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
             skips.append(f"skipped: {f'{name} {_tiles(points)}'.strip()}: {reason}")
     console().print(listing)
     for skip in skips:
-        show(Text(skip, style="yellow"))
+        say(skip, "yellow")
     for note in (*([without_dtypes(job.absent)] if job.absent else []), *job.notes):
-        show(Text(note))
+        say(note)
     foreseen = job.forecast()
-    show(f"\n{foreseen}; at the least {minutes(foreseen.least_s)}")
-    show(Text(f"would write: {job.sweep.output or default_path(job.device.name, ending)}"))
+    say(f"\n{foreseen}; at the least {minutes(foreseen.least_s)}")
+    say(f"would write: {job.sweep.output or default_path(job.device.name, ending)}")
 
 
 def _tiles(points: Iterable[Point]) -> str:

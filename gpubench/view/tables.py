@@ -196,3 +196,8 @@ def console(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
         screen.width = PIPED_WIDTH
         screen.soft_wrap = True
     return screen
+
+
+def say(text: str, style: str = "", *, err: bool = False) -> None:
+    """Print a line without wrapping it, so that a path or a command can be copied."""
+    console(stderr=err).print(Text(text, style=style), soft_wrap=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from rich.text import Text
 
 from gpubench.backends import backends, compiler_of
 from gpubench.commands.check.cases import (
@@ -52,7 +51,7 @@ from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.text import counted
-from gpubench.view.tables import console, table
+from gpubench.view.tables import console, say, table
 
 FAULTY, NOT_RUN = 1, 3
 """Exit codes: a fault was found; the kernel cannot be run here."""
@@ -94,11 +93,11 @@ def run_check(
         raise UsageError("name a kernel, such as shared_tile, or the directory --kernels of yours")
     codes = []
     for variant in own_variants(op, kernels):
-        console().print(Text(f"\n{variant.name}", style="bold"))
+        say(f"\n{variant.name}", "bold")
         try:
             codes.append(_check(variant, tiles, arch))
         except UsageError as error:
-            console().print(Text(str(error), style="red"), soft_wrap=True)
+            say(str(error), "red")
             codes.append(FAULTY)
     return FAULTY if FAULTY in codes else max(codes)
 
@@ -145,12 +144,11 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
 
 def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -> bool:
     """Compile the tiles for an architecture, print their resources, and return whether all do."""
-    screen = console()
     try:
         compiler = compiler_of(variant.backend)
         compiler.version()
     except CompileError as error:
-        screen.print(Text(f"not compiled for a GPU: {error}"), soft_wrap=True)
+        say(f"not compiled for a GPU: {error}")
         return True
     architecture = variant.architecture(architecture)
     gpu = example(architecture)
@@ -165,7 +163,7 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
                 variant.options(tile, variant.dtypes[0]),
             )
         except CompileError as error:
-            screen.print(Text(f"does not compile: {error}", style="red"))
+            say(f"does not compile: {error}", "red")
             return False
         launch = launch_on(variant, tile, _problem(variant, LAUNCHED), gpu).main
         need = compiled.resources
@@ -179,11 +177,11 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
             f"{need.shared_bytes + launch.shared_bytes} B",
             f"{held.fraction:.0%}" if held else "",
         )
-    screen.print(f"compiled for {architecture}, {variant.dtypes[0]}:")
-    screen.print(grid)
+    say(f"compiled for {architecture}, {variant.dtypes[0]}:")
+    console().print(grid)
     for note, seconds in notes.items():
         if note:
-            screen.print(Text(f"{note} ({seconds:.1f} s)"), soft_wrap=True)
+            say(f"{note} ({seconds:.1f} s)")
     return True
 
 
@@ -196,7 +194,6 @@ def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool)
         Sanitizer.ADDRESS: all_cases(variant, tiles),
         Sanitizer.THREAD: race_cases(variant, tiles if named else ()),
     }
-    screen = console()
     with tempfile.TemporaryDirectory(prefix="gpubench-") as folder, ThreadPoolExecutor(2) as pool:
         runs = {
             sanitizer: pool.submit(run_on_cpu, watched, sanitizer, Path(folder) / sanitizer.name)
@@ -212,15 +209,12 @@ def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool)
         except KernelFaultError as fault:
             lines = ", ".join(f"{file} line {line}" for file, line in dict.fromkeys(fault.lines))
             label = fault.case.label if fault.case else variant.name
-            screen.print(
-                Text(f"\nfault: {label}: {fault.finding}\n{lines}".rstrip(), style="red"),
-                soft_wrap=True,
-            )
+            say(f"\nfault: {label}: {fault.finding}\n{lines}".rstrip(), "red")
             if fault.case:
-                screen.print(_launched(fault.case), soft_wrap=True)
+                say(_launched(fault.case))
             return FAULTY
         except CompileError as error:
-            screen.print(Text(f"\nnot run on the CPU: {error}", style="yellow"), soft_wrap=True)
+            say(f"\nnot run on the CPU: {error}", "yellow")
             return NOT_RUN
     names = {Sanitizer.ADDRESS: "AddressSanitizer, UBSan", Sanitizer.THREAD: "ThreadSanitizer"}
     code = _conclude(
@@ -229,17 +223,14 @@ def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool)
         ", ".join(f"{len(watched)} cases ({names[by]})" for by, watched in cases.items()),
     )
     for case in list(wrong)[:1]:
-        screen.print(_launched(case), soft_wrap=True)
+        say(_launched(case))
     return code
 
 
 def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
     """Call a function on NumPy arrays at odd sizes, in another process. Return the exit code."""
     if not backends()[variant.backend].host_arrays:
-        console().print(
-            Text(f"not run: {variant.name} runs on {variant.backend}; sweep it there"),
-            soft_wrap=True,
-        )
+        say(f"not run: {variant.name} runs on {variant.backend}; sweep it there")
         return NOT_RUN
     calls = []
     for dtype in variant.dtypes:
@@ -264,14 +255,13 @@ def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
             elif (rewritten != -right).any():
                 wrong.append((call.label, REWRITTEN))
     except FunctionFaultError as fault:
-        console().print(Text(f"fault: {fault}", style="red"), soft_wrap=True)
+        say(f"fault: {fault}", "red")
         return FAULTY
     return _conclude(variant, wrong, f"{len(calls)} calls")
 
 
 def _check_host(variant: HostVariant, tiles: Sequence[Config | None], architecture: str) -> int:
     """Compile a host function for a GPU. It launches kernels, so it cannot run on the CPU."""
-    screen = console()
     for tile in tiles:
         started = perf_counter()
         try:
@@ -279,23 +269,20 @@ def _check_host(variant: HostVariant, tiles: Sequence[Config | None], architectu
                 variant, tile, variant.dtypes[0], architecture
             )
         except CompileError as error:
-            screen.print(Text(f"does not compile: {error}", style="red"), soft_wrap=True)
+            say(f"does not compile: {error}", "red")
             return FAULTY
         what = f"{variant.function(tile, variant.dtypes[0])} for {architecture}"
-        screen.print(Text(f"compiled {what} ({perf_counter() - started:.1f} s)"), soft_wrap=True)
-    screen.print(
-        Text(f"not run on the CPU: sweep it on a GPU, or {HOST_HINT}", style="yellow"),
-        soft_wrap=True,
-    )
+        say(f"compiled {what} ({perf_counter() - started:.1f} s)")
+    say(f"not run on the CPU: sweep it on a GPU, or {HOST_HINT}", "yellow")
     return NOT_RUN
 
 
-def _launched(case: Case) -> Text:
+def _launched(case: Case) -> str:
     """Return how a kernel was launched: its description may be what is wrong."""
     path = case.variant.path
     launch = case.launch.main
     grid, block = ("×".join(map(str, extents)) for extents in (launch.grid, launch.block))
-    return Text(
+    return (
         f"{path.name} launched it with a grid of {grid} and blocks of {block} threads: if the "
         f"source expects others, correct {path.name}"
     )
@@ -315,16 +302,15 @@ def _wrong(output: np.ndarray, right: np.ndarray, variant: Variant) -> str:
 
 def _conclude(variant: Variant, wrong: Sequence[tuple[str, str]], what: str) -> int:
     """Print the cases that are wrong, each reason once, and return the exit code."""
-    screen = console()
     labels = grouped(wrong, itemgetter(1))
     for reason, ((label, _), *others) in islice(labels.items(), MAX_SHOWN):
         more = f" and {counted(len(others), 'more case')}" if others else ""
-        screen.print(Text(f"wrong: {label}{more}: {reason}", style="red"), soft_wrap=True)
+        say(f"wrong: {label}{more}: {reason}", "red")
     if len(labels) > MAX_SHOWN:
-        screen.print(f"and {counted(len(labels) - MAX_SHOWN, 'more case')}")
+        say(f"and {counted(len(labels) - MAX_SHOWN, 'more case')}")
     if wrong:
         return FAULTY
-    screen.print(f"\n{variant.name} is right and clean on the CPU:\n{what}")
+    say(f"\n{variant.name} is right and clean on the CPU:\n{what}")
     return 0
 
 

@@ -17,7 +17,7 @@ from gpubench.results.row import Row
 from gpubench.stats.pairs import ratio_of_pairs
 from gpubench.view.numbers import number
 from gpubench.view.row_tables import Column, best_of, rows_table
-from gpubench.view.tables import Table, console
+from gpubench.view.tables import Table, say
 
 
 def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
@@ -47,7 +47,6 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
     processes, and the interval is over the processes. A line on stderr names each pair that cannot
     be measured. Ctrl-C ends the measurement, and keeps the pairs of at least two processes.
     """
-    screen = console(stderr=True)
     times_by_pair: dict[PointKey, list[PairedTimes]] = {}
     pairs = [
         (kernel, library, point, library_point)
@@ -57,7 +56,7 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
     if not pairs:
         return list(rows)
     if not isinstance(pool, LocalPool):
-        screen.print("no pairs in turns: they need one device, without --on", markup=False)
+        say("no pairs in turns: they need one device, without --on", err=True)
         return list(rows)
     try:
         for process in range(1, PROCESSES + 1):
@@ -66,18 +65,15 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
                 times_of_pair = times_by_pair.setdefault(kernel.key, [])
                 if len(times_of_pair) < process - 1:
                     continue  # it failed in an earlier process
-                screen.print(
-                    f"in turns: pair {count} of {len(pairs)}, process {process} of {PROCESSES}, "
-                    f"{kernel.label}",
-                    markup=False,
-                )
+                turn = f"pair {count} of {len(pairs)}, process {process} of {PROCESSES}"
+                say(f"in turns: {turn}, {kernel.label}", err=True)
                 times = pool.measure_pairs(point, library_point)
                 if isinstance(times, str):
-                    screen.print(f"{kernel.label} in turns: {times}", markup=False, soft_wrap=True)
+                    say(f"{kernel.label} in turns: {times}", err=True)
                 else:
                     times_of_pair.append(times)
     except KeyboardInterrupt:
-        screen.print("interrupted: the pairs of two processes or more are kept", markup=False)
+        say("interrupted: the pairs of two processes or more are kept", err=True)
     filled = {
         kernel.key: _filled(kernel, library, series)
         for kernel, library, *_ in pairs

@@ -56,7 +56,7 @@ from gpubench.results.build_row import BuildRow, encode, is_build_file
 from gpubench.results.output import Output
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted, unknown
-from gpubench.view.tables import console
+from gpubench.view.tables import console, say
 
 ALL = "all"
 """The item of the list that takes every kernel."""
@@ -129,9 +129,9 @@ def run_build(
         raise UsageError(str(error)) from error
     if not disassembler_version():
         install = install_command("sass")
-        _note(f"no nvdisasm found, so nothing about the inner loop: {install}")
+        say(f"no nvdisasm found, so nothing about the inner loop: {install}", err=True)
     if missing := missing_tool():
-        _note(f"nothing about accesses, as {missing}")
+        say(f"nothing about accesses, as {missing}", err=True)
     instances = plan_instances(chosen, architectures, _dtypes(dtypes), size or SIZE, every=every)
     rows = build_rows(instances, compiler)
     if claimed:
@@ -143,18 +143,21 @@ def run_build(
     }
     if unlisted and (version := disassembler_version()):
         names = ", ".join(sorted(unlisted))
-        _note(f"nvdisasm {version} did not list code for {names}: nothing about its inner loops")
+        say(
+            f"nvdisasm {version} did not list code for {names}: nothing about its inner loops",
+            err=True,
+        )
     failed = [row for row in rows if row.status == Status.ERROR]
     for row in failed[:MAX_LISTED]:
-        _note(f"error: {row.label}: {row.reason}")
+        say(f"error: {row.label}: {row.reason}", err=True)
     if len(failed) > MAX_LISTED:
-        _note(f"and {len(failed) - MAX_LISTED} more")
+        say(f"and {len(failed) - MAX_LISTED} more", err=True)
     compiled = sum(row.status == Status.OK for row in rows)
     skipped = [row for row in rows if row.status == Status.SKIPPED]
     if skipped and not compiled:
-        _note(f"skipped: {skipped[0].label}: {skipped[0].reason}")
+        say(f"skipped: {skipped[0].label}: {skipped[0].reason}", err=True)
     counts = f"{counted(compiled, 'row')}, {len(skipped)} skipped, {counted(len(failed), 'error')}"
-    _note(f"{counts}{f': {output}' if output else ''}")
+    say(f"{counts}{f': {output}' if output else ''}", err=True)
     return 1 if failed else 0
 
 
@@ -448,10 +451,6 @@ def _figures(device: Device, launch: Launch, code: Code) -> dict[str, Any]:
     return figures
 
 
-def _note(line: str) -> None:
-    console(stderr=True).print(line, markup=False, soft_wrap=True)
-
-
 @contextmanager
 def _progress(verb: str, noun: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show how many are done, `compiled` or `recorded`: a bar in a terminal, lines elsewhere."""
@@ -468,6 +467,6 @@ def _progress(verb: str, noun: str, total: int) -> Iterator[Callable[[int], None
         nonlocal last
         if done < total and monotonic() - last >= PLAIN_EVERY_S:
             last = monotonic()
-            _note(f"{verb} {done} of {counted(total, noun)}")
+            say(f"{verb} {done} of {counted(total, noun)}", err=True)
 
     yield line

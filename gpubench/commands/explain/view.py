@@ -19,7 +19,7 @@ from gpubench.model.config import NO_PARAMETERS
 from gpubench.on_cpu.accesses import Accesses
 from gpubench.text import counted
 from gpubench.view.numbers import milliseconds, number
-from gpubench.view.tables import console, table
+from gpubench.view.tables import console, say, table
 
 MAX_LINES = 5  # of the accesses, those that waste most first
 
@@ -45,19 +45,18 @@ def print_text(
     as_table: bool,
 ) -> None:
     """One tile as a page for each launch, several as a table."""
-    screen, err = console(), console(stderr=True)
-    notes = (*notes, *dict.fromkeys(of.note for of in explanations if of.note))
-    for note in notes:
-        err.print(Text(note), soft_wrap=True)
+    screen = console()
+    for note in (*notes, *dict.fromkeys(of.note for of in explanations if of.note)):
+        say(note, err=True)
     if len({explanation.tile for explanation in explanations}) == 1 and not as_table:
         for index, explanation in enumerate(explanations):
             screen.print(*[""] * bool(index), _page(explanation), sep="\n")
     elif explanations:
         screen.print(tile_table(explanations))
-        err.print("--tiles explains one of them in words")
+        say("--tiles explains one of them in words", err=True)
     for tile in not_explained:
         which = "" if tile.tile == NO_PARAMETERS else f"{tile.tile}: "
-        screen.print(f"{tile.status}: {which}{tile.reason}", soft_wrap=True)
+        say(f"{tile.status}: {which}{tile.reason}")
 
 
 def print_json(

@@ -37,7 +37,7 @@ from gpubench.model.sources import flattened, include_folders
 from gpubench.plan.descriptor import described_by, launch_on
 from gpubench.plan.sweep import AUTO_TILES, Sweep, plan
 from gpubench.results.output import Output
-from gpubench.view.tables import console
+from gpubench.view.tables import say
 
 HERE = Path(__file__).parent
 
@@ -60,13 +60,8 @@ def run_export(
     for output, text in zip(outputs, texts, strict=True):
         output.write(text.encode())
     where, command = shlex.quote(str(folder)), compile_command(variant, tile, problem, device)
-    console().print(
-        *(output.path for output in outputs),
-        f"\n  cd {where} && {command} && ./{name}",
-        sep="\n",
-        soft_wrap=True,
-        markup=False,
-    )
+    say("\n".join(str(output.path) for output in outputs))
+    say(f"\n  cd {where} && {command} && ./{name}")
 
 
 def exported(

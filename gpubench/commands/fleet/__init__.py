@@ -59,7 +59,7 @@ def fleet(
     from gpubench.commands.fleet.view import as_tables
     from gpubench.engine.cluster import LOCAL
     from gpubench.errors import INTERRUPTED
-    from gpubench.view.tables import console
+    from gpubench.view.tables import console, say
 
     settings = option.read_sweep({"device": device})
     outcome, path = run_fleet(
@@ -70,13 +70,12 @@ def fleet(
         output=output,
         force=force,
     )
-    err = console(stderr=True)
     if outcome is None:
-        err.print(f"interrupted: what was measured is in {path}", markup=False, soft_wrap=True)
+        say(f"interrupted: what was measured is in {path}", err=True)
         raise typer.Exit(INTERRUPTED)
     if as_json:
         print(json_of(outcome))
     else:
         console().print(as_tables(outcome))
-    err.print(f"\n{path}", markup=False, soft_wrap=True)
+    say(f"\n{path}", err=True)
     raise typer.Exit(outcome.exit_code)

@@ -26,7 +26,7 @@ from gpubench.results.output import Output
 from gpubench.results.result_file import default_path
 from gpubench.text import counted
 from gpubench.view.progress import PLAIN_EVERY_S
-from gpubench.view.tables import console
+from gpubench.view.tables import console, say
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -58,13 +58,9 @@ def run_fleet(
             raise UsageError("--on: the workers have different versions of gpubench")
         hosts = len({member.hostname for member in workers.values()})
         what = (counted(len(workers), "device"), counted(hosts, "host"), counted(rounds, "round"))
-        err.print("{} on {}, {}".format(*what), highlight=False)
+        say("{} on {}, {}".format(*what), err=True)
         if len(workers) == 1:
-            err.print(
-                "one device: there is nothing to compare it with but its own earlier runs",
-                highlight=False,
-                soft_wrap=True,
-            )
+            say("one device: it is compared with nothing but its own earlier runs", err=True)
         path = output or default_path(times_of.NAME, "units.csv")
         reports: list[Report] = []
         printed_s = -math.inf
@@ -96,7 +92,7 @@ def run_fleet(
         earlier, unreadable = times_of.earlier(name, HISTORY)
         before += earlier
         for message in unreadable:
-            err.print(f"passes over {message}", markup=False, soft_wrap=True)
+            say(f"passes over {message}", err=True)
     fleet = assess(reports, before, limits)
     times_of.keep(time for report in reports for time in report.times)
     return fleet, path

@@ -23,7 +23,7 @@ from gpubench.results import store
 from gpubench.results.row import Row, read
 from gpubench.text import counted
 from gpubench.view.row_tables import UNSTABLE, marked, remarks, uncertainty
-from gpubench.view.tables import Table, console, table
+from gpubench.view.tables import Table, console, say, table
 
 
 def print_names() -> None:
@@ -73,7 +73,7 @@ def print_history(
         save()
         if flagged := sum(row.unstable for row in rows):
             screen.print(f"{counted(flagged, 'time')} marked {UNSTABLE} left out of the picture")
-        screen.print(Text(str(output)), soft_wrap=True)
+        say(str(output))
 
 
 def _timed(paths: Sequence[Path]) -> list[Saved]:
@@ -90,7 +90,7 @@ def _timed(paths: Sequence[Path]) -> list[Saved]:
     if len(errors) == len(paths):
         raise errors[-1]
     for unreadable in errors:
-        console(stderr=True).print(Text(f"history passes over {unreadable}"), soft_wrap=True)
+        say(f"history passes over {unreadable}", err=True)
     return timed
 
 

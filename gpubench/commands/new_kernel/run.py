@@ -24,7 +24,7 @@ from gpubench.plan.registry import KERNELS, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.output import Output
 from gpubench.text import shown, unknown
-from gpubench.view.tables import console
+from gpubench.view.tables import say
 
 _RESERVED = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
@@ -128,15 +128,13 @@ def _write(
     outputs = [Output(path, overwrite=force, flag="") for path in texts]
     for output, text in zip(outputs, texts.values(), strict=True):
         output.write(text.encode())
-    screen = console()
-    screen.print(*map(str, texts), sep="\n", soft_wrap=True)
+    say("\n".join(map(str, texts)))
     options = "" if op == Sweep().op else f" --op {op}"
     options += f" --kernels {shlex.quote(str(folder))}"
-    screen.print(
+    say(
         f"\n{what}\n\n"
         f"  gpubench check {names.rpartition(',')[2]}{options}\n"
-        f"  gpubench sweep{options} --variants {names} --sizes 1000,1024",
-        soft_wrap=True,
+        f"  gpubench sweep{options} --variants {names} --sizes 1000,1024"
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from rich.text import Text
 
 from gpubench.backends import Backend, backends, open_backend
 from gpubench.commands.operand_files import files
@@ -24,7 +23,7 @@ from gpubench.plan.ranges import parse_sizes, parse_tiles
 from gpubench.plan.registry import choose, variants
 from gpubench.results.output import Output
 from gpubench.text import unknown
-from gpubench.view.tables import console
+from gpubench.view.tables import say
 
 _OPS = [name for name, operation in OPERATIONS.items() if not operation.has_k]
 
@@ -41,7 +40,7 @@ def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     if problem.bytes > free:
         raise UsageError(f"--sizes: {problem.bytes:,} bytes of operands, {free:,} are free")
     files.write_operands(output, *make_inputs(problem, seed))
-    console().print(Text(f"{path}: A {m}x{n} and v, float32, seed {seed}"), soft_wrap=True)
+    say(f"{path}: A {m}x{n} and v, float32, seed {seed}")
 
 
 def run(
@@ -76,13 +75,10 @@ def run(
     except (CompileError, LaunchError, DoesNotFitError) as raised:
         failure = str(raised)
     if failure:
-        console(stderr=True).print(Text(f"gpubench: {name}: {failure}"), soft_wrap=True)
+        say(f"gpubench: {name}: {failure}", err=True)
         return 1
     files.write_result(claimed, result)
-    console().print(
-        Text(f"{output}: {name}, relative error {error:.2g} (tolerance {limit:.2g})"),
-        soft_wrap=True,
-    )
+    say(f"{output}: {name}, relative error {error:.2g} (tolerance {limit:.2g})")
     return 0
 
 

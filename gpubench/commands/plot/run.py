@@ -6,14 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from gpubench.plan.selection import read_selected
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, resolve
 from gpubench.view.pictures.series import sources
 from gpubench.view.pictures.style import claim, default_theme, save
-from gpubench.view.tables import console
+from gpubench.view.tables import say
 
 
 def run_plot(
@@ -34,7 +32,7 @@ def run_plot(
     claimed = claim(path, force=force)
     picture = draw(together, kind, theme=theme or default_theme(path))
     save(picture, claimed, provenance(kind, files))
-    console().print(Text(str(path)), soft_wrap=True)
+    say(str(path))
 
 
 def provenance(kind: str, files: Sequence[Path]) -> str:

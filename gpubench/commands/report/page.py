@@ -13,7 +13,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from rich.text import Text
 
 import gpubench
 from gpubench.errors import UsageError
@@ -37,7 +36,7 @@ from gpubench.view.row_tables import (
     marked,
     tied_tiles,
 )
-from gpubench.view.tables import console
+from gpubench.view.tables import say
 
 Files = Sequence[tuple[Path, Sequence[Row]]]
 
@@ -114,7 +113,7 @@ def run_report(
     claimed = Output(output, overwrite=force)
     text = page(read_selected(files, only, exclude), bandwidth_gbytes_per_s)
     claimed.write(text.encode())
-    console().print(Text(str(output)), soft_wrap=True)
+    say(str(output))
 
 
 def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:

@@ -28,7 +28,7 @@ from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
 from gpubench.view.progress import progress
-from gpubench.view.tables import Table, console, table
+from gpubench.view.tables import Table, console, say, table
 
 FITTED = "128x128x64/s7/cluster=1x1/group=8/pdl=1"
 IN_16_BITS = {
@@ -132,9 +132,8 @@ def run_selfcheck(device: str | None) -> int:
     except DeviceUnavailableError as error:
         raise DeviceUnavailableError(f"selfcheck compares two timers of a GPU: {error}") from error
     verdict = judge_gaps(gaps)
-    screen = console()
-    screen.print(gap_table(gaps))
-    screen.print(f"\n{verdict.sentence}", soft_wrap=True)
+    console().print(gap_table(gaps))
+    say(f"\n{verdict.sentence}")
     return 0 if verdict.trusted else 1
 
 

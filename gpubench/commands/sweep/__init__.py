@@ -35,7 +35,7 @@ def sweep(
     from gpubench.view.progress import progress
     from gpubench.view.row_tables import results
     from gpubench.view.sentences import sentences
-    from gpubench.view.tables import console
+    from gpubench.view.tables import console, say
 
     if dry_run:
         job = prepare_dry(option.read_sweep(options, config))
@@ -46,11 +46,9 @@ def sweep(
     sweep = option.read_sweep(options, config)
     with progress() as watcher:
         outcome = measure(sweep, watcher, on=on, resume=resume is not None, force=force, save=save)
-    screen = console()
     rows = outcome.rows
-    screen.print(Group(*results(rows).renderables, *list_summaries(rows), *sentences(rows)))
+    console().print(Group(*results(rows).renderables, *list_summaries(rows), *sentences(rows)))
     code = conclude(outcome)
     if outcome.timed and outcome.path and console(stderr=True).is_terminal:
-        command = shlex.join(["gpubench", "plot", str(outcome.path)])
-        console(stderr=True).print(f"next: {command}", soft_wrap=True)
+        say(f"next: {shlex.join(['gpubench', 'plot', str(outcome.path)])}", err=True)
     raise typer.Exit(code)

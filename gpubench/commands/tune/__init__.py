@@ -89,7 +89,7 @@ def tune(
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
     from gpubench.view.progress import progress
-    from gpubench.view.tables import console
+    from gpubench.view.tables import console, say
 
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"variants": ",".join(variants)} if variants else {}
@@ -125,6 +125,5 @@ def tune(
     if tuned.confirmed:
         code = max(code, conclude(save_rows(tuned.confirmed, save), tuned.race.path))
     if tuned.winners:
-        flag = f"--tiles {tiles_of(kept_in)}"
-        console().print(f"{kept_in}: {flag} takes these tiles from it", soft_wrap=True)
+        say(f"{kept_in}: --tiles {tiles_of(kept_in)} takes these tiles from it")
     raise typer.Exit(code or UNDECIDED * tuned.undecided)
