@@ -265,8 +265,6 @@ def explain(
     from gpubench.commands.explain.view import as_json
 
     options: dict[str, Any] = {
-        "op": None,
-        "device": None,
         "kernels": Path(kernels) if kernels else None,
         "sizes": sizes,
         "tiles": tiles,

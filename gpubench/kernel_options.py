@@ -60,8 +60,8 @@ def read_options(
 
     `size` is the default size. `every` takes all legal tiles. Raises UsageError.
     """
-    defaults = {"sizes": size, "dtypes": kernel.dtypes[0]}
-    texts = {name: value or defaults.get(name) for name, value in options.items()}
+    texts = {"sizes": size, "dtypes": kernel.dtypes[0]}
+    texts |= {name: value for name, value in options.items() if value}
     sweep = read_sweep(texts | {"op": kernel.op, "variants": kernel.name})
     for name in ("sizes", "dtypes", "layouts"):
         values = getattr(sweep, name)

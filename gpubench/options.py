@@ -479,19 +479,34 @@ def sweep_options(
     The command's own options follow. With `for_python`, the signature has the defaults that `help`
     prints, and nothing of Typer.
     """
-    empty = inspect.Parameter.empty
-    return with_parameters(
-        command,
-        [
-            inspect.Parameter(
-                option.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=option.default if for_python else None,
-                annotation=empty if for_python else Annotated[option.kind | None, option.typer],
-            )
-            for option in OPTIONS.values()
-            if option.name not in without
-        ],
+    options = [option for option in OPTIONS.values() if option.name not in without]
+    parameters = list(map(_parameter, options))
+    if for_python:
+        parameters = [
+            parameter.replace(default=option.default, annotation=inspect.Parameter.empty)
+            for parameter, option in zip(parameters, options, strict=True)
+        ]
+    return with_parameters(command, parameters)
+
+
+def chosen_options(command: Command, *, options: Mapping[str, tuple[str, str] | None]) -> Command:
+    """Replace the parameter `options` of a command by the named options of a sweep.
+
+    A pair has the metavar and the help of an option that means less for this command.
+    """
+    declared = {
+        name: replace(OPTIONS[name], metavar=own[0], help=own[1]) if own else OPTIONS[name]
+        for name, own in options.items()
+    }
+    return with_parameters(command, map(_parameter, declared.values()))
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[option.kind | None, option.typer],
     )
 
 
@@ -565,7 +580,23 @@ DryRun = Annotated[
     typer.Option("--dry-run", help="List the points and how long they may take; measure nothing."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]
+ForceFiles = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+CudaKernel = Annotated[
+    str,
+    typer.Argument(
+        metavar="VARIANT",
+        help="A CUDA kernel; see 'gpubench variants'.",
+        autocompletion=completion.variants,
+    ),
+]
+Arch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ARCH",
+        help="Architecture, such as sm_80; no GPU is needed. Default: this GPU's, or else sm_90.",
+    ),
+]
 Results = Annotated[
     list[Path],
     typer.Argument(metavar="CSV...", help="Results to show.", autocompletion=completion.results),

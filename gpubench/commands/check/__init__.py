@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +17,14 @@ app = typer.Typer()
     epilog="Example: gpubench check my_tile --kernels own. Exit codes: 0 right and clean; "
     "1 a fault was found; 3 it could not be run on the CPU."
 )
+@partial(
+    option.chosen_options,
+    options={
+        "kernels": None,
+        "op": None,
+        "tiles": ("LIST", "Tiles, such as 1..32. Default: some small and large tiles."),
+    },
+)
 def check(
     variant: Annotated[
         str | None,
@@ -24,19 +33,12 @@ def check(
             autocompletion=completion.variants,
         ),
     ] = None,
-    kernels: option.Kernels = None,
-    op: option.Op = None,
-    tiles: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIST",
-            help="Tiles to check, such as 1..32. Default: some small and large tiles.",
-        ),
-    ] = None,
+    *,
     arch: Annotated[
         str | None,
         typer.Option(help="Architecture to compile for. Default: sm_90.", metavar="ARCH"),
     ] = None,
+    **options: Any,
 ) -> None:
     """Check on the CPU whether a kernel is right; no GPU is needed.
 
@@ -44,4 +46,4 @@ def check(
     """
     from gpubench.commands.check.run import run_check
 
-    raise typer.Exit(run_check(variant, kernels, op, tiles, arch))
+    raise typer.Exit(run_check(variant, **options, arch=arch))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,48 +14,25 @@ from gpubench.model import DTYPES
 
 app = typer.Typer()
 
-Size = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024."),
-]
+SIZE = "SIZE", "Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024."
 
 
 @app.command(epilog="Example: gpubench explain register_tile --tiles 16 --sizes 512x512x1024")
+@partial(
+    option.chosen_options,
+    options={
+        "tiles": ("LIST", "Tile: 16 or 128x128x8. A list or 1..32 gives a table."),
+        "sizes": SIZE,
+        "dtypes": ("DTYPE", f"Element type: {', '.join(DTYPES)}. Default: the kernel's first."),
+        "device": ("DEVICE", "cuda or cuda:1. Default: the first GPU, or else sm_90."),
+        "op": None,
+        "kernels": None,
+    },
+)
 def explain(
-    variant: Annotated[
-        str,
-        typer.Argument(
-            help="A CUDA kernel; see 'gpubench variants'.", autocompletion=completion.variants
-        ),
-    ],
-    tiles: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Tile: 16 or 128x128x8. A list or 1..32 gives a table."),
-    ] = None,
-    sizes: Size = None,
-    dtypes: Annotated[
-        str | None,
-        typer.Option(
-            metavar=f"[{'|'.join(DTYPES)}]",
-            help="Element type. Default: float32.",
-            autocompletion=completion.dtypes,
-        ),
-    ] = None,
-    arch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ARCH",
-            help="Architecture, such as sm_80; no GPU is needed. Default: the GPU's.",
-        ),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DEVICE", help="cuda or cuda:1. Default: the first GPU, or else sm_90."
-        ),
-    ] = None,
-    op: option.Op = None,
-    kernels: option.Kernels = None,
+    variant: option.CudaKernel,
+    *,
+    arch: option.Arch = None,
     every: Annotated[bool, typer.Option("--all", help="Show a table of every legal tile.")] = False,
     times: Annotated[
         Path | None,
@@ -68,6 +46,7 @@ def explain(
         bool, typer.Option("--measure", help="Time the kernel here, to compare it with the bound.")
     ] = False,
     as_json: option.AsJson = False,
+    **options: Any,
 ) -> None:
     """Explain in words why a kernel is as fast as it is.
 
@@ -77,14 +56,7 @@ def explain(
 
     code = run_explain(
         variant,
-        {
-            "sizes": sizes,
-            "tiles": tiles,
-            "dtypes": dtypes,
-            "op": op,
-            "device": device,
-            "kernels": kernels,
-        },
+        options,
         arch=arch,
         every=every,
         times=times,
@@ -95,6 +67,15 @@ def explain(
 
 
 @app.command(epilog="Example: gpubench build all --arch sm_80,sm_90 -o build.csv")
+@partial(
+    option.chosen_options,
+    options={
+        "dtypes": ("LIST", "Element types: float32,float16. Default: all of each kernel."),
+        "sizes": SIZE,
+        "op": None,
+        "kernels": None,
+    },
+)
 def build(
     variants: Annotated[
         str,
@@ -104,23 +85,13 @@ def build(
             autocompletion=completion.variants,
         ),
     ],
-    op: option.Op = None,
-    kernels: option.Kernels = None,
+    *,
     arch: Annotated[
         str | None,
         typer.Option(
             metavar="LIST", help="Architectures, such as sm_80,sm_90. Default: the GPU's."
         ),
     ] = None,
-    dtypes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIST",
-            help="Element types, such as float32,float16. Default: all of each kernel.",
-            autocompletion=completion.dtypes,
-        ),
-    ] = None,
-    sizes: Size = None,
     every: Annotated[
         bool, typer.Option("--all", help="Compile every legal tile, not only the kernel's own.")
     ] = False,
@@ -128,6 +99,7 @@ def build(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="The file, such as build.csv."),
     ] = None,
+    **options: Any,
 ) -> None:
     """Compile many kernels, and write a build file that 'gpubench diff' compares.
 
@@ -136,14 +108,4 @@ def build(
     """
     from gpubench.commands.explain.build import run_build
 
-    code = run_build(
-        variants,
-        op=op,
-        kernels=kernels,
-        arch=arch,
-        dtypes=dtypes,
-        size=sizes,
-        every=every,
-        output=output,
-    )
-    raise typer.Exit(code)
+    raise typer.Exit(run_build(variants, options, arch=arch, every=every, output=output))

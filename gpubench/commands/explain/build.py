@@ -106,21 +106,19 @@ class Instance:
 
 def run_build(
     variants: str,
+    options: Mapping[str, Any],
     *,
-    op: str | None,
-    kernels: Path | None,
     arch: str | None,
-    dtypes: str | None,
-    size: str | None,
     every: bool,
     output: Path | None,
 ) -> int:
     """Compile kernels, and write their rows to `output`, or to stdout without one.
 
-    Return 1 if a kernel does not compile, or else 0. Raises UsageError.
+    `options` are those of a sweep: op, kernels, dtypes and sizes. Return 1 if a kernel does not
+    compile, or else 0. Raises UsageError.
     """
     claimed = _claim(output) if output else None
-    chosen = choose_kernels(variants, op, kernels)
+    chosen = choose_kernels(variants, options.get("op"), options.get("kernels"))
     try:
         compiler = compiler_of(BACKEND)
         compiler.architectures()  # raises without NVRTC
@@ -132,7 +130,8 @@ def run_build(
         say(f"no nvdisasm found, so nothing about the inner loop: {install}", err=True)
     if missing := missing_tool():
         say(f"nothing about accesses, as {missing}", err=True)
-    instances = plan_instances(chosen, architectures, _dtypes(dtypes), size or SIZE, every=every)
+    dtypes, size = _dtypes(options.get("dtypes")), options.get("sizes") or SIZE
+    instances = plan_instances(chosen, architectures, dtypes, size, every=every)
     rows = build_rows(instances, compiler)
     if claimed:
         claimed.write(encode(rows))

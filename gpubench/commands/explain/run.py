@@ -74,7 +74,7 @@ def explained(
 
     Raises UsageError, and DeviceUnavailableError if the named GPU does not exist.
     """
-    kernel = find_kernel(variant, options["op"], options["kernels"], "explain")
+    kernel = find_kernel(variant, options.get("op"), options.get("kernels"), "explain")
     sweep = read_options(kernel, options, size="1024", every=every)
     ((m, n, k),), (dtype,) = sweep.sizes, sweep.dtypes
     problem = Problem(op=kernel.op, m=m, n=n, k=k, dtype=dtype)

@@ -2,57 +2,35 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gpubench import completion
 from gpubench import options as option
-from gpubench.model import DTYPES, LAYOUTS
+from gpubench.model import DTYPES
 
 app = typer.Typer()
 
 
 @app.command(epilog="Example: gpubench export shared_tile --tiles 32 --sizes 4096")
+@partial(
+    option.chosen_options,
+    options={
+        "tiles": ("TILE", "Tile, such as 32. Default: what --tiles auto names first."),
+        "sizes": ("SIZE", "Matrix size. Default: 4096."),
+        "dtypes": ("DTYPE", f"Element type: {', '.join(DTYPES)}. Default: the kernel's first."),
+        "layouts": ("LAYOUT", "How A and B lie in memory, such as nt. Default: the kernel's own."),
+        "op": None,
+        "kernels": None,
+    },
+)
 def export(
-    variant: Annotated[
-        str,
-        typer.Argument(
-            help="A CUDA kernel; see 'gpubench variants'.", autocompletion=completion.variants
-        ),
-    ],
-    tiles: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TILE", help="Tile, such as 32. Default: what --tiles auto names first."
-        ),
-    ] = None,
-    sizes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Matrix size. Default: 4096.")
-    ] = None,
-    dtypes: Annotated[
-        str | None,
-        typer.Option(
-            metavar=f"[{'|'.join(DTYPES)}]",
-            help="Element type. Default: the kernel's first.",
-            autocompletion=completion.dtypes,
-        ),
-    ] = None,
-    layouts: Annotated[
-        str | None,
-        typer.Option(
-            metavar=f"[{'|'.join(LAYOUTS)}]",
-            help="How A and B lie in memory. Default: the kernel's own layout.",
-            autocompletion=completion.words(*LAYOUTS),
-        ),
-    ] = None,
-    arch: Annotated[
-        str | None,
-        typer.Option(metavar="ARCH", help="Architecture. Default: this GPU's, or else sm_90."),
-    ] = None,
-    op: option.Op = None,
-    kernels: option.Kernels = None,
+    variant: option.CudaKernel,
+    *,
+    arch: option.Arch = None,
     folder: Annotated[
         Path,
         typer.Option(
@@ -62,7 +40,8 @@ def export(
             autocompletion=completion.folders,
         ),
     ] = Path("exported"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
+    force: option.ForceFiles = False,
+    **options: Any,
 ) -> None:
     """Write a kernel as two files that need no gpubench.
 
@@ -71,12 +50,4 @@ def export(
     """
     from gpubench.commands.export.run import run_export
 
-    options = {
-        "tiles": tiles,
-        "sizes": sizes,
-        "dtypes": dtypes,
-        "layouts": layouts,
-        "op": op,
-        "kernels": kernels,
-    }
     run_export(variant, options, arch, folder, force=force)

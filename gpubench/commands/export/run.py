@@ -50,7 +50,7 @@ def run_export(
     Raises UsageError for a variant that is not a CUDA source, and for a tile that cannot be
     launched.
     """
-    variant = find_kernel(name, options["op"], options["kernels"], "export")
+    variant = find_kernel(name, options.get("op"), options.get("kernels"), "export")
     device = _device(variant, arch)
     tile, problem = _chosen(variant, options, device)
     texts = exported(variant, tile, problem, device)
@@ -160,7 +160,7 @@ def _chosen(
     if variant.op == "atax":
         raise UsageError("atax cannot be exported: two products, and no check of them in one file")
     asked = dict(options)
-    if takes_pick := options["tiles"] in {None, AUTO_TILES}:
+    if takes_pick := options.get("tiles") in {None, AUTO_TILES}:
         asked["tiles"] = None
     sweep = read_options(variant, asked, size="4096")
     if takes_pick and sweep.tiles:

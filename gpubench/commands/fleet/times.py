@@ -37,7 +37,7 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     """`alone`: the other devices of the host do nothing; `together`: they measure too."""
 
-    status: str
+    status: str = "ok"
     reason: str | None = None
     time_us: Annotated[float, msgspec.Meta(ge=MIN_VALUE, le=MAX_VALUE)] | None = None
     """Median time of a launch; None if the unit failed."""

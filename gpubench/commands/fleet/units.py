@@ -138,7 +138,14 @@ class _Turn(Watcher):
         self._measured[measurement.point].append(measurement)
         unit = product_unit(measurement.point.problem.dtype)
         if not asked.units or unit in asked.units or measurement.status != Status.OK:
-            self._times.append(_product_time(unit, asked.phase, measurement, self._pool))
+            self._add_time(
+                unit,
+                measurement.after,
+                time_us=measurement.series and measurement.series.median_us,
+                started_utc=measurement.started_utc,
+                status=str(measurement.status),
+                reason=measurement.reason or None,
+            )
         report.bits.setdefault(unit, {}).update(measurement.fingerprints)
         if all(len(of) > self._finished or _failed(of) for of in self._measured.values()):
             self._measure_parts(measurement.started_utc)
@@ -149,19 +156,13 @@ class _Turn(Watcher):
     def _measure_parts(self, started_utc: str) -> None:
         parts = self._pool.parts()
         self._report.configuration.update(parts.configuration)
-        self._times += [
-            unit_time(
-                part,
-                self._asked.phase,
-                self._pool.place,
-                self._pool.device,
-                time_us=time_us,
-                health=parts.health,
-                started_utc=started_utc,
-            )
-            for part, time_us in parts.times_us.items()
-            if not self._asked.units or part in self._asked.units
-        ]
+        for part, time_us in parts.times_us.items():
+            if not self._asked.units or part in self._asked.units:
+                self._add_time(part, parts.health, time_us=time_us, started_utc=started_utc)
+
+    def _add_time(self, unit: str, health: Health, **result: Any) -> None:
+        where = self._pool.place, self._pool.device
+        self._times.append(unit_time(unit, self._asked.phase, *where, health, **result))
 
 
 def _failed(rounds: Sequence[Measurement]) -> bool:
@@ -209,34 +210,11 @@ def products(
     return prepare(sweep, device, strategy=InRounds(fresh=False), verified=verified)
 
 
-def _product_time(unit: str, phase: str, measurement: Measurement, pool: LocalPool) -> UnitTime:
-    series = measurement.series
-    return unit_time(
-        unit,
-        phase,
-        pool.place,
-        pool.device,
-        time_us=series.median_us if series else None,
-        health=measurement.after,
-        started_utc=measurement.started_utc,
-        status=measurement.status,
-        reason=measurement.reason,
-    )
-
-
 def unit_time(
-    unit: str,
-    phase: str,
-    place: Place,
-    device: Device,
-    *,
-    time_us: float | None,
-    health: Health,
-    started_utc: str,
-    status: Status = Status.OK,
-    reason: str = "",
+    unit: str, phase: str, place: Place, device: Device, health: Health, **result: Any
 ) -> UnitTime:
-    """Return the row of a unit."""
+    """Return the row of a unit. `result` has its time, start, status and reason."""
+    sensors = ("sm_mhz", "nvml_sm_mhz", "memory_mhz", "temperature_c", "power_w")
     return UnitTime(
         host=place.host,
         slot=place.slot,
@@ -244,17 +222,10 @@ def unit_time(
         device=device.name,
         unit=unit,
         phase=phase,
-        status=str(status),
-        reason=reason or None,
-        time_us=time_us,
-        sm_mhz=health.sm_mhz,
-        nvml_sm_mhz=health.nvml_sm_mhz,
-        memory_mhz=health.memory_mhz,
-        temperature_c=health.temperature_c,
-        power_w=health.power_w,
+        **{name: getattr(health, name) for name in sensors},
         throttle=";".join(health.throttle) or None,
         driver=device.versions.get("driver"),
         cuda=device.versions.get("cuda"),
         gpubench=gpubench.__version__,
-        started_utc=started_utc,
+        **result,
     )

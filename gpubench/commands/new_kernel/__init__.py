@@ -48,7 +48,7 @@ def new_kernel(
             autocompletion=completion.folders,
         ),
     ] = Path("own"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
+    force: option.ForceFiles = False,
 ) -> None:
     """Write a kernel of your own: a working copy to change, or a description of your source."""
     from gpubench.commands.new_kernel.run import describe_source, write_pair

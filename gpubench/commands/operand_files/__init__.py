@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from gpubench import completion
 from gpubench import options as option
 
 app = typer.Typer()
@@ -22,7 +22,7 @@ def generate(
         str, typer.Option(metavar="SIZE", help="Rows and columns of A: 4096x8192, or 4096.")
     ],
     seed: Annotated[int, typer.Option(min=0, help="Seed of the operands.")] = 2006,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: option.ForceFiles = False,
 ) -> None:
     """Write a random matrix and vector for 'gpubench run'."""
     from gpubench.commands.operand_files.run import generate as write
@@ -31,35 +31,25 @@ def generate(
 
 
 @app.command(epilog="Example: gpubench run operands.bin --op atax --output c.bin")
+@partial(
+    option.chosen_options,
+    options={
+        "op": ("[atax|gemv|gemv_t]", "Operation. Default: atax."),
+        "variants": ("NAME", "Kernel, such as atax_fused. Default: the device's BLAS."),
+        "tiles": ("TILE", "Tile, such as 128x14. Default: the kernel's first that fits."),
+        "device": None,
+    },
+)
 def run(
     file: Annotated[Path, typer.Argument(help="Operand file, as 'gpubench generate' writes it.")],
+    *,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where to write the result, such as c.bin.")
     ],
-    op: Annotated[
-        str,
-        typer.Option(
-            metavar="[atax|gemv|gemv_t]", help="Operation.", autocompletion=completion.operations
-        ),
-    ] = "atax",
-    variants: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Kernel, such as atax_fused; see 'gpubench variants'. Default: the device's BLAS.",
-            autocompletion=completion.variants,
-        ),
-    ] = None,
-    tiles: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TILE", help="Tile, such as 128x14. Default: the kernel's first that fits."
-        ),
-    ] = None,
-    device: option.DeviceName = None,
     force: option.Force = False,
+    **options: Any,
 ) -> None:
     """Compute from an operand file once; verify the result."""
     from gpubench.commands.operand_files.run import run as compute
 
-    raise typer.Exit(compute(file, op, output, variants, tiles, device or "auto", force=force))
+    raise typer.Exit(compute(file, output, options, force=force))

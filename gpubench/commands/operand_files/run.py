@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -43,17 +43,12 @@ def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     say(f"{path}: A {m}x{n} and v, float32, seed {seed}")
 
 
-def run(
-    path: Path,
-    op: str,
-    output: Path,
-    variant: str | None,
-    tile: str | None,
-    device: str,
-    *,
-    force: bool,
-) -> int:
-    """Compute from an operand file, and write the result if it is right. Return the exit code."""
+def run(path: Path, output: Path, options: Mapping[str, str | None], *, force: bool) -> int:
+    """Compute from an operand file, and write the result if it is right. Return the exit code.
+
+    `options` are the operation, variant, tile and device.
+    """
+    op, tile = options["op"] or "atax", options["tiles"]
     if op not in _OPS:
         raise UsageError(f"--op: {unknown('operation', op, _OPS)}")
     tiles = parse_tiles(tile, "--tiles") if tile else (None,)
@@ -64,8 +59,8 @@ def run(
         raise UsageError(f"--output: {output} is the operand file itself")
     problem = files.read_problem(path, op)
     files.require_binary(output, problem.dtype)
-    backend = open_backend(read_sweep({"device": device}).device)
-    point = choose_point(backend.device.backend, problem, variant, tiles[0])
+    backend = open_backend(read_sweep({"device": options["device"]}).device)
+    point = choose_point(backend.device.backend, problem, options["variants"], tiles[0])
     name = f"{op} by {point.label} on {backend.device.name}"
     limit = problem.precision.tolerance
     try:
