@@ -34,7 +34,18 @@ from gpubench.model import (
     Timing,
 )
 from gpubench.plan.problems import read_sizes
-from gpubench.plan.ranges import parse_fraction, parse_names, parse_tiles
+from gpubench.plan.ranges import (
+    csv_path,
+    file_path,
+    list_of,
+    named,
+    one_of,
+    one_or_both,
+    parse_fraction,
+    parse_tiles,
+    seconds,
+    within,
+)
 from gpubench.plan.sweep import AUTO_TILES, Sweep, require_inputs_kept, tuned_file
 from gpubench.plan.toml_file import confined, lies_below, read_toml
 from gpubench.text import shown, unknown
@@ -121,65 +132,6 @@ class Option:
 _KINDS = {int: "a whole number", float: "a number", Path: "a path in UTF-8"}
 
 
-def _one_of(*choices: str) -> Callable[[str, str], str]:
-    def read(flag: str, text: str) -> str:
-        if text not in choices:
-            raise UsageError(f"{flag}: {unknown('value', text, choices)}")
-        return text
-
-    return read
-
-
-def _one_or_both(kind: type[Cache | Scope | State]) -> Callable[[str, str], tuple[Any, ...]]:
-    choose = _one_of(*kind, "both")
-    return lambda flag, text: tuple(kind) if choose(flag, text) == "both" else (kind(text),)
-
-
-def _names(flag: str, text: str) -> tuple[str, ...]:
-    """Read names. The registry checks them when the operation and the device are known."""
-    if names := parse_names(text):
-        return names
-    raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists what there is")
-
-
-def _list_of(
-    choices: Iterable[str], aliases: Mapping[str, str] | None = None
-) -> Callable[[str, str], tuple[str, ...]]:
-    """Return the reader of a list of choices. Repeats are dropped."""
-
-    def read(flag: str, text: str) -> tuple[str, ...]:
-        if names := parse_names(text):
-            full_names = ((aliases or {}).get(name.lower(), name) for name in names)
-            return tuple(dict.fromkeys(_one_of(*choices)(flag, name) for name in full_names))
-        raise UsageError(f"{flag}: the list is empty; known: {', '.join(choices)}")
-
-    return read
-
-
-def _seconds(low: float, high: float) -> Callable[[str, str], float]:
-    """Return the reader of a duration: `90`, `90s`, `2m` or `1h`."""
-
-    def read(flag: str, text: str) -> float:
-        parts = re.fullmatch(
-            r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?)([smh]?)", text.strip().lower(), re.ASCII
-        )
-        if parts is None:
-            raise UsageError(f"{flag}: '{shown(text)}' is not a duration, such as 90, 90s or 2m")
-        seconds = float(parts[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[parts[2]]
-        return _within(low, high)(flag, seconds)
-
-    return read
-
-
-def _within(low: float, high: float) -> Callable[[str, float], float]:
-    def read(flag: str, number: float) -> float:
-        if not low <= number <= high:
-            raise UsageError(f"{flag}: {number:g} is out of range: from {low:g} to {high:g}")
-        return number
-
-    return read
-
-
 def _device(flag: str, text: str) -> str:
     entries = sorted(backends().values(), key=lambda entry: entry.name)
     numbered = [entry.name for entry in entries if entry.numbers]
@@ -189,22 +141,6 @@ def _device(flag: str, text: str) -> str:
         right = f"{', '.join(words)} or {' or '.join(f'{name}:1' for name in numbered)}"
         raise UsageError(f"{flag}: '{shown(text)}' is not a device; write {right}")
     return text
-
-
-def _file(flag: str, path: Path) -> Path:
-    if not path.name:
-        raise UsageError(f"{flag}: '{path}' does not name a file")
-    return path
-
-
-def _csv_file(flag: str, path: Path) -> Path:
-    if not _file(flag, path).name.endswith((".csv", ".csv.gz")):
-        name = shown(str(path))
-        raise UsageError(
-            f"{flag}: '{name}' does not end in .csv or .csv.gz: results are a CSV, such as "
-            f"{shown(str(path.with_name(path.stem)))}.csv"
-        )
-    return path
 
 
 def _choices(*choices: str) -> str:
@@ -235,26 +171,26 @@ OPTIONS = {
             name="variants",
             help="Kernels, such as shared_tile,cublas or cpu_*; 'gpubench variants' lists them. "
             "Default: all but those it marks as not default.",
-            read=_names,
+            read=named,
             complete=completion.variants,
         ),
         Option(
             name="exclude",
             field="excluded",
             help="Leave out these variants, such as cpu_naive or cpu_*.",
-            read=_names,
+            read=named,
             complete=completion.variants,
         ),
         Option(
             name="dtypes",
             help=f"Element types: {', '.join(DTYPES)}. Default: {','.join(DEFAULT.dtypes)}.",
-            read=_list_of(DTYPES, DTYPE_ALIASES),
+            read=list_of(DTYPES, DTYPE_ALIASES),
             complete=completion.dtypes,
         ),
         Option(
             name="op",
             help=f"Operation. Default: {DEFAULT.op}.",
-            read=_one_of(*OPERATIONS),
+            read=one_of(*OPERATIONS),
             metavar=_choices(*OPERATIONS),
             complete=completion.operations,
         ),
@@ -278,7 +214,7 @@ OPTIONS = {
             kind=Path,
             help="CSV to write, such as a.csv or, compressed, a.csv.gz. "
             "Default: results/<time>-<device>-<op>.csv.",
-            read=_csv_file,
+            read=csv_path,
             metavar="FILE",
             complete=completion.results,
             short="-o",
@@ -287,7 +223,7 @@ OPTIONS = {
             name="samples",
             kind=Path,
             help="File for the time of every sample: one JSON line for each point and round.",
-            read=_file,
+            read=file_path,
             metavar="FILE",
         ),
         Option(
@@ -295,20 +231,20 @@ OPTIONS = {
             kind=int,
             metavar=None,
             help=f"Seed of the operands and of the order. Default: {DEFAULT.seed}.",
-            read=_within(0, 2**63 - 1),
+            read=within(0, 2**63 - 1),
         ),
         Option(
             name="operands",
             help=f"Values of the operands, which decide the power: {', '.join(Fill)}. "
             "Default: uniform.",
-            read=lambda flag, text: tuple(map(Fill, _list_of(Fill)(flag, text))),
+            read=lambda flag, text: tuple(map(Fill, list_of(Fill)(flag, text))),
             complete=completion.words(*Fill),
         ),
         Option(
             name="layouts",
             help="How A and B of gemm lie in memory, a letter each, n (row-major) or t "
             "(transposed): nn,nt,tn,tt. Default: each kernel's own, nn for most.",
-            read=_list_of(LAYOUTS),
+            read=list_of(LAYOUTS),
             complete=completion.words(*LAYOUTS),
         ),
         Option(
@@ -317,7 +253,7 @@ OPTIONS = {
             metavar=None,
             help="Number of rounds. Each round measures all points in a new order. Default: "
             f"{DEFAULT.timing.rounds}.",
-            read=_within(1, 1000),
+            read=within(1, 1000),
         ),
         Option(
             name="precision",
@@ -330,7 +266,7 @@ OPTIONS = {
             name="cache",
             field="caches",
             help="State of the cache at a launch. Default: cold.",
-            read=_one_or_both(Cache),
+            read=one_or_both(Cache),
             metavar=_choices(*Cache, "both"),
             complete=completion.words(*Cache, "both"),
         ),
@@ -339,7 +275,7 @@ OPTIONS = {
             help="When a launch begins: alone (when the previous launch has ended), overlapped (as "
             "early as the kernel allows), graph, graph_overlapped (in a graph), waited (the host "
             "waits for each launch). Default: alone.",
-            read=lambda flag, text: tuple(map(Launches, _list_of(Launches)(flag, text))),
+            read=lambda flag, text: tuple(map(Launches, list_of(Launches)(flag, text))),
             complete=completion.words(*Launches),
         ),
         Option(
@@ -347,7 +283,7 @@ OPTIONS = {
             field="states",
             help="burst: short visits at the highest clock; sustained: after a second of launches "
             "without a pause, with watts and joules. Default: burst.",
-            read=_one_or_both(State),
+            read=one_or_both(State),
             metavar=_choices(*State, "both"),
             complete=completion.words(*State, "both"),
         ),
@@ -355,14 +291,14 @@ OPTIONS = {
             name="scope",
             field="scopes",
             help="What is timed: the kernel alone, or copies and allocations too. Default: kernel.",
-            read=_one_or_both(Scope),
+            read=one_or_both(Scope),
             metavar=_choices(*Scope, "both"),
             complete=completion.words(*Scope, "both"),
         ),
         Option(
             name="timer",
             help="events (time in a stream) or cupti (execution). Default: events.",
-            read=lambda flag, text: Timer(_one_of(Timer.EVENTS, Timer.CUPTI)(flag, text)),
+            read=lambda flag, text: Timer(one_of(Timer.EVENTS, Timer.CUPTI)(flag, text)),
             metavar=_choices(Timer.EVENTS, Timer.CUPTI),
             complete=completion.words(Timer.EVENTS, Timer.CUPTI),
         ),
@@ -370,7 +306,7 @@ OPTIONS = {
             name="budget",
             field="budget_s",
             help="Time for all points together, such as 60, 90s or 2m.",
-            read=_seconds(1, 1e7),
+            read=seconds(1, 1e7),
             metavar=_DURATION,
         ),
         Option(
@@ -378,7 +314,7 @@ OPTIONS = {
             field="launch_limit_s",
             help="Skip points whose launch is estimated to take longer. "
             "Default: 10; for compare-cublas 1.",
-            read=_seconds(0.001, 3600),
+            read=seconds(0.001, 3600),
             metavar=_DURATION,
         ),
         Option(
@@ -386,7 +322,7 @@ OPTIONS = {
             field="point_limit_s",
             help="Per-point timeout: a point that takes longer in a round is an error. "
             "Default: 60 and 6 times the launch limit.",
-            read=_seconds(1, 1e6),
+            read=seconds(1, 1e6),
             metavar=_DURATION,
         ),
     )

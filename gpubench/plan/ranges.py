@@ -1,16 +1,17 @@
-"""Lists on the command line: `1..32`, `64..512:64`, `1..64:x2`, `320x640x320`."""
+"""Values on the command line: lists such as `1..32` or `64..512:64`, choices, durations, files."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
 from gpubench.errors import UsageError
-from gpubench.model import LARGEST, OPERATIONS, Config
+from gpubench.model import LARGEST, OPERATIONS, Cache, Config, Scope, State
 from gpubench.model.config import NO_PARAMETERS
-from gpubench.text import shown
+from gpubench.text import shown, unknown
 
 MAX_ITEMS = 10_000
 """Maximum number of items. A longer list is a typing mistake, and is refused before it is built."""
@@ -138,3 +139,88 @@ def _bounded(number: str, item: str, flag: str, expects: str) -> int:
     if len(digits) > len(str(LARGEST)) or not 1 <= int(digits) <= LARGEST:
         raise UsageError(f"{flag}: '{shown(item)}' is out of range: from 1 to {LARGEST}; {expects}")
     return int(digits)
+
+
+# ---- readers of an option: they take its flag and its text, and raise UsageError
+
+
+def one_of(*choices: str) -> Callable[[str, str], str]:
+    """Return the reader of a choice."""
+
+    def read(flag: str, text: str) -> str:
+        if text not in choices:
+            raise UsageError(f"{flag}: {unknown('value', text, choices)}")
+        return text
+
+    return read
+
+
+def one_or_both(kind: type[Cache | Scope | State]) -> Callable[[str, str], tuple[Any, ...]]:
+    """Return the reader of a choice, or of `both`."""
+    choose = one_of(*kind, "both")
+    return lambda flag, text: tuple(kind) if choose(flag, text) == "both" else (kind(text),)
+
+
+def named(flag: str, text: str) -> tuple[str, ...]:
+    """Read names. The registry checks them when the operation and the device are known."""
+    if names := parse_names(text):
+        return names
+    raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists what there is")
+
+
+def list_of(
+    choices: Iterable[str], aliases: Mapping[str, str] | None = None
+) -> Callable[[str, str], tuple[str, ...]]:
+    """Return the reader of a list of choices. Repeats are dropped."""
+
+    def read(flag: str, text: str) -> tuple[str, ...]:
+        if names := parse_names(text):
+            full_names = ((aliases or {}).get(name.lower(), name) for name in names)
+            return tuple(dict.fromkeys(one_of(*choices)(flag, name) for name in full_names))
+        raise UsageError(f"{flag}: the list is empty; known: {', '.join(choices)}")
+
+    return read
+
+
+def seconds(low: float, high: float) -> Callable[[str, str], float]:
+    """Return the reader of a duration: `90`, `90s`, `2m` or `1h`."""
+
+    def read(flag: str, text: str) -> float:
+        parts = re.fullmatch(
+            r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?)([smh]?)", text.strip().lower(), re.ASCII
+        )
+        if parts is None:
+            raise UsageError(f"{flag}: '{shown(text)}' is not a duration, such as 90, 90s or 2m")
+        duration_s = float(parts[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[parts[2]]
+        return within(low, high)(flag, duration_s)
+
+    return read
+
+
+def within(low: float, high: float) -> Callable[[str, float], float]:
+    """Return the reader of a number in a range."""
+
+    def read(flag: str, number: float) -> float:
+        if not low <= number <= high:
+            raise UsageError(f"{flag}: {number:g} is out of range: from {low:g} to {high:g}")
+        return number
+
+    return read
+
+
+def file_path(flag: str, path: Path) -> Path:
+    """Read the path of a file."""
+    if not path.name:
+        raise UsageError(f"{flag}: '{path}' does not name a file")
+    return path
+
+
+def csv_path(flag: str, path: Path) -> Path:
+    """Read the path of a file of results."""
+    if not file_path(flag, path).name.endswith((".csv", ".csv.gz")):
+        name = shown(str(path))
+        raise UsageError(
+            f"{flag}: '{name}' does not end in .csv or .csv.gz: results are a CSV, such as "
+            f"{shown(str(path.with_name(path.stem)))}.csv"
+        )
+    return path
