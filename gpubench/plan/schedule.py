@@ -105,12 +105,19 @@ class InRounds:
     """Whether one device measures all points of a problem, instead of all sizes of a kernel, and a
     round measures them one after the other."""
 
+    baselines: Collection[str] = ()
+    """Variants that are not measured at a problem any more when all others have failed there."""
+
     is_race = False
 
     def schedule(self, points: Sequence[Point], sweep: Sweep, _device: Device) -> Schedule:
         """Return rounds over the points."""
-        in_turns = self.whole_problems
-        return Rounds(points, sweep.timing, sweep.seed, fresh=self.fresh, in_turns=in_turns)
+        return Rounds(
+            *(points, sweep.timing, sweep.seed),
+            fresh=self.fresh,
+            in_turns=self.whole_problems,
+            baselines=self.baselines,
+        )
 
     def unit(self, point: Point) -> Hashable:
         """Return the kernel, so that it is compiled once, or the problem."""
@@ -134,7 +141,8 @@ class Rounds:
 
     Interleaving spreads the machine's drift evenly over all points. With `in_turns`, the points of
     a problem stay together. A point that `is_done` is not measured again, and neither is a round
-    that was measured before a sweep was resumed.
+    that was measured before a sweep was resumed, nor one of `baselines` that is compared with
+    nothing.
     """
 
     def __init__(
@@ -146,9 +154,11 @@ class Rounds:
         *,
         fresh: bool = True,
         in_turns: bool = False,
+        baselines: Collection[str] = (),
     ) -> None:
         self.endings: dict[Point, str] = {}
         self._in_turns = in_turns
+        self._baselines = baselines
         self._fresh = fresh
         self._points = list(points)
         self._timing = timing
@@ -193,6 +203,8 @@ class Rounds:
             remaining = _together(remaining, lambda point: owner_of(point.variant))
             fresh = self._fresh and number > 1
             for point in tuple(remaining):
+                if point not in remaining:
+                    continue
                 cost_s = None
                 if len(known[point]) < number:
                     started = self._clock()
@@ -210,6 +222,15 @@ class Rounds:
                 forecast.visited(point, cost_s, again=again)
                 if not again:
                     remaining.remove(point)
+                failed = any(taken.status != Status.OK for taken in known[point])
+                for baseline in self._useless(remaining, point) if failed else ():
+                    forecast.visited(baseline, None, again=False)
+                    remaining.remove(baseline)
+
+    def _useless(self, remaining: Sequence[Point], failed: Point) -> list[Point]:
+        """Return the baselines at the problem of a failed point, if all others failed there."""
+        left = [point for point in remaining if point.problem_key == failed.problem_key]
+        return left if all(point.variant.name in self._baselines for point in left) else []
 
 
 def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> list[Point]:

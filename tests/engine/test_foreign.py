@@ -141,6 +141,21 @@ def test_the_points_of_a_problem_take_turns_if_they_are_compared() -> None:
         assert len(list(groupby(order, key=lambda point: point.problem))) == len(sizes)
 
 
+def test_a_baseline_is_not_measured_at_a_problem_where_all_kernels_failed() -> None:
+    names = [variant(name=name) for name in ("broken", "right", "blas")]
+    points = [point(one, size=(n, n, n)) for one in names for n in (8, 16)]
+    points = [one for one in points if one.variant.name != "right" or one.problem.m == 16]
+    rounds = Rounds(points, Timing(rounds=5), 1, in_turns=True, baselines={"blas"})
+    known: defaultdict[Point, list[Measurement]] = defaultdict(list)
+    while visit := rounds.next(known):
+        fails = visit.point.variant.name == "broken"
+        status = Status.WRONG if fails else Status.OK
+        known[visit.point].append(replace(measurement(of=visit.point), status=status))
+    counts = {(p.variant.name, p.problem.m): len(taken) for p, taken in known.items()}
+    assert counts.pop(("blas", 8), 0) <= 1
+    assert counts == {("broken", 8): 1, ("broken", 16): 1, ("right", 16): 5, ("blas", 16): 5}
+
+
 def visited(rounds: Rounds) -> list[Point]:
     """The points in the order of the visits."""
     known: defaultdict[Point, list[Measurement]] = defaultdict(list)

@@ -77,10 +77,9 @@ def judge(
     from rich.console import Group
 
     from gpubench.backends import find_devices
+    from gpubench.commands.judge import view
     from gpubench.commands.judge.from_file import with_description
     from gpubench.commands.judge.verdicts import exit_code, judge_rows
-    from gpubench.commands.judge.view import as_json as json_of
-    from gpubench.commands.judge.view import as_tables
     from gpubench.engine.run import measure
     from gpubench.model import Launches
     from gpubench.plan.ranges import parse_fraction
@@ -110,24 +109,24 @@ def judge(
     own = names or [
         variant.name for variant in of_op(sweep.op, sweep.kernels).values() if not is_ours(variant)
     ]
-    baselines = {}
-    for variant in chosen(own, "KERNEL"):
-        baselines[variant.name] = _baselines(variant, baseline, sweep.dtypes)
+    kernels = chosen(own, "KERNEL")
+    baselines = {each.name: _baselines(each, baseline, sweep.dtypes) for each in kernels}
     compared = chosen([*dict.fromkeys(chain.from_iterable(baselines.values()))], "--baseline")
     named = dict.fromkeys((*baselines, *(variant.name for variant in compared)))
     sweep = replace(sweep, variants=tuple(named))
     if backend == "cuda" and "launches" not in sweep.options:
         sweep = replace(sweep, launches=(Launches.ALONE, Launches.GRAPH))
+    strategy = InRounds(whole_problems=True, baselines={*named} - {*baselines})
     with progress() as watcher:
-        outcome = measure(sweep, watcher, force=force, strategy=InRounds(whole_problems=True))
+        outcome = measure(sweep, watcher, force=force, strategy=strategy)
     if outcome.interrupted:
         console(stderr=True).print("interrupted: the verdicts rest on what was measured so far")
     judged = judge_rows(outcome.rows, baselines, claim=claim, threshold=same)
     if as_json:
-        text = json_of(judged, outcome.rows, claim=claim, threshold=same, csv=str(outcome.path))
-        typer.echo(text)
+        facts = {"claim": claim, "threshold": same, "csv": str(outcome.path)}
+        typer.echo(view.as_json(judged, outcome.rows, facts))
     else:
-        console().print(Group(*as_tables(judged, claim)))
+        console().print(Group(*view.as_tables(judged, claim)))
         console(stderr=True).print(where_time_went(outcome), soft_wrap=True)
         console().print(f"\n{outcome.path}", markup=False, soft_wrap=True)
     raise typer.Exit(INTERRUPTED if outcome.interrupted else exit_code(judged))
@@ -143,7 +142,7 @@ def _baselines(variant: Variant, named: str | None, dtypes: Sequence[str]) -> tu
 
     baselines = parse_names(named) if named else (variant.baseline,)
     if not baselines or not all(baselines) or variant.name in baselines:
-        raise UsageError(f"--baseline: {variant.name} needs another kernel, such as cpu_blas")
+        raise UsageError(f"--baseline: {variant.name} needs another kernel to compare it with")
     if not named and variant.baseline not in libraries():
         raise UsageError(
             f"--baseline: the description of {variant.name} names {variant.baseline}, which is no "

@@ -6,15 +6,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from symtable import symtable
 
 from gpubench.cache import cache_file, keep
-from gpubench.errors import UsageError
+from gpubench.errors import UsageError, first_line
 from gpubench.plan.descriptor import NAME_RULE, is_name
 from gpubench.plan.from_source.description import dtype_of
 from gpubench.plan.from_source.files import describe_file
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep
-from gpubench.text import shown
+from gpubench.text import shown, unknown
 
 SUFFIXES = frozenset({".cu", ".py", ".so"})
 
@@ -86,6 +87,7 @@ def described(text: str, op: str, backend: str, dtypes: Sequence[str]) -> tuple[
     elif source.suffix == ".so":
         content = _LIBRARY.format(**facts | _declared(file, entry))
     elif entry:
+        _require_defined(source, entry)
         content = _FUNCTION.format(**facts)
     else:
         raise UsageError(
@@ -95,6 +97,16 @@ def described(text: str, op: str, backend: str, dtypes: Sequence[str]) -> tuple[
     if not keep(folder / op / f"{name}.py", content.encode()):
         raise UsageError(f"{folder}: the user's cache cannot be written; use --kernels DIR")
     return folder, name
+
+
+def _require_defined(source: Path, entry: str) -> None:
+    """Raise UsageError unless the file has the name of a function, without running the file."""
+    try:
+        names = symtable(source.read_text(encoding="utf-8"), str(source), "exec").get_identifiers()
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UsageError(f"{source} cannot be read as Python: {first_line(error)}") from error
+    if entry not in names:
+        raise UsageError(f"{source}: {unknown('function', entry, names)}")
 
 
 def _of_source(source: Path, name: str, op: str, entry: str, *, home: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -71,10 +71,8 @@ def _headline(judged: Sequence[Judged], claim: float) -> str:
     return f"{text} (claim: {against}): {counted(len(judged), 'verdict')}, {listed}"
 
 
-def as_json(
-    judged: Sequence[Judged], rows: Sequence[Row], *, claim: float, threshold: float, csv: str
-) -> str:
-    """Return the verdicts, and the rows with seeds, hashes, versions, device and clocks."""
+def as_json(judged: Sequence[Judged], rows: Sequence[Row], facts: Mapping[str, object]) -> str:
+    """Return the facts of the call, the verdicts, and the rows with seeds, hashes and versions."""
     verdicts = [
         {
             **{name: getattr(each.row, name) for name in KEY},
@@ -94,10 +92,8 @@ def as_json(
         "format": JSON_FORMAT,
         "gpubench": gpubench.__version__,
         "exit_code": exit_code(judged),
-        "claim": claim,
-        "threshold": threshold,
+        **facts,
         "level": LEVEL,
-        "csv": csv,
         "verdicts": verdicts,
         "rows": objects(rows),
     }
