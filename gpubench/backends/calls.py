@@ -1,4 +1,4 @@
-"""Calls of a variant's function: its arrays as a package's tensors, and its allocations."""
+"""Calls of a variant's function: its arrays as tensors, its allocations, what it reports."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
+
+from gpubench.backends import Kernel
+from gpubench.errors import LaunchError
+from gpubench.model import Resources
+
+MAX_RESOURCE, MAX_NAME = 2**31, 1000
+"""Limits of what a function reports: of its registers and bytes, and of its algorithm's name."""
 
 
 def as_tensors(package: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
@@ -35,3 +42,20 @@ def allocating(count_bytes: int) -> str:
 def torch() -> Any:
     """Return the package torch if it was imported, or else None."""
     return sys.modules.get("torch")
+
+
+def answers(kernel: Kernel) -> tuple[Resources | None, str]:
+    """Return what a kernel reports of itself, which a function may have written.
+
+    Raises LaunchError for values that no row can hold.
+    """
+    resources, algorithm = kernel.resources, kernel.algorithm
+    if resources is not None:
+        if type(resources) is not Resources:
+            raise LaunchError("resources: it is no Resources(…)")
+        for name, value in vars(resources).items():
+            if type(value) is not int or not 0 <= value < MAX_RESOURCE:
+                raise LaunchError(f"resources: {name} is no number from 0 to {MAX_RESOURCE - 1:,}")
+    if not isinstance(algorithm, str) or not algorithm.isprintable() or len(algorithm) > MAX_NAME:
+        raise LaunchError(f"algorithm: it is no printable text of at most {MAX_NAME} characters")
+    return resources, algorithm

@@ -49,18 +49,16 @@ def make_inputs(problem: Problem, seed: int, fill: Fill = Fill.UNIFORM) -> tuple
     return tuple(_values(rng, shape, kind, fill) for shape in problem.input_shapes)
 
 
-def make_new_first(problem: Problem, seed: int, fill: Fill) -> np.ndarray:
-    """Return another first operand: uniform values, where the fill has no random ones."""
+def make_new_values(
+    problem: Problem, seed: int, fill: Fill, shape: tuple[int, ...] = (NEW_VALUES,)
+) -> np.ndarray:
+    """Return a new first operand of a shape, or by default the values of which others consist.
+
+    The values are uniform where the fill has no random ones.
+    """
     rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
     is_random = fill not in {Fill.INDEX, Fill.ZEROS, Fill.ONES}
-    return _values(rng, problem.input_shapes[0], kind, fill if is_random else Fill.UNIFORM)
-
-
-def make_new_values(problem: Problem, seed: int, fill: Fill) -> np.ndarray:
-    """Return the `NEW_VALUES` values of which new first operands consist."""
-    rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
-    is_random = fill not in {Fill.INDEX, Fill.ZEROS, Fill.ONES}
-    return _values(rng, (NEW_VALUES,), kind, fill if is_random else Fill.UNIFORM)
+    return _values(rng, shape, kind, fill if is_random else Fill.UNIFORM)
 
 
 def new_rows(

@@ -15,9 +15,9 @@ from secrets import choice, randbits
 from time import perf_counter, sleep
 
 from gpubench.backends import Backend, Kernel
+from gpubench.backends.calls import answers
 from gpubench.backends.rotation import OperandSets, operand_factors, result_factor
-from gpubench.engine.answers import answers
-from gpubench.engine.examiner import Examiner
+from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent
 from gpubench.engine.judge.probe import (
     AnyProbe,
@@ -45,7 +45,7 @@ from gpubench.engine.judge.verify import (
     require_right,
 )
 from gpubench.engine.operand_cache import OperandCache
-from gpubench.engine.operands import SEED_BITS, make_new_first
+from gpubench.engine.operands import SEED_BITS, make_new_values
 from gpubench.engine.pairs import paired
 from gpubench.engine.sampling import Sample, best_threads, collect
 from gpubench.errors import (
@@ -416,14 +416,12 @@ class Runner:
         Our own kernels are known to be independent, so only a user's kernel is launched for this.
         Its first round examines all cases. A later round examines a random case.
         """
-        time_us = result.series.median_us if result.series else math.inf
+        problem, time_us = point.problem, result.series.median_us if result.series else math.inf
         is_long = time_us > LONG_LAUNCH_US
-        if is_ours(point.variant):
+        if is_ours(point.variant) or 2 * problem.bytes > self._backend.bytes_free():
             return
-        if 2 * point.problem.bytes > self._backend.bytes_free():
-            return
-        own_set = copies_of_first_set(operands, 1)
-        kernel = self._backend.bind(at_probe(point, point.problem), own_set)
+        own_set = copies_of_first_set(operands)
+        kernel = self._backend.bind(at_probe(point, problem), own_set)
         for count in timed.thread_counts[:1]:
             kernel = kernel.on_threads(count)
         kernel.run()  # it may compile
@@ -431,7 +429,9 @@ class Runner:
             own_set,
             lambda: kernel.sample(1, 1)[0],
             self._backend.xp,
-            new_first=lambda: make_new_first(point.problem, randbits(SEED_BITS), point.operands),
+            new_first=lambda: make_new_values(
+                problem, randbits(SEED_BITS), point.operands, problem.input_shapes[0]
+            ),
             is_long=is_long,
             cases=tuple(Case) if is_first else (choice((Case.FILLED, Case.CHANGED)),),
             by_events=point.timer == Timer.EVENTS,

@@ -24,7 +24,7 @@ from gpubench.engine.child.requests import (
     WarmUp,
 )
 from gpubench.engine.child.supervisor import Supervisor, recorded_variables
-from gpubench.engine.examination import Examination
+from gpubench.engine.judge.examination import Examination
 from gpubench.engine.lock import DeviceLock
 from gpubench.engine.operands import SEED_BITS
 from gpubench.errors import ChildLostError

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from fakes import CPU, measurement, point, variant
 
-from gpubench.engine import examination
-from gpubench.engine.examination import Examination
+from gpubench.engine.judge import examination
+from gpubench.engine.judge.examination import Examination
 from gpubench.engine.worker import Worker
 from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
 from gpubench.plan.registry import load, owner_of, variants

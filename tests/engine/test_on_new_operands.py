@@ -12,11 +12,11 @@ import pytest
 from fakes import CPU, measurement, point, variant
 
 from gpubench.backends.new_elements import new_elements
-from gpubench.engine.answers import library_note
 from gpubench.engine.child.requests import LaunchOnNewOperands, PutNewOperands, ReadResults, Request
 from gpubench.engine.judge import clock
+from gpubench.engine.judge.examination import library_note
+from gpubench.engine.judge.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
 from gpubench.engine.operands import make_inputs, make_new_values, new_rows
 from gpubench.model import Cache, Fill, Measurement, Problem, Timer
 

@@ -133,20 +133,23 @@ class Supervisor:
         child is then ended.
         """
         child, token = self._living, randbits(TOKEN_BITS)
-        channel = Channel(child.socket)
+        channel, content = Channel(child.socket), encode_request(token, request)
         try:
-            channel.send(encode_request(token, request), limit_s)
+            channel.send(content, limit_s)
             while isinstance(body := _receive(channel, child.pid, token, limit_s), Built):
                 on_built(body.count)
             if isinstance(body, Raised):
                 raise body.error
-            value = _decoded(request, body)
+            value = request.decode(body.value)
         except ChildLostError:
             self.end()
             raise
-        except (EOFError, OSError) as error:
-            hung = isinstance(error, TimeoutError)
-            why = f"hung: no answer within {limit_s:g} s; killed" if hung else child.how_it_ended()
+        except (EOFError, OSError, ValueError, RecursionError) as error:
+            why = "sent what is no answer; killed"  # a kernel wrote into the channel
+            if isinstance(error, EOFError | OSError):
+                why = child.how_it_ended()
+            if isinstance(error, TimeoutError):
+                why = f"hung: no answer within {limit_s:g} s; killed"
             self.end()
             raise ChildLostError(why) from error
         self._child_spent_s, self.usable = body.spent_s, body.usable
@@ -177,20 +180,10 @@ def _receive(channel: Channel, pid: int, token: int, limit_s: float) -> Built | 
     """Return the child's answer to a request. Answers of forked copies are dropped."""
     deadline_s = perf_counter() + limit_s
     while True:
-        try:
-            left_s = max(0.0, deadline_s - perf_counter())
-            answer = msgspec.msgpack.decode(channel.receive(left_s), type=Answer)
-        except (ValueError, RecursionError) as error:  # a kernel wrote into the channel
-            raise ChildLostError("sent what is no answer; killed") from error
+        left_s = max(0.0, deadline_s - perf_counter())
+        answer = msgspec.msgpack.decode(channel.receive(left_s), type=Answer)
         if (answer.pid, answer.token) == (pid, token):
             return answer.body
-
-
-def _decoded(request: Request[A], body: Done) -> A:
-    try:
-        return request.decode(body.value)
-    except (ValueError, RecursionError) as error:
-        raise ChildLostError("sent what is no answer; killed") from error
 
 
 def recorded_variables() -> list[str]:

@@ -80,13 +80,13 @@ _CASE_TEXT = {
 }
 
 
-def copies_of_first_set(operands: OperandSets, count: int = 1) -> OperandSets:
-    """Return operands of the same backend whose sets are copies of the first set."""
+def copies_of_first_set(operands: OperandSets) -> OperandSets:
+    """Return operands of the same backend whose only set is a copy of the first set."""
     return replace(
         operands,
-        sets=tuple(tuple(x.copy(order="K") for x in operands.sets[0]) for _ in range(count)),
-        policy=SetPolicy(count=count, flush=False),
-        rotation=Rotation(count),
+        sets=(tuple(x.copy(order="K") for x in operands.sets[0]),),
+        policy=SetPolicy(count=1, flush=False),
+        rotation=Rotation(1),
     )
 
 

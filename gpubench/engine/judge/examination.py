@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from secrets import randbelow
 
-from gpubench.engine.answers import library_note
 from gpubench.engine.child.requests import ProbeOutputs, Repeat, RunAtUnusualSize
 from gpubench.engine.child.supervisor import Supervisor
 from gpubench.engine.judge.clock import require_time
+from gpubench.engine.judge.on_new_operands import OnNewOperands
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
 from gpubench.engine.judge.verdict import Verdict, WrongError, as_judged
-from gpubench.engine.on_new_operands import OnNewOperands
 from gpubench.engine.runner import Instance, instance_of
 from gpubench.errors import ChildLostError
 from gpubench.model import CallVariant, Device, Measurement, Point, Status, Timer, Timing, Variant
 
 MAX_JUDGED_BYTES = 2**31
 """Results of larger problems are judged in the child only."""
+
+LIBRARY_KERNELS = re.compile(
+    r"nvjet|cutlass|cublas|cudnn|xmma|splitKreduce|gemmSN|gemmk1|gemv2|gemvNSP"
+    r"|^(maxwell|volta|turing|ampere|hopper|sm\d+)_",
+    re.IGNORECASE,  # CuPy names cuBLAS where it refuses to be captured
+)
+"""Names of kernels of cuBLAS and cuDNN, and of templates of CUTLASS."""
 
 
 class Examination:
@@ -92,3 +99,12 @@ class Examination:
             note = f"right at this size; {lost.why} at {unusual.size if unusual else ''}"
         self._notes[instance] = note
         return note
+
+
+def library_note(result: Measurement) -> str:
+    """Return a note on kernels of a library that a function runs, and does not state."""
+    variant = result.point.variant
+    if not isinstance(variant, CallVariant) or variant.libraries:
+        return ""
+    names = [name for name in result.kernels_run.split("; ") if LIBRARY_KERNELS.search(name)]
+    return f"it runs kernels of a library: {', '.join(names)}" if names else ""

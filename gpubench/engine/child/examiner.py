@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -45,6 +46,15 @@ class _New(NamedTuple):
     kernel: Kernel
 
 
+@contextmanager
+def _or_lost() -> Iterator[None]:
+    """Raise ChildLostError for a launch that fails."""
+    try:
+        yield
+    except (CompileError, LaunchError, DoesNotFitError) as error:
+        raise ChildLostError(str(error)) from error
+
+
 class Examiner:
     """Launches a point's kernel as the parent requests, and returns what it computed."""
 
@@ -54,11 +64,8 @@ class Examiner:
         operand_cache: OperandCache,
         on_best_threads: Callable[[Point, Kernel], Kernel],
     ) -> None:
-        self._backend, self._operand_cache, self._on_best_threads = (
-            backend,
-            operand_cache,
-            on_best_threads,
-        )
+        self._backend, self._operand_cache = backend, operand_cache
+        self._on_best_threads = on_best_threads
         self._new: _New | None = None
         self._release: Callable[[int], None] | None = None
         """Begins the launches on new operands."""
@@ -70,6 +77,7 @@ class Examiner:
         """Drop the operands of the point before."""
         self._new = self._kernel = self._release = None
 
+    @_or_lost()
     def probe_outputs(self, point: Point) -> list[Any]:
         """Return the results on the operands of the point's probes, for another process to judge.
 
@@ -77,24 +85,20 @@ class Examiner:
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
         probes = all_probes(problem, self._operand_cache.seed)
-        try:
-            return [on_host(self._output_of(point, probe)) for probe in probes]
-        except (CompileError, LaunchError) as error:
-            raise ChildLostError(str(error)) from error
+        return [on_host(self._output_of(point, probe)) for probe in probes]
 
+    @_or_lost()
     def repeat(self, point: Point, launches: int) -> float | None:
         """Launch on the point's operands, for another process to time.
 
         Return microseconds per launch, as `Kernel.run`. Raises ChildLostError.
         """
-        try:
-            if self._kernel is None:  # to bind thousands of sets takes longer than to launch
-                kernel = self._backend.bind(point, self._operand_cache.operands(point))
-                self._kernel = self._on_best_threads(point, kernel)
-            return self._kernel.run(launches)
-        except (CompileError, LaunchError, DoesNotFitError) as error:
-            raise ChildLostError(str(error)) from error
+        if self._kernel is None:  # to bind thousands of sets takes longer than to launch
+            kernel = self._backend.bind(point, self._operand_cache.operands(point))
+            self._kernel = self._on_best_threads(point, kernel)
+        return self._kernel.run(launches)
 
+    @_or_lost()
     def put_new_operands(self, point: Point, launches: int, seed: int | None) -> bool:
         """Prepare launches, each on a new A; poison the outputs. Raises ChildLostError.
 
@@ -102,15 +106,12 @@ class Examiner:
         """
         if seed is None and launches * point.problem.bytes > self._backend.bytes_free():
             return False
-        try:
-            if self._new is None or (launches and len(self._new.sets) != launches):
-                self._new = self._copies(point, launches)
-            _, memory, values, kernel = new = self._new
-            for *_, output in new.sets:
-                poison(output, reads_output=point.variant.reads_output)
-            self._release = self._backend.hold(memory, values, kernel, launches, seed)
-        except (CompileError, LaunchError, DoesNotFitError) as error:
-            raise ChildLostError(str(error)) from error
+        if self._new is None or (launches and len(self._new.sets) != launches):
+            self._new = self._copies(point, launches)
+        _, memory, values, kernel = new = self._new
+        for *_, output in new.sets:
+            poison(output, reads_output=point.variant.reads_output)
+        self._release = self._backend.hold(memory, values, kernel, launches, seed)
         return self._release is not None
 
     def _copies(self, point: Point, count: int) -> _New:
@@ -135,13 +136,11 @@ class Examiner:
         kernel.run(count)  # it may compile, or choose what it does for these arrays
         return _New(sets, memory, xp.asarray(values.view(first.dtype)), kernel)
 
+    @_or_lost()
     def launch_on_new_operands(self, seed: int) -> None:
         """Begin the launches of `put_new_operands`, and wait. Raises ChildLostError."""
-        try:
-            if self._release:
-                self._release(seed)
-        except LaunchError as error:
-            raise ChildLostError(str(error)) from error
+        if self._release:
+            self._release(seed)
 
     def read_results(self, copies: Sequence[int], rows: Sequence[int]) -> bytes:
         """Return a row of each copy's result; the first copy's whole result without `rows`."""
