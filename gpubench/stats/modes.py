@@ -5,6 +5,7 @@ Pure functions on arrays with an element or a line for each point.
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +56,9 @@ class Modes(NamedTuple):
     hides: Floats
     """Slow-down that the two speeds of a point would explain as well; 0: it has a single speed."""
 
+    aside: Floats
+    """How much slower than the base the slowest of its rounds was that were left out; 0: none."""
+
 
 def find_modes(
     sides: tuple[Rounds, Rounds],
@@ -82,7 +86,8 @@ def find_modes(
     points = np.flatnonzero(grouped | hidden).tolist()
     speeds = {i: two_speeds(together[i]) for i in points}
     hides = np.where(grouped & few, spread + base.high - new.low, np.where(explain, spread, 0.0))
-    return Modes(speeds, explain, hides)
+    aside = np.nan_to_num(set_aside[0] - base.mean[:, None]).max(axis=1, initial=0.0)
+    return Modes(speeds, explain, hides, np.where(aside > threshold, aside, 0.0))
 
 
 def two_speeds(logs: Floats) -> Speeds:
@@ -105,7 +110,7 @@ def may_be_modes(
     expected, count = np.zeros((2, len(effect)))
     for direction in (effect > 0, effect < 0):
         count[direction] = max(1, (significant & direction).sum())
-    for fast, slow, part in modes.speeds.values():
+    for fast, slow, part in compress(modes.speeds.values(), modes.explain[[*modes.speeds]]):
         slower, faster = (1 - part) ** base * part**new, part**base * (1 - part) ** new
         chance = np.where(effect > 0, slower, faster)
         expected += np.where(slow - fast > ALIKE * np.abs(effect), chance, 0.0)
@@ -116,7 +121,8 @@ def hidden_steps(sides: tuple[Rounds, Rounds], modes: Modes, q: float) -> Floats
     """Return for each point up to which slow-down two speeds may explain it, if no other slowed."""
     base, new = (side.number for side in sides)
     expected, step = np.zeros((2, len(base)))
-    for fast, slow, part in sorted(modes.speeds.values(), key=lambda seen: seen.fast - seen.slow):
+    shown = compress(modes.speeds.values(), modes.explain[[*modes.speeds]])
+    for fast, slow, part in sorted(shown, key=lambda seen: seen.fast - seen.slow):
         expected += (1 - part) ** base * part**new
         reached = (step == 0) & (expected > -np.log1p(-q))
         step = np.where(reached, (slow - fast) / ALIKE, step)

@@ -48,7 +48,8 @@ def machine_shift(
     references, own = shifts[blas], errors[blas]
     if len(references) < MIN_REFERENCES or blas.all() or np.isnan(own).any():
         return shared
-    weights = own**-2 / (own**-2).sum()
+    weights = np.maximum(own, np.median(own)) ** -2.0
+    weights /= weights.sum()
     shift = float(weights @ references)
     if (np.abs(references - shift) > far / 2 + 2 * own).any():
         return shared  # the BLAS points disagree

@@ -415,9 +415,11 @@ def _judge(
         )
     drift = max(float(np.median(shifts.by_drift)), shared_median(shifts.time, blas), key=abs)
     disturbances = [*chain.from_iterable(side.disturbances for side in sides)]
+    error = np.where(p_adjusted <= limits.q, variance.standard_error, shifts.effect)
     blind = smallest(
         [None if before.is_blas else key.variant for key, (before, _) in pairs.items()],
-        *(variance, margin, limits.q, modes.hides, hidden_steps((base, new), modes, limits.q)),
+        *(error, variance, margin, limits.q, modes),
+        hidden_steps((base, new), modes, limits.q),
         float(np.median(shifts.hides)),
     )
     return findings, drift, disturbances, blind
