@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
-from gpubench.engine.judge.verdict import ClockTimes, DependentTime, require
+from gpubench.engine.judge.verdict import ClockTimes, DependentTime, judge, require
 from gpubench.model import CLOCKS_AGREE
 
 BATCH_S = 0.05
@@ -80,7 +80,7 @@ def require_time(
             batch_s, least_us = batch_s * GROWTH, math.inf if spent_s < PATIENCE_S else least_us
             continue
         ratio = CLOCKS_AGREE if spent_s < AGREEING_S else RATIO
-        if not batch.reason and parent_us <= min(CLOCKS_AGREE * claimed_us, ratio * reported_us):
+        if judge(batch) and parent_us <= min(CLOCKS_AGREE * claimed_us, ratio * reported_us):
             return parent_us / reported_us
     require(ClockTimes(reported_us=reported_us, parent_us=least_us, ratio=CLOCKS_AGREE))
     require(batch)

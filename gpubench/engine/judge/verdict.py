@@ -11,6 +11,9 @@ import numpy as np
 
 from gpubench.model import Measurement, Status
 
+NAMED_WIDTHS = {8: "bfloat16", 11: "float16", 14: "float8 on tensor cores", 24: "float32"}
+"""Types of sums, by their number of bits."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
@@ -19,21 +22,6 @@ class ProbeResult:
     size: str
     wrong: int
     results: int
-
-    @property
-    def reason(self) -> str:
-        """Why this is wrong; empty if it is right."""
-        if not self.wrong:
-            return ""
-        return (
-            f"exact probe at {self.size}: {self.wrong:,} of {self.results:,} results, each a "
-            "single product, differ from it: an operand was rounded, or a product lost or added "
-            "twice"
-        )
-
-
-NAMED_WIDTHS = {8: "bfloat16", 11: "float16", 14: "float8 on tensor cores", 24: "float32"}
-"""Types of sums, by their number of bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,18 +38,6 @@ class SumWidth:
     needed: int
     """Bits that the sums of this precision keep."""
 
-    @property
-    def reason(self) -> str:
-        """Why this is wrong; empty if it is right."""
-        if self.bits is None:
-            return ""
-        name = NAMED_WIDTHS.get(self.bits)
-        as_type = f", as sums in {name} do" if name else ""
-        return (
-            f"its sums at {self.size} keep {self.bits} bits{as_type}. The stated type is "
-            f"{self.label}, and sums of this precision keep {self.needed} bits"
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class ResultError:
@@ -71,22 +47,6 @@ class ResultError:
     tolerance: float
     multiple: int = 0
     """How many times the right result this is, if it is wrong in no other way."""
-
-    @property
-    def reason(self) -> str:
-        """Why this is wrong. The comparison is written so that NaN is wrong."""
-        if self.error <= self.tolerance:
-            return ""
-        if self.multiple:
-            return (
-                f"the result is {self.multiple} times the right one: repeated launches add up, so "
-                "store the result, and do not add it to what the output held"
-            )
-        if np.isnan(self.error):
-            return "the result holds NaN: an element was not written, or computed from garbage"
-        if self.tolerance == 0:
-            return f"the result differs from the exact integer product by up to {self.error:.0f}"
-        return f"relative error {self.error:.2g}, tolerance {self.tolerance:.2g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,27 +59,12 @@ class RoundedOperand:
     width: str = ""
     cosine: float = 0.0
 
-    @property
-    def reason(self) -> str:
-        """Why this is wrong; empty if it is right."""
-        if not self.which:
-            return ""
-        return (
-            f"{self.which} was rounded, to about {self.width}: the errors of the result are those "
-            f"of such operands (cosine {self.cosine:.2f}; of right results, 0)"
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class MissingResult:
     """A result that a launch did not compute, and what it left instead."""
 
     left: str
-
-    @property
-    def reason(self) -> str:
-        """Why this is wrong."""
-        return f"a launch did not compute its result: {self.left}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,14 +78,6 @@ class DependentTime:
     time_us: float
     time_with_it_us: float
 
-    @property
-    def reason(self) -> str:
-        """Why this is wrong."""
-        return (
-            f"its time depends on {self.on}: {self.time_us:.3g} µs a launch, and "
-            f"{self.time_with_it_us:.3g} µs with {self.with_it}"
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class Duration:
@@ -148,16 +85,6 @@ class Duration:
 
     time_us: float
     least_us: float
-
-    @property
-    def reason(self) -> str:
-        """Why this is wrong; empty if it is possible. NaN is wrong."""
-        if self.time_us > self.least_us:
-            return ""
-        return (
-            f"{self.time_us:.3g} µs a launch, and the device cannot take less than "
-            f"{self.least_us:.3g}: not all was computed, or the time is wrong"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,16 +96,6 @@ class Rate:
     margin: float
     """A rate above the highest rate times this margin is wrong."""
 
-    @property
-    def reason(self) -> str:
-        """Why this is wrong; empty if it is possible."""
-        if self.gflops <= self.margin * self.highest_gflops:
-            return ""
-        return (
-            f"{self.gflops:.4g} GFLOP/s, but the device's multiply-adds reach "
-            f"{self.highest_gflops:.4g}: not all was computed, or the time is wrong"
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClockTimes:
@@ -188,16 +105,6 @@ class ClockTimes:
     parent_us: float
     ratio: float
     """The ratio of the two above which the reported time is wrong."""
-
-    @property
-    def reason(self) -> str:
-        """Why this is wrong; empty if the clocks agree."""
-        if self.parent_us <= self.ratio * self.reported_us:
-            return ""
-        return (
-            f"{self.reported_us:.3g} µs a launch, but at least {self.parent_us:.3g} µs "
-            "by the clock of another process"
-        )
 
 
 Observed = (
@@ -240,7 +147,67 @@ def judge(observed: Observed) -> Verdict:
     """Return the verdict on what was observed."""
     error = observed.error if isinstance(observed, ResultError) else None
     may_be_load = isinstance(observed, DependentTime | ClockTimes)
-    return Verdict(reason=observed.reason, error=error, may_be_load=may_be_load)
+    return Verdict(reason=_reason(observed), error=error, may_be_load=may_be_load)
+
+
+def _reason(observed: Observed) -> str:
+    """Return why this is wrong, or nothing. The comparisons are written so that NaN is wrong."""
+    reason = ""
+    match observed:
+        case ProbeResult(wrong=wrong) as x if wrong:
+            reason = (
+                f"exact probe at {x.size}: {wrong:,} of {x.results:,} results, each a single "
+                "product, differ from it: an operand was rounded, or a product lost or added twice"
+            )
+        case SumWidth(bits=int(bits)) as x:
+            as_type = f", as sums in {NAMED_WIDTHS[bits]} do" if bits in NAMED_WIDTHS else ""
+            reason = (
+                f"its sums at {x.size} keep {bits} bits{as_type}. The stated type is {x.label}, "
+                f"and sums of this precision keep {x.needed} bits"
+            )
+        case ResultError() as x if not x.error <= x.tolerance:
+            reason = _reason_of_error(x)
+        case RoundedOperand(which=which) as x if which:
+            reason = (
+                f"{which} was rounded, to about {x.width}: the errors of the result are those of "
+                f"such operands (cosine {x.cosine:.2f}; of right results, 0)"
+            )
+        case MissingResult() as x:
+            reason = f"a launch did not compute its result: {x.left}"
+        case DependentTime() as x:
+            reason = (
+                f"its time depends on {x.on}: {x.time_us:.3g} µs a launch, and "
+                f"{x.time_with_it_us:.3g} µs with {x.with_it}"
+            )
+        case Duration() as x if not x.time_us > x.least_us:
+            reason = (
+                f"{x.time_us:.3g} µs a launch, and the device cannot take less than "
+                f"{x.least_us:.3g}: not all was computed, or the time is wrong"
+            )
+        case Rate() as x if not x.gflops <= x.margin * x.highest_gflops:
+            reason = (
+                f"{x.gflops:.4g} GFLOP/s, but the device's multiply-adds reach "
+                f"{x.highest_gflops:.4g}: not all was computed, or the time is wrong"
+            )
+        case ClockTimes() as x if not x.parent_us <= x.ratio * x.reported_us:
+            reason = (
+                f"{x.reported_us:.3g} µs a launch, but at least {x.parent_us:.3g} µs by the clock "
+                "of another process"
+            )
+    return reason
+
+
+def _reason_of_error(observed: ResultError) -> str:
+    if observed.multiple:
+        return (
+            f"the result is {observed.multiple} times the right one: repeated launches add up, so "
+            "store the result, and do not add it to what the output held"
+        )
+    if np.isnan(observed.error):
+        return "the result holds NaN: an element was not written, or computed from garbage"
+    if observed.tolerance == 0:
+        return f"the result differs from the exact integer product by up to {observed.error:.0f}"
+    return f"relative error {observed.error:.2g}, tolerance {observed.tolerance:.2g}"
 
 
 def require(observed: Observed) -> None:

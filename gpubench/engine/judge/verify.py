@@ -12,7 +12,7 @@ import numpy as np
 
 from gpubench.backends.rotation import OperandSets, result_factor
 from gpubench.engine.judge.rounding import can_show_rounding, choose, find_rounding
-from gpubench.engine.judge.verdict import MissingResult, ResultError, WrongError, require
+from gpubench.engine.judge.verdict import MissingResult, ResultError, WrongError, judge, require
 from gpubench.engine.operands import Reference, make_reference
 from gpubench.model import CallVariant, HostVariant, Measurement, Problem, Variant
 
@@ -149,7 +149,7 @@ def require_right(
     precision = problem.precision
     error = relative_error(xp, output, reference, precision.result_roundoff, factor)
     observed = ResultError(error=error, tolerance=precision.tolerance)
-    if observed.reason:
+    if not judge(observed):
         observed = replace(observed, multiple=_multiple(xp, output, reference, factor))
     require(observed)
     if finds_rounding and can_show_rounding(problem):
