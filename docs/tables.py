@@ -41,7 +41,7 @@ from gpubench.results.row import COLUMNS, Row, read
 from gpubench.stats.pairs import ratio_of_pairs
 from gpubench.view.numbers import milliseconds
 from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, by_problem
-from gpubench.view.tables import pipe_table
+from gpubench.view.tables import markdown, pipe_table
 
 RESULTS = ROOT / "results"
 H200, H100 = RESULTS / "h200", RESULTS / "h100"
@@ -366,7 +366,9 @@ def published() -> str:
     for name, starts in shown.items():
         rows = read(H200 / "reproduce" / f"{name}.csv")
         run = Reproduction(experiment=read_experiment(shipped()[name]), rows=rows, devices=())
-        parts += [grid.markdown for grid in grids(run, whole=True) if grid.title.startswith(starts)]
+        parts += [
+            markdown(grid.parts) for grid in grids(run, whole=True) if grid.title.startswith(starts)
+        ]
     return "\n\n".join(parts)
 
 

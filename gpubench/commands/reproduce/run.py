@@ -116,7 +116,8 @@ def run_reproduce(
             done.append(replace(result, no_gpu=no_gpu))
             own = target / f"{experiment.name}.csv"
             Output(own, overwrite=True).write(encode(result.rows))
-            out.print(Group(*view.shown(done[-1])))
+            out.print(Text(f"\n{view.title(result)}", "bold underline"))
+            out.print(Group(*view.parts(done[-1], whole=False)))
             write_comparison(done, target)
             if result.interrupted:
                 break

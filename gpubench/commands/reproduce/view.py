@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from gpubench.commands.reproduce.compare import OTHER_DEVICE, Entry, Reproduction
@@ -13,33 +13,26 @@ from gpubench.commands.reproduce.experiment import Series
 from gpubench.commands.reproduce.rules import Figure
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Status
-from gpubench.view.numbers import number
+from gpubench.view import tables
+from gpubench.view.numbers import number, rate
 from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND
-from gpubench.view.tables import Cell as TableCell
-from gpubench.view.tables import Table
 
 _UNITS = {" bytes": ", bytes", " mib": ", MiB", " tflops": ", TFLOP/s"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grid:
+class Grid(NamedTuple):
     """A table with a title, and lines below it: the verdicts."""
 
     title: str
-    table: Table
-    below: tuple[str, ...] = ()
-
-    def renderable(self) -> RenderableType:
-        """Return what a terminal shows."""
-        styles = {"shape holds": "green", "shape differs": "yellow"}
-        below = (Text(line, styles.get(line.partition(":")[0], "dim")) for line in self.below)
-        return Group(Text(f"\n{self.title}", style="bold"), self.table, *below)
+    table: tables.Table
+    below: Sequence[str] = ()
 
     @property
-    def markdown(self) -> str:
-        """The table with its title and the lines below it."""
-        below = ["", *(f"- {line}" for line in self.below)] if self.below else []
-        return "\n".join([f"**{self.title}**", "", *self.table.markdown(), *below])
+    def parts(self) -> list[RenderableType]:
+        """What a terminal shows, and `tables.markdown` takes."""
+        styles = {"shape holds": "green", "shape differs": "yellow"}
+        below = (Text(line, styles.get(line.partition(":")[0], "dim")) for line in self.below)
+        return [Text(f"\n{self.title}", style="bold"), self.table, *below]
 
 
 def _filled(
@@ -52,12 +45,11 @@ def _filled(
     shown = [i for i in range(len(columns)) if i == 0 or any(row[i] for row in rows)]
     cells = [row[i] for row in rows for i in shown[1:] if row[i]]
     is_numeric = sum(cell[0].isdecimal() for cell in cells) * 2 >= len(cells)
-    lines: list[tuple[TableCell, ...]] = [tuple(row[i] for i in shown) for row in rows]
     headings = tuple(columns[i] for i in shown)
-    left = headings[:1] if is_numeric else None
-    return Grid(
-        title=title, table=Table(headings=headings, left=left, lines=lines), below=tuple(below)
-    )
+    grid = tables.table(*headings, left=headings[:1] if is_numeric else None)
+    for row in rows:
+        grid.add_row(*(row[i] for i in shown))
+    return Grid(title, grid, below)
 
 
 def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
@@ -88,7 +80,7 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
     labels = done.entries[series.name]
     facts = dict.fromkeys(name for cell in series.cells for name in cell.facts if whole)
     columns = (
-        *(series.axis, *facts, "published", "measured", "ratio", "claim"),
+        *(series.axis, *facts, "published", "measured", "95 % interval", "ratio", "claim"),
         *("% of peak then", "% of peak now", *(column.name for column in series.beside)),
         *(name.replace("_", " ") for name in series.explain),
     )
@@ -98,7 +90,8 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
         row, is_rate = first.row, series.figure == Figure.GFLOPS
         failed = str(row.status) if row and row.status != Status.OK else ""
         cells = [first.label, *(_text(first.cell.facts.get(name)) for name in facts)]
-        cells += [_text(first.published), failed or _figure(first), digits(first.ratio)]
+        cells += [_text(first.published), failed or _figure(first)]
+        cells += ["" if others or not first.ratio else _interval(first), rate(first.ratio)]
         cells += ["" if others else first.claim]
         cells += [number(first.published_percent_of_peak, 1)]
         cells += [number(first.percent_of_peak, 1) if is_rate else "", *map(_figure, beside)]
@@ -138,21 +131,14 @@ def _fact_now(name: str, device: Device) -> object:
 
 
 def _figure(entry: Entry) -> str:
-    """Return three digits of a speedup, four of other figures; the interval if rounds disagree."""
-    count = 3 if entry.figure == Figure.SPEEDUP else 4
+    """Return a measured figure; the interval if rounds disagree."""
     if entry.unstable and entry.measured is not None:
-        low, high = digits(entry.measured_low, count), digits(entry.measured_high, count)
-        return f"{low} to {high} {UNSTABLE}"
-    return digits(entry.measured, count)
+        return f"{_interval(entry)} {UNSTABLE}"
+    return rate(entry.measured)
 
 
-def digits(value: float | None, count: int = 3) -> str:
-    """`0.2753`, `57.1`, `1,204`: significant digits, and all digits before the point."""
-    if value is None:
-        return ""
-    if abs(value) >= 10 ** (count - 1):
-        return f"{value:,.0f}"
-    return f"{value:#.{count}g}".rstrip(".")
+def _interval(entry: Entry) -> str:
+    return f"{rate(entry.measured_low)} to {rate(entry.measured_high)}"
 
 
 def _text(value: object) -> str:
@@ -164,7 +150,7 @@ def _text(value: object) -> str:
 
 def _short(value: object) -> str:
     """Return a fact of this run, with four digits of a fraction."""
-    return f"{value:.4g}" if isinstance(value, float) else _text(value)
+    return rate(value) if isinstance(value, float) else _text(value)
 
 
 def opening(done: Reproduction) -> list[str]:
@@ -208,21 +194,24 @@ def summary(done: Reproduction) -> str:
     return f"{done.experiment.name}: {shapes}{', some points failed' if done.failed else ''}"
 
 
-def shown(done: Reproduction) -> list[RenderableType]:
-    """Return what the terminal shows of an experiment."""
-    title = Text(f"\n{done.experiment.name}: {done.experiment.file.title}", "bold underline")
-    tables = (grid.renderable() for grid in grids(done, whole=False))
-    notes = [Text(f"\n{line}") for line in closing(done)]
+def parts(done: Reproduction, *, whole: bool) -> list[RenderableType]:
+    """Return what the terminal shows of an experiment, and the Markdown as a whole."""
+    shown = [part for grid in grids(done, whole=whole) for part in grid.parts]
+    lines = closing(done)
     unmeasured = [s.name for s in done.experiment.series if not _is_measured(done, s)]
-    if done.no_gpu and unmeasured:
-        notes.append(Text(f"\nnot measured without a GPU: {'; '.join(unmeasured)}"))
-    return [title, *map(Text, opening(done)), *tables, *notes]
+    if done.no_gpu and unmeasured and not whole:
+        lines.append(f"not measured without a GPU: {'; '.join(unmeasured)}")
+    return [*map(Text, opening(done)), *shown, *(Text(f"\n{line}") for line in lines)]
+
+
+def title(done: Reproduction) -> str:
+    """Return the name and the title of an experiment."""
+    return f"{done.experiment.name}: {done.experiment.file.title}"
 
 
 def markdown(experiments: Sequence[Reproduction]) -> str:
     """Return the tables of all experiments."""
-    parts = ["# Published experiments, run again"]
-    for done in experiments:
-        parts += [f"## {done.experiment.name}: {done.experiment.file.title}", *opening(done)]
-        parts += [*(grid.markdown for grid in grids(done, whole=True)), *closing(done)]
-    return "\n\n".join(parts) + "\n"
+    texts = [
+        f"## {title(done)}\n\n{tables.markdown(parts(done, whole=True))}" for done in experiments
+    ]
+    return "\n\n".join(["# Published experiments, run again", *texts]) + "\n"

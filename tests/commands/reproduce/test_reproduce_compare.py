@@ -174,7 +174,7 @@ def test_rounds_that_disagree_give_an_interval_and_neither_ratio_nor_verdict(fol
     assert judgement.holds is None
     assert judgement.sentence == "shape not judged: minimum at 8: rounds disagree at 4"
     (grid, *_) = grids(result, whole=False)
-    assert grid.table.lines[0][2] == "0.7500 to 1.250 !"
+    assert grid.table.lines[0][2] == "0.75 to 1.25 !"
     assert grid.below[-1].startswith("! rounds differ by more than 10 %")
 
 

@@ -28,7 +28,7 @@ def test_the_markdown_holds_every_experiment_with_source_and_verdicts() -> None:
     assert "published: Ther-nullptr/cuda_project, Matrix Multiplication with CUDA" in text
     assert f"measured: {GPU.name}" in text
     assert "| 64 | 83.601498 | " in text
-    assert "- shape holds: minimum at 4 or 8: measured at 8, published at 8" in text
+    assert "shape holds: minimum at 4 or 8: measured at 8, published at 8" in text
     assert text.count("The power-of-two trap") == 1
     assert text.endswith("\n")
 
