@@ -140,46 +140,47 @@ FREE_SUMS = {1: 128, 2: 128, 3: 64}
 SUM_BYTES = 4
 
 
-def is_transposed(tile: Config) -> bool:
-    """Return whether a block multiplies the transposed problem, with any multiple of 16 rows."""
-    return bool(tile["BN"] % BY_64 == 0)
+def by_64(rows: int, columns: int) -> int:
+    """Return the extent by 64: the columns where the problem is transposed, else the rows."""
+    return rows if columns % BY_64 else columns
 
 
-def consumers(tile: Config) -> int:
-    """Return the number of warpgroups that multiply."""
-    by_64 = tile["BN"] if is_transposed(tile) else tile["BM"]
-    return 1 if by_64 == BY_64 else 3 if by_64 % (3 * BY_64) == 0 else 2
+def consumers(rows: int, columns: int) -> int:
+    """Return the number of warpgroups that multiply a tile."""
+    extent = by_64(rows, columns)
+    return 1 if extent == BY_64 else 3 if extent % (3 * BY_64) == 0 else 2
 
 
-def sums(tile: Config) -> int:
+def sums(rows: int, columns: int) -> int:
     """Return the number of sums of a thread."""
-    rows, columns = tile.numbers("BM", "BN")
-    return int(rows * columns // (128 * consumers(tile)))
+    return rows * columns // (128 * consumers(rows, columns))
+
+
+def stage_bytes(rows: int, columns: int) -> int:
+    """Return the shared memory of a stage."""
+    return (rows + -(-columns // BY_64) * BY_64) * ROW_BYTES
 
 
 def threads(tile: Config) -> int:
     """Return the threads of a block: one warp fetches, or a warpgroup that gives up registers."""
-    fetching = 128 if sums(tile) > FREE_SUMS[consumers(tile)] else 32
-    return 128 * consumers(tile) + fetching
-
-
-def stages_bytes(tile: Config) -> int:
-    """Return the shared memory of the stages."""
-    rows, columns, stages = tile.numbers("BM", "BN", "stages")
-    return int(stages * (rows + -(-columns // BY_64) * BY_64) * ROW_BYTES)
+    extents = tile.numbers("BM", "BN")
+    fetching = 128 if sums(*extents) > FREE_SUMS[consumers(*extents)] else 32
+    return 128 * consumers(*extents) + fetching
 
 
 def shared_bytes(tile: Config) -> int:
     """Return the shared memory of the stages, and later of results or of sums for other blocks."""
+    rows, columns, stages = tile.numbers("BM", "BN", "stages")
     each = SUM_BYTES if "splits" in tile else 2
-    return int(max(stages_bytes(tile), tile["BM"] * tile["BN"] * each))
+    return int(max(stages * stage_bytes(rows, columns), rows * columns * each))
 
 
 def why_not(tile: Config) -> str | None:
     """Return why a block cannot have a tile of this size or a cluster of this shape, or None."""
-    if tile["BM"] % BY_64 and tile["BN"] % BY_64:
+    rows, columns = tile.numbers("BM", "BN")
+    if rows % BY_64 and columns % BY_64:
         return f"{tile}: neither rows nor columns are a multiple of {BY_64}"
-    if (needed := sums(tile)) > (most := MAX_SUMS[consumers(tile)]):
+    if (needed := sums(rows, columns)) > (most := MAX_SUMS[consumers(rows, columns)]):
         return f"{tile}: {needed} sums a thread, over {most}"
     return why_not_shared(tile)
 
@@ -216,8 +217,7 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     rows, columns = cluster(tile)
     width = ROW_BYTES // problem.precision.item_bytes
     a = row_major_map(A, (m, k), (tile["BM"] // columns, width))
-    piece = (tile["BM"] if is_transposed(tile) else BY_64, BY_64)
-    c = row_major_map(C, (m, n), piece)
+    c = row_major_map(C, (m, n), (BY_64 if tile["BN"] % BY_64 else tile["BM"], BY_64))
     if "B" in problem.column_major:
         of_b = [row_major_map(B, (n, k), (tile["BN"] // rows, width))]
     else:
@@ -241,14 +241,14 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
         shared_bytes=shared_bytes(tile),
         tensor_maps=every[:-1] if "splits" in tile else every,
         cluster=(blocks, 1, 1),
-        pdl=bool(tile["pdl"]),
+        pdl=bool(tile.get("pdl", 1)),
     )
 
 
 def turns_bytes(tile: Config) -> int:
     """Return the shared memory of the stages, and of a box of results of each warpgroup."""
     rows, columns, stages = tile.numbers("BM", "BN", "stages")
-    return int((stages * (rows + columns) + 2 * rows) * ROW_BYTES)
+    return int(stages * stage_bytes(rows, columns) + 2 * rows * ROW_BYTES)
 
 
 def why_not_in_turns(tile: Config) -> str | None:

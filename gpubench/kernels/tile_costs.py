@@ -27,7 +27,10 @@ from gpubench.kernels.fitted_tile import (
     MAX_SUMS_OF_TURNS,
     RESIDENT,
     Form,
+    by_64,
+    consumers,
     reads_from_memory,
+    stage_bytes,
 )
 from gpubench.kernels.padded_rows import row_bytes
 from gpubench.kernels.tensor_cores import (
@@ -224,16 +227,9 @@ class Choice(Tile):
     form: Form
 
     @property
-    def by_64(self) -> int:
-        """The extent that is a multiple of 64: 64 for each piece of a warpgroup."""
-        return self.rows if self.columns % BY_64 else self.columns
-
-    @property
     def consumers(self) -> int:
         """Number of warpgroups that multiply a tile."""
-        if self.form.in_turns:
-            return 1
-        return 1 if self.by_64 == BY_64 else 3 if self.by_64 % (3 * BY_64) == 0 else 2
+        return 1 if self.form.in_turns else consumers(self.rows, self.columns)
 
     @property
     def sums(self) -> int:
@@ -243,10 +239,9 @@ class Choice(Tile):
     @property
     def stages(self) -> int:
         """Number of stages that fill shared memory."""
-        stage = (self.rows + -(-self.columns // BY_64) * BY_64) * ROW_BYTES
-        if self.form.in_turns:
-            return min(MAX_STAGES, (MAX_DYNAMIC_BYTES - 2 * self.rows * ROW_BYTES) // stage)
-        return min(MAX_STAGES, MAX_DYNAMIC_BYTES // stage)
+        results = 2 * self.rows * ROW_BYTES if self.form.in_turns else 0
+        room = MAX_DYNAMIC_BYTES - results
+        return min(MAX_STAGES, room // stage_bytes(self.rows, self.columns))
 
     def rounds_us(
         self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
@@ -393,7 +388,7 @@ def _row_cost(pitch_bytes: int, line: float, sector: float) -> float:
 def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, costs: Costs) -> float:
     """Return the time of a step where `share` of the multiprocessors fetch `fetched` rows each."""
     rows, columns = choice.rows, choice.columns
-    instruction_columns = rows * columns // choice.by_64
+    extent = by_64(rows, columns)
     tensor = costs.tensor * rows * columns / 32
     tensor *= 1 + costs.clock * math.tanh(problem.m * problem.n * problem.k / LONG_PRODUCT)
     if choice.consumers == 1 and not choice.form.in_turns:
@@ -403,7 +398,7 @@ def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, cos
     if choice.columns % BY_64:
         tensor *= costs.not_transposed
     # Each piece of 64 reads its 64 rows and all of the other operand; the TMA writes both once.
-    shared = choice.by_64 // BY_64 * (BY_64 + instruction_columns) + rows + columns
+    shared = extent // BY_64 * (BY_64 + rows * columns // extent) + rows + columns
     bounds = (
         tensor / CLOCK_MHZ,
         costs.shared * shared / CLOCK_MHZ,

@@ -224,7 +224,7 @@ def test_threads_leave_registers_for_sums() -> None:
             # Registers are given out per quarter of a multiprocessor, to whole warps of four each.
             of_thread = 65_536 // (-(-threads(tile) // 128) * 128)
             if threads(tile) % 128:  # one warp fetches, and none gives up registers
-                assert sums(tile) + 24 <= of_thread
+                assert sums(*tile.numbers("BM", "BN")) + 24 <= of_thread
             assert shared_bytes(tile) > 0
 
 
@@ -240,7 +240,8 @@ def test_all_choices_of_the_model_are_legal_and_read_back() -> None:
                 assert variant.why_not(tile, of_shape, (9, 0)) is None, str(choice)
                 of_block = 128 * choice.consumers
                 assert choice.sums * of_block == choice.rows * choice.columns
-                assert form.in_turns or form == TF32 or choice.sums == sums(tile)
+                extents = choice.rows, choice.columns
+                assert form.in_turns or form == TF32 or choice.sums == sums(*extents)
 
 
 def time_us(choice: Choice, of_shape: Problem, multiprocessors: int = 132) -> float:

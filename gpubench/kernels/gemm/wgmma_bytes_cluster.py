@@ -1,40 +1,30 @@
 """8 bits with fitted tiles, and K in parts by the blocks of a cluster."""
 
-from gpubench.kernels.fitted_tile import (
-    BYTES,
-    SUM_BYTES,
-    is_transposed,
-    maps,
-    stages_bytes,
-    threads,
-    why_not,
-)
+from dataclasses import replace
+
+from gpubench.kernels import fitted_tile
+from gpubench.kernels.fitted_tile import BYTES, SUM_BYTES, stage_bytes, why_not
 from gpubench.kernels.padded_rows import on_padded_rows, takes_any_rows
-from gpubench.kernels.tensor_cores import cluster, clusters, variant
+from gpubench.kernels.tensor_cores import variant
 from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem
 
 
 def shared_bytes(tile: Config) -> int:
     """Return the shared memory of the stages, and later of sums with the source's padding."""
-    columns = tile["BN"]
-    padding = 16 if is_transposed(tile) else 96 if columns % 32 else 32
-    return int(max(stages_bytes(tile), tile["BM"] * (columns * SUM_BYTES + padding)))
+    rows, columns, stages = tile.numbers("BM", "BN", "stages")
+    padding = 16 if columns % 64 == 0 else 96 if columns % 32 else 32
+    return int(max(stages * stage_bytes(rows, columns), rows * (columns * SUM_BYTES + padding)))
 
 
-def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
+def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Return a launch of one block per tile and part of K, after copies of A and B if needed."""
-    rows, columns = cluster(tile)
-    blocks = rows * columns * tile["splits"]
-    a, b, c = maps(tile, problem)
+    a, b, c = fitted_tile.maps(tile, problem)
     by_boxes = problem.precision.result_bytes == 2 and problem.n % 8 == 0  # noqa: PLR2004 # float8's
-    product = Launch(
-        grid=(blocks * clusters(tile, problem),),
-        block=(threads(tile),),
+    product = replace(
+        fitted_tile.launches(tile, problem, multiprocessors),
         shared_bytes=shared_bytes(tile),
         tensor_maps=(a, b, c if by_boxes else b),
-        cluster=(blocks, 1, 1),
-        pdl=True,
     )
     return on_padded_rows(product, problem)
 
