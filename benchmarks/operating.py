@@ -112,10 +112,15 @@ class Scene:
         self.base, self.new = self.base.copy(), self.new.copy()
         self.sides = {"base": self.base, "new": self.new}
 
-    def kernel(self, least: int = 6) -> Flags:
-        """Return the points of a random kernel with at least this number of points."""
-        numbers, counts = np.unique(self.kernels[self.kernels >= 0], return_counts=True)
-        return self.kernels == self.rng.choice(numbers[counts >= least])
+    def kernel(self) -> Flags:
+        """Return the points of a random kernel."""
+        return points_of_a_kernel(self.kernels, self.rng)
+
+
+def points_of_a_kernel(kernels: NDArray[np.int64], rng: Random) -> Flags:
+    """Return the points of a random kernel with at least six points."""
+    counts = np.bincount(kernels[kernels >= 0])
+    return kernels == rng.choice(np.flatnonzero(counts >= 6))  # noqa: PLR2004 # six points
 
 
 Change = Callable[[Scene], object]
@@ -183,10 +188,6 @@ def blas(scene: Scene) -> Flags:
 
 def tenth(scene: Scene) -> Flags:
     return scene.rng.random(len(scene.kernels)) < 0.1  # noqa: PLR2004 # one in ten
-
-
-def both(*changes: Change) -> Change:
-    return lambda scene: [change(scene) for change in changes]
 
 
 def quiet(_scene: Scene) -> None:
@@ -297,8 +298,7 @@ def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key
 def choose_points(world: Recorded, number: int, rng: Random) -> Sequence[int]:
     """Return the BLAS and random other points; of few points, six are of one kernel."""
     library, others = np.flatnonzero(world.blas), np.flatnonzero(~world.blas)
-    counts = np.bincount(world.kernels[others])
-    kernel = np.flatnonzero(world.kernels == rng.choice(np.flatnonzero(counts >= 6)))  # noqa: PLR2004 # of it
+    kernel = np.flatnonzero(points_of_a_kernel(world.kernels, rng))
     first = [*library, *rng.permutation(kernel)[:6]]
     rest = [i for i in rng.permutation(others) if i not in first]
     return (first + rest)[:number]

@@ -5,7 +5,6 @@ Pure functions on arrays with an element or a line for each point.
 
 from __future__ import annotations
 
-from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +58,11 @@ class Modes(NamedTuple):
     aside: Floats
     """How much slower than the base the slowest of its rounds was that were left out; 0: none."""
 
+    @property
+    def overlapping(self) -> list[Speeds]:
+        """The speeds of the points whose sides are no further apart than their speeds."""
+        return [speeds for point, speeds in self.speeds.items() if self.explain[point]]
+
 
 def find_modes(
     sides: tuple[Rounds, Rounds],
@@ -110,7 +114,7 @@ def may_be_modes(
     expected, count = np.zeros((2, len(effect)))
     for direction in (effect > 0, effect < 0):
         count[direction] = max(1, (significant & direction).sum())
-    for fast, slow, part in compress(modes.speeds.values(), modes.explain[[*modes.speeds]]):
+    for fast, slow, part in modes.overlapping:
         slower, faster = (1 - part) ** base * part**new, part**base * (1 - part) ** new
         chance = np.where(effect > 0, slower, faster)
         expected += np.where(slow - fast > ALIKE * np.abs(effect), chance, 0.0)
@@ -121,8 +125,7 @@ def hidden_steps(sides: tuple[Rounds, Rounds], modes: Modes, q: float) -> Floats
     """Return for each point up to which slow-down two speeds may explain it, if no other slowed."""
     base, new = (side.number for side in sides)
     expected, step = np.zeros((2, len(base)))
-    shown = compress(modes.speeds.values(), modes.explain[[*modes.speeds]])
-    for fast, slow, part in sorted(shown, key=lambda seen: seen.fast - seen.slow):
+    for fast, slow, part in sorted(modes.overlapping, key=lambda seen: seen.fast - seen.slow):
         expected += (1 - part) ** base * part**new
         reached = (step == 0) & (expected > -np.log1p(-q))
         step = np.where(reached, (slow - fast) / ALIKE, step)

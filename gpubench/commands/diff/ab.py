@@ -138,45 +138,32 @@ def compare_builds(
 
     Raises UsageError for sides, options and files that cannot be used, before anything is measured.
     """
-    with unpacked("base", base) as old, unpacked("new", new) as latest:
-        sides, names = (build("base", old), build("new", latest)), (str(base), str(new))
-        return _compare(sides, names, options, settings, config, pairs, results, save)
-
-
-def _compare(
-    sides: tuple[Build, Build],
-    names: tuple[str, str],
-    options: Mapping[str, object],
-    settings: Options,
-    config: Path | None,
-    pairs: int,
-    results: Path | None,
-    save: str | None,
-) -> int:
     read_limits(settings)
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
         raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
     texts = option_texts(options, config)
     budget_s = read_sweep(texts).timing.budget_s
     texts = {name: text for name, text in texts.items() if name not in OWN}
-    if "kernels" in texts and any(side.kernels for side in sides):
-        raise UsageError("--kernels: a side is a directory of kernels already")
     if save:
         store.checked(save, "--save")
     if settings.output:
         Output(settings.output, overwrite=settings.force)
-    directory = results or Path("results") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-ab"
-    make_directory(directory, "--results")
-    if any(directory.iterdir()):
-        raise UsageError(f"--results: {directory} is not empty")
-    if all(side.kernels for side in sides) and "variants" not in texts:
-        console(stderr=True).print(
-            "gpubench's own kernels, the same on both sides, are measured too; "
-            "--variants NAME,cpu_blas measures yours and the BLAS",
-            soft_wrap=True,
-        )
-    base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
-    code = run_diff(base_files, new_files, settings, names)
+    with unpacked("base", base) as old, unpacked("new", new) as latest:
+        sides = build("base", old), build("new", latest)
+        if "kernels" in texts and any(side.kernels for side in sides):
+            raise UsageError("--kernels: a side is a directory of kernels already")
+        directory = results or Path("results") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-ab"
+        make_directory(directory, "--results")
+        if any(directory.iterdir()):
+            raise UsageError(f"--results: {directory} is not empty")
+        if all(side.kernels for side in sides) and "variants" not in texts:
+            console(stderr=True).print(
+                "gpubench's own kernels, the same on both sides, are measured too; "
+                "--variants NAME,cpu_blas measures yours and the BLAS",
+                soft_wrap=True,
+            )
+        base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
+    code = run_diff(base_files, new_files, settings, (str(base), str(new)))
     for path in new_files if save else ():
         store.save(read(path), save or "")
     folder = shlex.quote(str(directory))

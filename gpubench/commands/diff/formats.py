@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from io import StringIO
@@ -30,6 +30,19 @@ from gpubench.view.tables import Table, console, escaped, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
 """Exit codes. 0 means no confirmed regression, and 2 means sides that cannot be compared."""
+
+
+def exit_code(
+    verdicts: Collection[StrEnum], worst_first: Iterable[StrEnum], *, unsettled: bool
+) -> int:
+    """Return the code of the worst verdict: broken, then the regression, then not settled."""
+    broken, regression, *_ = worst_first
+    if broken in verdicts:
+        return BROKEN
+    if regression in verdicts:
+        return SLOWER
+    return STRICT if unsettled else 0
+
 
 JSON_FORMAT = 1
 """Version of the JSON format. It increases when a field is removed or changes its meaning."""

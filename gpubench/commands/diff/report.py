@@ -19,7 +19,7 @@ from gpubench.commands.diff.compare import (
     Key,
     Limits,
 )
-from gpubench.commands.diff.formats import BROKEN, SLOWER, STRICT, Line, Report, shortened
+from gpubench.commands.diff.formats import STRICT, Line, Report, exit_code, shortened
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import OPERATIONS, Timer, layouts_of
 from gpubench.results.row import KEY, Row
@@ -96,9 +96,11 @@ def times_report(
     further fields of the report.
     """
     labels = _labels(rows)
-    code = _exit_code(comparison, strict=strict)
+    open_verdicts = comparison.counts.keys() & {DiffVerdict.AMBIGUOUS, DiffVerdict.MISSING}
+    unsettled = bool(open_verdicts) or comparison.drifted
+    code = exit_code(comparison.counts, DiffVerdict, unsettled=strict and unsettled)
     not_judged = _not_judged(comparison)
-    unsettled = "failure" if strict else "skipped"
+    outcome = "failure" if strict else "skipped"
     untimed = comparison.untimed
     return Report(
         unit="point",
@@ -127,8 +129,8 @@ def times_report(
         outcomes={
             DiffVerdict.BROKEN: "error",
             DiffVerdict.SLOWER: "failure",
-            DiffVerdict.AMBIGUOUS: unsettled,
-            DiffVerdict.MISSING: unsettled,
+            DiffVerdict.AMBIGUOUS: outcome,
+            DiffVerdict.MISSING: outcome,
         },
         fields={
             "limits": asdict(comparison.limits),
@@ -142,17 +144,6 @@ def times_report(
         strict=strict,
         **texts,
     )
-
-
-def _exit_code(comparison: Comparison, *, strict: bool) -> int:
-    """Return the code of the worst verdict: broken, slower, then not settled."""
-    verdicts = comparison.counts.keys()
-    if DiffVerdict.BROKEN in verdicts:
-        return BROKEN
-    if DiffVerdict.SLOWER in verdicts:
-        return SLOWER
-    unsettled = verdicts & {DiffVerdict.AMBIGUOUS, DiffVerdict.MISSING} or comparison.drifted
-    return STRICT if strict and unsettled else 0
 
 
 def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mapping[Key, str]) -> str:

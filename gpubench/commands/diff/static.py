@@ -124,32 +124,6 @@ class BuildFinding:
     """The changes that decide the verdict come first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildComparison:
-    """The verdicts on all rows of two build files."""
-
-    findings: Mapping[BuildKey, BuildFinding]
-    """Rows that at least one side compiled."""
-
-    rows: Mapping[BuildKey, BuildRow]
-    """A row of each finding, of the new side if it is there."""
-
-    limits: Mapping[str, Limit]
-    not_compiled: int
-    """Number of rows that neither side could compile."""
-
-    @property
-    def counts(self) -> Counter[BuildVerdict]:
-        """The number of rows of each verdict."""
-        return Counter(finding.verdict for finding in self.findings.values())
-
-    def of(self, verdict: BuildVerdict) -> dict[BuildKey, BuildFinding]:
-        """Return the rows of a verdict."""
-        return {
-            key: finding for key, finding in self.findings.items() if finding.verdict == verdict
-        }
-
-
 def read_limits(text: str | None) -> dict[str, Limit]:
     """Return the limits of all judged columns, where a text such as `spill_bytes=64` sets some.
 
@@ -177,20 +151,11 @@ def _limit(text: str, item: str) -> Limit:
 
 def compare_builds(
     base: Sequence[BuildRow], new: Sequence[BuildRow], limits: Mapping[str, Limit]
-) -> BuildComparison:
-    """Judge every row of either side."""
+) -> dict[BuildKey, BuildFinding]:
+    """Judge every row that at least one side compiled."""
     before, after = ({row.key: row for row in rows} for rows in (base, new))
-    findings: dict[BuildKey, BuildFinding] = {}
-    not_compiled = 0
-    for key in dict.fromkeys((*before, *after)):
-        finding = _judge(before.get(key), after.get(key), limits)
-        if finding:
-            findings[key] = finding
-        else:
-            not_compiled += 1
-    return BuildComparison(
-        findings=findings, rows=before | after, limits=limits, not_compiled=not_compiled
-    )
+    findings = {key: _judge(before.get(key), after.get(key), limits) for key in (before | after)}
+    return {key: finding for key, finding in findings.items() if finding}
 
 
 def _judge(

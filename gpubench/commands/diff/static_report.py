@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpubench.commands.diff.formats import BROKEN, SLOWER, STRICT, Line, Report
+from gpubench.commands.diff.formats import BROKEN, SLOWER, STRICT, Line, Report, exit_code
 from gpubench.commands.diff.options import Options
 from gpubench.commands.diff.static import (
-    BuildComparison,
     BuildFinding,
     BuildVerdict,
     compare_builds,
@@ -54,21 +53,24 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
     before, after = list(filter(keep, before)), list(filter(keep, after))
     if not {row.key for row in before} & {row.key for row in after}:
         raise UsageError(f"{base[0]} and {new[0]} have no row in common")
-    comparison = compare_builds(before, after, limits)
+    findings = compare_builds(before, after, limits)
+    rows = {row.key: row for row in (*before, *after)}
+    left_out = len(rows) - len(findings)
+    counts = Counter(finding.verdict for finding in findings.values())
     compilers = _values(before, "compiler"), _values(after, "compiler")
     strict = options.strict and compilers[0] == compilers[1]
-    code = _exit_code(comparison, strict=strict)
-    left_out = comparison.not_compiled
+    unsettled = counts.keys() & {BuildVerdict.CHANGED, BuildVerdict.MISSING}
+    code = exit_code(counts, BuildVerdict, unsettled=strict and bool(unsettled))
     allowed = ", ".join(f"{name}={limit}" for name, limit in limits.items())
     return Report(
         unit="row",
         verdicts=tuple(BuildVerdict),
         headings=("because", "also changed"),
         lines=tuple(
-            _line(key, comparison.rows[key].label, finding, full=options.full)
-            for key, finding in comparison.findings.items()
+            _line(key, rows[key].label, finding, full=options.full)
+            for key, finding in findings.items()
         ),
-        headline=_headline(comparison, code, compilers),
+        headline=_headline(counts, code, compilers),
         colour="red" if code else "green",
         exit_code=code,
         base=str(base[0]),
@@ -95,22 +97,8 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
     )
 
 
-def _exit_code(comparison: BuildComparison, *, strict: bool) -> int:
-    """Return the code of the most important verdict.
-
-    With `strict`, a changed or missing row counts too.
-    """
-    verdicts = comparison.counts.keys()
-    if BuildVerdict.BROKEN in verdicts:
-        return BROKEN
-    if BuildVerdict.WORSE in verdicts:
-        return SLOWER
-    return STRICT if strict and verdicts & {BuildVerdict.CHANGED, BuildVerdict.MISSING} else 0
-
-
-def _headline(comparison: BuildComparison, code: int, compilers: tuple[str, str]) -> str:
+def _headline(counts: Counter[BuildVerdict], code: int, compilers: tuple[str, str]) -> str:
     """Return the verdict in a line, which begins with a change of the compiler."""
-    counts = comparison.counts
     rows = f"of {counted(sum(counts.values()), 'row')}"
     listed = ", ".join(f"{counts[name]} {name}" for name in BuildVerdict if counts[name])
     kinds = {BROKEN: "broken", SLOWER: "worse", STRICT: "changed"}
@@ -163,16 +151,14 @@ def _lost_analysis(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Ite
 
 
 def _notes(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Iterator[str]:
-    for side, rows in (("base", before), ("new", after)):
-        unlisted = sum(row.status == Status.OK and not row.disassembler for row in rows)
-        if unlisted:
-            named = f"{counted(unlisted, 'row')} of the {side} side"
-            yield f"nvdisasm did not list {named}, so inner loops are not compared there"
-        unrecorded = sum(row.status == Status.OK and not row.recorder for row in rows)
-        if unrecorded:
-            named = f"{counted(unrecorded, 'row')} of the {side} side"
-            yield f"g++ did not record {named}, so accesses are not compared there"
-    for tool, column in (("nvdisasm", "disassembler"), ("g++", "recorder")):
+    for tool, column, verb, left in (
+        ("nvdisasm", "disassembler", "list", "inner loops are"),
+        ("g++", "recorder", "record", "accesses are"),
+    ):
+        for side, rows in (("base", before), ("new", after)):
+            if missing := sum(row.status == Status.OK and not getattr(row, column) for row in rows):
+                named = f"{counted(missing, 'row')} of the {side} side"
+                yield f"{tool} did not {verb} {named}, so {left} not compared there"
         versions = [_values(rows, column) for rows in (before, after)]
         if all(versions) and versions[0] != versions[1]:
             yield f"another {tool}, {versions[0]} → {versions[1]}"

@@ -166,7 +166,7 @@ def noisy(count: int, rounds: int, seed: int, factor: float = 1.0) -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.slow)])
 def test_a_kernel_slower_by_five_percent_is_found_at_five_rounds_among_many_points(
     file: Write, run: Run, count: int
 ) -> None:

@@ -55,7 +55,7 @@ def built(tile: str = "16", **facts: Any) -> BuildRow:
 def verdict(before: BuildRow | None, after: BuildRow | None, allow: str = "") -> str | None:
     """The verdict on one row."""
     base, new = ([side] if side else [] for side in (before, after))
-    findings = compare_builds(base, new, read_limits(allow)).findings
+    findings = compare_builds(base, new, read_limits(allow))
     return str(next(iter(findings.values())).verdict) if findings else None
 
 
@@ -105,7 +105,7 @@ def test_a_change_has_a_verdict(change: dict[str, Any], expected: BuildVerdict) 
 
 def test_a_block_beyond_the_launch_bounds_is_broken_with_both_numbers() -> None:
     failing = built(resident_blocks=0, occupancy=0.0, max_threads_per_block=128)
-    (finding,) = compare_builds([built()], [failing], read_limits("")).findings.values()
+    (finding,) = compare_builds([built()], [failing], read_limits("")).values()
     assert finding.verdict == BuildVerdict.BROKEN
     assert "256 threads" in finding.reason
     assert "128" in finding.reason
