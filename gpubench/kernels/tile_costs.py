@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
+from operator import mul
 from typing import TypeVar
 
 from gpubench.kernels.fitted_tile import (
@@ -32,7 +33,7 @@ from gpubench.kernels.fitted_tile import (
     reads_from_memory,
     stage_bytes,
 )
-from gpubench.kernels.padded_rows import row_bytes
+from gpubench.kernels.padded_rows import operand_shapes, row_bytes
 from gpubench.kernels.tensor_cores import (
     ALIGNED_BYTES,
     BYTES_STEP,
@@ -143,6 +144,15 @@ class Costs:
     narrow: float = 0
     """What each column counts that is missing in the last 64 of B's columns."""
 
+    copy: float = 0
+    """For a launch that copies rows in front of the product."""
+
+    copied: float = 0
+    """For each MB that it copies."""
+
+    load: float = 0
+    """For 1,000 rows of 128 bytes that the warps of a block load."""
+
     beyond: float = 0
     """Share by which steps take longer, for each share of the tiles' elements beyond C's edges.
     Measured, without a known reason: the rows and columns outside A and B are not fetched."""
@@ -174,7 +184,7 @@ COSTS_OF_16_BITS = Costs(
     three_consumers=1.017, shared=0.6682, l2=1.875, fetch=0.2952, row_of_a=0.8762,
     a_line=0.1451, a_sector=0.5097, b_line=0.06113, b_sector=0.4633, narrow=0.3,
     barriers=0.03564, beyond=0.04713, idle=0.194, norm=7.959, add_elements=0.6361,
-    add_parts=0.3431,
+    add_parts=0.3431, copy=2.0, copied=0.6, load=4.5,
 )  # fmt: skip
 """For launches alone on compute capability 9.0, as the following. These were fitted to
 alone_17_bfloat16 and alone_18_float16 in results/h100/shapes, and alone_every_41_bfloat16 judges
@@ -404,6 +414,7 @@ def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, cos
         costs.shared * shared / CLOCK_MHZ,
         costs.l2 * fetched * 1e-3 * share,
         costs.fetch * fetched * 1e-3,
+        costs.load * stage_bytes(rows, columns) / ROW_BYTES * 1e-3 * choice.form.loads_rows,
     )
     return costs.barriers + _norm(bounds, costs.norm)
 
@@ -483,10 +494,12 @@ def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice 
     Each form has one configuration, so that `--tiles auto` always measures it.
     """
     of_dtype = [form for form in FORMS if problem.dtype in form.dtypes]
-    copies = any(row_bytes(problem))
-    forms = [form for form in of_dtype if form.copies_rows == copies] or of_dtype
+    of_row, costs = row_bytes(problem), COSTS[problem.dtype]
+    forms = [form for form in of_dtype if form.odd_rows == any(of_row)] or of_dtype
+    rows = (shape[0] for shape in operand_shapes(problem))
+    copy_us = costs.copy + costs.copied * sum(map(mul, rows, of_row)) * 1e-6
     every = [
-        (time_us, form, choice)
+        (time_us + (0 if form.loads_rows or not any(of_row) else copy_us), form, choice)
         for form in forms
         for choice, time_us in ranked(choices_of(form), problem, multiprocessors).items()
     ]

@@ -50,7 +50,7 @@ MODELLED = {
 VARIANTS = {
     name: variant
     for name, (variant, form) in MODELLED.items()
-    if variant.dtypes == DTYPES and not form.copies_rows
+    if variant.dtypes == DTYPES and not form.odd_rows
 }
 
 PROGRAM = """
@@ -234,7 +234,7 @@ def test_threads_leave_registers_for_sums() -> None:
 def test_all_choices_of_the_model_are_legal_and_read_back() -> None:
     for variant, form in MODELLED.values():
         assert variant.dtypes == form.dtypes
-        for of_shape in shapes(4, variant.dtypes[-1], 1 if form.copies_rows else 16):
+        for of_shape in shapes(4, variant.dtypes[-1], 1 if form.odd_rows else 16):
             for choice in choices(form, of_shape):
                 tile = variant.tiles.read(str(choice))
                 assert variant.why_not(tile, of_shape, (9, 0)) is None, str(choice)
@@ -301,7 +301,7 @@ def test_kernels_of_a_precision_are_ranked_together_and_each_has_a_pick() -> Non
     ):
         of_form = picked(of_shape, 132)
         forms = [form for form in FORMS if of_shape.dtype in form.dtypes]
-        assert list(of_form) == [form for form in forms if form.copies_rows == of_shape.m % 2]
+        assert list(of_form) == [form for form in forms if form.odd_rows == of_shape.m % 2]
         times = sorted(
             time for form in of_form for time in ranked(choices_of(form), of_shape, 132).values()
         )

@@ -24,7 +24,10 @@ ON_TENSOR_CORES = {
     for variant in variants()
     if isinstance(variant, CudaVariant) and set(variant.dtypes) == set(DTYPES)
 }
-FITTED = ("wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_any_rows")
+FITTED = (
+    *("wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster"),
+    *("wgmma_any_rows", "wgmma_loaded_rows"),
+)
 """Kernels whose tiles have a multiple of 8 or 16 rows: test_fitted_tiles.py tests them."""
 
 WGMMA = [name for name in ON_TENSOR_CORES if name.startswith("wgmma") and name not in FITTED]

@@ -106,15 +106,15 @@ FEW_ROWS = 64
 
 
 @cache
-def configurations() -> tuple[SmallTile, ...]:
-    """Return the configurations that the model compares."""
+def configurations(copied_at_once: int = 4) -> tuple[SmallTile, ...]:
+    """Return the configurations that the model compares. A copy takes so many elements of B."""
     every = []
     for text, splits in product(COMPARED, (*range(1, MAX_CLUSTER + 1), 12, MAX_LARGE_CLUSTER)):
         tile = TILES.read(f"{text}/k{splits}")
         bm, bn, bk, tm, tn = tile.numbers("BM", "BN", "BK", "TM", "TN")
         # Of a thread for each k: loads of 16 bytes, copies with their addresses, and the loop.
         loads = (tm + tn) / 4
-        other = loads + 2 * (bm + bn / 4) / threads_of(tile) + 1
+        other = loads + 2 * (bm + bn / copied_at_once) / threads_of(tile) + 1
         every.append(
             SmallTile.of(
                 tile,
@@ -131,7 +131,7 @@ def choices(problem: Problem) -> Iterator[SmallTile]:
     """Yield configurations whose parts of K have at least two steps each."""
     return (
         choice
-        for choice in configurations()
+        for choice in configurations(1 if problem.n % 4 else 4)
         if choice.tile["splits"] <= max(problem.k // (2 * choice.tile["BK"]), 1)
         and (choice.tile["splits"] <= MAX_CLUSTER or problem.m <= FEW_ROWS)
     )

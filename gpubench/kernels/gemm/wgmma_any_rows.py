@@ -1,6 +1,9 @@
 """`wgmma_split_cluster` for rows of any length, which are copied first."""
 
-from gpubench.kernels.fitted_tile import ANY_ROWS, launches, shared_bytes, why_not
+from dataclasses import replace
+
+from gpubench.kernels.fitted_tile import ANY_ROWS, launches, why_not
+from gpubench.kernels.gemm.wgmma_bytes_cluster import shared_bytes
 from gpubench.kernels.padded_rows import on_padded_rows, row_bytes
 from gpubench.kernels.tensor_cores import ALIGNED_BYTES, variant
 from gpubench.kernels.tile_costs import Picks
@@ -16,7 +19,8 @@ def refuse(_tile: Config, problem: Problem) -> str | None:
 
 def copy_and_multiply(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Launch the copies, then one block per tile and part of K."""
-    return on_padded_rows(launches(tile, problem, multiprocessors), problem)
+    product = launches(tile, problem, multiprocessors)
+    return on_padded_rows(replace(product, shared_bytes=shared_bytes(tile)), problem)
 
 
 VARIANT = variant(

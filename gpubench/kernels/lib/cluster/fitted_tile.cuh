@@ -144,8 +144,8 @@ __device__ __forceinline__ void round_unit(unsigned (&words)[4], const float* su
   for (int i = 0; i < 4; ++i) words[i] = pack<Scalar>(sums[2 * i], sums[2 * i + 1]);
 }
 
-// C, and where a block's tile begins. N is a multiple of 8, or ANY number.
-template <typename Scalar, bool ANY = false>
+// C, and where a block's tile begins. N is a multiple of 8.
+template <typename Scalar>
 struct Results {
   Scalar* C;
   int rows;
@@ -155,41 +155,24 @@ struct Results {
 };
 
 // Stores a warp's 16×16 results of a unit of a piece: through 512 bytes of its own, so that each
-// thread stores 16 bytes of a row, or with ANY number of columns a result of every second row.
-template <bool TRANSPOSED, typename Scalar, bool ANY>
+// thread stores 16 bytes of a row.
+template <bool TRANSPOSED, typename Scalar>
 __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned scratch,
-                                           const Results<Scalar, ANY>& to, int piece, int unit) {
+                                           const Results<Scalar>& to, int piece, int unit) {
   const int lane = threadIdx.x % 32;
   put_unit<TRANSPOSED>(scratch + unit_row<TRANSPOSED>(lane) * 32 + unit_half<TRANSPOSED>(lane) * 16,
                        words);
   __syncwarp();
+  uint4 whole;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(whole.x), "=r"(whole.y), "=r"(whole.z), "=r"(whole.w)
+               : "r"(scratch + lane * 16)
+               : "memory");
   const int of_warp = piece * 64 + threadIdx.x % 128 / 32 * 16;
-  const int row0 = to.row + (TRANSPOSED ? unit * UNIT : of_warp);
-  const int col0 = to.col + (TRANSPOSED ? of_warp : unit * UNIT);
-  if constexpr (ANY) {
-    const int col = col0 + lane % 16;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      unsigned short result;
-      asm volatile("ld.shared.u16 %0, [%1];"
-                   : "=h"(result)
-                   : "r"(scratch + i * 64 + lane * 2)
-                   : "memory");
-      const int row = row0 + i * 2 + lane / 16;
-      if (row < to.rows && col < to.cols) {
-        reinterpret_cast<unsigned short*>(to.C)[static_cast<size_t>(row) * to.cols + col] = result;
-      }
-    }
-  } else {
-    uint4 whole;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(whole.x), "=r"(whole.y), "=r"(whole.z), "=r"(whole.w)
-                 : "r"(scratch + lane * 16)
-                 : "memory");
-    const int row = row0 + lane / 2, col = col0 + lane % 2 * 8;
-    if (row < to.rows && col < to.cols) {
-      reinterpret_cast<uint4*>(to.C)[(static_cast<size_t>(row) * to.cols + col) / 8] = whole;
-    }
+  const int row = to.row + (TRANSPOSED ? unit * UNIT : of_warp) + lane / 2;
+  const int col = to.col + (TRANSPOSED ? of_warp : unit * UNIT) + lane % 2 * 8;
+  if (row < to.rows && col < to.cols) {
+    reinterpret_cast<uint4*>(to.C)[(static_cast<size_t>(row) * to.cols + col) / 8] = whole;
   }
 }
 

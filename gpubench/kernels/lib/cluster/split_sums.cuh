@@ -30,20 +30,19 @@ __host__ __device__ constexpr int half_unit_offset(int unit, int half, int t) {
 }
 
 // Where a thread's sums meet those of its peers, and where they go.
-template <typename Scalar, bool ANY>
+template <typename Scalar>
 struct Meeting {
   unsigned memory;  // this warpgroup's units, in the free ring
   int peer;         // number in the cluster of the block with part 0
   int warpgroup;
-  Results<Scalar, ANY> to;
+  Results<Scalar> to;
 };
 
 // Completes and stores the units of part PART, one of PARTS: sums are in registers, so their
 // numbers must be constants.
-template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, bool ANY, int PIECES,
-          int SUMS>
+template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void
-complete_units(float (&sum)[PIECES][SUMS], const Meeting<Scalar, ANY>& meeting) {
+complete_units(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting) {
   constexpr int EACH = SUMS / UNIT_SUMS;
   constexpr int FIRST = first_unit(PIECES * EACH, PART, PARTS);
   constexpr int COUNT = first_unit(PIECES * EACH, PART + 1, PARTS) - FIRST;
@@ -78,10 +77,9 @@ complete_units(float (&sum)[PIECES][SUMS], const Meeting<Scalar, ANY>& meeting) 
   }
 }
 
-template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, bool ANY, int PIECES,
-          int SUMS>
+template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void
-complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar, ANY>& meeting, int part) {
+complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting, int part) {
   if (part == PART) {
     complete_units<PART, PARTS, BLOCKS, TRANSPOSED>(sum, meeting);
   } else if constexpr (PART + 1 < PARTS) {
@@ -93,9 +91,9 @@ complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar, ANY>& meeting, i
 // its peers are every BLOCKS-th of the cluster, from `peer` on. `memory` is the free ring, at least
 // BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not wait for
 // them. A block that shares its tile with none stores its sums alone.
-template <int BM, int BN, int PARTS, int BLOCKS, typename Scalar, bool ANY, int PIECES, int SUMS>
+template <int BM, int BN, int PARTS, int BLOCKS, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void add_units(float (&sum)[PIECES][SUMS], unsigned memory, int part,
-                                          int peer, int warpgroup, const Results<Scalar, ANY>& to) {
+                                          int peer, int warpgroup, const Results<Scalar>& to) {
   using T = FittedTile<BM, BN>;
   constexpr int EACH = SUMS / UNIT_SUMS;
   constexpr int UNITS = PIECES * EACH;
@@ -121,7 +119,7 @@ __device__ __forceinline__ void add_units(float (&sum)[PIECES][SUMS], unsigned m
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
   }
-  const Meeting<Scalar, ANY> meeting{own, peer, warpgroup, to};
+  const Meeting<Scalar> meeting{own, peer, warpgroup, to};
   complete_part<0, PARTS, BLOCKS, T::TRANSPOSED>(sum, meeting, part);
   if constexpr (PARTS > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
