@@ -11,7 +11,7 @@ from scipy import special
 from gpubench.stats.moderated import Floats, Variance
 from gpubench.stats.modes import NEAR, Flags, Modes
 
-COVERED = 0.97
+COVERED = 0.95
 """Part of the points, or kernels, whose slow-down these rounds show. `diff` promises nine of ten:
 the rest is for what the rounds do not show."""
 
