@@ -201,7 +201,8 @@ class Variant:
 
     fixed_addresses: bool = False
     """Whether it keeps the addresses of its arguments, as in a tensor map. For a problem they are
-    then always the same. Other operands are copied there before the clock starts."""
+    then always the same, and no other size is launched. Other operands are copied there before the
+    clock starts."""
 
     name: str = ""
     op: str = ""

@@ -170,9 +170,10 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     """Return the size at which a point's compiled kernels are probed.
 
     It is the point's own size if no smaller size of its kind has the same kernels. Which kernels a
-    host function launches at another size is not known.
+    host function launches at another size is not known. A function with fixed addresses may keep
+    those of a single size.
     """
-    if isinstance(point.variant, HostVariant):
+    if isinstance(point.variant, HostVariant) or point.variant.fixed_addresses:
         return point.problem
     own, blocks, period = point.problem, _block(point), _period(point)
     kept = "" if is_ours(point.variant) else SUMMED[own.op]
@@ -195,10 +196,12 @@ def fewer_rows(point: Point, rows: int) -> int:
     """Return at least `rows` rows of the point, to predict the time of a launch.
 
     Our own kernels take any number. For a user's kernel, the number has the same remainder as the
-    point's rows.
+    point's rows; with fixed addresses it is always launched at the point's own size.
     """
     if is_ours(point.variant):
         return rows
+    if point.variant.fixed_addresses:
+        return point.problem.m
     return _near(point.problem.m, _period(point), rows)
 
 
@@ -208,6 +211,7 @@ def unusual_problem(point: Point, capability: tuple[int, int] | None) -> Problem
     problem = replace(point.problem, m=m, n=n, k=k)
     refused = point.variant.why_not(point.tile, problem, capability)
     same = kernels_of(point, problem) <= kernels_of(point, point.problem)
+    same &= not point.variant.fixed_addresses
     return problem if refused is None and same else None
 
 
