@@ -30,9 +30,8 @@ from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads
 from gpubench.model import PRECISIONS, Cache, CallVariant, Config, Point, Scope
 from gpubench.plan.registry import variants
 
-TILES = (1, 7, 8, 33)
-FEW = ((7, "int32"), (49, "float64"))
-"""Tile and dtype of what has the same loops: other dtypes."""
+TILES = ((7, "float32"), (33, "int32"), (1, "float64"))
+"""Tiles and dtypes: Numba compiles each for half a second, and all have the same loops."""
 
 SHAPES = (
     (1, 1, 1),
@@ -51,15 +50,6 @@ ON_CPU = {
     for variant in variants()
     if isinstance(variant, CallVariant) and variant.runs_on == "cpu" and variant.op == "gemm"
 }
-
-
-def instances(variant: CallVariant) -> list[tuple[int | None, str]]:
-    """Tile and dtype of the variant's instances that are tested."""
-    if variant.tiles is None:
-        return [(None, dtype) for dtype in variant.dtypes]
-    if variant.name.endswith("_parallel"):
-        return [(8, "float32")]  # it compiles three times as long
-    return [*((edge, "float32") for edge in TILES), *FEW]
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +100,11 @@ def test_every_variant_of_the_cpu_is_tested() -> None:
     )
 
 
-@pytest.mark.slow  # Numba compiles a minute
-@pytest.mark.parametrize("name", ON_CPU)
+@pytest.mark.slow  # Numba compiles
+@pytest.mark.parametrize("name", ["cpu_naive", "cpu_tile", "cpu_blas", "cpu_blas_parallel"])
 def test_every_instance_is_right_at_any_size(backend: CpuBackend, name: str) -> None:
-    for edge, dtype in instances(ON_CPU[name]):
+    variant = ON_CPU[name]
+    for edge, dtype in TILES if variant.tiles else ((None, dtype) for dtype in variant.dtypes):
         assert_right(backend, name, edge, dtype)
 
 
@@ -141,11 +132,14 @@ def test_a_kernel_bound_to_some_rows_computes_only_those(backend: CpuBackend) ->
 
 
 @pytest.mark.slow  # Numba compiles in parallel mode
-def test_the_parallel_variant_is_compiled_apart_from_the_serial_one() -> None:
+def test_the_parallel_variant_is_right_and_compiled_apart_from_the_serial_one(
+    backend: CpuBackend,
+) -> None:
     # Numba's cache on disk ignores `parallel=`: whichever came first would serve for both.
-    tile, names = Config.parse("1"), ("cpu_tile", "cpu_tile_parallel")
-    compiled = [ON_CPU[name].build(tile, "int32") for name in names]
+    edge, names = 9, ("cpu_tile", "cpu_tile_parallel")
+    compiled = [ON_CPU[name].build(Config.parse(str(edge)), "float32") for name in names]
     assert [sum(function.stats.cache_hits.values()) for function in compiled] == [0, 0]
+    assert_right(backend, "cpu_tile_parallel", edge, "float32")
 
 
 def test_every_tile_is_an_instance_of_its_own_and_a_second_build_comes_from_the_disk() -> None:

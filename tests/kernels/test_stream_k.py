@@ -82,10 +82,6 @@ FAULTS = {
         "store_release(flags + scheduler.range());", ";",
         Sanitizer.ADDRESS, "a flag that no earlier block has set",
     ),
-    "blocks wait for later ones": (
-        "return gridDim.x - 1 - blockIdx.x;", "return blockIdx.x;",
-        Sanitizer.ADDRESS, "a flag that no earlier block has set",
-    ),
     "an mbarrier without initialization": (
         "filled[stage].init(1);", ";",
         Sanitizer.ADDRESS, "mbarrier used before its initialization",
