@@ -15,6 +15,15 @@ from fakes import CPU, measurement, point, variant
 
 from gpubench.engine.judge import examination
 from gpubench.engine.judge.examination import Examination
+from gpubench.engine.judge.verdict import (
+    ClockTimes,
+    DependentTime,
+    Duration,
+    MissingResult,
+    Verdict,
+    as_judged,
+    judge,
+)
 from gpubench.engine.worker import Worker
 from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
 from gpubench.plan.registry import load, owner_of, variants
@@ -63,11 +72,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "gemm"
 
 
-@pytest.fixture
-def worker() -> Iterator[Worker]:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Worker]:
     with Worker("cpu", Timer.EVENTS) as worker:
-        worker.begin(QUICK, 1)
         yield worker
+
+
+@pytest.fixture
+def worker(shared: Worker) -> Worker:
+    shared.begin(QUICK, 1)
+    return shared
 
 
 def at(folder: Path, name: str, size: int = 64) -> Point:
@@ -187,6 +201,31 @@ def test_each_measurement_of_a_function_has_operands_of_a_new_seed_which_the_row
     assert (plain.status, plain.seed, plain.clock_ratio) == (Status.OK, None, None)
 
 
+def test_what_load_can_cause_must_happen_three_times_and_all_else_is_wrong_at_once(
+    worker: Worker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = DependentTime(on="x", with_it="y", time_us=1, time_with_it_us=9)
+    short = ClockTimes(reported_us=1, parent_us=9, ratio=1.5)
+    right = Duration(time_us=2, least_us=1)
+    left, mine = [], at(folder, "honest")
+
+    def examine(result: Measurement, *_: Any, **_kind: Any) -> tuple[Measurement, Verdict]:
+        verdict = judge(left.pop(0))
+        return as_judged(result, verdict), verdict
+
+    monkeypatch.setattr(worker, "_attempt", lambda *_: (measurement(of=mine), False))
+    monkeypatch.setattr(worker._examination, "judge", examine)
+    for observed, status in (
+        ([late, short, late], Status.WRONG),
+        ([late, short, right], Status.OK),
+        ([MissingResult(left="nothing")], Status.WRONG),
+        ([right], Status.OK),
+    ):
+        left[:] = observed
+        assert worker.measure(mine).status == status
+        assert not left
+
+
 @pytest.mark.parametrize(("examined_in", "counts"), [(1, {40}), (2, set(range(3, 38)))])
 def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
     examined_in: int, counts: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -195,7 +234,7 @@ def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
     result = measurement(of=point(replace(naive, path=tmp_path / "mine.py")))
     child: Any = SimpleNamespace(pid=0, usable=True, request=lambda *_, **_limit: "")
     monkeypatch.setattr(examination, "require_time", lambda *_, **_kind: 1.0)
-    judge = Examination(child, CPU).judge
+    examine = Examination(child, CPU).judge
     timing = Timing(examined_in=examined_in)
-    examined = [judge(result, timing, is_first=False)[0].clock_ratio for _ in range(40)]
+    examined = [examine(result, timing, is_first=False)[0].clock_ratio for _ in range(40)]
     assert examined.count(1.0) in counts
