@@ -42,6 +42,11 @@ class Device:
     facts: dict[str, Any] = field(default_factory=dict)
     """All other facts that `deviceinfo` shows."""
 
+    @property
+    def architecture(self) -> str:
+        """The name of a GPU's architecture for compilers, such as `sm_90`; empty for a CPU."""
+        return "sm_{}{}".format(*self.compute_capability) if self.compute_capability else ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:

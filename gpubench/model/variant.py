@@ -268,8 +268,8 @@ def _is_installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def _no_launch(_tile: Config, _problem: Problem) -> Launch:
-    """Stand for a missing launch, which the descriptor's check refuses."""
+def _missing(*_: object) -> Any:
+    """Stand for a launch that the descriptor's check asks for, or a function built elsewhere."""
     raise NotImplementedError
 
 
@@ -292,11 +292,12 @@ def _filled(text: str, tile: Config | None, dtype: str) -> str:
         raise ValueError(f"'{text[:MAX_CHARACTERS]}': braces hold one of {names}") from error
 
 
-def _with_paths(options: tuple[str, ...], here: Path) -> tuple[str, ...]:
-    """Return a compiler's options, with include folders and files relative to `here`."""
+def _with_paths(variant: CudaVariant | HostVariant) -> tuple[str, ...]:
+    """Return the compile options. Their include folders and files are beside the descriptor."""
+    here = variant.path.parent
     named = (
         re.sub(r"^(-I|--include-path=)(.+)", lambda folder: f"-I{here / folder[2]}", option)
-        for option in options
+        for option in variant.compile_options
     )
     return tuple(str(here / option) if _FILE.fullmatch(option) else option for option in named)
 
@@ -359,7 +360,7 @@ class CudaVariant(Variant):
     shared_bytes: Expression = 0
     """Dynamic shared memory in bytes, like `grid`."""
 
-    launch: Callable[[Config, Problem], Launch] = field(default=_no_launch)
+    launch: Callable[[Config, Problem], Launch] = field(default=_missing)
     """Returns the launch of a tile and a problem, where `grid` and `block` do not suffice."""
 
     specialize: Callable[[Launch, Config, Problem, Gpu], Launch] | None = None
@@ -383,7 +384,7 @@ class CudaVariant(Variant):
     baseline: str = "cublas"
 
     def __post_init__(self) -> None:
-        if self.grid != () and (self.launch is _no_launch or isinstance(self.launch, PlainLaunch)):
+        if self.grid != () and (self.launch is _missing or isinstance(self.launch, PlainLaunch)):
             plain = PlainLaunch(*map(_tuple, (self.grid, self.block, self.shared_bytes)))
             object.__setattr__(self, "launch", plain)
 
@@ -400,18 +401,12 @@ class CudaVariant(Variant):
     @property
     def sources(self) -> tuple[Path, ...]:
         """The descriptor, the CUDA C++ file and the files that it includes."""
-        folders = include_folders(self._options)
-        return (self.path, *whole_source(self.source, folders))
-
-    @property
-    def _options(self) -> tuple[str, ...]:
-        """The compile options, with the paths of include folders."""
-        return _with_paths(self.compile_options, self.path.parent)
+        return (self.path, *whole_source(self.source, include_folders(_with_paths(self))))
 
     def options(self, tile: Config, dtype: str) -> tuple[str, ...]:
         """Return the compile options of an instance. The first one names a chosen compiler."""
         chosen = (f"--compiler={self.compiler}",) if self.compiler else ()
-        return (*chosen, *(_filled(option, tile, dtype) for option in self._options))
+        return (*chosen, *(_filled(option, tile, dtype) for option in _with_paths(self)))
 
     def instance(self, tile: Config, dtype: str, kernel: str = "") -> str:
         """Return the kernel of a tile as C++ names it: `shared_tile<float, 16>`.
@@ -431,6 +426,13 @@ class CudaVariant(Variant):
         types = ", ".join(parameter.cpp for parameter in parameters(self.signature))
         types = re.sub(r"\bScalar\b", scalar, types)
         return f"static_cast<void (*)({types})>({name})"
+
+    def compilation(
+        self, tile: Config, dtype: str, architecture: str, kernel: str = ""
+    ) -> tuple[Path, str, str, tuple[str, ...]]:
+        """Return the source, the instance, the architecture and the options, for a compiler."""
+        instance, options = self.instance(tile, dtype, kernel), self.options(tile, dtype)
+        return self.source, instance, self.architecture(architecture), options
 
     def parameters(self, launch: Launch, *, workspace: bool = False) -> tuple[Parameter, ...]:
         """Return the parameters of a launch's kernel, with or without a workspace.
@@ -540,11 +542,6 @@ class CallVariant(Variant):
         return self.runs_on
 
 
-def _no_build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
-    """Stand for the function of a `HostVariant`, which the CUDA backend compiles."""
-    raise NotImplementedError
-
-
 @dataclass(frozen=True, kw_only=True)
 class HostVariant(CallVariant):
     """A host function of a CUDA C++ file that launches kernels, or a C function of a library.
@@ -568,7 +565,7 @@ class HostVariant(CallVariant):
     cannot be enqueued behind one another, so their rows are `waited`."""
 
     runs_on: str = "cuda"
-    build: Callable[[Config | None, str], Callable[..., None]] = _no_build
+    build: Callable[[Config | None, str], Callable[..., None]] = _missing
     baseline: str = "cublas"
 
     @property
@@ -579,7 +576,7 @@ class HostVariant(CallVariant):
     @property
     def sources(self) -> tuple[Path, ...]:
         """The descriptor, the file, and the files that it includes or that are linked."""
-        options = _with_paths(self.compile_options, self.path.parent)
+        options = _with_paths(self)
         linked = (Path(option) for option in options if _FILE.fullmatch(option))
         folders = include_folders(options)
         files = (each for file in (self.source, *linked) for each in whole_source(file, folders))
@@ -587,8 +584,7 @@ class HostVariant(CallVariant):
 
     def options(self, tile: Config | None, dtype: str) -> tuple[str, ...]:
         """Return the options of nvcc, with the tile's parameters."""
-        options = _with_paths(self.compile_options, self.path.parent)
-        return tuple(_filled(option, tile, dtype) for option in options)
+        return tuple(_filled(option, tile, dtype) for option in _with_paths(self))
 
     def function(self, tile: Config | None, dtype: str) -> str:
         """Return the function of a tile as C++ names it: `run<float, 16>`."""

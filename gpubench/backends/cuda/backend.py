@@ -76,15 +76,13 @@ class CudaBackend:
         self.device = cuda_device(index)
         cupy.cuda.Device(index).use()
         cupy.cuda.Stream().use()  # the default stream cannot be captured in a graph
-        major, minor = self.device.compute_capability or (0, 0)
-        self._architecture = f"sm_{major}{minor}"
-        self._instances = Instances(self.device, self._architecture)
+        self._instances = Instances(self.device)
         self._fixed = FixedArrays()
-        stream = CudaStream(self.device, self._architecture)
+        stream = CudaStream(self.device)
         nvml, self.notices = self._open_nvml()
         energy_j = nvml.energy_j if nvml else lambda: None
         self.timers = CudaTimers(stream, self.device.l2_bytes, energy_j)
-        self.gauge = CudaGauge(self.device, self._architecture, self.timers, nvml)
+        self.gauge = CudaGauge(self.device, self.timers, nvml)
 
     def _open_nvml(self) -> tuple[Nvml | None, tuple[str, ...]]:
         """Open the sensors; also return notices about them for the user."""
@@ -209,7 +207,7 @@ class CudaBackend:
 
     @cached_property
     def _held(self) -> HeldLaunches:
-        return HeldLaunches(self.timers.stream, self._architecture)
+        return HeldLaunches(self.timers.stream, self.device.architecture)
 
     def _routine(self, point: Point, problem: Problem, operands: CudaOperands) -> Routine:
         """Return the point's routine; of a library's algorithms, the fastest on the operands."""

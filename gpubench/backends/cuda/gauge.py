@@ -51,13 +51,10 @@ REPEATS = 10
 class CudaGauge:
     """Measures a GPU in its stream, and reads its sensors if NVML is available."""
 
-    def __init__(
-        self, device: Device, architecture: str, timers: CudaTimers, nvml: Nvml | None
-    ) -> None:
-        self._device, self._architecture = device, architecture
-        self._stream = timers.stream
+    def __init__(self, device: Device, timers: CudaTimers, nvml: Nvml | None) -> None:
+        self._device, self._stream = device, timers.stream
         self._multiply_add, self._chase, self._read = (
-            load_function(compile_instance(SOURCE, name, architecture))
+            load_function(compile_instance(SOURCE, name, device.architecture))
             for name in ("multiply_add", "pointer_chase", "read_bytes")
         )
         self._timers = timers
@@ -148,7 +145,7 @@ class CudaGauge:
         return {dtype: self._tensor_gflops(dtype, hopper=hopper) for dtype in dtypes}
 
     def _tensor_gflops(self, dtype: str, *, hopper: bool) -> float:
-        architecture = f"{self._architecture}a" if hopper else self._architecture
+        architecture = self._device.architecture + ("a" if hopper else "")
         precision = PRECISIONS[dtype]
         name = f"tensor_peak<{precision.cpp}>"
         function = load_function(compile_instance(TENSOR_SOURCE, name, architecture))

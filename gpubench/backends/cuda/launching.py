@@ -87,8 +87,8 @@ class Routine:
 class Instances:
     """The instances for one GPU: each is compiled once, and loaded when it is bound."""
 
-    def __init__(self, device: Device, architecture: str) -> None:
-        self._architecture = architecture
+    def __init__(self, device: Device) -> None:
+        self._architecture = device.architecture
         self._gpu = Gpu(
             multiprocessors=device.multiprocessors,
             threads_per_multiprocessor=device.facts["threads_per_multiprocessor"],
@@ -186,10 +186,7 @@ class Instances:
 
     def _key(self, point: Point, launch: Launch) -> Key:
         variant, tile = _cuda_parts(point)
-        dtype = point.problem.dtype
-        expression = variant.instance(tile, dtype, launch.kernel)
-        architecture = variant.architecture(self._architecture)
-        return variant.source, expression, architecture, variant.options(tile, dtype)
+        return variant.compilation(tile, point.problem.dtype, self._architecture, launch.kernel)
 
     def _build(self, key: Key) -> Compiled | str:
         """Return a compiled instance, or why it does not compile."""

@@ -41,7 +41,7 @@ class Timestamp(NamedTuple):
 class CudaStream:
     """The current stream of a device, with the interface that `BlockedBatchTimer` uses."""
 
-    def __init__(self, device: Device, architecture: str) -> None:
+    def __init__(self, device: Device) -> None:
         self._device = device
         self._stream = cupy.cuda.get_current_stream()
         self.pointer = self._stream.ptr
@@ -50,7 +50,7 @@ class CudaStream:
         self.nominal_mhz = device.sm_clock_mhz or 1000.0
         self._cycles = ctypes.c_longlong()
         blocking_kernel, timestamp_kernel, self._fingerprint = (
-            load_function(compile_instance(SOURCE, name, architecture)) for name in KERNELS
+            load_function(compile_instance(SOURCE, name, device.architecture)) for name in KERNELS
         )
         one_thread = Launch(grid=(1,), block=(1,))
         self._launch_blocking_kernel = bind_launch(blocking_kernel, one_thread, (self._cycles,))

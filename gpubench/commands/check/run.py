@@ -156,12 +156,8 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
     grid = table(*("tile", "threads", "registers", "local", "shared", "occupancy"), left={"tile"})
     for tile in tiles:
         try:
-            compiled = compiler.compile_instance(
-                variant.source,
-                variant.instance(tile, variant.dtypes[0]),
-                architecture,
-                variant.options(tile, variant.dtypes[0]),
-            )
+            called = variant.compilation(tile, variant.dtypes[0], architecture)
+            compiled = compiler.compile_instance(*called)
         except CompileError as error:
             say(f"does not compile: {error}", "red")
             return False

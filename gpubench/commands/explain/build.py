@@ -56,6 +56,7 @@ from gpubench.results.build_row import BuildRow, encode, is_build_file
 from gpubench.results.output import Output
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted, unknown
+from gpubench.view.progress import PLAIN_EVERY_S
 from gpubench.view.tables import console, say
 
 ALL = "all"
@@ -68,10 +69,6 @@ BACKEND = "cuda"
 
 MAX_LISTED = 8
 """Maximum number of kernels that are listed because they do not compile. The file has all."""
-
-PLAIN_EVERY_S = 5.0
-"""Time between lines of progress that are not for a terminal."""
-
 
 _TEMPLATE = re.compile(r"([\w:]+)(?:<[^()]*>)?\)?$")
 
@@ -176,7 +173,8 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     available: list[Variant] = []
     for name in [op] if op else OPERATIONS:
-        has_own = kernels is not None and (op or _has_kernels_of(kernels, name))
+        of_ops = [each for each in OPERATIONS if kernels and (kernels / each).is_dir()]
+        has_own = op or name in (of_ops or ["gemm"])  # a folder without folders is of gemm
         available += of_op(name, kernels if has_own else None).values()
     patterns = parse_names(names)
     if not patterns:
@@ -184,8 +182,8 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
     chosen: dict[Variant, None] = {}
     for pattern in patterns:
         if pattern == ALL:
-            own = [variant for variant in available if _is_of(variant, kernels)]
-            chosen |= dict.fromkeys(own if kernels else available)
+            inside = kernels.absolute() if kernels else Path("/")
+            chosen |= dict.fromkeys(v for v in available if v.path.is_relative_to(inside))
             continue
         fitting = [variant for variant in available if fnmatchcase(variant.name, pattern)]
         if not fitting:
@@ -203,16 +201,6 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
     return sources
 
 
-def _has_kernels_of(kernels: Path, op: str) -> bool:
-    """Return whether a user's directory has a directory of an operation, or is of the default."""
-    of_ops = [name for name in OPERATIONS if (kernels / name).is_dir()]
-    return op in (of_ops or ["gemm"])
-
-
-def _is_of(variant: Variant, kernels: Path | None) -> bool:
-    return kernels is not None and variant.path.is_relative_to(kernels.absolute())
-
-
 def _architectures(text: str | None, compiler: Compiler) -> tuple[str, ...]:
     """Return the architectures of `--arch`, or that of this machine's GPU, or the default."""
     if text is not None:
@@ -226,7 +214,7 @@ def _architectures(text: str | None, compiler: Compiler) -> tuple[str, ...]:
         gpu = find_devices(BACKEND)[0][0]
     except DeviceUnavailableError:
         return (DEFAULT,)
-    return ("sm_{}{}".format(*gpu.compute_capability or (0, 0)),)
+    return (gpu.architecture,)
 
 
 def _dtypes(text: str | None) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ def _target(
         gpu = example(DEFAULT)
         assumed = f"no GPU here: {DEFAULT}, {_figures_of(gpu)}; --arch chooses another"
         return DEFAULT, gpu, assumed
-    return "sm_{}{}".format(*gpu.compute_capability or (0, 0)), gpu, ""
+    return gpu.architecture, gpu, ""
 
 
 def _figures_of(device: Device) -> str:
@@ -162,19 +162,16 @@ def _explain_tiles(
     times_us: dict[str, float],
 ) -> list[Explanation | NotExplained]:
     """Return each tile's launches, or why a tile does not compile. Uses one thread per CPU."""
-    architecture = kernel.architecture(architecture)
+    architecture, dtype = kernel.architecture(architecture), problem.dtype
     recorded: Future[dict[Config, Recorded]] | None = None
 
     def explain_tile(tile: Config) -> Sequence[Explanation | NotExplained]:
         sequence = launch_on(kernel, tile, problem, gpu).sequence
         compiled_steps = []
         for launch in sequence:
-            expression = kernel.instance(tile, problem.dtype, launch.kernel)
-            options = kernel.options(tile, problem.dtype)
             try:
-                compiled = compiler.compile_instance(
-                    kernel.source, expression, architecture, options
-                )
+                called = kernel.compilation(tile, dtype, architecture, launch.kernel)
+                compiled = compiler.compile_instance(*called)
             except CompileError as error:
                 return [NotExplained(str(tile), Status.ERROR, str(error))]
             compiled_steps.append((compiled, disassemble(compiled.cubin)))
@@ -191,7 +188,7 @@ def _explain_tiles(
                 step=step,
                 steps=len(sequence),
                 note=compiled.note and f"{compiled.note} ({compiled.seconds:.1f} s)",
-                inner_loop=inner_loop(code, problem.dtype) if code else None,
+                inner_loop=inner_loop(code, dtype) if code else None,
                 accesses=of_step,
                 measured_us=None if step else times_us.get(str(tile)),
             )

@@ -30,8 +30,7 @@ class Builds:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        capability = device.compute_capability
-        self._architecture = "sm_{}{}".format(*capability) if capability else ""
+        self._architecture = device.architecture
         self._pool = ThreadPoolExecutor(max(1, cpu_threads() - 1))  # one CPU is for measuring
         self._futures: dict[Instance, Future[Resources]] = {}
 
@@ -146,10 +145,7 @@ class Builds:
         compiler = compiler_of(variant.backend)
         used = {
             step.kernel: compiler.compile_instance(
-                variant.source,
-                variant.instance(tile, point.problem.dtype, step.kernel),
-                variant.architecture(self._architecture),
-                variant.options(tile, point.problem.dtype),
+                *variant.compilation(tile, point.problem.dtype, self._architecture, step.kernel)
             ).resources
             for step in launch.sequence
         }

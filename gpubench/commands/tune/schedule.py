@@ -150,8 +150,8 @@ class Races:
         self._groups = grouped(points, lambda point: replace(point, tile=None))
         """The points of each race, under the point without its tile."""
 
-        self._spaces, self._builds, self._refuse = spaces, builds, refuse
-        self._within, self._seed, self._clock = within, seed, clock
+        self._spaces, self.builds, self.refuse = spaces, builds, refuse
+        self.within, self.seed, self.clock = within, seed, clock
         self._ends_s = math.inf if budget_s is None else clock() + budget_s
         self._visits: Iterator[Visit] | None = None
         self.endings: dict[Point, str] = {}
@@ -170,45 +170,27 @@ class Races:
 
     def close(self) -> None:
         """Stop compiling."""
-        self._builds.close()
+        self.builds.close()
 
     def _all(self, known: Known) -> Iterator[Visit]:
         for number, (race, points) in enumerate(self._groups.items()):
-            now_s = self._clock()
+            now_s = self.clock()
             share_s = max(0.0, self._ends_s - now_s) / (len(self._groups) - number)
-            contest = _Contest(
-                known,
-                self._builds,
-                self._spaces[race.variant],
-                within=self._within,
-                ends_s=now_s + share_s,
-                seed=self._seed,
-                refuse=self._refuse,
-                clock=self._clock,
-            )
+            space, ends_s = self._spaces[race.variant], now_s + share_s
+            contest = _Contest(self, known, space, ends_s=ends_s)
             self.endings[race] = yield from contest.run(race, points)
 
 
 class _Contest:
     """One race, begun or continued."""
 
-    def __init__(
-        self,
-        known: Known,
-        builds: Builds,
-        space: Space,
-        *,
-        within: float,
-        ends_s: float,
-        seed: int,
-        refuse: Callable[[Point], str | None],
-        clock: Callable[[], float],
-    ) -> None:
-        self._known, self._builds, self._space = known, builds, space
-        self._within, self._ends_s, self._refuse, self._clock = within, ends_s, refuse, clock
+    def __init__(self, races: Races, known: Known, space: Space, *, ends_s: float) -> None:
+        self._known, self._space, self._ends_s = known, space, ends_s
+        self._builds, self._refuse = races.builds, races.refuse
+        self._within, self._clock, seed = races.within, races.clock, races.seed
         tiles, self._sampled = entrants(space, seed)
         self._first = frozenset(tiles)
-        self._race = Race(within, seed, patient=ends_s < math.inf)
+        self._race = Race(self._within, seed, patient=ends_s < math.inf)
         self._numbers: dict[Point, int] = {}
         """The race's number of each point that takes part."""
 

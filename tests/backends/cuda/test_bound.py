@@ -101,8 +101,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 def instances(cuda: SimpleNamespace) -> Any:
     device = example("sm_90")
     return cuda.launching.Instances(
-        SimpleNamespace(multiprocessors=132, facts={"threads_per_multiprocessor": 2048}),
-        "sm_{}{}".format(*device.compute_capability or ()),
+        replace(device, multiprocessors=132, facts={"threads_per_multiprocessor": 2048})
     )
 
 
