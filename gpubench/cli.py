@@ -108,7 +108,6 @@ def summary(command: str) -> str:
 _UNMAPPED = "failed to map segment"
 """What the dynamic loader reports for a library that does not fit into memory."""
 
-
 app = typer.Typer(
     name="gpubench",
     cls=Group,

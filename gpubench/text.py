@@ -9,14 +9,11 @@ from collections.abc import Iterable
 SHOWN = 60
 """Maximum number of characters of a user's text that a message repeats."""
 
-
 ALIKE = 0.6
 """Names with at least this `difflib` ratio are alike: one may be a misspelling of the other."""
 
-
 MAX_KNOWN = 24
 """Maximum number of known names that a message lists."""
-
 
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufffe\uffff]"

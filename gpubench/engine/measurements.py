@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 import statistics
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import ChainMap, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -111,25 +111,12 @@ class Measurements:
             for point, rounds in by_point.items()
             if self._is_done(rounds)
         }
-        return _Known(self.by_place[place], finished)
+        return _Known(self.by_place[place], finished)  # type: ignore[arg-type] # nothing writes into it
 
     def _is_done(self, rounds: Sequence[Measurement]) -> bool:
         return self._strategy.is_done(rounds, self._timing)
 
 
-class _Known(Mapping[Point, Sequence[Measurement]]):
-    def __init__(
-        self,
-        here: Mapping[Point, Sequence[Measurement]],
-        finished: Mapping[Point, Sequence[Measurement]],
-    ) -> None:
-        self._here, self._finished = here, finished
-
-    def __getitem__(self, point: Point) -> Sequence[Measurement]:
-        return self._here.get(point) or self._finished.get(point, ())
-
-    def __iter__(self) -> Iterator[Point]:
-        return iter({**self._finished, **self._here})
-
-    def __len__(self) -> int:
-        return len({**self._finished, **self._here})
+class _Known(ChainMap[Point, Sequence[Measurement]]):
+    def __missing__(self, _point: Point) -> Sequence[Measurement]:
+        return ()

@@ -99,7 +99,6 @@ class Pool(Protocol):
 Executor = Worker | Runner
 """What measures the points of a `LocalPool`, one at a time: a child process, or this process."""
 
-
 CEILING_REPEATS = 3
 """Number of times that a device's peak is measured again, if a result exceeds it."""
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from secrets import randbits
-from types import TracebackType
 from typing import Self
 
 from gpubench.engine.child.requests import (
@@ -101,12 +100,7 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._child.end_all()
         self._lock.give_back()
 

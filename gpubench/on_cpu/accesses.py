@@ -123,11 +123,6 @@ class Access:
         return self.sectors / self.least_sectors
 
     @property
-    def unused_bytes(self) -> float:
-        """Bytes per request in the sectors that it moves, without those that it accesses."""
-        return 0.0 if self.is_shared else self.sectors * SECTOR_BYTES - self.used_bytes
-
-    @property
     def clocks(self) -> float:
         """Clocks of a multiprocessor per block, which serves one line or wavefront per clock."""
         return self.requests * (self.wavefronts if self.is_shared else self.lines)

@@ -58,7 +58,6 @@ FUNCTIONS = {
 PLAIN = {str, bool, int, tuple[str, ...], tuple[int, int]}
 """Types of fields that are converted and checked by msgspec."""
 
-
 Reader = Callable[[Path, str, tuple[int, ...]], Variant]
 """(file, operation, time and size of the file) → the variant. It keeps what it read."""
 

@@ -98,7 +98,10 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
         if len(cells) != len(names):
             raise UsageError(f"{place}: {len(cells)} fields, and {len(names)} columns")
         problems.append(_problem(dict(zip(names, cells, strict=True)), extents, place))
-    _require_distinct(problems, f"{flag}: {path}")
+    sizes = {(problem.name, problem.dtype): problem.size for problem in problems}
+    for problem in problems:
+        if sizes[problem.name, problem.dtype] != problem.size:
+            raise UsageError(f"{flag}: {path}: the name '{shown(problem.name)}' has two sizes")
     return tuple(problems)
 
 
@@ -123,14 +126,6 @@ def _problem(texts: Mapping[str, str], extents: Sequence[str], place: str) -> Li
     if dtype and dtype not in DTYPES:
         raise UsageError(f"{place}: {unknown('dtype', dtype, DTYPES)}")
     return ListedProblem(name=name, weight=weight, dtype=dtype, **sizes)
-
-
-def _require_distinct(problems: Iterable[ListedProblem], place: str) -> None:
-    """Raise UsageError if a name has two different sizes."""
-    sizes: dict[tuple[str, str], tuple[int, int, int]] = {}
-    for problem in problems:
-        if sizes.setdefault((problem.name, problem.dtype), problem.size) != problem.size:
-            raise UsageError(f"{place}: the name '{shown(problem.name)}' has two sizes")
 
 
 def with_dtypes(

@@ -19,19 +19,6 @@ from gpubench.plan import description_process
 from gpubench.plan.descriptor import load
 from gpubench.text import unknown
 
-__all__ = [
-    "KERNELS",
-    "choose",
-    "descriptors",
-    "is_ours",
-    "libraries",
-    "load",
-    "of_op",
-    "owner_of",
-    "unknown_variant",
-    "variants",
-]
-
 KERNELS = Path(__file__).parent.parent / "kernels"
 
 

@@ -45,7 +45,6 @@ AUTO_TILES = "auto"
 TUNED = Path("results", "tuned.toml")
 """The default file of the winners of `gpubench tune`."""
 
-
 Picked = Callable[[Variant, Problem], tuple[Config, ...]]
 """(variant, problem) → the tiles of `--tiles auto`; none for a variant that has no such tiles."""
 

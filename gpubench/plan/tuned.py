@@ -86,15 +86,11 @@ def read_winners(path: Path) -> list[Winner]:
     winners = decode(read_toml(path, "--tiles"), _File, f"--tiles: {path}").winner
     if any(min(winner.m, winner.n, winner.k) <= 0 for winner in winners):
         raise UsageError(f"--tiles: {path}: m, n and k of a winner must be positive")
-    return list(map(_with_layout, winners))
-
-
-def _with_layout(winner: Winner) -> Winner:
-    """Return the winner with its layout, which older files do not have."""
-    if winner.layout or winner.dtype not in PRECISIONS:
-        return winner
-    layout = layout_text(PRECISIONS[winner.dtype].column_major)
-    return msgspec.structs.replace(winner, layout=layout)
+    layouts = {name: layout_text(each.column_major) for name, each in PRECISIONS.items()}
+    return [
+        msgspec.structs.replace(winner, layout=winner.layout or layouts.get(winner.dtype, ""))
+        for winner in winners
+    ]
 
 
 def keep_winners(path: Path, new: Iterable[Winner]) -> None:

@@ -27,7 +27,6 @@ BOOT = (
 )
 """The child's program. It imports from the same paths as this process, in any current directory."""
 
-
 FOLLOW = (
     "import ctypes, os, sys; parent = int(sys.argv[1]); "
     f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
@@ -118,16 +117,11 @@ def open_channel(descriptor: int) -> Channel:
     control a terminal. Programs that it starts do not keep the channel open.
     """
     _end_with_the_parent(descriptor)
-    _clean_streams()
+    for stream in (sys.stdout, sys.stderr):
+        stream.write = partial(_write_clean, stream.write)  # type: ignore[method-assign]
     os.dup2(2, 1)  # what users' code prints is not our output
     os.set_inheritable(descriptor, False)
     return Channel(socket.socket(fileno=descriptor))
-
-
-def _clean_streams() -> None:
-    """Print what users' code prints without characters that control a terminal."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.write = partial(_write_clean, stream.write)  # type: ignore[method-assign]
 
 
 def _write_clean(write: Callable[[str], int], text: str) -> int:

@@ -19,7 +19,6 @@ from gpubench.errors import UsageError
 Content = bytes | Callable[[IO[bytes]], object]
 """Content of a file: its bytes, or a function that writes them."""
 
-
 _TEMPORARY = ".gpubench-"
 """Prefix of an incomplete file's name. The process ID follows."""
 

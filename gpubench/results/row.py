@@ -358,7 +358,6 @@ _FILE = Columns(
 COLUMNS, NAMES = _FILE.fields, _FILE.names
 encode, rows, texts = _FILE.encode, _FILE.rows_of, _FILE.texts
 
-
 STABLE = 1.1
 """Maximum ratio of the largest to the smallest round median at which rounds agree."""
 
@@ -382,11 +381,11 @@ def read_named(
 
 def objects(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Return the rows as objects for JSON. None stands for no value, or for an infinite one."""
-    return [{name: _finite(getattr(row, name)) for name in NAMES} for row in rows]
 
+    def finite(value: object) -> object:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
 
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return [{name: finite(getattr(row, name)) for name in NAMES} for row in rows]
 
 
 def write(rows: Iterable[Row], path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Group
@@ -71,12 +70,7 @@ class LiveProgress(Watcher):
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def planned(self, job: Job, pool: Pool, visits: int, foreseen: Estimate) -> None:

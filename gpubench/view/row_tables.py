@@ -151,7 +151,8 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
     if any(uncertainty(row).startswith("n=") for row in measured):
         legend.append(f"n=…: fewer than {MIN_SAMPLES} samples, too few for an interval")
     lines = ["; ".join(legend), _missed_precision(measured)]
-    loops = [row for row in measured if row.variant == NAIVE_LOOP and _power_of_two(row)]
+    powers = [row for row in measured if row.n >= POWER_OF_TWO and row.n & (row.n - 1) == 0]
+    loops = [row for row in powers if row.variant == NAIVE_LOOP]
     if loops and len(measured) > len(loops):
         lines.append(
             f"{NAIVE_LOOP} is slow at powers of two, as the elements that it reads share few cache "
@@ -206,10 +207,6 @@ def _contradicting(rows: Iterable[Row]) -> list[str]:
                 "do not use percentages of either here"
             )
     return lines
-
-
-def _power_of_two(row: Row) -> bool:
-    return row.n >= POWER_OF_TWO and row.n & (row.n - 1) == 0
 
 
 def tile_table(rows: Sequence[Row]) -> Table:

@@ -13,7 +13,7 @@ from newcomer import REPOSITORY, Block, Newcomer, blocks
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.commands.new_kernel.run import describe_source, write_pair
 from gpubench.model import CudaVariant
-from gpubench.plan.registry import load
+from gpubench.plan.descriptor import load
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.row import read
 

@@ -14,7 +14,7 @@ import pytest
 from gpubench.engine.judge import clock
 from gpubench.engine.worker import Worker
 from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
-from gpubench.plan.registry import load
+from gpubench.plan.descriptor import load
 
 TIMING = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.2, point_limit_s=300)
 

@@ -26,7 +26,8 @@ from gpubench.engine.judge.verdict import (
 )
 from gpubench.engine.worker import Worker
 from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
-from gpubench.plan.registry import load, owner_of, variants
+from gpubench.plan.descriptor import load
+from gpubench.plan.registry import owner_of, variants
 from gpubench.plan.schedule import Rounds
 from gpubench.results.rows import build_rows
 

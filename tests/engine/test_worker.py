@@ -24,7 +24,7 @@ from gpubench.engine.lock import DeviceLock
 from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.model import Cache, Config, Point, Status, Timer, Timing
-from gpubench.plan.registry import load
+from gpubench.plan.descriptor import load
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)
 
@@ -307,7 +307,7 @@ sys.path.insert(0, {tests!r})
 from gpubench.engine.worker import Worker
 from gpubench.model import Fill, Timer
 from gpubench.model import Config
-from gpubench.plan.registry import load
+from gpubench.plan.descriptor import load
 from gpubench.model import Timing
 from fakes import point
 with Worker("cpu", Timer.EVENTS) as worker:

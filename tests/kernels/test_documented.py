@@ -12,7 +12,7 @@ from gpubench.commands.check.cases import cases, expected
 from gpubench.commands.new_kernel.run import write_pair
 from gpubench.model import Config, CudaVariant
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
-from gpubench.plan.registry import load
+from gpubench.plan.descriptor import load
 
 TILES = {Sanitizer.ADDRESS: (1, 3, 8, 16), Sanitizer.THREAD: (2, 4)}
 

@@ -17,7 +17,8 @@ from gpubench.commands.check.cases import expected
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import Config, CudaVariant, HostVariant, Problem, Scope
 from gpubench.on_cpu.run import Case, Sanitizer, run_on_cpu
-from gpubench.plan.registry import load, of_op
+from gpubench.plan.descriptor import load
+from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.provenance import source_hash
 

@@ -10,9 +10,9 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant
-from gpubench.plan.descriptor import described_by, is_name
+from gpubench.plan.descriptor import described_by, is_name, load
 from gpubench.plan.ranges import parse_tiles
-from gpubench.plan.registry import KERNELS, load, of_op
+from gpubench.plan.registry import KERNELS, of_op
 from gpubench.plan.sweep import Sweep, plan
 
 GOOD = """

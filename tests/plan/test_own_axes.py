@@ -10,8 +10,8 @@ import gpubench
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.errors import UsageError
 from gpubench.model import CudaVariant, Space
+from gpubench.plan.descriptor import load
 from gpubench.plan.ranges import parse_tiles
-from gpubench.plan.registry import load
 from gpubench.plan.sweep import Sweep, plan
 
 SOURCE = """

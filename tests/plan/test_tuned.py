@@ -10,7 +10,8 @@ from fakes import CPU
 
 from gpubench.errors import UsageError
 from gpubench.options import read_sweep
-from gpubench.plan.registry import KERNELS, load
+from gpubench.plan.descriptor import load
+from gpubench.plan.registry import KERNELS
 from gpubench.plan.sweep import TUNED, plan
 from gpubench.plan.tuned import Winner, keep_winners, read_winners, with_tuned_tiles
 from gpubench.results.provenance import source_hash

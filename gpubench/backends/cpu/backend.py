@@ -54,7 +54,6 @@ Instance = tuple[str, str, Config | None, str, bool]
 ALIGNMENT = 64
 """Alignment of operands in bytes: a cache line, so that it is the same in every run."""
 
-
 OBJECT_BYTES = 2**12
 """Smaller allocations of a call are Python's own objects."""
 

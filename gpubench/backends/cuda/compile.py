@@ -182,7 +182,7 @@ def _compile(
         )
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             names = ", ".join(map(named, expressions))
-            raise CompileError(f"{names} for {architecture}: {_first_error(log)}")
+            raise CompileError(f"{names} for {architecture}: {nvcc.first_error(log)}")
         cubin = _text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
         symbols = [
             _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
@@ -217,11 +217,6 @@ def _text(program: Any, size: Any, get: Any) -> bytes:
     buffer = b" " * int(_checked(size(program)))
     _checked(get(program, buffer))
     return buffer
-
-
-def _first_error(log: str) -> str:
-    errors = [line for line in log.splitlines() if "error" in line]
-    return errors[0].strip() if errors else log.strip().partition("\n")[0]
 
 
 def parse_resources(log: str, symbol: str = "") -> Resources:

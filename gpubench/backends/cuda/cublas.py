@@ -25,7 +25,6 @@ MATH_MODE = 16
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum over K are not rounded to 16 bits.
 By default they are: 129×260×1000 in bfloat16 was off by 2e-4 on an H200 (cuBLAS 13.1)."""
 
-
 HOPPER = 90
 """The first compute capability with the larger default workspace, as CuPy writes it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import uuid
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from cuda.bindings import driver
@@ -47,7 +47,6 @@ accesses at the end of an allocation may fault. It is a known issue in NVIDIA's 
 
 FAULTY_BIT = 64 + 21
 
-
 Addresses = Sequence[int]
 """Addresses of the arrays of a set: operands, output, and workspace if there is one."""
 
@@ -62,20 +61,20 @@ def kernel_arguments(
     """
     int_arguments = iter(launch.int_arguments if launch else ())
     maps = iter(launch.tensor_maps if launch else ())
-    makers: list[Callable[[Addresses], Any]] = []
+    slots: list[Any] = []
     for parameter in parameters:
         index = array_index(parameter, problem.op) if parameter.is_pointer else None
         if index is not None:
-            makers.append(partial(_pointer, index))
+            slots.append(index)
         elif parameter.type_name == STREAM:
-            makers.append(partial(_pointer, -1))
+            slots.append(-1)
         elif parameter.value == NULL:
-            makers.append(partial(_same, ctypes.c_void_p(None)))
+            slots.append(ctypes.c_void_p(None))
         elif parameter.type_name == TENSOR_MAP:
             tensor_map = next(maps)
             of_result = tensor_map.array == len(problem.input_shapes)
             dtype = problem.precision.result if of_result else problem.dtype
-            makers.append(partial(_tensor_map, tensor_map, dtype))
+            slots.append((tensor_map, dtype))
         else:
             from_launch = parameter.value == LAUNCH
             value = next(int_arguments) if from_launch else number(parameter, problem)
@@ -83,8 +82,18 @@ def kernel_arguments(
             argument: Any = ctypes.create_string_buffer(content, len(content))
             if parameter.is_pointer:
                 argument = _pointer_to(argument)
-            makers.append(partial(_same, argument))
-    return lambda addresses: tuple(make(addresses) for make in makers)
+            slots.append(argument)
+    return lambda addresses: tuple(_argument(slot, addresses) for slot in slots)
+
+
+def _argument(slot: Any, addresses: Addresses) -> Any:
+    """Return an argument: of the index of an array, of a tensor map and its dtype, or as it is."""
+    if isinstance(slot, int):
+        return ctypes.c_void_p(addresses[slot])
+    if isinstance(slot, tuple):
+        description, dtype = slot
+        return encode_tensor_map(description, addresses[description.array], dtype)
+    return slot
 
 
 def _pointer_to(number: Any) -> ctypes.c_void_p:
@@ -92,18 +101,6 @@ def _pointer_to(number: Any) -> ctypes.c_void_p:
     pointer = ctypes.c_void_p(ctypes.addressof(number))
     pointer.number = number  # type: ignore[attr-defined]
     return pointer
-
-
-def _pointer(index: int, addresses: Addresses) -> ctypes.c_void_p:
-    return ctypes.c_void_p(addresses[index])
-
-
-def _tensor_map(description: TensorMap, dtype: str, addresses: Addresses) -> Any:
-    return encode_tensor_map(description, addresses[description.array], dtype)
-
-
-def _same(argument: Any, _addresses: Addresses) -> Any:
-    return argument
 
 
 def encode_tensor_map(description: TensorMap, address: int, dtype: str) -> Any:

@@ -101,25 +101,17 @@ class HostFunction:
 
 def note(recorded: Sequence[str]) -> str:
     """Return a row's note on the recorded calls of the CUDA runtime."""
-    counts = Counter(_shown(line) for line in recorded)
+    parted = [line.partition("launch ") for line in recorded]
     launches, others = (
-        [
-            f"{name.removeprefix('launch ')}{f' ({count} times)' * (count > 1)}"
-            for name, count in counts.items()
-            if name.startswith("launch ") == is_launch
-        ]
-        for is_launch in (True, False)
+        [f"{name}{f' ({count} times)' * (count > 1)}" for name, count in counts.items()]
+        for counts in (
+            Counter(kernel_name(symbol) for _, is_launch, symbol in parted if is_launch),
+            Counter(call for call, is_launch, _ in parted if not is_launch),
+        )
     )
     parts = [f"launches {', '.join(launches) or 'no kernel of its file'}"]
     parts += [f"calls {', '.join(others)}"] * bool(others)
     return f"each call {' and '.join(parts)}"
-
-
-def _shown(line: str) -> str:
-    """Return a recorded line, with the kernel as C++ names it, without its parameters."""
-    if not line.startswith("launch "):
-        return line
-    return f"launch {kernel_name(line.removeprefix('launch '))}"
 
 
 def kernel_name(symbol: str) -> str:

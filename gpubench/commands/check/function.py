@@ -25,7 +25,7 @@ from gpubench.errors import with_place
 from gpubench.model import CallVariant, Config, Problem
 from gpubench.on_cpu.limits import limit_process
 from gpubench.on_cpu.run import operands
-from gpubench.plan.registry import load
+from gpubench.plan.descriptor import load
 from gpubench.process.channel import Channel
 from gpubench.process.child import Child, open_channel, start
 from gpubench.text import clean

@@ -10,7 +10,6 @@ from gpubench import options as option
 
 app = typer.Typer()
 
-
 Sort = Literal["time", "rate", "blas", "name"]
 
 

@@ -17,7 +17,6 @@ app = typer.Typer()
 WITHOUT = ("variants", "tiles", "samples", "state")
 """Options of a sweep that tune does not have: its visits are short, so in the state burst."""
 
-
 COVER = Path("results", "cover.toml")
 """The default file of the tiles of a cover."""
 

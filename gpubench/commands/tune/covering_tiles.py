@@ -48,7 +48,14 @@ class CoveredProblem:
         row, best = (confirmed.get(row.key, row) for row in (self.row, self.best))
         if row.median_us is None or best.median_us is None:
             row, best = self.row, self.best
-        return _slower_by(row, best)
+        if row.key == best.key:
+            return 0.0, 0.0
+        ours, theirs = row.medians_us, best.medians_us
+        if len(ours) == len(theirs) >= MIN_PAIRS:  # rounds are interleaved, so drift cancels
+            _, by, high = median_interval([a / b for a, b in zip(ours, theirs, strict=True)])
+            return by - 1, high - 1
+        low_us, high_us = best.ci_low_us or _time_us(best), row.ci_high_us or _time_us(row)
+        return _time_us(row) / _time_us(best) - 1, high_us / low_us - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,14 +230,3 @@ def _cover_table(cover: Cover, confirmed: Rows) -> list[RenderableType]:
         )
         parts += [Text(f"  {doubt}", style="dim") for doubt in doubts]
     return parts
-
-
-def _slower_by(row: Row, best: Row) -> tuple[float, float]:
-    if row.key == best.key:
-        return 0.0, 0.0
-    ours, theirs = row.medians_us, best.medians_us
-    if len(ours) == len(theirs) >= MIN_PAIRS:  # rounds are interleaved, so drift cancels
-        _, by, high = median_interval([a / b for a, b in zip(ours, theirs, strict=True)])
-        return by - 1, high - 1
-    low_us, high_us = best.ci_low_us or _time_us(best), row.ci_high_us or _time_us(row)
-    return _time_us(row) / _time_us(best) - 1, high_us / low_us - 1

@@ -59,7 +59,10 @@ class Condition:
             if len(text) > MAX_CHARACTERS:
                 raise ValueError  # noqa: TRY301 # as for any other text
             self._body = parse(text.strip())
-            if _is_deeper(self._body, MAX_DEPTH):
+            level: list[ast.AST] = [self._body]
+            for _ in range(MAX_DEPTH):
+                level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+            if level:
                 raise ValueError  # noqa: TRY301 # as for any other text
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise UsageError(f"--where: '{shown(text)}' is not understood; {EXPECTS}") from error
@@ -120,11 +123,3 @@ class Condition:
     def _refuse(self, node: ast.AST) -> UsageError:
         part = shown(ast.unparse(node))
         return UsageError(f"--where: '{part}' is not understood; {EXPECTS}")
-
-
-def _is_deeper(body: ast.expr, limit: int) -> bool:
-    """Whether an expression is nested more deeply than a limit."""
-    level: list[ast.AST] = [body]
-    for _ in range(limit):
-        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
-    return bool(level)

@@ -57,7 +57,6 @@ SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are
 elsewhere; this one must only notice that nothing was computed."""
 
-
 KEPT = "it kept what the output held, or the result of earlier operands"
 
 

@@ -31,7 +31,6 @@ MAX_MULTIPLE, SAME = 2**20, 1e-2
 ROUNDED_ONCE = 1.01
 """Factor of the unit roundoff, because the sum that is rounded has errors of its own."""
 
-
 STALE = (
     "it left its output as it was. Its arguments had moved since earlier launches: it may keep "
     "their addresses, such as in a tensor map. Make the map again where an address differs from "

@@ -82,14 +82,12 @@ TILES = Space(
     constraint=together,
 )
 
-
 LAUNCH_US, PARTS_US, PART_US, STEP_US, SUM_US = 2.11, 0.967, 0.0976, 0.305, 0.0265
 """Microseconds of a launch, of parts of K and of each of them, of a step's loads, and for each sum
 of a thread. These constants and the next were fitted to 12 shapes of 1 to 16 rows on an H100."""
 
 READ_PER_US, MULTIPLIED_PER_US = 81_500, 84_400
 """Bytes that a multiprocessor reads, and products that it adds, in a microsecond."""
-
 
 NORM = 3
 """Exponent of the norm of these bounds."""

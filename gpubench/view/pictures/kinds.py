@@ -330,13 +330,9 @@ def _bars(panel: Panel, axes: Axes) -> float:
     axes.axvline(100, color=style.ink(), linewidth=1, linestyle=(0, (4, 2)))
     names = [style.label(lines[0].variant) for lines in variants]
     _label_bars(axes, names, texts)
-    axes.set_xlabel(f"percent{_marked(line.best for line in rated)}")
+    explained = f" (!: {DISAGREE})" if any(line.best.unstable for line in rated) else ""
+    axes.set_xlabel(f"percent{explained}")
     return LINE_IN * len(variants) * len(labels) * style.line_count([*names, *texts.values()])
-
-
-def _marked(rows: Iterable[Row]) -> str:
-    """Explain the mark beside bars; empty if no bar has one."""
-    return f" (!: {DISAGREE})" if any(row.unstable for row in rows) else ""
 
 
 def _percent(line: Series) -> float:

@@ -208,7 +208,6 @@ class Look(NamedTuple):
 FAINT = Look("", "", is_faint=True)
 """The look of variants beside `MAX_COLOURED` others."""
 
-
 Looks = Mapping[str, Look]
 Points = Sequence[tuple[float, float]]
 
@@ -337,13 +336,6 @@ def y_title(axes: Axes, text: str) -> None:
     axes.set_ylabel(text, rotation=0, horizontalalignment="left", verticalalignment="bottom")
     above = ScaledTranslation(0, 4 / 72, axes.figure.dpi_scale_trans)
     axes.yaxis.set_label_coords(0.0, 1.0, axes.transAxes + above)
-
-
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Make the y axis a list of names, the first on top."""
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
 
 
 def size_axis(

@@ -43,15 +43,14 @@ def tile_panels(group: Sequence[Source], looks: style.Looks) -> style.Panels:
     blocks = [panel for panel in blocks if panel.series]
     return [
         *((panel.title, partial(_edges, panel, looks)) for panel in edges),
-        *((_block_title(panel), partial(_blocks, panel, looks)) for panel in blocks),
-    ]
+        *((f"{panel.title}: block tiles{_left_out(panel)}", partial(_blocks, panel, looks))
+          for panel in blocks),
+    ]  # fmt: skip
 
 
-def _block_title(panel: Panel) -> str:
-    """Return the title of a list of block tiles, with the number of tiles that it leaves out."""
+def _left_out(panel: Panel) -> str:
     count = len(panel.rows)
-    fastest = f", the {MAX_BLOCK_TILES} fastest of {count}" if count > MAX_BLOCK_TILES else ""
-    return f"{panel.title}: block tiles{fastest}"
+    return f", the {MAX_BLOCK_TILES} fastest of {count}" if count > MAX_BLOCK_TILES else ""
 
 
 def _edges(panel: Panel, looks: style.Looks, axes: Axes) -> float:
@@ -106,7 +105,9 @@ def _blocks(panel: Panel, looks: style.Looks, axes: Axes) -> float:
         axes.plot(_ms(row), place, **_marker(row, look, largest=row is line.best))
     axes.yaxis.tick_right()
     texts = [style.label(f"{line.name}  {row.tile}") for line, row in pairs]
-    style.name_rows(axes, texts)
+    axes.set_yticks(range(len(texts)), texts)
+    axes.set_ylim(len(texts) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
     for text, (line, _) in zip(axes.get_yticklabels(), pairs, strict=True):
         text.set_color(looks.get(line.variant, style.FAINT).colour or style.ink())
     rows = [row for _, row in pairs]

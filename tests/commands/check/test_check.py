@@ -17,7 +17,7 @@ from gpubench.errors import CompileError, UsageError
 from gpubench.model import CudaVariant, Problem
 from gpubench.on_cpu import run as on_cpu
 from gpubench.on_cpu.run import KernelFaultError, Sanitizer, run_on_cpu
-from gpubench.plan.registry import load
+from gpubench.plan.descriptor import load
 
 WRONG = Path(__file__).parent.parent.parent / "wrong" / "gemm"
 

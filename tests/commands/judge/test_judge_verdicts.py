@@ -20,7 +20,8 @@ from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.commands.judge.view import as_tables
 from gpubench.errors import UsageError
 from gpubench.model import CallVariant
-from gpubench.plan.registry import load, of_op
+from gpubench.plan.descriptor import load
+from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 

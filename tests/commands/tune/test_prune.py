@@ -12,7 +12,8 @@ from fakes import variant as fake
 from gpubench.commands.tune.prune import Builds
 from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import CudaVariant, Point, Resources, Timer
-from gpubench.plan.registry import KERNELS, load
+from gpubench.plan.descriptor import load
+from gpubench.plan.registry import KERNELS
 
 H200 = EXAMPLES[9, 0]
 PLAIN = Resources(registers=64, local_bytes=0, spill_bytes=0, shared_bytes=1024)
