@@ -38,6 +38,8 @@ def size(log: float) -> Any:
 def test_a_slow_down_must_exceed_the_margin_and_the_error_in_either_direction() -> None:
     found = bounds(error=-0.03 * FIRST)
     assert found == Detectable(everything=size(0.05), kernel=size(0.05), point=size(0.05))
+    one_in_ten = 0.03 * np.eye(len(KERNELS))[-1]
+    assert bounds(error=one_in_ten).point == size(0.05)
 
 
 def test_two_speeds_hide_a_slow_down() -> None:
