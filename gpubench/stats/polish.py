@@ -7,7 +7,7 @@ point's median (Tukey, Exploratory Data Analysis, 1977, chapter 11). Pure functi
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,16 +116,3 @@ def _residuals(logs: Floats, effects: Floats) -> Floats:
 def _quantile(values: Floats, quantile: float) -> float:
     finite = values[np.isfinite(values)]
     return float(np.quantile(finite, quantile)) if len(finite) else 0.0
-
-
-def shared_part(shift: Any, other: Any) -> Any:
-    """Return what two shifts have in common: the smaller shift, if they have the same direction."""
-    smaller = np.where(np.abs(shift) < np.abs(other), shift, other)
-    return np.where(shift * other > 0, smaller, 0.0)
-
-
-def shared_median(shifts: NDArray[np.float64], blas: NDArray[np.bool_]) -> float:
-    """Return what the median point and the median BLAS point share; 0 if either is missing."""
-    if blas.all() or not blas.any():
-        return 0.0
-    return float(shared_part(np.median(shifts[blas]), np.median(shifts[~blas])))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.stats.moderated import LEAST_SD
-from gpubench.stats.polish import shared_median
 
 Floats = NDArray[np.float64]
 
@@ -64,3 +63,16 @@ def machine_shift(
     if abs(shift) <= far and variance >= level.variance:
         return shared
     return Shift(shift, variance, variance**2 / by_df)
+
+
+def shared_part(shift: Any, other: Any) -> Any:
+    """Return what two shifts have in common: the smaller shift, if they have the same direction."""
+    smaller = np.where(np.abs(shift) < np.abs(other), shift, other)
+    return np.where(shift * other > 0, smaller, 0.0)
+
+
+def shared_median(shifts: Floats, blas: NDArray[np.bool_]) -> float:
+    """Return what the median point and the median BLAS point share; 0 if either is missing."""
+    if blas.all() or not blas.any():
+        return 0.0
+    return float(shared_part(np.median(shifts[blas]), np.median(shifts[~blas])))

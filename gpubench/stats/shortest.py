@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.stats.polish import shared_median
+from gpubench.stats.reference import shared_median
 
 SHOWN = 0.2
 """Largest p-value at which a shift of the BLAS is attributed to the machine. In a simulation of 14

@@ -26,8 +26,8 @@ from gpubench.stats.moderated import (
     summarize,
 )
 from gpubench.stats.modes import Speeds, find_modes, hidden_steps, may_be_modes
-from gpubench.stats.polish import Polished, polish, shared_median, shared_part
-from gpubench.stats.reference import Shift, machine_shift
+from gpubench.stats.polish import Polished, polish
+from gpubench.stats.reference import Shift, machine_shift, shared_median, shared_part
 from gpubench.stats.shortest import decide_by_shortest
 from gpubench.view.numbers import milliseconds
 
