@@ -128,6 +128,17 @@ def test_launches_of_calls_that_may_wait_are_not_held_and_are_few(
     assert 0 < gpu.launches <= MAX_LAUNCHES
 
 
+@pytest.mark.parametrize(("launch_us", "ratio"), [(20.0, None), (60.0, 1.0)])
+def test_fixed_addresses_are_launched_once_and_a_short_launch_states_no_ratio(
+    monkeypatch: pytest.MonkeyPatch, launch_us: float, ratio: float | None
+) -> None:
+    monkeypatch.setitem(globals(), "LAUNCH_US", launch_us)
+    gpu, fixed = Gpu(monkeypatch), result(launch_us)
+    fixed = replace(fixed, point=replace(fixed.point, variant=variant(fixed_addresses=True)))
+    assert OnNewOperands(gpu, os.getpid(), fixed, GPU).judge() == pytest.approx(ratio)
+    assert gpu.launches == 1
+
+
 @pytest.mark.parametrize(
     "skips",
     [lambda copy, _row: copy % 2 == 1, lambda _copy, row: row % 2 == 1],
