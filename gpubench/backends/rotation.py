@@ -211,10 +211,15 @@ def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]
     return stacks
 
 
-def first_rows(arrays: Sequence[Any], problem: Problem) -> tuple[Any, ...]:
-    """Return views of arrays with more rows: the part that `problem` needs."""
-    shapes = (*problem.input_shapes, problem.output_shape)
-    return tuple(array[: shape[0]] for array, shape in zip(arrays, shapes, strict=True))
+def first_rows(sets: Sequence[Sequence[Any]], problem: Problem) -> tuple[tuple[Any, ...], ...]:
+    """Return views of arrays with more rows: the parts that `problem` needs, by set."""
+    heights = [shape[0] for shape in problem.shapes]
+    if [len(array) for array in sets[0]] == heights:  # a CPU has up to thousands of sets
+        return tuple(map(tuple, sets))
+    return tuple(
+        tuple(array[:height] for array, height in zip(arrays, heights, strict=True))
+        for arrays in sets
+    )
 
 
 def _by_rows(array: Any) -> Any:

@@ -84,7 +84,7 @@ def test_fewer_rows_cut_the_arrays_that_have_as_many_rows_as_a() -> None:
     for op in OPERATIONS:
         problem = Problem(op=op, m=9, n=5, k=7 if op == "gemm" else 1, dtype="float32")
         arrays = [np.zeros(shape) for shape in (*problem.input_shapes, problem.output_shape)]
-        parts = first_rows(arrays, replace(problem, m=2))
+        (parts,) = first_rows([arrays], replace(problem, m=2))
         assert all(np.shares_memory(*pair) for pair in zip(arrays, parts, strict=True))
         shapes[op] = [part.shape for part in parts]
     assert shapes == {

@@ -270,7 +270,7 @@ class CpuBackend:
             raise CompileError(function)
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         sets, placed = self._fixed.place(point, operands)
-        sets = tuple(first_rows(arrays, problem) for arrays in sets)
+        sets = first_rows(sets, problem)
         call = function
         if point.scope == Scope.END_TO_END:
             call = partial(_end_to_end, function, variant)

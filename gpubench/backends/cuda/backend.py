@@ -170,10 +170,10 @@ class CudaBackend:
                 raise DoesNotFitError(f"needs {needed:,} bytes of workspace, {free:,} are free")
             workspace = _workspace(routine)
             sets, placed = self._fixed.place(point, operands)
-            sets = tuple(first_rows(arrays, problem) for arrays in sets)
+            sets = first_rows(sets, problem)
             launches = [routine.bind((*arrays, *workspace)) for arrays in sets]
         rotation: Iterator[Callable[[], None]] = map(launches.__getitem__, operands.rotation)
-        hosts = first_rows((*operands.host_inputs, operands.host_output), problem)
+        (hosts,) = first_rows([(*operands.host_inputs, operands.host_output)], problem)
         if point.scope == Scope.END_TO_END:
             empty = cupy.zeros if point.variant.reads_output else cupy.empty
             rotation = _on_first_set(_end_to_end(routine, hosts, empty), operands.rotation)
