@@ -155,6 +155,9 @@ COLD = "XDG_CACHE_HOME=$PWD/cold"
 """An empty cache of compiled kernels."""
 
 MAIN = "--sizes 1024,2048 --tiles 1..32"
+CLAIMS = {"sgemm-cuda": "SGEMM_CUDA", "fast-cu": "fast.cu", "cuda-l2": "CUDA-L2"}
+"""The claims of other people, and the folders of their checkouts."""
+
 EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax", "reproduce")
 RIVALS = ("bfloat16", "float16", "tf32", "float32")
 """Element types of the files that are joined into rivals.csv."""
@@ -297,6 +300,9 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o h200/operands.csv > h200/operands.txt")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")
     yield step("gpu:foreign", "python SCRIPTS/foreign.py ${CHECKOUTS:?a folder of checkouts} h100/foreign.csv", "h100/foreign.csv")
+    for name, folder in CLAIMS.items():
+        path = f"h100/claims/{name}"
+        yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout ${{CHECKOUTS:?a folder of checkouts}}/{folder} --rounds 3 --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
     yield step("gpu:neighbours", "python SCRIPTS/neighbours.py -o h100/neighbours.json")
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > h100/cheats.txt")
 

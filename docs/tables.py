@@ -380,6 +380,20 @@ def parsed(path: Path) -> list[dict[str, str]]:
     return [dict(zip(heading, cells, strict=True)) for cells in lines]
 
 
+def claims_of_others() -> str:
+    """Return the number of other people's figures by verdict."""
+    verdicts = ("holds", "does not hold", "not decided", "wrong at this shape")
+    lines = []
+    for path in sorted((H100 / "claims").glob("*/reproduce.csv")):
+        found = Counter(
+            line["claim"].removesuffix(" on this device") for line in dictionaries(path)
+        )
+        name = path.parent.name
+        link = f"[`{name}`](../results/h100/claims/{name}/reproduce.md)"
+        lines.append([link, *(found[verdict] or "" for verdict in verdicts)])
+    return table(["claim", *verdicts], lines)
+
+
 def first_table(name: str) -> str:
     """Return the first table of a file of results/."""
     lines = parsed(RESULTS / name)

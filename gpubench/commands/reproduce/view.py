@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -186,12 +187,20 @@ def closing(done: Reproduction) -> list[str]:
 
 
 def summary(done: Reproduction) -> str:
-    """Return a line with the number of rules that hold."""
-    verdicts = [judgement.holds for rules in done.judgements.values() for judgement in rules]
+    """Return a line with the numbers of claims and of rules that hold."""
     words = {True: "hold", False: "differ", None: "not judged"}
-    counts = [f"{n} {word}" for holds, word in words.items() if (n := verdicts.count(holds))]
-    shapes = f"rules of the shape: {', '.join(counts)}" if counts else "no shape was published"
-    return f"{done.experiment.name}: {shapes}{', some points failed' if done.failed else ''}"
+    firsts = [entries[0] for labels in done.entries.values() for entries in labels]
+    found = {
+        "claims": [each.claim for each in firsts if each.claim not in {"", OTHER_DEVICE}],
+        "rules of the shape": [words[j.holds] for rules in done.judgements.values() for j in rules],
+    }
+    parts = [
+        f"{name}: {', '.join(f'{n} {word}' for word, n in sorted(Counter(verdicts).items()))}"
+        for name, verdicts in found.items()
+        if verdicts
+    ]
+    text = "; ".join(parts) or "no shape was published"
+    return f"{done.experiment.name}: {text}{', some points failed' if done.failed else ''}"
 
 
 def parts(done: Reproduction, *, whole: bool) -> list[RenderableType]:
