@@ -214,7 +214,7 @@ numba.core.caching.IndexDataCacheFile.save = full
 def test_a_full_disk_below_numbas_cache_costs_time_alone(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(FULL)
     path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
-    command = (*QUICK[:-1], "cpu_naive,cpu_tile", "--tiles", "4", "--dtypes", "float32", *QUICKER)
+    command = (*QUICK[:-1], "cpu_naive", "--dtypes", "float32", *QUICKER)
     done = call(tmp_path, *command, "-o", "a.csv", PYTHONPATH=path)
     assert {row.status for row in read(tmp_path / "a.csv")} == {"ok"}, done.err
 

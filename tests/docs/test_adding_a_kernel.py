@@ -24,6 +24,13 @@ pytestmark = pytest.mark.slow
 
 GPU = "on a machine with a GPU"
 
+ON_ANOTHER_PAGE = {
+    "check my_tile --kernels own",
+    "check my_blocks --kernels own",
+    "explain my_tile --kernels own --arch sm_90",
+}
+"""Commands of which docs/first-steps.md types the like."""
+
 
 @pytest.fixture(scope="module")
 def added(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -52,7 +59,12 @@ def commands(page: list[Block]) -> list[str]:
     return [block.text for block in page if block.language == "sh" and not block.title]
 
 
-def test_the_commands_of_the_page_work_without_a_gpu(added: Path) -> None:
+def test_the_commands_of_the_page_work_without_a_gpu(
+    added: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Which takes long, and which no kernel's two files concern.
+    skipped = "tests/test_structure.py::test_imports_run_one_way"
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"--deselect={skipped}")
     for text in commands(ADDING):
         done = newcomer_in(added).type(text)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -100,7 +112,7 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
             done = [
                 call(tmp_path, *shlex.split(command), *(SHORT if "sweep " in command else ()))
                 for command in block.commands
-                if command != "check my_tile --kernels own"  # first-steps.md has it, too
+                if command not in ON_ANOTHER_PAGE
             ]
             assert {one.code for one in done} <= {0}, done
             assert not done or "my_" in "".join(one.out for one in done), block.text
@@ -119,10 +131,13 @@ def test_commands_for_a_gpu_fail_here_only_for_lack_of_one(added: Path, tmp_path
     owner = Newcomer(tmp_path)
     owner.write(next(block for block in OWN if block.title == "sgemm.cu"))
     describe_source("my_sgemm", "gemm", tmp_path / "sgemm.cu", tmp_path / "own", force=False)
-    for page, newcomer in ((ADDING, newcomer_in(added)), (OWN, owner)):
-        gpu_blocks = [block for block in page if block.title == GPU]
-        assert gpu_blocks
-        for block in gpu_blocks:
-            done = newcomer.type(block.text.rstrip() + " --device cuda")
-            assert (done.returncode, done.stdout) == (2, "")
-            assert "CUDA" in done.stderr
+    for block in (block for block in ADDING if block.title == GPU):
+        done = newcomer_in(added).type(block.text.rstrip() + " --device cuda")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "CUDA" in done.stderr
+    lines = [line for block in OWN if block.title == GPU for line in block.commands]
+    assert lines
+    for line in lines:
+        refused = call(tmp_path, *shlex.split(line), "--device", "cuda")
+        assert (refused.code, refused.out) == (2, "")
+        assert "CUDA" in refused.err

@@ -101,7 +101,7 @@ def one_after_the_other(op: str, a: np.ndarray, x: np.ndarray) -> np.ndarray:
 def test_a_right_result_is_accepted_in_any_order_of_summation() -> None:
     for dtype, (m, n), op, right in itertools.product(
         CORE_DTYPES,
-        [*SHAPES, (1000, 1), (1, 4096), (2000, 300)],
+        [*SHAPES, (1000, 1), (1, 4096), (700, 300)],
         OPS,
         [by_blas, one_after_the_other],
     ):
@@ -187,7 +187,7 @@ def test_a_wrong_result_is_rejected() -> None:
 
 
 def test_what_atax_hands_on_leaves_no_room_for_a_product_left_out() -> None:
-    for dtype, n in itertools.product(CORE_DTYPES, [2, 17, 300, 2000]):
+    for dtype, n in itertools.product(CORE_DTYPES, [2, 17, 300, 900]):
         a, x = inputs("atax", n, n, dtype)
         assert verdict("atax", a, x, one_product_of_the_first_half_left_out("atax", a, x))
 

@@ -21,21 +21,21 @@ from readers import READERS
 from gpubench.errors import UsageError
 
 INPUTS = {
-    **dict.fromkeys(("sizes", "tiles", "config", "expect", "operands", "archive"), 50),
-    **dict.fromkeys(("winners", "where"), 40),
-    **dict.fromkeys(("problems", "build", "fleet", "race"), 10),
-    "saved": 5,
-    "csv": 40,
-    "nvbench": 20,
-    "experiment": 15,
-    "shown": 8,
-    "descriptor": 12,
-    "source": 10,
-    "diff": 10,
-    "partial": 10,
-    "command": 40,
+    **dict.fromkeys(("sizes", "tiles", "config", "expect", "operands", "archive"), 25),
+    **dict.fromkeys(("winners", "where"), 20),
+    **dict.fromkeys(("problems", "build", "fleet", "race"), 5),
+    "saved": 3,
+    "csv": 20,
+    "nvbench": 10,
+    "experiment": 8,
+    "shown": 4,
+    "descriptor": 6,
+    "source": 5,
+    "diff": 5,
+    "partial": 5,
+    "command": 20,
 }
-"""Number of mutated inputs per reader in every run: 590 in all."""
+"""Number of mutated inputs per reader in every run: 296 in all."""
 
 SLOW = {"diff", "partial", "race", "build", "saved", "problems", "command", "shown"}
 """Readers that run whole commands, on what others read."""

@@ -112,10 +112,9 @@ def check_that_they_fit(compiled: dict[Key, Compiled]) -> None:
 
 
 @pytest.mark.slow
-def test_mma_sync_compiles_for_every_gpu_that_has_it(compiled: dict[Key, Compiled]) -> None:
-    for architecture in ("sm_80", "sm_89"):
-        key = next(key for key in compiled if key[0] == "mma_sync")
-        assert build(key, architecture).resources.spill_bytes == 0, architecture
+def test_mma_sync_compiles_for_the_first_gpus_that_have_it(compiled: dict[Key, Compiled]) -> None:
+    key = next(key for key in compiled if key[0] == "mma_sync")
+    assert build(key, "sm_80").resources.spill_bytes == 0
 
 
 @pytest.mark.slow

@@ -332,10 +332,6 @@ PLANTED = {
     "float turned double": (
         "gemm/my_blocktile_2d.cu", "Scalar sum[TM]", "double sum[TM]", 1, "loop_float64 0 → ",
     ),
-    "a 64-bit index in the inner loop": (
-        "gemm/my_naive.cu", "for (int k = 0", "for (long long k = 0", 1,
-        "multiply_adds_per_instruction",
-    ),
 }  # fmt: skip
 """File, old text, new text, exit code, and a figure that the report has."""
 

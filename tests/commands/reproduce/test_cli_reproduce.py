@@ -22,7 +22,7 @@ name = "A laptop of 2009"
 device = "cpu"
 variants = ["cpu_naive", "cpu_blas"]
 sizes = [32]
-dtypes = ["float64"]
+dtypes = ["float32"]
 cache = "hot"
 rounds = 1
 
@@ -77,7 +77,7 @@ def test_a_users_own_experiment_runs_on_the_cpu_from_file_to_verdict(folder: Pat
     assert "1.25" in out
     assert "minimum at cpu_blas: measured at cpu_blas, published at cpu_blas" in out
     assert "left out, as it needs an NVIDIA GPU: naive (--device cpu was asked for)" in out
-    assert "mine, sweep 1 of 1: cpu_naive, cpu_blas (gemm, float64)" in err
+    assert "mine, sweep 1 of 1: cpu_naive, cpu_blas (gemm, float32)" in err
     assert sorted(path.name for path in target.iterdir()) == [
         *("mine.csv", "reproduce.csv", "reproduce.md"),
     ]
@@ -94,7 +94,7 @@ def test_a_users_own_experiment_runs_on_the_cpu_from_file_to_verdict(folder: Pat
 def test_a_dry_run_lists_the_sweeps_and_measures_nothing(folder: Path) -> None:
     code, out, _ = run(folder, "mine.toml", "--dry-run")
     assert code == 0
-    assert ["mine", "cpu_naive,", "cpu_blas", "gemm", "float64", "2"] in [
+    assert ["mine", "cpu_naive,", "cpu_blas", "gemm", "float32", "2"] in [
         line.split()[:6] for line in out.splitlines()
     ]
     assert ["naive", "gemm", "float32", "1", "no", "GPU"] in map(str.split, out.splitlines())
@@ -150,7 +150,7 @@ def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(folder: Path) -> No
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
     text = MINE.replace("sizes = [32]\ndtypes", f"sizes = {list(range(8, 200))}\ndtypes")
-    (folder / "mine.toml").write_text(text.replace('dtypes = ["float64"]\n', ""))
+    (folder / "mine.toml").write_text(text)
     partial = folder / "out" / "mine.sweep-1.csv.partial"
     with start(folder, "reproduce", "mine.toml", "--device", "cpu", "--dir", "out") as process:
         wait_for_lines(partial, 5, process)
