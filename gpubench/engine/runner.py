@@ -238,17 +238,29 @@ class Runner:
 
     def _checked(self, point: Point, operands: OperandSets) -> Kernel:
         """Return the point's kernel after a launch whose result was right. Raises WrongError."""
-        kernel = self._backend.bind(point, operands)
-        check = Check(
-            self._backend.xp,
-            operands,
-            lambda: self._operand_cache.reference(point),
-            reads_output=point.variant.reads_output,
-        )
+        kernel, check = self._backend.bind(point, operands), self._check(point, operands)
         check.start()
         kernel.run()
         check.look()
         return kernel
+
+    def _check(
+        self,
+        point: Point,
+        operands: OperandSets,
+        earlier: Measurement | None = None,
+        *,
+        later: bool = False,
+    ) -> Check:
+        return Check(
+            self._backend.xp,
+            operands,
+            lambda: self._operand_cache.reference(point),
+            earlier,
+            reads_output=point.variant.reads_output,
+            later=later,
+            finds_rounding=point.operands.has_all_bits and not is_ours(point.variant),
+        )
 
     def _measure(
         self, result: Measurement, wall_limit_s: float | None, earlier: Measurement | None
@@ -265,27 +277,20 @@ class Runner:
             result = replace(result, resources=resources, launch=launch, algorithm=algorithm)
             result = replace(result, code_hash=kernel.code_hash)
             earlier = self._right.get(point, earlier)
-            check = Check(
-                self._backend.xp,
-                operands,
-                lambda: self._operand_cache.reference(point),
-                earlier if earlier and earlier.seed == result.seed else None,
-                reads_output=point.variant.reads_output,
-                later=not is_ours(point.variant),
-                finds_rounding=point.operands.has_all_bits and not is_ours(point.variant),
-            )
-            if earlier is None or earlier.series is None:
+            same = earlier if earlier and earlier.seed == result.seed else None
+            check = self._check(point, operands, same, later=not is_ours(point.variant))
+            if is_first := earlier is None or earlier.series is None:
                 with self._phase("compiling"):  # a function may compile when it is first called
                     self._watch(point, kernel.note)
             with self._phase("verifying"):
-                if earlier is None or earlier.series is None:
+                if is_first:
                     if reason := self._too_slow(point, operands):
                         return replace(result, status=Status.SKIPPED, reason=reason)
                     self._probe(point)
                     if not point.operands.reveals_errors:
                         self._verify_on_uniform(point)
                     self._verify(point, kernel, len(operands.sets), check)
-                elif point not in self._expected_us:
+                elif earlier and earlier.series and point not in self._expected_us:
                     self._take_over(point, operands, earlier, earlier.series)
             instance = instance_of(point)
             notes = self._notes.get(instance, earlier.notes if earlier else "")
@@ -295,7 +300,6 @@ class Runner:
             with self._phase("verifying"):
                 check.settle()
                 if point.scope == Scope.KERNEL:
-                    is_first = earlier is None or earlier.series is None
                     self._require_independent(point, operands, kernel, result, is_first=is_first)
             if kernel.thread_counts or point.scope == Scope.END_TO_END:
                 result = replace(result, host=host.read())
@@ -470,14 +474,7 @@ class Runner:
         """
         uniform = replace(point, operands=Fill.UNIFORM)
         operands = self._operand_cache.operands(uniform)
-        check = Check(
-            self._backend.xp,
-            operands,
-            lambda: self._operand_cache.reference(uniform),
-            reads_output=point.variant.reads_output,
-            finds_rounding=not is_ours(point.variant),
-        )
-        kernel = self._backend.bind(uniform, operands)
+        kernel, check = self._backend.bind(uniform, operands), self._check(uniform, operands)
         self._verify(uniform, kernel, len(operands.sets), check)
         self._first_us.pop(uniform, None)
 
