@@ -65,19 +65,23 @@ class OnNewOperands:
         # CUPTI's times leave out the gaps between kernels, and calls that wait cannot be held.
         in_queue = self._point.launches != Launches.WAITED
         self._is_held = self._point.timer == Timer.EVENTS and in_queue
-        least, most, most_bytes = 1, MAX_LAUNCHES, MAX_BYTES
-        if self._is_held:  # the others take the host's time to enqueue them
-            (least, most), most_bytes = HELD_LAUNCHES, HELD_BYTES
-            most = min(most, math.ceil(HELD_US[1] / max(self._reported_us, 1.0)))
-        self._launches = max(1, min(max(least, most), most_bytes // problem.bytes))
-        if self._is_held and is_hot:  # all launches have the same B
-            staying = int(HOT_SHARE * device.l2_bytes - second.nbytes)
-            staying //= problem.bytes - second.nbytes
-            if staying * self._reported_us >= HELD_US[0]:
-                self._launches = min(self._launches, staying)
-        if self._point.variant.fixed_addresses:
-            self._launches = 1
+        # All hot launches have the same B.
+        staying = int(HOT_SHARE * device.l2_bytes - second.nbytes)
+        staying //= problem.bytes - second.nbytes
+        self._launches = max(1, self._number(staying if is_hot else 0))
         self._seed = 0
+
+    def _number(self, staying: int) -> int:
+        """Return the number of launches. The operands of `staying` launches stay in a cache."""
+        bytes_of_one = self._point.problem.bytes
+        if self._point.variant.fixed_addresses:
+            return 1
+        if not self._is_held:  # they take the host's time to enqueue them
+            return min(MAX_LAUNCHES, MAX_BYTES // bytes_of_one)
+        if staying * self._reported_us < HELD_US[0]:
+            staying = max(HELD_LAUNCHES)
+        enough = math.ceil(HELD_US[1] / max(self._reported_us, 1.0))
+        return min(staying, HELD_BYTES // bytes_of_one, max(min(HELD_LAUNCHES), enough))
 
     def judge(self) -> float | None:
         """Return the time by this process's clock over the reported time, for launches on a GPU.
