@@ -138,13 +138,11 @@ def test_numbers_at_the_limits_are_read_and_drawn(tmp_path: Path) -> None:
 def test_a_matplotlibrc_changes_no_picture(tmp_path: Path) -> None:
     write([sample(**GPU_POINT)], tmp_path / "one.csv")
     assert call(tmp_path, "plot", "one.csv", "-o", "usual.svg").code == 0
-    valid = b"font.size: 30\nsvg.fonttype: path\ntext.usetex: True\nfigure.dpi: 40\n"
-    for number, text in enumerate((b"backend: nonsense\naxes.grid: [\n\xff\xfe\x80", valid)):
-        (tmp_path / "matplotlibrc").write_bytes(text)
-        done = run(tmp_path, "plot", "one.csv", "-o", f"{number}.svg", MPLBACKEND="nonsense")
-        assert (done.code, done.err) == (0, "")
-        drawn = (tmp_path / f"{number}.svg").read_bytes()
-        assert drawn == (tmp_path / "usual.svg").read_bytes()
+    text = "font.size: 30\nsvg.fonttype: path\ntext.usetex: True\naxes.grid: [\n"
+    (tmp_path / "matplotlibrc").write_text(text)
+    done = run(tmp_path, "plot", "one.csv", "-o", "a.svg", MPLBACKEND="nonsense")
+    assert (done.code, done.err) == (0, "")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "usual.svg").read_bytes()
 
 
 def test_more_rows_than_can_be_read_are_refused_at_once(tmp_path: Path) -> None:

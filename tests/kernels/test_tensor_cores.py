@@ -189,7 +189,6 @@ def check_fitted(name: str, tile: Config, listing: str, shapes: Counter[str]) ->
 def test_the_measured_peak_multiplies_without_a_pause() -> None:
     for architecture, dtype, products, waits in (
         ("sm_80", "bfloat16", 8, 0),
-        ("sm_120", "bfloat16", 8, 0),
         ("sm_90a", "float64", 8, 0),
         *(("sm_90a", dtype, 4, 1) for dtype in ("bfloat16", "tf32", "int8")),
     ):

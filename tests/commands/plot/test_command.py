@@ -36,7 +36,7 @@ def test_an_existing_picture_needs_force(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--force"):
         plot(SWEEP, output=path)
     assert path.read_text() == "mine"
-    plot(SWEEP, output=path, force=True)
+    plot(SWEEP, only="1024", output=path, force=True)
     assert path.read_text() != "mine"
 
 
