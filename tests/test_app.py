@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from gpubench.cli import app
+from gpubench import commands
+from gpubench.cli import app, package
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, OPERATIONS, Cache, Scope, Timer
 from gpubench.options import OPTIONS, Option
@@ -55,6 +57,11 @@ def words(text: str) -> list[str]:
 
 
 # ---- help
+
+
+def test_every_package_of_commands_has_a_command() -> None:
+    folders = {path.parent.name for path in Path(commands.__file__).parent.glob("*/__init__.py")}
+    assert {package(name) for name in COMMANDS} == folders
 
 
 def test_the_main_command_is_listed_first() -> None:

@@ -292,6 +292,14 @@ class Row:
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
 
     @property
+    def conditions(self) -> str:
+        """`cold cache`, then state, scope and timer, where not the default, for a title."""
+        state = "" if self.state in {"", "burst"} else f", {self.state}"
+        scope = "" if self.scope in {"", "kernel"} else f", {self.scope}"
+        timer = "" if self.timer in {"", "events", "host"} else f", {self.timer}"
+        return f"{self.cache} cache{state}{scope}{timer}"
+
+    @property
     def special(self) -> str:
         """Launches, layout and values of the operands, where not the default, for a title."""
         launches = "" if self.launches in {"", "alone"} else f", launches {self.launches}"

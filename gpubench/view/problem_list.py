@@ -47,7 +47,7 @@ def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
     times = {variant: _best_by_problem(of_variant) for variant, of_variant in by_variant.items()}
     best = _best_by_problem(rows)
     mode = f" {first.compute_mode}" if split else ""
-    conditions = f", {first.cache} cache{first.special}"
+    conditions = f", {first.conditions}{first.special}"
     heading = f"\nthe list: {len(best)} problems{mode} on {first.device}{conditions}"
     problems = table(
         *("problem", "size", "weight", "best kernel", "tile", "time", "weight × time"),

@@ -360,13 +360,10 @@ def heading(row: Row) -> Text:
 
 def title(row: Row) -> str:
     """Return a problem's title: operation, size, dtype, device and what is not the default."""
-    cache = f", {row.cache} cache{'' if row.state == 'burst' else f', {row.state}'}"
-    scope = "" if row.scope == "kernel" else f", {row.scope}"
-    timer = "" if row.timer in {"events", "host"} else f", {row.timer}"
     mode = "" if row.compute_mode == row.dtype else f" as {row.compute_mode}"
     name = f"{row.problem} ({row.size})" if row.problem else row.size
-    special = f"{cache}{scope}{timer}{row.special}"
-    return f"{row.op} {' '.join(filter(None, (name, row.dtype)))}{mode} on {row.device}{special}"
+    what = " ".join(filter(None, (row.op, name, row.dtype)))
+    return f"{what}{mode} on {row.device}, {row.conditions}{row.special}"
 
 
 def _tied(row: Row, best: Row) -> bool:

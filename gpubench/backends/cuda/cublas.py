@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import cupy
@@ -15,7 +15,6 @@ from cupy.cuda import device
 
 from gpubench.backends.cuda import cublaslt
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
-from gpubench.errors import LaunchError
 
 DEFAULT_ALGORITHM = -1
 """CUBLAS_GEMM_DEFAULT: the library's heuristic chooses the algorithm."""
@@ -24,6 +23,8 @@ MATH_MODE = 16
 """CUBLAS_DEFAULT_MATH, with TF32 only on request, and
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum over K are not rounded to 16 bits.
 By default they are: 129×260×1000 in bfloat16 was off by 2e-4 on an H200 (cuBLAS 13.1)."""
+
+call = partial(cublaslt.call, of="cublas")
 
 HOPPER = 90
 """The first compute capability with the larger default workspace, as CuPy writes it."""
@@ -105,19 +106,6 @@ def _matrix_vector(dtype: str, operation: int) -> Callable[..., None]:
 def pointer(array: Any) -> ctypes.c_void_p:
     """Return the address of an array in device memory."""
     return ctypes.c_void_p(array.data.ptr)
-
-
-def call(function: str, *arguments: Any) -> None:
-    """Call a function of cuBLAS. Raises LaunchError for its status, or if it does not exist.
-
-    A Python integer is passed as a C int.
-    """
-    try:
-        routine = getattr(cublaslt.library("cublas"), function)
-    except AttributeError as error:
-        raise LaunchError(f"this cuBLAS has no {function}: install a newer version") from error
-    if status := routine(*arguments):
-        raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
 
 
 def _handle() -> ctypes.c_void_p:

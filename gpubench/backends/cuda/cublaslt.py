@@ -120,7 +120,7 @@ def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[s
     product = _product(dtype, shape, operations, _workspace())
     proposals = (_Heuristic * MAX_ALGORITHMS)()
     count = ctypes.c_int()
-    _call(
+    call(
         "cublasLtMatmulAlgoGetHeuristic",
         *(_handle(), product.descriptor, *product.layouts, product.layouts[-1], _preference()),
         *(ctypes.c_int(MAX_ALGORITHMS), proposals, ctypes.byref(count)),
@@ -192,7 +192,7 @@ def _product(dtype: str, shape: Shape, operations: Operations, workspace: Any) -
 
 
 def _set(descriptor: ctypes.c_void_p, attribute: int, value: Any) -> None:
-    _call(
+    call(
         "cublasLtMatmulDescSetAttribute",
         *(descriptor, ctypes.c_int(attribute)),
         *(ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))),
@@ -202,7 +202,7 @@ def _set(descriptor: ctypes.c_void_p, attribute: int, value: Any) -> None:
 def _multiply(product: _Product, chosen: _Heuristic, *arrays: Any) -> None:
     a, b, c = (ctypes.c_void_p(array.data.ptr) for array in arrays)
     left, right, result = product.layouts
-    _call(
+    call(
         "cublasLtMatmul",
         *(_handle(), product.descriptor),
         *(ctypes.byref(product.alpha), b, left, a, right),
@@ -221,7 +221,7 @@ def _preference() -> ctypes.c_void_p:
         (MAX_WORKSPACE_BYTES, ctypes.c_size_t(WORKSPACE_BYTES)),
         (REDUCTION_SCHEME_MASK, ctypes.c_uint32(FULL_REDUCTION)),
     ):
-        _call(
+        call(
             "cublasLtMatmulPreferenceSetAttribute",
             *(preference, ctypes.c_int(attribute)),
             *(ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))),
@@ -237,12 +237,20 @@ def _handle() -> ctypes.c_void_p:
 def _created(function: str, *arguments: Any) -> ctypes.c_void_p:
     """Return the object that a Create function of the library makes."""
     created = ctypes.c_void_p()
-    _call(function, ctypes.byref(created), *arguments)
+    call(function, ctypes.byref(created), *arguments)
     return created
 
 
-def _call(function: str, *arguments: Any) -> None:
-    if status := getattr(library(), function)(*arguments):
+def call(function: str, *arguments: Any, of: str = "cublasLt") -> None:
+    """Call a function of a library. Raises LaunchError for its status, or if it does not exist.
+
+    A Python integer is passed as a C int.
+    """
+    try:
+        routine = getattr(library(of), function)
+    except AttributeError as error:
+        raise LaunchError(f"this cuBLAS has no {function}: install a newer version") from error
+    if status := routine(*arguments):
         raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
 
 

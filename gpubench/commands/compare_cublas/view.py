@@ -111,10 +111,7 @@ def _section_table(problems: Sequence[Sequence[Row]]) -> Table:
 
 def _conditions(row: Row) -> str:
     """Return what problems have in common in a table: `gemm on NVIDIA H200, cold cache`."""
-    state = "" if row.state == "burst" else f", {row.state}"
-    scope = "" if row.scope == "kernel" else f", {row.scope}"
-    timer = "" if row.timer == "events" else f", {row.timer}"
-    return f"{row.op} on {row.device}, {row.cache} cache{state}{scope}{timer}"
+    return f"{row.op} on {row.device}, {row.conditions}"
 
 
 def _section(row: Row) -> str:

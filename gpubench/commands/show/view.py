@@ -130,7 +130,7 @@ def _side_by_side(
             )
         problem = first[keys[0]]
         size = problem.problem or problem.size
-        name = f"{problem.op} {size} {problem.dtype}, {problem.cache} cache{problem.special}"
+        name = f"{problem.op} {size} {problem.dtype}, {problem.conditions}{problem.special}"
         parts += [Text(f"\n{name}", style="bold"), grid]
     return Group(*parts, *remarks([row for side in times for row in side.values()]))
 

@@ -183,11 +183,7 @@ def _panels(group: Sequence[Source], *, by_size: bool) -> list[Panel]:
     def title(row: Row) -> str:
         """`gemm 2048 float32 on NVIDIA H200, cold cache`."""
         size = f" {row.problem or row.size.replace('x', '×')}" if by_size else ""
-        scope = "" if row.scope == "kernel" else f", {row.scope}"
-        clock = ", cupti" if row.timer == "cupti" else ""
-        state = "" if row.state == "burst" else f", {row.state}"
-        special = f"{state}{scope}{clock}{row.special}"
-        return f"{row.op}{size} {row.compute_mode}{where}, {row.cache} cache{special}"
+        return f"{row.op}{size} {row.compute_mode}{where}, {row.conditions}{row.special}"
 
     lines: dict[str, list[Series]] = {}
     for source in group:
