@@ -54,6 +54,12 @@ def matmul(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     np.matmul(a, b, out=c)
 
 
+def cut(values: np.ndarray, bits: int) -> np.ndarray:
+    """Round floating-point numbers to a number of significant bits."""
+    significands, exponents = np.frexp(values)
+    return np.ldexp(np.round(np.ldexp(significands, bits)), exponents - bits).astype(values.dtype)
+
+
 def variant(call: Product = matmul, name: str = "fake", **facts: Any) -> CallVariant:
     """A variant that computes by `call`; its file is one of our descriptors."""
     return CallVariant(

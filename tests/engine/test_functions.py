@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeBackend, point, variant
+from fakes import FakeBackend, matmul, point, variant
 
 from gpubench.backends.calls import as_tensors
 from gpubench.backends.cpu.backend import CpuBackend
@@ -39,10 +39,6 @@ def measured(of: Variant, **facts: Any) -> tuple[Measurement, Row]:
     return result, row(result, backend.device, "")
 
 
-def multiply(a: Any, b: Any, c: Any) -> None:
-    np.matmul(a, b, out=c)
-
-
 def test_tensors_share_the_memory_of_the_arrays() -> None:
     array = np.zeros((3, 5), np.float32)
     (tensor,) = as_tensors("numpy", (array,))
@@ -63,7 +59,7 @@ def test_a_function_on_tensors_is_measured_and_checked() -> None:
 
     def call(a: Any, b: Any, c: Any) -> None:
         seen.append(type(a))
-        multiply(a, b, c)
+        matmul(a, b, c)
 
     for scope in Scope:
         result, _ = measured(variant(call, tensors="numpy"), scope=scope)
@@ -80,13 +76,13 @@ def test_a_function_that_allocates_is_measured_and_the_row_says_so() -> None:
     _, said = measured(variant(allocate))
     assert said.status == "ok"
     assert "each call allocates memory" in (said.notes or "")
-    assert measured(variant(multiply))[1].notes is None
+    assert measured(variant(matmul))[1].notes is None
 
 
 def test_scratch_memory_smaller_than_a_result_is_not_worth_a_word() -> None:
     def multiply_by_scratch(a: Any, b: Any, c: Any) -> None:
         scratch = np.zeros(1000, a.dtype)
-        multiply(a, b, c)
+        matmul(a, b, c)
         del scratch
 
     assert measured(variant(multiply_by_scratch))[1].notes is None
@@ -98,7 +94,7 @@ def test_what_a_function_says_of_itself_once_it_ran_is_in_the_row() -> None:
         algorithm = ""
 
         def __call__(self, a: Any, b: Any, c: Any) -> None:
-            multiply(a, b, c)
+            matmul(a, b, c)
             self.resources = Resources(registers=99, local_bytes=0, spill_bytes=0, shared_bytes=512)
             self.algorithm = "128x64, 4 warps"
 
@@ -114,7 +110,7 @@ def test_column_major_matrices_lie_so_in_memory_and_the_row_says_it(
 
     def call(*arrays: Any) -> None:
         strides.add(tuple(bool(one.flags.f_contiguous) for one in arrays))
-        multiply(*arrays)
+        matmul(*arrays)
 
     # The slow-launch forecast takes fewer rows: only whole arrays tell.
     result, said = measured(variant(call, column_major=matrices))
@@ -187,7 +183,7 @@ def test_a_result_that_is_kept_at_fixed_addresses_is_wrong() -> None:
 
 def test_an_operand_that_is_overwritten_at_fixed_addresses_is_wrong() -> None:
     def call(a: Any, b: Any, c: Any) -> None:
-        multiply(a, b, c)
+        matmul(a, b, c)
         a[0] = 0
 
     assert measured(variant(call, fixed_addresses=True))[0].status == Status.WRONG
@@ -195,7 +191,7 @@ def test_an_operand_that_is_overwritten_at_fixed_addresses_is_wrong() -> None:
 
 def test_kernels_that_read_their_output_and_kernels_that_do_not_share_operands() -> None:
     runner = Runner(FakeBackend(), QUICK, seed=1)  # three sets; each launch takes the next one
-    plain, reading = variant(multiply), variant(adds(0.0), reads_output=True)
+    plain, reading = variant(matmul), variant(adds(0.0), reads_output=True)
     for of in (plain, reading, plain, reading):
         result = runner.measure(point(of))
         assert (result.status, result.reason) == (Status.OK, "")
@@ -216,7 +212,7 @@ def test_each_kernel_finds_its_own_poison_in_every_set() -> None:
 
 
 def test_a_package_that_is_missing_is_the_reason_and_not_an_error() -> None:
-    needs = variant(multiply, libraries=("no_such_package",))
+    needs = variant(matmul, libraries=("no_such_package",))
     assert needs.why_not(None, point().problem) == (
         "needs no_such_package: pip install no_such_package"
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from fakes import matmul, point, variant
+from fakes import cut, matmul, point, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
@@ -27,12 +27,6 @@ Size = tuple[int, int, int]
 QUICK = Timing(rounds=1, min_samples=2, min_device_s=0.0, sample_us=1.0, max_wall_s=0.2)
 WRONG_AT: Size = (64, 48, 1000)
 NEIGHBOURS: tuple[Size, ...] = ((64, 48, 250), (96, 80, 300), (320, 300, 310), (40, 40, 700))
-
-
-def cut(values: np.ndarray, bits: int) -> np.ndarray:
-    """Round floating-point numbers to a number of significant bits."""
-    significands, exponents = np.frexp(values)
-    return np.ldexp(np.round(np.ldexp(significands, bits)), exponents - bits).astype(values.dtype)
 
 
 def truncated(values: np.ndarray, bits: int) -> np.ndarray:

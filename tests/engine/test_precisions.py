@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fakes import FakeBackend, point, variant, why_wrong
+from fakes import FakeBackend, cut, point, variant, why_wrong
 
 from gpubench.engine.judge.verify import relative_error
 from gpubench.engine.operands import make_inputs, make_reference, widened
@@ -13,12 +13,6 @@ from gpubench.model import DTYPES, PRECISIONS, Precision, Problem, Status, Timin
 from gpubench.options import read_sweep
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import plan
-
-
-def cut(values: np.ndarray, bits: int) -> np.ndarray:
-    """float32 values with so many bits in their significands, rounded to nearest."""
-    significands, exponents = np.frexp(values.astype(np.float64))
-    return np.ldexp(np.round(np.ldexp(significands, bits)), exponents - bits)
 
 
 def right(precision: Precision, a: np.ndarray, b: np.ndarray) -> np.ndarray:

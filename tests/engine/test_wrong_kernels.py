@@ -17,7 +17,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from fakes import FakeBackend, matmul, point, variant
+from fakes import FakeBackend, cut, matmul, point, variant
 
 import gpubench
 from gpubench.backends.cpu.backend import CpuBackend
@@ -41,12 +41,6 @@ def measured(
     return Runner(backend, timing, seed=1).measure(
         point(variant(call), size=size, dtype=dtype, cache=cache)
     )
-
-
-def cut(values: np.ndarray, bits: int) -> np.ndarray:
-    """Round floating-point numbers to a number of significant bits."""
-    significands, exponents = np.frexp(values)
-    return np.ldexp(np.round(np.ldexp(significands, bits)), exponents - bits).astype(values.dtype)
 
 
 def two_bfloat16_parts(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
