@@ -7,7 +7,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-import threadpoolctl
 from fakes import why_wrong
 
 from gpubench.engine.judge.verify import poison, relative_error
@@ -24,8 +23,8 @@ ON_CPU = [
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12_345)
 LARGEST = DIMENSIONS[-1]
 PAIRS = list(itertools.product(DIMENSIONS[:-1], repeat=2))
-OTHER_DTYPES = list(itertools.product((1, 7, 129), repeat=2))
-"""Pairs in dtypes other than float32, which have the same loops."""
+IN_ANOTHER_DTYPE = list(itertools.product((1, 7, 129), repeat=2))
+"""Pairs in a dtype other than float32, in which the loops are the same."""
 
 LONG = [pair for side in (1, 7, 129) for pair in ((LARGEST, side), (side, LARGEST))]
 
@@ -67,26 +66,8 @@ def test_a_result_is_right_whatever_the_dimensions() -> None:
 
 
 @pytest.mark.slow
-def test_a_result_is_right_for_a_long_side_in_every_dtype() -> None:
+def test_a_result_is_right_for_a_long_side_and_in_another_dtype() -> None:
     for variant in ON_CPU:
         check(variant, "float32", LONG)
-        for dtype in variant.dtypes:
-            if dtype != "float32":
-                check(variant, dtype, OTHER_DTYPES)
-
-
-@pytest.mark.slow
-def test_the_largest_pair_is_right_too() -> None:
-    # 600 MB, and a reference made in pieces; atax is gemv, and gemv_t of its result.
-    (blas,) = (v for v in ON_CPU if (v.op, v.name) == ("atax", "cpu_blas"))
-    a, x = make_inputs(Problem(op="atax", m=LARGEST, n=LARGEST, dtype="float32"), 1)
-    result = np.empty(LARGEST, np.float32)
-    poison(result)
-    with threadpoolctl.threadpool_limits(1):
-        built(blas, "float32")(a, x, result)
-    reference = np.zeros(LARGEST)
-    for start in range(0, LARGEST, 1000):
-        rows = a[start : start + 1000].astype(np.float64)
-        reference += rows.T @ (rows @ x)
-    # A product left out makes a thousandth.
-    assert np.abs(result - reference).max() <= 1e-5 * np.abs(reference).max()
+        *_, last = variant.dtypes
+        check(variant, last, IN_ANOTHER_DTYPE)
