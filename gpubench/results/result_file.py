@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, get_type_hints
@@ -31,43 +30,38 @@ PointOf = Callable[[PointKey], Point | None]
 Context = Mapping[str, Any]
 """What must be the same when a sweep is continued: options, device, versions, sources (JSON)."""
 
-_TYPES = {
-    name: hint
-    for name, hint in get_type_hints(Measurement).items()
-    if name in {field.name for field in fields(Measurement)} - {"point", "fingerprints"}
-}
+_HINTS = get_type_hints(Measurement)
+_MEASUREMENT: Any = msgspec.defstruct(
+    "Measurement",
+    [(name, _HINTS[name]) for name in _HINTS if name not in {"point", "fingerprints"}],
+    forbid_unknown_fields=True,
+)
 
 
 class _Line(msgspec.Struct):
     """A measurement in the partial file, under the key of its point."""
 
     key: PointKey
-    measurement: dict[str, Any]
+    measurement: _MEASUREMENT
 
 
 def encode_line(measurement: Measurement) -> bytes:
     """Return a measurement as a line of the partial file."""
-    values = {name: getattr(measurement, name) for name in _TYPES}
-    return _line(_Line(key=measurement.point.key, measurement=values))
+    values = {name: getattr(measurement, name) for name in _MEASUREMENT.__struct_fields__}
+    return _line(_Line(key=measurement.point.key, measurement=_MEASUREMENT(**values)))
 
 
 def decode_line(text: bytes, point_of: PointOf) -> Measurement:
     """Read what `encode_line` wrote. Raises ValueError with the reason if it is invalid."""
     try:
         line = msgspec.json.decode(text, type=_Line)
-        values = {
-            name: msgspec.convert(value, _TYPES[name]) for name, value in line.measurement.items()
-        }
-    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     if (point := point_of(line.key)) is None:
         raise ValueError(
             f"{shown(str(line.key.variant))} {shown(line.key.tile)} is not a point of this sweep"
         )
-    try:
-        measurement = Measurement(point=point, **values)
-    except TypeError as error:  # a field is missing, or one too many
-        raise ValueError(str(error)) from error
+    measurement = Measurement(point=point, **msgspec.structs.asdict(line.measurement))
     _require_times(measurement)
     return measurement
 
