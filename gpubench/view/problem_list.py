@@ -12,11 +12,13 @@ from gpubench.grouping import grouped
 from gpubench.model import PRECISIONS, Status
 from gpubench.results.row import Row
 from gpubench.view.numbers import time_text
-from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, is_baseline, marked
+from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of_each, is_baseline, marked
 from gpubench.view.tables import table
 
 Times = Mapping[tuple[object, ...], Row]
 """The fastest row of each problem."""
+
+_PROBLEM = attrgetter("m", "n", "k", "compute_mode")
 
 
 def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
@@ -44,8 +46,8 @@ def _conditions(row: Row) -> tuple[object, ...]:
 def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
     first = rows[0]
     by_variant = grouped(rows, attrgetter("variant"))
-    times = {variant: _best_by_problem(of_variant) for variant, of_variant in by_variant.items()}
-    best = _best_by_problem(rows)
+    times = {name: best_of_each(of_variant, _PROBLEM) for name, of_variant in by_variant.items()}
+    best = best_of_each(rows, _PROBLEM)
     mode = f" {first.compute_mode}" if split else ""
     conditions = f", {first.conditions}{first.special}"
     heading = f"\nthe list: {len(best)} problems{mode} on {first.device}{conditions}"
@@ -93,11 +95,6 @@ def _totals_us(times: Mapping[str, Times]) -> dict[str, float]:
     return {
         variant: sum(map(_weighted_us, times_us.values())) for variant, times_us in times.items()
     }
-
-
-def _best_by_problem(rows: Iterable[Row]) -> dict[tuple[object, ...], Row]:
-    groups = grouped(rows, attrgetter("m", "n", "k", "compute_mode"))
-    return {key: best_of(group) for key, group in groups.items()}
 
 
 def _weighted_us(row: Row) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 from rich.console import (
     Group,
@@ -144,9 +145,9 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
     measured = [row for row in rows if row.status == Status.OK]
     marks = {_doubt(row) for row in measured}
     if tiles:
-        for kernel_rows in grouped(measured, attrgetter("problem_key", "variant")).values():
-            best = best_of(kernel_rows)
-            marks |= {_place(row, best) for row in kernel_rows if row.tile}
+        kernel = attrgetter("problem_key", "variant")
+        best = best_of_each(measured, kernel)
+        marks |= {_place(row, best[kernel(row)]) for row in measured if row.tile}
     legend = [f"{mark} {text}" for mark, text in LEGEND.items() if mark in marks]
     if any(uncertainty(row).startswith("n=") for row in measured):
         legend.append(f"n=…: fewer than {MIN_SAMPLES} samples, too few for an interval")
@@ -212,38 +213,29 @@ def _contradicting(rows: Iterable[Row]) -> list[str]:
 def tile_table(rows: Sequence[Row]) -> Table:
     """Return times with a line per tile and a column per variant; the best tiles are marked."""
     tiled = [row for row in rows if row.tile]
-    variants = list(dict.fromkeys(row.variant for row in tiled))
-    best = {
-        variant: best_of(row for row in tiled if row.variant == variant) for variant in variants
-    }
+    best = best_of_each(tiled)
     cells = {(row.tile, row.variant): row for row in tiled}
-    grid = table("tile", *variants)
+    grid = table("tile", *best)
     for tile in sorted({row.tile for row in tiled}, key=tile_order):
-        grid.add_row(
-            tile,
-            *(_time_cell(cells.get((tile, variant)), best[variant]) for variant in variants),
-        )
+        times = (_time_cell(cells.get((tile, variant)), best[variant]) for variant in best)
+        grid.add_row(tile, *times)
     return grid
 
 
 def tile_list(rows: Sequence[Row]) -> Table:
     """Return times by variant and tile, for tiles that variants do not have in common."""
     grid = table("variant", "tile", "time", "±", left={"variant", "tile"})
-    by_variant = sorted(rows, key=lambda row: (row.variant, tile_order(row.tile)))
-    for variant, group in groupby(by_variant, key=lambda row: row.variant):
-        variant_rows = list(group)
-        best = best_of(variant_rows)
-        for index, row in enumerate(variant_rows):
-            name = variant if index == 0 else ""
-            grid.add_row(name, row.tile, _time_cell(row, best), uncertainty(row))
+    best, before = best_of_each(rows), ""
+    for row in sorted(rows, key=lambda row: (row.variant, tile_order(row.tile))):
+        name = row.variant if row.variant != before else ""
+        grid.add_row(name, row.tile, _time_cell(row, best[row.variant]), uncertainty(row))
+        before = row.variant
     return grid
 
 
 def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
     """Return the best tile of each variant, fastest first. `all_rows` has the naive loop."""
-    variants = dict.fromkeys(row.variant for row in rows)
-    best = [best_of(row for row in rows if row.variant == variant) for variant in variants]
-    best.sort(key=lambda row: row.median_us or 0.0)
+    best = fastest_first(best_of_each(rows).values())
     tiles = Column("best tile", lambda row: _tile_names(tied_tiles(rows, row)), is_text=True)
     return rows_table(best, [NAMES[0], tiles, *figures(rows[0], all_rows or rows)])
 
@@ -319,9 +311,21 @@ def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
     return [list(group) for _, group in groupby(sorted(rows, key=problem), key=problem)]
 
 
+def fastest_first(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows by their times."""
+    return sorted(rows, key=lambda row: row.median_us or 0.0)
+
+
 def best_of(rows: Iterable[Row]) -> Row:
     """Return the fastest row."""
-    return min(rows, key=lambda row: row.median_us or 0.0)
+    return fastest_first(rows)[0]
+
+
+def best_of_each(
+    rows: Iterable[Row], key: Callable[[Row], Any] = attrgetter("variant")
+) -> dict[Any, Row]:
+    """Return the fastest row of each group, which are the variants unless there is a key."""
+    return {name: best_of(group) for name, group in grouped(rows, key).items()}
 
 
 def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:

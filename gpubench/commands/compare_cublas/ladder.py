@@ -13,7 +13,7 @@ from gpubench.plan.registry import choose, variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
-from gpubench.view.row_tables import best_of, by_problem, marked, remarks, title
+from gpubench.view.row_tables import best_of_each, by_problem, marked, remarks, title
 from gpubench.view.tables import Table, table
 
 
@@ -69,10 +69,7 @@ def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableTy
 
 def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
     """Return the best tile of each step, in order, followed by variants that are not steps."""
-    best = {
-        name: best_of(row for row in rows if row.variant == name)
-        for name in dict.fromkeys(row.variant for row in rows)
-    }
+    best = best_of_each(rows)
     grid = table(
         *("step", "best tile", "time", "GFLOP/s", "% of cuBLAS", "gain"),
         *("registers", "occupancy, %"),

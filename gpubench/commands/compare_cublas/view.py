@@ -17,8 +17,9 @@ from gpubench.view.problem_list import list_summaries
 from gpubench.view.row_tables import (
     NAMES,
     Column,
-    best_of,
+    best_of_each,
     by_problem,
+    fastest_first,
     figures,
     filled,
     not_measured,
@@ -48,7 +49,8 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
     If the tables of several problems do not fit on a screen, one table has the fastest variants of
     each problem.
     """
-    ranked = [best for problem_rows in by_problem(rows) if (best := _ranked(problem_rows))]
+    problems = by_problem(row for row in rows if row.status == Status.OK)
+    ranked = [fastest_first(best_of_each(of_problem).values()) for of_problem in problems]
     most = max(MIN_LISTED, SCREEN_LINES // max(1, len(ranked)) - PROBLEM_LINES)
     slower = sum(max(0, len(best) - most) for best in ranked)
     too_long = len(ranked) > 1 and slower > 0 and not ladder
@@ -67,14 +69,6 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
             grid,
         ]
     return [*parts, *sentences(rows, tiles=not too_long)]
-
-
-def _ranked(rows: Sequence[Row]) -> list[Row]:
-    """Return the best row of each variant, fastest first."""
-    measured = [row for row in rows if row.status == Status.OK]
-    names = dict.fromkeys(row.variant for row in measured)
-    best = [best_of(row for row in measured if row.variant == name) for name in names]
-    return sorted(best, key=lambda row: row.median_us or 0.0)
 
 
 def _fastest(best: Sequence[Row], most: int) -> list[Row]:

@@ -32,6 +32,8 @@ from gpubench.view.row_tables import (
     UNSTABLE_LEGEND,
     Column,
     best_of,
+    best_of_each,
+    fastest_first,
     filled,
     marked,
     tied_tiles,
@@ -279,11 +281,7 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
         "Best per size",
         "The fastest tile of each variant. Tiles after a comma may be as fast, as their intervals "
         "overlap. The fastest variant of each size is green.",
-        [
-            row
-            for problem_rows in problems
-            for row in sorted(problem_rows, key=lambda row: row.median_us or 0.0)
-        ],
+        [row for problem_rows in problems for row in fastest_first(problem_rows)],
         [
             *_identity(rows, _TIME),
             Column("best tile", lambda row: tiles[id(row)], is_text=True),
@@ -298,7 +296,7 @@ def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
     origins = sorted(origins, key=lambda origin: _order(origin[1]))
     rows = [row for _, row in origins]
     file_names = {id(row): name for name, row in origins}
-    best = {id(best_of(kernel_rows)) for kernel_rows in grouped(rows, _kernel).values()}
+    best = set(map(id, best_of_each(rows, _kernel).values()))
     names = [name for name, column in CSV_COLUMNS.items() if column.metadata["group"] in GROUPS]
     columns = [*_identity(rows, (NAMES[1], *_TIME)), *map(_csv_column, [*names, "samples"])]
     if len(set(file_names.values())) > 1:

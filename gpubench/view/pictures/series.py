@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, cycle
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from gpubench.view.pictures.style import (
     looks,
     require_drawable,
 )
-from gpubench.view.row_tables import best_of
+from gpubench.view.row_tables import best_of, best_of_each
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,8 +74,7 @@ class Series:
     @property
     def best_by_size(self) -> list[Row]:
         """The fastest row of each size, smallest first."""
-        sizes = grouped(self.rows, lambda row: (row.m, row.n, row.k))
-        return sorted(map(best_of, sizes.values()), key=extent)
+        return sorted(best_of_each(self.rows, attrgetter("m", "n", "k")).values(), key=extent)
 
 
 @dataclass(frozen=True, kw_only=True)
