@@ -369,7 +369,7 @@ def _judge(
         (sides[0].set_aside, sides[1].set_aside),
         np.where(on_cpu, np.inf, threshold),
     )
-    significant = (p_adjusted <= limits.q) & ~modes.explain & ~on_cpu
+    significant = (p_adjusted <= limits.q) & ~modes.explain
     like_modes = may_be_modes(shifts.effect, significant, (base, new), modes, limits.q)
     findings = {}
     for i, (key, (before, after)) in enumerate(pairs.items()):

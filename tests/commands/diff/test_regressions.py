@@ -244,6 +244,9 @@ def test_on_a_cpu_the_sweep_is_the_unit(file: Write, run: Run) -> None:
     assert run("--base", *base, "--new", *new)[0] == 0
     slower = sweeps("s", (1.3, 1.33, 1.31))
     assert run("--base", *sweeps("q", (1.0, 1.02, 1.01)), "--new", *slower)[0] == 1
+    busy = 1.0, 1.001, 1.08
+    out = run("--base", *sweeps("x", busy), "--new", *sweeps("y", busy))[1]
+    assert "two speeds" not in out  # a sweep ran beside other work
 
 
 def spoiled(rows: Sequence[Row], place: int, factor: float) -> list[Row]:
