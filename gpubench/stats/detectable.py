@@ -60,28 +60,28 @@ def smallest(
         size = np.maximum(limit, hides[points]) + np.abs(error[points])
         return np.asarray(np.nan_to_num(size, nan=np.inf))
 
-    def of(points: Flags) -> tuple[float, float]:
+    def of_set(points: Flags) -> tuple[float, float]:
         size = np.median(sizes(points, points.sum() / 2, modes.hides))
         by_machine = machine * (2 * points.sum() >= own.sum())
         return float(size + by_machine), float(np.median(modes.aside[points]))
 
     alone = sizes(own, 1, np.maximum(modes.hides, others))
-    by_kernel = [of(names == name) for name in np.unique(names[own])]
+    by_kernel = [of_set(names == name) for name in np.unique(names[own])]
     logs = {
-        "everything": _covering(np.array([of(own)])),
+        "everything": _covering(np.array([of_set(own)])),
         "kernel": _covering(np.array(by_kernel)),
         "point": _covering(np.stack([alone, modes.aside[own]], axis=1)),
     }
     return Detectable(**{name: float(np.expm1(log)) for name, log in logs.items() if log < np.inf})
 
 
-def _covering(found: Floats) -> float:
+def _covering(lines: Floats) -> float:
     """Return the smallest slow-down that is found in COVERED of the lines.
 
-    A line has the size from which on a slow-down is found, and that of a round that was left out,
-    near which it is not found.
+    A line has the size from which on a slow-down is found, and the size of a round that was left
+    out, near which no slow-down is found.
     """
-    sizes, aside = found.T
+    sizes, aside = lines.T
     tries = np.sort(np.append(sizes, (1 + NEAR) * aside))
     for size in tries[tries >= np.quantile(sizes, COVERED, method="higher")]:
         near = np.abs(size - aside) < NEAR * aside

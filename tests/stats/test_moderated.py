@@ -13,6 +13,7 @@ from gpubench.stats.moderated import (
     half_widths,
     moderate,
     p_values,
+    shrunk,
     summarize,
 )
 
@@ -51,6 +52,14 @@ def test_the_prior_is_recovered_from_points_that_were_drawn_from_it() -> None:
     counts = np.full(len(base), 3)
     variance = moderate(summarize(base.ravel(), counts), summarize(new.ravel(), counts))
     assert variance.df[0] - 4 == pytest.approx(6.0, rel=0.15)
+
+
+def test_points_that_repeat_badly_keep_their_variance_and_do_not_shape_the_prior() -> None:
+    own = np.random.default_rng(3).chisquare(8, 200) / 8
+    own[:10] *= 400
+    variance, df = shrunk(own, np.full(200, 8.0))
+    assert variance[:10].tolist() == own[:10].tolist()
+    assert df[10:].min() > 50
 
 
 @pytest.mark.parametrize("rounds", [3, 5, 10])
