@@ -291,9 +291,9 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for dtype in ("bfloat16", "float16", "float32", "float8_e4m3"):
         path = f"h100/few_rows_{dtype}.csv"
         yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/decode.py {dtype} {path} 71", path)
-    for dtype in ("bfloat16", "float32"):
+    for dtype, seed in (("bfloat16", 51), ("float32", 52)):
         path = f"h100/shapes/alone_small_{dtype}.csv"
-        yield step(f"gpu:small_{dtype}", f"python SCRIPTS/shapes.py --seed 51 --count 30 --small --dtype {dtype} --output {path}", path)
+        yield step(f"gpu:small_{dtype}", f"python SCRIPTS/shapes.py --seed {seed} --count 30 --small --dtype {dtype} --output {path}", path)
         also = f"h100/small_{dtype}.csv"
         yield step(f"gpu:small_tools_{dtype}", f"python SCRIPTS/alone.py measure {also} {path}", also, reads=(path,))
     yield step("gpu:alone", "python SCRIPTS/alone.py measure h100/alone.csv 208,496,848,1072,1808,2416", "h100/alone.csv")

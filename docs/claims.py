@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from scipy import special, stats
-from shape_tables import ALONE, drawn_mean, few_rows_mean, outcomes_alone
+from shape_tables import (
+    ALONE,
+    KINDS,
+    OTHERS,
+    drawn_mean,
+    other_ratios,
+    outcomes_alone,
+    path_of_others,
+    plain_mean,
+)
 from tables import (
     DISAGREE,
     H100,
@@ -204,9 +213,9 @@ def random_shapes(dtype: str, least: float) -> Figure:
     return f"{mean:.3f} ({low:.3f} to {high:.3f})", within(low, high, least)
 
 
-def few_rows(dtype: str, cache: str, least: float) -> Figure:
-    """Judge the geometric mean at random shapes of few rows, by Student's interval."""
-    mean, low, high = few_rows_mean(dtype, cache)
+def other_shapes(dtype: str, kind: str, least: float) -> Figure:
+    """Judge the geometric mean at other random shapes, by Student's interval."""
+    mean, low, high = plain_mean(other_ratios(dtype, kind))
     return f"{mean:.3f} ({low:.3f} to {high:.3f})", within(low, high, least)
 
 
@@ -260,8 +269,6 @@ TENSOR = {
 SHAPES = {"tf32": 1.1, "int8": 1.1}
 """Bounds of geometric means. In the other precisions of `ALONE` the bound is 1."""
 
-FEW_ROWS = {("bfloat16", "hot"): 1.05, ("bfloat16", "cold"): 1.0, ("float32", "hot"): 1.15}
-
 VECTORS = {
     **{op: {"16384": 1.0, "8192x32768": 1.0} for op in ("gemv", "gemv_t")},
     "atax": {"16384": 1.5, "4096": 1.0},
@@ -307,11 +314,11 @@ CLAIMS: dict[str, list[Claim]] = {
         ),
         *(
             Claim(
-                f"{key[0]}, 1 to 64 rows, {key[1]} weights, launches alone: geometric mean {least:.2f}",
-                f"h100/few_rows_{key[0]}.csv",
-                partial(few_rows, *key, least),
+                f"{dtype}, {KINDS[kind]}, launches alone: geometric mean {least:.2f}",
+                f"{path_of_others(dtype, kind).relative_to(RESULTS)}",
+                partial(other_shapes, dtype, kind, least),
             )
-            for key, least in FEW_ROWS.items()
+            for (dtype, kind), least in OTHERS.items()
         ),
         *(speedups(bounds, f"{dtype}, sustained", f"h200/{'tensor' if dtype in ('bfloat16', 'float16') else 'precisions'}.csv", compute_mode=dtype, state="sustained") for dtype, bounds in TENSOR.items()),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby
 from pathlib import Path
@@ -43,6 +43,22 @@ JUDGED = (
 )
 """Files of overlapped launches that shaped neither a constant nor the rule of picks."""
 
+SMALL = "small"
+KINDS = {
+    "hot": "1 to 64 rows, hot weights",
+    "cold": "1 to 64 rows, weights from memory",
+    SMALL: "extents of 16 to 384",
+}
+"""Random shapes beside those of `ALONE`."""
+
+OTHERS = {
+    **{(dtype, "hot"): 1.05 for dtype in ("bfloat16", "float16", "float8_e4m3")},
+    ("float32", "hot"): 1.15,
+    **{(dtype, "cold"): 1.0 for dtype in ("bfloat16", "float16")},
+    **{(dtype, SMALL): 1.0 for dtype in ("bfloat16", "float32")},
+}
+"""Bounds of geometric means, by precision and kind."""
+
 MIN_SHAPES = 8
 """Minimum number of shapes of a class that is listed."""
 
@@ -60,15 +76,23 @@ def outcomes_alone(dtype: str) -> list[Outcome]:
     return [one for path in paths_alone(dtype) for one in outcomes(path)]
 
 
-def outcomes_of_few_rows(dtype: str, cache: str) -> list[Outcome]:
-    """Return the outcomes at random shapes of few rows with hot or cold weights."""
-    every = decode.outcomes(H100 / f"few_rows_{dtype}.csv")
-    return [one for state, one in every if state.startswith(cache)]
+def path_of_others(dtype: str, kind: str) -> Path:
+    """Return the file of other shapes of a kind of `OTHERS`, which may not exist."""
+    name = f"shapes/alone_small_{dtype}" if kind == SMALL else f"few_rows_{dtype}"
+    return H100 / f"{name}.csv"
 
 
-def few_rows_mean(dtype: str, cache: str) -> Ratio:
-    """Return the geometric mean of these ratios, and Student's 95 % interval."""
-    logs = [math.log(one.ratio) for one in outcomes_of_few_rows(dtype, cache)]
+def other_ratios(dtype: str, kind: str) -> list[float]:
+    """Return the ratios at other shapes of a kind, in ascending order."""
+    path = path_of_others(dtype, kind)
+    if kind == SMALL:
+        return sorted(one.ratio for one in outcomes(path))
+    return sorted(one.ratio for state, one in decode.outcomes(path) if state.startswith(kind))
+
+
+def plain_mean(ratios: Sequence[float]) -> Ratio:
+    """Return the geometric mean of ratios, and Student's 95 % interval."""
+    logs = [math.log(ratio) for ratio in ratios]
     half = stdev(logs) / math.sqrt(len(logs)) * float(stats.t.ppf(0.975, len(logs) - 1))
     return Ratio(*(math.exp(fmean(logs) + by) for by in (0.0, -half, half)))
 
@@ -161,17 +185,30 @@ def alone_shapes() -> str:
     return f"{made}\n\n{other_shapes()}"
 
 
+def measured_others() -> Iterator[tuple[str, str, list[float]]]:
+    """Yield precision, kind and ratios of those of `OTHERS` that have a file."""
+    for dtype, kind in OTHERS:
+        if path_of_others(dtype, kind).exists():
+            yield dtype, kind, other_ratios(dtype, kind)
+
+
 def other_shapes() -> str:
-    """Return the ratios at random shapes of few rows, in a paragraph."""
+    """Return the means at random shapes of few rows and of small extents, in a paragraph."""
     said = []
-    for dtype, state in (("bfloat16", "hot"), ("float32", "hot"), ("bfloat16", "cold")):
-        ratios = [one.ratio for one in outcomes_of_few_rows(dtype, state)]
-        mean, low, high = few_rows_mean(dtype, state)
-        said.append(
-            f"{mean:.2f} ({low:.2f} to {high:.2f}) in {dtype} with {state} weights, at "
-            f"{len(ratios)} shapes, the lowest {min(ratios):.2f}"
+    for kind, group in groupby(measured_others(), key=lambda entry: entry[1]):
+        means = [(dtype, plain_mean(ratios)) for dtype, _, ratios in group]
+        each = (
+            f"{mean:.2f} ({low:.2f} to {high:.2f}) in {dtype}" for dtype, (mean, low, high) in means
         )
-    return fill(f"With 1 to 64 rows, as in decoding: {'; '.join(said)}.", WIDTH)
+        said.append(f"With {KINDS[kind]}: {', '.join(each)}.")
+    return fill(" ".join(said), WIDTH)
+
+
+def other_table() -> str:
+    """Return the ratios at random shapes of few rows and of small extents."""
+    lines = [[dtype, KINDS[kind], *summary(ratios)] for dtype, kind, ratios in measured_others()]
+    heading = ["precision", "shapes with", "number", "geometric mean", "won"]
+    return table([*heading, "tenth percentile", "lowest"], lines)
 
 
 def shape_classes() -> str:

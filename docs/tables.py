@@ -165,6 +165,11 @@ def few_rows(name: str) -> str:
     return decode.summaries(H100 / f"{name}.csv")
 
 
+def read_limits(name: str) -> str:
+    """Return how many products with cold weights take no longer than reads allow."""
+    return decode.limits(H100 / f"{name}.csv")
+
+
 def alone_agreement() -> str:
     """Return which times of launches alone agree with the profilers', and why others do not."""
     lines = alone.read(H100 / "alone.csv")

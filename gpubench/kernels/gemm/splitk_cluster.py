@@ -104,12 +104,18 @@ most `FEW_ROWS` with 12 and 16."""
 
 FEW_ROWS = 64
 
+SMALL_TILE, SMALL = "32x32x16/4x4/s4", 384
+"""Tile for extents of at most `SMALL`, where the time is that of few steps, one after the other. A
+part of K may be one step."""
+
 
 @cache
 def configurations(copied_at_once: int = 4) -> tuple[SmallTile, ...]:
     """Return the configurations that the model compares. A copy takes so many elements of B."""
     every = []
-    for text, splits in product(COMPARED, (*range(1, MAX_CLUSTER + 1), 12, MAX_LARGE_CLUSTER)):
+    for text, splits in product(
+        (*COMPARED, SMALL_TILE), (*range(1, MAX_CLUSTER + 1), 12, MAX_LARGE_CLUSTER)
+    ):
         tile = TILES.read(f"{text}/k{splits}")
         bm, bn, bk, tm, tn = tile.numbers("BM", "BN", "BK", "TM", "TN")
         # Of a thread for each k: loads of 16 bytes, copies with their addresses, and the loop.
@@ -128,13 +134,15 @@ def configurations(copied_at_once: int = 4) -> tuple[SmallTile, ...]:
 
 
 def choices(problem: Problem) -> Iterator[SmallTile]:
-    """Yield configurations whose parts of K have at least two steps each."""
-    return (
-        choice
-        for choice in configurations(1 if problem.n % 4 else 4)
-        if choice.tile["splits"] <= max(problem.k // (2 * choice.tile["BK"]), 1)
-        and (choice.tile["splits"] <= MAX_CLUSTER or problem.m <= FEW_ROWS)
-    )
+    """Yield configurations whose parts of K have two steps or more, or one in `SMALL_TILE`."""
+    is_small = max(problem.m, problem.n, problem.k) <= SMALL
+    for choice in configurations(1 if problem.n % 4 else 4):
+        depth, splits = choice.tile.numbers("BK", "splits")
+        most = max(problem.k // (2 * depth), 1)
+        if str(choice).startswith(SMALL_TILE):
+            most = is_small and (-(-problem.k // depth) if problem.k > 2 * depth else 1)
+        if splits <= most and (splits <= MAX_CLUSTER or problem.m <= FEW_ROWS):
+            yield choice
 
 
 VARIANT = CudaVariant(

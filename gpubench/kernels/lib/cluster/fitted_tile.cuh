@@ -17,6 +17,8 @@
 #include "cluster_gemm.cuh"
 #include "cluster_sums.cuh"
 
+constexpr size_t HALF_L2_BYTES = 25'000'000;  // of an H100
+
 // How a block is divided: each warpgroup that multiplies has PIECES of 64 rows; of 64 columns where
 // the problem is transposed, as it is where columns come by 64.
 template <int BM, int BN>
@@ -90,8 +92,12 @@ compute_tile(unsigned char* stages, int M, int N, int K, const CUtensorMap* a_ma
   if (warpgroup == T::CONSUMERS) {
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
     if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    produce_early<false, BM, BN, BK, IS_8_BITS<Scalar>>(
-        ring, T::CONSUMERS * BLOCKS, stages, tiles, index, 0, steps, a_map, b_map, rest_map);
+    // Many weights that are read once leave the L2 cache first: they would not stay there anyway.
+    constexpr size_t ITEM_BYTES = IS_8_BITS<Scalar> ? 1 : 2;
+    const bool once = M <= BM * CM && ITEM_BYTES * N * K > HALF_L2_BYTES;
+    produce_early<false, BM, BN, BK, IS_8_BITS<Scalar>>(ring, T::CONSUMERS * BLOCKS, stages, tiles,
+                                                        index, 0, steps, a_map, b_map, rest_map,
+                                                        once ? EVICT_FIRST : 0);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
     meet_cluster();
