@@ -63,16 +63,21 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.slow
-def test_a_users_own_experiment_runs_on_the_cpu_from_file_to_verdict(folder: Path) -> None:
-    target = folder / "out"
-    target.mkdir()
-    (target / "reproduce.md").write_text("an earlier run")
-    words = ("mine.toml", "--device", "cpu", "--dir", "out", "--budget", "1")
-    code, out, err = run(folder, *words)
-    assert (code, out) == (2, "")
-    assert err.splitlines() == ["gpubench: --dir: out/reproduce.md exists; --force overwrites it"]
-    code, out, err = run(folder, *words, "--force")
-    assert (code, out.splitlines()[-1]) == (0, "out/reproduce.md")
+def test_a_users_own_experiment_is_shared_and_its_samples_and_verdicts_are_kept(
+    folder: Path,
+) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "reproduce.md").write_text("an earlier run")
+    words = ("mine.toml", "--device", "cpu", "--samples", "all.samples")
+    assert run(folder, *words, "--dir", "out") == (
+        *(2, ""),
+        "gpubench: --dir: out/reproduce.md exists; --force overwrites it\n",
+    )
+    code, out, err = run(folder, *words, "--on", "local")
+    assert code == 0, err
+    target = folder / out.splitlines()[-1]
+    assert (target.parts[-3], target.parent.name[-10:]) == ("results", "-reproduce")
+    target = target.parent
     assert "mine: Two loops" in out
     assert "1.25" in out
     assert "minimum at cpu_blas: measured at cpu_blas, published at cpu_blas" in out
@@ -89,6 +94,10 @@ def test_a_users_own_experiment_runs_on_the_cpu_from_file_to_verdict(folder: Pat
     assert float(lines["cpu_blas"]["measured"]) * 1e3 == pytest.approx(rows["cpu_blas"].median_us)
     assert (lines["16"]["published"], lines["16"]["measured"]) == ("0.5", "")
     assert "shape " in (target / "reproduce.md").read_text(encoding="utf-8")
+    context, *samples = (folder / "all.samples").read_text().splitlines()
+    assert "gpubench_sweep" in context
+    assert len(samples) == 2
+    assert "--samples: all.samples exists" in run(folder, *words, "--dir", "new")[2]
 
 
 def test_a_dry_run_lists_the_sweeps_and_measures_nothing(folder: Path) -> None:
@@ -163,18 +172,3 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
     assert 3 <= len(read(folder / "out" / "mine.csv")) < 384
     assert "--resume out continues" in err
     assert partial.exists()
-
-
-@pytest.mark.slow
-def test_devices_share_an_experiment_and_the_samples_are_kept(folder: Path) -> None:
-    options = ("--device", "cpu", "--on", "local", "--samples", "all.samples")
-    code, out, err = run(folder, "mine.toml", *options)
-    assert code == 0, err
-    target = Path(out.splitlines()[-1]).parent
-    assert (target.parts[0], target.name[-10:]) == ("results", "-reproduce")
-    assert {(row.status, row.rounds) for row in read(folder / target / "mine.csv")} == {("ok", 1)}
-    context, *samples = (folder / "all.samples").read_text().splitlines()
-    assert "gpubench_sweep" in context
-    assert len(samples) == 2
-    refused = ("--device", "cpu", "--dir", "new", "--samples", "all.samples")
-    assert "--samples: all.samples exists" in run(folder, "mine.toml", *refused)[2]
