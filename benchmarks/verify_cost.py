@@ -1,6 +1,6 @@
 """The share of verification in the wall time of README's sweeps, by their last lines.
 
-    python benchmarks/verify_cost.py > results/h200/verify_cost.txt
+    python benchmarks/verify_cost.py > results/h100/verify_cost.txt
     python benchmarks/verify_cost.py first --device cpu
 
 The first command begins without CuPy's cache of compiled kernels, as after the installation.
