@@ -1,6 +1,6 @@
 """Fits the constants of the model of tiles on measured sweeps, and shows their error.
 
-    python benchmarks/fit_tiles.py results/h200/shapes/{fit_[12378],judged_9}.csv --judge judged.csv
+    python benchmarks/fit_tiles.py results/h100/shapes/alone_1[78]_*float16.csv --judge judged.csv
     python benchmarks/fit_tiles.py fit_float64.csv --judge judged_float64.csv
 
 The model is that of `gpubench/kernels/tile_costs.py`.
@@ -29,7 +29,6 @@ from shapes import KERNELS, Result, read
 
 from gpubench.kernels.tile_costs import (
     COSTS,
-    OVERLAPPED_COSTS,
     Choice,
     Costs,
     Picks,
@@ -57,13 +56,8 @@ ROBUST = 0.04
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "tensor": (0.6, 1.5),
     "not_transposed": (0.9, 1.3),
-    "one_consumer": (0.8, 2.0),
-    "three_consumers": (0.8, 1.5),
     "shared": (0.3, 2.5),
-    "clock": (0.0, 1.0),
-    "narrow": (0.0, 1.0),
     "barriers": (0.0, 0.3),
-    "beyond": (0.0, 3.0),
     "idle": (0.0, 1.0),
     "norm": (1.5, 12.0),
     "uneven": (0.0, 1.0),
@@ -92,8 +86,6 @@ class Timed:
     default_us: float
     """Of the fastest other kernel, with a default tile."""
 
-    launches: str
-
 
 def timed(path: Path) -> Iterator[Timed]:
     """Yield the configurations of a file that a model knows."""
@@ -113,7 +105,6 @@ def timed(path: Path) -> Iterator[Timed]:
                     default_us=min(
                         (r.median_us for r in own if r.kind == "default"), default=math.inf
                     ),
-                    launches=result.launches,
                 )
 
 
@@ -141,15 +132,12 @@ def modelled_us(row: Timed, costs: Costs) -> float:
     return predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs)
 
 
-def present_costs(row: Timed) -> Costs:
-    """Return the constants that the package has for a row."""
-    overlapped = isinstance(row.choice, Choice) and row.launches != Launches.ALONE
-    return OVERLAPPED_COSTS if overlapped else COSTS[row.problem.dtype]
-
-
 def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
-    """Return the constants with the least weighted error of the logarithm of time."""
-    names = list(asdict(start))
+    """Return the constants with the least weighted error of the logarithm of time.
+
+    Constants that are 0 stay so.
+    """
+    names = [name for name, value in asdict(start).items() if value]
     low, high = zip(*(BOUNDS.get(name, (0.0, 6.0)) for name in names), strict=True)
     decay, in_common = DECAY[type(rows[0].choice)], IN_COMMON[type(rows[0].choice)]
     weights = np.array([math.exp(-decay * (row.median_us / row.best_us - 1)) for row in rows])
@@ -241,7 +229,7 @@ def main() -> None:
     rows = [row for path in arguments.files for row in timed(path)]
     if not rows:
         parser.error("the files have no configuration of these kernels")
-    costs = present_costs(rows[0])
+    costs = COSTS[rows[0].problem.dtype]
     if not arguments.keep:
         costs = fitted(rows, costs)
         for name, value in asdict(costs).items():

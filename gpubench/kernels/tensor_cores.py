@@ -103,9 +103,7 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
 
 def row_major_map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
     """Return the map of a matrix whose boxes have rows of 128 bytes, swizzled."""
-    return TensorMap(
-        array=array, shape=shape, box=box, swizzle_bytes=ROW_BYTES, l2_promotion_bytes=0
-    )
+    return TensorMap(array=array, shape=shape, box=box, swizzle_bytes=ROW_BYTES)
 
 
 def refuse(_tile: Config, problem: Problem) -> str | None:

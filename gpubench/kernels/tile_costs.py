@@ -1,10 +1,10 @@
 """Which configuration suits a shape: a cost model.
 
-A block's step multiplies the elements of its tile by some values of k. Its time has four bounds:
-the multiply-adds, the accesses to shared memory, what all blocks together fetch from the L2 cache,
-and what the block itself fetches. The model takes their p-norm, their maximum with a soft edge, and
-adds the time of the step's barriers. It multiplies by the steps of the multiprocessor that has the
-most, and adds the cost of a launch, of a tile's end, and of parts of K.
+A block's step multiplies the elements of its tile by some values of k. Its time has bounds: the
+multiply-adds, what all blocks together fetch from the L2 cache, and without tensor cores the
+accesses to shared memory. The model takes their p-norm, their maximum with a soft edge, and adds
+the time of the step's barriers. It multiplies by the steps of the multiprocessor that has the most,
+and adds the cost of a launch, of a tile's end, and of parts of K.
 
 A kernel states the properties of its configurations: as a `Choice` where warpgroups multiply on
 tensor cores, and as a `SmallTile` where warps of several blocks of a multiprocessor multiply.
@@ -28,7 +28,6 @@ from gpubench.kernels.fitted_tile import (
     MAX_SUMS_OF_TURNS,
     RESIDENT,
     Form,
-    by_64,
     consumers,
     reads_from_memory,
     stage_bytes,
@@ -52,8 +51,8 @@ Key = TypeVar("Key")
 
 MIN_STAGES, MAX_STAGES = 3, 8
 
-LINE_BYTES, SECTOR_BYTES = 128, 32
-"""Sizes of a line and of a sector of the L2 cache."""
+SECTOR_BYTES = 32
+"""Bytes of a sector of the L2 cache."""
 
 CLOCK_MHZ = 1755.0
 """Clock at which clock counts become times; the constants are fitted to it."""
@@ -65,9 +64,6 @@ READ_US, LATENCY_US = 5.5e-3, 1.4
 """Time in which an H100 reads 128 bytes from memory for each multiprocessor, at 3.08 TB/s; and time
 from the request of a step to its arrival while memory is busy."""
 
-LONG_PRODUCT = 3e10
-"""Multiply-adds of a product in which the clock begins to fall."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
@@ -76,18 +72,12 @@ class Costs:
     launch: float
     """From one launch to the next, without any steps."""
 
-    launch_of_pairs: float
-    """What each doubling of the blocks that share operands adds to the time of a launch."""
-
     end: float
     """For 10,000 elements of a tile: its first steps and its results, which nothing overlaps."""
 
     tensor: float
     """Factor on the rate of multiply-adds, at `CLOCK_MHZ`: 32 elements a clock and step on tensor
     cores, and 128 multiply-adds a clock otherwise."""
-
-    shared: float
-    """Factor on shared memory's rate of 128 bytes a clock, at `CLOCK_MHZ`."""
 
     l2: float
     """For 1,000 rows of 128 bytes that each of 132 blocks fetches: the L2 cache's rate."""
@@ -107,42 +97,15 @@ class Costs:
     launch_of_turns: float = 0
     """`launch` where the warpgroups of a block take turns."""
 
-    restart: float = 0
-    """From the end of a block to the first step of the next one on the same multiprocessor."""
-
     end_of_turns: float = 0
     """`end` for the last tile of a block whose warpgroups take turns."""
-
-    clock: float = 0
-    """Share by which the tensor cores' rate falls in long products, as the clock does."""
 
     not_transposed: float = 1
     """Factor where an instruction's columns are C's columns."""
 
-    one_consumer: float = 1
-    """Factor where one warpgroup multiplies."""
-
-    three_consumers: float = 1
-    """Factor where three warpgroups multiply."""
-
-    fetch: float = 0
-    """For 1,000 rows of 128 bytes that a block fetches: its own rate."""
-
-    row_of_a: float = 1
-    """What a row of A counts, in rows of B that lie in one line of the cache."""
-
-    a_line: float = 0
-    """Share by which a row of A counts more where it lies in two lines."""
-
-    a_sector: float = 0
-    """The same where it lies in five sectors of 32 bytes, not four."""
-
-    b_line: float = 0
-    b_sector: float = 0
-    """The same for B."""
-
-    narrow: float = 0
-    """What each column counts that is missing in the last 64 of B's columns."""
+    sector: float = 0
+    """Share by which a row of A or B of 128 bytes counts more where it lies in five sectors of 32
+    bytes, not four."""
 
     copy: float = 0
     """For a launch that copies rows in front of the product."""
@@ -153,55 +116,44 @@ class Costs:
     load: float = 0
     """For 1,000 rows of 128 bytes that the warps of a block load."""
 
-    beyond: float = 0
-    """Share by which steps take longer, for each share of the tiles' elements beyond C's edges.
-    Measured, without a known reason: the rows and columns outside A and B are not fetched."""
-
     idle: float = 0
     """Share by which a round's steps take less time, for each share of the multiprocessors that is
     idle in the round. The busy multiprocessors probably get more power and more of the L2 cache."""
+
+    launch_of_pairs: float = 0
+    """What each doubling of the blocks that share operands adds to the time of a launch."""
+
+    shared: float = 0
+    """Factor on shared memory's rate of 128 bytes a clock, at `CLOCK_MHZ`."""
 
     uneven: float = 0
     """How far blocks gather on one multiprocessor, not spread: 0 not at all, 1 until it is full.
     A launch that does not fill all multiprocessors does not spread its blocks evenly."""
 
 
-OVERLAPPED_COSTS = Costs(
-    launch=1.656, launch_of_turns=1.9, launch_of_pairs=0.341, restart=0, end=0.9956,
-    end_of_turns=0.9, tensor=0.7954, clock=0.2608, not_transposed=1.036, one_consumer=1.249,
-    three_consumers=0.9983, shared=0.5128, l2=0.5138, fetch=0.566, row_of_a=1.488, a_line=0.2417,
-    a_sector=0.8979, b_line=0.8408, b_sector=1.162, narrow=0.5277, barriers=0.0482, beyond=0.3101,
-    idle=0.2258, norm=4.154, add_elements=0.1719, add_parts=0.4922,
+COSTS_OF_TENSOR_CORES = Costs(
+    launch=2.967, launch_of_turns=3.578, end=0.8859, end_of_turns=0.4983, tensor=1.057, l2=1.825,
+    not_transposed=1.054, sector=0.4582, barriers=0.04502, idle=0.2281, norm=6.765,
+    add_elements=0.7312, add_parts=0.1928, copy=2.0, copied=0.6, load=4.5,
 )  # fmt: skip
-"""For launches that overlap, in 16 bits on compute capability 9.0. benchmarks/fit_tiles.py fitted
-them to fit_1, fit_2, fit_3, fit_7, fit_8 and judged_9 in results/h200/shapes. The fit compares the
-configurations of a shape with each other, so a predicted time can be off by more than the
-difference between two predicted times."""
-
-COSTS_OF_16_BITS = Costs(
-    launch=3.096, launch_of_turns=3.741, launch_of_pairs=0.006333, restart=0.05423, end=0.8744,
-    end_of_turns=0.4925, tensor=0.9993, clock=0.1102, not_transposed=1.054, one_consumer=1.058,
-    three_consumers=1.017, shared=0.6682, l2=1.875, fetch=0.2952, row_of_a=0.8762,
-    a_line=0.1451, a_sector=0.5097, b_line=0.06113, b_sector=0.4633, narrow=0.3,
-    barriers=0.03564, beyond=0.04713, idle=0.194, norm=7.959, add_elements=0.6361,
-    add_parts=0.3431, copy=2.0, copied=0.6, load=4.5,
-)  # fmt: skip
-"""For launches alone on compute capability 9.0, as the following. These were fitted to
-alone_17_bfloat16 and alone_18_float16 in results/h100/shapes, and alone_every_41_bfloat16 judges
-them."""
+"""For launches alone on compute capability 9.0. benchmarks/fit_tiles.py fitted them to
+alone_17_bfloat16 and alone_18_float16 in results/h100/shapes. The fit compares the configurations
+of a shape with each other, so a predicted time can be off by more than the difference between two
+predicted times. With these constants the other precisions have better picks than with constants of
+their own, which two configurations of each shape decided."""
 
 COSTS_OF_FLOAT32 = Costs(
-    launch=5.267, launch_of_pairs=0, end=1.5376, tensor=1.07147, shared=1.52432, l2=1.0309,
+    launch=5.267, end=1.5376, tensor=1.07147, shared=1.52432, l2=1.0309,
     barriers=0.012768, norm=6, add_elements=0.8344, add_parts=0, uneven=0.3043,
 )  # fmt: skip
 """Fitted to the times of seed 11 (results/h200/shapes/fit_11_*.csv), as those of float64."""
 
 COSTS = {
-    "bfloat16": COSTS_OF_16_BITS,
-    "float16": COSTS_OF_16_BITS,
-    "tf32": OVERLAPPED_COSTS,
-    "int8": OVERLAPPED_COSTS,
-    "float8_e4m3": OVERLAPPED_COSTS,
+    "bfloat16": COSTS_OF_TENSOR_CORES,
+    "float16": COSTS_OF_TENSOR_CORES,
+    "tf32": COSTS_OF_TENSOR_CORES,
+    "int8": COSTS_OF_TENSOR_CORES,
+    "float8_e4m3": COSTS_OF_TENSOR_CORES,
     "float64": Costs(
         launch=1.455, launch_of_pairs=0.9287, end=2.7128, tensor=0.904639, shared=0.271392,
         l2=1.50844, barriers=0.0266649, norm=6, add_elements=0.077328, add_parts=0.7785,
@@ -210,8 +162,7 @@ COSTS = {
     "float32": COSTS_OF_FLOAT32,
     "int32": COSTS_OF_FLOAT32,
 }  # fmt: skip
-"""By precision. In 8 bits, constants fitted to two thirds of alone_40_float8_e4m3 chose worse in
-the other third than those of launches that overlap."""
+"""By precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +215,7 @@ class Choice(Tile):
         def round_us(busy: float) -> float:
             """Return the time of a step while `busy` clusters work."""
             share = busy * blocks / multiprocessors
-            step_us = _step_us(self, problem, fetched, share, costs)
+            step_us = _step_us(self, fetched, share, costs)
             step_us *= 1 - costs.idle * (1 - busy / at_once)
             if from_memory:
                 step_us = max(
@@ -359,14 +310,12 @@ def predicted_us(
     if in_turns:
         other_us = costs.launch_of_turns + costs.end_of_turns * area * 1e-4
     else:
-        other_us = costs.launch + (whole - 1) * costs.restart + whole * costs.end * area * 1e-4
+        other_us = costs.launch + whole * costs.end * area * 1e-4
     other_us += costs.launch_of_pairs * math.log2(pair)
     if parts > 1:
         other_us += whole * (costs.add_elements * area * 1e-4 + costs.add_parts * parts)
     steps = max(-(-problem.k // depth // parts), 1)
-    beyond = clusters * pair * area / (problem.m * problem.n) - 1
-    steps_us = steps * choice.rounds_us(problem, clusters, at_once, multiprocessors, costs)
-    return steps_us * (1 + costs.beyond * beyond) + other_us
+    return other_us + steps * choice.rounds_us(problem, clusters, at_once, multiprocessors, costs)
 
 
 def _norm(bounds_us: Sequence[float], exponent: float) -> float:
@@ -374,48 +323,26 @@ def _norm(bounds_us: Sequence[float], exponent: float) -> float:
 
 
 def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
-    """Return what a block fetches of a step, in rows of B of 128 bytes in one cache line.
-
-    If a matrix's rows are not a multiple of 128 bytes, most rows of 128 bytes lie in two lines.
-    """
-    of_a = choice.rows / choice.across
-    lacking = -choice.columns % BY_64
-    of_b = (choice.columns + costs.narrow * lacking) / choice.down
-    item = problem.precision.item_bytes
-    row_of_a = _row_cost(problem.k * item, costs.a_line, costs.a_sector)
+    """Return what a block fetches of a step, in rows of 128 bytes that lie in whole sectors."""
     pitch_of_b = problem.k if "B" in problem.column_major else problem.n
-    row_of_b = _row_cost(pitch_of_b * item, costs.b_line, costs.b_sector)
-    return of_a * costs.row_of_a * row_of_a + of_b * row_of_b
+
+    def fetched(rows: float, pitch: int) -> float:
+        pitch_bytes = pitch * problem.precision.item_bytes
+        if pitch_bytes % ALIGNED_BYTES:  # rows are copied first, and then begin with a line
+            return rows
+        return rows * (1 + costs.sector * (pitch_bytes % SECTOR_BYTES != 0))
+
+    of_a = fetched(choice.rows / choice.across, problem.k)
+    return of_a + fetched(choice.columns / choice.down, pitch_of_b)
 
 
-def _row_cost(pitch_bytes: int, line: float, sector: float) -> float:
-    if pitch_bytes % ALIGNED_BYTES:  # rows are copied first, and then begin with a line
-        return 1.0
-    in_two_lines = 1 - math.gcd(pitch_bytes, LINE_BYTES) / LINE_BYTES
-    return 1 + line * in_two_lines + sector * (pitch_bytes % SECTOR_BYTES != 0)
-
-
-def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, costs: Costs) -> float:
+def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> float:
     """Return the time of a step where `share` of the multiprocessors fetch `fetched` rows each."""
-    rows, columns = choice.rows, choice.columns
-    extent = by_64(rows, columns)
-    tensor = costs.tensor * rows * columns / 32
-    tensor *= 1 + costs.clock * math.tanh(problem.m * problem.n * problem.k / LONG_PRODUCT)
-    if choice.consumers == 1 and not choice.form.in_turns:
-        tensor *= costs.one_consumer
-    elif choice.consumers == 3:  # noqa: PLR2004 # the most there are
-        tensor *= costs.three_consumers
+    tensor = costs.tensor * choice.rows * choice.columns / 32 / CLOCK_MHZ
     if choice.columns % BY_64:
         tensor *= costs.not_transposed
-    # Each piece of 64 reads its 64 rows and all of the other operand; the TMA writes both once.
-    shared = extent // BY_64 * (BY_64 + rows * columns // extent) + rows + columns
-    bounds = (
-        tensor / CLOCK_MHZ,
-        costs.shared * shared / CLOCK_MHZ,
-        costs.l2 * fetched * 1e-3 * share,
-        costs.fetch * fetched * 1e-3,
-        costs.load * stage_bytes(rows, columns) / ROW_BYTES * 1e-3 * choice.form.loads_rows,
-    )
+    loaded = costs.load * stage_bytes(choice.rows, choice.columns) / ROW_BYTES * 1e-3
+    bounds = tensor, costs.l2 * fetched * 1e-3 * share, loaded * choice.form.loads_rows
     return costs.barriers + _norm(bounds, costs.norm)
 
 
