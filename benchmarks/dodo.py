@@ -215,8 +215,11 @@ SHAPES = {
     "alone_18_int8": "--seed 18 --count 30 --dtype int8",
     "alone_18_tf32": "--seed 18 --count 30 --dtype tf32",
     "alone_every_19_bfloat16": "--seed 19 --count 6 --every",
-    "alone_21_bfloat16": "--seed 21 --count 9 --dtype bfloat16",
-    "alone_22_float8_e4m3": "--seed 22 --count 3 --dtype float8_e4m3",
+    "alone_21_bfloat16": "--seed 21 --count 60 --dtype bfloat16",
+    "alone_22_float8_e4m3": "--seed 22 --count 40 --dtype float8_e4m3",
+    "alone_23_float16": "--seed 23 --count 30 --dtype float16",
+    "alone_26_int8": "--seed 26 --count 30 --dtype int8",
+    "alone_27_tf32": "--seed 27 --count 30 --dtype tf32",
     "alone_40_float8_e4m3": "--seed 40 --count 24 --dtype float8_e4m3 --every",
     "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
     **{
@@ -225,7 +228,8 @@ SHAPES = {
         for dtype in ("bfloat16", "float16", "tf32")
     },
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
-    "3048x1928x400,872x5608x6608,904x4592x672",
+    "3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
+    "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
     "models": "--model-shapes",
     "squares": "--shapes 512x512x8192,1024x1024x1024,2048x2048x2048,4096x4096x4096,8192x8192x8192,"
     "4000x4104x3992,5120x5120x5120,7168x7168x7168,6000x5000x3000,1088x936x5456",

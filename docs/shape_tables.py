@@ -24,18 +24,16 @@ from tables import H100, H200, WIDTH, load, table
 from gpubench.stats.pairs import Ratio
 
 ALONE = {
-    "bfloat16": ("alone_21_bfloat16", "alone_every_41_bfloat16"),
-    "float16": ("alone_18_float16",),
-    "float8_e4m3": ("alone_22_float8_e4m3", "alone_40_float8_e4m3"),
-    "tf32": ("alone_18_tf32",),
-    "int8": ("alone_18_int8",),
+    "bfloat16": ("alone_21_bfloat16",),
+    "float16": ("alone_23_float16",),
+    "float8_e4m3": ("alone_22_float8_e4m3",),
+    "tf32": ("alone_27_tf32",),
+    "int8": ("alone_26_int8",),
     "float32": ("alone_16_float32",),
     "float64": ("alone_16_float64",),
 }
-"""Files of shapes that were measured with launches alone, by precision."""
-
-FITTED = {"alone_18_float16"}
-"""Those on which the constants of the model were fitted after they were measured."""
+"""Files of shapes that were measured with launches alone, by precision. No constant was fitted on
+them."""
 
 JUDGED = (
     *("judged_12_float64", "judged_12_float32", "judged_12_tf32", "judged_15", "judged_14"),
@@ -148,7 +146,7 @@ def first_pick(dtype: str) -> float:
     ratios = []
     for problem, of_shape in groupby(rows, lambda row: row.problem):
         first = min(
-            of_shape, key=lambda row: fit_tiles.modelled_us(row, fit_tiles.present_costs(row))
+            of_shape, key=lambda row: fit_tiles.modelled_us(row, fit_tiles.COSTS[row.problem.dtype])
         )
         shape = shape_class(problem.m, problem.n, problem.k)
         ratios.append((shape, first.library_us / first.median_us))
@@ -167,7 +165,7 @@ def alone_shapes() -> str:
         classes = ([one.ratio for one in every if one.shape_class == name] for name in CLASSES)
         lines.append(
             [
-                f"{dtype}{' †' if FITTED & {*names} else ''}",
+                dtype,
                 ", ".join(word for name in names for word in name.split("_") if word.isdigit()),
                 *(len(ratios), f"{mean:.2f} ({low:.2f} to {high:.2f})", f"{first_pick(dtype):.2f}"),
                 *(f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"),
@@ -245,6 +243,6 @@ def picks() -> str:
             f"{100 * max(one.error for one in found):.1f} %",
             f"{100 * fit_tiles.close(found):.0f} %",
         ]
-        for how, found in fit_tiles.compared(rows, fit_tiles.present_costs(rows[0])).items()
+        for how, found in fit_tiles.compared(rows, fit_tiles.COSTS[rows[0].problem.dtype]).items()
     ]
     return table(["what runs", "ninth decile", "worst", "within 3 %"], lines)
