@@ -29,10 +29,11 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -223,7 +224,7 @@ class Contender:
 class Bench:
     """A GPU, and operands for all shapes."""
 
-    other_kernels = OTHER_KERNELS
+    other_kernels: tuple[str, ...] = OTHER_KERNELS
 
     def __init__(
         self, dtype: str, cache: Cache = Cache.HOT, launches: Launches = Launches.ALONE
@@ -450,30 +451,13 @@ def write(results: Iterable[Result], path: Path) -> None:
 
 
 def read(path: Path) -> dict[tuple[str, int, int, int], list[Result]]:
-    """Read the rows of a file by dtype and shape."""
+    """Read the rows of a file by dtype and shape. Older files lack the last columns."""
+    kinds: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float}
+    fields = {name: kinds[one.type] for name, one in Result.__dataclass_fields__.items()}
     found: dict[tuple[str, int, int, int], list[Result]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            result = Result(
-                dtype=row["dtype"],
-                m=int(row["m"]),
-                n=int(row["n"]),
-                k=int(row["k"]),
-                variant=row["variant"],
-                tile=row["tile"],
-                kind=row["kind"],
-                median_us=float(row["median_us"]),
-                low_us=float(row["low_us"]),
-                high_us=float(row["high_us"]),
-                samples=int(row["samples"]),
-                difference=float(row["difference"]),
-                algorithm=row["algorithm"],
-                launches=row.get("launches", "overlapped"),
-                cache=row.get("cache", "hot"),
-                source_hash=row.get("source_hash", ""),
-                read_us=float(row.get("read_us", 0)),
-                empty_us=float(row.get("empty_us", 0)),
-            )
+            result = Result(**{name: fields[name](text) for name, text in row.items()})
             found.setdefault((result.dtype, result.m, result.n, result.k), []).append(result)
     return found
 
