@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from gpubench.model import Point, Problem
+from gpubench.errors import DoesNotFitError
+from gpubench.model import Point, Problem, Scope
 
 CACHES_TO_OUTGROW = 2
 """The sets together exceed this number of last-level caches, so each set is evicted before reuse.
@@ -174,10 +175,12 @@ class FixedArrays:
         """Return the sets on which the point's kernel is launched, and the block for the launches.
 
         For fixed addresses, a single set takes the contents of the operands at the block's start,
-        and they take its contents at its end.
+        and they take its contents at its end. Raises DoesNotFitError for launches that allocate.
         """
         if not point.variant.fixed_addresses:
             return operands.sets, nullcontext
+        if point.scope == Scope.END_TO_END:
+            raise DoesNotFitError("it keeps addresses, and --scope end-to-end allocates new arrays")
         (own,) = operands.sets
         fixed = self._arrays.get(operands.problem) or tuple(x.copy(order="K") for x in own)
         self._arrays[operands.problem] = fixed

@@ -170,6 +170,8 @@ def test_a_function_that_keeps_its_first_addresses_can_have_fixed_ones(
     right, said = measured(variant(call, fixed_addresses=True), cache=cache)
     assert (right.status, right.reason) == (Status.OK, "")
     assert said.notes == "called at fixed addresses; a cold cache was flushed"
+    refused, _ = measured(variant(call, fixed_addresses=True), scope=Scope.END_TO_END)
+    assert (refused.status, "keeps addresses" in refused.reason) == (Status.SKIPPED, True)
 
 
 def test_a_result_that_is_kept_at_fixed_addresses_is_wrong() -> None:
