@@ -451,15 +451,8 @@ def agree(ratio: float, by_tools: float) -> bool:
 
 FIELDS = (
     *("dtype", "variant", "tile", "n", "launches", "several", "kernels"),
-    *(
-        "gpubench_us",
-        "gpubench_mhz",
-        "ncu_us",
-        "ncu_mhz",
-        "beside_cupti_us",
-        "cupti_span_us",
-        "recorded_us",
-    ),
+    *("gpubench_us", "gpubench_mhz", "ncu_us", "ncu_mhz"),
+    *("beside_cupti_us", "cupti_span_us", "recorded_us"),
 )
 
 
@@ -468,37 +461,25 @@ def write(lines: Sequence[Line], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(FIELDS)
-        for line in lines:
-            figures = (
-                *(line.gpubench_us, line.gpubench_mhz, line.ncu_us, line.ncu_mhz),
-                *(line.beside_cupti_us, line.cupti_us, line.recorded_us),
-            )
+        for case, kernels, *figures, several in lines:
             shown = ["" if figure is None else f"{figure:.4f}" for figure in figures]
-            out.writerow([*line.case, int(line.spans_several), line.kernels or "", *shown])
+            out.writerow([*case, int(several), kernels or "", *shown])
 
 
 def read(path: Path) -> list[Line]:
-    """Read the lines of a CSV."""
-
-    def figure(text: str) -> float | None:
-        return float(text) if text else None
-
+    """Read the lines of a CSV, whose columns are `FIELDS`."""
     with path.open(encoding="utf-8", newline="") as file:
-        return [
-            Line(
-                case=Case(row["dtype"], row["variant"], row["tile"], row["n"], row["launches"]),
-                kernels=int(row["kernels"]) if row["kernels"] else None,
-                gpubench_us=figure(row["gpubench_us"]),
-                gpubench_mhz=figure(row["gpubench_mhz"]),
-                ncu_us=figure(row["ncu_us"]),
-                ncu_mhz=figure(row["ncu_mhz"]),
-                beside_cupti_us=figure(row["beside_cupti_us"]),
-                cupti_us=figure(row["cupti_span_us"]),
-                recorded_us=figure(row["recorded_us"]),
-                spans_several=row["several"] == "1",
+        _, *rows = csv.reader(file)
+    return [
+        Line._make(
+            (
+                *(Case(*row[:5]), int(row[6]) if row[6] else None),
+                *(float(figure) if figure else None for figure in row[7:]),
+                row[5] == "1",
             )
-            for row in csv.DictReader(file)
-        ]
+        )
+        for row in rows
+    ]
 
 
 def measure(path: Path, sizes: str = "") -> int:

@@ -453,7 +453,7 @@ def write(results: Iterable[Result], path: Path) -> None:
 def read(path: Path) -> dict[tuple[str, int, int, int], list[Result]]:
     """Read the rows of a file by dtype and shape. Older files lack the last columns."""
     kinds: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float}
-    fields = {name: kinds[one.type] for name, one in Result.__dataclass_fields__.items()}
+    fields = {name: kinds[str(one.type)] for name, one in Result.__dataclass_fields__.items()}
     found: dict[tuple[str, int, int, int], list[Result]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
