@@ -77,9 +77,6 @@ class Form:
     odd_rows: bool = False
     """Whether it takes only problems with rows that are no multiple of 16 bytes."""
 
-    loads_rows: bool = False
-    """Whether a block's warps load such rows. Other forms copy them first."""
-
     options: str = "/group=8"
     """What a configuration says after its cluster."""
 
@@ -129,17 +126,8 @@ TF32 = Form(
 )
 
 ANY_ROWS = replace(SPLIT, splits=range(1, MAX_CLUSTER + 1), odd_rows=True)
-LOADED_ROWS = Form(
-    rows=range(16, 129, 16),
-    columns=(64, 128),
-    splits=range(1, MAX_CLUSTER + 1),
-    clusters=("1x1",),
-    odd_rows=True,
-    loads_rows=True,
-    options="",
-)
 
-FORMS = (WHOLE, TURNS, SPLIT, BYTES, BYTES_TURNS, TF32, ANY_ROWS, LOADED_ROWS)
+FORMS = (WHOLE, TURNS, SPLIT, BYTES, BYTES_TURNS, TF32, ANY_ROWS)
 """All forms. Those for one precision are compared with each other."""
 
 MAX_SUMS = {1: 128, 2: 192, 3: 96}

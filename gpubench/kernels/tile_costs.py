@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
-from operator import mul
 from typing import TypeVar
 
 from gpubench.kernels.fitted_tile import (
@@ -32,7 +31,7 @@ from gpubench.kernels.fitted_tile import (
     reads_from_memory,
     stage_bytes,
 )
-from gpubench.kernels.padded_rows import operand_shapes, row_bytes
+from gpubench.kernels.padded_rows import row_bytes
 from gpubench.kernels.tensor_cores import (
     ALIGNED_BYTES,
     BYTES_STEP,
@@ -107,15 +106,6 @@ class Costs:
     """Share by which a row of A or B of 128 bytes counts more where it lies in five sectors of 32
     bytes, not four."""
 
-    copy: float = 0
-    """For a launch that copies rows in front of the product."""
-
-    copied: float = 0
-    """For each MB that it copies."""
-
-    load: float = 0
-    """For 1,000 rows of 128 bytes that the warps of a block load."""
-
     idle: float = 0
     """Share by which a round's steps take less time, for each share of the multiprocessors that is
     idle in the round. The busy multiprocessors probably get more power and more of the L2 cache."""
@@ -134,7 +124,7 @@ class Costs:
 COSTS_OF_TENSOR_CORES = Costs(
     launch=2.967, launch_of_turns=3.578, end=0.8859, end_of_turns=0.4983, tensor=1.057, l2=1.825,
     not_transposed=1.054, sector=0.4582, barriers=0.04502, idle=0.2281, norm=6.765,
-    add_elements=0.7312, add_parts=0.1928, copy=2.0, copied=0.6, load=4.5,
+    add_elements=0.7312, add_parts=0.1928,
 )  # fmt: skip
 """For launches alone on compute capability 9.0. benchmarks/fit_tiles.py fitted them to
 alone_17_bfloat16 and alone_18_float16 in results/h100/shapes. The fit compares the configurations
@@ -341,8 +331,7 @@ def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> floa
     tensor = costs.tensor * choice.rows * choice.columns / 32 / CLOCK_MHZ
     if choice.columns % BY_64:
         tensor *= costs.not_transposed
-    loaded = costs.load * stage_bytes(choice.rows, choice.columns) / ROW_BYTES * 1e-3
-    bounds = tensor, costs.l2 * fetched * 1e-3 * share, loaded * choice.form.loads_rows
+    bounds = tensor, costs.l2 * fetched * 1e-3 * share
     return costs.barriers + _norm(bounds, costs.norm)
 
 
@@ -418,32 +407,32 @@ def choices_of(form: Form) -> Choices:
 def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice | SmallTile]]:
     """Return what is picked of all forms for a problem's precision, by form.
 
-    Each form has one configuration, so that `--tiles auto` always measures it.
+    Each form has one configuration, so that `--tiles auto` always measures it. If rows are copied,
+    as many more are picked as for one further form: few kernels take such rows.
     """
     of_dtype = [form for form in FORMS if problem.dtype in form.dtypes]
-    of_row, costs = row_bytes(problem), COSTS[problem.dtype]
-    forms = [form for form in of_dtype if form.odd_rows == any(of_row)] or of_dtype
-    rows = (shape[0] for shape in operand_shapes(problem))
-    copy_us = costs.copy + costs.copied * sum(map(mul, rows, of_row)) * 1e-6
+    odd_rows = any(row_bytes(problem))
+    forms = [form for form in of_dtype if form.odd_rows == odd_rows] or of_dtype
     every = [
-        (time_us + (0 if form.loads_rows or not any(of_row) else copy_us), form, choice)
+        (time_us, form, choice)
         for form in forms
         for choice, time_us in ranked(choices_of(form), problem, multiprocessors).items()
     ]
     every.sort(key=lambda entry: entry[0])
-    return first_together(((form, choice) for _, form, choice in every), forms)
+    return first_together(((form, choice) for _, form, choice in every), forms, odd_rows)
 
 
 def first_together(
-    ranked_together: Iterable[tuple[Key, Item]], kernels: Collection[Key]
+    ranked_together: Iterable[tuple[Key, Item]], kernels: Collection[Key], further: int = 0
 ) -> dict[Key, list[Item]]:
     """Return what is picked of all kernels' items, each with its kernel, the fastest first.
 
-    The first `PICKS` times the number of kernels are picked, and a kernel's first item anyway.
+    The first `PICKS` for each kernel, and for each of `further` ones, are picked, and a kernel's
+    first item anyway.
     """
     of_kernel: dict[Key, list[Item]] = {kernel: [] for kernel in kernels}
     for place, (kernel, item) in enumerate(ranked_together):
-        if place < PICKS * len(kernels) or not of_kernel[kernel]:
+        if place < PICKS * (len(kernels) + further) or not of_kernel[kernel]:
             of_kernel[kernel].append(item)
     return of_kernel
 

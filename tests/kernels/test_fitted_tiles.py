@@ -305,7 +305,7 @@ def test_kernels_of_a_precision_are_ranked_together_and_each_has_a_pick() -> Non
         times = sorted(
             time for form in of_form for time in ranked(choices_of(form), of_shape, 132).values()
         )
-        limit_us = times[PICKS * len(of_form) - 1]
+        limit_us = times[PICKS * (len(of_form) + of_shape.m % 2) - 1]  # more if rows are copied
         for form, own in of_form.items():
             assert own == list(ranked(choices_of(form), of_shape, 132))[: len(own)]
             slow = [one for one in own if time_us(one, of_shape) > limit_us]

@@ -48,7 +48,6 @@ CANNOT_RUN = {
     "wgmma_bytes_pingpong": "TMA",
     "wgmma_split_cluster": "TMA",
     "wgmma_any_rows": "TMA",
-    "wgmma_loaded_rows": "inline PTX",
     "wgmma_bytes": "TMA",
     "wgmma_mixed_bytes": "TMA",
     "wgmma_bytes_cluster": "TMA",

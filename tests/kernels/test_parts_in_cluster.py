@@ -76,11 +76,6 @@ CASES = {
         ("64x80x64/s3/cluster=2x2/group=8/pdl=1", "130x168x136"),
         ("8x64x64/s4/cluster=1x1/group=8/pdl=1", "5x136x328"),
     ),
-    "wgmma_loaded_rows": (
-        ("16x64x64/s3/k3/cluster=1x1", "13x199x521"),
-        ("80x128x64/s3/k1/cluster=1x1", "163x262x65"),
-        ("64x64x64/s3/k2/cluster=1x1", "1x1x1"),
-    ),
     "wgmma_pingpong": (("72x64x64/s3/cluster=2x1/group=8", "150x136x264"),),
     "wgmma_split_cluster": (
         ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x200x520"),

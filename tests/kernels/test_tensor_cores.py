@@ -26,7 +26,7 @@ ON_TENSOR_CORES = {
 }
 FITTED = (
     *("wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster"),
-    *("wgmma_any_rows", "wgmma_loaded_rows"),
+    "wgmma_any_rows",
 )
 """Kernels whose tiles have a multiple of 8 or 16 rows: test_fitted_tiles.py tests them."""
 

@@ -37,11 +37,8 @@ leave_sums(const Number (&sum)[PIECES][SUMS], unsigned memory, int warpgroup) {
 
 // Stores at most two results of 16 bits, at once if there are two.
 __device__ __forceinline__ void store_two(unsigned short* to, unsigned two, int count) {
-  if (count > 1) {
-    *reinterpret_cast<unsigned*>(to) = two;
-  } else if (count == 1) {
-    *to = static_cast<unsigned short>(two);
-  }
+  if (count > 1) *reinterpret_cast<unsigned*>(to) = two;
+  if (count == 1) *to = static_cast<unsigned short>(two);
 }
 
 // Stores four sums of a row of C, rounded if results have 16 bits. A row of these begins at any
@@ -67,6 +64,52 @@ store_four(const Vector<Sum<Scalar>>& sums, void* C, int row, int col, int N) {
   }
 }
 
+__device__ __forceinline__ float load_sum(unsigned address) {
+  float sum;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(sum) : "r"(address));
+  return sum;
+}
+
+// Stores a tile of results of 16 bits by WARPS warps: rows of words, so that a warp stores whole
+// sectors. Where a row of C begins in the middle of a word, its first result is stored alone. The
+// words of four rows are read before any of them is stored.
+template <typename Scalar, int BM, int BN, int PITCH, int WARPS>
+__device__ __forceinline__ void
+store_rows(unsigned memory, unsigned short* C, const BlockTile& tile, int M, int N) {
+  constexpr int AT_ONCE = 4, WORDS = (BN + 63) / 64;
+  const int lane = threadIdx.x % 32;
+  const int rows = min(BM, M - tile.row), columns = min(BN, N - tile.col);
+#pragma unroll 1
+  for (int first = threadIdx.x / 32; first < rows; first += WARPS * AT_ONCE) {
+    unsigned short* to[AT_ONCE];
+    int odd[AT_ONCE];
+    unsigned words[AT_ONCE][WORDS], alone[AT_ONCE];
+#pragma unroll
+    for (int r = 0; r < AT_ONCE; ++r) {
+      const int row = min(first + r * WARPS, BM - 1);
+      to[r] = C + static_cast<size_t>(tile.row + row) * N + tile.col;
+      odd[r] = reinterpret_cast<size_t>(to[r]) % 4 / 2;
+      const unsigned sums = memory + row * PITCH;
+      alone[r] = pack<Output<Scalar>>(load_sum(sums), 0);
+#pragma unroll
+      for (int i = 0; i < WORDS; ++i) {
+        const unsigned at = sums + min(i * 64 + lane * 2 + odd[r], BN - 1) * 4;
+        words[r][i] = pack<Output<Scalar>>(load_sum(at), load_sum(at + 4));
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < AT_ONCE; ++r) {
+      const int left = first + r * WARPS < rows ? columns : 0;
+#pragma unroll
+      for (int i = 0; i < WORDS; ++i) {
+        const int col = i * 64 + lane * 2 + odd[r];
+        store_two(to[r] + col, words[r][i], left - col);
+      }
+      if (lane < odd[r]) store_two(to[r], alone[r], min(left, 1));
+    }
+  }
+}
+
 // Stores a block's tile of C, or its part of one that SPLITS blocks share, by all warpgroups that
 // multiply. `peer` is as in `add_parts`.
 template <typename Scalar, int BM, int BN, int SPLITS, int BLOCKS, int PIECES, int SUMS>
@@ -78,8 +121,15 @@ store_sums(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned memory, int part, int peer
   for (int p = 0; p < PIECES; ++p) fence_sums(sum[p]);
   synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
   leave_sums<BM, BN>(sum, memory, warpgroup);
-  add_parts<SPLITS, BLOCKS, BM, BN, SUMS_PITCH<BN, T::TRANSPOSED>, 128 * T::CONSUMERS, Sum<Scalar>>(
-      memory, part, peer, [&](int row, int col, const Vector<Sum<Scalar>>& sums) {
-        if (tile.row + row < M) store_four<Scalar>(sums, C, tile.row + row, tile.col + col, N);
-      });
+  constexpr int PITCH = SUMS_PITCH<BN, T::TRANSPOSED>;
+  if constexpr (SPLITS == 1 && RESULT_BYTES<Scalar> == 2) {
+    synchronize_consumers<T::CONSUMERS>();
+    store_rows<Scalar, BM, BN, PITCH, 4 * T::CONSUMERS>(memory, static_cast<unsigned short*>(C),
+                                                        tile, M, N);
+  } else {
+    add_parts<SPLITS, BLOCKS, BM, BN, PITCH, 128 * T::CONSUMERS, Sum<Scalar>>(
+        memory, part, peer, [&](int row, int col, const Vector<Sum<Scalar>>& sums) {
+          if (tile.row + row < M) store_four<Scalar>(sums, C, tile.row + row, tile.col + col, N);
+        });
+  }
 }

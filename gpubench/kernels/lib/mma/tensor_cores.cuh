@@ -238,15 +238,15 @@ struct Roles {
 };
 
 // STAGES stages of shared memory between the producer, which fills them, and the consumers. Each
-// stage has two barriers: it is filled (all fills, and the bytes), and it is free (all releases).
+// stage has two barriers: it is filled (one arrival, and the bytes), and it is free (all releases).
 template <int STAGES>
 struct Ring {
   Mbarrier filled[STAGES];
   Mbarrier freed[STAGES];
 
-  __device__ __forceinline__ void init(int releases, int fills = 1) {
+  __device__ __forceinline__ void init(int releases) {
     for (int stage = 0; stage < STAGES; ++stage) {
-      filled[stage].init(fills);
+      filled[stage].init(1);
       freed[stage].init(releases);
     }
     fence_mbarrier_init();

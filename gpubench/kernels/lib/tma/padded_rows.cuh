@@ -16,75 +16,43 @@ __host__ __device__ constexpr int parts_of_row(int row_bytes) {
   return (row_bytes + PART_BYTES - 1) / PART_BYTES;
 }
 
-// The rows of an operand, which begin at any byte: a word of a row lies in two aligned words. No load
-// waits for another one. The array's last bytes, which are no whole word, are loaded alone.
-struct AnyRows {
-  const unsigned char* array;
-  int count;
-  int bytes;                  // of a row
-  const unsigned char* end;
-  const unsigned char* last;  // behind the last whole word
-
-  __device__ __forceinline__ AnyRows(const void* from, int count, int bytes)
-      : array(static_cast<const unsigned char*>(from)),
-        count(count),
-        bytes(bytes),
-        end(array + static_cast<size_t>(count) * bytes),
-        last(end - reinterpret_cast<size_t>(end) % 4) {}
-  // The bytes behind the last whole word.
-  __device__ __forceinline__ unsigned rest() const {
-    unsigned word = 0;
+// Copies a part of a row, of WORDS words a lane, by a warp. A row begins at any byte: a word that is
+// stored lies in two aligned words that are loaded. No load waits for another one. The array's last
+// bytes, which are no whole word, are loaded alone. What lies behind a row's last byte is of no use.
+template <int WORDS>
+__device__ __forceinline__ void
+copy_part(const unsigned char* array, unsigned char* to, int rows, int row_bytes, int row, int begin) {
+  const int of_row = row_bytes - begin;
+  const unsigned char* const end = array + static_cast<size_t>(rows) * row_bytes;
+  const unsigned char* const last = end - reinterpret_cast<size_t>(end) % 4;
+  const unsigned char* word = array + static_cast<size_t>(row) * row_bytes + begin;
+  const int shift = reinterpret_cast<size_t>(word) % 4 * 8;
+  word -= shift / 8;
+  // Bytes in whole words from here on, if there are few.
+  const int whole = static_cast<int>(min(last - word, ptrdiff_t{2} * PART_BYTES));
+  unsigned words[WORDS][2], rest = 0;
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      if (last + i < end) word |= last[i] << i * 8;
+  for (int i = 0; i < WORDS; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int at = i * 128 + j * 4;
+      words[i][j] = 0;
+      if (i * 128 < of_row && at < whole) {
+        words[i][j] = *reinterpret_cast<const unsigned*>(word + at);
+      }
     }
-    return word;
   }
-};
-
-// A lane's place in a row, and the bytes of whole words from there on, if there are few.
-struct PlaceInRow {
-  const unsigned char* word;
-  int shift;  // bits
-  int whole;
-
-  __device__ __forceinline__ PlaceInRow(const AnyRows& rows, int row, int byte) {
-    word = rows.array + static_cast<size_t>(row) * rows.bytes + byte;
-    shift = reinterpret_cast<size_t>(word) % 4 * 8;
-    word -= shift / 8;
-    whole = static_cast<int>(min(rows.last - word, ptrdiff_t{2} * PART_BYTES));
-  }
-  // The two aligned words that hold the word `offset` bytes further. Zero if it is not `wanted`.
-  __device__ __forceinline__ uint2 load(int offset, bool wanted) const {
-    uint2 two = {0, 0};
-    if (wanted && offset < whole) two.x = *reinterpret_cast<const unsigned*>(word + offset);
-    if (wanted && offset + 4 < whole) two.y = *reinterpret_cast<const unsigned*>(word + offset + 4);
-    return two;
-  }
-  __device__ __forceinline__ unsigned joined(const uint2& two, int offset, unsigned rest) const {
-    const unsigned long long low = offset == whole ? rest : two.x;
-    const unsigned long long high = offset + 4 == whole ? rest : two.y;
-    return static_cast<unsigned>((high << 32 | low) >> shift);
-  }
-};
-
-// Copies a part of a row by a warp. What lies behind a row's last byte is of no use.
-__device__ __forceinline__ void copy_part(const AnyRows& rows, unsigned char* to, int number) {
-  const int row = number / parts_of_row(rows.bytes);
-  if (row >= rows.count) return;
-  const int begin = number % parts_of_row(rows.bytes) * PART_BYTES + threadIdx.x % 32 * 4;
-  const PlaceInRow place(rows, row, begin);
-  uint2 words[PART_WORDS];
 #pragma unroll
-  for (int i = 0; i < PART_WORDS; ++i) {
-    words[i] = place.load(i * 128, begin + i * 128 < rows.bytes);
+  for (int i = 0; i < 3; ++i) {
+    if (last + i < end) rest |= last[i] << i * 8;
   }
-  const unsigned rest = rows.rest();
-  unsigned char* const copy = to + static_cast<size_t>(row) * padded_bytes(rows.bytes) + begin;
+  to += static_cast<size_t>(row) * padded_bytes(row_bytes) + begin;
 #pragma unroll
-  for (int i = 0; i < PART_WORDS; ++i) {
-    const unsigned word = place.joined(words[i], i * 128, rest);
-    if (begin + i * 128 < rows.bytes) *reinterpret_cast<unsigned*>(copy + i * 128) = word;
+  for (int i = 0; i < WORDS; ++i) {
+    const unsigned long long low = i * 128 == whole ? rest : words[i][0];
+    const unsigned long long high = i * 128 + 4 == whole ? rest : words[i][1];
+    const unsigned both = static_cast<unsigned>((high << 32 | low) >> shift);
+    if (i * 128 < of_row) *reinterpret_cast<unsigned*>(to + i * 128) = both;
   }
 }
 
@@ -97,8 +65,20 @@ pad_rows(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, 
   wait_for_previous_launch();  // which reads the workspace
   const int part = blockIdx.x * 8 + threadIdx.x / 32;
   const bool of_a = part < parts_of_a;
-  const size_t copy_of_a = parts_of_a ? static_cast<size_t>(M) * padded_bytes(a_row_bytes) : 0;
-  const AnyRows rows(of_a ? A : B, of_a ? M : b_rows, of_a ? a_row_bytes : b_row_bytes);
-  copy_part(rows, reinterpret_cast<unsigned char*>(workspace) + (of_a ? 0 : copy_of_a),
-            of_a ? part : part - parts_of_a);
+  const int rows = of_a ? M : b_rows, row_bytes = of_a ? a_row_bytes : b_row_bytes;
+  const int number = of_a ? part : part - parts_of_a;
+  const int row = number / parts_of_row(row_bytes);
+  if (row >= rows) return;
+  const int begin = number % parts_of_row(row_bytes) * PART_BYTES;
+  const int of_lane = begin + threadIdx.x % 32 * 4;
+  const size_t of_copy = parts_of_a ? static_cast<size_t>(M) * padded_bytes(a_row_bytes) : 0;
+  const auto* const from = reinterpret_cast<const unsigned char*>(of_a ? A : B);
+  auto* const to = reinterpret_cast<unsigned char*>(workspace) + (of_a ? 0 : of_copy);
+  if (row_bytes - begin <= PART_BYTES / 4) {  // a short part needs few of the instructions
+    copy_part<PART_WORDS / 4>(from, to, rows, row_bytes, row, of_lane);
+  } else if (row_bytes - begin <= PART_BYTES / 2) {
+    copy_part<PART_WORDS / 2>(from, to, rows, row_bytes, row, of_lane);
+  } else {
+    copy_part<PART_WORDS>(from, to, rows, row_bytes, row, of_lane);
+  }
 }
