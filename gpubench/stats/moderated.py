@@ -50,25 +50,18 @@ class Rounds(NamedTuple):
     """Width of the wider of the two groups that this step divides."""
 
 
-def summarize(logs: Floats, counts: NDArray[np.int64]) -> Rounds:
-    """Return the statistics of points whose rounds stand one after another.
-
-    `counts` has the number of rounds of each point, at least 1.
-    """
-    point = np.repeat(np.arange(len(counts)), counts)
-    logs = logs[np.lexsort((logs, point))]
-    ends = np.cumsum(counts)
-    starts = ends - counts
-    low, high = logs[starts], logs[ends - 1]
-    mean = np.add.reduceat(logs, starts) / counts
-    squares = np.add.reduceat((logs - mean[point]) ** 2, starts)
-    steps = np.diff(logs, append=logs[-1:])
-    steps[ends - 1] = 0  # to the next point
-    gap = np.maximum.reduceat(steps, starts)
-    before = np.where(steps == gap[point], logs, np.inf)
-    edge = np.minimum.reduceat(before, starts)  # where the first such step begins
+def summarize(logs: Floats) -> Rounds:
+    """Return the statistics of times of shape (points, rounds); NaN: no time, or no mean."""
+    ordered, point = np.sort(logs, axis=1), np.arange(len(logs))  # NaNs last
+    number = np.isfinite(logs).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        mean = np.nansum(ordered, axis=1) / number
+    squares = np.nansum((ordered - mean[:, None]) ** 2, axis=1)
+    low, high = ordered[:, 0], ordered[point, number - 1]
+    steps = np.nan_to_num(np.diff(ordered, append=np.nan))
+    gap, edge = steps.max(axis=1), ordered[point, steps.argmax(axis=1)]
     group = np.maximum(edge - low, high - edge - gap)
-    return Rounds(counts.astype(float), mean, squares, low, high, gap, group)
+    return Rounds(number.astype(float), mean, squares, low, high, gap, group)
 
 
 class Variance(NamedTuple):

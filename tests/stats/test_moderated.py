@@ -21,10 +21,11 @@ RNG = np.random.default_rng(2006)
 
 
 def test_the_statistics_of_each_point_are_those_of_its_own_rounds() -> None:
-    logs = np.array([3.0, 1.0, 1.5, 7.0, 2.0, 2.5, 9.0, 9.5])
-    of = summarize(logs, np.array([3, 1, 4]))
+    none = np.nan
+    logs = np.array([[3.0, none, 1.0, 1.5], [none, 7.0, none, none], [2.0, 2.5, 9.0, 9.5]])
+    of = summarize(logs)
     assert of.mean == pytest.approx([5.5 / 3, 7.0, 5.75])
-    assert of.squares == pytest.approx([np.var(logs[:3]) * 3, 0.0, np.var(logs[4:]) * 4])
+    assert of.squares == pytest.approx([np.nanvar(logs[0]) * 3, 0.0, np.var(logs[2]) * 4])
     assert (of.low.tolist(), of.high.tolist()) == ([1.0, 7.0, 2.0], [3.0, 7.0, 9.5])
     assert of.gap == pytest.approx([1.5, 0.0, 6.5])
     assert of.group == pytest.approx([0.5, 0.0, 0.5])
@@ -32,7 +33,7 @@ def test_the_statistics_of_each_point_are_those_of_its_own_rounds() -> None:
 
 def test_one_point_alone_is_judged_by_the_t_test_of_the_textbook() -> None:
     base, new = RNG.normal(5.0, 0.01, 6), RNG.normal(5.02, 0.01, 4)
-    sides = summarize(base, np.array([6])), summarize(new, np.array([4]))
+    sides = summarize(base[None]), summarize(new[None])
     variance = moderate(*sides)
     p = p_values(sides[1].mean - sides[0].mean, np.zeros(1), variance)
     expected = stats.ttest_ind(base, new)
@@ -49,8 +50,7 @@ def drawn(points: int, rounds: int, prior_df: float, sd: float) -> tuple[Floats,
 
 def test_the_prior_is_recovered_from_points_that_were_drawn_from_it() -> None:
     base, new = drawn(20_000, 3, 6.0, 0.01)
-    counts = np.full(len(base), 3)
-    variance = moderate(summarize(base.ravel(), counts), summarize(new.ravel(), counts))
+    variance = moderate(summarize(base), summarize(new))
     assert variance.df[0] - 4 == pytest.approx(6.0, rel=0.15)
 
 
@@ -65,8 +65,7 @@ def test_points_that_repeat_badly_keep_their_variance_and_do_not_shape_the_prior
 @pytest.mark.parametrize("rounds", [3, 5, 10])
 def test_p_values_of_points_that_moved_by_just_the_margin_are_uniform(rounds: int) -> None:
     base, new = drawn(20_000, rounds, 4.0, 0.002)
-    counts = np.full(len(base), rounds)
-    sides = summarize(base.ravel(), counts), summarize(0.02 + new.ravel(), counts)
+    sides = summarize(base), summarize(0.02 + new)
     effect = sides[1].mean - sides[0].mean
     p = p_values(effect, np.full(len(base), 0.02), moderate(*sides))
     for level in (0.5, 0.1, 0.01):
@@ -74,8 +73,8 @@ def test_p_values_of_points_that_moved_by_just_the_margin_are_uniform(rounds: in
 
 
 def test_a_point_with_a_round_a_side_has_no_p_value() -> None:
-    sides = (summarize(np.zeros(4), np.array([1, 3])), summarize(np.ones(4), np.array([1, 3])))
-    variance = moderate(*sides)
+    logs = np.array([[0.0, np.nan, np.nan], [0.0, 0.0, 0.0]])
+    variance = moderate(summarize(logs), summarize(1 + logs))
     assert np.isnan(half_widths(variance, 0.01)).tolist() == [True, False]
     assert p_values(np.ones(2), np.zeros(2), variance)[0] == 1.0
 

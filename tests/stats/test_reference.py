@@ -19,7 +19,7 @@ def test_a_blas_point_with_one_speed_a_side_does_not_outweigh_the_others() -> No
 
 def test_a_point_further_slower_than_its_two_speeds_does_not_explain_itself() -> None:
     logs = np.log([[1.0, 1.08, 1.08]]), np.log([[1.2, 1.28, 1.28]])
-    base, new = (summarize(side[0], np.array([3])) for side in logs)
+    base, new = map(summarize, logs)
     aside = (np.full((1, 3), np.nan),) * 2
     modes = find_modes((base, new), logs, aside, np.array([0.02]))
     assert list(modes.speeds) == [0]

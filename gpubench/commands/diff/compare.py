@@ -475,9 +475,7 @@ def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Rep
             kept.append(np.full((len(points), len(columns)), np.nan))
             kept[-1][members] = logs
     logs = np.hstack(parts)
-    there = np.isfinite(logs)
-    rounds = summarize(logs[there], there.sum(axis=1))
-    return _Repeats(rounds, logs, np.hstack(aside), variance, df, number, disturbances)
+    return _Repeats(summarize(logs), logs, np.hstack(aside), variance, df, number, disturbances)
 
 
 def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]]:
@@ -495,14 +493,10 @@ def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]
         widths[file] = max(len(times), widths.get(file, 0))
     columns = [(file, number) for file in sorted(widths) for number in range(widths[file])]
     starts = {file: columns.index((file, 0)) for file in widths}
-    lengths = [len(times) for _, _, times in sweeps]
-    lines = np.repeat([line for line, _, _ in sweeps], lengths)
-    firsts = np.repeat([starts[file] for _, file, _ in sweeps], lengths)
-    numbers = np.concatenate([np.arange(length) for length in lengths])
-    logs = np.full((len(points), len(columns)), np.nan)
-    flat = np.fromiter(chain.from_iterable(times for _, _, times in sweeps), float)
-    logs[lines, firsts + numbers] = np.log(flat)
-    return logs, columns
+    times_us = np.full((len(points), len(columns)), np.nan)
+    for line, file, times in sweeps:
+        times_us[line, starts[file] : starts[file] + len(times)] = times
+    return np.log(times_us), columns
 
 
 def _disturbed(

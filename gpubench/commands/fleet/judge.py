@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from gpubench.stats.intervals import MAD_TO_SIGMA
-from gpubench.stats.moderated import Floats, Rounds, adjusted, moderate, p_values
+from gpubench.stats.moderated import Floats, Rounds, adjusted, moderate, p_values, summarize
 from gpubench.stats.polish import row_medians
 
 MIN_OTHERS = 3
@@ -122,7 +122,7 @@ def judge(
     """
     limits = limits or Limits()
     shape = (len(times), times.shape[1])
-    rounds = _summary(times)
+    rounds = summarize(times.reshape(-1, times.shape[-1]))
     units = rounds.mean.reshape(shape)
     level = np.column_stack([units, _whole(units)])
     own_error = np.column_stack([_own_error(rounds, shape), np.zeros(len(times))])
@@ -170,18 +170,6 @@ def judge(
         since=since,
         slower_than_before=(since > matters) & (p_since <= limits.q),
     )
-
-
-def _summary(times: Floats) -> Rounds:
-    """Return number, mean and squares of the rounds of each device and unit, flat."""
-    flat = times.reshape(-1, times.shape[-1])
-    there = ~np.isnan(flat)
-    number = there.sum(axis=1).astype(float)
-    total = np.where(there, flat, 0).sum(axis=1)
-    mean = np.divide(total, number, out=np.full_like(total, np.nan), where=number > 0)
-    squares = np.where(there, (flat - mean[:, None]) ** 2, 0).sum(axis=1)
-    nothing = np.zeros_like(mean)
-    return Rounds(number, mean, squares, nothing, nothing, nothing, nothing)
 
 
 def _own_error(rounds: Rounds, shape: tuple[int, int]) -> Floats:
@@ -327,7 +315,7 @@ def _since(
     since, p = np.full(shape, np.nan), np.full(shape, np.nan)
     if before_now is None:
         return since, p
-    earlier = _summary(before_now)
+    earlier = summarize(before_now.reshape(-1, before_now.shape[-1]))
     both = ((earlier.number > 0) & (rounds.number > 0)).nonzero()[0]
     if len(both) == 0:
         return since, p
