@@ -171,6 +171,8 @@ CLUSTERS = {
 }
 """Kernels in which the blocks of a cluster divide K."""
 
+ODD_SIZES = "129x261x77,67x3x129,201x271x1041"
+
 SANITIZED = (
     {
         f"{tool}_{dtype}": f"{tool} {dtype}"
@@ -195,6 +197,11 @@ SANITIZED = (
     | {
         "memcheck_bytes_pingpong": "memcheck float8_e4m3 --variants wgmma_bytes_pingpong "
         "--sizes 136x264x144"
+    }
+    | {
+        f"memcheck_odd_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes {ODD_SIZES}"
+        for dtype, kernels in (CLUSTERS | {"bfloat16": "wgmma_any_rows"}).items()
+        if dtype != "float64"
     }
 )
 """What compute-sanitizer checks: the arguments of `sanitize.py` by task. It runs all kernels of the
@@ -223,9 +230,13 @@ SHAPES = {
     "alone_40_float8_e4m3": "--seed 40 --count 24 --dtype float8_e4m3 --every",
     "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
     **{
-        f"alone_odd_{multiple}_{dtype}": f"--seed 2{multiple} --count 30 --odd {multiple} --dtype {dtype}"
-        for multiple in (1, 2, 4)
-        for dtype in ("bfloat16", "float16", "tf32")
+        f"alone_odd_{multiple}_{dtype}": f"--seed 5{multiple} --count 30 --odd {multiple} --dtype {dtype}"
+        for multiple, dtypes in (
+            (1, ("bfloat16", "float16", "tf32", "float32")),
+            (2, ("bfloat16", "float16")),
+            (4, ("bfloat16", "float16", "int8")),
+        )
+        for dtype in dtypes
     },
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
     "3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
@@ -279,7 +290,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         if dtype not in {"float32", "int32"}:
             yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/stress.py --dtypes {dtype} -o h200/stress/{dtype}.json")
     for name, selected in SANITIZED.items():
-        card = "h100" if name.endswith("pingpong") else "h200"
+        card = "h100" if name.endswith("pingpong") or "odd" in name else "h200"
         yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o {card}/sanitizer/{name}.json")
     yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o h200/stress/clusters.json")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")

@@ -41,11 +41,14 @@ JUDGED = (
 )
 """Files of overlapped launches that shaped neither a constant nor the rule of picks."""
 
-SMALL = "small"
+FEW_ROWS = ("hot", "cold")
 KINDS = {
     "hot": "1 to 64 rows, hot weights",
     "cold": "1 to 64 rows, weights from memory",
-    SMALL: "extents of 16 to 384",
+    "small": "extents of 16 to 384",
+    "odd_1": "odd extents of 128 to 4096",
+    "odd_2": "odd multiples of 2",
+    "odd_4": "odd multiples of 4",
 }
 """Random shapes beside those of `ALONE`."""
 
@@ -53,7 +56,12 @@ OTHERS = {
     **{(dtype, "hot"): 1.05 for dtype in ("bfloat16", "float16", "float8_e4m3")},
     ("float32", "hot"): 1.15,
     **{(dtype, "cold"): 1.0 for dtype in ("bfloat16", "float16")},
-    **{(dtype, SMALL): 1.0 for dtype in ("bfloat16", "float32")},
+    **{(dtype, "small"): 1.0 for dtype in ("bfloat16", "float32")},
+    **{(dtype, "odd_1"): 1.8 for dtype in ("bfloat16", "float16")},
+    ("tf32", "odd_1"): 1.3,
+    ("float32", "odd_1"): 1.0,
+    **{(dtype, "odd_2"): 1.0 for dtype in ("bfloat16", "float16")},
+    **{(dtype, "odd_4"): 1.0 for dtype in ("bfloat16", "float16", "int8")},
 }
 """Bounds of geometric means, by precision and kind."""
 
@@ -76,16 +84,16 @@ def outcomes_alone(dtype: str) -> list[Outcome]:
 
 def path_of_others(dtype: str, kind: str) -> Path:
     """Return the file of other shapes of a kind of `OTHERS`, which may not exist."""
-    name = f"shapes/alone_small_{dtype}" if kind == SMALL else f"few_rows_{dtype}"
+    name = f"few_rows_{dtype}" if kind in FEW_ROWS else f"shapes/alone_{kind}_{dtype}"
     return H100 / f"{name}.csv"
 
 
 def other_ratios(dtype: str, kind: str) -> list[float]:
     """Return the ratios at other shapes of a kind, in ascending order."""
     path = path_of_others(dtype, kind)
-    if kind == SMALL:
-        return sorted(one.ratio for one in outcomes(path))
-    return sorted(one.ratio for state, one in decode.outcomes(path) if state.startswith(kind))
+    if kind in FEW_ROWS:
+        return sorted(one.ratio for state, one in decode.outcomes(path) if state.startswith(kind))
+    return sorted(one.ratio for one in outcomes(path))
 
 
 def plain_mean(ratios: Sequence[float]) -> Ratio:
@@ -191,7 +199,7 @@ def measured_others() -> Iterator[tuple[str, str, list[float]]]:
 
 
 def other_shapes() -> str:
-    """Return the means at random shapes of few rows and of small extents, in a paragraph."""
+    """Return the means at random shapes of each kind of `OTHERS`, in a paragraph."""
     said = []
     for kind, group in groupby(measured_others(), key=lambda entry: entry[1]):
         means = [(dtype, plain_mean(ratios)) for dtype, _, ratios in group]
@@ -203,7 +211,7 @@ def other_shapes() -> str:
 
 
 def other_table() -> str:
-    """Return the ratios at random shapes of few rows and of small extents."""
+    """Return the ratios at random shapes of each kind of `OTHERS`."""
     lines = [[dtype, KINDS[kind], *summary(ratios)] for dtype, kind, ratios in measured_others()]
     heading = ["precision", "shapes with", "number", "geometric mean", "won"]
     return table([*heading, "tenth percentile", "lowest"], lines)
