@@ -48,14 +48,15 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 LONGEST = (
-    "test_kernels.py", "test_accesses.py", "test_cli.py", "test_files.py",
-    "test_parts_in_cluster.py", "test_cheats.py", "test_adding_a_kernel.py", "test_build.py",
-    "test_first_steps.py", "test_accidents.py", "test_worker.py", "test_shared.py",
-    "test_tensor_cores.py", "test_cpu.py", "test_compile_blocks.py", "test_check.py",
-    "test_limits.py", "test_fuzz.py", "test_kinds.py", "test_foreign.py", "test_wrong.py",
-    "test_layouts.py", "test_cli_reproduce.py", "test_stream_k.py", "test_style.py",
+    "test_kernels.py", "test_cli.py", "test_parts_in_cluster.py", "test_files.py",
+    "test_adding_a_kernel.py", "test_build.py", "test_cheats.py", "test_shared.py",
+    "test_worker.py", "test_tensor_cores.py", "test_accesses.py", "test_first_steps.py",
+    "test_wrong.py", "test_limits.py", "test_compile_blocks.py", "test_cpu.py", "test_check.py",
+    "test_stream_k.py", "test_tune.py", "test_accidents.py", "test_regressions.py",
+    "test_cli_reproduce.py", "test_kinds.py", "test_byte_kernels.py", "test_diff.py",
 )  # fmt: skip
-"""Test files that take seven seconds or more, the longest first."""
+"""Test files that take seven seconds or more, the longest first. The first two need different
+things that are made once: the runtime of g++, and the rates of the CPU."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
