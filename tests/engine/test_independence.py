@@ -102,18 +102,21 @@ def test_a_kernel_that_returns_where_the_output_holds_numbers_is_wrong(
         check(call, is_long=is_long)
 
 
-@pytest.mark.parametrize("by_events", [False, True])
-def test_a_kernel_that_gains_a_tenth_where_the_output_is_filled_is_wrong_by_the_gpus_clock(
-    by_events: bool,
+@pytest.mark.parametrize(
+    ("by_events", "launch_us", "is_wrong"),
+    [(False, 160, False), (True, 160, True), (True, 20, False)],
+)
+def test_a_kernel_that_gains_a_tenth_of_a_longer_launch_is_wrong_by_the_gpus_clock(
+    by_events: bool, launch_us: float, is_wrong: bool
 ) -> None:
     rng = np.random.default_rng(3)
 
     def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
         shorter = 0.9 if np.isfinite(c).all() else 1.0
         c[...] = a @ b
-        return 160 * shorter * float(rng.uniform(1, 1.03))
+        return launch_us * shorter * float(rng.uniform(1, 1.03))
 
-    with pytest.raises(WrongError, match="what the output holds") if by_events else nullcontext():
+    with pytest.raises(WrongError, match="what the output holds") if is_wrong else nullcontext():
         check(call, by_events=by_events)
 
 
