@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -75,3 +76,40 @@ def test_a_divided_clock_is_wrong_although_its_process_waits_for_a_core(
     monkeypatch.setattr(clock, "_scheduled", scheduled)
     with pytest.raises(WrongError, match="by the clock of another process"):
         require_time(REPORTED_US / 4, repeat, os.getpid(), by_events=False)
+
+
+def test_a_slow_batch_is_repeated_until_one_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = Child(monkeypatch, REPORTED_US, other=0.0)
+
+    def repeat(launches: int) -> None:
+        child.launch_us = REPORTED_US * (1.3 if child.now_s < 0.2 else 1.0)
+        child.repeat(launches)
+
+    ratio = require_time(REPORTED_US, repeat, os.getpid(), by_events=False)
+    assert ratio is not None
+    assert ratio <= CLOCKS_AGREE
+
+
+@pytest.mark.parametrize(
+    ("slower", "ran", "waited", "is_wrong"), [(3, 0.3, 0.7, False), (10, 1.0, 0.6, True)]
+)
+def test_waiting_for_a_core_does_not_count_but_running_does(
+    monkeypatch: pytest.MonkeyPatch, slower: float, ran: float, waited: float, is_wrong: bool
+) -> None:
+    """In the second case both processes say that they waited, more than the time that passed."""
+    child = Child(monkeypatch, slower * REPORTED_US, other=0.0)
+
+    def scheduled(task: str | int) -> SimpleNamespace:
+        is_child = task == os.getpid()
+        waits = is_child or is_wrong
+        return SimpleNamespace(
+            ran_s=ran * child.now_s * is_child, waited_s=waited * child.now_s * waits
+        )
+
+    monkeypatch.setattr(clock, "_scheduled", scheduled)
+    with pytest.raises(WrongError) if is_wrong else nullcontext():
+        require_time(REPORTED_US, child.repeat, os.getpid(), by_events=False)
+
+
+def test_short_launches_on_a_gpu_are_not_timed_by_requests() -> None:
+    assert require_time(clock.LEAST_US - 1, pytest.fail, 0, by_events=True) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -172,6 +173,12 @@ def test_a_kernel_that_computes_one_call_in_seven_is_wrong() -> None:
         check(call)
 
 
+def test_a_kernel_that_writes_nothing_after_its_arguments_moved_may_keep_addresses() -> None:
+    for reads_output, reason in ((False, "keep their addresses"), (True, "what the output held")):
+        with pytest.raises(WrongError, match=reason):
+            check(lambda _a, _b, _c: 10.0, reads_output=reads_output)
+
+
 def test_disturbances_do_not_make_a_kernel_dependent() -> None:
     rng = np.random.default_rng(3)
     for is_long in [False] * 60 + [True] * 60:
@@ -181,6 +188,18 @@ def test_disturbances_do_not_make_a_kernel_dependent() -> None:
             return float(10 * rng.choice([1.0, 1.1, 1.3, 3.0], p=[0.4, 0.3, 0.2, 0.1]))
 
         check(call, is_long=is_long)
+
+
+@pytest.mark.parametrize("phase", range(3))
+def test_a_disturbance_of_every_third_launch_does_not_make_a_kernel_dependent(phase: int) -> None:
+    """There are three cases, so their order must change."""
+    calls = itertools.count(phase)
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        c[...] = a @ b
+        return 10.0 if next(calls) % 3 else 20.0
+
+    check(call)
 
 
 def test_a_dependence_is_seen_among_disturbances() -> None:
