@@ -116,31 +116,12 @@ class LocalPool:
 
     def __init__(self, executor: Executor, slot: str = "") -> None:
         self._executor = executor
-        self._device = executor.device
-        self.place = Place.here(self._device, slot)
+        self.device, self.notices = executor.device, executor.notices
+        self.name, self.label = self.device.name, device_label(self.device)
+        self.place = Place.here(self.device, slot)
         self.endings: dict[PointKey, str] = {}
         self._repeated: set[str] = set()
         """Names of the peaks that were measured again."""
-
-    @property
-    def device(self) -> Device:
-        """The device that the executor opened."""
-        return self._device
-
-    @property
-    def name(self) -> str:
-        """The device's name."""
-        return self._device.name
-
-    @property
-    def label(self) -> str:
-        """`cuda:0`, `CPU`."""
-        return device_label(self._device)
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """The executor's notices."""
-        return self._executor.notices
 
     @property
     def spent_s(self) -> Mapping[str, float]:
@@ -189,13 +170,13 @@ class LocalPool:
         day. The rate is measured again if a result exceeds it.
         """
         bound_by_memory = OPERATIONS[job.sweep.op].bandwidth_bound
-        is_cpu = self._device.compute_capability is None
+        is_cpu = self.device.compute_capability is None
         if not (bound_by_memory or is_cpu):
             return
         dtypes = {point.problem.dtype for point in job.points if is_cpu}
         in_order = [dtype for dtype in CORE_DTYPES if dtype in dtypes]
         rates = self._executor.ceilings(in_order, not bound_by_memory)
-        self._device = replace(self._device, facts=self._device.facts | rates)
+        self.device = replace(self.device, facts=self.device.facts | rates)
 
     def _below_ceiling(self, measurement: Measurement) -> Measurement:
         """Return the measurement, as wrong if its rate exceeds a measured peak.
@@ -204,12 +185,12 @@ class LocalPool:
         """
         problem, series = measurement.point.problem, measurement.series
         name = f"measured_{problem.dtype}_fma_gflops"
-        if series is None or name not in self._device.facts:
+        if series is None or name not in self.device.facts:
             return measurement
         gflops = problem.flops / series.median_us / 1e3
 
         def verdict(margin: float) -> Verdict:
-            highest = self._device.facts[name]
+            highest = self.device.facts[name]
             return judge(Rate(gflops=gflops, highest_gflops=highest, margin=margin))
 
         if verdict(CEILING_RATIO if name in self._repeated else 1.0):
@@ -217,8 +198,8 @@ class LocalPool:
         for _ in range(CEILING_REPEATS):
             self._repeated.add(name)
             rate = self._executor.ceilings([problem.dtype])[name]
-            highest = max(rate, self._device.facts[name])
-            self._device = replace(self._device, facts=self._device.facts | {name: highest})
+            highest = max(rate, self.device.facts[name])
+            self.device = replace(self.device, facts=self.device.facts | {name: highest})
             if verdict(CEILING_RATIO):
                 return measurement
         return as_judged(measurement, verdict(CEILING_RATIO))
@@ -233,7 +214,7 @@ class LocalPool:
 
     def device_at(self, _place: Place) -> Device:
         """Return the only device."""
-        return self._device
+        return self.device
 
     def renew(self) -> None:
         """End the executor's process; the next point starts another."""

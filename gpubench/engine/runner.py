@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -59,7 +59,6 @@ from gpubench.hardware.metrics import least_us
 from gpubench.model import (
     CallVariant,
     Config,
-    Device,
     Fill,
     Measurement,
     PairedTimes,
@@ -121,8 +120,8 @@ class Runner:
         seed: int = 0,
         sleep: Callable[[float], None] = sleep,
     ) -> None:
-        self._backend = backend
-        self._sleep = sleep
+        self._backend, self._sleep = backend, sleep
+        self.device, self.notices = backend.device, backend.notices
         self.begin(timing or Timing(), seed)
 
     def begin(self, timing: Timing, seed: int, _verified: Sequence[Measurement] = ()) -> None:
@@ -146,22 +145,8 @@ class Runner:
         self._expected_us: dict[Point, float] = {}
         self._first_us: dict[Point, float] = {}
         self._threads: dict[Point, int] = {}
-        self._spent_s: defaultdict[str, float] = defaultdict(float)
-
-    @property
-    def device(self) -> Device:
-        """The backend's device."""
-        return self._backend.device
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """The backend's notices."""
-        return self._backend.notices
-
-    @property
-    def spent_s(self) -> Mapping[str, float]:
+        self.spent_s: defaultdict[str, float] = defaultdict(float)
         """Wall time of this job by phase."""
-        return self._spent_s
 
     @property
     def usable(self) -> bool:
@@ -581,7 +566,7 @@ class Runner:
         try:
             yield
         finally:
-            self._spent_s[name] += perf_counter() - started
+            self.spent_s[name] += perf_counter() - started
 
 
 def instance_of(point: Point) -> Instance:

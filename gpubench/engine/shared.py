@@ -37,6 +37,7 @@ from gpubench.plan.schedule import Strategy, Visit
 from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import package_version
 from gpubench.results.result_file import decode_line, encode_line
+from gpubench.text import counted
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -152,28 +153,15 @@ class ClusterPool:
     def __init__(self, client: Client, device: str) -> None:
         self._client = client
         self._members = members(client, device)
-        self._first = require_one_kind(self._members)
+        first = require_one_kind(self._members)
+        self.device, self._kind = first.device, first.kind
+        self.label = counted(len(self._members), "device")
+        labels = ", ".join(member.label for member in self._members.values())
+        self.notices = (f"shared among {self.label}: {labels}",)
         self._devices: dict[Place, Device] = {}
         self._wall_s = 0.0
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self.endings: dict[PointKey, str] = {}
-
-    @property
-    def device(self) -> Device:
-        """The first worker's device."""
-        return self._first.device
-
-    @property
-    def label(self) -> str:
-        """`2 devices`."""
-        count = len(self._members)
-        return f"{count} devices" if count > 1 else "1 device"
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Which devices share the work."""
-        labels = ", ".join(member.label for member in self._members.values())
-        return (f"shared among {self.label}: {labels}",)
 
     @property
     def spent_s(self) -> Mapping[str, float]:
@@ -206,7 +194,7 @@ class ClusterPool:
         watcher.planned(job, self, len(unfinished) * rounds, foreseen)
         try:
             if unfinished:
-                shares = share_out(job, unfinished, workers, self._first.kind)
+                shares = share_out(job, unfinished, workers, self._kind)
                 if job.strategy.is_race:
                     shares = [_continued(share, measurements) for share in shares]
                 self._collect(shares, job, measurements, keep, watcher)

@@ -28,7 +28,6 @@ from gpubench.engine.lock import DeviceLock
 from gpubench.engine.operands import SEED_BITS
 from gpubench.errors import ChildLostError
 from gpubench.model import (
-    Device,
     Measurement,
     PairedTimes,
     Parts,
@@ -88,14 +87,17 @@ class Worker:
             found = opened.device
             self._child.device_name = f"{found.backend}:{found.index}"  # also for later children
             facts = found.facts | {"environment": ";".join(recorded_variables()) or None}
-            self._device = replace(found, facts=facts)
-            self._examination = Examination(self._child, self._device)
-            self._lock = DeviceLock(self._device)
+            self.device = replace(found, facts=facts)
+            """The device as the first child described it."""
+
+            self._examination = Examination(self._child, self.device)
+            self._lock = DeviceLock(self.device)
             unlocked = self._lock.take()
         except BaseException:
             self._child.end_all()
             raise
-        self._notices = (*filter(None, (self._child.unkept, unlocked)), *opened.notices)
+        self.notices = (*filter(None, (self._child.unkept, unlocked)), *opened.notices)
+        """The notices about the cache and the lock, and those of the first child."""
 
     def __enter__(self) -> Self:
         return self
@@ -103,16 +105,6 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self._child.end_all()
         self._lock.give_back()
-
-    @property
-    def device(self) -> Device:
-        """The device as the first child described it."""
-        return self._device
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """The first child's notices, and the notices about the cache and the lock."""
-        return self._notices
 
     @property
     def spent_s(self) -> Mapping[str, float]:

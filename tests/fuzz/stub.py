@@ -17,7 +17,7 @@ from fakes import CPU, FakeBackend, series
 from gpubench.commands.explain.code import Code, Codes, Program
 from gpubench.engine.worker import Worker
 from gpubench.errors import CompileError, DeviceUnavailableError
-from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
+from gpubench.model import Measurement, Point, Status, Timer, Timing
 from gpubench.plan.descriptor import load
 
 MAX_POINTS = 40
@@ -27,21 +27,17 @@ MAX_POINTS = 40
 class StubWorker:
     """An `Executor` whose methods replace those of `Worker`."""
 
-    notices: tuple[str, ...] = ()
     spent_s: Mapping[str, float] = {}
 
     def __init__(self, _device: str, _timer: Timer, **_options: object) -> None:
         self._left = MAX_POINTS
+        self.device, self.notices = CPU, ()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
         pass
-
-    @property
-    def device(self) -> Device:
-        return CPU
 
     def begin(self, timing: Timing, seed: int, verified: Sequence[Measurement]) -> None:
         pass

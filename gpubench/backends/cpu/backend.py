@@ -109,7 +109,7 @@ class CpuKernel:
     """The variant's descriptor, for errors that the function raises."""
 
     note: str = ""
-
+    code_hash: str = ""  # its functions compile their own code
     launch: Launch | None = None
 
     @property
@@ -150,11 +150,6 @@ class CpuKernel:
             torch_bytes = sum(max(event.self_cpu_memory_usage, 0) for event in events)
             peak_bytes = max(peak_bytes, torch_bytes)
         return allocating(peak_bytes if peak_bytes >= max(arrays[-1].nbytes, OBJECT_BYTES) else 0)
-
-    @property
-    def code_hash(self) -> str:
-        """Return nothing: its functions compile their own code."""
-        return ""
 
     def kernels_run(self) -> str:
         """Return nothing: a CPU runs no kernels."""
