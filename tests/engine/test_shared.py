@@ -366,58 +366,50 @@ def started(*words: str, directory: Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path) -> None:
-    scheduler = ("--scheduler-file", "scheduler.json")
-    worker = ("distributed.cli.dask_worker", *scheduler, "--nthreads", "1", "--no-nanny")
-    processes = [
-        started(
-            *("distributed.cli.dask_scheduler", *scheduler, "--host", "127.0.0.1", "--port", "0"),
-            *("--dashboard-address", "127.0.0.1:0"),
-            directory=tmp_path,
-        )
-    ]
+    processes: list[subprocess.Popen[bytes]] = []
+    partial = tmp_path / "a.csv.partial"
 
     def join(name: str) -> subprocess.Popen[bytes]:
+        worker = ("distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny")
         processes.append(started(*worker, "--name", name, directory=tmp_path))
         return processes[-1]
 
-    try:
-        killed, stopped = map(join, "ab")
-        while not (tmp_path / "scheduler.json").exists():
-            assert processes[0].poll() is None, (tmp_path / "log.txt").read_text()
-            time.sleep(0.1)
-        with Client(scheduler_file=str(tmp_path / "scheduler.json")) as client:
+    def slots() -> set[str]:
+        text = partial.read_text() if partial.exists() else ""
+        return set(re.findall(r'"slot":"(\w+)"', text))
+
+    with (
+        LocalCluster(
+            n_workers=0, processes=False, protocol="tcp://", host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        address = cluster.scheduler_address
+        try:
+            killed, stopped = map(join, "ab")
             client.wait_for_workers(2, timeout=300)
-        command = "sweep --on scheduler.json -o a.csv --sizes 64 --rounds 2 --cache hot --variants"
-        sweep = started(
-            *("gpubench", *command.split(), "cpu_tile,cpu_blas", "--tiles", "1,7,8"),
-            directory=tmp_path,
-        )
-        processes.append(sweep)
-        partial = tmp_path / "a.csv.partial"
-
-        def slots() -> set[str]:
-            text = partial.read_text() if partial.exists() else ""
-            return set(re.findall(r'"slot":"(\w+)"', text))
-
-        while not {"a", "b"} <= slots():
-            assert sweep.poll() is None, (tmp_path / "log.txt").read_text()
-            time.sleep(0.05)
-        killed.kill()
-        stopped.send_signal(signal.SIGSTOP)
-        join("late")
-        with Client(scheduler_file=str(tmp_path / "scheduler.json")) as client:
-            names: set[str] = set()
-            while "late" not in names:
-                assert sweep.poll() in {None, 0}, (tmp_path / "log.txt").read_text()
-                workers = client.sync(client.scheduler.identity)["workers"]
-                names = {member["name"] for member in workers.values()}
+            command = "sweep -o a.csv --sizes 64 --rounds 2 --cache hot --tiles 1,7,8"
+            on = ("--on", address, "--variants", "cpu_tile,cpu_blas")
+            sweep = started("gpubench", *command.split(), *on, directory=tmp_path)
+            processes.append(sweep)
+            while not {"a", "b"} <= slots():
+                assert sweep.poll() is None, (tmp_path / "log.txt").read_text()
                 time.sleep(0.05)
-        stopped.send_signal(signal.SIGCONT)
-        assert sweep.wait(timeout=300) == 0, (tmp_path / "log.txt").read_text()
-    finally:
-        for process in reversed(processes):
-            process.kill()
-            process.wait()
+            killed.kill()
+            stopped.send_signal(signal.SIGSTOP)
+            join("late")
+            while "late" not in {
+                one["name"] for one in client.scheduler_info()["workers"].values()
+            }:
+                assert sweep.poll() in {None, 0}, (tmp_path / "log.txt").read_text()
+                time.sleep(0.05)
+            stopped.send_signal(signal.SIGCONT)
+            assert sweep.wait(timeout=300) == 0, (tmp_path / "log.txt").read_text()
+        finally:
+            for process in reversed(processes):
+                process.kill()
+                process.wait()
     rows = table.read(tmp_path / "a.csv")
     assert len(rows) == 4
     assert all(row.status == "ok" and row.rounds == 2 for row in rows)
