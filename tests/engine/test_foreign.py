@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fakes import CPU, measurement, point, variant
 
+from gpubench.engine.child.requests import RunAtUnusualSize
 from gpubench.engine.judge import examination
 from gpubench.engine.judge.examination import Examination
 from gpubench.engine.judge.verdict import (
@@ -25,6 +26,7 @@ from gpubench.engine.judge.verdict import (
     judge,
 )
 from gpubench.engine.worker import Worker
+from gpubench.errors import ChildLostError
 from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
 from gpubench.plan.descriptor import load
 from gpubench.plan.registry import owner_of, variants
@@ -239,3 +241,26 @@ def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
     timing = Timing(examined_in=examined_in)
     examined = [examine(result, timing, is_first=False)[0].clock_ratio for _ in range(40)]
     assert examined.count(1.0) in counts
+    assert examine(result, Timing(examined_in=10**9), is_first=True)[0].clock_ratio == 1.0
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_variant_that_ended_its_child_at_an_unusual_size_is_not_launched_there_again(
+    is_lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naive = next(variant for variant in variants() if variant.name == "naive")
+    asked: list[Any] = []
+
+    def request(what: Any, *_limit: Any) -> str:
+        asked.append(what)
+        if is_lost:
+            raise ChildLostError("crashed")
+        return "at fault"
+
+    child: Any = SimpleNamespace(pid=0, usable=False, request=request, end=lambda: None)
+    monkeypatch.setattr(examination, "require_time", lambda *_, **_kind: 1.0)
+    examine = Examination(child, CPU).judge
+    for tile in naive.tiles.defaults[:2]:
+        at = replace(point(replace(naive, path=tmp_path / "mine.py")), tile=tile)
+        examine(measurement(of=at), Timing(), is_first=True)
+    assert [type(what) for what in asked] == [RunAtUnusualSize]

@@ -20,8 +20,9 @@ from fakes import FakeBackend, matmul, point, variant
 from gpubench.backends.calls import as_tensors
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
+from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import Check
-from gpubench.engine.operands import make_inputs
+from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.engine.runner import Runner
 from gpubench.errors import LaunchError
 from gpubench.model import Cache, Measurement, Resources, Scope, Status, Timing, Variant
@@ -169,10 +170,13 @@ def test_a_function_that_keeps_its_first_addresses_can_have_fixed_ones(
     def call(*arrays: Any) -> None:
         kept[:] = kept or arrays
         a, b, c = kept
+        assert arrays[0].shape == (520, 16)  # no other size
         assert all(x.ctypes.data == y.ctypes.data for x, y in zip(arrays, (a, b, c), strict=True))
         np.matmul(a, b, out=c)
 
-    right, said = measured(variant(call, fixed_addresses=True, path=MINE), cache=cache)
+    right, said = measured(
+        variant(call, fixed_addresses=True, path=MINE), cache=cache, size=(520, 260, 16)
+    )
     assert (right.status, right.reason) == (Status.OK, "")
     assert said.notes == "called at fixed addresses; a cold cache was flushed"
     refused, _ = measured(variant(call, fixed_addresses=True, path=MINE), scope=Scope.END_TO_END)
@@ -216,6 +220,17 @@ def test_each_kernel_finds_its_own_poison_in_every_set() -> None:
         for *_, output in operands.sets:
             assert (output == 0).all() if reads_output else np.isnan(output).all()
         assert operands.rotation.used == set()
+
+
+def test_an_output_that_is_left_after_a_right_one_shows_that_addresses_are_kept() -> None:
+    problem = point().problem
+    operands = FakeBackend().load(problem, make_inputs(problem, seed=1), cold=True)
+    check = Check(np, operands, lambda: make_reference(np, "gemm", *operands.host_inputs))
+    check.start()
+    matmul(*operands.sets[0])
+    operands.rotation.used.update({0, 1})
+    with pytest.raises(WrongError, match="keep their addresses"):
+        check.look()
 
 
 def test_a_package_that_is_missing_is_the_reason_and_not_an_error() -> None:

@@ -205,3 +205,5 @@ def test_a_size_that_a_variant_refuses_is_not_probed() -> None:
     assert unusual_problem(own, None) is None
     free = point(variant(), size=(2048, 2048, 2048))
     assert unusual_problem(free, None) == replace(free.problem, m=149, n=157, k=139)
+    fixed = replace(free, variant=replace(free.variant, fixed_addresses=True))
+    assert unusual_problem(fixed, None) is None
