@@ -127,7 +127,7 @@ def test_layouts_of_an_operation_without_them_are_refused() -> None:
         plan(read_sweep({"op": "gemv", "layouts": "nt"}), "cpu")
 
 
-@pytest.mark.parametrize("name", ["naive", "shared_tile", "mma_sync"])
+@pytest.mark.parametrize("name", ["naive", "mma_sync"])
 def test_cuda_kernels_compile_in_every_layout_to_code_of_its_own(name: str) -> None:
     kernel = of_op("gemm", None)[name]
     assert isinstance(kernel, CudaVariant)

@@ -54,7 +54,7 @@ def part(text: str, start: str, end: str) -> str:
     return text.partition(f"// ---- {start} ----")[2].partition(f"// ---- {end} ----")[0]
 
 
-@pytest.mark.parametrize("name", ["shared_tile", "sgemm", "pipelined", "wgmma"])
+@pytest.mark.parametrize("name", ["shared_tile", "sgemm", "wgmma"])
 def test_the_kernel_in_the_file_is_the_one_that_gpubench_compiles(
     name: str, tmp_path: Path
 ) -> None:
