@@ -150,7 +150,7 @@ class LocalPool:
             executor.warm_up()
             self._measure_ceilings(job)
             try:
-                while visit := schedule.next(measured):
+                for visit in schedule.each(measured):
                     if visit.outcome:
                         add(visit.outcome)
                         continue

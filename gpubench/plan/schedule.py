@@ -49,7 +49,7 @@ class Visit:
 
 
 class Schedule(Protocol):
-    """Decides what is measured next on one device. A job ends when `next` returns None."""
+    """Decides what is measured next on one device. A job ends with its last visit."""
 
     @property
     def visits(self) -> int:
@@ -59,8 +59,8 @@ class Schedule(Protocol):
     def endings(self) -> Mapping[Point, str]:
         """Why each race ended, under its point without a tile. Empty for rounds."""
 
-    def next(self, known: Known) -> Visit | None:
-        """Return the next visit. The previous visit is over when `next` is called again."""
+    def each(self, known: Known) -> Iterator[Visit]:
+        """Yield the visits. A visit is over when the next one is requested."""
 
     def close(self) -> None:
         """Stop what the schedule does beside the measurements."""
@@ -165,18 +165,7 @@ class Rounds:
         self._order = random.Random(seed)  # noqa: S311 # a shuffle, not a secret
         self._clock = clock
         self._began_s = clock()
-        self._visits: Iterator[Visit] | None = None
-
-    @property
-    def visits(self) -> int:
-        """Number of points times rounds."""
-        return len(self._points) * self._timing.rounds
-
-    def next(self, known: Known) -> Visit | None:
-        """Return the next point that lacks a round."""
-        if self._visits is None:
-            self._visits = self._all_visits(known)
-        return next(self._visits, None)
+        self.visits = len(self._points) * timing.rounds
 
     def close(self) -> None:
         """Do nothing: rounds start nothing."""
@@ -192,7 +181,8 @@ class Rounds:
             return None
         return max(0.0, budget_s - (self._clock() - self._began_s)) / visits_left
 
-    def _all_visits(self, known: Known) -> Iterator[Visit]:
+    def each(self, known: Known) -> Iterator[Visit]:
+        """Yield each point that lacks a round."""
         rounds = self._timing.rounds
         forecast = Forecast({point: point.problem for point in self._points}, rounds)
         remaining = list(self._points)

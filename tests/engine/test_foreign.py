@@ -164,7 +164,7 @@ def test_a_baseline_is_not_measured_at_a_problem_where_all_kernels_failed() -> N
     points = [one for one in points if one.variant.name != "right" or one.problem.m == 16]
     rounds = Rounds(points, Timing(rounds=5), 1, in_turns=True, baselines={"blas"})
     known: defaultdict[Point, list[Measurement]] = defaultdict(list)
-    while visit := rounds.next(known):
+    for visit in rounds.each(known):
         fails = visit.point.variant.name == "broken"
         status = Status.WRONG if fails else Status.OK
         known[visit.point].append(replace(measurement(of=visit.point), status=status))
@@ -176,7 +176,7 @@ def test_a_baseline_is_not_measured_at_a_problem_where_all_kernels_failed() -> N
 def visited(rounds: Rounds) -> list[Point]:
     """The points in the order of the visits."""
     known: defaultdict[Point, list[Measurement]] = defaultdict(list)
-    while visit := rounds.next(known):
+    for visit in rounds.each(known):
         known[visit.point].append(measurement(of=visit.point))
     return list(known)
 

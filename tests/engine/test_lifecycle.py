@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -420,22 +420,21 @@ class Race:
     visits = 3
 
     def __init__(self, points: Sequence[Point]) -> None:
-        self._left = list(points)
+        self._points = points
         self.endings: dict[Point, str] = {}
 
     def close(self) -> None:
         pass
 
-    def next(self, known: Known) -> Visit | None:
+    def each(self, known: Known) -> Iterator[Visit]:
+        for point in self._points:
+            yield Visit(point=point, name="first look")
         times = {
             point: taken[0].series.median_us
             for point, taken in known.items()
             if taken and taken[0].series
         }
-        if self._left:
-            return Visit(point=self._left.pop(0), name="first look")
-        best = min(times, key=lambda point: times[point])
-        return Visit(point=best, name="once more") if len(known[best]) == 1 else None
+        yield Visit(point=min(times, key=lambda point: times[point]), name="once more")
 
 
 class Knockout(InRounds):

@@ -76,7 +76,7 @@ def shares(budget_s: float | None, clock: list[float], rounds: int = 1) -> list[
     known: dict[Point, list[Measurement]] = {at: [] for at in points}
     ticks = iter(clock)
     schedule, found = Rounds(points, timing, 0, lambda: next(ticks)), []
-    while visit := schedule.next(known):
+    for visit in schedule.each(known):
         found.append(visit.wall_limit_s)
         known[visit.point].append(measurement(1.0, visit.point))
     return found
@@ -113,7 +113,7 @@ def test_slow_launches_end_with_the_round_in_which_their_time_is_up(
     known: dict[Point, list[Measurement]] = {at: []}
     schedule = Rounds([at], Timing(rounds=5), 0)
     one = Series(times_us=(launch_us,), launches_per_sample=1, stop_reason="time limit")
-    while visit := schedule.next(known):
+    for visit in schedule.each(known):
         known[at].append(replace(measurement(of=visit.point), series=one))
     assert len(known[at]) == visits
     assert is_done(known[at], Timing(rounds=5))

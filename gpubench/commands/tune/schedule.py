@@ -153,26 +153,18 @@ class Races:
         self._spaces, self.builds, self.refuse = spaces, builds, refuse
         self.within, self.seed, self.clock = within, seed, clock
         self._ends_s = math.inf if budget_s is None else clock() + budget_s
-        self._visits: Iterator[Visit] | None = None
+        self.visits = len(points)
+        """One visit of each point: the race decides how many more there are."""
+
         self.endings: dict[Point, str] = {}
         """Why each race ended, under its point without a tile."""
-
-    @property
-    def visits(self) -> int:
-        """One visit of each point: the race decides how many more there are."""
-        return sum(map(len, self._groups.values()))
-
-    def next(self, known: Known) -> Visit | None:
-        """Return the next visit, or the next point that leaves."""
-        if self._visits is None:
-            self._visits = self._all(known)
-        return next(self._visits, None)
 
     def close(self) -> None:
         """Stop compiling."""
         self.builds.close()
 
-    def _all(self, known: Known) -> Iterator[Visit]:
+    def each(self, known: Known) -> Iterator[Visit]:
+        """Yield each visit, and each point that leaves."""
         for number, (race, points) in enumerate(self._groups.items()):
             now_s = self.clock()
             share_s = max(0.0, self._ends_s - now_s) / (len(self._groups) - number)

@@ -330,7 +330,7 @@ def test_the_races_of_a_budget_share_it() -> None:
     )
     known: dict[Any, list[Any]] = {point: [] for point in points}
     visits = 0
-    while visit := races.next(known):
+    for visit in races.each(known):
         visits += visit.outcome is None
         known[visit.point].append(visit.outcome or measurement(100.0, visit.point))
     assert 1 < visits < 16
