@@ -211,22 +211,22 @@ def alone_agreement() -> str:
 
 
 def ab_runs() -> str:
-    """Return how often `gpubench ab` exits 1 on a CPU beside other work: a sentence."""
-    codes: dict[str, list[int]] = {}
+    """Return how often `gpubench ab` exits 1 on a CPU beside other work: sentences."""
+    from claims import in_turns  # which imports this module
+
     runs = load("cpu/ab.json")
     budget, default = ([run for run in runs if ("load" in run) == at] for at in (False, True))
     minutes, loads = (sorted(run[name] for run in default) for name in ("seconds", "load"))
     pairs = [run["pairs"] for run in budget]
-    for run in runs:
-        codes.setdefault(run["new"], []).append(run["exit"])
-    same, slower = codes["same"], codes["10 % slower"]
+    same, slower = (
+        in_turns(0.0, 1.0, new)[0].replace(" (", " runs (") for new in ("same", "10 % slower")
+    )
     return fill(
-        f"{len(budget)} runs had two minutes on two cores, for {min(pairs)} to {max(pairs)} pairs "
-        f"in a fixed order, beside other work that "
-        f"starts and stops. {len(default)} had the defaults at a load of {loads[0]:.0f} to "
-        f"{loads[-1]:.0f}, and took {minutes[0] / 60:.0f} to {minutes[-1] / 60:.0f} minutes. With "
-        f"a build and itself, the exit code was 1 in {same.count(1)} of {len(same)} runs. With a "
-        f"kernel that is 10 % slower, it was 1 in {slower.count(1)} of {len(slower)} runs.",
+        f"{len(default)} runs had the defaults and two CPUs each, beside other work that starts "
+        f"and stops. They took {minutes[0] / 60:.0f} to {minutes[-1] / 60:.0f} minutes, at a load "
+        f"of {loads[0]:.0f} to {loads[-1]:.0f} for two CPUs. {len(budget)} more had two minutes, "
+        f"for {min(pairs)} to {max(pairs)} pairs in a fixed order. With a build and itself, the "
+        f"exit code was 1 in {same}. With a kernel that is 10 % slower, it was 1 in {slower}.",
         WIDTH,
     )
 
