@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from fakes import why_wrong
+from fakes import cut, why_wrong
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -146,17 +146,6 @@ def edge_tile_not_computed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return c
 
 
-def half_precision(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return product(a.astype(np.float16).astype(a.dtype), b.astype(np.float16).astype(b.dtype))
-
-
-def tf32(values: np.ndarray) -> np.ndarray:
-    """float32 rounded to nearest with ten bits of mantissa, as tensor cores take it."""
-    bits = values.view(np.uint32)
-    rounded = (bits + np.uint32(0xFFF) + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)
-    return rounded.view(np.float32)
-
-
 WRONG_ANYWHERE = (typical_product_left_out, last_step_left_out, one_element_off)
 WRONG_IN_SQUARES = (
     a_step_taken_twice,
@@ -179,27 +168,18 @@ def test_a_wrong_square_is_rejected() -> None:
         assert verdict(a, b, wrong(a, b))
 
 
-def test_operands_rounded_to_tf32_are_rejected() -> None:
-    for k in [*DEPTHS, 8192, 16384]:
-        a, b = inputs(64, 64, k, "float32")
-        assert verdict(a, b, product(tf32(a), tf32(b)))
+FEWER_BITS: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
+    ("float32", lambda values: cut(values, 11)),
+    ("float32", lambda values: values.astype(np.float16).astype(np.float32)),
+    ("float64", lambda values: values.astype(np.float32).astype(np.float64)),
+)
+"""As tensor cores take float32 for tf32, half precision, and float64 in float32."""
 
 
-def test_rounding_to_tf32_keeps_ten_bits() -> None:
-    values = np.array([1 + 2**-10, 1 + 2**-11, 1 + 3 * 2**-11, -1 - 2**-12], np.float32)
-    assert tf32(values).tolist() == [1 + 2**-10, 1, 1 + 2**-9, -1]
-
-
-def test_half_precision_is_rejected() -> None:
-    for k in DEPTHS:
-        a, b = inputs(33, 31, k, "float32")
-        assert verdict(a, b, half_precision(a, b))
-
-
-def test_float64_computed_in_float32_is_rejected() -> None:
-    for k in DEPTHS:
-        a, b = inputs(33, 31, k, "float64")
-        assert verdict(a, b, product(a.astype(np.float32), b.astype(np.float32)).astype(np.float64))
+def test_operands_of_fewer_bits_are_rejected() -> None:
+    for (dtype, fewer), k in itertools.product(FEWER_BITS, [*DEPTHS, 8192, 16384]):
+        a, b = inputs(33, 31, k, dtype)
+        assert verdict(a, b, product(fewer(a), fewer(b)))
 
 
 @pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])

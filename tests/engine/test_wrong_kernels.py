@@ -7,25 +7,19 @@ those that are not.
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 from fakes import FakeBackend, cut, matmul, point, variant
 
-import gpubench
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
 from gpubench.engine import runner
 from gpubench.engine.runner import Runner
 from gpubench.model import Cache, Measurement, Status, Timing
-from gpubench.results.row import read
 
 Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 
@@ -233,46 +227,3 @@ def test_a_point_verified_in_another_process_is_not_probed_again() -> None:
     second = Runner(second_backend, QUICK, seed=1).measure(point(), earlier=first)
     assert probes(first_backend) > 0
     assert (probes(second_backend), second.status) == (0, Status.OK)
-
-
-WRONG = {
-    "operands_of_16_bits": "float32",
-    "low_halves": "int32",
-    "accumulator_cleared_once()": "float32",
-    "spoils_one_launch_in(20)": "float32",
-}
-"""Each with a dtype in which it is wrong."""
-
-
-@pytest.mark.slow
-def test_a_sweep_names_every_wrong_kernel_and_ends_with_exit_code_1(tmp_path: Path) -> None:
-    kernels = tmp_path / "kernels" / "gemm"
-    kernels.mkdir(parents=True)
-    expected = {"cpu_blas": "ok"}
-    for call, dtype in WRONG.items():
-        name = call.partition("(")[0]
-        expected[name] = "wrong"
-        (kernels / f"{name}.py").write_text(
-            "import test_wrong_kernels\n"
-            "from gpubench.model import CallVariant\n"
-            f"def build(_tile, _dtype):\n    return test_wrong_kernels.{call}\n"
-            f"VARIANT = CallVariant(idea='wrong', dtypes=('{dtype}',), runs_on='cpu', "
-            "build=build, baseline='')\n"
-        )
-    here, package = Path(__file__).parent, Path(gpubench.__file__).parent.parent
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "gpubench", "sweep", "--device", "cpu"),
-            *("--kernels", str(kernels.parent), "--variants", ",".join(expected)),
-            *("--dtypes", "float32,int32", "--sizes", "40x48x64", "--rounds", "1"),
-            *("--output", str(tmp_path / "out.csv")),
-        ],
-        env=os.environ | {"PYTHONPATH": f"{package}:{here}:{here.parent}"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    rows = [row for row in read(tmp_path / "out.csv") if row.status != "skipped"]
-    assert {row.variant: row.status for row in rows} == expected, done.stderr
-    assert done.returncode == 1
