@@ -376,19 +376,14 @@ class Runner:
             self._exact.add((instance, problem))
 
     def _require_exact(self, point: Point, probe: AnyProbe) -> None:
-        """Launch twice on a probe's operands. Raises WrongError."""
-        at = at_probe(point, probe.problem)
-        operands = self._backend.load(probe.problem, inputs_of(probe), cold=False)
-        kernel = self._backend.bind(at, operands)
-        for _ in range(2):  # one may leave data for the next
-            poison(operands.output, reads_output=at.variant.reads_output)
-            kernel.run()
+        """Launch twice on a probe's operands, as one may leave data. Raises WrongError."""
+        for output in self.examiner.outputs(point, probe.problem, inputs_of(probe), 2):
             try:
-                require_exact(probe, self._backend.xp, operands.output)
+                require_exact(probe, self._backend.xp, output)
             except WrongError:
-                if is_unwritten(self._backend.xp, operands.output):
+                if is_unwritten(self._backend.xp, output):
                     wrote = instance_of(point) in self._writes
-                    require(MissingResult(left=STALE if wrote else never_written(at.variant)))
+                    require(MissingResult(left=STALE if wrote else never_written(point.variant)))
                 raise
 
     def _require_independent(
@@ -438,15 +433,11 @@ class Runner:
         problem, timed = point.problem, self._operand_cache.operands(point)
         pairs = zip(timed.host_inputs, operand_factors(problem, 1), strict=True)
         scaled = tuple(host * host.dtype.type(factor) for host, factor in pairs)
-        operands = self._backend.load(problem, scaled, cold=False)
-        kernel = self._backend.bind(at_probe(point, problem), operands)
-        for _ in range(launches):
-            poison(operands.output, reads_output=point.variant.reads_output)
-            kernel.run()
+        for output in self.examiner.outputs(point, problem, scaled, launches):
             require_right(
                 self._backend.xp,
                 timed,
-                operands.output,
+                output,
                 self._operand_cache.reference(point),
                 result_factor(problem, 1),
                 finds_rounding=point.operands.has_all_bits,

@@ -30,7 +30,7 @@ from gpubench.errors import (
     LaunchError,
     first_line,
 )
-from gpubench.model import Cache, Point
+from gpubench.model import Cache, Point, Problem
 
 
 class _New(NamedTuple):
@@ -167,9 +167,16 @@ class Examiner:
             return f"right at this size; at {problem.size}: {first_line(error)}"
         return ""
 
+    def outputs(
+        self, point: Point, problem: Problem, inputs: Sequence[Any], launches: int = 1
+    ) -> Iterator[Any]:
+        """Yield the result of each launch of the point's kernel on operands of another problem."""
+        operands = self._backend.load(problem, inputs, cold=False)
+        kernel = self._backend.bind(at_probe(point, problem), operands)
+        for _ in range(launches):
+            poison(operands.output, reads_output=point.variant.reads_output)
+            kernel.run()
+            yield operands.output
+
     def _output_of(self, point: Point, probe: AnyProbe) -> Any:
-        """Return the result on a probe's operands, after one launch."""
-        operands = self._backend.load(probe.problem, inputs_of(probe), cold=False)
-        poison(operands.output, reads_output=point.variant.reads_output)
-        self._backend.bind(at_probe(point, probe.problem), operands).run()
-        return operands.output
+        return next(self.outputs(point, probe.problem, inputs_of(probe)))
