@@ -29,7 +29,7 @@ ENTRIES = {
     "engine/prepare.py": "prepare",
     "plan/sweep.py": "plan",
     "engine/pool.py": "LocalPool.measure",
-    "plan/schedule.py": "Rounds.next",
+    "plan/schedule.py": "Rounds.each",
     "engine/worker.py": "Worker.measure",
     "engine/runner.py": "Runner.measure",
     "engine/sampling.py": "collect",
