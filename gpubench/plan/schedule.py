@@ -112,12 +112,7 @@ class InRounds:
 
     def schedule(self, points: Sequence[Point], sweep: Sweep, _device: Device) -> Schedule:
         """Return rounds over the points."""
-        return Rounds(
-            *(points, sweep.timing, sweep.seed),
-            fresh=self.fresh,
-            in_turns=self.whole_problems,
-            baselines=self.baselines,
-        )
+        return Rounds(points, sweep.timing, sweep.seed, strategy=self)
 
     def unit(self, point: Point) -> Hashable:
         """Return the kernel, so that it is compiled once, or the problem."""
@@ -139,10 +134,8 @@ class InRounds:
 class Rounds:
     """Visits every point once a round, in a new random order and in a fresh process.
 
-    Interleaving spreads the machine's drift evenly over all points. With `in_turns`, the points of
-    a problem stay together. A point that `is_done` is not measured again, and neither is a round
-    that was measured before a sweep was resumed, nor one of `baselines` that is compared with
-    nothing.
+    Interleaving spreads the machine's drift evenly over all points. A point that `is_done` is not
+    measured again, and neither is a round that was measured before a sweep was resumed.
     """
 
     def __init__(
@@ -151,20 +144,12 @@ class Rounds:
         timing: Timing,
         seed: int,
         clock: Callable[[], float] = perf_counter,
-        *,
-        fresh: bool = True,
-        in_turns: bool = False,
-        baselines: Collection[str] = (),
+        strategy: InRounds = InRounds(),
     ) -> None:
         self.endings: dict[Point, str] = {}
-        self._in_turns = in_turns
-        self._baselines = baselines
-        self._fresh = fresh
-        self._points = list(points)
-        self._timing = timing
+        self._points, self._timing, self._strategy = list(points), timing, strategy
         self._order = random.Random(seed)  # noqa: S311 # a shuffle, not a secret
-        self._clock = clock
-        self._began_s = clock()
+        self._clock, self._began_s = clock, clock()
         self.visits = len(self._points) * timing.rounds
 
     def close(self) -> None:
@@ -188,10 +173,10 @@ class Rounds:
         remaining = list(self._points)
         for number in range(1, rounds + 1):
             self._order.shuffle(remaining)
-            if self._in_turns:
+            if self._strategy.whole_problems:
                 remaining = _together(remaining, lambda point: point.problem_key)
             remaining = _together(remaining, lambda point: owner_of(point.variant))
-            fresh = self._fresh and number > 1
+            fresh = self._strategy.fresh and number > 1
             for point in tuple(remaining):
                 if point not in remaining:
                     continue
@@ -220,7 +205,7 @@ class Rounds:
     def _useless(self, remaining: Sequence[Point], failed: Point) -> list[Point]:
         """Return the baselines at the problem of a failed point, if all others failed there."""
         left = [point for point in remaining if point.problem_key == failed.problem_key]
-        return left if all(point.variant.name in self._baselines for point in left) else []
+        return left if all(point.variant.name in self._strategy.baselines for point in left) else []
 
 
 def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> list[Point]:

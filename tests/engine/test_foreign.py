@@ -30,7 +30,7 @@ from gpubench.errors import ChildLostError
 from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
 from gpubench.plan.descriptor import load
 from gpubench.plan.registry import owner_of, variants
-from gpubench.plan.schedule import Rounds
+from gpubench.plan.schedule import InRounds, Rounds
 from gpubench.results.rows import build_rows
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)
@@ -154,7 +154,9 @@ def test_the_points_of_a_problem_take_turns_if_they_are_compared() -> None:
     sizes = [(size, size, size) for size in (8, 16, 24, 32)]
     points = [point(one, size=size) for one in (first, second) for size in sizes]
     for seed in range(20):
-        order = visited(Rounds(points, Timing(rounds=1), seed, in_turns=True))
+        order = visited(
+            Rounds(points, Timing(rounds=1), seed, strategy=InRounds(whole_problems=True))
+        )
         assert len(list(groupby(order, key=lambda point: point.problem))) == len(sizes)
 
 
@@ -162,7 +164,8 @@ def test_a_baseline_is_not_measured_at_a_problem_where_all_kernels_failed() -> N
     names = [variant(name=name) for name in ("broken", "right", "blas")]
     points = [point(one, size=(n, n, n)) for one in names for n in (8, 16)]
     points = [one for one in points if one.variant.name != "right" or one.problem.m == 16]
-    rounds = Rounds(points, Timing(rounds=5), 1, in_turns=True, baselines={"blas"})
+    strategy = InRounds(whole_problems=True, baselines={"blas"})
+    rounds = Rounds(points, Timing(rounds=5), 1, strategy=strategy)
     known: defaultdict[Point, list[Measurement]] = defaultdict(list)
     for visit in rounds.each(known):
         fails = visit.point.variant.name == "broken"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -104,17 +104,7 @@ class Racing:
 
     def schedule(self, points: Sequence[Point], sweep: Sweep, device: Device) -> Schedule:
         """Return the races of the points."""
-        return Races(
-            points,
-            {point.variant: self.space(point.variant) for point in points},
-            Builds(device),
-            within=self.within,
-            budget_s=sweep.timing.budget_s,
-            seed=sweep.seed,
-            refuse=lambda point: point.variant.why_not(
-                point.tile, point.problem, device.compute_capability
-            ),
-        )
+        return Races(self, points, sweep, device)
 
     def unit(self, point: Point) -> Hashable:
         """Return the race of a point."""
@@ -130,28 +120,24 @@ class Racing:
 
 
 class Races:
-    """A `Schedule` of races. It decides by the measurements alone, so it can be resumed.
-
-    `refuse` returns why a point that was not planned cannot run, or None.
-    """
+    """A `Schedule` of races. It decides by the measurements alone, so it can be resumed."""
 
     def __init__(
         self,
+        strategy: Racing,
         points: Sequence[Point],
-        spaces: Mapping[Variant, Space],
-        builds: Builds,
+        sweep: Sweep,
+        device: Device,
         *,
-        within: float,
-        budget_s: float | None = None,
-        seed: int = 0,
-        refuse: Callable[[Point], str | None] = lambda _point: None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._groups = grouped(points, lambda point: replace(point, tile=None))
         """The points of each race, under the point without its tile."""
 
-        self._spaces, self.builds, self.refuse = spaces, builds, refuse
-        self.within, self.seed, self.clock = within, seed, clock
+        self._spaces = {point.variant: strategy.space(point.variant) for point in points}
+        self.builds, self.device = Builds(device), device
+        self.within, self.seed, self.clock = strategy.within, sweep.seed, clock
+        budget_s = sweep.timing.budget_s
         self._ends_s = math.inf if budget_s is None else clock() + budget_s
         self.visits = len(points)
         """One visit of each point: the race decides how many more there are."""
@@ -178,7 +164,7 @@ class _Contest:
 
     def __init__(self, races: Races, known: Known, space: Space, *, ends_s: float) -> None:
         self._known, self._space, self._ends_s = known, space, ends_s
-        self._builds, self._refuse = races.builds, races.refuse
+        self._builds, self._capability = races.builds, races.device.compute_capability
         self._within, self._clock, seed = races.within, races.clock, races.seed
         tiles, self._sampled = entrants(space, seed)
         self._first = frozenset(tiles)
@@ -281,7 +267,12 @@ class _Contest:
             if (at := points[number].tile) is not None
             for tile in neighbours(self._space, at)
         )
-        new = [point for point in near if point not in self._numbers and not self._refuse(point)]
+        new = [
+            point
+            for point in near
+            if point not in self._numbers
+            and not point.variant.why_not(point.tile, point.problem, self._capability)
+        ]
         self._enter(self._builds.promising(new)[: LARGE - len(points)])
 
     def _why_not(self, point: Point) -> str | None:

@@ -16,7 +16,6 @@ from samples import printed
 from gpubench.cli import app
 from gpubench.commands.tune import run as tuning
 from gpubench.commands.tune import schedule
-from gpubench.commands.tune.prune import Builds
 from gpubench.commands.tune.run import (
     Settings,
     Tuned,
@@ -30,10 +29,10 @@ from gpubench.commands.tune.view import summary
 from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.engine.runner import Runner
 from gpubench.errors import UsageError
-from gpubench.model import Space, edges
+from gpubench.model import Space, Timing, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import Visit
-from gpubench.plan.sweep import TUNED
+from gpubench.plan.sweep import TUNED, Sweep
 from gpubench.plan.tuned import read_winners
 from gpubench.results.result_file import partial_of
 from gpubench.results.row import read
@@ -41,7 +40,6 @@ from gpubench.results.row import read
 SPACE = edges(1, 16, because="a test")
 LIBRARY = variant(matmul, "library", baseline="library")
 POINT = point(variant(matmul, "fake", tiles=SPACE))
-NOTHING = Builds(CPU)
 
 
 class Timed(FakeBackend):
@@ -320,14 +318,9 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_the_races_of_a_budget_share_it() -> None:
     points = [replace(POINT, tile=tile) for tile in SPACE]
     now = iter(range(10_000))
-    races = schedule.Races(
-        points,
-        {POINT.variant: SPACE},
-        NOTHING,
-        within=0.01,
-        budget_s=30,
-        clock=lambda: float(next(now)),
-    )
+    sweep = Sweep(timing=Timing(budget_s=30))
+    strategy = schedule.Racing(where=None, within=0.01)
+    races = schedule.Races(strategy, points, sweep, CPU, clock=lambda: float(next(now)))
     known: dict[Any, list[Any]] = {point: [] for point in points}
     visits = 0
     for visit in races.each(known):
