@@ -8,12 +8,12 @@ from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpubench.backends import AUTO, Compiler, compiler_of, find_devices
 from gpubench.commands.explain.explanation import Explanation
 from gpubench.commands.explain.sass import disassemble, inner_loop, nvdisasm
-from gpubench.commands.explain.view import NotExplained, print_json, print_text
+from gpubench.commands.explain.view import Explained, NotExplained, print_json, print_text
 from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
@@ -46,19 +46,10 @@ def run_explain(
     """
     answer = explained(variant, options, arch=arch, every=every, times=times, measure=measure)
     if as_json:
-        print_json(answer.explanations, answer.not_explained, gpu_is_here=answer.gpu_is_here)
+        print_json(answer)
     else:
-        print_text(answer.explanations, answer.not_explained, answer.notes, as_table=every)
+        print_text(answer, as_table=every)
     return 1 if any(tile.status == Status.ERROR for tile in answer.not_explained) else 0
-
-
-class Explained(NamedTuple):
-    """The explanations of a variant."""
-
-    explanations: list[Explanation]
-    not_explained: list[NotExplained]
-    notes: list[str]
-    gpu_is_here: bool
 
 
 def explained(
@@ -110,7 +101,12 @@ def explained(
     answers = _explain_tiles(kernel, compiler, tiles, problem, architecture, gpu, times_us)
     explanations = [answer for answer in answers if isinstance(answer, Explanation)]
     failed = [answer for answer in answers if isinstance(answer, NotExplained)]
-    return Explained(explanations, skipped + failed, notes, not assumed)
+    return Explained(
+        explanations=explanations,
+        not_explained=skipped + failed,
+        notes=notes,
+        gpu_is_here=not assumed,
+    )
 
 
 def _target(

@@ -37,16 +37,20 @@ class NotExplained:
     reason: str
 
 
-def print_text(
-    explanations: Sequence[Explanation],
-    not_explained: Sequence[NotExplained],
-    notes: Sequence[str],
-    *,
-    as_table: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """The explanations of a variant."""
+
+    explanations: list[Explanation]
+    not_explained: list[NotExplained]
+    notes: list[str]
+    gpu_is_here: bool
+
+
+def print_text(answer: Explained, *, as_table: bool) -> None:
     """One tile as a page for each launch, several as a table."""
-    screen = console()
-    for note in (*notes, *dict.fromkeys(of.note for of in explanations if of.note)):
+    screen, explanations = console(), answer.explanations
+    for note in (*answer.notes, *dict.fromkeys(of.note for of in explanations if of.note)):
         say(note, err=True)
     if len({explanation.tile for explanation in explanations}) == 1 and not as_table:
         for index, explanation in enumerate(explanations):
@@ -54,20 +58,17 @@ def print_text(
     elif explanations:
         screen.print(tile_table(explanations))
         say("--tiles explains one of them in words", err=True)
-    for tile in not_explained:
+    for tile in answer.not_explained:
         which = "" if tile.tile == NO_PARAMETERS else f"{tile.tile}: "
         say(f"{tile.status}: {which}{tile.reason}")
 
 
-def print_json(
-    explanations: Sequence[Explanation], not_explained: Sequence[NotExplained], *, gpu_is_here: bool
-) -> None:
+def print_json(answer: Explained) -> None:
     """One form, for one tile or several."""
-    answer = {
-        "explanations": [as_json(found, gpu_is_here=gpu_is_here) for found in explanations],
-        "not_explained": not_explained,
-    }
-    print(json.dumps(answer, indent=2, default=asdict))
+    here = answer.gpu_is_here
+    found = [as_json(each, gpu_is_here=here) for each in answer.explanations]
+    report = {"explanations": found, "not_explained": answer.not_explained}
+    print(json.dumps(report, indent=2, default=asdict))
 
 
 def _page(of: Explanation) -> RenderableType:

@@ -298,14 +298,8 @@ def _winner(
     near = {row.key for row in timed if (row.median_us or 0.0) <= limit_us}
     return Winner(
         device=best.device or "",
-        op=best.op,
-        variant=best.variant,
         dtype=best.compute_mode,
-        layout=best.layout,
-        m=best.m,
-        n=best.n,
-        k=best.k,
-        tile=best.tile,
+        **{name: getattr(best, name) for name in ("op", "variant", "layout", *"mnk", "tile")},
         simplest=chosen[-1].tile if chosen[-1].key in near else best.tile,
         group=len(group),
         configurations=len(race),
