@@ -22,9 +22,6 @@ from gpubench.model import (
     OPERATIONS,
     Device,
     Measurement,
-    PairedTimes,
-    Parts,
-    Point,
     PointKey,
     Timer,
 )
@@ -115,7 +112,7 @@ class LocalPool:
     context: Mapping[str, str] = {}
 
     def __init__(self, executor: Executor, slot: str = "") -> None:
-        self._executor = executor
+        self.executor = executor
         self.device, self.notices = executor.device, executor.notices
         self.name, self.label = self.device.name, device_label(self.device)
         self.place = Place.here(self.device, slot)
@@ -126,7 +123,7 @@ class LocalPool:
     @property
     def spent_s(self) -> Mapping[str, float]:
         """Wall time of the last job by phase."""
-        return self._executor.spent_s
+        return self.executor.spent_s
 
     def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
         """Compile, warm up, and measure the visits of the schedule."""
@@ -137,7 +134,7 @@ class LocalPool:
             measurements.add(placed)
             watcher.measured(placed)
 
-        executor, sweep, strategy = self._executor, job.sweep, job.strategy
+        executor, sweep, strategy = self.executor, job.sweep, job.strategy
         executor.begin(sweep.timing, sweep.seed, job.verified)
         unfinished = [point for point in job.points if not measurements.is_finished(point)]
         added = [p for p in measurements.points_at(self.place) if p not in job.planned]
@@ -175,7 +172,7 @@ class LocalPool:
             return
         dtypes = {point.problem.dtype for point in job.points if is_cpu}
         in_order = [dtype for dtype in CORE_DTYPES if dtype in dtypes]
-        rates = self._executor.ceilings(in_order, not bound_by_memory)
+        rates = self.executor.ceilings(in_order, not bound_by_memory)
         self.device = replace(self.device, facts=self.device.facts | rates)
 
     def _below_ceiling(self, measurement: Measurement) -> Measurement:
@@ -197,20 +194,12 @@ class LocalPool:
             return measurement
         for _ in range(CEILING_REPEATS):
             self._repeated.add(name)
-            rate = self._executor.ceilings([problem.dtype])[name]
+            rate = self.executor.ceilings([problem.dtype])[name]
             highest = max(rate, self.device.facts[name])
             self.device = replace(self.device, facts=self.device.facts | {name: highest})
             if verdict(CEILING_RATIO):
                 return measurement
         return as_judged(measurement, verdict(CEILING_RATIO))
-
-    def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
-        """Measure a kernel and a library in turns; return why if that fails (`engine.pairs`)."""
-        return self._executor.measure_pairs(point, library)
-
-    def parts(self) -> Parts:
-        """Measure fixed work on each part of the device, between two points of a job."""
-        return self._executor.parts()
 
     def device_at(self, _place: Place) -> Device:
         """Return the only device."""
@@ -218,7 +207,7 @@ class LocalPool:
 
     def renew(self) -> None:
         """End the executor's process; the next point starts another."""
-        self._executor.next_round()
+        self.executor.next_round()
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
                     continue  # it failed in an earlier process
                 turn = f"pair {count} of {len(pairs)}, process {process} of {PROCESSES}"
                 say(f"in turns: {turn}, {kernel.label}", err=True)
-                times = pool.measure_pairs(point, library_point)
+                times = pool.executor.measure_pairs(point, library_point)
                 if isinstance(times, str):
                     say(f"{kernel.label} in turns: {times}", err=True)
                 else:

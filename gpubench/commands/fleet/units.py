@@ -154,7 +154,7 @@ class _Turn(Watcher):
             self._times, self._finished = [], self._finished + 1
 
     def _measure_parts(self, started_utc: str) -> None:
-        parts = self._pool.parts()
+        parts = self._pool.executor.parts()
         self._report.configuration.update(parts.configuration)
         for part, time_us in parts.times_us.items():
             if not self._asked.units or part in self._asked.units:

@@ -33,11 +33,11 @@ def job_of_sizes(*sizes: int) -> Job:
     return prepare(sweep, CPU)
 
 
-class Pairs(LocalPool):
-    """A pool on which the kernel takes 10 µs, and the library `answers`, in microseconds."""
+class Pairs(Runner):
+    """An executor on which the kernel takes 10 µs, and the library `answers`, in microseconds."""
 
     def __init__(self, answers: list[Any]) -> None:
-        super().__init__(Runner(FakeBackend(10.0, device=CPU)))
+        super().__init__(FakeBackend(10.0, device=CPU))
         self.answers = answers
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
@@ -56,7 +56,9 @@ def test_the_file_has_the_pairs_a_failed_pair_is_a_line_and_ctrl_c_keeps_those_o
     # The first problem fails, and the third is measured in a single process.
     answers = ["does not fit", 12.0, 13.0, 12.5, KeyboardInterrupt]
     path = tmp_path / "a.csv"
-    outcome = run(job_of_sizes(16, 32, 48), Pairs(answers), None, ResultFile(path), add_pairs)
+    outcome = run(
+        job_of_sizes(16, 32, 48), LocalPool(Pairs(answers)), None, ResultFile(path), add_pairs
+    )
     for rows in (outcome.rows, read(path)):
         (paired,) = (row for row in rows if row.pairs)
         assert (paired.variant, paired.m, paired.pair_library) == ("cpu_tile", 32, "cpu_blas")
@@ -73,7 +75,7 @@ def test_the_file_has_the_pairs_a_failed_pair_is_a_line_and_ctrl_c_keeps_those_o
 
 def test_several_devices_measure_no_pairs_and_say_so(capfd: pytest.CaptureFixture[str]) -> None:
     job = job_of_sizes(16)
-    rows = run(job, Pairs([])).rows
+    rows = run(job, LocalPool(Pairs([]))).rows
     several = cast("Pool", object())
     assert add_pairs(job, several, rows) == rows
     assert "without --on" in capfd.readouterr().err
