@@ -183,21 +183,16 @@ def test_a_function_that_keeps_its_first_addresses_can_have_fixed_ones(
     assert (refused.status, "keeps addresses" in refused.reason) == (Status.SKIPPED, True)
 
 
-def test_a_result_that_is_kept_at_fixed_addresses_is_wrong() -> None:
+@pytest.mark.parametrize("keeps", [False, True])
+def test_an_operand_overwritten_or_a_result_kept_at_fixed_addresses_is_wrong(keeps: bool) -> None:
     kept: dict[Any, Any] = {}
 
     def call(a: Any, b: Any, c: Any) -> None:
-        c[:] = kept.setdefault(a.shape, a @ b)
+        c[:] = kept.setdefault(a.shape, a @ b) if keeps else a @ b
+        a[0] *= keeps
 
-    assert measured(variant(call, fixed_addresses=True, path=MINE))[0].status == Status.WRONG
-
-
-def test_an_operand_that_is_overwritten_at_fixed_addresses_is_wrong() -> None:
-    def call(a: Any, b: Any, c: Any) -> None:
-        matmul(a, b, c)
-        a[0] = 0
-
-    assert measured(variant(call, fixed_addresses=True, path=MINE))[0].status == Status.WRONG
+    result, _ = measured(variant(call, fixed_addresses=True, path=MINE))
+    assert result.status == Status.WRONG
 
 
 def test_kernels_that_read_their_output_and_kernels_that_do_not_share_operands() -> None:
