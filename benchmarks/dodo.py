@@ -227,6 +227,9 @@ SHAPES = {
     "alone_23_float16": "--seed 23 --count 30 --dtype float16",
     "alone_26_int8": "--seed 26 --count 30 --dtype int8",
     "alone_27_tf32": "--seed 27 --count 30 --dtype tf32",
+    "alone_28_float8_e4m3": "--seed 28 --count 40 --dtype float8_e4m3",
+    "alone_29_int8": "--seed 29 --count 30 --dtype int8",
+    "alone_30_tf32": "--seed 30 --count 30 --dtype tf32",
     "alone_40_float8_e4m3": "--seed 40 --count 24 --dtype float8_e4m3 --every",
     "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
     **{

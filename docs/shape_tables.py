@@ -26,9 +26,9 @@ from gpubench.stats.pairs import Ratio
 ALONE = {
     "bfloat16": ("alone_21_bfloat16",),
     "float16": ("alone_23_float16",),
-    "float8_e4m3": ("alone_22_float8_e4m3",),
-    "tf32": ("alone_27_tf32",),
-    "int8": ("alone_26_int8",),
+    "float8_e4m3": ("alone_28_float8_e4m3",),
+    "tf32": ("alone_30_tf32",),
+    "int8": ("alone_29_int8",),
     "float32": ("alone_16_float32",),
     "float64": ("alone_16_float64",),
 }
