@@ -147,6 +147,9 @@ def test_a_probe_has_a_size_of_the_points_own_kind(size: tuple[int, int, int]) -
     rows = fewer_rows(replace(own, variant=replace(tiled, path=Path("mine.py"))), wanted)
     assert wanted <= rows <= own.problem.m
     assert rows % PERIOD == own.problem.m % PERIOD or rows == own.problem.m
+    squares = replace(tiled, path=Path("mine.py"), refuse=lambda _, at: (None, "no")[at.m != at.n])
+    alike = replace(own, variant=squares, problem=replace(own.problem, n=own.problem.m))
+    assert fewer_rows(alike, wanted) == own.problem.m
 
 
 def test_tiles_that_do_not_divide_the_period_lengthen_it_for_a_users_kernel() -> None:

@@ -1,5 +1,6 @@
-// Calls kernels 11 and 12 of fast.cu with any operands. Its functions keep the tensor maps of the
-// first call of a size, so the maps are made again before each call.
+// Calls kernels 11 and 12 of fast.cu with any operands. Its functions keep the tensor maps and the
+// order of the tiles of the first call of an M. So the maps are made again before each call, and the
+// order where N has changed.
 #include "checkout/matmul.cu"
 
 // The driver's function as the runtime finds it, so that no library has to be linked.
@@ -18,6 +19,7 @@ extern "C" CUresult CUDAAPI cuTensorMapEncodeTiled(
 }
 
 #define MAPS(kernel)                                                 \
+  if (kernel::_prev_n != N) kernel::_prev_m = 0;                     \
   kernel::d_tma_map_A = kernel::create_tensor_map<128, 64>(A, M, K); \
   kernel::d_tma_map_B = kernel::create_tensor_map<256, 64>(B, N, K)
 

@@ -268,8 +268,8 @@ def _paced(experiment: Experiment, asked: Sweep, *, gpu: bool) -> list[PlannedSw
     total = sum(each.points for each in entries)
     paced = []
     for each in entries:
-        texts = {**each.sweep.options, "rounds": each.sweep.timing.rounds}
-        texts |= {name: text for name, text in asked.options.items() if name == "rounds"}
+        rounds = asked.options.get("rounds", each.sweep.timing.rounds)
+        texts = {**each.sweep.options, "rounds": rounds}
         if asked.timing.budget_s:
             texts["budget"] = f"{max(1.0, asked.timing.budget_s * each.points / total):g}"
         paced.append(each if each.conditions.remember else each._replace(sweep=read_sweep(texts)))

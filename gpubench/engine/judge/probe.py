@@ -196,13 +196,14 @@ def fewer_rows(point: Point, rows: int) -> int:
     """Return at least `rows` rows of the point, to predict the time of a launch.
 
     Our own kernels take any number. For a user's kernel, the number has the same remainder as the
-    point's rows; with fixed addresses it is always launched at the point's own size.
+    point's rows; with fixed addresses, or if it refuses that number, it is always launched at the
+    point's own size.
     """
     if is_ours(point.variant):
         return rows
-    if point.variant.fixed_addresses:
-        return point.problem.m
-    return _near(point.problem.m, _period(point), rows)
+    near = _near(point.problem.m, _period(point), rows)
+    refused = point.variant.why_not(point.tile, replace(point.problem, m=near))
+    return point.problem.m if refused or point.variant.fixed_addresses else near
 
 
 def unusual_problem(point: Point, capability: tuple[int, int] | None) -> Problem | None:
