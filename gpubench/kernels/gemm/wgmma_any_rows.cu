@@ -6,7 +6,7 @@
 // product's blocks start, which wait for it when their barriers are ready. The tensor maps end where
 // the rows end: what lies between the rows of the workspace is never read.
 //
-//     pad_rows         warp: 1 KiB of a row, eight words a lane; two words loaded for each one stored
+//     pad_rows         warp: at most 1 KiB of a row; two words loaded for each one stored
 //     wgmma_any_rows   the product on A or its copy, and B or its copy
 //
 // Results have no copy: they leave as sums of 32 bits (`any_results.cuh`).
