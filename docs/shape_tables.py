@@ -204,7 +204,7 @@ def other_shapes() -> str:
     for kind, group in groupby(measured_others(), key=lambda entry: entry[1]):
         means = [(dtype, plain_mean(ratios)) for dtype, _, ratios in group]
         each = (
-            f"{mean:.2f} ({low:.2f} to {high:.2f}) in {dtype}" for dtype, (mean, low, high) in means
+            f"{dtype} {mean:.2f} ({low:.2f} to {high:.2f})" for dtype, (mean, low, high) in means
         )
         said.append(f"With {KINDS[kind]}: {', '.join(each)}.")
     return fill(" ".join(said), WIDTH)
