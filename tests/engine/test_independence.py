@@ -104,16 +104,21 @@ def test_a_kernel_that_returns_where_the_output_holds_numbers_is_wrong(
 
 
 @pytest.mark.parametrize(
-    ("by_events", "launch_us", "is_wrong"),
-    [(False, 160, False), (True, 160, True), (True, 20, False)],
+    ("by_events", "launch_us", "gain", "is_wrong"),
+    [
+        (False, 160, 0.05, False),
+        (False, 160, 0.15, True),
+        (True, 160, 0.1, True),
+        (True, 20, 0.1, False),
+    ],
 )
-def test_a_kernel_that_gains_a_tenth_of_a_longer_launch_is_wrong_by_the_gpus_clock(
-    by_events: bool, launch_us: float, is_wrong: bool
+def test_a_kernel_that_gains_where_the_output_is_filled_is_wrong_if_the_clock_shows_it(
+    by_events: bool, launch_us: float, gain: float, is_wrong: bool
 ) -> None:
     rng = np.random.default_rng(3)
 
     def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-        shorter = 0.9 if np.isfinite(c).all() else 1.0
+        shorter = 1 - gain * np.isfinite(c).all()
         c[...] = a @ b
         return launch_us * shorter * float(rng.uniform(1, 1.03))
 
@@ -132,6 +137,22 @@ def test_a_result_kept_by_the_operands_values_is_wrong() -> None:
         return took_us
 
     with pytest.raises(WrongError, match="its time depends on operands that it has seen before"):
+        check(call)
+
+
+@pytest.mark.parametrize(("longer", "is_wrong"), [(1.17, False), (1.4, True)])
+def test_operands_that_were_just_written_may_make_a_launch_longer_by_the_hosts_clock(
+    longer: float, is_wrong: bool
+) -> None:
+    seen: set[bytes] = set()
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        c[...] = a @ b
+        is_new = a.tobytes() not in seen
+        seen.add(a.tobytes())
+        return 40 * (longer if is_new else 1.0)
+
+    with pytest.raises(WrongError, match="seen before") if is_wrong else nullcontext():
         check(call)
 
 
