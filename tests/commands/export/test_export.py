@@ -80,7 +80,7 @@ def test_launches_have_what_gpubench_gives_them() -> None:
     variant = kernel("wgmma_mixed")
     for line in (
         "attributes[0].val.clusterDim.x = 2;",
-        "const CUtensorMap map0 = encode(9, (char*)A + 0, 512, 512, 512, 2, 128, 64, 3, 0);",
+        "const CUtensorMap map0 = encode(9, (char*)A + 0, 512, 512, 512, 2, 128, 64, 3, 2);",
         "config.blockDim = dim3(384, 1, 1);",
     ):
         assert line in text
