@@ -61,37 +61,42 @@ constexpr unsigned short every_bit(int count, int apart) {
 // Which boxes of a step: all, those for this block alone, or those for several blocks.
 enum class Boxes { ALL, OWN, SHARED };
 
-// Lines of the L2 cache that are replaced first (createpolicy.fractional.L2::evict_first, for all).
-constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000;
+// Policies of the L2 cache for all lines, as createpolicy.fractional makes them: to be replaced first,
+// and as usual.
+constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000, EVICT_NORMAL = 0x16F0000000000000;
 
 // Copies a box to this block, or to the same place in each block of the cluster that `mask` has a
-// bit for, and counts its bytes on each one's barrier. A `policy` of the L2 cache may be 0: none.
+// bit for, and counts its bytes on each one's barrier. With a `policy` of the L2 cache below.
 template <int BLOCKS>
 __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
-                                         int row, int col, unsigned short mask,
-                                         unsigned long long policy = 0) {
-  if (policy) {
-    if constexpr (BLOCKS == 1) {
-      asm volatile(
-          "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-          ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
-          "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), "l"(policy)
-          : "memory");
-    } else {
-      asm volatile(
-          "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-          ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(
-              shared_address(to)),
-          "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), "h"(mask), "l"(policy)
-          : "memory");
-    }
-  } else if constexpr (BLOCKS == 1) {
+                                         int row, int col, unsigned short mask) {
+  if constexpr (BLOCKS == 1) {
     filled.copy_box(to, map, row, col);
   } else {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
         ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
         "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), "h"(mask)
+        : "memory");
+  }
+}
+
+template <int BLOCKS>
+__device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
+                                         int row, int col, unsigned short mask,
+                                         unsigned long long policy) {
+  if constexpr (BLOCKS == 1) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+        "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), "l"(policy)
+        : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(
+            shared_address(to)),
+        "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), "h"(mask), "l"(policy)
         : "memory");
   }
 }
@@ -111,11 +116,11 @@ constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
 // WIDTH columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box (0).
 // `rest_map` is that of B's last columns, where they are no multiple of WIDTH. B has the `policy`.
 template <int BM, int BN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false, int B_BOX = 0,
-          Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS>
+          Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS, typename... Policy>
 __device__ __forceinline__ void
 fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& rank,
            const BlockTile& tile, int k, const CUtensorMap* a_map, const CUtensorMap* b_map,
-           const CUtensorMap* rest_map = nullptr, unsigned long long policy = 0) {
+           const CUtensorMap* rest_map = nullptr, Policy... policy) {
   constexpr int A_PARTS = BK / WIDTH;
   constexpr unsigned short ROW = (1 << CN) - 1;
   constexpr unsigned short COLUMN = every_bit(CM, CN);
@@ -148,7 +153,7 @@ fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& ra
     send_box<CM>(filled, stage + (A_PARTS * BM + part * PART + row) * ROW_BYTES,
                  RAGGED && i == BN / WIDTH ? rest_map : b_map,
                  B_ALONG_K ? tile.col + col : k + row, B_ALONG_K ? k : tile.col + col,
-                 COLUMN << (rank.first + rank.col), policy);
+                 COLUMN << (rank.first + rank.col), policy...);
   }
 }
 
@@ -206,12 +211,13 @@ __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stage
 
 // Begins a launch, in the warp that fetches: initializes the ring, and requests the first step, at
 // `k`. What this block needs alone is requested before the cluster meets, as the other threads do.
-template <int BM, int BN, int BK, bool B_ALONG_K, int CM, int CN, int PARTS, int STAGES>
+template <int BM, int BN, int BK, bool B_ALONG_K, int CM, int CN, int PARTS, int STAGES,
+          typename... Policy>
 __device__ __forceinline__ void
 begin_fetching(Ring<STAGES>& ring, int releases, unsigned char* stages,
                const Rank<CM, CN, PARTS>& rank, const BlockTile& tile, int k,
                const CUtensorMap* a_map, const CUtensorMap* b_map, const CUtensorMap* rest_map,
-               unsigned long long policy) {
+               Policy... policy) {
   const bool fetches = threadIdx.x % 32 == 0;
   if (fetches) {
     prefetch_map(a_map);
@@ -223,29 +229,29 @@ begin_fetching(Ring<STAGES>& ring, int releases, unsigned char* stages,
   if (fetches) {
     wait_for_previous_launch();
     fetch_step<BM, BN, BK, BK, B_ALONG_K, 0, Boxes::OWN>(ring.filled[0], stages, rank, tile, k,
-                                                         a_map, b_map, rest_map, policy);
+                                                         a_map, b_map, rest_map, policy...);
   }
   __syncwarp();
   await_cluster();
   if (fetches) {
     fetch_step<BM, BN, BK, BK, B_ALONG_K, 0, Boxes::SHARED>(ring.filled[0], stages, rank, tile, k,
-                                                            a_map, b_map, rest_map, policy);
+                                                            a_map, b_map, rest_map, policy...);
   }
 }
 
 // The producer's work, by one warp: the steps of this block's tiles from number `first` on, or of
 // one tile if it does not STAY. The first `steps.first` steps of a tile are other blocks'.
 template <bool STAYS, int BM, int BN, int BK, bool B_ALONG_K, int STAGES, typename Tiles,
-          typename Steps>
+          typename Steps, typename... Policy>
 __device__ __forceinline__ void
 produce_early(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& tiles,
               int first, int clusters, const Steps& steps, const CUtensorMap* a_map,
               const CUtensorMap* b_map, const CUtensorMap* rest_map,
-              unsigned long long policy = 0) {
+              Policy... policy) {
   constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
   BlockTile tile = tiles[first];
   begin_fetching<BM, BN, BK, B_ALONG_K>(ring, releases, stages, tiles.rank, tile, steps.first * BK,
-                                        a_map, b_map, rest_map, policy);
+                                        a_map, b_map, rest_map, policy...);
   if (threadIdx.x % 32 != 0) return;
   Slot<STAGES> slot;
   slot.advance();
@@ -258,7 +264,7 @@ produce_early(Ring<STAGES>& ring, int releases, unsigned char* stages, const Til
       fetch_step<BM, BN, BK, BK, B_ALONG_K>(ring.filled[slot.stage],
                                             stages + slot.stage * STAGE_BYTES, tiles.rank, tile,
                                             (steps.first + step) * BK, a_map, b_map, rest_map,
-                                            policy);
+                                            policy...);
     }
     if constexpr (!STAYS) break;
   }

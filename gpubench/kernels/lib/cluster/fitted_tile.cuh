@@ -97,7 +97,7 @@ compute_tile(unsigned char* stages, int M, int N, int K, const CUtensorMap* a_ma
     const bool once = M <= BM * CM && ITEM_BYTES * N * K > HALF_L2_BYTES;
     produce_early<false, BM, BN, BK, IS_8_BITS<Scalar>>(ring, T::CONSUMERS * BLOCKS, stages, tiles,
                                                         index, 0, steps, a_map, b_map, rest_map,
-                                                        once ? EVICT_FIRST : 0);
+                                                        once ? EVICT_FIRST : EVICT_NORMAL);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
     meet_cluster();
