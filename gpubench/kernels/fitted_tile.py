@@ -204,7 +204,10 @@ def box_of_b(columns: int, down: int) -> int:
 
 
 def reads_from_memory(problem: Problem, rows: int) -> bool:
-    """Return whether each launch reads B from memory once: it is larger than the L2 cache."""
+    """Return whether `rows` cover C and B is larger than the L2 cache.
+
+    Each launch then reads B from memory once.
+    """
     return rows >= problem.m and problem.n * problem.k * problem.precision.item_bytes > L2_BYTES
 
 

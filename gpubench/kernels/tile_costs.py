@@ -129,8 +129,8 @@ COSTS_OF_TENSOR_CORES = Costs(
 """For launches alone on compute capability 9.0. benchmarks/fit_tiles.py fitted them to
 alone_17_bfloat16 and alone_18_float16 in results/h100/shapes. The fit compares the configurations
 of a shape with each other, so a predicted time can be off by more than the difference between two
-predicted times. With these constants the other precisions have better picks than with constants of
-their own, which two configurations of each shape decided."""
+predicted times. With these constants the other precisions have better picks than with constants
+that were fitted to their own times, of two configurations of each shape."""
 
 COSTS_OF_FLOAT32 = Costs(
     launch=5.267, end=1.5376, tensor=1.07147, shared=1.52432, l2=1.0309,
@@ -407,8 +407,8 @@ def choices_of(form: Form) -> Choices:
 def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice | SmallTile]]:
     """Return what is picked of all forms for a problem's precision, by form.
 
-    Each form has one configuration, so that `--tiles auto` always measures it. If rows are copied,
-    as many more are picked as for one further form: few kernels take such rows.
+    Each form has at least one configuration, so that `--tiles auto` always measures it. If rows are
+    copied, `PICKS` more are picked, because few kernels take such rows.
     """
     of_dtype = [form for form in FORMS if problem.dtype in form.dtypes]
     odd_rows = any(row_bytes(problem))
@@ -427,8 +427,8 @@ def first_together(
 ) -> dict[Key, list[Item]]:
     """Return what is picked of all kernels' items, each with its kernel, the fastest first.
 
-    The first `PICKS` for each kernel, and for each of `further` ones, are picked, and a kernel's
-    first item anyway.
+    The number of picks is `PICKS` times the number of kernels and `further` ones. Beyond these,
+    each kernel without a pick has its first item.
     """
     of_kernel: dict[Key, list[Item]] = {kernel: [] for kernel in kernels}
     for place, (kernel, item) in enumerate(ranked_together):

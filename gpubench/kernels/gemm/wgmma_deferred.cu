@@ -18,7 +18,7 @@ struct Width {
   static constexpr int COLUMNS = N;
 };
 
-// The kernel, for 16 bits and, in `wgmma_bytes`, for 8 bits with tiles of two widths.
+// The work of a block: here in 16 bits, and in `wgmma_bytes` in 8 bits with tiles of two widths.
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, typename Tiles>
 __device__ __forceinline__ void
 multiply_deferred(const Tiles& tiles, int K, const CUtensorMap* a_map, const CUtensorMap* b_map,
@@ -72,7 +72,7 @@ multiply_deferred(const Tiles& tiles, int K, const CUtensorMap* a_map, const CUt
 
     for (int index = blockIdx.x / BLOCKS; index < tiles.count(); index += gridDim.x / BLOCKS) {
       const BlockTile tile = tiles[index];
-      if (BN % NARROW == 0 || tile.columns == BN) {  // else all are of one width
+      if (BN % NARROW == 0 || tile.columns == BN) {  // multiples of NARROW have no narrow tiles
         multiply_tile(Width<BN>());
       } else {
         multiply_tile(Width<NARROW>());

@@ -92,7 +92,8 @@ struct Consumer {
     multiply_step<Scalar, 2 * SUMS>(sum, at + (first_row + piece * 64) * ROW_BYTES,
                                     at + BM * ROW_BYTES, add);
   }
-  // The same as a group. Without FENCE: no sums were touched since the last one.
+  // Starts to multiply a piece and closes the group. Without FENCE, no sums were touched since the
+  // last fence.
   template <bool FENCE = true, int SUMS>
   __device__ __forceinline__ void
   start(Sum<Scalar> (&sum)[SUMS], int piece, int stage, bool add) {

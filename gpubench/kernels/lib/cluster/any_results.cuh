@@ -1,6 +1,7 @@
-// any_results: results of C with any number of columns leave through shared memory as sums of 32 bits,
-// whether K is divided or not: a thread reads four neighbours, adds up the parts
-// (`cluster_sums.cuh`), and stores them. `wgmma_bytes_cluster` introduces them.
+// any_results: results of C with any number of columns leave through shared memory, as sums of 32
+// bits. If blocks share K or results have 32 bits, a thread reads four neighbours, adds up the parts
+// (`cluster_sums.cuh`), and stores them. Otherwise a warp rounds and stores whole rows of a tile.
+// `wgmma_bytes_cluster` introduces the sums.
 
 #pragma once
 

@@ -66,7 +66,8 @@ enum class Boxes { ALL, OWN, SHARED };
 constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000, EVICT_NORMAL = 0x16F0000000000000;
 
 // Copies a box to this block, or to the same place in each block of the cluster that `mask` has a
-// bit for, and counts its bytes on each one's barrier. With a `policy` of the L2 cache below.
+// bit for, and counts its bytes on each one's barrier. The second form also has a `policy` of the L2
+// cache.
 template <int BLOCKS>
 __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
                                          int row, int col, unsigned short mask) {
@@ -114,7 +115,8 @@ constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
 // that arrive in this block, from any block. In shared memory A and then B lie in parts whose rows
 // have 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for each
 // WIDTH columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box (0).
-// `rest_map` is that of B's last columns, where they are no multiple of WIDTH. B has the `policy`.
+// `rest_map` is that of B's last columns, where they are no multiple of WIDTH. Copies of B have
+// the `policy`, if there is one.
 template <int BM, int BN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false, int B_BOX = 0,
           Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS, typename... Policy>
 __device__ __forceinline__ void

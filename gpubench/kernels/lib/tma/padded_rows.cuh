@@ -28,7 +28,7 @@ copy_part(const unsigned char* array, unsigned char* to, int rows, int row_bytes
   const unsigned char* word = array + static_cast<size_t>(row) * row_bytes + begin;
   const int shift = reinterpret_cast<size_t>(word) % 4 * 8;
   word -= shift / 8;
-  // Bytes in whole words from here on, if there are few.
+  // Bytes of whole words from here to the array's end, or more than this lane loads.
   const int whole = static_cast<int>(min(last - word, ptrdiff_t{2} * PART_BYTES));
   unsigned words[WORDS][2], rest = 0;
 #pragma unroll
