@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tokenize
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -102,10 +103,12 @@ def described(text: str, op: str, backend: str, dtypes: Sequence[str]) -> tuple[
 def _require_defined(source: Path, entry: str) -> None:
     """Raise UsageError unless the file has the name of a function, without running the file."""
     try:
-        names = symtable(source.read_text(encoding="utf-8"), str(source), "exec").get_identifiers()
-    except (OSError, SyntaxError, ValueError) as error:
+        with tokenize.open(source) as file:  # in the encoding that it declares
+            text = file.read()
+        names = symtable(text, str(source), "exec").get_identifiers()
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UsageError(f"{source} cannot be read as Python: {first_line(error)}") from error
-    if entry not in names:
+    if entry not in names and not re.search(r"\bimport\s+\*", text):
         raise UsageError(f"{source}: {unknown('function', entry, names)}")
 
 

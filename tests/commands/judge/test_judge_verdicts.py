@@ -178,7 +178,9 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "kernel.cu").write_text(SOURCE)
     (tmp_path / "naive.cu").write_text(SOURCE + LAUNCHER)
     (tmp_path / "libmine.so").touch()
-    (tmp_path / "rows.py").write_text("def product(a, b, c):\n    c[:] = a @ b\n")
+    text = "def product(a, b, c):\n    c[:] = a @ b\n"
+    (tmp_path / "rows.py").write_text(text, encoding="utf-8-sig")  # with a byte order mark
+    (tmp_path / "stars.py").write_text("from numpy import *\n")
     return tmp_path
 
 
@@ -190,6 +192,7 @@ def files(tmp_path: Path) -> Path:
         ("naive.cu", "my_naive", "float32"),  # gpubench has a kernel naive
         (f"libmine.so:{DECLARED}", "mine", "float64"),
         ("rows.py:product", "rows", "int32"),
+        ("stars.py:matmul", "stars", "int32"),
     ],
 )
 def test_a_file_is_judged_without_a_description(
