@@ -464,7 +464,6 @@ def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -
 
 Op = Annotated[str | None, OPTIONS["op"].typer]
 DeviceName = Annotated[str | None, OPTIONS["device"].typer]
-Kernels = Annotated[Path | None, OPTIONS["kernels"].typer]
 Config = Annotated[
     Path | None,
     typer.Option(

@@ -27,7 +27,7 @@ from gpubench.errors import CompileError, UsageError
 from gpubench.grouping import grouped
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.occupancy import occupancy
-from gpubench.kernel_options import HOST_HINT, find_variant
+from gpubench.kernel_options import HOST_HINT, find_variant, require_architecture
 from gpubench.model import (
     OPERATIONS,
     BrokenVariant,
@@ -146,7 +146,7 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
     """Compile the tiles for an architecture, print their resources, and return whether all do."""
     try:
         compiler = compiler_of(variant.backend)
-        compiler.version()
+        require_architecture(architecture, compiler)
     except CompileError as error:
         say(f"not compiled for a GPU: {error}")
         return True

@@ -50,7 +50,7 @@ from gpubench.model import (
 )
 from gpubench.on_cpu.accesses import Recorded, missing_tool, record, recorder_version
 from gpubench.plan.descriptor import described_by, launch_on
-from gpubench.plan.ranges import parse_names, parse_sizes
+from gpubench.plan.ranges import list_of, parse_names, parse_sizes
 from gpubench.plan.registry import of_op
 from gpubench.results.build_row import BuildRow, encode, is_build_file
 from gpubench.results.output import Output
@@ -219,11 +219,7 @@ def _architectures(text: str | None, compiler: Compiler) -> tuple[str, ...]:
 
 def _dtypes(text: str | None) -> tuple[str, ...]:
     """Return the element types of `--dtypes`; empty for those of each kernel."""
-    names = tuple(DTYPE_ALIASES.get(name.lower(), name) for name in parse_names(text or ""))
-    for name in names:
-        if name not in DTYPES:
-            raise UsageError(f"--dtypes: {unknown('dtype', name, DTYPES)}")
-    return names
+    return () if text is None else list_of(DTYPES, DTYPE_ALIASES)("--dtypes", text)
 
 
 def plan_instances(

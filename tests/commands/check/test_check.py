@@ -337,3 +337,5 @@ def test_unknown_names_and_tiles_are_refused() -> None:
         check("shard_tile")
     with pytest.raises(UsageError, match="--tiles: shared_tile takes edges 1 to 32"):
         check("shared_tile", tiles="33")
+    with pytest.raises(UsageError, match="--arch: 'sm_1' is not an architecture that NVRTC"):
+        run_check("shared_tile", None, None, None, "sm_1")
