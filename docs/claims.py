@@ -173,6 +173,15 @@ def fuzzed() -> Figure:
     return met(f"{inputs:,} inputs, {findings} findings", inputs >= 10**5 and not findings)
 
 
+def verifying(sweep: str, most: int) -> Figure:
+    """Judge the share of verification in a sweep of `verify_cost.py`, in percent."""
+    said = (H100 / "verify_cost.txt").read_text(encoding="utf-8")
+    share = re.search(rf"{sweep}: .*?verifying [\d.]+ s \((\d+) %\)", said)
+    if share is None:
+        raise ValueError(f"verify_cost.txt has no share of {sweep}")
+    return met(f"{share[1]} %", int(share[1]) <= most)
+
+
 def right() -> Figure:
     files = [json.loads(path.read_text()) for path in H200.glob("right/*.json")]
     wrong = sum(len(file["failed"]) for file in files)
@@ -283,6 +292,8 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("`gpubench sweep` on a GPU, at most 30 s", "h200/quick.csv", lambda: seconds("gpu:quick", 30)),
         Claim("`gpubench sweep` on two CPU cores, at most 30 s", "cpu/quick.csv", lambda: seconds("cpu:quick", 30)),
         Claim("the README's sweep on a GPU, nothing compiled before, at most 120 s", "h200/main.csv", lambda: seconds("gpu:main", 120)),
+        Claim("verifying takes at most 20 % of the first command's time on a GPU", "h100/verify_cost.txt", lambda: verifying("first", 20)),
+        Claim("verifying takes at most 10 % of the README's sweep on a GPU", "h100/verify_cost.txt", lambda: verifying("long", 10)),
         Claim("all experiments of `gpubench reproduce`, at most 600 s", "h200/reproduce/reproduce.csv", lambda: seconds("gpu:reproduce", 600)),
     ],
     "Repeatability": [
