@@ -410,8 +410,12 @@ def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice 
     Each form has at least one configuration, so that `--tiles auto` always measures it. If rows are
     copied, `PICKS` more are picked, because few kernels take such rows.
     """
-    of_dtype = [form for form in FORMS if problem.dtype in form.dtypes]
     odd_rows = any(row_bytes(problem))
+    # Kernels whose warpgroups take turns copy no rows, and store results by boxes.
+    boxed = not odd_rows and problem.n * problem.precision.result_bytes % ALIGNED_BYTES == 0
+    of_dtype = [
+        form for form in FORMS if problem.dtype in form.dtypes and (boxed or not form.in_turns)
+    ]
     forms = [form for form in of_dtype if form.odd_rows == odd_rows] or of_dtype
     every = [
         (time_us, form, choice)

@@ -11,6 +11,7 @@ from machine_code import lines_printed
 
 from gpubench.errors import UsageError
 from gpubench.kernels.fitted_tile import (
+    BYTES,
     FORMS,
     SPLIT,
     TF32,
@@ -310,6 +311,12 @@ def test_kernels_of_a_precision_are_ranked_together_and_each_has_a_pick() -> Non
             assert own == list(ranked(choices_of(form), of_shape, 132))[: len(own)]
             slow = [one for one in own if time_us(one, of_shape) > limit_us]
             assert not slow or own == slow == [own[0]]
+
+
+def test_kernels_that_refuse_a_problem_have_no_picks() -> None:
+    for n, k in ((4001, 400), (4000, 401)):
+        b_along_k = replace(problem(1008, n, k, "float8_e4m3"), column_major=("B",))
+        assert list(picked(b_along_k, 132)) == [BYTES]
 
 
 def test_auto_tiles_without_a_device_are_refused() -> None:
