@@ -197,15 +197,21 @@ class Rounds:
                 forecast.visited(point, cost_s, again=again)
                 if not again:
                     remaining.remove(point)
-                failed = any(taken.status != Status.OK for taken in known[point])
-                for baseline in self._useless(remaining, point) if failed else ():
-                    forecast.visited(baseline, None, again=False)
-                    remaining.remove(baseline)
+                for baseline in self._useless(known, point) if _failed(known[point]) else ():
+                    if baseline in remaining:
+                        forecast.visited(baseline, None, again=False)
+                        remaining.remove(baseline)
 
-    def _useless(self, remaining: Sequence[Point], failed: Point) -> list[Point]:
+    def _useless(self, known: Known, failed: Point) -> list[Point]:
         """Return the baselines at the problem of a failed point, if all others failed there."""
-        left = [point for point in remaining if point.problem_key == failed.problem_key]
-        return left if all(point.variant.name in self._strategy.baselines for point in left) else []
+        points = [point for point in self._points if point.problem_key == failed.problem_key]
+        baselines = [point for point in points if point.variant.name in self._strategy.baselines]
+        others = (point for point in points if point not in baselines)
+        return baselines if all(_failed(known[point]) for point in others) else []
+
+
+def _failed(measurements: Sequence[Measurement]) -> bool:
+    return any(measurement.status != Status.OK for measurement in measurements)
 
 
 def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> list[Point]:
@@ -222,7 +228,7 @@ def is_done(measurements: Sequence[Measurement], timing: Timing) -> bool:
     """
     if len(measurements) >= timing.rounds:
         return True
-    if any(measurement.status != Status.OK for measurement in measurements):
+    if _failed(measurements):
         return True
     series = [taken.series for taken in measurements if taken.series]
     slow = any(taken.median_us > 1e6 * timing.slow_launch_s for taken in series)
