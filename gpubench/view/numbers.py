@@ -35,7 +35,7 @@ def number(value: float | None, digits: int) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Return a rate with four digits or more: `0.55`, `94.40`, `1,204`, `55,842`."""
+    """Return a figure with four digits, or as a whole number: `0.55`, `94.4`, `55,842`."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= WHOLE else f"{value:.4g}"
