@@ -30,7 +30,7 @@ from gpubench.results.row import Row
 from gpubench.results.rows import row
 
 MINE = Path("mine.py")
-"""A description that is none of ours, so all judges look at its function."""
+"""A description that gpubench does not ship, so all judges look at its function."""
 
 QUICK = Timing(min_samples=2, min_device_s=0.0, max_wall_s=0.2)
 
