@@ -243,8 +243,8 @@ class FakeBackend:
         self.events.append(Event("compile"))
         on_built(len(points))
 
-    def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
-        return problem.bytes * (3 if cold else 1)
+    def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
+        return problem.bytes * (2 if one_set else 3 if cold else 1)
 
     def bytes_free(self) -> int:
         return self.free

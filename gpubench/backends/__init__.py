@@ -174,8 +174,8 @@ class Backend(Protocol):
         An instance that does not compile raises when it is bound, not here.
         """
 
-    def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
-        """Return the memory that `load` takes."""
+    def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
+        """Return the memory that `load` takes; for `one_set` also that of `FixedArrays`."""
 
     def bytes_free(self) -> int:
         """Return the memory that can be allocated now."""

@@ -205,13 +205,31 @@ def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]
     """
     precision = problem.precision
     types = (*[precision.element] * len(problem.input_shapes), precision.result)
-    stacks = []
-    for shape, kind, by_columns in zip(problem.shapes, types, problem.by_columns, strict=True):
-        size, per_line = math.prod(shape), ALIGNED_BYTES // make((0,), kind).itemsize
-        sets = make((count, -(-size // per_line) * per_line), kind)[:, :size]
-        in_memory = sets.reshape(count, *(reversed(shape) if by_columns else shape))
-        stacks.append(in_memory.swapaxes(1, -1) if by_columns else in_memory)
-    return stacks
+    return [
+        in_sets(make((count, set_size(shape, make((0,), kind).itemsize)), kind), shape, by_columns)
+        for shape, kind, by_columns in zip(problem.shapes, types, problem.by_columns, strict=True)
+    ]
+
+
+def set_size(shape: Sequence[int], item_bytes: int) -> int:
+    """Return the number of elements from the start of one set's array to that of the next set."""
+    of_line = ALIGNED_BYTES // item_bytes
+    return -(-math.prod(shape) // of_line) * of_line
+
+
+def in_sets(memory: Any, shape: Sequence[int], by_columns: bool) -> Any:
+    """Return the arrays of all sets, as views of rows of memory that have the `set_size`."""
+    sets = memory[:, : math.prod(shape)]
+    in_memory = sets.reshape(len(sets), *(reversed(shape) if by_columns else shape))
+    return in_memory.swapaxes(1, -1) if by_columns else in_memory
+
+
+def bytes_of_sets(problem: Problem, count: int) -> int:
+    """Return the memory that a number of sets takes."""
+    precision, (*inputs, output) = problem.precision, problem.shapes
+    sizes = [(shape, precision.item_bytes) for shape in inputs]
+    sizes.append((output, precision.result_bytes))
+    return count * sum(of_one * set_size(shape, of_one) for shape, of_one in sizes)
 
 
 def first_rows(sets: Sequence[Sequence[Any]], problem: Problem) -> tuple[tuple[Any, ...], ...]:

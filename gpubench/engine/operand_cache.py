@@ -51,7 +51,8 @@ class OperandCache:
         if key in self._sets:
             self._sets.move_to_end(key)
             return self._sets[key]
-        needed = self._backend.bytes_needed(problem, cold=cold) + verifying_bytes(problem)
+        needed = self._backend.bytes_needed(problem, cold=cold, one_set=one_set)
+        needed += verifying_bytes(problem)
         while self._sets and needed > MEMORY_SHARE * self._backend.bytes_free():
             (seed, evicted, fill, *_), _ = self._sets.popitem(last=False)
             self._references.pop((seed, evicted, fill), None)

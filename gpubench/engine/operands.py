@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.backends.new_elements import NEW_VALUES, new_elements
+from gpubench.backends.rotation import set_size
 from gpubench.model import Fill, Problem
 
 SEED_BITS = 62
@@ -68,7 +69,8 @@ def new_rows(
     (height, width), by_columns = problem.input_shapes[0], problem.by_columns[0]
     row, column = np.asarray(rows)[:, None], np.arange(width)
     place = column * height + row if by_columns else row * width + column
-    return new_elements(values, seed, np.asarray(copies)[:, None] * height * width + place)
+    start = np.asarray(copies)[:, None] * set_size((height, width), values.itemsize)
+    return new_elements(values, seed, start + place)
 
 
 def _values(

@@ -159,6 +159,8 @@ def test_cold_sets_outgrow_the_cache_and_are_apart_in_memory() -> None:
     starts = sorted((array.ctypes.data, array.nbytes) for array in arrays)
     assert all(start + size <= following for (start, size), (following, _) in pairwise(starts))
     assert backend.bytes_needed(point.problem, cold=True) == sum(a.nbytes for a in arrays)
+    at_fixed_addresses = backend.bytes_needed(point.problem, cold=True, one_set=True)
+    assert at_fixed_addresses == 2 * point.problem.bytes  # the kernel has arrays of its own
 
 
 def test_the_result_of_each_set_is_a_power_of_two_of_the_first_ones() -> None:

@@ -13,6 +13,7 @@ from gpubench.backends.rotation import (
     ALIGNED_BYTES,
     CACHES_TO_OUTGROW,
     MAX_LAUNCHES,
+    bytes_of_sets,
     first_rows,
     set_policy,
     stacked,
@@ -97,8 +98,9 @@ def test_fewer_rows_cut_the_arrays_that_have_as_many_rows_as_a() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_each_set_of_odd_matrices_begins_where_an_allocation_may(dtype: str) -> None:
-    problem = Problem(op="gemm", m=7, n=5, k=3, dtype=dtype, column_major=("b",))
+    problem = Problem(op="gemm", m=7, n=5, k=3, dtype=dtype, column_major=("B",))
     stacks = stacked(np.zeros, 3, problem)
+    assert sum(stack.base.nbytes for stack in stacks) == bytes_of_sets(problem, 3)
     for stack, shape, by_columns in zip(stacks, problem.shapes, problem.by_columns, strict=True):
         assert stack.shape == (3, *shape)
         assert stack.base is not None  # views: what is written into a set stays in the memory

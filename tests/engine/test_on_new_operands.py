@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 from fakes import CPU, measurement, point, variant
 
+from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.new_elements import new_elements
+from gpubench.backends.rotation import ALIGNED_BYTES, set_size
+from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.child.requests import LaunchOnNewOperands, PutNewOperands, ReadResults, Request
 from gpubench.engine.judge import clock
 from gpubench.engine.judge.examination import library_note
 from gpubench.engine.judge.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
 from gpubench.engine.judge.verdict import WrongError
+from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import make_inputs, make_new_values, new_rows
 from gpubench.model import Cache, Fill, Measurement, Problem, Timer
 
@@ -72,12 +76,40 @@ def test_rows_of_new_operands_are_those_that_their_memory_holds(by_columns: bool
     layout = ("A",) if by_columns else ()
     problem = Problem(op="gemm", m=5, n=3, k=7, dtype="float64", column_major=layout)
     values = make_new_values(problem, SEED, Fill.UNIFORM)
-    memory = new_elements(values, 12345, np.arange(3 * 35)).reshape(3, -1)
+    size = set_size((5, 7), 8)
+    memory = new_elements(values, 12345, np.arange(3 * size)).reshape(3, size)
     copies, rows = [2, 0, 2], [4, 1, 0]
-    expected = [memory[copy].reshape((7, 5) if by_columns else (5, 7)) for copy in copies]
+    expected = [memory[copy, :35].reshape((7, 5) if by_columns else (5, 7)) for copy in copies]
     expected = [(x.T if by_columns else x)[row] for x, row in zip(expected, rows, strict=True)]
     assert np.array_equal(new_rows(problem, values, 12345, copies, rows), expected)
     assert len(np.unique(memory)) > 90
+
+
+@pytest.mark.parametrize("layout", [(), ("A",)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_each_new_operand_of_an_odd_shape_begins_where_an_allocation_may(
+    layout: tuple[str, ...], dtype: str
+) -> None:
+    starts = set()
+
+    def call(a: Any, b: Any, c: Any) -> None:
+        starts.add(a.ctypes.data % ALIGNED_BYTES)
+        np.matmul(a, b, out=c)
+
+    at = point(variant(call, column_major=layout), size=(7, 5, 3), dtype=dtype)
+    problem = replace(at.problem, column_major=layout)
+    backend = CpuBackend(CPU)
+    operands = OperandCache(backend, SEED)
+    examiner = Examiner(backend, operands, lambda _point, kernel: kernel)
+    examiner.put_new_operands(replace(at, problem=problem), 4, 12345)
+    starts.clear()
+    examiner.launch_on_new_operands(12345)
+    assert len(starts) == 1  # the memory itself begins where NumPy placed it
+    results = examiner.read_results(range(4), (6, 1, 0, 3))
+    values = make_new_values(problem, SEED, Fill.UNIFORM)
+    first = new_rows(problem, values, 12345, range(4), (6, 1, 0, 3))
+    expected = first @ make_inputs(problem, SEED)[1]
+    assert np.allclose(np.frombuffer(results, dtype).reshape(4, 5), expected, rtol=1e-5)
 
 
 def test_launches_that_compute_everything_in_the_reported_time_are_right(

@@ -227,9 +227,10 @@ class CpuBackend:
             self._build(point)
             on_built(count)
 
-    def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
+    def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
         """Return the bytes of all sets of operands."""
-        return problem.bytes * self._policy(problem, cold=cold).count
+        count = self._policy(problem, cold=cold, one_set=one_set).count
+        return problem.bytes * (count + one_set)
 
     def bytes_free(self) -> int:
         """Return the main memory that is free or reclaimable."""

@@ -29,6 +29,7 @@ from gpubench.backends.rotation import (
     OperandSets,
     Rotation,
     SetPolicy,
+    bytes_of_sets,
     first_rows,
     operand_factors,
     set_policy,
@@ -117,10 +118,12 @@ class CudaBackend:
         """Compile what the points need, in several threads."""
         self._instances.compile(points, on_built)
 
-    def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
+    def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
         """Return the bytes of all sets of operands, and of the buffer that flushes the cache."""
-        policy = self._policy(problem, cold=cold)
-        return problem.bytes * policy.count + policy.flush * self.timers.flush_bytes
+        policy = self._policy(problem, cold=cold, one_set=one_set)
+        at_fixed_addresses = bytes_of_sets(problem, one_set)
+        flushed = policy.flush * self.timers.flush_bytes
+        return bytes_of_sets(problem, policy.count) + at_fixed_addresses + flushed
 
     def bytes_free(self) -> int:
         """Return the memory that is free on the device or in CuPy's pool."""

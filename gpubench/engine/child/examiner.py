@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpubench.backends import Backend, Kernel
-from gpubench.backends.rotation import Rotation, SetPolicy
+from gpubench.backends.rotation import (
+    Rotation,
+    SetPolicy,
+    bytes_of_sets,
+    in_sets,
+    set_size,
+)
 from gpubench.engine.judge.probe import (
     AnyProbe,
     all_probes,
@@ -38,7 +44,7 @@ class _New(NamedTuple):
 
     sets: tuple[tuple[Any, ...], ...]
     memory: Any
-    """All A, one after the other."""
+    """All A. Each begins `set_size` elements after the A before it."""
 
     values: Any
     """The values of the elements of A."""
@@ -104,7 +110,7 @@ class Examiner:
 
         Return whether `launch_on_new_operands` can begin them (`Backend.hold`).
         """
-        if seed is None and launches * point.problem.bytes > self._backend.bytes_free():
+        if seed is None and bytes_of_sets(point.problem, launches) > self._backend.bytes_free():
             return False
         if self._new is None or (launches and len(self._new.sets) != launches):
             self._new = self._copies(point, launches)
@@ -119,22 +125,20 @@ class Examiner:
         operands, xp = self._operand_cache.operands(point), self._backend.xp
         first, second, output = operands.sets[0]
         by_columns, is_hot = point.problem.by_columns[0], point.cache == Cache.HOT
-        memory = xp.empty(count * first.size, first.dtype)
-        shape = first.T.shape if by_columns else first.shape
-        firsts = [x.T if by_columns else x for x in memory.reshape(count, *shape)]
+        memory = xp.empty((count, set_size(first.shape, first.itemsize)), first.dtype)
+        firsts = in_sets(memory, first.shape, by_columns)
         sets = tuple(
             (x, second if is_hot else second.copy(order="K"), output.copy(order="K"))
             for x in firsts
         )
-        for x in firsts:
-            x[...] = first
+        firsts[...] = first
         policy, rotation = SetPolicy(count=count, flush=False), Rotation(count)
         copies = replace(operands, sets=sets, policy=policy, rotation=rotation)
         values = make_new_values(point.problem, self._operand_cache.seed, point.operands)
         kernel = self._backend.bind(at_probe(point, point.problem), copies)
         kernel = self._on_best_threads(point, kernel)
         kernel.run(count)  # it may compile, or choose what it does for these arrays
-        return _New(sets, memory, xp.asarray(values.view(first.dtype)), kernel)
+        return _New(sets, memory.ravel(), xp.asarray(values.view(first.dtype)), kernel)
 
     @_or_lost()
     def launch_on_new_operands(self, seed: int) -> None:
