@@ -58,6 +58,8 @@ class Measurement:
     utc: str
     commit: str
     wall_s: float
+    files: str
+    """Files of results/, with spaces between."""
 
 
 def step(name: str, command: str, *more: str, reads: Sequence[str] = ()) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def measure(name: str, command: str, files: Sequence[str], reads: Sequence[str])
         return False
     for file in files:
         replace(RESULTS / file, folder / file)
-    record(name, commit, round(ended.wall_s, 1))
+    record(name, commit, round(ended.wall_s, 1), files)
     return True
 
 
@@ -129,8 +131,8 @@ def replace(old: Path, new: Path) -> None:
     shutil.copy(new, old)
 
 
-def record(name: str, commit: str, wall_s: float) -> None:
-    """Write who measured a task into results/measured.csv."""
+def record(name: str, commit: str, wall_s: float, files: Sequence[str]) -> None:
+    """Write who measured a task, and its files, into results/measured.csv."""
     query = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     gpus = child(query).out.splitlines() if shutil.which("nvidia-smi") else []
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -141,6 +143,7 @@ def record(name: str, commit: str, wall_s: float) -> None:
         utc=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         commit=commit,
         wall_s=wall_s,
+        files=" ".join(files),
     )
     with MEASURED.open(newline="", encoding="utf-8") as file:
         rows = {row["task"]: row for row in csv.DictReader(file)} | {name: asdict(measurement)}

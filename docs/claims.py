@@ -12,7 +12,7 @@ import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from scipy import special, stats
 from shape_tables import (
@@ -58,12 +58,21 @@ class Claim:
 
     @property
     def cells(self) -> list[str]:
-        """Bound, figure, outcome, files."""
+        """Bound, figure, outcome, files, and when they were measured."""
         paths = [path for part in self.files.split() for path in sorted(RESULTS.glob(part))]
         figure, outcome = self.judge() if paths else ("", "not measured")
         links = [f"[{path.name}](../{path.relative_to(ROOT)})" for path in paths[:2]]
         more = [f"{len(paths) - 2} more"] if len(paths) > 2 else []  # noqa: PLR2004 # of a cell
-        return [self.what, figure, outcome, ", ".join(links + more)]
+        days = {days_by_file().get(f"{path.relative_to(RESULTS)}", "") for path in paths} - {""}
+        said = " to ".join(dict.fromkeys((min(days), max(days)))) if days else ""
+        return [self.what, figure, outcome, ", ".join(links + more), said]
+
+
+@cache
+def days_by_file() -> Mapping[str, str]:
+    """Return the day on which each file of results/ was measured, but not of scripts that are gone."""
+    lines = dictionaries(RESULTS / "measured.csv")
+    return {file: line["utc"][:10] for line in lines for file in line["files"].split()}
 
 
 def met(figure: str, holds: bool) -> Figure:
@@ -362,7 +371,7 @@ CLAIMS: dict[str, list[Claim]] = {
 
 def claims() -> str:
     """Return a table for each subject."""
-    heading = ("bound", "figure", "outcome", "file")
+    heading = ("bound", "figure", "outcome", "file", "measured")
     return "\n\n".join(
         f"## {subject}\n\n{table(heading, (claim.cells for claim in members), text=True)}"
         for subject, members in CLAIMS.items()

@@ -26,7 +26,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(dodo, "MEASURED", tmp_path / "results" / "measured.csv")
     monkeypatch.setattr(dodo, "get_var", lambda _name: "0123456789ab")
     (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "measured.csv").write_text("task,machine,utc,commit,wall_s\n")
+    (tmp_path / "results" / "measured.csv").write_text("task,machine,utc,commit,wall_s,files\n")
     return tmp_path / "results"
 
 
@@ -44,6 +44,7 @@ def test_a_task_records_who_measured_and_compares_before_it_replaces(results: Pa
     assert "was measured on driver 580" in said
     (line,) = csv.DictReader((results / "measured.csv").read_text().splitlines())
     assert (line["task"], line["commit"]) == ("cpu:a", "0123456789ab")
+    assert line["files"] == "cpu/a.csv cpu/a.txt"
 
 
 @pytest.mark.parametrize("command", ["exit 2", "true", "echo 1 > cpu/a.txt; kill $$"])
@@ -75,7 +76,7 @@ def test_every_task_has_files_of_its_own_and_scripts_that_exist() -> None:
 
 def test_a_task_that_was_measured_has_its_files() -> None:
     with (REPOSITORY / "results" / "measured.csv").open(newline="") as file:
-        measured = {row["task"] for row in csv.DictReader(file)}
+        measured = {row["task"]: row["files"].split() for row in csv.DictReader(file)}
     tasks = {
         f"{group}:{task['name']}": task
         for group, tasks in (
@@ -85,7 +86,8 @@ def test_a_task_that_was_measured_has_its_files() -> None:
         )
         for task in tasks
     }
-    assert measured <= tasks.keys()
-    for name in measured:
-        for target in tasks[name]["targets"]:
-            assert (REPOSITORY / target).is_file(), target
+    assert measured.keys() <= tasks.keys()
+    for name, files in measured.items():
+        assert [f"results/{file}" for file in files] == tasks[name]["targets"]
+        for file in files:
+            assert (REPOSITORY / "results" / file).is_file(), file
