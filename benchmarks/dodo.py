@@ -176,6 +176,20 @@ CLUSTERS = {
 
 ODD_SIZES = "129x261x77,67x3x129,201x271x1041"
 
+SIXTEEN_BITS = (
+    "--sizes 2048,4096,8192 --variants wgmma_fitted,wgmma_pingpong,wgmma_mixed,wgmma_deferred"
+)
+SQUARES = {
+    "bfloat16": SIXTEEN_BITS,
+    "float16": SIXTEEN_BITS,
+    "tf32": "--sizes 2048,4096,8192",
+    "float8_e4m3": "--sizes 4096,8192",
+    "int8": "--sizes 4096,8192",
+    "float32": "--sizes 4096,8192 --variants packed_panels,splitk",
+    "float64": "--sizes 4096,8192 --variants dmma,dmma_split_cluster",
+}
+"""Squares that are compared in pairs: sizes, and the kernels if not all of them take part."""
+
 SANITIZED = (
     {
         f"{tool}_{dtype}": f"{tool} {dtype}"
@@ -233,6 +247,13 @@ SHAPES = {
     "alone_28_float8_e4m3": "--seed 28 --count 40 --dtype float8_e4m3",
     "alone_29_int8": "--seed 29 --count 30 --dtype int8",
     "alone_30_tf32": "--seed 30 --count 30 --dtype tf32",
+    "alone_31_bfloat16": "--seed 31 --count 60 --dtype bfloat16",
+    "alone_32_float16": "--seed 32 --count 30 --dtype float16",
+    "alone_33_float8_e4m3": "--seed 33 --count 40 --dtype float8_e4m3",
+    "alone_34_tf32": "--seed 34 --count 30 --dtype tf32",
+    "alone_35_int8": "--seed 35 --count 30 --dtype int8",
+    "alone_36_float32": "--seed 36 --count 30 --dtype float32",
+    "alone_37_float64": "--seed 37 --count 30 --dtype float64",
     "alone_40_float8_e4m3": "--seed 40 --count 24 --dtype float8_e4m3 --every",
     "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
     **{
@@ -308,6 +329,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for name, selected in SHAPES.items():
         path = f"{'h100' if name.startswith('alone') else 'h200'}/shapes/{name}.csv"
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
+    for dtype, chosen in SQUARES.items():
+        yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 1 --dtypes {dtype} {chosen} -o h100/squares_{dtype}.csv > h100/squares_{dtype}.txt")
     yield step("gpu:decode", "python SCRIPTS/decode.py measure h100/decode.csv", "h100/decode.csv")
     for dtype in ("bfloat16", "float16", "float32", "float8_e4m3"):
         path = f"h100/few_rows_{dtype}.csv"
