@@ -10,8 +10,6 @@ CPUs that this process may use have one run at a time. Runs that the file has al
 they can be spread over several calls.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -26,8 +26,6 @@ kernels below 10 µs, the ratio to the faster library must also agree with the t
 1 %; otherwise the ratio is `not decided`. Exits with 1 if a time disagrees without a cause.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

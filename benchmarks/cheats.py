@@ -7,8 +7,6 @@ that pins its operands in the L2 cache. The time of its neighbour must not chang
 Exit status: 0 all bounds hold, 1 one is broken.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -16,8 +16,6 @@ N and K are log-uniform in 1024 to 16384. Hot weights take at most half of the L
 have any size, and the tables tell those of at least 64 MB from smaller ones.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import sys

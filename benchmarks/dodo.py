@@ -10,8 +10,6 @@ replaces, and the outcome is appended to build/measured/changes.txt, for the com
 is out of date if its command, its script, a file that it reads, or any file of the package changed.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import os

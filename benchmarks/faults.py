@@ -7,8 +7,6 @@ them hangs. Exits 1 unless every faulty point gets its status, and the times of 
 change by at most 1 %. Needs a GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -14,8 +14,6 @@ configuration that was measured: the first pick, the better of the first two, wh
 picks, and the same picks with the older kernels' defaults.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import re

@@ -18,8 +18,6 @@ It writes a .csv, where points of earlier runs stay unless they were measured ag
 all bounds hold, 1 one is broken, 3 one could not be judged.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

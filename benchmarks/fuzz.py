@@ -10,8 +10,6 @@ commands. All cores are used, or `--processes`. Each finding is printed, and its
 time of the slowest input. Exits 1 if there is a finding, or if a process used more than a gigabyte.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import resource

@@ -9,8 +9,6 @@ verdict twice.
 Exit status: 0 all verdicts are as expected, 1 one is not.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

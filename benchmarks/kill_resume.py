@@ -24,8 +24,6 @@ complete, or that of a sweep of `ab` that ended early, and the same command then
 Exits 1 at the first command that fails a check. Needs psutil (extra `fleet`).
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

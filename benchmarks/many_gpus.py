@@ -10,8 +10,6 @@ Needs two GPUs of one kind or more, and the extra `fleet`. Exits 1 unless all of
 - `gpubench fleet` takes less than 60 s, and returns the same verdicts twice.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -7,8 +7,6 @@
 kernel is `ok` everywhere. Needs a GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -5,8 +5,6 @@ Each unit of a simulated fleet is a recorded point of one build on one H200 that
 all its rounds stays with a device. Good devices differ besides by a factor of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Each race draws true times of some configurations, and races them by the rule of
 (`gpubench.stats.race.compare`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

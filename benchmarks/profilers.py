@@ -1,7 +1,5 @@
 """What several of these scripts need of Nsight Compute and of CUPTI's activity records."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 import statistics

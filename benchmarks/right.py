@@ -9,8 +9,6 @@ verified as in a sweep, and its one sample is ignored. Exits 1 if a point is wro
 four minutes, most of it for compiling.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import sys

@@ -9,8 +9,6 @@ given one, over every legal block tile. Of a kernel with many tiles it runs the 
 accesses outside allocations, racecheck races in shared memory, synccheck illegal use of barriers.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

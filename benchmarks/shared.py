@@ -1,7 +1,5 @@
 """Functions that several of these scripts use: child processes, points, statistics, tables."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -9,8 +9,6 @@ kernel refuses are skipped. Kernels without tensor cores run only if they are na
 result differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -9,8 +9,6 @@ sampling, which does not count as verification.
 Exit status: 0 times and shares are within their bounds, 1 one is not.
 """
 
-from __future__ import annotations
-
 import argparse
 import compileall
 import re

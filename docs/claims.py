@@ -4,8 +4,6 @@ A ratio of two times, a mean of ratios, or a rate of cases is *shown* if its who
 *missed* if none of the interval does, and *not decided* otherwise. Other figures are *met* or *missed*.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -3,8 +3,6 @@
 python docs/make_kernels_page.py
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

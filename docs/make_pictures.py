@@ -6,8 +6,6 @@
 and the recording of a terminal.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

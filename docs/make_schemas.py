@@ -6,8 +6,6 @@ A schema's number is the `format` of the file. It increases when a field is remo
 meaning, and not for a new field.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import fields
@@ -29,10 +27,11 @@ TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"
 
 
 def typed(annotation: object) -> dict[str, Any]:
-    """Return the schema of an annotation such as `float | None`."""
-    if annotation == "DiffVerdict":
+    """Return the schema of an annotation such as `float | None`, also as a text."""
+    if annotation == DiffVerdict:
         return {"enum": [str(verdict) for verdict in DiffVerdict]}
-    names = [TYPES[name] for name in str(annotation).split(" | ")]
+    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    names = [TYPES[name] for name in text.split(" | ")]
     return {"type": names[0] if len(names) == 1 else names}
 
 

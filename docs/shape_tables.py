@@ -1,7 +1,5 @@
 """The tables of ratios at random shapes, from the files of `benchmarks/shapes.py`."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections import Counter

@@ -3,8 +3,6 @@
 A link that leads nowhere is a warning, which fails the build. mkdocs only mentions some of them.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@
 cog runs the call that stands in the first line of a generated part, and writes what it returns.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

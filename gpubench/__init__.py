@@ -1,7 +1,5 @@
 """A benchmark for matrix kernels on GPUs: tile sizes, hardware limits, cuBLAS, and change."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"

@@ -3,8 +3,6 @@
 If the cache cannot be written, gpubench takes longer, and nothing else changes.
 """
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import os

@@ -4,8 +4,6 @@ A command's module is imported when the command is used. The list in `--help` co
 of the modules, because importing all of them takes three times as long as importing Typer.
 """
 
-from __future__ import annotations
-
 import ast
 import errno
 import inspect

@@ -1,7 +1,5 @@
 """Completions for the shell, from names alone: nothing heavy is imported, and no kernel runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The errors that a user sees. `cli.main` is the only place that catches them."""
 
-from __future__ import annotations
-
 import json
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """Items by key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 

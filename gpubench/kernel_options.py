@@ -1,7 +1,5 @@
 """The options of commands about one kernel: its name, a size, a dtype, tiles, an architecture."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@
 `Sweep` from flags, a TOML file or a Python call. The options that several commands share follow.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping

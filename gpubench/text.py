@@ -1,7 +1,5 @@
 """How names and values are shown, cleaned, and suggested."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ and `Compiler` compiles without a device. Importing a declaration imports nothin
 functions import what they need.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Calls of a variant's function: its arrays as tensors, its allocations, what it reports."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

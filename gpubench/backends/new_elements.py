@@ -1,7 +1,5 @@
 """Elements of operands that a seed and a place determine, so that any few can be computed again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sets of operands: how many keep a cache cold, how they differ, and their order of use."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """One sweep at a time on a GPU: two sweeps would disturb each other."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from datetime import UTC, datetime

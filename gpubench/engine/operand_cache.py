@@ -1,7 +1,5 @@
 """Keeps operands on the device, and their references, between points and between rounds."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import numpy as np

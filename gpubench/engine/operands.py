@@ -1,7 +1,5 @@
 """Makes operands from a seed, and references: their results in higher precision."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ of a pair share what the regulator does, so the ratio of neighbours is known mor
 ratio of medians (docs/measuring.md has figures).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from time import perf_counter
 

@@ -4,8 +4,6 @@ Every command that measures runs its job here. Every measurement is on disk befo
 used.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

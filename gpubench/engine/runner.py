@@ -3,8 +3,6 @@
 A `Runner` measures in its own process. A `Worker` has one in a child process.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Takes samples until there are enough. `sample` is a callable; tests pass a fake clock with it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from time import perf_counter

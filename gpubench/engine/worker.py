@@ -3,8 +3,6 @@
 `Worker` decides what is measured again after a fault, and in which process.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

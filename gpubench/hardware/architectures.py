@@ -6,8 +6,6 @@ NVIDIA's datasheets and architecture white papers. A clock that these lack is No
 architecture without a published product is not listed.
 """
 
-from __future__ import annotations
-
 import re
 
 from gpubench.model import Device

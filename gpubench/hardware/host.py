@@ -1,7 +1,5 @@
 """The host's CPUs and memory, as Linux reports them. Standard library only."""
 
-from __future__ import annotations
-
 import os
 import re
 import statistics

@@ -1,7 +1,5 @@
 """Rates, ratios and the roofline, from a problem and a time. Pure."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

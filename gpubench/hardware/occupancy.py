@@ -6,8 +6,6 @@ are from `cuda_occupancy.h` in the CUDA toolkit. The result equals that of
 `cuOccupancyMaxActiveBlocksPerMultiprocessor`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpubench.model import Device, Gpu, Launch, Resources

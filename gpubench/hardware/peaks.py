@@ -4,8 +4,6 @@
 the peak is unknown.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpubench.model import PRECISIONS, Device

@@ -1,7 +1,5 @@
 """Block tiles: their spaces, the reasons why a tile is illegal, and the launches of kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from gpubench.model import Config, Launch, Problem, Space

@@ -3,8 +3,6 @@
 The numbers are the same as in `fitted_tile.cuh` and `split_sums.cuh`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Kernels that take A and B in every layout: `name<Scalar, tile…, A_BY_COLUMNS, B_BY_COLUMNS>`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from gpubench.model import Config, Launch, Problem

@@ -1,7 +1,5 @@
 """Functions for the descriptions of library routines and CPU loops. Imports no library itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

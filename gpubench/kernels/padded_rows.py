@@ -1,7 +1,5 @@
 """Copies of operands whose rows are no multiple of 16 bytes, in front of a product."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gpubench.kernels.tensor_cores import ALIGNED_BYTES

@@ -1,7 +1,5 @@
 """Launches that compute parts of a vector's sums and add up the parts: `partial_sums.cuh`."""
 
-from __future__ import annotations
-
 from gpubench.model import ITEM_BYTES, Config, Launch, Problem
 
 SUM_COLUMNS = 32

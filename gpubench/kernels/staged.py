@@ -1,7 +1,5 @@
 """The tiles and the grid of the published staged kernels."""
 
-from __future__ import annotations
-
 from gpubench.kernels.tile_grid import THREADS, tile_grid
 from gpubench.model import Config, Gpu
 

@@ -3,8 +3,6 @@
 The constants are the same as in `tensor_cores.cuh`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Spaces of tiles `AxBxC`: every combination of the numbers of each axis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from gpubench.model import Config, Space

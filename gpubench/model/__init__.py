@@ -1,7 +1,5 @@
 """The nouns: what is measured, how, and the outcome. Standard library only."""
 
-from __future__ import annotations
-
 from gpubench.model.config import Config, Space, edges
 from gpubench.model.measurement import (
     CLOCKS_AGREE,

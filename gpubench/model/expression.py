@@ -5,8 +5,6 @@ that `N/64` blocks of 64 columns cover all N columns. `//` rounds down, as `/` d
 positive numbers.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 import warnings

@@ -1,7 +1,5 @@
 """The nouns of an outcome: the device and its measurements. Standard library only."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The operations: shapes of operands and results, and work. Standard library only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A point to measure, and the conditions under which it is measured. Standard library only."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple

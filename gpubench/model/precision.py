@@ -1,7 +1,5 @@
 """The precisions in one table: element types, the type of the sum, and rounding."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """A problem: an operation at one size, in one dtype. Standard library only."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A kernel's parameters as its C++ declares them, and the value that each gets."""
 
-from __future__ import annotations
-
 import math
 import re
 import struct

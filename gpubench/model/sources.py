@@ -1,7 +1,5 @@
 """A CUDA C++ file and the files it includes."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The policy of measuring: when there are enough samples, and when a point is too slow."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

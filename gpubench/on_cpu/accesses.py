@@ -5,8 +5,6 @@ run on the CPU. `shim/accesses.cpp` forms the requests of each warp. The figures
 request: nvcc may hoist, merge or widen the accesses that g++ compiles one by one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

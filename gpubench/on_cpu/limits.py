@@ -4,8 +4,6 @@ Run as a program, `limits.py COMMAND…`, it sets the limits and becomes the com
 only, so that the limits cost little time.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

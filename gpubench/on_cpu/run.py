@@ -4,8 +4,6 @@
 of one variant with all instances that its cases launch.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,8 +5,6 @@ process has a `Variant` whose functions are calls of the other process. `load` a
 this side of the wall, and `serve` is the other side. Answers are plain data (msgspec).
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import resource

@@ -1,7 +1,5 @@
 """Reads the description of a variant, ours or a user's: a `.py` that defines `VARIANT`."""
 
-from __future__ import annotations
-
 import copyreg
 import importlib.util
 import re

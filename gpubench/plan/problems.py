@@ -1,7 +1,5 @@
 """`--sizes FILE.csv`: the products of a model, with their names and how often each occurs."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Values on the command line: lists such as `1..32` or `64..512:64`, choices, durations, files."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ A user's folder (`--kernels DIR`) has the same form. It may also hold the files 
 directly: `DIR/<name>.py`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which point is measured next: rounds over all points, and forecasts of the time left."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter, defaultdict

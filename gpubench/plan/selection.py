@@ -1,7 +1,5 @@
 """`--only` and `--exclude`: which rows of result files a command uses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase

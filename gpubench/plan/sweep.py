@@ -1,7 +1,5 @@
 """A sweep, which is what the user asked for, and the points to measure."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reads a TOML file of any origin, decodes its tables, and keeps its paths from leading out."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

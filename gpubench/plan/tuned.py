@@ -1,7 +1,5 @@
 """The file of winners of `gpubench tune`, and the tiles that a sweep takes from it."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

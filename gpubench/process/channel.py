@@ -1,7 +1,5 @@
 """A channel of byte strings between two processes: each arrives complete, or an error is raised."""
 
-from __future__ import annotations
-
 import socket
 from time import perf_counter
 

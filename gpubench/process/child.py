@@ -1,7 +1,5 @@
 """Starts and ends child processes. Every child of gpubench that runs Python starts here."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -4,8 +4,6 @@ A file that gpubench wrote has all columns of its rows in the
 summary `ROW`. A file of NVBench has times, in seconds, under the tags in `SOURCES`.
 """
 
-from __future__ import annotations
-
 import statistics
 from array import array
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Files that never overwrite another file, and streams that may be lost."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import io

@@ -1,7 +1,5 @@
 """What results were measured with: hashes of sources, and the commit of this package."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from functools import cache

@@ -1,7 +1,5 @@
 """The file of a sweep: JSON lines of measurements while it runs, and the CSV at its end."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Measurements become rows: rounds are merged, and rates are computed from the merged time."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ A file is `<store>/<device>/<name>/<utc time>.csv`. The store is `$GPUBENCH_STOR
 of the user's data. No file is ever overwritten.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """How much of a time's change the clock of the multiprocessors explains, by the roofline."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a comparison is blind to: the smallest slow-downs that it finds in nine of ten cases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Intervals of medians, and robust scales."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -8,8 +8,6 @@ do not shape the prior, and a point whose variance the prior rejects keeps its o
 modes. Pure functions on arrays.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Pure functions on arrays with an element or a line for each point.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ratios of neighbouring measurements: what slows both of a pair does not change their ratio."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

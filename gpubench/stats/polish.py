@@ -5,8 +5,6 @@ the median, over the points, of the difference between the point's time in that 
 point's median (Tukey, Exploratory Data Analysis, 1977, chapter 11). Pure functions on arrays.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -13,8 +13,6 @@ docs/tune.md shows how often the group holds the best in simulated landscapes. P
 arrays, and their state.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from functools import cache

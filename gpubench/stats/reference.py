@@ -1,7 +1,5 @@
 """The shift of the machine, from points whose code is the same on both sides: the vendor's BLAS."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

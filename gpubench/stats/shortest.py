@@ -5,8 +5,6 @@ times of both sides. The test counts how many of them come from one side alone. 
 distribution of times, as long as they could have been measured in any order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import comb
 from typing import NamedTuple

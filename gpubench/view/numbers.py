@@ -1,7 +1,5 @@
 """Numbers as text: times, rates, counts and lists of tiles."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The summary of a list of problems: what the whole list takes with each variant."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 

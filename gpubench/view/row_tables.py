@@ -1,7 +1,5 @@
 """The tables of measured rows that several commands show, and the remarks below them."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence

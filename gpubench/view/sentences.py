@@ -1,7 +1,5 @@
 """A sentence per problem that a person can quote: how many times as fast the fastest kernel is."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

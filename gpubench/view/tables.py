@@ -1,7 +1,5 @@
 """Tables for the terminal, Markdown and CSV, and the console that prints them."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence

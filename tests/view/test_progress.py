@@ -155,5 +155,5 @@ def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch)
         watcher.measuring(Visit(point=at, name="round 9/9", left_s=3725.0))
         watcher.measured(measurement(10.0, point(long)))
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue()).replace("\r", "\n")
-    assert "0:00 elapsed, 62:05 left" in lines
+    assert re.search(r"0:\d\d elapsed, 62:05 left", lines)
     assert max(map(len, lines.splitlines())) <= 80

@@ -1,7 +1,5 @@
 """The CPU: loops compiled by Numba, and NumPy's BLAS."""
 
-from __future__ import annotations
-
 from gpubench.backends import Backend, BackendEntry, Cost
 from gpubench.model import Device, Timer
 

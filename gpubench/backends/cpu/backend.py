@@ -1,7 +1,5 @@
 """The CPU as a backend: loops compiled by Numba, and NumPy's BLAS, timed by the host's clock."""
 
-from __future__ import annotations
-
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence

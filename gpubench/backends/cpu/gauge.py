@@ -1,7 +1,5 @@
 """This machine's CPU: its description, and its highest rates as measured."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

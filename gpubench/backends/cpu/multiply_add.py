@@ -1,7 +1,5 @@
 """Multiply-adds of a CPU in vector registers, in independent chains, to measure their rate."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NVIDIA GPUs. No other package imports CuPy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gpubench.backends import Backend, BackendEntry, Compiler, Cost

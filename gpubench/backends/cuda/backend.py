@@ -1,7 +1,5 @@
 """An NVIDIA GPU as a backend, through CuPy: operands in device memory, and kernels on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial

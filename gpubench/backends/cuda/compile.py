@@ -4,8 +4,6 @@ NVRTC compiles it, through cuda-bindings. nvcc compiles what NVRTC cannot compil
 whose descriptions name nvcc. Neither needs a GPU.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

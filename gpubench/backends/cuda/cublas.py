@@ -3,8 +3,6 @@
 cuBLAS is called through ctypes, because CuPy's functions refuse to be captured in a CUDA graph.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from functools import cache, partial

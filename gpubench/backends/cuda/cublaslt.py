@@ -4,8 +4,6 @@ It is called through ctypes, because CuPy wraps cuBLASLt only for its own use. N
 come from `cublasLt.h`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Execution times of kernels from CUPTI's activity records, as Nsight Systems reports them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any

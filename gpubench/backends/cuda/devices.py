@@ -1,7 +1,5 @@
 """The GPUs of this machine: their properties, or what is missing to use them."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

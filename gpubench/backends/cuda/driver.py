@@ -1,7 +1,5 @@
 """Functions of the CUDA driver that CuPy does not wrap, through cuda-bindings. Needs no CuPy."""
 
-from __future__ import annotations
-
 import ctypes
 import uuid
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ They have a handle of their own, because their workspace and strategy must not a
 Names and numbers come from `cublas_api.h`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

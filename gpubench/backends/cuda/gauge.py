@@ -1,7 +1,5 @@
 """What a GPU can do and the state it is in: rates, fixed work, sensors."""
 
-from __future__ import annotations
-
 import ctypes
 from collections import deque
 from collections.abc import Sequence

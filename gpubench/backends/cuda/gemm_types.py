@@ -1,7 +1,5 @@
 """The types of each precision, as numbers of cublas_api.h and library_types.h."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ is programmatic if the second kernel has the attribute of programmatic dependent
 start before the first has ended. All other edges are full.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, repeat

@@ -1,7 +1,5 @@
 """Headers for NVRTC, which brings none: those of the CUDA toolkit, and stand-ins for the host's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import cache

@@ -4,8 +4,6 @@ No process can compute their results before the seed is there, and the host has 
 by then. So another process can time short launches: from the seed to the end of the last launch.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any

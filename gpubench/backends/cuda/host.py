@@ -4,8 +4,6 @@ In the library that nvcc makes, `host_calls.cpp` gives our stream to the calls t
 records what is called. A prebuilt `.so` is loaded as it is.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -5,8 +5,6 @@ graph. Launches with copies and allocations, and launches that the host waits fo
 events without blocking.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator

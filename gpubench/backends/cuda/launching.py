@@ -1,7 +1,5 @@
 """Compiles and loads the instances of templates, and binds their launches to arrays."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 from collections.abc import Callable, Sequence

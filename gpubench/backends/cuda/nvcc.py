@@ -3,8 +3,6 @@
 nvcc needs g++, and no GPU. It is part of the CUDA toolkit, or of the wheels of the extra `nvcc`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -1,7 +1,5 @@
 """Clocks, temperature, power and throttling of a GPU, from NVIDIA's management library (NVML)."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Chooses the fastest of a library's algorithms by a race, and keeps the result on disk."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -1,7 +1,5 @@
 """The stream in which kernels are timed, with events and timestamps."""
 
-from __future__ import annotations
-
 import ctypes
 import statistics
 from collections.abc import Callable

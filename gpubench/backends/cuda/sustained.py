@@ -10,8 +10,6 @@ A thread reads the energy counter. This takes milliseconds. If other processes c
 it takes longer than the enqueued launches last.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import deque

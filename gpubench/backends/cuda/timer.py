@@ -7,8 +7,6 @@ Each sample is checked: its start event must still be pending when its stop even
 and the sample must be longer than the overhead.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator

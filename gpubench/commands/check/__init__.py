@@ -1,7 +1,5 @@
 """`gpubench check`."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, Any
 

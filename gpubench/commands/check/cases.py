@@ -1,7 +1,5 @@
 """Selects the tiles, sizes and dtypes of a variant to run on the CPU, with the right results."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ Answers are plain data, so that nothing that the function does can change a verd
 terminal.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """`gpubench check`: compiles a kernel for a GPU, and runs it on the CPU. It needs no GPU."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

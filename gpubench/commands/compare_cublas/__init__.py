@@ -1,7 +1,5 @@
 """`gpubench compare-cublas`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """What compare-cublas measures, and the ladder: kernels in order, each with what it gains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType

@@ -1,7 +1,5 @@
 """Each problem's fastest kernel and fastest library in turns at the power limit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """The screen of compare-cublas: tables that fit on a screen, the pairs, and sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain, groupby
 

@@ -1,7 +1,5 @@
 """Result files in the forms that other programs read."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence

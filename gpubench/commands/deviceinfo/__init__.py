@@ -1,7 +1,5 @@
 """`gpubench deviceinfo`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """What `gpubench deviceinfo` prints: a device as tables and as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """`gpubench diff`."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import islice
 from pathlib import Path

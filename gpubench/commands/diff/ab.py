@@ -1,7 +1,5 @@
 """`gpubench ab`: sweeps of two installations or two kernel directories, in turns on one device."""
 
-from __future__ import annotations
-
 import os
 import random
 import shlex

@@ -1,7 +1,5 @@
 """`gpubench bisect`: judge the commit that is checked out, for `git bisect run`."""
 
-from __future__ import annotations
-
 import secrets
 import sys
 from collections.abc import Mapping

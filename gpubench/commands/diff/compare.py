@@ -1,7 +1,5 @@
 """Judge two sides of a comparison. Pure functions; docs/diff.md states the rules for users."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter, defaultdict

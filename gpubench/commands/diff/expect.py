@@ -3,8 +3,6 @@
 docs/diff.md describes the file.
 """
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass
 from pathlib import Path

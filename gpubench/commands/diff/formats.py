@@ -3,8 +3,6 @@
 `report.py` makes the report on times, and `static_report.py` the report on build files.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

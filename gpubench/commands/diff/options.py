@@ -1,7 +1,5 @@
 """The options of `gpubench diff`, declared once for the command line and the Python function."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

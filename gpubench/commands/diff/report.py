@@ -1,7 +1,5 @@
 """The report on a comparison of times: its headline, notes, advice and figures."""
 
-from __future__ import annotations
-
 import math
 import shlex
 import statistics

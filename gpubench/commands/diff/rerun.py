@@ -1,7 +1,5 @@
 """`--rerun`: measure the ambiguous points of a comparison again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`gpubench diff`: read two sides, judge and print them, and return the exit code."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 docs/diff.md states the rules for users; results/h200/static_columns.md has what they predict.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

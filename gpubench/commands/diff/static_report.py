@@ -1,7 +1,5 @@
 """The report on a comparison of two build files."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`gpubench explain` and `gpubench build`: what the compiler made of one kernel, and of many."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """What the recorded accesses of a launch mean in words, and which line costs most."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

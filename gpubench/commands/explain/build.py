@@ -4,8 +4,6 @@ It needs no GPU. Waves are those of an example GPU of each architecture, on ever
 files from several machines compare.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ because each run of the disassembler takes a third of a second. The figures are 
 cache, in a file for each source, architecture and version of the tools.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import re
 import signal

@@ -5,8 +5,6 @@ format, a byte of the attribute, and a value of 2 bytes, or its size in 2 bytes 
 `nvdisasm` without `-c` prints the attributes with their names.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

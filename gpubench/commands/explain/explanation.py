@@ -1,7 +1,5 @@
 """The figures of a kernel launch that `gpubench explain` shows, and their meaning in words."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isclose, prod

@@ -1,7 +1,5 @@
 """`gpubench explain`: read the options, compile, take times, print. It needs no GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace

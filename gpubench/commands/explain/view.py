@@ -1,7 +1,5 @@
 """Explanations on the terminal, as a page or a table, and as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass

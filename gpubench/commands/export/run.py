@@ -4,8 +4,6 @@ The launches are constants for one tile, problem and number of multiprocessors. 
 from the description, which is Python.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

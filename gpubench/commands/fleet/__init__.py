@@ -1,7 +1,5 @@
 """`gpubench fleet`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 Pure functions on arrays. docs/fleet.md states the rules for users, and their power.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

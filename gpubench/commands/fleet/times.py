@@ -1,7 +1,5 @@
 """`UnitTime`, a row of `gpubench fleet`: its CSV, and the history of each device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path

@@ -4,8 +4,6 @@ A unit is a product that one kind of arithmetic unit bounds, a copy in memory, a
 loads, or a copy between host and device. The unit in which a device is slow hints at the cause.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from typing import Any, NamedTuple

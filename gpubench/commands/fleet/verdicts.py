@@ -1,7 +1,5 @@
 """Turn the rows of a fleet into verdicts on its devices, each with its reasons. Pure."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter, defaultdict

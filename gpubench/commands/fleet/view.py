@@ -1,7 +1,5 @@
 """What `gpubench fleet` prints: the ranked devices, the reasons, and the differences."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The picture of `gpubench history`: a line per point, over the times at which it was saved."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The rows saved under a name, by point."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

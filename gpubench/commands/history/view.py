@@ -1,7 +1,5 @@
 """The times of points over the results saved under a name: as tables, and as a picture."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Describes the kernel of a file that has no description, for `gpubench judge FILE:FUNCTION`."""
 
-from __future__ import annotations
-
 import re
 import tokenize
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A verdict on each kernel at each problem: whether it is right, and as fast as claimed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

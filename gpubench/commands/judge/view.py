@@ -1,7 +1,5 @@
 """The verdicts as a table, and as JSON with all that is needed to repeat them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ They are a copy of a kernel of gpubench under a new name, with the lesson left t
 is no template to maintain: the original is compiled, verified and timed like every kernel.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -6,8 +6,6 @@ file named `*.npz` holds `A` and `v` as NumPy arrays of float32, float64 or int3
 file holds `result`.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 import warnings

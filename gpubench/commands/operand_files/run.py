@@ -3,8 +3,6 @@
 `run` computes one product once and verifies it. It does not time it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`gpubench plot`: draw files as a picture."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`gpubench report`: write result files as one self-contained HTML page."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

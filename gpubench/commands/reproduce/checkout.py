@@ -1,7 +1,5 @@
 """The code of other people whose claim an experiment checks: its files, and their digests."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An experiment's published figures beside the measured rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property

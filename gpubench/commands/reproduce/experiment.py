@@ -3,8 +3,6 @@
 Each experiment is a TOML file: in `configs/` one that has sweeps, or a user's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product

@@ -5,8 +5,6 @@ the minimum is, from which tile on the time rises and how steeply, which kernel 
 states one such claim. Its judgement quotes both sides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from itertools import pairwise

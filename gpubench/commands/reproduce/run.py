@@ -4,8 +4,6 @@ The sweeps of an experiment run one after the other, and their rows are written 
 on the CPU are measured once on a machine; their rows are kept in the user's cache.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress

@@ -1,7 +1,5 @@
 """Published beside measured figures: the tables for the terminal and Markdown, and the CSV."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple

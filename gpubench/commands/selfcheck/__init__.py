@@ -1,7 +1,5 @@
 """`gpubench selfcheck`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -6,8 +6,6 @@ equal for all kernels. If it is not, one of the two timers is disturbed, or laun
 control shows that the check sees this: a kernel whose launches do overlap must be found.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The tables of result files: as after a sweep, as a list of points, or side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path

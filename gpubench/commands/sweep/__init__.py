@@ -1,7 +1,5 @@
 """`gpubench sweep`."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

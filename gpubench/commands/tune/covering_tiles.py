@@ -1,7 +1,5 @@
 """`--cover`: the fewest configurations that keep every problem within a percentage of its best."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What is known of a point without a launch: its compiler report, and a bound on its time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait

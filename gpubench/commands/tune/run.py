@@ -1,7 +1,5 @@
 """`gpubench tune`: race the configurations, confirm the winner, keep it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What `tune` measures next: a race for each variant and problem, one after the other."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence

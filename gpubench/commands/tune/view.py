@@ -1,7 +1,5 @@
 """What `gpubench tune` prints: the group of each race, why the others left, what was confirmed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """`--where`: an expression over a kernel's parameters, such as `stages >= 3 and BM*BN >= 16384`."""
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable, Collection, Mapping

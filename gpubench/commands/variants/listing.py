@@ -1,7 +1,5 @@
 """Prints the variants as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

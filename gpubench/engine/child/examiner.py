@@ -1,7 +1,5 @@
 """Launches that the parent requests to judge a user's kernel, made in the child."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

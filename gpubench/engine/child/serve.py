@@ -1,7 +1,5 @@
 """The child's side of the wall: it answers requests with a `Runner`, one after the other."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from typing import Any

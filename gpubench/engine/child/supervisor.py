@@ -1,7 +1,5 @@
 """The parent's side of the wall: it starts a child, sends it requests, and notices how it ends."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 A function can change anything in its own process, such as the clock.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Judges measurements of users' kernels from outside the process that runs them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import partial

@@ -6,8 +6,6 @@ times, outside the samples that count, on a copy of its operands. The launches d
 arrays hold beforehand. The same bytes are written in each case, so the caches hold the same data.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Judges results and times of launches on operands that nothing could know before."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from secrets import randbelow, randbits

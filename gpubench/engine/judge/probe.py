@@ -12,8 +12,6 @@ for. The number of products in a sum is the point's own, except for our own kern
 same code for all numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ roundings of its sums depend on all bits of both operands. The cosine of their a
 about ±1/√n for n results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from secrets import SystemRandom
 from typing import Any

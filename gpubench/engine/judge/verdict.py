@@ -3,8 +3,6 @@
 The other modules of this package observe. No other module makes a measurement wrong.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compares the results of a point with a reference: before it is timed, and the timed results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from secrets import randbelow

@@ -7,8 +7,6 @@ many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of
 cores, 2021, find the width of a tensor core by such terms.)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any

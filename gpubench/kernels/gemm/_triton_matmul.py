@@ -1,7 +1,5 @@
 """The kernel of `triton_matmul`, in its own file because it imports Triton."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 The description holds what the source says. Comments in it name what the source does not say.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Files to describe: a CUDA source with what it includes, a library, or a Python file."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reads a kernel's template arguments, grid and block from the launch in its source."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A parameter's name tells it first. Where it does not, the body of a kernel tells
 array's rows are apart: `out[row * OC + col]` makes OC the columns of the result.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

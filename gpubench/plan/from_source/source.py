@@ -1,7 +1,5 @@
 """Reads the functions, launches and macros of a CUDA C++ source. Linear in the text's length."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pictures of rows, drawn by matplotlib. This module has only names, as a command line loads it."""
 
-from __future__ import annotations
-
 import os
 from contextlib import chdir, suppress
 from enum import StrEnum

@@ -5,8 +5,6 @@ move (each operand once). A kernel that loads more bytes is below the roof. No k
 come from memory can be above it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

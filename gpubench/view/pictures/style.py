@@ -1,7 +1,5 @@
 """The look of pictures: settings, colours, axes, legends, and the files."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

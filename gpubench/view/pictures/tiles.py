@@ -1,7 +1,5 @@
 """Time against tile size: a line per variant, with a large marker for its best tile."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
