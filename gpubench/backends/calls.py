@@ -1,7 +1,8 @@
 """Calls of a variant's function: its arrays as tensors, its allocations, what it reports."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,21 @@ from gpubench.model import Resources
 
 MAX_RESOURCE, MAX_NAME = 2**31, 1000
 """Limits of what a function reports: of its registers and bytes, and of its algorithm's name."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A function on arrays whose call is prepared ahead of the launch.
+
+    The time of a launch that the host waits for includes what Python does after the launch began.
+    """
+
+    bind: Callable[..., Callable[[], None]]
+    """Takes the arrays, and returns the call in the current stream."""
+
+    def __call__(self, *arrays: Any) -> None:
+        """Prepare the call, and make it."""
+        self.bind(*arrays)()
 
 
 def as_tensors(package: str, arrays: Sequence[Any]) -> tuple[Any, ...]:

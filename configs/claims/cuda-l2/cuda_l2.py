@@ -39,5 +39,4 @@ VARIANT = HostVariant(
         "-Icheckout/cutlass/include",
         "-Icheckout/cutlass/tools/util/include",
     ),
-    waits=True,  # timed as published: from the call until the GPU has finished
 )

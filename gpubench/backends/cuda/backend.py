@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from types import ModuleType
 from typing import Any
@@ -222,7 +222,8 @@ class CudaBackend:
         timer = timers.graph(overlap=overlap) if in_graph else timers.events
 
         def sample(call: Callable[..., None], launches: int) -> float:
-            on_sets = (partial(call, *operands.sets[index]) for index in operands.rotation)
+            bind = call_routine(call).bind
+            on_sets = (bind(operands.sets[index]) for index in operands.rotation)
             return timer.sample(on_sets, launches, 1, before)[0]
 
         cold = point.cache == Cache.COLD

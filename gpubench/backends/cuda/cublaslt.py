@@ -13,6 +13,7 @@ from typing import Any
 import cupy
 from cupy.cuda import device, runtime
 
+from gpubench.backends.calls import Prepared
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
 from gpubench.backends.cuda.race import choose
 from gpubench.errors import LaunchError
@@ -42,9 +43,6 @@ Shape = tuple[int, int, int]
 Operations = tuple[tuple[int, int], tuple[int, int]]
 """The operation and the leading dimension of A and of B: `operation_of`."""
 
-Multiply = Callable[..., None]
-"""A product on A, B and C."""
-
 
 class _Heuristic(ctypes.Structure):
     """cublasLtMatmulHeuristicResult_t: an algorithm that the heuristic proposes."""
@@ -71,22 +69,22 @@ class _Product:
     workspace: Any
 
 
-def gemm(dtype: str) -> Callable[..., None]:
+def gemm(dtype: str) -> Prepared:
     """Return C = A·B by the algorithm that the heuristic rates best."""
-    heuristic: dict[tuple[Shape, Operations], Multiply] = {}
+    heuristic: dict[tuple[Shape, Operations], Prepared] = {}
 
-    def multiply(a: Any, b: Any, c: Any) -> None:
+    def bind(a: Any, b: Any, c: Any) -> Callable[[], None]:
         key = (*a.shape, b.shape[1]), (operation_of(a), operation_of(b))
         if key not in heuristic:
             heuristic[key] = algorithms(dtype, *key)[0][1]
-        heuristic[key](a, b, c)
+        return heuristic[key].bind(a, b, c)
 
-    return multiply
+    return Prepared(bind)
 
 
 def tuned_gemm(
     problem: Problem, cold: bool, sample: Sample, max_launches: int
-) -> tuple[Multiply, str]:
+) -> tuple[Prepared, str]:
     """Return C = A·B by the fastest algorithm, and its name; the function for `CallVariant.tune`.
 
     Operands in memory and in the cache have different winners. On an H200 the fastest algorithm for
@@ -109,7 +107,7 @@ def tuned_gemm(
     return proposed[index][1], f"heuristic {index + 1} of {len(names)}, {how}"
 
 
-def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[str, Multiply]]:
+def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[str, Prepared]]:
     """Return the name and the product of each algorithm that the heuristic proposes, best first.
 
     The name is the library's own description. An algorithm can be saved by it, and used again with
@@ -124,7 +122,7 @@ def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[s
         *(ctypes.c_int(MAX_ALGORITHMS), proposals, ctypes.byref(count)),
     )
     proposed = {
-        bytes(proposal.algorithm).hex(): partial(_multiply, product, proposal)
+        bytes(proposal.algorithm).hex(): Prepared(partial(_bound, product, proposal))
         for proposal in proposals[: count.value]
         if proposal.status == 0
     }
@@ -197,11 +195,10 @@ def _set(descriptor: ctypes.c_void_p, attribute: int, value: Any) -> None:
     )
 
 
-def _multiply(product: _Product, chosen: _Heuristic, *arrays: Any) -> None:
+def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], None]:
     a, b, c = (ctypes.c_void_p(array.data.ptr) for array in arrays)
     left, right, result = product.layouts
-    call(
-        "cublasLtMatmul",
+    arguments = (
         *(_handle(), product.descriptor),
         *(ctypes.byref(product.alpha), b, left, a, right),
         *(ctypes.byref(product.beta), c, result, c, result),
@@ -209,6 +206,11 @@ def _multiply(product: _Product, chosen: _Heuristic, *arrays: Any) -> None:
         ctypes.c_size_t(WORKSPACE_BYTES),
         ctypes.c_void_p(cupy.cuda.get_current_stream().ptr),
     )
+
+    def multiply(_alive: object = (product, chosen, arrays)) -> None:
+        call("cublasLtMatmul", *arguments)
+
+    return multiply
 
 
 @cache

@@ -14,7 +14,7 @@ from cuda.bindings import driver
 from cupy_backends.cuda.api import driver as cupy_driver
 
 from gpubench.backends import Compiled
-from gpubench.backends.calls import as_tensors
+from gpubench.backends.calls import Prepared, as_tensors
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments, launch_config
 from gpubench.backends.cuda.host import HostFunction
@@ -205,8 +205,9 @@ class Instances:
 
 def call_routine(call: Callable[..., None], tensors: str = "", chosen: str = "") -> Routine:
     """Return the routine of a function that takes inputs and output, as arrays or as tensors."""
+    prepare = call.bind if isinstance(call, Prepared) else partial(partial, call)
     return Routine(
-        bind=lambda arrays: partial(call, *as_tensors(tensors, arrays)), call=call, chosen=chosen
+        bind=lambda arrays: prepare(*as_tensors(tensors, arrays)), call=call, chosen=chosen
     )
 
 

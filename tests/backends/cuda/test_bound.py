@@ -16,6 +16,7 @@ import fakes
 import numpy as np
 import pytest
 
+from gpubench.backends.calls import Prepared
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import CompileError, LaunchError
 from gpubench.hardware.architectures import example
@@ -150,6 +151,21 @@ def test_a_function_is_built_once_for_all_that_it_is_bound_to(cuda: SimpleNamesp
     assert built[0] == "float32"
     assert len(built) == 3
     assert all(isinstance(one, np.ndarray) for one in built[1])
+
+
+def test_a_call_is_prepared_before_the_launch(cuda: SimpleNamespace) -> None:
+    prepared: list[object] = []
+
+    def bind(*tensors: object) -> Any:
+        prepared.append(tensors)
+        return lambda: cuda.launched.append(tensors)
+
+    variant = fakes.variant(runs_on="cuda", build=lambda _tile, _dtype: Prepared(bind))
+    launch = instances(cuda).routine(point(variant), PROBLEM).bind(arrays(1, 2, 3))
+    assert (len(prepared), cuda.launched) == (1, [])
+    launch()
+    launch()
+    assert (len(prepared), cuda.launched) == (1, [*prepared, *prepared])
 
 
 def test_a_function_that_cannot_be_built_is_an_error_row(cuda: SimpleNamespace) -> None:
