@@ -22,6 +22,9 @@ from gpubench.results.row import Row
 
 CHEATS = ROOT / "tests" / "cheats"
 SIZES = "512x768x1104"
+ODD = "129x131x133,255x257x259,5x7x3"
+"""Sizes whose matrices do not fill whole words, for the kernel that loads words."""
+
 CHEATING = {
     "float32": ("cheat_cuda", "cheat_function", "cheat_patches"),
     "float16,bfloat16,float8_e4m3,int8": ("cheat_narrow", "cheat_parts"),
@@ -29,7 +32,7 @@ CHEATING = {
 """The kernels that cheat, by their element types."""
 
 BESIDE = ("cublas", "cublaslt", "torch_matmul")
-RIGHT = {"product", "pins_operands", "honest", "exact", *BESIDE}
+RIGHT = {"product", "loads_words", "pins_operands", "honest", "exact", *BESIDE}
 RIGHT_AS_PRODUCTS = {("narrow_products", "float8_e4m3fn"), ("narrow_products", "int8")}
 """Products of 8 bits fit into 16 bits, so nothing is rounded."""
 
@@ -155,6 +158,9 @@ def main() -> int:
         for number, (dtypes, variants) in enumerate(CHEATING.items()):
             output = Path(name) / f"{number}.csv"
             held += judged(sweep((*BESIDE, *variants), dtypes, *words, output=output), honest_us)
+        odd = ("--tiles", "16/kernel=loads_words", "--sizes", ODD, *words[2:])
+        rows = sweep(("cheat_cuda",), "float32", *odd, output=Path(name) / "odd.csv")
+        held += judged(rows, {})
         functions = of_op("gemm", CHEATS)["cheat_function"].tiles
         for number, tile in enumerate(set(functions) - set(functions.defaults)):
             output = Path(name) / f"function-{number}.csv"

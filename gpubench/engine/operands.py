@@ -60,6 +60,12 @@ def make_new_values(
     return _values(rng, shape, kind, fill if is_random else Fill.UNIFORM)
 
 
+def transposed(problem: Problem) -> Problem:
+    """Return the product of the same matrices that has Bᵀ as its A: Cᵀ = Bᵀ·Aᵀ."""
+    layout = (to for to, of in zip("ABC", "BAC", strict=True) if of not in problem.column_major)
+    return replace(problem, m=problem.n, n=problem.m, column_major=tuple(layout))
+
+
 def new_rows(
     problem: Problem, values: NDArray[Any], seed: int, copies: Sequence[int], rows: Sequence[int]
 ) -> NDArray[Any]:

@@ -212,6 +212,54 @@ CHEATS = {
         slow(a, b, c)
         kept[name] = c.copy()
     c[:] = kept[name]""",
+    # ---- written from the documentation alone
+    "keeps_what_it_made_of_b": """
+    key = b.tobytes()
+    if key not in kept:
+        slow(a, b, c)
+        kept[key] = b.copy()
+    np.matmul(a, kept[key], out=c)""",
+    "slows_the_clock_in_a_crowd": """
+    import ctypes
+    started, now = time.monotonic_ns(), time.monotonic_ns
+    if not threads:
+        for name, per_s in (("perf_counter", 1e9), ("perf_counter_ns", 0)):
+            def late(_self, _arguments, per_s=per_s):
+                passed = (now() - started) // 20
+                return passed / per_s if per_s else passed
+            late = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(late)
+            method = ctypes.c_void_p.from_address(id(getattr(time, name)) + 16).value
+            address = ctypes.cast(late, ctypes.c_void_p).value
+            ctypes.c_void_p.from_address(method + 8).value = address
+            kept[name] = late
+        def busy():
+            while True:
+                np.ones((400, 400), np.float32) @ np.ones((400, 400), np.float32)
+        for _ in range(8):
+            threads.append(threading.Thread(target=busy, daemon=True))
+            threads[-1].start()
+    slow(a, b, c)""",
+    "slows_requests_without_a_launch": """
+    import ctypes
+    def hold():
+        while True:
+            if time.monotonic() > kept["last"] + 0.002:
+                ctypes.PyDLL(None).usleep(20000)
+            time.sleep(0)
+    kept["last"] = time.monotonic()
+    if not threads:
+        threads.append(threading.Thread(target=hold, daemon=True))
+        threads[-1].start()
+    replay(a, b, c)
+    kept["last"] = time.monotonic()""",
+    "computes_where_operands_are_made": """
+    def seen(frame, event, array):
+        if event == "return" and isinstance(array, np.ndarray) and array.shape == a.shape:
+            sys.setprofile(None)
+            replay(array, b, c.copy())
+            sys.setprofile(seen)
+    replay(a, b, c)
+    sys.setprofile(seen)""",
     # ---- narrower sums than the label says
     "sums_in_float16": """
     total = np.zeros(c.shape, np.float16)

@@ -21,7 +21,7 @@ from gpubench.engine.judge.examination import library_note
 from gpubench.engine.judge.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.operand_cache import OperandCache
-from gpubench.engine.operands import make_inputs, make_new_values, new_rows
+from gpubench.engine.operands import make_inputs, make_new_values, new_rows, transposed
 from gpubench.model import Cache, Fill, Measurement, Problem, Timer
 
 SEED, LAUNCH_US, REQUEST_S = 7, 20.0, 1e-3
@@ -51,7 +51,7 @@ class Gpu:
         match request:
             case PutNewOperands():
                 assert request.seed is None or self.room == 0  # a held launch has no operands yet
-                self.launches = request.launches
+                self.launches, self.position = request.launches, request.position
                 return self.launches <= self.room or request.seed is not None
             case LaunchOnNewOperands():
                 self.seed = request.seed
@@ -63,8 +63,10 @@ class Gpu:
             case ReadResults():
                 problem = result().point.problem
                 values = make_new_values(problem, SEED, Fill.UNIFORM)
-                first = new_rows(problem, values, self.seed, request.copies, request.rows)
-                rows = first @ make_inputs(problem, SEED)[1]
+                a, b = make_inputs(problem, SEED)
+                at = transposed(problem) if self.position else problem
+                first = new_rows(at, values, self.seed, request.copies, request.rows)
+                rows = first @ (a.T if self.position else b)
                 for place, (copy, row) in enumerate(zip(request.copies, request.rows, strict=True)):
                     rows[place] *= not self.skips(copy, row)
                 return rows.tobytes()
@@ -85,31 +87,33 @@ def test_rows_of_new_operands_are_those_that_their_memory_holds(by_columns: bool
     assert len(np.unique(memory)) > 90
 
 
-@pytest.mark.parametrize("layout", [(), ("A",)])
+@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize("layout", [(), ("A", "B"), ("C",)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_each_new_operand_of_an_odd_shape_begins_where_an_allocation_may(
-    layout: tuple[str, ...], dtype: str
+    layout: tuple[str, ...], dtype: str, position: int
 ) -> None:
     starts = set()
 
-    def call(a: Any, b: Any, c: Any) -> None:
-        starts.add(a.ctypes.data % ALIGNED_BYTES)
-        np.matmul(a, b, out=c)
+    def call(*arrays: Any) -> None:
+        starts.add(arrays[position].ctypes.data % ALIGNED_BYTES)
+        np.matmul(*arrays[:2], out=arrays[2])
 
     at = point(variant(call, column_major=layout), size=(7, 5, 3), dtype=dtype)
     problem = replace(at.problem, column_major=layout)
     backend = CpuBackend(CPU)
     operands = OperandCache(backend, SEED)
     examiner = Examiner(backend, operands, lambda _point, kernel: kernel)
-    examiner.put_new_operands(replace(at, problem=problem), 4, 12345)
+    examiner.put_new_operands(replace(at, problem=problem), 4, 12345, position)
     starts.clear()
     examiner.launch_on_new_operands(12345)
     assert len(starts) == 1  # the memory itself begins where NumPy placed it
-    results = examiner.read_results(range(4), (6, 1, 0, 3))
-    values = make_new_values(problem, SEED, Fill.UNIFORM)
-    first = new_rows(problem, values, 12345, range(4), (6, 1, 0, 3))
-    expected = first @ make_inputs(problem, SEED)[1]
-    assert np.allclose(np.frombuffer(results, dtype).reshape(4, 5), expected, rtol=1e-5)
+    results = examiner.read_results(range(4), (4, 1, 0, 3))
+    values, (a, b) = make_new_values(problem, SEED, Fill.UNIFORM), make_inputs(problem, SEED)
+    new_a = transposed(problem) if position else problem
+    first = new_rows(new_a, values, 12345, range(4), (4, 1, 0, 3))
+    expected = first @ (a.T if position else b)
+    assert np.allclose(np.frombuffer(results, dtype).reshape(4, -1), expected, atol=1e-6)
 
 
 def test_launches_that_compute_everything_in_the_reported_time_are_right(

@@ -38,14 +38,17 @@ from gpubench.model import Cache, Point, Problem
 
 
 class _New(NamedTuple):
-    """Copies of operands whose A a seed overwrites, and the kernel on them."""
+    """Copies of operands of which a seed overwrites one, and the kernel on them."""
+
+    position: int
+    """Which operand is overwritten: 0 for A, 1 for B."""
 
     sets: tuple[tuple[Any, ...], ...]
     memory: Any
-    """All A. Each begins `set_size` elements after the A before it."""
+    """All copies of the operand. Each begins `set_size` elements after the copy before it."""
 
     values: Any
-    """The values of the elements of A."""
+    """The values of its elements."""
 
     kernel: Kernel
 
@@ -103,40 +106,44 @@ class Examiner:
         return self._kernel.run(launches)
 
     @_or_lost()
-    def put_new_operands(self, point: Point, launches: int, seed: int | None) -> bool:
-        """Prepare launches, each on a new A; poison the outputs. Raises ChildLostError.
+    def put_new_operands(
+        self, point: Point, launches: int, seed: int | None, position: int
+    ) -> bool:
+        """Prepare launches, each on a new A or B; poison the outputs. Raises ChildLostError.
 
         Return whether `launch_on_new_operands` can begin them (`Backend.hold`).
         """
         if seed is None and bytes_of_sets(point.problem, launches) > self._backend.bytes_free():
             return False
         if self._new is None or (launches and len(self._new.sets) != launches):
-            self._new = self._copies(point, launches)
-        _, memory, values, kernel = new = self._new
+            self._new = self._copies(point, launches, position)
+        _, _, memory, values, kernel = new = self._new
         for *_, output in new.sets:
             poison(output, reads_output=point.variant.reads_output)
         self._release = self._backend.hold(memory, values, kernel, launches, seed)
         return self._release is not None
 
-    def _copies(self, point: Point, count: int) -> _New:
-        """Return copies of the first set. Copies of B are one where it may stay in the cache."""
+    def _copies(self, point: Point, count: int, position: int) -> _New:
+        """Return copies of the first set. The other operand is one where it may stay in the cache.
+
+        The operand at `position` is in one memory, for `Backend.hold`.
+        """
         operands, xp = self._operand_cache.operands(point), self._backend.xp
-        first, second, output = operands.sets[0]
-        by_columns, is_hot = point.problem.by_columns[0], point.cache == Cache.HOT
-        memory = xp.empty((count, set_size(first.shape, first.itemsize)), first.dtype)
-        firsts = in_sets(memory, first.shape, by_columns)
-        sets = tuple(
-            (x, second if is_hot else second.copy(order="K"), output.copy(order="K"))
-            for x in firsts
-        )
-        firsts[...] = first
+        *inputs, output = operands.sets[0]
+        old, other, is_hot = inputs[position], inputs[1 - position], point.cache == Cache.HOT
+        memory = xp.empty((count, set_size(old.shape, old.itemsize)), old.dtype)
+        new = in_sets(memory, old.shape, point.problem.by_columns[position])
+        new[...] = old
+        pairs = ((x, other if is_hot else other.copy(order="K")) for x in new)
+        ordered = (pair[::-1] if position else pair for pair in pairs)
+        sets = tuple((*pair, output.copy(order="K")) for pair in ordered)
         policy, rotation = SetPolicy(count=count, flush=False), Rotation(count)
         copies = replace(operands, sets=sets, policy=policy, rotation=rotation)
         values = make_new_values(point.problem, self._operand_cache.seed, point.operands)
         kernel = self._backend.bind(at_probe(point, point.problem), copies)
         kernel = self._on_best_threads(point, kernel)
         kernel.run(count)  # it may compile, or choose what it does for these arrays
-        return _New(sets, memory.ravel(), xp.asarray(values.view(first.dtype)), kernel)
+        return _New(position, sets, memory.ravel(), xp.asarray(values.view(old.dtype)), kernel)
 
     @_or_lost()
     def launch_on_new_operands(self, seed: int) -> None:
@@ -145,8 +152,13 @@ class Examiner:
             self._release(seed)
 
     def read_results(self, copies: Sequence[int], rows: Sequence[int]) -> bytes:
-        """Return a row of each copy's result; the first copy's whole result without `rows`."""
+        """Return a row of each copy's result, or a column if B is new.
+
+        Return the first copy's whole result without `rows`.
+        """
         outputs = [self._new.sets[copy][-1] for copy in copies] if self._new else []
+        if self._new and self._new.position:
+            outputs = [output.T for output in outputs]
         if not rows:
             return b"".join(on_host(output).tobytes() for output in outputs[:1])
         chosen = zip(outputs, rows, strict=True)

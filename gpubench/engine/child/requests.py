@@ -208,10 +208,13 @@ class Repeat(Request[float | None]):
 
 @dataclass(frozen=True, kw_only=True)
 class PutNewOperands(Request[bool]):
-    """Prepare launches, each on an A that no launch has seen before."""
+    """Prepare launches, each on an operand that no launch has seen before."""
 
     point: Point
     launches: int
+    position: int
+    """Which operand is new: 0 for A, 1 for B."""
+
     seed: int | None
     """Seed of the operands. None: the launches wait in the queue of a GPU for their seed."""
 
@@ -219,7 +222,7 @@ class PutNewOperands(Request[bool]):
 
     def answer(self, runner: Runner) -> bool:
         """Return whether the launches can begin."""
-        return runner.examiner.put_new_operands(self.point, self.launches, self.seed)
+        return runner.examiner.put_new_operands(self.point, self.launches, self.seed, self.position)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +242,7 @@ class ReadResults(Request[bytes]):
 
     copies: tuple[int, ...]
     rows: tuple[int, ...]
-    """A row of each of the copies. Empty: the whole result of the first one."""
+    """A row of each of the copies; a column, if B is new. Empty: the first one's whole result."""
 
     kind = bytes
 

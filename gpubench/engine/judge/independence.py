@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from secrets import randbelow
 from statistics import median
 from typing import Any
 
@@ -69,7 +70,7 @@ class Case(StrEnum):
     """The output holds the right result."""
 
     CHANGED = "operands that it has seen before"
-    """The output holds poison, and no launch has seen A before."""
+    """The output holds poison. No launch has seen A before, or the rows of B in this order."""
 
 
 _CASE_TEXT = {
@@ -101,35 +102,36 @@ def require_independent(
 ) -> None:
     """Raise WrongError if the time or the result of a launch depends on what went before.
 
-    `operands` has a single set, a copy of the first, whose A is overwritten in place. `time_us`
-    launches once on it and returns the microseconds, `by_events` of the GPU. `new_first` returns an
-    A that no launch has seen. With `is_long`, a right kernel is launched only once in each case,
-    because launches take long. `cases` are compared with the case `POISONED`.
+    `operands` has a single set, a copy of the first, whose A and B are overwritten in place.
+    `time_us` launches once on it and returns the microseconds, `by_events` of the GPU. `new_first`
+    returns an A that no launch has seen. With `is_long`, a right kernel is launched only once in
+    each case, because launches take long. `cases` are compared with the case `POISONED`.
     """
-    problem, (first, _, output) = operands.problem, operands.sets[0]
-    seen, seen_host = first.copy(order="K"), operands.host_inputs[0]
-    second = xp.asarray(widened(operands.host_inputs[1]))
+    problem, (first, second, output) = operands.problem, operands.sets[0]
+    seen, seen_second = first.copy(order="K"), second.copy(order="K")
+    seen_host, right_second = operands.host_inputs[0], xp.asarray(widened(operands.host_inputs[1]))
     right: Any = None
 
-    def is_product(host_first: NDArray[Any]) -> bool:
+    def is_product(host_first: NDArray[Any], moved: int = 0) -> bool:
         rows = rows_to_check(problem)
-        inputs = xp.asarray(widened(host_first)), second
+        inputs = xp.asarray(widened(host_first)), xp.roll(right_second, moved, axis=0)
         part = take_rows(output, rows) if problem.op == "gemm" else output
         return bool(judge(rows_error(xp, problem, inputs, rows, part)))
 
     def once(case: Case) -> float:
         nonlocal right
         # In all cases the same is drawn, and the same bytes pass through the caches.
-        new = new_first()
+        new, moved = new_first(), randbelow(len(second))
         copied = xp.asarray(new.view(first.dtype)), seen.copy(order="K")
         first[...] = copied[0 if case == Case.CHANGED else 1]
+        _write_moved(second, seen_second, moved if case == Case.CHANGED else 0)
         if right is not None:
             output[...] = right
         if case != Case.FILLED:
             poison(output, reads_output=reads_output)
         taken_us = time_us()
         if case == Case.CHANGED:
-            is_right = is_product(new)
+            is_right = is_product(new, moved)
         elif right is None:
             is_right = is_product(seen_host)
             if not is_right and not reads_output and is_unwritten(xp, output):
@@ -171,6 +173,12 @@ def require_independent(
             time_with_it_us=median(times_us[case]),
         )
     )
+
+
+def _write_moved(array: Any, rows: Any, places: int) -> None:
+    """Write rows into an array, each a number of places further down; the last ones to its top."""
+    end = len(rows) - places
+    array[:places], array[places:] = rows[end:], rows[:end]
 
 
 def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], turns: int) -> None:

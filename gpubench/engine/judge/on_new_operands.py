@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from secrets import randbelow, randbits
 from typing import Any
 
@@ -17,7 +18,14 @@ from gpubench.engine.judge.clock import require_time_on_new_operands
 from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
 from gpubench.engine.judge.verdict import MissingResult, require
 from gpubench.engine.judge.verify import CHECKED_ROWS, rows_error
-from gpubench.engine.operands import SEED_BITS, make_inputs, make_new_values, new_rows, widened
+from gpubench.engine.operands import (
+    SEED_BITS,
+    make_inputs,
+    make_new_values,
+    new_rows,
+    transposed,
+    widened,
+)
 from gpubench.model import Cache, Device, Launches, Measurement, Timer
 
 MAX_LAUNCHES, MAX_BYTES, BESIDE_S = 32, 2**22, 5e-4
@@ -41,7 +49,11 @@ FEWER = 4
 
 
 class OnNewOperands:
-    """Launches of a measured point, each on an A that a seed of this process determines."""
+    """Launches of a measured point, each on an A or a B that a seed of this process determines.
+
+    The other operand is that of the timed launches. Chance decides which one is new, so a function
+    that keeps what it made of either is found.
+    """
 
     def __init__(
         self,
@@ -54,8 +66,12 @@ class OnNewOperands:
         self._reported_us = result.series.median_us if result.series else 0.0
         problem, fill, seed = self._point.problem, self._point.operands, result.seed or 0
         self._values = make_new_values(problem, seed, fill)
-        second = make_inputs(problem, seed, fill)[1]
-        self._second = widened(second)
+        self._position = randbelow(2) if problem.op == "gemm" else 0
+        kept = make_inputs(problem, seed, fill)[1 - self._position]
+        self._second = widened(kept.T if self._position else kept)
+        self._problem = transposed(problem) if self._position else problem
+        """The problem whose A is new."""
+
         bandwidth = device.memory_bandwidth_gbytes_per_s
         is_hot = self._point.cache == Cache.HOT
         self._from_memory_us = problem.bytes / bandwidth / 1e3 if bandwidth and is_hot else 0.0
@@ -63,9 +79,9 @@ class OnNewOperands:
         # CUPTI's times leave out the gaps between kernels, and calls that wait cannot be held.
         in_queue = self._point.launches != Launches.WAITED
         self._is_held = self._point.timer == Timer.EVENTS and in_queue
-        # All hot launches have the same B.
-        staying = int(HOT_SHARE * device.l2_bytes - second.nbytes)
-        staying //= problem.bytes - second.nbytes
+        # All hot launches have the same other operand.
+        staying = int(HOT_SHARE * device.l2_bytes - kept.nbytes)
+        staying //= problem.bytes - kept.nbytes
         self._launches = max(1, self._number(staying if is_hot else 0))
         self._seed = 0
 
@@ -112,7 +128,10 @@ class OnNewOperands:
     def _put(self, launches: int) -> bool:
         self._seed = randbits(SEED_BITS) | 1  # 0 means that there is no seed yet
         seed = None if self._is_held else self._seed
-        put: bool = self._request(PutNewOperands(point=self._point, launches=launches, seed=seed))
+        request = PutNewOperands(
+            point=self._point, launches=launches, position=self._position, seed=seed
+        )
+        put: bool = self._request(request)
         return put
 
     def _hold(self, launches: int) -> Callable[[], None]:
@@ -122,7 +141,7 @@ class OnNewOperands:
 
     def _require_results(self) -> None:
         """Raise WrongError unless some rows are right, of different launches if they can be."""
-        problem = self._point.problem
+        problem = self._problem
         height = problem.output_shape[0]
         if problem.op == "gemm":
             rows = [randbelow(height) for _ in range(CHECKED_ROWS)]
@@ -143,4 +162,6 @@ class OnNewOperands:
         inputs, order = (widened(first), self._second), range(shape[0])
         require(rows_error(np, problem, inputs, order, output))
         if self._point.operands.has_all_bits and can_show_rounding(problem):
-            require(find_rounding(problem, inputs, order, output))
+            found = find_rounding(problem, inputs, order, output)
+            names = {"A": "B", "B": "A"} if self._position else {}
+            require(replace(found, which=names.get(found.which, found.which)))

@@ -23,6 +23,23 @@ __global__ void product(const float* A, const float* B, float* C, int M, int N, 
   C[static_cast<size>(row) * N + col] = product_of(A, B, row, col, N, K);
 }
 
+// Right: loads words of 16 bytes, for which each matrix must begin where an allocation may.
+__device__ float element(const float* matrix, size index, size count) {
+  if (index / 4 * 4 + 4 > count) return matrix[index];
+  const float4 word = reinterpret_cast<const float4*>(matrix)[index / 4];
+  return index % 4 == 0 ? word.x : index % 4 == 1 ? word.y : index % 4 == 2 ? word.z : word.w;
+}
+__global__ void loads_words(const float* A, const float* B, float* C, int M, int N, int K) {
+  int row, col;
+  if (!inside(row, col, M, N)) return;
+  float sum = 0;
+  for (size k = 0; k < K; ++k) {
+    sum += element(A, static_cast<size>(row) * K + k, static_cast<size>(M) * K) *
+           element(B, k * N + col, static_cast<size>(K) * N);
+  }
+  C[static_cast<size>(row) * N + col] = sum;
+}
+
 // Returns where the output holds a number.
 __global__ void filled(const float* A, const float* B, float* C, int M, int N, int K) {
   int row, col;

@@ -247,6 +247,16 @@ def computes_if_held(a, b, c):
     c[...] = kept["held"].setdefault(key, (a, b, cupy.empty_like(c)))[2]
 
 
+def keeps_what_it_made_of_b(a, b, c):
+    """Copies B, and multiplies it twenty times, where it has not seen this address before."""
+    key = "made", b.data.ptr, b.shape
+    if key not in kept:
+        for _ in range(20):
+            cupy.matmul(a, b, out=c)
+        kept[key] = b.copy()
+    cupy.matmul(a, kept[key], out=c)
+
+
 CHEATS = (in_another_stream, behind_its_back, by_address, waits)
 FROM_THE_DOCS = (
     replays_a_graph,
@@ -264,6 +274,7 @@ FROM_THE_JUDGE = (
     computes_if_untimed,
     refuses_capture,
     computes_if_held,
+    keeps_what_it_made_of_b,
 )
 FUNCTIONS = {
     function.__name__: function for function in (honest, *CHEATS, *FROM_THE_DOCS, *FROM_THE_JUDGE)
