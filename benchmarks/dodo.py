@@ -188,6 +188,17 @@ SQUARES = {
 }
 """Squares that are compared in pairs: sizes, and the kernels if not all of them take part."""
 
+ANY_ROWS = (
+    f"wgmma_any_rows,{','.join(CLUSTERS[dtype] for dtype in CLUSTERS if dtype != 'bfloat16')}"
+)
+"""Kernels that take rows of any length, and float64's, which takes an even number of elements."""
+
+ODD_SHAPES = (
+    "957x261x1185,3403x147x607,435x347x2673,3649x2075x547,2627x183x699,653x165x871,473x457x181,"
+    "1293x205x145,2593x375x1067,1585x1791x3035,221x605x201,1547x281x319"
+)
+"""Random odd shapes (`shapes.py --seed 58 --odd 1`)."""
+
 SANITIZED = (
     {
         f"{tool}_{dtype}": f"{tool} {dtype}"
@@ -210,8 +221,9 @@ SANITIZED = (
         for tool in ("memcheck", "racecheck")
     }
     | {
-        "memcheck_bytes_pingpong": "memcheck float8_e4m3 --variants wgmma_bytes_pingpong "
+        f"{tool}_bytes_pingpong": f"{tool} float8_e4m3 --variants wgmma_bytes_pingpong "
         "--sizes 136x264x144"
+        for tool in ("memcheck", "racecheck")
     }
     | {
         f"memcheck_odd_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes {ODD_SIZES}"
@@ -318,6 +330,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         card = "h100" if name.endswith("pingpong") or "odd" in name else "h200"
         yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o {card}/sanitizer/{name}.json")
     yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o h200/stress/clusters.json")
+    yield step("gpu:triples", f"python SCRIPTS/stress.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o h100/triples.json")
+    yield step("gpu:odd_float8_e4m3", f"gpubench deviceinfo --device cuda --measure --json > h100/deviceinfo.json && {SWEEP} --variants wgmma_bytes_cluster --dtypes float8_e4m3 --tiles auto --sizes {ODD_SHAPES} --cache both -o h100/odd_float8_e4m3.csv")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")
     yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --seeds 1,2 --kills 10 -o h200/kills.json")
     yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --dir h200/reproduce", *(f"h200/reproduce/{name}.csv" for name in EXPERIMENTS), "h200/reproduce/reproduce.md")

@@ -1,24 +1,32 @@
 """Run each kernel a thousand times, and compare every bit of every result.
 
     python benchmarks/stress.py [--dtypes int8,float8_e4m3] [--variants wgmma_bytes] [-o FILE]
+    python benchmarks/stress.py --triples --variants splitk_cluster,wgmma_any_rows -o triples.json
 
 Operands are 0, 1 and 2 at random, so sums are exact, and a right result is the rounded sum, to the
 last bit. Before each launch the output is filled with NaN. This shows a kernel whose result depends
 on the order of its threads, or that leaves an element unwritten. Default tiles run; sizes that a
 kernel refuses are skipped. Kernels without tensor cores run only if they are named. Exits 1 if a
 result differs.
+
+With `--triples`, each kernel runs once at each of 2,500 random sizes, with one default tile each.
+M, N and K are 1 to 40 in the first 2,000. In the others, M and N are a multiple of the tile's
+extents, or differ by one from it, and so does K from a multiple of a step or of all stages.
 """
 
 import argparse
+import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes  # noqa: F401 # bfloat16 for NumPy
 import numpy as np
 from shared import save
 
 from gpubench.backends import open_backend
-from gpubench.model import CORE_DTYPES, Cache, Point, Problem, Scope, Timer, Variant
+from gpubench.model import CORE_DTYPES, Cache, Config, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import choose
 
 SIZES = (
@@ -33,22 +41,92 @@ DTYPES = "bfloat16,float16,tf32,float64,int8,float8_e4m3,float8_e4m3_split"
 
 LARGEST_OPERAND = 2
 
+Count = dict[str, Any]
+"""How many results were right or wrong, as it is saved."""
 
-def points(variant: Variant, problem: Problem, timer: Timer) -> list[Point]:
-    """Return a point for each default tile that takes the problem."""
-    tiles = variant.tiles.defaults if variant.tiles else (None,)
-    return [
-        Point(
+SMALL_EXTENT, SMALL_TRIPLES, NEAR_TRIPLES = 40, 2000, 500
+"""The largest extent of the first triples, their number, and the number of the others."""
+
+
+class Products:
+    """A device, and products of whole numbers on it."""
+
+    def __init__(self, device: str) -> None:
+        self.backend = open_backend(device)
+        self.timer = Timer.EVENTS if device.startswith("cuda") else Timer.HOST
+        self._rng = np.random.default_rng(1)
+
+    def point(self, variant: Variant, tile: Config | None, problem: Problem) -> Point | None:
+        """Return the point of a tile, or None if it refuses the problem."""
+        if variant.why_not(tile, problem):
+            return None
+        return Point(
             variant=variant,
             tile=tile,
             problem=problem,
             cache=Cache.HOT,
             scope=Scope.KERNEL,
-            timer=timer,
+            timer=self.timer,
         )
-        for tile in tiles
-        if variant.why_not(tile, problem) is None
-    ]
+
+    def operands(self, problem: Problem) -> tuple[Any, Any]:
+        """Load random operands, and return them and the bytes of the right result."""
+        wide = [
+            self._rng.integers(0, LARGEST_OPERAND, shape, endpoint=True).astype(np.float64)
+            for shape in problem.input_shapes
+        ]
+        expected = (wide[0] @ wide[1]).astype(problem.precision.result).view(np.uint8)
+        inputs = [operand.astype(problem.precision.element) for operand in wide]
+        operands = self.backend.load(problem, inputs, cold=False)
+        return operands, self.backend.xp.asarray(expected)
+
+    def count_wrong(self, point: Point, operands: Any, right: Any, repeats: int) -> int:
+        """Run a kernel, and return the number of results that differ in a bit."""
+        kernel, wrong = self.backend.bind(point, operands), 0
+        output = operands.output.view(np.uint8)
+        for _ in range(repeats):
+            output[...] = 0xFF
+            kernel.run()
+            wrong += not bool((output == right).all())
+        return wrong
+
+    def repeated(self, variants: list[Variant], dtype: str, repeats: int) -> Iterator[Count]:
+        """Yield the counts of all default tiles at all sizes."""
+        for m, n, k in SIZES:
+            problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+            operands, right = self.operands(problem)
+            for variant in variants:
+                for tile in variant.tiles.defaults if variant.tiles else (None,):
+                    if point := self.point(variant, tile, problem):
+                        wrong = self.count_wrong(point, operands, right, repeats)
+                        yield {"point": point.label, "right": repeats - wrong, "wrong": wrong}
+
+    def of_triples(self, variant: Variant, dtype: str) -> Count:
+        """Return the counts of all triples, and the labels of wrong ones."""
+        labels, right_count = [], 0
+        for tile, (m, n, k) in triples(variant):
+            problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+            if point := self.point(variant, tile, problem):
+                if self.count_wrong(point, *self.operands(problem), repeats=1):
+                    labels.append(point.label)
+                else:
+                    right_count += 1
+        counts = {"right": right_count, "wrong": len(labels), "wrong_points": labels}
+        return {"variant": variant.name, "dtype": dtype, **counts}
+
+
+def triples(variant: Variant) -> Iterator[tuple[Config, tuple[int, int, int]]]:
+    """Yield default tiles and sizes, small ones first."""
+    draw = random.Random(1)  # noqa: S311 # a sample, not a secret
+    for number in range(SMALL_TRIPLES + NEAR_TRIPLES):
+        tile = draw.choice(variant.tiles.defaults)
+        if number < SMALL_TRIPLES:
+            m, n, k = (draw.randint(1, SMALL_EXTENT) for _ in range(3))
+        else:
+            rows, columns, step, stages = tile.numbers("BM", "BN", "BK", "stages")
+            near = rows, columns, draw.choice((step, step * stages))
+            m, n, k = (edge * draw.randint(1, 2) + draw.randint(-1, 1) for edge in near)
+        yield tile, (m, n, k)
 
 
 def main() -> int:
@@ -57,40 +135,24 @@ def main() -> int:
     parser.add_argument("--dtypes", default=DTYPES)
     parser.add_argument("--variants", default="")
     parser.add_argument("--repeats", type=int, default=1000)
+    parser.add_argument("--triples", action="store_true", help="many sizes, each once")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("-o", "--output", type=Path, default=Path("stress.json"))
     arguments = parser.parse_args()
-    backend = open_backend(arguments.device)
-    timer = Timer.EVENTS if arguments.device.startswith("cuda") else Timer.HOST
     named = tuple(filter(None, arguments.variants.split(",")))
     variants = [
         variant
         for variant in choose("gemm", arguments.device, named)
         if named or not set(CORE_DTYPES) <= set(variant.dtypes)
     ]
-    rng = np.random.default_rng(1)
-    counts = []
+    products = Products(arguments.device)
+    counts: list[Count] = []
     for dtype in arguments.dtypes.split(","):
-        for m, n, k in SIZES:
-            problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
-            wide = [
-                rng.integers(0, LARGEST_OPERAND, shape, endpoint=True).astype(np.float64)
-                for shape in problem.input_shapes
-            ]
-            expected = (wide[0] @ wide[1]).astype(problem.precision.result).view(np.uint8)
-            inputs = [operand.astype(problem.precision.element) for operand in wide]
-            operands = backend.load(problem, inputs, cold=False)
-            output, right = operands.output.view(np.uint8), backend.xp.asarray(expected)
-            for variant in variants:
-                for point in points(variant, problem, timer) if dtype in variant.dtypes else ():
-                    kernel = backend.bind(point, operands)
-                    wrong = 0
-                    for _ in range(arguments.repeats):
-                        output[...] = 0xFF
-                        kernel.run()
-                        wrong += not bool((output == right).all())
-                    right_count = arguments.repeats - wrong
-                    counts.append({"point": point.label, "right": right_count, "wrong": wrong})
+        of_dtype = [variant for variant in variants if dtype in variant.dtypes]
+        if arguments.triples:
+            counts += [products.of_triples(variant, dtype) for variant in of_dtype]
+        else:
+            counts += products.repeated(of_dtype, dtype, arguments.repeats)
     save(arguments.output, counts)
     return int(any(count["wrong"] for count in counts))
 
