@@ -27,7 +27,6 @@ from rich.text import Text
 from shape_tables import ALONE, in_pairs, outcomes_alone, paths_alone
 
 from gpubench.cli import app
-from gpubench.commands.plot.run import provenance
 from gpubench.results.output import Output
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.style import (
@@ -36,6 +35,7 @@ from gpubench.view.pictures.style import (
     ink,
     legend,
     look,
+    provenance,
     save,
     y_title,
 )

@@ -108,9 +108,9 @@ def plot(
 ) -> Figure:
     """Draw like `gpubench plot`: a matplotlib figure, which a notebook shows.
 
-    `kind` is auto, tiles, sizes, blas, peak, roofline or speedup; `theme` light, dark
-    or both (grey without a background). Frames of several GPUs or versions, concatenated, are
-    overlaid. `bandwidth_gbytes_per_s` is the measured copy bandwidth for the roofline, if the frame
+    `kind` is auto, tiles, sizes, blas, roofline or speedup; `theme` light, dark or both (grey
+    without a background). Frames of several GPUs or versions, concatenated, are overlaid.
+    `bandwidth_gbytes_per_s` is the measured copy bandwidth for the roofline, if the frame
     does not have it. `only` and `exclude` choose rows as on the command line. Raises UsageError for
     a frame without the CSV's columns, or without the rows that the kind needs.
 

@@ -43,15 +43,15 @@ def plot(
     Draw results: time against tile size, speed against size, percent of cuBLAS, roofline.
     """
     load_matplotlib()
-    from gpubench.commands.plot.run import run_plot
+    from gpubench.plan.selection import read_selected
+    from gpubench.view.pictures.kinds import draw, resolve
+    from gpubench.view.pictures.series import sources
+    from gpubench.view.pictures.style import claim, default_theme, provenance, save
+    from gpubench.view.tables import say
 
-    run_plot(
-        files,
-        kind,
-        output,
-        only=only,
-        exclude=exclude,
-        theme=theme,
-        bandwidth_gbytes_per_s=bandwidth,
-        force=force,
-    )
+    together = sources(read_selected(files, only, exclude), bandwidth)
+    kind = resolve(together, kind)
+    path = output or Path(f"{files[0].stem}-{kind}.svg")
+    claimed = claim(path, force=force)
+    save(draw(together, kind, theme=theme or default_theme(path)), claimed, provenance(kind, files))
+    say(str(path))

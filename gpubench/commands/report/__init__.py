@@ -1,11 +1,13 @@
 """`gpubench report`."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpubench import options as option
+from gpubench.errors import UsageError
 from gpubench.view.pictures import load_matplotlib
 
 app = typer.Typer()
@@ -24,13 +26,13 @@ def report(
 ) -> None:
     """Make one HTML page of results."""
     load_matplotlib()
-    from gpubench.commands.report.page import run_report
+    from gpubench.commands.report.page import page
+    from gpubench.plan.selection import read_selected
+    from gpubench.results.output import Output
+    from gpubench.view.tables import say
 
-    run_report(
-        files,
-        output,
-        only=only,
-        exclude=exclude,
-        bandwidth_gbytes_per_s=bandwidth,
-        force=force,
-    )
+    if os.path.realpath(output) in map(os.path.realpath, files):
+        raise UsageError(f"--output: {output} is one of the files to show")
+    claimed = Output(output, overwrite=force)
+    claimed.write(page(read_selected(files, only, exclude), bandwidth).encode())
+    say(str(output))

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,8 +15,6 @@ import gpubench
 from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import Status
-from gpubench.plan.selection import read_selected
-from gpubench.results.output import Output
 from gpubench.results.row import COLUMNS, Row
 from gpubench.text import clean
 from gpubench.view.numbers import milliseconds, number, spans, tile_order
@@ -36,7 +33,6 @@ from gpubench.view.row_tables import (
     marked,
     tied_tiles,
 )
-from gpubench.view.tables import say
 
 Files = Sequence[tuple[Path, Sequence[Row]]]
 
@@ -96,24 +92,6 @@ MAX_LISTED = 10_000
 
 DIGITS, PERCENT_DIGITS = 4, 3
 """Number of significant digits of a figure, and of a percentage."""
-
-
-def run_report(
-    files: Sequence[Path],
-    output: Path,
-    *,
-    only: str | None = None,
-    exclude: str | None = None,
-    bandwidth_gbytes_per_s: float | None = None,
-    force: bool = False,
-) -> None:
-    """Write the page and print its name. Raises UsageError."""
-    if os.path.realpath(output) in map(os.path.realpath, files):
-        raise UsageError(f"--output: {output} is one of the files to show")
-    claimed = Output(output, overwrite=force)
-    text = page(read_selected(files, only, exclude), bandwidth_gbytes_per_s)
-    claimed.write(text.encode())
-    say(str(output))
 
 
 def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:

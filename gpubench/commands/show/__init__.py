@@ -1,10 +1,12 @@
 """`gpubench show`."""
 
+from itertools import chain
 from typing import Annotated, Literal
 
 import typer
 
 from gpubench import options as option
+from gpubench.errors import UsageError
 
 app = typer.Typer()
 
@@ -39,15 +41,28 @@ def show(
     ] = False,
 ) -> None:
     """Show the tables of result files again."""
-    from gpubench.commands.show.view import print_files
+    from gpubench.commands.show.view import csv_table, point_key, side_by_side, tables
+    from gpubench.plan.selection import read_selected
+    from gpubench.view.tables import console
+    from gpubench.view.tables import markdown as as_markdown
 
-    print_files(
-        files,
-        only=only,
-        exclude=exclude,
-        sort=sort,
-        top=top,
-        compare=compare,
-        markdown=markdown,
-        csv=csv,
-    )
+    if csv and (markdown or compare):
+        raise UsageError("--csv: lists points, so leave out --markdown and --compare")
+    if compare and len(files) == 1:
+        raise UsageError("--compare: needs two files or more")
+    sides = [rows for _, rows in read_selected(files, only, exclude)]
+    rows = list(chain(*sides))
+    if not rows:
+        raise UsageError(f"{files[0]}: the file has no rows")
+    if csv:
+        print(csv_table(list(zip(map(str, files), sides, strict=True)), sort, top).csv(), end="")
+        return
+    points = [{point_key(row) for row in side} for side in sides]
+    if compare or len(set().union(*points)) < sum(map(len, points)):
+        shown = side_by_side([path.stem for path in files], sides, sort, top)
+    else:
+        shown = tables(rows, sort, top)
+    if markdown:
+        print(as_markdown(shown.renderables))
+    else:
+        console().print(shown)

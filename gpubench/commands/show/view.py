@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import Status
-from gpubench.plan.selection import read_selected
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
 from gpubench.view.problem_list import list_summaries
@@ -27,8 +24,7 @@ from gpubench.view.row_tables import (
     summary,
 )
 from gpubench.view.sentences import sentences
-from gpubench.view.tables import Table, console, table
-from gpubench.view.tables import markdown as as_markdown
+from gpubench.view.tables import Table, table
 
 CSV_COLUMNS = (
     *("op", "problem", "m", "n", "k", "weight", "dtype", "layout", "operands"),
@@ -43,43 +39,6 @@ ORDER: dict[str, Callable[[Row], tuple[object, ...]]] = {
     "blas": lambda row: (-(row.percent_of_blas or 0.0),),
     "name": lambda row: (row.variant, row.tile),
 }
-
-
-def print_files(
-    files: Sequence[Path],
-    *,
-    only: str | None = None,
-    exclude: str | None = None,
-    sort: str | None = None,
-    top: int | None = None,
-    compare: bool = False,
-    markdown: bool = False,
-    csv: bool = False,
-) -> None:
-    """Print the tables of the files. Raises UsageError for options that contradict the files.
-
-    Files that have a point in common are shown side by side, as with `compare`.
-    """
-    if csv and (markdown or compare):
-        raise UsageError("--csv: lists points, so leave out --markdown and --compare")
-    if compare and len(files) == 1:
-        raise UsageError("--compare: needs two files or more")
-    sides = [rows for _, rows in read_selected(files, only, exclude)]
-    rows = list(chain(*sides))
-    if not rows:
-        raise UsageError(f"{files[0]}: the file has no rows")
-    if csv:
-        print(_csv_table(list(zip(map(str, files), sides, strict=True)), sort, top).csv(), end="")
-        return
-    points = [{_point(row) for row in side} for side in sides]
-    if compare or len(set().union(*points)) < sum(map(len, points)):
-        shown = _side_by_side([path.stem for path in files], sides, sort, top)
-    else:
-        shown = tables(rows, sort, top)
-    if markdown:
-        print(as_markdown(shown.renderables))
-    else:
-        console().print(shown)
 
 
 def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> Group:
@@ -102,11 +61,11 @@ def _listed(rows: Sequence[Row], sort: str | None, top: int | None) -> list[list
     return [sorted(points, key=ORDER[sort or "time"])[:top] for points in problems]
 
 
-def _side_by_side(
+def side_by_side(
     names: Sequence[str], sides: Sequence[Sequence[Row]], sort: str | None, top: int | None
 ) -> Group:
     """Per problem: a line per point with its time in each file, and the ratio to the first file."""
-    times = [{_point(row): row for row in rows if row.status == Status.OK} for rows in sides]
+    times = [{point_key(row): row for row in rows if row.status == Status.OK} for rows in sides]
     first: dict[tuple[object, ...], Row] = {}
     for key, row in chain.from_iterable(side.items() for side in times):
         first.setdefault(key, row)
@@ -140,13 +99,13 @@ def _ratio(row: Row | None, base: Row | None) -> str:
     return number((row.median_us or 0.0) / base.median_us, 3)
 
 
-def _point(row: Row) -> tuple[object, ...]:
+def point_key(row: Row) -> tuple[object, ...]:
     """Return the key of a point, which is the same for all devices."""
     where = row.cache, row.launches, row.scope, row.layout, row.operands
     return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, *where
 
 
-def _csv_table(
+def csv_table(
     files: Sequence[tuple[str, Sequence[Row]]], sort: str | None, top: int | None
 ) -> Table:
     """Return the figures of the tables as numbers, a line per point of each file.

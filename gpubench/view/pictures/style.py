@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from hashlib import sha256
 from itertools import chain, count, cycle, pairwise
 from pathlib import Path
 from textwrap import fill
@@ -408,6 +409,12 @@ def save(picture: Picture, output: Output, description: str = "") -> None:
         undated = {"Software": None} if kind == "png" else {"CreationDate": None}
         content = picture.rendered(kind, dpi=DPI, metadata=undated)
     output.write(content)
+
+
+def provenance(kind: str, files: Sequence[Path]) -> str:
+    """Return what a picture was made from: `tiles of sweep.csv (sha256 0123456789abcdef)`."""
+    hashes = ((path, sha256(path.read_bytes()).hexdigest()) for path in files)
+    return f"{kind} of {', '.join(f'{path.name} (sha256 {text[:16]})' for path, text in hashes)}"
 
 
 def svg(picture: Picture, description: str = "") -> str:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from samples import COMPARE, SWEEP
 
-from gpubench.commands.plot.run import provenance, run_plot
+from gpubench.commands import plot as command
 from gpubench.errors import UsageError
+from gpubench.view.pictures.style import provenance
 
 
 def plot(*files: Path, **flags: Any) -> None:
-    run_plot(files, **flags)
+    command.plot([*files], **flags)
 
 
 @pytest.mark.slow

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from samples import COMPARE, SWEEP, curve, sample
 
-from gpubench.commands.report.page import inline, page, run_report
+from gpubench.commands.report import report
+from gpubench.commands.report.page import inline, page
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.results.row import Row, read, write
@@ -183,10 +184,10 @@ def test_a_page_that_is_there_needs_force(
 ) -> None:
     target, rows = tmp_path / "report.html", tmp_path / "a.csv"
     write(curve("naive", (3, 2, 1)), rows)
-    run_report([rows], target, bandwidth_gbytes_per_s=None, force=False)
+    report([rows], target)
     assert capsys.readouterr().out.replace("\n", "") == str(target)
     with pytest.raises(UsageError, match="--force overwrites it"):
-        run_report([rows], target, bandwidth_gbytes_per_s=None, force=False)
+        report([rows], target)
 
 
 def test_a_picture_in_the_page_takes_the_pages_ink_and_ids_of_its_own() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fakes import measured, point, variant
 
-from gpubench.commands.show.view import print_files
+from gpubench.commands import show as command
 from gpubench.errors import UsageError
 from gpubench.model import Config, edges
 from gpubench.results.row import Row, write
@@ -36,7 +36,7 @@ def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
         *files: Path,
         **options: Any,
     ) -> str:
-        print_files(files, **options)
+        command.show([*files], **options)
         return capsys.readouterr().out
 
     return show
