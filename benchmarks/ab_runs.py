@@ -7,7 +7,7 @@ Each run has the default number of pairs. Runs in turns compare a directory that
 a copy of itself, and with a kernel that is 10 % slower: it computes a tenth of the rows twice.
 Meanwhile a process keeps a core busy and sleeps in turns, a random 1 to 8 seconds each. Each two
 CPUs that this process may use have one run at a time. Runs that the file has already count too, so
-they can be spread over several calls.
+they can be spread over several calls. `--first 1` begins with a slower kernel.
 """
 
 import argparse
@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from shared import GPUBENCH, child, save
+
+from gpubench.results.provenance import package_version
 
 SIZES = "128,192"
 TIMEOUT_S = 7200
@@ -86,6 +88,7 @@ def run(slower: bool) -> dict[str, object]:
             disturbance.wait()
         compared = json.loads((folder / "diff.json").read_text())
     return {
+        "package": package_version()[0],
         "new": SLOWER if slower else SAME,
         "exit": ended.code,
         "seconds": round(ended.wall_s),
@@ -112,6 +115,7 @@ def main() -> None:
     """Run, add the outcomes to the file, and print the rates."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--first", type=int, help="default: the number of runs in the file")
     parser.add_argument("-o", "--output", type=Path, default=Path("ab.json"))
     asked = parser.parse_args()
     outcomes = json.loads(asked.output.read_text()) if asked.output.exists() else []
@@ -120,7 +124,8 @@ def main() -> None:
     starts = range(0, len(cpus), 2)
     for start in starts:
         places.put(set(cpus[start : start + 2]))
-    turns = [number % 2 == 1 for number in range(len(outcomes), len(outcomes) + asked.runs)]
+    first = len(outcomes) if asked.first is None else asked.first
+    turns = [number % 2 == 1 for number in range(first, first + asked.runs)]
     with Pool(len(starts), pin, (places,)) as pool:
         for outcome in pool.imap_unordered(run, turns):
             outcomes.append(outcome)

@@ -333,7 +333,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:triples", f"python SCRIPTS/stress.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o h100/triples.json")
     yield step("gpu:odd_float8_e4m3", f"gpubench deviceinfo --device cuda --measure --json > h100/deviceinfo.json && {SWEEP} --variants wgmma_bytes_cluster --dtypes float8_e4m3 --tiles auto --sizes {ODD_SHAPES} --cache both -o h100/odd_float8_e4m3.csv")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")
-    yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --seeds 1,2 --kills 10 -o h200/kills.json")
+    yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --first 1 --seeds 2 --kills 10 -o h200/kills.json")
     yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --dir h200/reproduce", *(f"h200/reproduce/{name}.csv" for name in EXPERIMENTS), "h200/reproduce/reproduce.md")
     for seed, path in enumerate(ROUNDS, 1):
         plain = path.removesuffix(".gz")
@@ -373,7 +373,7 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     """Yield the tasks that need no GPU, but a machine without other work."""
     yield step("cpu:quick", "gpubench sweep --device cpu -o cpu/quick.csv > cpu/quick.txt")
     yield step("cpu:main", "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv > cpu/main.txt")
-    yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 0,1,2,3,4,5,6,7,8,9,10,11 --kills 25 -o cpu/kills.json")
+    yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 34 -o cpu/kills.json")
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
     yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "blind", "tune", "fleet")))

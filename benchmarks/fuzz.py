@@ -22,6 +22,8 @@ from random import Random
 
 from shared import save
 
+from gpubench.results.provenance import package_version
+
 WEIGHTS = {
     **dict.fromkeys(("shown", "descriptor", "saved"), 4),
     **dict.fromkeys(("config", "experiment", "expect", "operands", "archive"), 4),
@@ -64,7 +66,7 @@ def main() -> int:
             tried += counts
             findings, memory = findings + failed, max(memory, used)
             slowest_s = max(slowest_s, took_s)
-    run = {"first": asked.first, "inputs": tried.total()}
+    run = {"package": package_version()[0], "first": asked.first, "inputs": tried.total()}
     run |= {"seconds": round(time.monotonic() - started), "findings": findings}
     run["slowest_s"] = round(slowest_s, 1)
     save(asked.output, [run | {"memory_mib": memory // 2**20, "readers": tried}])

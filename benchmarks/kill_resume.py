@@ -1,9 +1,10 @@
 """Kill commands that write at random moments (`kill -9`), run them again, and check their files.
 
-    python benchmarks/kill_resume.py [--kills 15] [--seeds 1,2] [--device cuda] [-o kills.json]
+    python benchmarks/kill_resume.py [--kills 9] [--seeds 6] [--first 0] [--device cuda]
+        [-o kills.json]
 
 Each kill hits the command, the child that measures, or both, at a moment drawn uniformly from the
-time that an uninterrupted command takes. A seed chooses the command in the order of `KINDS`. A
+time that an uninterrupted command takes. A seed chooses the command, in the order of `KINDS`. A
 sweep or race that ended is resumed; one resumed command in three is killed again, and so on. For
 each command this checks that
 
@@ -45,6 +46,7 @@ import psutil
 from shared import GPUBENCH, save
 
 from gpubench.plan.tuned import read_winners
+from gpubench.results.provenance import package_version
 from gpubench.results.row import read
 
 ROUNDS = 3
@@ -389,13 +391,15 @@ def directory_of(path: Path, races: bool) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=15, help="for each seed")
-    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--kills", type=int, default=9, help="for each seed")
+    parser.add_argument("--seeds", type=int, default=len(KINDS), help="the number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--device", default="cpu", choices=VARIANTS)
     parser.add_argument("-o", "--output", type=Path, default=Path("kills.json"))
     asked = parser.parse_args()
-    seeds = map(int, asked.seeds.split(","))
-    save(asked.output, [run(asked.kills, seed, asked.device) for seed in seeds])
+    package = {"package": package_version()[0]}
+    seeds = range(asked.first, asked.first + asked.seeds)
+    save(asked.output, [package | run(asked.kills, seed, asked.device) for seed in seeds])
 
 
 if __name__ == "__main__":
