@@ -38,9 +38,7 @@ than the problem, so every block repeats its loop."""
 ONE_AT_A_TIME = Lock()
 """Held while the runtime is compiled, which programs in several threads share."""
 
-RUNTIME_OPTIONS = (
-    "-O2", "-g", "-fno-tree-loop-distribute-patterns", "-Wall", "-Wextra", "-Werror",
-)  # fmt: skip
+RUNTIME_OPTIONS = ("-O2", "-g", "-fno-tree-loop-distribute-patterns")
 """Options for the runtime. `-fno-tree-loop-distribute-patterns`: a loop over bytes must not become
 a call of memcpy, which the sanitizers watch."""
 

@@ -163,7 +163,7 @@ Fiber* current;
 Fiber scheduler;
 const void* scheduler_stack;
 size_t scheduler_stack_bytes;
-const Launch* launch;
+Launch launch;
 Index block;
 void* dynamic_shared;
 
@@ -178,7 +178,7 @@ size_t blocks_ever;
 Barriers* barriers;
 
 Index thread_of(unsigned linear) {
-  const Index size = launch->block;
+  const Index size = launch.block;
   return {linear % size.x, linear / size.x % size.y, linear / size.x / size.y};
 }
 
@@ -252,7 +252,7 @@ void yield() {
     acquire(&block_starts);
     current->copies.clear();
     current->committed = 0;
-    launch->instance->call(launch->arguments);
+    launch.instance->call(launch.arguments);
     release(&launch_ends);
     current->state = State::RETURNED;
     yield();
@@ -366,14 +366,14 @@ void run_block() {
   renew_shared_memory(cuda_shared_begin, cuda_shared_end);
   // Its own allocation, so that AddressSanitizer knows its end.
   dynamic_shared = nullptr;
-  if (launch->shared_bytes && posix_memalign(&dynamic_shared, 1024, launch->shared_bytes) == 0) {
+  if (launch.shared_bytes && posix_memalign(&dynamic_shared, 1024, launch.shared_bytes) == 0) {
     auto* bytes = static_cast<unsigned char*>(dynamic_shared);
-    fill(bytes, bytes + launch->shared_bytes);
+    fill(bytes, bytes + launch.shared_bytes);
   }
   if (on_cpu_block_starts) {
     on_cpu_block_starts(static_cast<unsigned>(threads.size()), cuda_shared_begin,
                         static_cast<size_t>(cuda_shared_end - cuda_shared_begin), dynamic_shared,
-                        launch->shared_bytes);
+                        launch.shared_bytes);
   }
   mbarriers_in_use = 0;
   barriers = &barriers_of[blocks_ever++ % std::size(barriers_of)];
@@ -404,7 +404,7 @@ void run_block() {
 
 // Runs the chosen blocks, or all of them if none is chosen. Returns the number of blocks.
 size_t run(const Launch& one, const std::vector<Index>& chosen) {
-  launch = &one;
+  launch = one;
   const size_t count = size_t{one.block.x} * one.block.y * one.block.z;
   // Neighbouring blocks have other fibers: what a barrier told those of one, those of the next would
   // know, and ThreadSanitizer would take it for an order between blocks.
@@ -523,8 +523,8 @@ void run_case(std::FILE* in, std::FILE* out) {
 
 Index thread_index() { return thread_of(current->thread); }
 Index block_index() { return block; }
-Index block_dimensions() { return launch->block; }
-Index grid_dimensions() { return launch->grid; }
+Index block_dimensions() { return launch.block; }
+Index grid_dimensions() { return launch.grid; }
 void* dynamic_shared_memory() { return dynamic_shared; }
 
 void wait_for_block(Place place) { wait(State::AT_BLOCK, place, 0, &barriers->block); }
