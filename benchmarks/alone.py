@@ -319,7 +319,7 @@ def by_ncu(cases: Sequence[Case]) -> dict[Case, Profiled]:
     for (case, taken), times, counts in zip(done, durations, cycles, strict=True):
         with suppress(ValueError):  # kernels that do not divide into calls lose one case
             us, kernels = per_call(times, NCU_CALLS)
-            figures = (*taken, us or 0.0, kernels or 0, 1e3 * sum(counts) / sum(times))
+            figures = (*taken, us, kernels, 1e3 * sum(counts) / sum(times))
             visits.setdefault(Case(*case), []).append(figures)
     found = {}
     for case, every in visits.items():

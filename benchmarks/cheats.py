@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from shared import ROOT, bound, sweep_kernels, verdict
+from shared import ROOT, bound, point, sweep_kernels, verdict
 
-from gpubench.model import Cache, Point, Problem, Scope, Status, Timer
+from gpubench.model import Problem, Space, Status
 from gpubench.plan.registry import of_op
 from gpubench.results.row import Row
 
@@ -96,28 +96,14 @@ def times_of_a_neighbour() -> dict[str, float]:
 
     backend = CudaBackend(0)
     m, n = NEIGHBOUR
-    (gemv,) = (v for v in of_op("gemv").values() if v.name == "gemv_vectorized")
-    neighbour = bound(
-        backend,
-        Point(
-            variant=gemv, tile=gemv.tiles.defaults[0] if gemv.tiles else None,
-            problem=Problem(op="gemv", m=m, n=n, k=1, dtype="float32"),
-            cache=Cache.HOT, scope=Scope.KERNEL, timer=Timer.EVENTS,
-        ),
-    )  # fmt: skip
-    cheat = of_op("gemm", CHEATS)["cheat_cuda"]
-    pinning = bound(
-        backend,
-        Point(
-            variant=cheat, tile=cheat.tiles.read("16/kernel=pins_operands"),
-            problem=Problem(op="gemm", m=PINNING, n=PINNING, k=PINNING, dtype="float32"),
-            cache=Cache.HOT, scope=Scope.KERNEL, timer=Timer.EVENTS,
-        ),
-    )  # fmt: skip
+    product = Problem(op="gemv", m=m, n=n, k=1, dtype="float32")
+    neighbour = bound(backend, point("gemv_vectorized", "", product))
+    square = Problem(op="gemm", m=PINNING, n=PINNING, k=PINNING, dtype="float32")
+    pinning = bound(backend, point("cheat_cuda", "16/kernel=pins_operands", square, CHEATS))
     limit = driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
     def visit(*, pin: bool, set_aside: bool, reset: bool) -> float:
-        times = []
+        times: list[float] = []
         for _ in range(VISITS):
             backend.reset_caches()
             if set_aside:
@@ -161,7 +147,7 @@ def main() -> int:
         odd = ("--tiles", "16/kernel=loads_words", "--sizes", ODD, *words[2:])
         rows = sweep(("cheat_cuda",), "float32", *odd, output=Path(name) / "odd.csv")
         held += judged(rows, {})
-        functions = of_op("gemm", CHEATS)["cheat_function"].tiles
+        functions = of_op("gemm", CHEATS)["cheat_function"].tiles or Space()
         for number, tile in enumerate(set(functions) - set(functions.defaults)):
             output = Path(name) / f"function-{number}.csv"
             tiles = ("--tiles", str(tile))

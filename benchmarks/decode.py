@@ -42,7 +42,7 @@ COUNTS = {"bfloat16": 30, "float16": 30, "float32": 24, "float8_e4m3": 20}
 """Number of random shapes by precision, with hot and with cold weights."""
 
 HOT_BYTES, LARGE_BYTES = 25 * 10**6, 64 * 10**6
-"""Maximum bytes of hot weights, and minimum bytes of large ones."""
+"""Maximum bytes of hot weights, half of the L2 cache, and minimum bytes of large ones."""
 
 LARGE_SHARE, SMALL_US = 0.85, 1.0
 """Minimum share of the read rate with large cold weights. Maximum time with small ones beyond that

@@ -46,8 +46,8 @@ def main() -> int:
         change = row.median_us / alone_us - 1 if row.median_us and alone_us else None
         expected = FAULTY.get(row.variant, "ok") if row.tile == FAULTY_EDGE else "ok"
         point = {"variant": row.variant, "tile": row.tile, "status": row.status}
-        point |= {"expected": expected, "reason": row.reason or ""}
-        points.append(point | {"median_us": row.median_us, "change": change})
+        times = {"median_us": row.median_us, "change": change}
+        points.append({**point, "expected": expected, "reason": row.reason or "", **times})
     save(asked.output, {"exit": code, "points": points})
     unexpected = sum(point["status"] != point["expected"] for point in points)
     worst = max(abs(float(point["change"] or 0)) for point in points)

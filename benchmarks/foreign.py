@@ -34,9 +34,10 @@ from operator import ne
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
-from profilers import NCU_METRIC, find_ncu, parse_ncu
-from shared import ROOT, SEED, child, markdown, sweep_kernels, verdict
+from profilers import ncu_command, parse_ncu
+from shared import ROOT, SEED, child, kernel_point, markdown, sweep_kernels, verdict
 
 from gpubench.backends.cuda.compile import compile_instance, compile_library, named
 from gpubench.commands.new_kernel.run import describe_source
@@ -44,14 +45,10 @@ from gpubench.engine.operands import make_inputs
 from gpubench.errors import CompileError, GpubenchError
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
-    Cache,
     CudaVariant,
     HostVariant,
-    Point,
     Problem,
-    Scope,
     Status,
-    Timer,
     Variant,
 )
 from gpubench.plan.registry import of_op
@@ -105,7 +102,7 @@ class Foreign:
     """Parts of lines, and what replaces them."""
 
 
-def _numbered(prefix: str, file: str, functions: str, **facts: object) -> dict[str, Foreign]:
+def _numbered(prefix: str, file: str, functions: str, **facts: Any) -> dict[str, Foreign]:
     """Return kernels by names with a number, which begins with 1."""
     listed = enumerate(functions.split(), 1)
     return {f"{prefix}_{i}": Foreign(file=file, function=name, **facts) for i, name in listed}
@@ -295,16 +292,9 @@ def launch(folder: Path) -> None:
                 op="gemm", m=size, n=size, k=size, dtype=variant.dtypes[0],
                 column_major=variant.column_major,
             )  # fmt: skip
-            point = Point(
-                variant=variant,
-                tile=variant.tiles.defaults[0] if variant.tiles else None,
-                problem=problem,
-                cache=Cache.HOT,
-                scope=Scope.KERNEL,
-                timer=Timer.EVENTS,
-            )
+            tile = variant.tiles.defaults[0] if variant.tiles else None
             try:
-                kernel = backend.bind(point, load(problem))
+                kernel = backend.bind(kernel_point(variant, tile, problem), load(problem))
                 kernel.run(WARM_UP_LAUNCHES)
             except Exception as error:  # the sweep reports it
                 print(f"{variant.name} at {size}: {error}", file=sys.stderr)
@@ -320,12 +310,7 @@ def by_ncu(folder: Path) -> tuple[Times, str]:
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "ncu.csv"
         ended = child(
-            (
-                *(find_ncu(), "--log-file", log, "--metrics", NCU_METRIC, "--csv"),
-                *("--page", "raw", "--print-units", "base", "--clock-control", "none"),
-                *("--cache-control", "none", "--profile-from-start", "off"),
-                *(sys.executable, __file__, "--launch", folder),
-            ),
+            (*(*ncu_command(log, "none"), sys.executable, __file__, "--launch", folder),),
             timeout_s=NCU_S,
             err=subprocess.PIPE,
         )
@@ -367,7 +352,7 @@ def report(rows: Sequence[Row], ncu: dict[At, float], why: str, path: Path) -> i
         lines.append(
             {
                 "kernel": row.variant,
-                "n": row.m,
+                "n": str(row.m),
                 "dtype": row.dtype,
                 "status": row.status,
                 "gpubench_us": f"{row.median_us:.2f}" if row.median_us else "",

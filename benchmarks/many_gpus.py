@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 import psutil
 from shared import GPUBENCH, Ended, child, save, verdict
@@ -64,7 +65,7 @@ def main() -> int:
         one_gpu_s = gpubench(*SWEEP, "-o", single, CUDA_VISIBLE_DEVICES=uuid).wall_s
         all_gpus_s = gpubench(*SWEEP, "--on", "local", "-o", every).wall_s
         compared = gpubench("diff", single, every)
-        fleets = []
+        fleets: list[dict[str, Any]] = []
         for turn in (1, 2):
             words = ("fleet", "--on", "local", "--json", "-o", Path(folder) / f"fleet{turn}.csv")
             ended = gpubench(*words, GPUBENCH_STORE=str(Path(folder) / "store"))

@@ -13,11 +13,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from shared import save, verdict
+from shared import kernel_point, save, verdict
 
 from gpubench.backends import open_backend
 from gpubench.engine.runner import Runner
-from gpubench.model import Cache, Point, Problem, Scope, Status, Timer, Timing
+from gpubench.model import Cache, Problem, Status, Timing
 from gpubench.plan.descriptor import load
 
 QUICK = Timing(rounds=1, min_samples=2, min_device_s=0.0, sample_us=1.0, max_wall_s=0.1)
@@ -29,7 +29,7 @@ ORDERS = 10
 def orders() -> list[tuple[tuple[int, int, int], ...]]:
     """Return the size alone, and in random orders with some neighbours."""
     draw = random.Random(7)  # noqa: S311 # an order, not a secret
-    chosen = [(WRONG_AT,)]
+    chosen: list[tuple[tuple[int, int, int], ...]] = [(WRONG_AT,)]
     while len(chosen) < ORDERS:
         part = [WRONG_AT, *draw.sample(NEIGHBOURS, draw.randrange(1, len(NEIGHBOURS)))]
         draw.shuffle(part)
@@ -53,15 +53,7 @@ def main() -> int:
                 runner = Runner(backend, QUICK, seed=1)
                 for m, n, k in sizes:
                     problem = Problem(op="gemm", m=m, n=n, k=k, dtype="float32")
-                    point = Point(
-                        variant=variant,
-                        tile=tile,
-                        problem=problem,
-                        cache=cache,
-                        scope=Scope.KERNEL,
-                        timer=Timer.EVENTS,
-                    )
-                    status = runner.measure(point).status
+                    status = runner.measure(kernel_point(variant, tile, problem, cache)).status
                     where = "its size" if (m, n, k) == WRONG_AT else "another size"
                     found[f"{status} at {where}"] += 1
         expected = Status.WRONG if tile["fault"] else Status.OK

@@ -120,7 +120,8 @@ class Scene:
 def points_of_a_kernel(kernels: NDArray[np.int64], rng: Random) -> Flags:
     """Return the points of a random kernel with at least six points."""
     counts = np.bincount(kernels[kernels >= 0])
-    return kernels == rng.choice(np.flatnonzero(counts >= 6))  # noqa: PLR2004 # six points
+    chosen: Flags = kernels == rng.choice(np.flatnonzero(counts >= 6))  # noqa: PLR2004 # six points
+    return chosen
 
 
 Change = Callable[[Scene], object]
@@ -276,23 +277,24 @@ def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key
     own_kernels = np.append(world.kernels, np.full(len(keys) - len(world.keys), -2))
     scene, choice = (Scene(each, base, new, own_kernels) for each in rng.spawn(2))
     every = np.arange(len(keys))
-    slowed = {
+    choices: dict[str, Callable[[], Flags]] = {
         "": lambda: np.zeros(len(keys), bool),
         "own": lambda: own_kernels >= 0,
         "kernel": choice.kernel,
         "point": lambda: every == choice.rng.choice(np.flatnonzero(own_kernels >= 0)),
         "memory": lambda: every >= len(keys) - 4,
-    }[case.slowed]()
+    }
+    slowed = choices[case.slowed]()
     scene.new[slowed] += math.log1p(case.by)
     case.change(scene)
-    sides = [
+    old, changed = (
         {
             key: replace(point, sweeps_us=(tuple(times),), clock_mhz=(point.clock_mhz or 0) * clock)
             for key, point, times in zip(keys, templates, np.exp(logs).tolist(), strict=True)
         }
         for logs, clock in ((scene.base, 1.0), (scene.new, 1 + case.clock))
-    ]
-    return compare(*sides, Limits()), keys, slowed
+    )
+    return compare(old, changed, Limits()), keys, slowed
 
 
 def choose_points(world: Recorded, number: int, rng: Random) -> Sequence[int]:

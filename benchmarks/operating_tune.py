@@ -44,7 +44,8 @@ class Visits(NamedTuple):
 
     def chance(self, probability: float | Floats) -> NDArray[np.bool_]:
         """Return which visits something of this probability happens to."""
-        return self.rng.random(len(self.numbers)) < probability
+        happens: NDArray[np.bool_] = self.rng.random(len(self.numbers)) < probability
+        return happens
 
     def kept(self, name: str, low: float, high: float) -> Floats:
         """Return a number for each visit's configuration, which it keeps in all rounds."""
@@ -54,7 +55,8 @@ class Visits(NamedTuple):
     @property
     def is_best(self) -> NDArray[np.bool_]:
         """Which visits are of the best."""
-        return self.numbers == self.best
+        is_best: NDArray[np.bool_] = self.numbers == self.best
+        return is_best
 
 
 Noise = Callable[[Visits], Floats]

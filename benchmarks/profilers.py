@@ -6,15 +6,12 @@ import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 NCU_METRIC = "gpu__time_duration.sum"
 
-NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-
+NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "cycle": 1.0}
 NS |= {"nsecond": 1.0, "usecond": 1e3, "msecond": 1e6, "second": 1e9}
-
-NS["cycle"] = 1.0
 """Nanoseconds (or cycles) per unit, in the spellings of different versions of Nsight Compute."""
 
 WARM_UP_CALLS = 10
@@ -82,13 +79,6 @@ def between_markers(kernels: Sequence[tuple[str, float]], points: int) -> list[l
     return inside[1::2]
 
 
-class Time(NamedTuple):
-    """Microseconds per call, and the number of its kernels if the timer sees them."""
-
-    us: float | None
-    kernels: int | None = None
-
-
 def synchronize() -> None:
     """Wait for the device."""
     import cupy
@@ -116,10 +106,6 @@ class Records:
         self._cupti.activity_flush_all(1)
         self._spans.clear()
 
-    def durations_ns(self) -> list[int]:
-        """Return durations of the kernels since `clear`, in order, without those of the timer."""
-        return [end - start for start, end in self.spans()]
-
     def spans(self) -> list[tuple[int, int]]:
         """Return starts and ends of the kernels since `clear`, without those of the timer."""
         synchronize()
@@ -143,14 +129,17 @@ class Records:
         ]
 
 
-def per_call(durations_ns: Sequence[float], calls: int) -> Time:
-    """Return the median call as the sum of its kernels. Raise ValueError if the counts differ."""
+def per_call(durations_ns: Sequence[float], calls: int) -> tuple[float, int]:
+    """Return microseconds of the median call, the sum of its kernels, and their number.
+
+    Raise ValueError if the calls have different numbers of kernels.
+    """
     kernels, rest = divmod(len(durations_ns), calls)
     if rest or not kernels:
         raise ValueError(f"{len(durations_ns)} kernels in {calls} calls")
     starts = range(0, len(durations_ns), kernels)
     sums = [sum(durations_ns[start : start + kernels]) for start in starts]
-    return Time(statistics.median(sums) / 1e3, kernels)
+    return statistics.median(sums) / 1e3, kernels
 
 
 def describe(error: BaseException) -> str:

@@ -81,7 +81,7 @@ def summary(rows: list[Row]) -> dict[str, dict[str, float]]:
     for name in dict.fromkeys(f"{row.op} {row.variant}" for row in rows):
         own = [row for row in rows if f"{row.op} {row.variant}" == name]
         worst = max((row.max_relative_error or 0.0 for row in own), default=0.0)
-        lines[name] = Counter(row.status for row in own) | {"max_relative_error": worst}
+        lines[name] = {**Counter(str(row.status) for row in own), "max_relative_error": worst}
     return lines
 
 
@@ -97,7 +97,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     if arguments.widths:  # a sweep probes only the sums of users' kernels
-        runner.make_probes = runner.all_probes
+        runner.make_probes = runner.all_probes  # type: ignore[attr-defined, assignment]
     pool = LocalPool(Runner(open_backend(arguments.device)))
     rows: list[Row] = []
     for op, dtype in itertools.product(arguments.ops.split(","), arguments.dtypes.split(",")):

@@ -59,7 +59,7 @@ def swept(
     if not output.exists():  # the sweep did not begin, which says nothing about the kernels
         sys.stderr.write(f"{done.stdout[-4000:]}{done.stderr[-4000:]}\n")
         sys.exit(2)
-    points: dict[str, Counter[str]] = {}
+    points: dict[str, Counter[str | None]] = {}
     for row in read(output):
         if row.status != "skipped":
             points.setdefault(row.variant, Counter())[row.status] += 1

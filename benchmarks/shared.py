@@ -14,7 +14,7 @@ from typing import IO, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this tree's package
 
-from gpubench.model import Cache, Point, Problem, Scope, Timer
+from gpubench.model import Cache, Config, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import choose
 from gpubench.results.row import Row, read
 from gpubench.view.tables import pipe_table
@@ -45,7 +45,7 @@ class Ended:
 
 
 def child(
-    command: Sequence[str | Path],
+    command: Sequence[object],
     *,
     timeout_s: float | None = None,
     out: IO[str] | int = subprocess.PIPE,
@@ -108,17 +108,29 @@ def sweep_kernels(
     return list(read(output))
 
 
-def point(variant: str, tile: str, problem: Problem, cache: Cache = Cache.HOT) -> Point:
-    """Return a point of a CUDA variant that is timed by events."""
-    (chosen,) = choose(problem.op, "cuda", (variant,))
+def kernel_point(
+    variant: Variant,
+    tile: Config | None,
+    problem: Problem,
+    cache: Cache = Cache.HOT,
+    timer: Timer = Timer.EVENTS,
+) -> Point:
+    """Return the point of a launch alone."""
     return Point(
-        variant=chosen,
-        tile=chosen.tiles.read(tile) if chosen.tiles and tile else None,
-        problem=problem,
-        cache=cache,
-        scope=Scope.KERNEL,
-        timer=Timer.EVENTS,
+        variant=variant, tile=tile, problem=problem, cache=cache, scope=Scope.KERNEL, timer=timer
     )
+
+
+def point(variant: str, tile: str, problem: Problem, kernels: Path | None = None) -> Point:
+    """Return the point of a CUDA variant, of `kernels` if that is given, with hot operands.
+
+    An empty tile is the first default.
+    """
+    (chosen,) = choose(problem.op, "cuda", (variant,), kernels)
+    config = None
+    if chosen.tiles:
+        config = chosen.tiles.read(tile) if tile else chosen.tiles.defaults[0]
+    return kernel_point(chosen, config, problem)
 
 
 def bound(backend: Any, what: Point) -> Any:

@@ -23,10 +23,10 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401 # bfloat16 for NumPy
 import numpy as np
-from shared import save
+from shared import kernel_point, save
 
 from gpubench.backends import open_backend
-from gpubench.model import CORE_DTYPES, Cache, Config, Point, Problem, Scope, Timer, Variant
+from gpubench.model import CORE_DTYPES, Config, Point, Problem, Space, Timer, Variant
 from gpubench.plan.registry import choose
 
 SIZES = (
@@ -60,14 +60,7 @@ class Products:
         """Return the point of a tile, or None if it refuses the problem."""
         if variant.why_not(tile, problem):
             return None
-        return Point(
-            variant=variant,
-            tile=tile,
-            problem=problem,
-            cache=Cache.HOT,
-            scope=Scope.KERNEL,
-            timer=self.timer,
-        )
+        return kernel_point(variant, tile, problem, timer=self.timer)
 
     def operands(self, problem: Problem) -> tuple[Any, Any]:
         """Load random operands, and return them and the bytes of the right result."""
@@ -119,7 +112,7 @@ def triples(variant: Variant) -> Iterator[tuple[Config, tuple[int, int, int]]]:
     """Yield default tiles and sizes, small ones first."""
     draw = random.Random(1)  # noqa: S311 # a sample, not a secret
     for number in range(SMALL_TRIPLES + NEAR_TRIPLES):
-        tile = draw.choice(variant.tiles.defaults)
+        tile = draw.choice((variant.tiles or Space()).defaults)
         if number < SMALL_TRIPLES:
             m, n, k = (draw.randint(1, SMALL_EXTENT) for _ in range(3))
         else:

@@ -40,8 +40,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / f"{name}.csv"
             sweep = (*GPUBENCH, "sweep", "--device", chosen.device, *words, "--output", output)
-            caches = dict.fromkeys(("XDG_CACHE_HOME", "CUPY_CACHE_DIR"), folder)
-            ended = child(sweep, err=subprocess.PIPE, **caches)
+            ended = child(sweep, err=subprocess.PIPE, XDG_CACHE_HOME=folder, CUPY_CACHE_DIR=folder)
         line = next((x for x in ended.err.splitlines() if PHASE.search(x)), ended.last_line)
         share = PHASE.search(line)
         wall = f"{name}: at most {most_s} s: {ended.wall_s:.1f} s"

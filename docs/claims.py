@@ -23,12 +23,12 @@ from shape_tables import (
     path_of_others,
     plain_mean,
 )
+from shared import ROOT
 from tables import (
     DISAGREE,
     H100,
     H200,
     RESULTS,
-    ROOT,
     comparisons,
     dictionaries,
     load,

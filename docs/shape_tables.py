@@ -19,6 +19,7 @@ from scipy import stats
 from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class, summary
 from tables import H100, H200, WIDTH, load, table
 
+from gpubench.kernels.tile_costs import COSTS
 from gpubench.stats.pairs import Ratio
 
 ALONE = {
@@ -151,9 +152,7 @@ def first_pick(dtype: str) -> float:
     rows = [row for path in paths_alone(dtype) for row in fit_tiles.timed(path)]
     ratios = []
     for problem, of_shape in groupby(rows, lambda row: row.problem):
-        first = min(
-            of_shape, key=lambda row: fit_tiles.modelled_us(row, fit_tiles.COSTS[row.problem.dtype])
-        )
+        first = min(of_shape, key=lambda row: fit_tiles.modelled_us(row, COSTS[row.problem.dtype]))
         shape = shape_class(problem.m, problem.n, problem.k)
         ratios.append((shape, first.library_us / first.median_us))
     return drawn_mean(ratios).ratio
@@ -249,6 +248,6 @@ def picks() -> str:
             f"{100 * max(one.error for one in found):.1f} %",
             f"{100 * fit_tiles.close(found):.0f} %",
         ]
-        for how, found in fit_tiles.compared(rows, fit_tiles.COSTS[rows[0].problem.dtype]).items()
+        for how, found in fit_tiles.compared(rows, COSTS[rows[0].problem.dtype]).items()
     ]
     return table(["what runs", "ninth decile", "worst", "within 3 %"], lines)

@@ -240,10 +240,10 @@ def operands() -> str:
     lines = []
     for (dtype, variant), by_kind in sorted(kinds.items()):
         for kind in ("uniform", "normal", "integers", "low-entropy", "ones", "zeros"):
-            if row := by_kind.get(kind):
-                time_us, joules = row.median_us or math.nan, row.joules or math.nan
+            if kept := by_kind.get(kind):
+                time_us, joules = kept.median_us or math.nan, kept.joules or math.nan
                 cells = [dtype, variant, kind, milliseconds(time_us)]
-                lines.append([*cells, f"{1e6 * joules / time_us:.0f}", number(row.sm_mhz, 0)])
+                lines.append([*cells, f"{1e6 * joules / time_us:.0f}", number(kept.sm_mhz, 0)])
     heading = ["precision", "variant", "operands", "ms", "watts", "MHz"]
     return table(heading, lines)
 
@@ -400,7 +400,7 @@ def claims_of_others() -> str:
 def first_table(name: str) -> str:
     """Return the first table of a file of results/."""
     lines = parsed(RESULTS / name)
-    return table(list(lines[0]), (line.values() for line in lines), text=True)
+    return table(list(lines[0]), (list(line.values()) for line in lines), text=True)
 
 
 def changed_kernels() -> str:

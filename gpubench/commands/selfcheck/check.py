@@ -128,7 +128,9 @@ def run_selfcheck(device: str | None) -> int:
             first = launch_gaps(run(job, pool, watcher).rows)
             gaps = confirmed(first, measure)
     except DeviceUnavailableError as error:
-        raise DeviceUnavailableError(f"selfcheck compares two timers of a GPU: {error}") from error
+        missing = str(error).partition(";")[0]  # the rest is about --device cpu
+        message = f"selfcheck compares two timers of a GPU: {missing}"
+        raise DeviceUnavailableError(message) from error
     verdict = judge_gaps(gaps)
     console().print(gap_table(gaps))
     say(f"\n{verdict.sentence}")
