@@ -107,6 +107,18 @@ def test_sums_in_another_order_are_exact_and_a_k_lost_or_doubled_is_not(dtype: s
                 require_exact(probe, np, wrong)
 
 
+def test_a_result_is_compared_with_one_that_was_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = make_full_probe(problem("gemm", "float32", (40, 30, 50)), 1)
+    right = np.matmul(*probe.inputs())
+    require_exact(probe, np, right)
+    wrong = right.copy()
+    wrong[39, 29] += 1
+    with pytest.raises(WrongError):
+        require_exact(probe, np, wrong)
+    monkeypatch.setattr(type(probe), "count_wrong", None)
+    require_exact(probe, np, right.copy())
+
+
 @pytest.mark.parametrize("operand", [0, 1])
 def test_an_operand_of_18_bits_shows_in_a_single_launch(operand: int) -> None:
     probe = make_full_probe(problem("gemm", "float32", (300, 200, 100)), 1)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import ml_dtypes
 import numpy as np
@@ -162,6 +163,10 @@ class ChainProbe:
 
 
 AnyProbe = Probe | ChainProbe | WidthProbe
+
+_RIGHT: WeakKeyDictionary[AnyProbe, NDArray[Any]] = WeakKeyDictionary()
+"""A right result of each small probe. All kernels of a sweep are probed at a few sizes, and to
+compare two results takes a hundredth of the time to compute one."""
 
 
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
@@ -401,13 +406,17 @@ def _wide(elements: NDArray[Any]) -> NDArray[Any]:
 
 def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
     """Raise WrongError unless an output is the probe's result, bit for bit."""
-    if output.size <= HOST_RESULTS:
+    if is_small := output.size <= HOST_RESULTS:
         xp, output = np, on_host(output)
+        if probe in _RIGHT and np.array_equal(output, _RIGHT[probe]):
+            return
     if isinstance(probe, WidthProbe):
         require(probe.observe(xp, output))
     else:
         wrong = probe.count_wrong(xp, output)
         require(ProbeResult(size=probe.problem.size, wrong=wrong, results=output.size))
+    if is_small:
+        _RIGHT[probe] = output.copy()
 
 
 def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
