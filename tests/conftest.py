@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numba
 import pytest
 from hypothesis import settings
+from warm import Fork, Forks, Popen
 
 import gpubench
 
@@ -45,6 +48,25 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.delenv("COLUMNS", raising=False)
         patch.delenv("FORCE_COLOR", raising=False)
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forks(own_caches: Path) -> Iterator[None]:  # noqa: ARG001 # the environment is ready
+    """Start Python processes as forks (Linux)."""
+    if sys.platform != "linux":
+        yield
+        return
+    Fork.forks = forks = Forks()
+    subprocess.Popen = Fork
+    yield
+    subprocess.Popen = Popen
+    forks.close()
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start Python processes as users do."""
+    monkeypatch.setattr(Fork, "forks", None)
 
 
 LONGEST = (

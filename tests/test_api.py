@@ -64,6 +64,7 @@ def test_an_unknown_attribute_is_an_attribute_error() -> None:
         _ = gpubench.sweeep
 
 
+@pytest.mark.usefixtures("cold")
 def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, gpubench; print({'numpy', 'pandas', 'numba', 'cupy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

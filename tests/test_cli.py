@@ -42,6 +42,7 @@ ANSI = "\x1b["
 # ---- help
 
 
+@pytest.mark.usefixtures("cold")
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys\n"
@@ -59,6 +60,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.count("Usage: ") == 1 + len(COMMANDS)
 
 
+@pytest.mark.usefixtures("cold")
 def test_the_list_of_commands_imports_no_command_and_no_options() -> None:
     code = (
         "import sys\n"

@@ -80,6 +80,7 @@ OFFERED = {
 }
 
 
+@pytest.mark.usefixtures("cold")
 def test_bash_is_offered_what_fits(folder: Path) -> None:
     for (typed, expected), found in zip(OFFERED.items(), offered(folder, OFFERED), strict=True):
         assert [name for name in found if ":" not in name] == expected, typed  # cuda:0 for a GPU

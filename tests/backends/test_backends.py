@@ -88,6 +88,7 @@ def test_every_folder_declares_a_backend_and_auto_ends_with_the_cpu() -> None:
     assert list(backends())[-1] == "cpu"
 
 
+@pytest.mark.usefixtures("cold")
 def test_declarations_load_nothing_heavy() -> None:
     program = (
         "import sys; from gpubench.backends import backends; backends(); "

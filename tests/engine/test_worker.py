@@ -95,6 +95,7 @@ def worker() -> Iterator[Worker]:
         yield worker
 
 
+@pytest.mark.usefixtures("cold")
 def test_variables_that_change_libraries_silently_are_recorded_and_not_passed_on_to_the_child(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, fo
     assert worker.measure(at(folder, 1)).status == Status.OK  # in a fresh child
 
 
+@pytest.mark.usefixtures("cold")
 def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, folder: Path) -> None:
     (before,) = children_of(os.getpid())
     raised = worker.measure(at(folder, 5))
@@ -215,6 +217,7 @@ def test_a_child_lost_at_another_request_is_an_error_for_the_user(
     assert worker.ceilings(())["measured_copy_gbytes_per_s"] > 0  # of a fresh child
 
 
+@pytest.mark.usefixtures("cold")
 def test_one_child_builds_kernel_by_kernel_and_measures_all_points(
     worker: Worker, folder: Path
 ) -> None:
@@ -276,6 +279,7 @@ def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> No
     assert worker.spent_s["starting"] > 0  # of the child after the first
 
 
+@pytest.mark.usefixtures("cold")
 def test_the_child_of_the_next_round_is_started_ahead_but_not_where_it_would_disturb_this_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,162 @@
+"""Starts the tests' Python processes as forks of one process, which has imported what they import.
+
+An import of NumPy, Numba and the package takes longer than most tests. A fork has descriptors, a
+directory, an environment and signals of its own, and is a child of the test's process, as a started
+process is. It differs in three things: its modules are imported already, `/proc` shows the command
+line and the environment of the process that it is a copy of, and C libraries have read that
+environment. What depends on these asks for the fixture `cold`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+PR_SET_CHILD_SUBREAPER = 36
+"""prctl(2): this process becomes the parent of orphans among its descendants."""
+
+MODULES = ("gpubench.cli", "gpubench.engine.child.serve", "gpubench.backends.cpu.backend")
+
+READ_AT_IMPORT = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_NUM", "MPL", "LD_", "CUDA")
+"""Beginnings of variables that modules read while they are imported."""
+
+MAX_BYTES = 2**20
+MAX_DESCRIPTORS = 64
+
+Popen = subprocess.Popen
+
+
+def _read_at_import(environment: dict[str, str]) -> dict[str, str]:
+    return {k: text for k, text in environment.items() if k.startswith(READ_AT_IMPORT)}
+
+
+class Forks:
+    """The process that is copied, and the channel to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._environment = dict(os.environ)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-P", __file__, str(theirs.fileno()), str(os.getpid())]
+        with theirs:
+            self._process = Popen(command, pass_fds=[theirs.fileno()], cwd="/")
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+    def takes(self, arguments: Any, environment: dict[str, str]) -> bool:
+        """Whether a fork can run this command: Python with a program or a module."""
+        options = [word for word in arguments[1:] if word != "-P"][:1]
+        python = arguments[0] == sys.executable and options in (["-c"], ["-m"])
+        return python and _read_at_import(environment) == _read_at_import(self._environment)
+
+    def start(self, request: dict[str, Any], descriptors: list[int]) -> int:
+        """Return the id of a new process."""
+        message = json.dumps(request | {"parent": os.getpid()}).encode()
+        with self._lock:
+            socket.send_fds(self._socket, [message], descriptors)
+            return int(self._socket.recv(MAX_BYTES))
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+class Fork(subprocess.Popen):  # type: ignore[type-arg]
+    """A process that `forks` starts, if it can."""
+
+    forks: Forks | None = None
+
+    def _execute_child(self, args: Any, *rest: Any) -> None:
+        _, preexec, _, passed, cwd, env, _, _, shell, *pipes = rest[:15]
+        session, group = rest[-2:]
+        words = [os.fspath(word) for word in args] if isinstance(args, list | tuple) else [""]
+        environment = dict(os.environ if env is None else env)
+        if preexec or shell or session or not (self.forks and self.forks.takes(words, environment)):
+            super()._execute_child(args, *rest)
+            return
+        sys.audit("subprocess.Popen", words[0], words, cwd, env)
+        standard = [pipes[0], pipes[3], pipes[5]]
+        standard = [own if end == -1 else end for own, end in enumerate(standard)]
+        request = {
+            "words": words[1:],
+            "cwd": os.path.realpath(cwd or Path.cwd()),
+            "environment": environment,
+            "group": group,
+            "descriptors": [0, 1, 2, *passed],
+        }
+        self.pid = self.forks.start(request, [*standard, *passed])
+        self._child_created = True
+        self._close_pipe_fds(*pipes)
+
+
+# ---- the process that is copied
+
+
+def serve(descriptor: int, parent: int) -> list[str]:
+    """Fork for each request. Return the words of the command in each fork."""
+    for name in MODULES:
+        __import__(name)
+    channel = socket.socket(fileno=descriptor)
+    while True:
+        content, descriptors, *_ = socket.recv_fds(channel, MAX_BYTES, MAX_DESCRIPTORS)
+        if not content:
+            os._exit(0)
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            if (middle := os.fork()) == 0:  # a process between, whose end makes the fork an orphan
+                if os.fork() == 0:
+                    break
+                os._exit(0)
+        os.waitpid(middle, 0)
+        for received in descriptors:
+            os.close(received)
+    while os.getppid() != parent:
+        signal.sigtimedwait([], 0.0005)
+    request = json.loads(content)
+    if request["group"] >= 0:
+        os.setpgid(0, request["group"])
+    channel.send(str(os.getpid()).encode())
+    channel.detach()
+    _take(descriptors, request["descriptors"])
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    return request["words"]
+
+
+def _take(descriptors: list[int], numbers: list[int]) -> None:
+    """Give the descriptors these numbers, and close all others."""
+    high = [fcntl.fcntl(one, fcntl.F_DUPFD, 512) for one in descriptors]
+    os.closerange(3, 512)
+    for one, number in zip(high, numbers, strict=True):
+        os.dup2(one, number)
+        os.close(one)
+
+
+def run(words: list[str]) -> None:
+    """Run the command as `python` does."""
+    if words[0] == "-P":
+        words = words[1:]
+    else:
+        sys.path.insert(0, str(Path.cwd()) if words[0] == "-m" else "")
+    option, program, *sys.argv[1:] = words
+    if option == "-m":
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+        return
+    sys.argv[0] = option
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    exec(compile(program, "<string>", "exec"), vars(module))  # noqa: S102 # a command of a test
+
+
+if __name__ == "__main__":
+    run(serve(int(sys.argv[1]), int(sys.argv[2])))
