@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from gpubench.stats.intervals import MIN_ROUNDS
+
 
 class Ratio(NamedTuple):
     """A ratio with its interval."""
@@ -30,3 +32,13 @@ def ratio_of_pairs(
     half = float(special.stdtrit(len(logs) - 1, (1 + level) / 2)) * error
     mean = float(logs.mean())
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def ratio_of_rounds(
+    numerators: Sequence[float], denominators: Sequence[float], level: float = 0.95
+) -> Ratio | None:
+    """Return `ratio_of_pairs` of the rounds that both have; None for fewer than `MIN_ROUNDS`."""
+    count = min(len(numerators), len(denominators))
+    if count < MIN_ROUNDS:
+        return None
+    return ratio_of_pairs(numerators[:count], denominators[:count], level)

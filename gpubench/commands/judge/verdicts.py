@@ -10,7 +10,7 @@ from gpubench.engine.judge.clock import LEAST_US
 from gpubench.model import CLOCKS_AGREE, Cache, Status, Timer
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
-from gpubench.stats.pairs import Ratio, ratio_of_pairs
+from gpubench.stats.pairs import Ratio, ratio_of_rounds
 
 LEVEL = 0.95
 """Probability that the intervals of all verdicts hold together."""
@@ -103,11 +103,11 @@ def _judged(
     baseline = min(measured, key=lambda row: row.median_us or 0.0)
     times_us, baseline_us = best.medians_us, baseline.medians_us
     pairs = min(len(times_us), len(baseline_us))
-    if pairs < MIN_ROUNDS:
+    ratio = ratio_of_rounds(baseline_us, times_us, level)
+    if ratio is None:
+        verdict = JudgeVerdict.NOT_DECIDED
         reason = f"measured in {pairs} rounds, {MIN_ROUNDS} are needed"
-        verdict, ratio = JudgeVerdict.NOT_DECIDED, None
     else:
-        ratio = ratio_of_pairs(baseline_us[:pairs], times_us[:pairs], level)
         verdict, reason = _decided(ratio, claim, threshold)
         factor = _by_other_clock(best)
         if _decided(Ratio(*(speed / factor for speed in ratio)), claim, threshold)[0] != verdict:

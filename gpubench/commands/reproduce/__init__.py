@@ -1,12 +1,14 @@
 """`gpubench reproduce`."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gpubench import completion
 from gpubench import options as option
+from gpubench.errors import UsageError
 
 app = typer.Typer()
 
@@ -20,6 +22,15 @@ def _experiments(incomplete: str) -> list[str]:
 
 
 @app.command(epilog="Example: gpubench reproduce p100-tiles")
+@partial(
+    option.chosen_options,
+    options={
+        "device": None,
+        "samples": None,
+        "rounds": ("INTEGER", "Rounds of every sweep. Default: set by each experiment."),
+        "budget": ("SECONDS", "Time for all points of each experiment, such as 60, 90s or 2m."),
+    },
+)
 def reproduce(
     names: Annotated[
         list[str] | None,
@@ -28,6 +39,7 @@ def reproduce(
             autocompletion=_experiments,
         ),
     ] = None,
+    *,
     listing: Annotated[
         bool, typer.Option("--list", help="List the experiments and measure nothing.")
     ] = False,
@@ -39,8 +51,6 @@ def reproduce(
             autocompletion=completion.folders,
         ),
     ] = None,
-    device: option.DeviceName = None,
-    on: option.On = None,
     folder: Annotated[
         str | None,
         typer.Option(
@@ -51,30 +61,14 @@ def reproduce(
             autocompletion=completion.folders,
         ),
     ] = None,
-    samples: Annotated[Path | None, option.OPTIONS["samples"].typer] = None,
-    rounds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INTEGER",
-            help="Rounds of every sweep, such as 10. Default: set by each experiment.",
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Time for each experiment, such as 60, 90s or 2m, for all its points.",
-        ),
-    ] = None,
-    dry_run: option.DryRun = False,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Continue a run that ended early, by its folder."),
     ] = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Overwrite the files of an earlier run in the directory."),
-    ] = False,
+    on: option.On = None,
+    dry_run: option.DryRun = False,
+    force: option.ForceFiles = False,
+    **options: Any,
 ) -> None:
     """Run published experiments again, and compare the figures.
 
@@ -83,19 +77,11 @@ def reproduce(
     from gpubench.commands.reproduce.run import foresee, list_experiments, run_reproduce
 
     if listing:
+        if checkout:
+            raise UsageError("--list reads no checkout: leave --checkout out")
         list_experiments(names or [])
-        return
-    options = {"device": device, "samples": samples, "rounds": rounds, "budget": budget}
-    if dry_run:
+    elif dry_run:
         foresee(names or [], options, checkout)
-        return
-    raise typer.Exit(
-        run_reproduce(
-            *(names or [], options),
-            checkout=checkout,
-            folder=folder,
-            on=on,
-            resume=resume,
-            force=force,
-        )
-    )
+    else:
+        where = checkout, folder, resume
+        raise typer.Exit(run_reproduce(names or [], options, *where, on=on, force=force))

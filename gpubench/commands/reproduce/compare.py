@@ -1,5 +1,7 @@
 """An experiment's published figures beside the measured rows."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -7,6 +9,7 @@ from functools import cached_property
 from gpubench.commands.reproduce.experiment import (
     BEST,
     Cell,
+    Column,
     Experiment,
     Selection,
     Series,
@@ -17,24 +20,24 @@ from gpubench.commands.reproduce.rules import Figure, Judgement, judge
 from gpubench.hardware.metrics import percent
 from gpubench.model import Device, Status
 from gpubench.results.row import Row
+from gpubench.stats.pairs import ratio_of_rounds
+
+CLAIMED = 1.02
+"""A claim holds if no figure of the interval is worse than published by more than this factor."""
+
+OTHER_DEVICE = "other device: ratio only"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A measured figure of a label, and the published figure in the first of a label's entries.
+    """A measured figure of a label, and the published figure in the first of a label's entries."""
 
-    A line of `reproduce.csv` has these fields, `ROW` of the row, and the judgements.
-    """
-
-    experiment: str
-    series: str
-    label: str
     column: str
     figure: Figure
     published: float | None = None
     published_device: str = ""
-    measured: float | None  # from the median time
-    measured_low: float | None  # from the ends of the 95 % interval of the time
+    measured: float | None
+    measured_low: float | None  # the ends of the 95 % interval
     measured_high: float | None
     unstable: bool  # the rounds of a time disagree, so that the figure supports no conclusion
     ratio: float | None = None  # how many times as fast as published
@@ -45,14 +48,11 @@ class Entry:
     row: Row | None  # None: no sweep that ran has the point
 
 
-CLAIMED = 1.02
-"""A claim holds if no figure of the interval is worse than published by more than this factor."""
-
-OTHER_DEVICE = "other device: ratio only"
-
 ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device")
 _OWN = [field.name for field in fields(Entry) if field.name not in {"cell", "row"}]
-CSV_COLUMNS = (*_OWN, *ROW, "shape")
+CSV_COLUMNS = ("experiment", "series", "label", *_OWN, *ROW, "shape")
+
+_Points = Sequence[tuple[Selection, Row]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Reproduction:
     def judgements(self) -> dict[str, list[Judgement]]:
         """By name of the series: whether its rules hold."""
         sides = {
-            series.name: (series.published, _measured(self.entries[series.name]))
+            series.name: (series.published, _first_column(self.entries[series.name]))
             for series in self.experiment.series
         }
         return {
@@ -101,72 +101,69 @@ class Reproduction:
             shape = "; ".join(judgement.sentence for judgement in self.judgements[name])
             for entries in labels:
                 for entry in entries:
+                    place = (self.experiment.name, name, entry.cell.label)
+                    own = (getattr(entry, column) for column in _OWN)
                     row = (getattr(entry.row, column, None) for column in ROW)
-                    last = shape if entry is entries[0] else ""
-                    lines.append([*(getattr(entry, own) for own in _OWN), *row, last])
+                    lines.append([*place, *own, *row, shape if entry is entries[0] else ""])
         return lines
 
 
-def _measured(labels: Sequence[Sequence[Entry]]) -> dict[str, float | None]:
+def _first_column(labels: Sequence[Sequence[Entry]]) -> dict[str, float | None]:
     """Return the figures of the first column by label; None where the rounds disagree."""
     first = [entries[0] for entries in labels if entries[0].measured is not None]
-    return {entry.label: None if entry.unstable else entry.measured for entry in first}
-
-
-_Points = Sequence[tuple[Selection, Row]]
+    return {entry.cell.label: None if entry.unstable else entry.measured for entry in first}
 
 
 def _entries(experiment: Experiment, series: Series, cell: Cell, points: _Points) -> list[Entry]:
-    entries: list[Entry] = []
-    for column in series.columns:
-        row = _pick(series.selection(cell, column), points)
-        over = _pick(series.baseline(cell, column), points)
-        figure = column.figure or series.figure
-        low, measured, high = _interval(figure, row, over) or (None, None, None)
-        unstable = any(timed is not None and timed.unstable for timed in (row, over))
-        published = None if entries else cell.published
-        ratio = None
-        if published and measured and not unstable:
-            ratio = figure.times_as_fast(measured, published)
-        entries.append(
-            Entry(
-                experiment=experiment.name,
-                series=series.name,
-                label=cell.label,
-                column=column.name,
-                figure=figure,
-                published=published,
-                published_device="" if entries else cell.device,
-                measured=measured,
-                measured_low=low,
-                measured_high=high,
-                unstable=unstable,
-                ratio=ratio,
-                published_percent_of_peak=_published_percent(experiment, series, cell)
-                if published
-                else None,
-                percent_of_peak=row.percent_of_peak if row and not unstable else None,
-                cell=cell,
-                row=row,
-            )
-        )
-    entries[0] = replace(entries[0], claim=_claim(entries[0]))
-    return entries
+    first, *beside = (_entry(series, cell, column, points) for column in series.columns)
+    if cell.published is None:
+        return [first, *beside]
+    ratio = None
+    if first.measured and not first.unstable:
+        ratio = series.figure.times_as_fast(first.measured, cell.published)
+    compared = replace(
+        first,
+        published=cell.published,
+        published_device=cell.device,
+        ratio=ratio,
+        claim=_claim(first, cell.published),
+        published_percent_of_peak=_published_percent(experiment, series, cell),
+    )
+    return [compared, *beside]
 
 
-def _claim(entry: Entry) -> str:
+def _entry(series: Series, cell: Cell, column: Column, points: _Points) -> Entry:
+    row = _pick(series.selection(cell, column), points)
+    over = _pick(series.baseline(cell, column), points)
+    figure = column.figure or series.figure
+    low, measured, high = _interval(figure, row, over)
+    unstable = any(timed is not None and timed.unstable for timed in (row, over))
+    return Entry(
+        column=column.name,
+        figure=figure,
+        measured=measured,
+        measured_low=low,
+        measured_high=high,
+        unstable=unstable,
+        percent_of_peak=row.percent_of_peak if row and not unstable else None,
+        cell=cell,
+        row=row,
+    )
+
+
+def _claim(entry: Entry, published: float) -> str:
     """Return whether a published figure holds within `CLAIMED`, by the interval of the measured."""
-    row, figure, low, high = entry.row, entry.figure, entry.measured_low, entry.measured_high
-    if entry.published is None or row is None:
+    row, low, high = entry.row, entry.measured_low, entry.measured_high
+    if row is None:
         return ""
     if row.status in {Status.WRONG, Status.ERROR}:
         return "wrong at this shape"
-    is_other = entry.published_device not in {"", row.device}
-    if is_other and figure != Figure.SPEEDUP:
+    is_other = entry.cell.device not in {"", row.device}
+    if is_other and entry.figure != Figure.SPEEDUP:
         return OTHER_DEVICE
     if low is None or high is None or entry.unstable:
         return "not decided"
-    slowest, fastest = sorted(figure.times_as_fast(x, entry.published) for x in (low, high))
+    slowest, fastest = sorted(entry.figure.times_as_fast(x, published) for x in (low, high))
     if slowest < 1 / CLAIMED <= fastest:
         return "not decided"
     holds = "holds" if slowest >= 1 / CLAIMED else "does not hold"
@@ -183,26 +180,26 @@ def _pick(selection: Selection | None, points: _Points) -> Row | None:
     return chosen[0] if chosen else None
 
 
-def _interval(figure: Figure, row: Row | None, over: Row | None) -> tuple[float, ...] | None:
-    """Return the lowest figure that the times allow, that of the medians, and the highest.
+def _interval(figure: Figure, row: Row | None, over: Row | None) -> Sequence[float | None]:
+    """Return the lower end of the 95 % interval, the figure of the medians, and the upper end.
 
-    Rows of fewer than three rounds have no interval: their median counts.
+    The interval of a speedup is that of pairs: a round of the baseline and the same round of the
+    row. Fewer than three rounds have no interval.
     """
-    times = [
-        (r.ci_low_us or r.median_us, r.median_us, r.ci_high_us or r.median_us)
-        for r in (row, over)
-        if r
-    ]
-    fast, median, slow = times[0] if times else (None, None, None)
-    if row is None or not fast or not median or not slow:
-        return None
-    if figure == Figure.MS:
-        return fast / 1e3, median / 1e3, slow / 1e3
+    if row is None or not row.median_us:
+        return None, None, None
     if figure == Figure.SPEEDUP:
-        low, middle, high = times[-1] if over else (None, None, None)
-        return (low / slow, middle / median, high / fast) if low and middle and high else None
-    rate = row.gflops if figure == Figure.GFLOPS else row.gbytes_per_s
-    return (rate * median / slow, rate, rate * median / fast) if rate else None
+        if over is None or not over.median_us:
+            return None, None, None
+        speedup = over.median_us / row.median_us
+        if pairs := ratio_of_rounds(over.medians_us, row.medians_us):
+            return min(speedup, pairs.low), speedup, max(speedup, pairs.high)
+        return None, speedup, None
+    times = row.ci_low_us, row.median_us, row.ci_high_us
+    if figure == Figure.MS:
+        return [time_us and time_us / 1e3 for time_us in times]
+    rate = row.gbytes_per_s if figure == Figure.GBYTES_PER_S else row.gflops
+    return [time_us and rate and rate * row.median_us / time_us for time_us in times[::-1]]
 
 
 def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> float | None:

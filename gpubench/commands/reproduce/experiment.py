@@ -188,6 +188,12 @@ class PlannedSweep(NamedTuple):
     conditions: Conditions
     points: int  # their number
 
+    @property
+    def words(self) -> str:
+        """The variants, the operation and the types: `naive, cublas (gemm, float32)`."""
+        variants = ", ".join(self.sweep.variants) or "all variants"
+        return f"{variants} ({self.sweep.op}, {', '.join(self.sweep.dtypes)})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
@@ -303,10 +309,11 @@ def _why_refused(series: Series, file: ExperimentFile) -> str | None:
     for rule in series.rules:
         if rule.than and rule.than not in published:
             return f"rule '{rule.statement}': {unknown('series', rule.than, published)}"
-        judged = rule.judged(series.figure, series.published, published.get(rule.than, {}))
-        if why := rule.why_not_judged(judged):
-            return f"rule '{rule.statement}': {why}"
-        holds, words = rule.observe(judged)
+        slower = published.get(rule.than, {})
+        try:
+            holds, words = rule.observe(series.figure, series.published, slower)
+        except ValueError as error:
+            return f"rule '{rule.statement}': {error}"
         if not holds:
             return f"rule '{rule.statement}': the published figures do not keep it: {words}"
     return None

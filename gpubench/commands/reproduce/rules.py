@@ -91,31 +91,24 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         )
         return words.removesuffix(", ×1 or more")
 
-    def judged(self, figure: Figure, figures: Figures, slower: Figures) -> Figures:
-        """Return what `observe` takes: the figures, or their ratios to those of series `than`."""
-        if not self.than:
-            return figures
-        return {
-            label: figure.times_as_fast(figures[label], slower[label])
-            for label in figures
-            if label in slower
-        }
+    def observe(self, figure: Figure, series: Figures, slower: Figures) -> tuple[bool, str]:
+        """Return whether the rule holds for the figures of a series, and what they do.
 
-    def why_not_judged(self, figures: Figures) -> str | None:
-        """Return why `observe` cannot take these judged figures, or None if it can."""
+        `slower` has the figures of the series `than`. Raises ValueError if a figure is missing.
+        """
+        figures = series
+        if self.than:
+            common = [label for label in series if label in slower]
+            figures = {at: figure.times_as_fast(series[at], slower[at]) for at in common}
         if not figures:
-            return "there are no published figures to compare"
+            raise ValueError("there are no published figures to compare")
         for label in self.labels:
             if label not in figures:
-                return unknown("label", label, figures)
-        if self.kind in {"falls-until", "rises-from"} and self.labels[0] == next(iter(figures)):
-            return "there is no step before the first label"
-        return None
-
-    def observe(self, figures: Figures) -> tuple[bool, str]:
-        """Return whether the rule holds for the judged figures of one side, and why."""
+                raise ValueError(unknown("label", label, figures))
         labels = list(figures)
         at = labels.index(self.labels[0]) if self.labels else 0
+        if at == 0 and self.kind in {"falls-until", "rises-from"}:
+            raise ValueError("there is no step before the first label")
         steps = {b: (a, figures[b] / figures[a]) for a, b in pairwise(labels)}
         match self.kind:
             case "minimum-at" | "maximum-at":
@@ -159,32 +152,27 @@ class Judgement(NamedTuple):
     sentence: str
 
 
-Measured = Mapping[str, float | None]
-"""The measured figure by label; None if the rounds disagree."""
+Side = tuple[Figures, Mapping[str, float | None]]
+"""The published and the measured figures of a series; None if the rounds disagree."""
 
 
-def judge(
-    rule: Rule,
-    figure: Figure,
-    series: tuple[Figures, Measured],
-    slower: tuple[Figures, Measured] = ({}, {}),
-) -> Judgement:
+def judge(rule: Rule, figure: Figure, series: Side, slower: Side = ({}, {})) -> Judgement:
     """Judge a rule on the measured figures, at the labels that have published figures.
 
-    `series` and `slower`, the series `rule.than`, have the published and the measured figures. The
-    rule must hold for the published figures.
+    `slower` is the series `rule.than`. The rule must hold for the published figures.
     """
-    then = rule.judged(figure, series[0], slower[0])
-    stable = [{at: f for at, f in side[1].items() if f is not None} for side in (series, slower)]
-    now = rule.judged(figure, *stable)
-    unstable = {at for side in (series, slower) for at, f in side[1].items() if f is None}
+    sides = (series, slower) if rule.than else (series,)
+    labels = [label for label in series[0] if all(label in published for published, _ in sides)]
+    measured = [{at: f for at, f in now.items() if f is not None} for _, now in sides]
     why = ""
-    if disagreeing := [label for label in then if label in unstable]:
-        why = f"rounds disagree at {', '.join(disagreeing)}"
-    elif missing := [label for label in then if label not in now]:
-        why = "nothing measured" + (f" at {', '.join(missing)}" if stable[0] else "")
+    if unstable := [at for at in labels if any(now.get(at, 0) is None for _, now in sides)]:
+        why = f"rounds disagree at {', '.join(unstable)}"
+    elif missing := [at for at in labels if any(at not in figures for figures in measured)]:
+        why = "nothing measured" + (f" at {', '.join(missing)}" if measured[0] else "")
     if why:
         return Judgement(None, f"shape not judged: {rule.statement}: {why}")
-    holds, words = rule.observe({label: now[label] for label in then})
+    then = rule.observe(figure, series[0], slower[0])[1]
+    now = [{at: figures[at] for at in labels} for figures in measured]
+    holds, words = rule.observe(figure, now[0], now[-1])
     verdict = f"shape {'holds' if holds else 'differs'}: {rule.statement}"
-    return Judgement(holds, f"{verdict}: measured {words}, published {rule.observe(then)[1]}")
+    return Judgement(holds, f"{verdict}: measured {words}, published {then}")

@@ -27,12 +27,12 @@ from gpubench.commands.reproduce.experiment import (
     shipped,
 )
 from gpubench.engine.pool import Pool, Watcher
-from gpubench.engine.prepare import Job, prepare, prepare_dry
+from gpubench.engine.prepare import prepare, prepare_dry
 from gpubench.engine.run import open_pool, run
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.model import Status
 from gpubench.options import OPTIONS, read_sweep
-from gpubench.plan.schedule import minutes
+from gpubench.plan.schedule import InRounds, minutes
 from gpubench.plan.sweep import Sweep
 from gpubench.results.columns import encode_csv
 from gpubench.results.output import Output, make_directory
@@ -40,7 +40,7 @@ from gpubench.results.result_file import ResultFile, default_path, partial_of
 from gpubench.results.row import Row, encode, read
 from gpubench.text import clean_lines
 from gpubench.view.progress import progress
-from gpubench.view.tables import console, table
+from gpubench.view.tables import console, say, table
 
 _SUMMARY = "reproduce"  # stem of the files with the comparison of all experiments
 
@@ -61,36 +61,29 @@ def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | N
     """`gpubench reproduce --dry-run`: print each sweep with its points and its expected time."""
     asked = read_sweep(options)
     gpu = any(device.backend == "cuda" for device in find_devices(asked.device)[0])
-    headings = ("experiment", "variants", "op", "dtypes", "points", "expected")
-    listing = table(*headings, left={*headings[:4]})
+    listing = table("experiment", "sweep", "points", "expected", left={"experiment", "sweep"})
     total_s = 0.0
     for experiment in find(names, checkout):
-        name = experiment.name
         left_out = [each for each in experiment.sweeps if each.sweep.device == "cuda" and not gpu]
-        for sweep, _, points in (*_paced(experiment, asked, gpu=gpu), *left_out):
+        for each in (*_paced(experiment, asked, gpu=gpu), *left_out):
             expected = "no GPU"
-            if gpu or sweep.device == "cpu":
-                expected_s = prepare_dry(sweep).forecast().expected_s
+            if each not in left_out:
+                expected_s = prepare_dry(each.sweep).forecast().expected_s
                 expected, total_s = minutes(expected_s), total_s + expected_s
-            variants = ", ".join(sweep.variants) or "all"
-            listing.add_row(
-                name, variants, sweep.op, ", ".join(sweep.dtypes), str(points), expected
-            )
-            name = ""
-    console().print(listing)
+            listing.add_row(experiment.name, each.words, str(each.points), expected)
     in_all = f"about {minutes(total_s)} in all" if total_s else "no sweep can run here"
-    console().print(Text(f"\n{in_all}; nothing is run"))
+    console().print(listing, Text(f"\n{in_all}; nothing is run"))
 
 
 def run_reproduce(
     names: Sequence[str],
     options: Mapping[str, Any],
+    checkout: Path | None,
+    folder: str | None,
+    resume: Path | None,
     *,
-    checkout: Path | None = None,
-    folder: str | None = None,
-    on: str | None = None,
-    resume: Path | None = None,
-    force: bool = False,
+    on: str | None,
+    force: bool,
 ) -> int:
     """`gpubench reproduce`: return the exit code."""
     asked = read_sweep(options)
@@ -104,13 +97,12 @@ def run_reproduce(
     with ExitStack() as stack:
         pools, no_gpu = _open_pools(asked, on, stack)
         target = resume or named or default_path(next(iter(pools.values())).name, _SUMMARY)
-        claim(target, experiments, asked.samples, resume=bool(resume), force=force)
+        partials = claim(target, experiments, asked.samples, resume=bool(resume), force=force)
         samples = asked.samples and Output(asked.samples, overwrite=force, flag="--samples")
         for experiment in experiments:
             with progress() as watcher:
-                result = reproduce(
-                    experiment, pools, target, asked, watcher, resume=bool(resume), force=force
-                )
+                ways = {"resume": bool(resume), "force": force}
+                result = reproduce(experiment, pools, target, asked, watcher, **ways)
             done.append(replace(result, no_gpu=no_gpu))
             own = target / f"{experiment.name}.csv"
             Output(own, overwrite=True).write(encode(result.rows))
@@ -120,16 +112,15 @@ def run_reproduce(
             if result.interrupted:
                 break
         else:
-            partials = [path for path in _files(target, experiments)[1] if path.exists()]
+            partials = [path for path in partials if path.exists()]
             if samples:
                 samples.write(b"".join(path.read_bytes() for path in partials))
             for path in partials:
                 path.unlink()
     out.print(Text("\n" + "\n".join(map(view.summary, done))))
     if result.interrupted:
-        message = f"interrupted: what was measured is kept; --resume {target} continues"
-        console(stderr=True).print(message, soft_wrap=True)
-    out.print(Text(f"\n{target / _SUMMARY}.md"), soft_wrap=True)
+        say(f"interrupted: what was measured is kept; --resume {target} continues", err=True)
+    say(f"\n{target / _SUMMARY}.md")
     return INTERRUPTED if result.interrupted else int(any(result.failed for result in done))
 
 
@@ -156,13 +147,20 @@ def claim(
     *,
     resume: bool = False,
     force: bool = False,
-) -> None:
-    """Make the folder of the results.
+) -> list[Path]:
+    """Make the folder of the results, and return the files of the sweeps' measurements.
 
-    Raises UsageError if that fails, if the folder holds files of an earlier run that would be
-    overwritten, if `samples` is one of the files, or if there is nothing to continue.
+    These stay until all experiments are done. Raises UsageError if the folder cannot be made or
+    holds files of an earlier run that would be overwritten, if `samples` is one of the files, or if
+    there is nothing to continue.
     """
-    results, partials = _files(folder, experiments)
+    names = (f"{_SUMMARY}.md", f"{_SUMMARY}.csv", *(f"{each.name}.csv" for each in experiments))
+    results = [folder / name for name in names]
+    partials = [
+        partial_of(_sweep_file(folder, each, number))
+        for each in experiments
+        for number in range(1, len(each.sweeps) + 1)
+    ]
     ours = (*results, *partials, *map(partial_of, results))
     if samples and os.path.realpath(samples) in map(os.path.realpath, ours):
         raise UsageError(f"--samples: {samples} is a file of the results; name another")
@@ -174,20 +172,11 @@ def claim(
     for path in (*results, *partials):
         hint = hint if started else "--force overwrites it"
         Output(path, overwrite=resume or force, flag="--dir", hint=hint)
+    return partials
 
 
-def _files(folder: Path, experiments: Sequence[Experiment]) -> tuple[list[Path], list[Path]]:
-    """Return the files of the results, and those of the measurements of each sweep.
-
-    The measurements stay until all experiments are done.
-    """
-    names = (f"{_SUMMARY}.md", f"{_SUMMARY}.csv", *(f"{each.name}.csv" for each in experiments))
-    partials = [
-        partial_of(folder / f"{each.name}.sweep-{number}.csv")
-        for each in experiments
-        for number in range(1, len(each.sweeps) + 1)
-    ]
-    return [folder / name for name in names], partials
+def _sweep_file(folder: Path, experiment: Experiment, number: int) -> Path:
+    return folder / f"{experiment.name}.sweep-{number}.csv"
 
 
 def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
@@ -222,36 +211,31 @@ def reproduce(
     `force` overwrites. Ctrl-C ends the experiment and keeps what was measured. `asked` may set the
     rounds, and a budget for all points of the experiment.
     """
-    entries = _paced(experiment, asked, gpu="cuda" in pools)
+    planned = _paced(experiment, asked, gpu="cuda" in pools)
     rows: list[Row] = []
     interrupted = False
-    for number, (sweep, conditions, _) in enumerate(entries, 1):
-        pool = pools[sweep.device]
-        job = prepare(sweep, pool.device)
-        remembered, measured, note = _remembered(job), [], ""
-        if conditions.remember:
+    for number, each in enumerate(planned, 1):
+        pool = pools[each.sweep.device]
+        job = prepare(each.sweep, pool.device, strategy=InRounds(whole_problems=True))
+        loops = cache_file("loops", job.context, job.device.multiprocessors).with_suffix(".csv")
+        measured, note = [], ""
+        if each.conditions.remember:
             with suppress(UsageError):  # missing, damaged, or with other columns
-                measured = read(remembered)
-                note = f": measured before, kept in {remembered.parent}"
-        console(stderr=True).print(
-            f"{experiment.name}, sweep {number} of {len(entries)}: "
-            f"{', '.join(sweep.variants) or 'all variants'} "
-            f"({sweep.op}, {', '.join(sweep.dtypes)}){note}",
-            soft_wrap=True,
-        )
+                measured, note = read(loops), f": measured before, kept in {loops.parent}"
+        say(f"{experiment.name}, sweep {number} of {len(planned)}: {each.words}{note}", err=True)
         if not measured:
-            path = folder / f"{experiment.name}.sweep-{number}.csv"
+            path = _sweep_file(folder, experiment, number)
             file = _SweepFile(path, overwrite=force, resume=resume and partial_of(path).exists())
             file.continued_by = folder
             outcome = run(job, pool, watcher, file)
             measured, interrupted = outcome.rows, outcome.interrupted
             stable = all(row.status == Status.OK and not row.unstable for row in measured)
-            if conditions.remember and stable and not interrupted:
-                keep(remembered, encode(measured))
+            if each.conditions.remember and stable and not interrupted:
+                keep(loops, encode(measured))
         rows += measured
         if interrupted:
             break
-    devices = {sweep.device: pools[sweep.device].device for sweep, *_ in entries}
+    devices = {sweep.device: pools[sweep.device].device for sweep, *_ in planned}
     return Reproduction(
         experiment=experiment, rows=rows, devices=tuple(devices.values()), interrupted=interrupted
     )
@@ -262,19 +246,13 @@ def _paced(experiment: Experiment, asked: Sweep, *, gpu: bool) -> list[PlannedSw
 
     A sweep whose rows are remembered keeps its own rounds and budget.
     """
-    entries = experiment.sweeps_for(gpu=gpu)
-    total = sum(each.points for each in entries)
+    planned = experiment.sweeps_for(gpu=gpu)
+    total = sum(each.points for each in planned)
     paced = []
-    for each in entries:
+    for each in planned:
         rounds = asked.options.get("rounds", each.sweep.timing.rounds)
         texts = {**each.sweep.options, "rounds": rounds}
         if asked.timing.budget_s:
             texts["budget"] = f"{max(1.0, asked.timing.budget_s * each.points / total):g}"
         paced.append(each if each.conditions.remember else each._replace(sweep=read_sweep(texts)))
     return paced
-
-
-def _remembered(job: Job) -> Path:
-    """Return the file in the user's cache for the rows of a job with these settings on this CPU."""
-    file = cache_file("loops", job.context, job.device.multiprocessors)
-    return file.with_suffix(".csv")

@@ -88,7 +88,7 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
     for first, *beside in labels:
         row, is_rate = first.row, series.figure == Figure.GFLOPS
         failed = str(row.status) if row and row.status != Status.OK else ""
-        cells = [first.label, *(_text(first.cell.facts.get(name)) for name in facts)]
+        cells = [first.cell.label, *(_text(first.cell.facts.get(name)) for name in facts)]
         cells += [_text(first.published), failed or _figure(first)]
         cells += ["" if others or not first.ratio else _interval(first), rate(first.ratio)]
         cells += ["" if others else first.claim]
@@ -204,11 +204,7 @@ def summary(done: Reproduction) -> str:
 def parts(done: Reproduction, *, whole: bool) -> list[RenderableType]:
     """Return what the terminal shows of an experiment, and the Markdown as a whole."""
     shown = [part for grid in grids(done, whole=whole) for part in grid.parts]
-    lines = closing(done)
-    unmeasured = [s.name for s in done.experiment.series if not _is_measured(done, s)]
-    if done.no_gpu and unmeasured and not whole:
-        lines.append(f"not measured without a GPU: {'; '.join(unmeasured)}")
-    return [*map(Text, opening(done)), *shown, *(Text(f"\n{line}") for line in lines)]
+    return [*map(Text, opening(done)), *shown, *(Text(f"\n{line}") for line in closing(done))]
 
 
 def title(done: Reproduction) -> str:

@@ -103,10 +103,12 @@ def test_a_users_own_experiment_is_shared_and_its_samples_and_verdicts_are_kept(
 def test_a_dry_run_lists_the_sweeps_and_measures_nothing(folder: Path) -> None:
     code, out, _ = run(folder, "mine.toml", "--dry-run")
     assert code == 0
-    assert ["mine", "cpu_naive,", "cpu_blas", "gemm", "float32", "2"] in [
+    assert ["mine", "cpu_naive,", "cpu_blas", "(gemm,", "float32)", "2"] in [
         line.split()[:6] for line in out.splitlines()
     ]
-    assert ["naive", "gemm", "float32", "1", "no", "GPU"] in map(str.split, out.splitlines())
+    assert ["mine", "naive", "(gemm,", "float32)", "1", "no", "GPU"] in map(
+        str.split, out.splitlines()
+    )
     assert "nothing is run" in out
     assert [path.name for path in folder.iterdir()] == ["mine.toml"]
 
@@ -138,6 +140,7 @@ REFUSED = {
         "--dir: cannot make the directory loop/out",
     ),
     "bad file": (("bad.toml",), "bad.toml: 'title' is missing"),
+    "listing with a checkout": (("--list", "--checkout", "."), "leave --checkout out"),
     "listing a bad file": (("--list", "bad.toml"), "bad.toml: 'title' is missing"),
 }
 

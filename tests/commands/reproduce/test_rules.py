@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Rule, dict[str, float], bool, str]] = {
 
 def test_a_rule_looks_at_figures_and_says_what_it_saw() -> None:
     for case, (claim, figures, holds, seen) in CASES.items():
-        assert claim.observe(figures) == (holds, seen), case
+        assert claim.observe(Figure.MS, figures, {}) == (holds, seen), case
 
 
 def test_every_kind_of_rule_has_a_case_that_holds_and_one_that_does_not() -> None:
@@ -102,8 +102,8 @@ def test_faster_means_less_time_or_a_higher_rate() -> None:
         (Figure.GFLOPS, 2.0, 1.0),
         (Figure.SPEEDUP, 2.0, 1.0),
     ):
-        holds = faster.observe(faster.judged(figure, {"a": fast}, {"a": slow}))
-        differs = faster.observe(faster.judged(figure, {"a": slow}, {"a": fast}))
+        holds = faster.observe(figure, {"a": fast}, {"a": slow})
+        differs = faster.observe(figure, {"a": slow}, {"a": fast})
         assert holds == (True, "×2 at a")
         assert differs == (False, "×0.5 at a")
 
@@ -111,13 +111,13 @@ def test_faster_means_less_time_or_a_higher_rate() -> None:
 def test_faster_looks_at_the_worst_of_the_labels_that_both_have() -> None:
     faster = rule("faster-than", than="it", by=2)
     ours, theirs = {"a": 6.0, "b": 3.0, "c": 0.1}, {"a": 1.0, "b": 2.0, "d": 9.0}
-    ratios = faster.judged(Figure.GFLOPS, ours, theirs)
-    assert faster.observe(ratios) == (False, "×1.5 at b, the least")
+    seen = faster.observe(Figure.GFLOPS, ours, theirs)
+    assert seen == (False, "×1.5 at b, the least")
 
 
 def test_equals_are_not_faster() -> None:
     faster = rule("faster-than", than="it")
-    assert not faster.observe(faster.judged(Figure.MS, {"a": 1}, {"a": 1}))[0]
+    assert not faster.observe(Figure.MS, {"a": 1}, {"a": 1})[0]
 
 
 def test_a_shape_that_holds_says_so_with_both_sides() -> None:
@@ -173,12 +173,16 @@ def test_figures_agree_with_themselves_and_with_themselves_scaled(
     at = data.draw(st.sampled_from(list(figures)[1:]))
     claim = rule(kind, at, by=2 if "{by" in STATEMENTS[kind] else 1)
     scaled = {label: 2 * f for label, f in figures.items()}
-    assert claim.observe(scaled) == claim.observe(figures)
-    assert judge(claim, Figure.MS, (figures, scaled)).holds == claim.observe(figures)[0]
+    assert claim.observe(Figure.MS, scaled, {}) == claim.observe(Figure.MS, figures, {})
+    assert (
+        judge(claim, Figure.MS, (figures, scaled)).holds == claim.observe(Figure.MS, figures, {})[0]
+    )
 
 
 @given(FIGURES)
 def test_no_minimum_is_ever_above_another_figure(figures: dict[str, float]) -> None:
-    holding = [label for label in figures if rule("minimum-at", label).observe(figures)[0]]
+    holding = [
+        label for label in figures if rule("minimum-at", label).observe(Figure.MS, figures, {})[0]
+    ]
     assert len(holding) == 1
     assert all(figures[holding[0]] <= figure for figure in figures.values())
