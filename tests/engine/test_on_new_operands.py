@@ -52,11 +52,11 @@ class Gpu:
             case PutNewOperands():
                 assert request.seed is None or self.room == 0  # a held launch has no operands yet
                 self.launches, self.position = request.launches, request.position
+                self.sets = request.sets
                 return self.launches <= self.room or request.seed is not None
             case LaunchOnNewOperands():
                 self.seed = request.seed
-                bytes_used = self.launches * result().point.problem.bytes
-                late = 1.2 if self.from_memory and bytes_used > GPU.l2_bytes else 1.0
+                late = 1.2 if self.from_memory and self.sets > 1 else 1.0
                 late *= 1.3 if self.now_s < self.slow_until_s else 1.0
                 self.now_s += REQUEST_S + self.launches * late * LAUNCH_US / 1e6
                 return None
@@ -104,7 +104,7 @@ def test_each_new_operand_of_an_odd_shape_begins_where_an_allocation_may(
     backend = CpuBackend(CPU)
     operands = OperandCache(backend, SEED)
     examiner = Examiner(backend, operands, lambda _point, kernel: kernel)
-    examiner.put_new_operands(replace(at, problem=problem), 4, 12345, position)
+    examiner.put_new_operands(replace(at, problem=problem), 4, 12345, position, 4)
     starts.clear()
     examiner.launch_on_new_operands(12345)
     assert len(starts) == 1  # the memory itself begins where NumPy placed it
@@ -126,7 +126,7 @@ def test_launches_that_compute_everything_in_the_reported_time_are_right(
         assert ratio == pytest.approx(1.0)  # the request does not count
 
 
-def test_the_operands_of_hot_launches_are_few_enough_to_stay_in_the_cache(
+def test_the_clocks_agree_on_hot_launches_that_find_their_operands_in_the_cache(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gpu, cold = Gpu(monkeypatch), result()
@@ -134,8 +134,7 @@ def test_the_operands_of_hot_launches_are_few_enough_to_stay_in_the_cache(
     assert OnNewOperands(gpu, os.getpid(), cold, GPU).judge() == pytest.approx(1.2)
     hot = replace(cold, point=replace(cold.point, cache=Cache.HOT))
     assert OnNewOperands(gpu, os.getpid(), hot, GPU).judge() == pytest.approx(1.0)
-    small = replace(GPU, l2_bytes=30_000)  # one launch would be too short
-    assert OnNewOperands(gpu, os.getpid(), hot, small).judge() == pytest.approx(1.2)
+    assert (gpu.launches, gpu.sets) == (250, 1)
 
 
 def test_launches_beyond_the_room_of_the_queue_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,15 +167,20 @@ def test_launches_of_calls_that_may_wait_are_not_held_and_are_few(
     assert 0 < gpu.launches <= MAX_LAUNCHES
 
 
-@pytest.mark.parametrize(("launch_us", "ratio"), [(20.0, None), (60.0, 1.0)])
-def test_fixed_addresses_are_launched_once_and_a_short_launch_states_no_ratio(
-    monkeypatch: pytest.MonkeyPatch, launch_us: float, ratio: float | None
+@pytest.mark.parametrize(
+    ("launch_us", "cache", "ratio"),
+    [(20.0, Cache.COLD, None), (60.0, Cache.COLD, 1.0), (20.0, Cache.HOT, 1.0)],
+)
+def test_fixed_addresses_have_one_set_so_a_short_cold_launch_states_no_ratio(
+    monkeypatch: pytest.MonkeyPatch, launch_us: float, cache: Cache, ratio: float | None
 ) -> None:
     monkeypatch.setitem(globals(), "LAUNCH_US", launch_us)
     gpu, fixed = Gpu(monkeypatch), result(launch_us)
-    fixed = replace(fixed, point=replace(fixed.point, variant=variant(fixed_addresses=True)))
-    assert OnNewOperands(gpu, os.getpid(), fixed, GPU).judge() == pytest.approx(ratio)
-    assert gpu.launches == 1
+    at = replace(fixed.point, variant=variant(fixed_addresses=True), cache=cache)
+    ended = OnNewOperands(gpu, os.getpid(), replace(fixed, point=at), GPU).judge()
+    assert ended == pytest.approx(ratio)
+    assert gpu.sets == 1
+    assert (gpu.launches > 1) == (cache == Cache.HOT)
 
 
 @pytest.mark.parametrize(

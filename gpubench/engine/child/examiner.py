@@ -107,16 +107,16 @@ class Examiner:
 
     @_or_lost()
     def put_new_operands(
-        self, point: Point, launches: int, seed: int | None, position: int
+        self, point: Point, launches: int, seed: int | None, position: int, count: int
     ) -> bool:
-        """Prepare launches, each on a new A or B; poison the outputs. Raises ChildLostError.
+        """Prepare launches on new copies of A or B; poison the outputs. Raises ChildLostError.
 
         Return whether `launch_on_new_operands` can begin them (`Backend.hold`).
         """
-        if seed is None and bytes_of_sets(point.problem, launches) > self._backend.bytes_free():
+        if seed is None and bytes_of_sets(point.problem, count) > self._backend.bytes_free():
             return False
-        if self._new is None or (launches and len(self._new.sets) != launches):
-            self._new = self._copies(point, launches, position)
+        if self._new is None or len(self._new.sets) != count:
+            self._new = self._copies(point, count, position)
         _, _, memory, values, kernel = new = self._new
         for *_, output in new.sets:
             poison(output, reads_output=point.variant.reads_output)

@@ -212,6 +212,9 @@ class PutNewOperands(Request[bool]):
 
     point: Point
     launches: int
+    sets: int
+    """Number of operands that are new. Launches use them in turns."""
+
     position: int
     """Which operand is new: 0 for A, 1 for B."""
 
@@ -222,7 +225,9 @@ class PutNewOperands(Request[bool]):
 
     def answer(self, runner: Runner) -> bool:
         """Return whether the launches can begin."""
-        return runner.examiner.put_new_operands(self.point, self.launches, self.seed, self.position)
+        return runner.examiner.put_new_operands(
+            self.point, self.launches, self.seed, self.position, self.sets
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

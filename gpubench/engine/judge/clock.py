@@ -95,15 +95,17 @@ def require_time_on_new_operands(
     from_memory_us: float,
     beside_s: float,
     is_held: bool,
+    agreeing_s: float,
 ) -> float:
     """Return the time of launches on new operands, by this process's clock, over the reported time.
 
     `hold` prepares a number of launches in the process `pid`, on operands that no launch has seen,
     and returns the function that makes them. A launch may take `from_memory_us` longer, because no
     cache holds its operands. `beside_s` is the time that it may take beside the
-    launches. If they are held on a GPU, this time is measured, without a launch. `require_result`
-    raises WrongError unless the launches computed their results. Raises WrongError if they take
-    longer than was reported.
+    launches. If they are held on a GPU, this time is measured, without a launch. They are repeated
+    for `agreeing_s` until the ratio is at most `CLOCKS_AGREE`. `require_result` raises WrongError
+    unless the launches computed their results. Raises WrongError if they take longer than was
+    reported.
     """
     least_us, started = math.inf, perf_counter()
     for _ in range(is_held * HELD_REQUESTS):
@@ -114,7 +116,7 @@ def require_time_on_new_operands(
         beside_us = 1e6 * beside_s / launches + (0.0 if is_held else LAUNCH_US)
         least_us = min(least_us, 1e6 * taken_s / launches)
         new_us = max(0.0, least_us - beside_us)
-        agrees = new_us <= CLOCKS_AGREE * reported_us or not is_held or spent_s > AGREEING_S
+        agrees = new_us <= CLOCKS_AGREE * reported_us or not is_held or spent_s >= agreeing_s
         if agrees and new_us <= NEW_RATIO * (reported_us + from_memory_us):
             return new_us / reported_us
     require(

@@ -64,8 +64,9 @@ class Examination:
                     outputs = request(ProbeOutputs(point=point))
                     require_exact_outputs(outputs, at, result.seed or 0)
                 if (is_function or ratio is None) and point.problem.bytes <= MAX_JUDGED_BYTES:
-                    new = OnNewOperands(request, self._child.pid, result, self._device).judge()
-                    ratio = new if ratio is None else ratio
+                    new = OnNewOperands(request, self._child.pid, result, self._device)
+                    new_ratio = new.judge(needs_ratio=ratio is None)
+                    ratio = new_ratio if ratio is None else ratio
                 result = replace(result, clock_ratio=ratio)
         except WrongError as wrong:
             return as_judged(result, wrong.verdict), wrong.verdict

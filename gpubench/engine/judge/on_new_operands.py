@@ -14,7 +14,7 @@ from gpubench.engine.child.requests import (
     ReadResults,
     Request,
 )
-from gpubench.engine.judge.clock import require_time_on_new_operands
+from gpubench.engine.judge.clock import AGREEING_S, require_time_on_new_operands
 from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
 from gpubench.engine.judge.verdict import MissingResult, require
 from gpubench.engine.judge.verify import CHECKED_ROWS, rows_error
@@ -26,7 +26,7 @@ from gpubench.engine.operands import (
     transposed,
     widened,
 )
-from gpubench.model import Cache, Device, Launches, Measurement, Timer
+from gpubench.model import CLOCKS_AGREE, Cache, Device, Launches, Measurement, Timer
 
 MAX_LAUNCHES, MAX_BYTES, BESIDE_S = 32, 2**22, 5e-4
 """On a CPU: maximum number of launches on new operands, maximum bytes of their problems, and time
@@ -36,10 +36,6 @@ leaves a trace, and so that the time of a request counts little."""
 HELD_US, HELD_LAUNCHES, HELD_BYTES = (50.0, 5e3), (8, 256), 2**31
 """On a GPU: the time that launches must take together for a ratio of the two clocks, and the time
 that they are to take; their least and largest number; and the maximum bytes of their problems."""
-
-HOT_SHARE = 0.5
-"""Share of a GPU's cache that the operands of all hot launches may fill, so that they stay in it.
-If the launches would be too short, their operands may come from memory."""
 
 HELD_BESIDE_S = 5e-3
 """Time of a request on a GPU, if it is not measured."""
@@ -73,40 +69,50 @@ class OnNewOperands:
         """The problem whose A is new."""
 
         bandwidth = device.memory_bandwidth_gbytes_per_s
-        is_hot = self._point.cache == Cache.HOT
-        self._from_memory_us = problem.bytes / bandwidth / 1e3 if bandwidth and is_hot else 0.0
+        self._is_hot = self._point.cache == Cache.HOT
+        from_memory_us = problem.bytes / bandwidth / 1e3 if bandwidth else 0.0
+        self._from_memory_us = from_memory_us if self._is_hot else 0.0
         self._on_gpu = self._point.timer != Timer.HOST
         # CUPTI's times leave out the gaps between kernels, and calls that wait cannot be held.
         in_queue = self._point.launches != Launches.WAITED
         self._is_held = self._point.timer == Timer.EVENTS and in_queue
-        # All hot launches have the same other operand.
-        staying = int(HOT_SHARE * device.l2_bytes - kept.nbytes)
-        staying //= problem.bytes - kept.nbytes
-        self._launches = max(1, self._number(staying if is_hot else 0))
+        self._launches = self._sets = max(1, self._number())
         self._seed = 0
 
-    def _number(self, staying: int) -> int:
-        """Return the number of launches. The operands of `staying` launches stay in a cache."""
+    def _number(self) -> int:
+        """Return the number of launches that take long enough together."""
         bytes_of_one = self._point.problem.bytes
         if self._point.variant.fixed_addresses:
             return 1
         if not self._is_held:  # they take the host's time to enqueue them
             return min(MAX_LAUNCHES, MAX_BYTES // bytes_of_one)
-        if staying * self._reported_us < HELD_US[0]:
-            staying = max(HELD_LAUNCHES)
-        enough = math.ceil(HELD_US[1] / max(self._reported_us, 1.0))
-        return min(staying, HELD_BYTES // bytes_of_one, max(min(HELD_LAUNCHES), enough))
+        return min(HELD_BYTES // bytes_of_one, self._enough())
 
-    def judge(self) -> float | None:
+    def _enough(self) -> int:
+        least, most = HELD_LAUNCHES
+        return min(most, max(least, math.ceil(HELD_US[1] / max(self._reported_us, 1.0))))
+
+    def judge(self, *, needs_ratio: bool = True) -> float | None:
         """Return the time by this process's clock over the reported time, for launches on a GPU.
 
         Return None elsewhere, if the launches cannot be held in its queue, or are too short. Raises
         WrongError for a wrong result, and for a time that is too long; and ChildLostError.
+
+        All launches have new operands. If hot launches are slower then, because their operands come
+        from memory, the ratio is that of launches on one new operand. It is in the cache for all
+        but the first of them. A ratio that the caller does not need may be larger than necessary.
         """
-        while self._is_held and not self._can_hold():
-            self._launches //= FEWER
-            self._is_held = self._launches >= min(HELD_LAUNCHES)
-        self._launches = max(1, self._launches)
+        self._fit_queue()
+        self._launches = self._sets = max(1, self._launches)
+        ratio = self._ratio(AGREEING_S if needs_ratio and not self._is_hot else 0.0)
+        agrees = ratio is not None and ratio <= CLOCKS_AGREE
+        if needs_ratio and self._is_held and self._is_hot and not agrees:
+            self._launches, self._sets = self._enough(), 1
+            self._fit_queue()
+            ratio = self._ratio(AGREEING_S) if self._is_held else ratio
+        return ratio
+
+    def _ratio(self, agreeing_s: float) -> float | None:
         ratio = require_time_on_new_operands(
             self._reported_us,
             self._hold,
@@ -116,9 +122,17 @@ class OnNewOperands:
             from_memory_us=self._from_memory_us,
             beside_s=HELD_BESIDE_S if self._on_gpu else BESIDE_S,
             is_held=self._is_held,
+            agreeing_s=agreeing_s,
         )
         is_long = self._launches * self._reported_us >= HELD_US[0]
         return ratio if self._is_held and is_long else None
+
+    def _fit_queue(self) -> None:
+        """Reduce the number of launches until the queue of a GPU holds them, or has too few."""
+        while self._is_held and not self._can_hold():
+            self._launches //= FEWER
+            self._is_held = self._launches >= min(HELD_LAUNCHES)
+            self._sets = min(self._sets, self._launches)
 
     def _can_hold(self) -> bool:
         is_held = self._put(self._launches)
@@ -128,10 +142,15 @@ class OnNewOperands:
     def _put(self, launches: int) -> bool:
         self._seed = randbits(SEED_BITS) | 1  # 0 means that there is no seed yet
         seed = None if self._is_held else self._seed
-        request = PutNewOperands(
-            point=self._point, launches=launches, position=self._position, seed=seed
+        put: bool = self._request(
+            PutNewOperands(
+                point=self._point,
+                launches=launches,
+                sets=self._sets,
+                position=self._position,
+                seed=seed,
+            )
         )
-        put: bool = self._request(request)
         return put
 
     def _hold(self, launches: int) -> Callable[[], None]:
@@ -145,12 +164,12 @@ class OnNewOperands:
         height = problem.output_shape[0]
         if problem.op == "gemm":
             rows = [randbelow(height) for _ in range(CHECKED_ROWS)]
-            copies = [randbelow(self._launches) for _ in rows]
+            copies = [randbelow(self._sets) for _ in rows]
             request = ReadResults(copies=tuple(copies), rows=tuple(rows))
             shape: tuple[int, ...] = (len(rows), *problem.output_shape[1:])
         else:
             rows = list(range(problem.input_shapes[0][0]))
-            copies = [randbelow(self._launches)] * len(rows)
+            copies = [randbelow(self._sets)] * len(rows)
             request = ReadResults(copies=tuple(copies[:1]), rows=())
             shape = problem.output_shape
         content = self._request(request)
