@@ -247,7 +247,7 @@ def computes_if_held(a, b, c):
     c[...] = kept["held"].setdefault(key, (a, b, cupy.empty_like(c)))[2]
 
 
-def keeps_what_it_made_of_b(a, b, c):
+def keeps_a_copy_of_b(a, b, c):
     """Copies B, and multiplies it twenty times, where it has not seen this address before."""
     key = "made", b.data.ptr, b.shape
     if key not in kept:
@@ -274,7 +274,7 @@ FROM_THE_JUDGE = (
     computes_if_untimed,
     refuses_capture,
     computes_if_held,
-    keeps_what_it_made_of_b,
+    keeps_a_copy_of_b,
 )
 FUNCTIONS = {
     function.__name__: function for function in (honest, *CHEATS, *FROM_THE_DOCS, *FROM_THE_JUDGE)
