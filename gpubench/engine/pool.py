@@ -211,14 +211,11 @@ class LocalPool:
 
 
 @contextmanager
-def local_pool(
-    device: str, timer: Timer = Timer.EVENTS, *, ahead: bool = False, slot: str = ""
-) -> Iterator[LocalPool]:
+def local_pool(device: str, timer: Timer = Timer.EVENTS, slot: str = "") -> Iterator[LocalPool]:
     """Open a device of this machine as `--device` names it, in a child process.
 
-    `ahead` starts the next round's process while this round is measured. Raises
-    DeviceUnavailableError where the device or the timer is missing, and DeviceBusyError where
-    another sweep holds the GPU.
+    Raises DeviceUnavailableError where the device or the timer is missing, and DeviceBusyError
+    where another sweep holds the GPU.
     """
-    with Worker(device, timer, ahead=ahead) as worker:
+    with Worker(device, timer) as worker:
         yield LocalPool(worker, slot)

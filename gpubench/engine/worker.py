@@ -41,6 +41,9 @@ COMPILE_LIMIT_S = 300.0
 """Time limit for one more kernel to be compiled, unless --point-limit is given. The largest
 register tiles take half a minute."""
 
+MAX_AHEAD = 4
+"""Maximum number of children that are started ahead. A child that waits takes 0.2 GB of memory."""
+
 EXAMINATIONS = 3
 """Number of measurements in a row whose times must all be wrong, where load can be the cause."""
 
@@ -52,16 +55,12 @@ other points are skipped after that."""
 class Worker:
     """Measures points in a child process, which is replaced if a point ends it.
 
-    With `ahead`, the next child starts while this one measures, and waits before it opens the
-    device, if the backend has a `load`. That disturbs the host, so it is for sweeps on hosts that
-    have other work anyway.
-
     Raises DeviceUnavailableError if the device or the timer is missing, DeviceBusyError if another
     sweep holds the GPU, and ChildLostError if no process can be started that measures.
     """
 
-    def __init__(self, device: str, timer: Timer, *, ahead: bool = False) -> None:
-        self._child = Supervisor(device, timer, ahead=ahead)
+    def __init__(self, device: str, timer: Timer) -> None:
+        self._child = Supervisor(device, timer)
         self._last: Point | None = None
         """The point that this child measured last."""
 
@@ -120,14 +119,17 @@ class Worker:
         self._child.request(self._begin)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile ahead. If that ends the child, each point is compiled when it is measured.
+        """Compile ahead, and start the children of later rounds meanwhile.
 
-        Functions that need a process of their own are compiled there, when they are measured.
+        If that ends the child, each point is compiled when it is measured. Functions that need a
+        process of their own are compiled there, when they are measured.
         """
         if len({owner_of(point.variant) for point in points}) > 1:
             points = [point for point in points if not owner_of(point.variant)]
         limit_s = self._begin.timing.point_limit_s or COMPILE_LIMIT_S
-        with suppress(ChildLostError):
+        later = min(self._begin.timing.rounds - 1, MAX_AHEAD)
+        ahead = self._child.starting_ahead(self.device.backend, later)
+        with ahead, suppress(ChildLostError):
             self._child.request(Compile(points=tuple(points)), limit_s, on_built)
 
     def warm_up(self) -> None:

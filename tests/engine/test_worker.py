@@ -280,27 +280,30 @@ def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> No
 
 
 @pytest.mark.usefixtures("cold")
-def test_the_child_of_the_next_round_is_started_ahead_but_not_where_it_would_disturb_this_one(
+def test_children_of_later_rounds_start_while_kernels_compile(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Worker("cpu", Timer.EVENTS, ahead=True) as worker:
-        assert worker._child._next is None
+    rounds = replace(QUICK, rounds=3)
+    with Worker("cpu", Timer.EVENTS) as worker:
+        worker.begin(rounds, 1)
+        worker.compile([at(folder, 1)], lambda _count: None)
+        assert not worker._child._waiting  # there is nothing that takes long to load
     loading = {"cpu": replace(backends()["cpu"], load=lambda: None)}
     monkeypatch.setattr(supervisor, "backends", lambda: loading)
-    with Worker("cpu", Timer.EVENTS, ahead=True) as worker:
-        worker.begin(QUICK, 1)
-        waiting = worker._child._next
-        assert waiting
+    with Worker("cpu", Timer.EVENTS) as worker:
+        worker.begin(rounds, 1)
+        worker.compile([at(folder, 1)], lambda _count: None)
+        second, third = worker._child._waiting
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
-        assert worker._child._child is waiting
-        assert worker._child._next
-        killed = worker._child._next.pid  # a child that dies while it waits is replaced
-        os.kill(killed, signal.SIGKILL)
-        os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)
+        assert worker._child._child is second
+        os.kill(third.pid, signal.SIGKILL)  # a child that dies while it waits is replaced
+        os.waitid(os.P_PID, third.pid, os.WEXITED | os.WNOWAIT)
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
-        assert killed not in children_of(os.getpid())
+        assert third.pid not in children_of(os.getpid())
+        worker.compile([at(folder, 1)], lambda _count: None)
+        assert len(worker._child._waiting) == 2
     assert children_of(os.getpid()) == []
 
 

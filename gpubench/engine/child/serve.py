@@ -27,16 +27,18 @@ from gpubench.results.output import guard_streams
 
 
 def serve(descriptor: int, backend: str) -> None:
-    """Answer requests until the channel closes. First import what `backend` needs, if it is named.
+    """Answer requests until the channel closes. The first request opens the device.
 
-    The first request opens the device.
+    If `backend` is named, first import what it needs, and send an empty message.
     """
     guard_streams()
     channel = open_channel(descriptor)
     os.register_at_fork(after_in_child=channel.close)  # what a kernel forks does not keep it open
     pid = os.getpid()
-    if backend and (load := backends()[backend].load):
-        load()
+    if backend:
+        if load := backends()[backend].load:
+            load()
+        channel.send(b"")
     runner: Runner | None = None
 
     def send(token: int, body: Built | Done | Raised) -> None:

@@ -2,7 +2,8 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from secrets import randbits
 from time import perf_counter
 from typing import TypeVar
@@ -53,18 +54,12 @@ child does not get them, and rows record them. The backend sets the number of th
 
 
 class Supervisor:
-    """Controls one child at a time.
+    """Controls one child at a time. Children that were started ahead wait until they are opened."""
 
-    With `ahead`, the next child starts while this one measures, and waits before it opens the
-    device, if the backend has a `load`. That disturbs the host, so it is for sweeps on hosts that
-    have other work anyway.
-    """
-
-    def __init__(self, device: str, timer: Timer, *, ahead: bool = False) -> None:
+    def __init__(self, device: str, timer: Timer) -> None:
         self.device_name, self._timer = device, timer
-        self._ahead = ahead
         self._child: Child | None = None
-        self._next: Child | None = None
+        self._waiting: list[Child] = []
         self.usable = True
         """Whether the device still worked after the last request."""
 
@@ -98,18 +93,32 @@ class Supervisor:
     def open(self) -> Opened:
         """Start a child that opens the device. Raises what the child raised, and ChildLostError."""
         started = perf_counter()
-        if self._next and self._next.has_ended:  # killed while it waited
-            self._end_next()
-        self._child, self._next = self._next or self._start(), None
+        while self._waiting and self._waiting[0].has_ended:  # killed while it waited
+            self._waiting.pop(0).kill()
+        self._child = self._waiting.pop(0) if self._waiting else self._start()
         opened = self.request(Open(device=self.device_name, timer=self._timer.value))
-        backend = opened.device.backend
-        if self._ahead and backends()[backend].load:
-            self._next = self._start(backend)
         self._spent_s["starting"] += perf_counter() - started
         return opened
 
+    @contextmanager
+    def starting_ahead(self, backend: str, count: int) -> Iterator[None]:
+        """Start children until `count` wait, while the block under `with` runs.
+
+        They load the backend's modules, if that takes long, and wait before they open the device.
+        The block should time nothing, because loading disturbs the host.
+        """
+        missing = count - len(self._waiting) if backends()[backend].load else 0
+        children = [self._start(backend) for _ in range(missing)]
+        self._waiting += children
+        yield
+        started = perf_counter()
+        for child in children:
+            with suppress(EOFError, OSError):  # killed; `open` takes another child
+                Channel(child.socket).receive(START_LIMIT_S)
+        self._spent_s["starting"] += perf_counter() - started
+
     def _start(self, backend: str = "") -> Child:
-        """Start a child. It loads a backend's modules, if one is named, and awaits a request."""
+        """Start a child. If a backend is named, it loads its modules, and sends a message then."""
         module = "gpubench.engine.child.serve"
         return start(module, "serve", backend, environment=self._environment)
 
@@ -162,16 +171,11 @@ class Supervisor:
             child, self._child = self._child, None
             child.kill()
 
-    def _end_next(self) -> None:
-        """Kill the child that waits."""
-        if self._next is not None:
-            child, self._next = self._next, None
-            child.kill()
-
     def end_all(self) -> None:
-        """Kill both children."""
+        """Kill all children."""
         self.end()
-        self._end_next()
+        while self._waiting:
+            self._waiting.pop().kill()
 
 
 def _receive(channel: Channel, pid: int, token: int, limit_s: float) -> Built | Done | Raised:
