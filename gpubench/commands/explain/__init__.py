@@ -48,7 +48,8 @@ def explain(
 ) -> None:
     """Explain in words why a kernel is as fast as it is.
 
-    Shows registers, spills, occupancy, waves, roofline and inner loop, for any architecture.
+    Shows registers, spills, occupancy, waves, roofline, accesses and inner loop,
+    for any architecture.
     """
     from gpubench.commands.explain.run import run_explain
 
