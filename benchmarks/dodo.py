@@ -372,6 +372,7 @@ def task_gpus() -> Iterator[dict[str, Any]]:
 def task_cpu() -> Iterator[dict[str, Any]]:
     """Yield the tasks that need no GPU, but a machine without other work."""
     yield step("cpu:quick", "gpubench sweep --device cpu -o cpu/quick.csv > cpu/quick.txt")
+    yield step("cpu:verify_cost", "python SCRIPTS/verify_cost.py first --device cpu > cpu/verify_cost.txt")
     yield step("cpu:main", "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv > cpu/main.txt")
     yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 34 -o cpu/kills.json")
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
