@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -38,7 +38,7 @@ from gpubench.results.provenance import source_hash
 from gpubench.results.row import COLUMNS, Row, read
 from gpubench.stats.pairs import ratio_of_pairs
 from gpubench.view.numbers import milliseconds
-from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, by_problem
+from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, best_of_each, by_problem
 from gpubench.view.tables import markdown, pipe_table
 
 RESULTS = ROOT / "results"
@@ -166,6 +166,20 @@ def few_rows(name: str) -> str:
 def read_limits(name: str) -> str:
     """Return how many products with cold weights take no longer than reads allow."""
     return decode.limits(H100 / f"{name}.csv")
+
+
+def odd_float8() -> str:
+    """Return the times of products of odd rows in float8, and the rates at which data move."""
+    (device,) = load("h100/deviceinfo.json")["devices"]
+    copy = device["facts"]["measured_copy_gbytes_per_s"]
+    best = best_of_each(read(H100 / "odd_float8_e4m3.csv"), attrgetter("size", "cache"))
+    lines = []
+    for size in dict.fromkeys(size for size, _ in best):
+        cold, hot = best[size, "cold"], best[size, "hot"]
+        percent = 100 * (cold.gbytes_per_s or math.nan) / copy
+        times = (number(row.median_us, 1) for row in (hot, cold))
+        lines.append([size, *times, number(cold.gbytes_per_s, 0), f"{percent:.0f} %"])
+    return table(["shape", "hot, µs", "cold, µs", "cold, GB/s", "of a copy's rate"], lines)
 
 
 def alone_agreement() -> str:

@@ -16,8 +16,9 @@
 //     row of threads   0        1        2        3
 //     place of 0 1 2 3 0 1 2 3  1 0 3 2  2 3 0 1  3 2 1 0
 //
-// Rows of B that are no multiple of 16 bytes are copied 4 bytes at a time: four times the copies of
-// B, for a tile of 64×64 a copy for every 32 instead of every 51 multiply-adds.
+// Rows of B that are no multiple of 16 bytes are copied 4 bytes at a time, 32 neighbours by a warp:
+// four times the copies of B, for a tile of 64×64 a copy for every 32 instead of every 51
+// multiply-adds.
 //
 // What limits it: each thread copies its elements of A itself, and small tiles have fewer
 // multiply-adds for each element that they load from shared memory.

@@ -31,10 +31,12 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   // A row of A's tile is padded, so that transposed writes go to 32 banks. Panels need no padding.
   constexpr int A_ROW = A_LAYOUT == Layout::ROWS ? BM + 4 : BM;
   constexpr int STAGE = BK * (A_ROW + BN);
-  // A warp copies 4 rows × 8 values of k of A at once, and four elements per thread of B.
+  // A warp copies 4 rows × 8 values of k of A at once. Of B, a thread copies 16 bytes. Where rows
+  // begin anywhere, it copies elements, and a warp's elements are neighbours: they go to 32 banks.
   constexpr int A_ROWS = THREADS / 8;
   constexpr int A_COPIES = BM / A_ROWS / CHUNKS;  // of A_ROWS rows per chunk, along all of BK
-  constexpr int B_ROWS = THREADS / (BN / 4);
+  constexpr int ACROSS = ALIGNED ? BN / 4 : 32;  // threads along a row of B
+  constexpr int B_ROWS = THREADS / ACROSS;
   constexpr int B_COPIES = BK / B_ROWS / CHUNKS;
   static_assert(A_COPIES * CHUNKS * A_ROWS == BM && B_COPIES * CHUNKS * B_ROWS == BK,
                 "each chunk copies equally much");
@@ -49,8 +51,8 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
 
   const int a_k = t % 8;
   const int a_row = t / 8;
-  const int b_k = t / (BN / 4);
-  const int b_col = t % (BN / 4) * 4;
+  const int b_k = t / ACROSS;
+  const int b_col = t % ACROSS * (ALIGNED ? 4 : 1);
   const bool b_inside = origin.col + b_col < N;
   // The next element of A and of B that this thread copies, as if the short step were whole.
   const Scalar* a_from =
@@ -94,14 +96,21 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
       const int k = (chunk * B_COPIES + i) * B_ROWS + b_k;
       Scalar* const to = stage + BK * A_ROW + k * BN + b_col;
       const Scalar* const from = b_from + i * b_pass;
-      if (zeros > 0 && k < zeros) {
-        *reinterpret_cast<Vector<Scalar>*>(to) = {};
-      } else if (ALIGNED) {
-        if (b_inside) copy_async<4 * sizeof(Scalar)>(to, from);
+      const bool filled = zeros > 0 && k < zeros;
+      if constexpr (ALIGNED) {
+        if (filled) {
+          *reinterpret_cast<Vector<Scalar>*>(to) = {};
+        } else if (b_inside) {
+          copy_async<4 * sizeof(Scalar)>(to, from);
+        }
       } else {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          if (origin.col + b_col + e < N) copy_async<sizeof(Scalar)>(to + e, from + e);
+        for (int col = 0; col < BN; col += ACROSS) {
+          if (filled) {
+            to[col] = 0;
+          } else if (origin.col + b_col + col < N) {
+            copy_async<sizeof(Scalar)>(to + col, from + col);
+          }
         }
       }
     }
