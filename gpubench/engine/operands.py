@@ -209,7 +209,7 @@ def _chained_product(xp: Any, a: Any, v: Any) -> Reference:
     a_64 = a.astype(np.float64)
     # The leading part in the operands' precision, and the following parts in float64.
     correction = leading - leading.astype(a.dtype) + sum(corrections)
-    scale = first.row_norms * first.column_norms + np.sqrt(first.terms) * xp.abs(leading)
+    scale = first.row_norms * first.column_norms + math.sqrt(first.terms) * xp.abs(leading)
     # Division by the largest element keeps the squares from overflowing.
     tiny = np.finfo(np.float64).tiny
     a_max, scale_max = (max(float(xp.abs(values).max()), tiny) for values in (a_64, scale))

@@ -1,5 +1,6 @@
 """Compares the results of a point with a reference: before it is timed, and the timed results."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from secrets import randbelow
@@ -235,7 +236,7 @@ def relative_error(
         underflow = float(limits(output.dtype).smallest_subnormal) / 2
         error = xp.maximum(error - (ROUNDED_ONCE * result_roundoff * size + underflow), 0.0)
     scale = abs(factor) * reference.row_norms * reference.column_norms
-    scale += np.sqrt(reference.terms) * size
+    scale += math.sqrt(reference.terms) * size  # NumPy's numbers let CuPy import SciPy
     scale += abs(factor) * reference.inherited
     # A zero row or column must give exact zeros: any error over the smallest number is huge.
     return float((error / xp.maximum(scale, np.finfo(np.float64).tiny)).max())
