@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes  # noqa: F401 # names for NumPy: bfloat16 and float8
@@ -164,6 +164,9 @@ class Reference:
 
     inherited: Any = 0.0
     """For atax: the effect of the errors of A·v on the result, in the same scale."""
+
+    errors: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Errors of outputs that were right, by the factor of their set and their fingerprint."""
 
 
 def make_reference(xp: Any, op: str, a: Any, b: Any) -> Reference:

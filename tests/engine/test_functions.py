@@ -20,8 +20,9 @@ from fakes import FakeBackend, matmul, point, variant
 from gpubench.backends.calls import as_tensors
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
+from gpubench.engine.judge import verify
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.judge.verify import Check
+from gpubench.engine.judge.verify import Check, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.engine.runner import Runner
 from gpubench.errors import LaunchError
@@ -226,6 +227,33 @@ def test_an_output_that_is_left_after_a_right_one_shows_that_addresses_are_kept(
     operands.rotation.used.update({0, 1})
     with pytest.raises(WrongError, match="keep their addresses"):
         check.look()
+
+
+def test_an_output_with_the_bits_of_another_kernels_right_output_is_right_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = point().problem
+    operands = FakeBackend().load(problem, make_inputs(problem, seed=1), cold=False)
+    reference = make_reference(np, "gemm", *operands.host_inputs)
+    compared = []
+    monkeypatch.setattr(
+        verify, "relative_error", lambda *_: compared.append(1) or relative_error(*_)
+    )
+    errors = []
+    for times in (1, 1, 2):
+        check = Check(np, operands, lambda: reference)
+        check.start()
+        matmul(*operands.sets[0])
+        operands.output[...] *= times
+        operands.rotation.used.add(0)
+        if times == 1:
+            check.look()
+            errors.append(check.error)
+        else:
+            with pytest.raises(WrongError):
+                check.look()
+    assert len(compared) == 2
+    assert errors[0] == errors[1] > 0
 
 
 def test_a_package_that_is_missing_is_the_reason_and_not_an_error() -> None:

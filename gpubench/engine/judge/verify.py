@@ -98,7 +98,10 @@ class Check:
                 if self._later:
                     self._keep(output.copy(order="K"), factor)
                 else:
-                    self._accept(output, factor)
+                    errors = self._reference().errors
+                    if (factor, fingerprint) not in errors:
+                        errors[factor, fingerprint] = self._compare(output, factor)
+                    self._accept(errors[factor, fingerprint])
                 self.fingerprints[factor] = fingerprint
         self.start()
 
@@ -106,7 +109,7 @@ class Check:
         """Compare the outputs that were kept. Raises WrongError."""
         while self._kept:
             output, factor = self._kept.pop(0)
-            self._accept(output, factor)
+            self._accept(self._compare(output, factor))
 
     def _keep(self, output: Any, factor: int) -> None:
         """Keep an output. Beyond KEPT_OUTPUTS it replaces one of the later half."""
@@ -115,9 +118,9 @@ class Check:
         else:
             self._kept[KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)] = (output, factor)
 
-    def _accept(self, output: Any, factor: int) -> None:
+    def _compare(self, output: Any, factor: int) -> float:
         try:
-            error = require_right(
+            return require_right(
                 self._xp,
                 self._operands,
                 output,
@@ -129,6 +132,8 @@ class Check:
             if self._accepted and not self._reads_output and is_unwritten(self._xp, output):
                 require(MissingResult(left=STALE))
             raise
+
+    def _accept(self, error: float) -> None:
         self._accepted = True
         self.error = max(self.error, error)
 
