@@ -95,6 +95,17 @@ def test_a_long_launch_warms_up_once() -> None:
     assert script.now_s == pytest.approx((5_000 + 4_000 * len(series.times_us)) / 1e6)
 
 
+@pytest.mark.parametrize(
+    ("expected_us", "counted_us"), [(25_000.0, 30_000.0), (15_000.0, 25_000.0)]
+)
+def test_a_launch_that_is_long_as_expected_counts_from_the_first(
+    expected_us: float, counted_us: float
+) -> None:
+    script = Script(itertools.chain([30_000.0], itertools.repeat(25_000.0)))
+    series = collect(script.sample, ONE_ROUND, 256, expected_us, clock=lambda: script.now_s)
+    assert max(series.times_us) == counted_us
+
+
 @pytest.mark.parametrize("launch_us", [0.3, 10.0, 1_000.0, 30_000.0])
 def test_a_steady_kernel_is_precise_after_the_least_samples_and_time(launch_us: float) -> None:
     series = Script(launch_us).collect()
