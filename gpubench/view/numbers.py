@@ -6,6 +6,26 @@ from collections.abc import Sequence
 WHOLE = 1000
 """Rates from this value on are shown without decimals."""
 
+UNITS = {
+    "gbytes_per_s": "GB/s",
+    "flop_per_byte": "FLOP/byte",
+    "gflops": "GFLOP/s",
+    "tflops": "TFLOP/s",
+    "bytes": "bytes",
+    "mib": "MiB",
+    "bits": "bits",
+    "mhz": "MHz",
+}
+"""How names of facts end, and what a table shows instead."""
+
+
+def with_unit(name: str) -> str:
+    """Return the heading of a fact of a device: `memory, bytes` for `memory_bytes`."""
+    for ending, unit in UNITS.items():
+        if name.endswith(f"_{ending}"):
+            return f"{name.removesuffix(f'_{ending}').replace('_', ' ')}, {unit}"
+    return name.replace("_", " ")
+
 
 def time_text(time_us: float | None) -> str:
     """Return a time with four significant digits: `275.3 µs`, `57.10 ms`, `1.204 s`."""

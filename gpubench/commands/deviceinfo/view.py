@@ -13,18 +13,8 @@ from gpubench.errors import DeviceUnavailableError
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
 from gpubench.model import DTYPES, Device
 from gpubench.options import read_sweep
-from gpubench.view.numbers import number
+from gpubench.view.numbers import number, with_unit
 from gpubench.view.tables import Table, console, table
-
-UNITS = {
-    "gbytes_per_s": "GB/s",
-    "flop_per_byte": "FLOP/byte",
-    "gflops": "GFLOP/s",
-    "bytes": "bytes",
-    "bits": "bits",
-    "mhz": "MHz",
-}
-"""How names of facts end, and what a table shows instead."""
 
 
 def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
@@ -95,17 +85,9 @@ def as_tables(device: Device) -> RenderableType:
     listing = table("property", "value", left=None)
     for name, value in properties.items():
         if value is not None:
-            listing.add_row(_with_unit(name), _plain(value))
+            listing.add_row(with_unit(name), _plain(value))
     tables = [listing, _peaks(device)] if device.compute_capability else [listing]
     return Group(Text(f"\n{device.name} ({device_label(device)})", style="bold"), *tables)
-
-
-def _with_unit(name: str) -> str:
-    """`memory, bytes` for `memory_bytes`."""
-    for ending, unit in UNITS.items():
-        if name.endswith(f"_{ending}"):
-            return f"{name.removesuffix(f'_{ending}').replace('_', ' ')}, {unit}"
-    return name.replace("_", " ")
 
 
 def _plain(value: object) -> str:

@@ -76,7 +76,7 @@ class Reproduction:
         points = [(identity(row.key), row) for row in self.rows]
         return {
             series.name: [_entries(self.experiment, series, cell, points) for cell in series.cells]
-            for series in self.experiment.series
+            for series in self.experiment.file.series
         }
 
     @cached_property
@@ -84,14 +84,14 @@ class Reproduction:
         """By name of the series: whether its rules hold."""
         sides = {
             series.name: (series.published, _first_column(self.entries[series.name]))
-            for series in self.experiment.series
+            for series in self.experiment.file.series
         }
         return {
             series.name: [
                 judge(rule, series.figure, sides[series.name], sides.get(rule.than, ({}, {})))
                 for rule in series.rules
             ]
-            for series in self.experiment.series
+            for series in self.experiment.file.series
         }
 
     def csv(self) -> list[list[object]]:
@@ -133,11 +133,11 @@ def _entries(experiment: Experiment, series: Series, cell: Cell, points: _Points
 
 
 def _entry(series: Series, cell: Cell, column: Column, points: _Points) -> Entry:
-    row = _pick(series.selection(cell, column), points)
-    over = _pick(series.baseline(cell, column), points)
+    chosen = [_pick(selection, points) for selection in series.selections(cell, column)]
+    row, over = (*chosen, None)[:2]
     figure = column.figure or series.figure
     low, measured, high = _interval(figure, row, over)
-    unstable = any(timed is not None and timed.unstable for timed in (row, over))
+    unstable = any(timed is not None and timed.unstable for timed in chosen)
     return Entry(
         column=column.name,
         figure=figure,
@@ -170,10 +170,8 @@ def _claim(entry: Entry, published: float) -> str:
     return f"{holds} on this device" if is_other else holds
 
 
-def _pick(selection: Selection | None, points: _Points) -> Row | None:
+def _pick(selection: Selection, points: _Points) -> Row | None:
     """Return the row that a selection means: the fastest if any tile will do."""
-    if selection is None:
-        return None
     chosen = [row for point, row in points if matches(selection, point)]
     if BEST in selection.items():
         chosen.sort(key=lambda row: (row.status != Status.OK, row.median_us or 0.0))
@@ -205,7 +203,7 @@ def _interval(figure: Figure, row: Row | None, over: Row | None) -> Sequence[flo
 def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> float | None:
     """Return the percentage of the published peak, for a rate of a single dtype."""
     dtypes = {dtype for sweep, *_ in experiment.sweeps for dtype in sweep.dtypes}
-    dtype = series.selection(cell, series.columns[0]).get("dtype", "/".join(dtypes))
+    dtype = series.selections(cell, series.columns[0])[0].get("dtype", "/".join(dtypes))
     peak_tflops = experiment.file.devices.get(cell.device, {}).get(f"peak_{dtype}_tflops")
     if series.figure != Figure.GFLOPS or isinstance(peak_tflops, str) or peak_tflops is None:
         return None

@@ -116,16 +116,12 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The published figures by label."""
         return {cell.label: cell.published for cell in self.cells if cell.published is not None}
 
-    def selection(self, cell: Cell, column: Column) -> Selection:
-        """Return what identifies the measured point of a cell and column."""
+    def selections(self, cell: Cell, column: Column) -> list[Selection]:
+        """Return what identifies the point of a cell and column, and the baseline of a speedup."""
         usual = {"cache": "cold", "launches": "alone", "state": "burst", "scope": "kernel"}
         values = {**usual, **self.where, **cell.where, **column.where}
-        return {key: str(value) for key, value in values.items()}
-
-    def baseline(self, cell: Cell, column: Column) -> Selection | None:
-        """Return what identifies the baseline of a speedup, or None for other figures."""
-        over = {key: str(value) for key, value in column.over.items()}
-        return {**self.selection(cell, column), **over} if over else None
+        measured = [values, {**values, **column.over}][: 2 if column.over else 1]
+        return [{key: str(value) for key, value in each.items()} for each in measured]
 
 
 class FactTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,7 +129,7 @@ class FactTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     title: _Text
     columns: tuple[str, ...]
-    rows: tuple[tuple[_Fact, ...], ...] = ()
+    rows: Annotated[tuple[tuple[_Fact, ...], ...], Meta(min_length=1)]
 
     def __post_init__(self) -> None:
         """Refuse rows of another length. msgspec adds the place."""
@@ -207,11 +203,6 @@ class Experiment:
     def name(self) -> str:
         """The stem of the experiment's file."""
         return self.path.stem
-
-    @property
-    def series(self) -> tuple[Series, ...]:
-        """The series of the experiment's file."""
-        return self.file.series
 
     def sweeps_for(self, *, gpu: bool) -> list[PlannedSweep]:
         """Return the sweeps to run on a machine with or without a GPU."""
@@ -295,42 +286,39 @@ def read_experiment(path: Path, checkout: Path | None = None) -> Experiment:
         points += [identity(point.key) for point in planned]
         sweeps.append(PlannedSweep(sweep, conditions, len(planned)))
     for series in file.series:
-        if why := _why_refused(series, file) or _why_unclear(series, points):
-            raise UsageError(f"{path}: series '{series.name}': {why}")
+        try:
+            _require_kept(series, file)
+            _require_points(series, points)
+        except ValueError as why:
+            raise UsageError(f"{path}: series '{series.name}': {why}") from why
     return Experiment(path=path, file=file, sweeps=tuple(sweeps))
 
 
-def _why_refused(series: Series, file: ExperimentFile) -> str | None:
-    """Return which device is unknown, or which rule the published figures do not keep."""
+def _require_kept(series: Series, file: ExperimentFile) -> None:
+    """Raise ValueError for an unknown device, and a rule that the published figures do not keep."""
     for cell in series.cells:
         if cell.device and cell.device not in file.devices:
-            return unknown("device", cell.device, file.devices)
+            raise ValueError(unknown("device", cell.device, file.devices))
     published = {other.name: other.published for other in file.series}
     for rule in series.rules:
         if rule.than and rule.than not in published:
-            return f"rule '{rule.statement}': {unknown('series', rule.than, published)}"
+            raise ValueError(f"rule '{rule.statement}': {unknown('series', rule.than, published)}")
         slower = published.get(rule.than, {})
-        try:
-            holds, words = rule.observe(series.figure, series.published, slower)
-        except ValueError as error:
-            return f"rule '{rule.statement}': {error}"
+        holds, words = rule.observe(series.figure, series.published, slower)
         if not holds:
-            return f"rule '{rule.statement}': the published figures do not keep it: {words}"
-    return None
+            text = f"the published figures do not keep it: {words}"
+            raise ValueError(f"rule '{rule.statement}': {text}")
 
 
-def _why_unclear(series: Series, points: Sequence[Selection]) -> str | None:
-    """Return which figure does not belong to exactly one point of the sweeps."""
+def _require_points(series: Series, points: Sequence[Selection]) -> None:
+    """Raise ValueError for a figure that does not belong to exactly one point of the sweeps."""
     for cell, column in product(series.cells, series.columns):
-        for selection in filter(
-            None, (series.selection(cell, column), series.baseline(cell, column))
-        ):
+        for selection in series.selections(cell, column):
             chosen = {tuple(point.items()) for point in points if matches(selection, point)}
             if len(chosen) == 1 or (chosen and BEST in selection.items()):
                 continue
             where = ", ".join(f"{key} {value!r}" for key, value in selection.items())
-            if unknown_keys := selection.keys() - set(SELECTABLE):
-                return f"at {cell.label}: {unknown('key', min(unknown_keys), SELECTABLE)}"
             count = f"{len(chosen)} points have" if chosen else "no sweep measures"
-            return f"at {cell.label}: {count} {where}"
-    return None
+            if unknown_keys := selection.keys() - set(SELECTABLE):
+                count, where = unknown("key", min(unknown_keys), SELECTABLE), ""
+            raise ValueError(f"at {cell.label}: {count} {where}".rstrip())

@@ -100,15 +100,15 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if self.than:
             common = [label for label in series if label in slower]
             figures = {at: figure.times_as_fast(series[at], slower[at]) for at in common}
-        if not figures:
-            raise ValueError("there are no published figures to compare")
-        for label in self.labels:
-            if label not in figures:
-                raise ValueError(unknown("label", label, figures))
-        labels = list(figures)
+        labels, why = list(figures), ""
+        if missing := [label for label in self.labels if label not in figures]:
+            why = unknown("label", missing[0], figures)
+        elif self.kind in {"falls-until", "rises-from"} and self.labels[0] == labels[0]:
+            why = "there is no step before the first label"
+        if why or not figures:
+            why = why if figures else "there are no published figures to compare"
+            raise ValueError(f"rule '{self.statement}': {why}")
         at = labels.index(self.labels[0]) if self.labels else 0
-        if at == 0 and self.kind in {"falls-until", "rises-from"}:
-            raise ValueError("there is no step before the first label")
         steps = {b: (a, figures[b] / figures[a]) for a, b in pairwise(labels)}
         match self.kind:
             case "minimum-at" | "maximum-at":

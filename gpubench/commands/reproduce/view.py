@@ -13,10 +13,8 @@ from gpubench.commands.reproduce.rules import Figure
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Status
 from gpubench.view import tables
-from gpubench.view.numbers import number, rate
+from gpubench.view.numbers import number, rate, with_unit
 from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND
-
-_UNITS = {" bytes": ", bytes", " mib": ", MiB", " tflops": ", TFLOP/s"}
 
 
 class Grid(NamedTuple):
@@ -35,19 +33,19 @@ class Grid(NamedTuple):
 
 
 def _filled(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str] = ()
+    title: str, lines: Sequence[Sequence[tuple[str, str]]], below: Sequence[str] = ()
 ) -> Grid:
-    """Return a grid without empty columns. The first column stays, and is text.
+    """Return a grid of cells with their headings, without empty columns.
 
-    The other columns are text too if most of their cells do not start with a digit.
+    The first column stays, and is text. The others are text if most cells start with no digit.
     """
-    shown = [i for i in range(len(columns)) if i == 0 or any(row[i] for row in rows)]
-    cells = [row[i] for row in rows for i in shown[1:] if row[i]]
+    kept = [i for i, _ in enumerate(lines[0]) if i == 0 or any(line[i][1] for line in lines)]
+    cells = [line[i][1] for line in lines for i in kept[1:] if line[i][1]]
     is_numeric = sum(cell[0].isdecimal() for cell in cells) * 2 >= len(cells)
-    headings = tuple(columns[i] for i in shown)
+    headings = [lines[0][i][0] for i in kept]
     grid = tables.table(*headings, left=headings[:1] if is_numeric else None)
-    for row in rows:
-        grid.add_row(*(row[i] for i in shown))
+    for line in lines:
+        grid.add_row(*(line[i][1] for i in kept))
     return Grid(title, grid, below)
 
 
@@ -57,49 +55,48 @@ def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
     A terminal is narrow, so facts about single figures are only shown with `whole`. Without a GPU,
     series that it would measure, and the devices, are only shown with `whole`, too.
     """
-    series = [
+    file, shows_published = done.experiment.file, whole or not done.no_gpu
+    shown = [
         _series(done, series, whole=whole)
-        for series in done.experiment.series
-        if (series.published and (whole or not done.no_gpu)) or _is_measured(done, series)
+        for series in file.series
+        if (series.published and shows_published)
+        or any(first.measured is not None for first, *_ in done.entries[series.name])
     ]
-    facts = [
-        _filled(facts.title, facts.columns, [tuple(map(_text, row)) for row in facts.rows])
-        for facts in done.experiment.file.facts
-    ]
-    has_facts = any(len(facts) > 1 for facts in done.experiment.file.devices.values())
-    has_devices = has_facts and (whole or not done.no_gpu)
-    return [*series, *([_devices(done)] if has_devices else []), *facts]
-
-
-def _is_measured(done: Reproduction, series: Series) -> bool:
-    return any(entries[0].measured is not None for entries in done.entries[series.name])
+    if shows_published and any(len(facts) > 1 for facts in file.devices.values()):
+        shown.append(_devices(done))
+    for facts in file.facts:
+        lines = [[*zip(facts.columns, map(_text, row), strict=True)] for row in facts.rows]
+        shown.append(_filled(facts.title, lines))
+    return shown
 
 
 def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
     labels = done.entries[series.name]
     facts = dict.fromkeys(name for cell in series.cells for name in cell.facts if whole)
-    columns = (
-        *(series.axis, *facts, "published", "measured", "95 % interval", "ratio", "claim"),
-        *("% of peak then", "% of peak now", *(column.name for column in series.beside)),
-        *(name.replace("_", " ") for name in series.explain),
-    )
-    rows = []
-    others = {first.claim for first, *_ in labels} <= {OTHER_DEVICE, ""}
+    has_claims = not {first.claim for first, *_ in labels} <= {OTHER_DEVICE, ""}
+    lines = []
     for first, *beside in labels:
-        row, is_rate = first.row, series.figure == Figure.GFLOPS
+        row, now = first.row, first.percent_of_peak
         failed = str(row.status) if row and row.status != Status.OK else ""
-        cells = [first.cell.label, *(_text(first.cell.facts.get(name)) for name in facts)]
-        cells += [_text(first.published), failed or _figure(first)]
-        cells += ["" if others or not first.ratio else _interval(first), rate(first.ratio)]
-        cells += ["" if others else first.claim]
-        cells += [number(first.published_percent_of_peak, 1)]
-        cells += [number(first.percent_of_peak, 1) if is_rate else "", *map(_figure, beside)]
-        cells += [_short(getattr(row, name, None)) for name in series.explain]
-        rows.append(cells)
+        lines.append(
+            [
+                (series.axis, first.cell.label),
+                *((name, _text(first.cell.facts.get(name))) for name in facts),
+                ("published", _text(first.published)),
+                ("measured", failed or _figure(first)),
+                ("95 % interval", _interval(first) if has_claims and first.ratio else ""),
+                ("ratio", rate(first.ratio)),
+                ("claim", first.claim if has_claims else ""),
+                ("% of peak then", number(first.published_percent_of_peak, 1)),
+                ("% of peak now", number(now, 1) if series.figure == Figure.GFLOPS else ""),
+                *((entry.column, _figure(entry)) for entry in beside),
+                *((x.replace("_", " "), _short(getattr(row, x, None))) for x in series.explain),
+            ]
+        )
     verdicts = [judgement.sentence for judgement in done.judgements[series.name]]
     if any(entry.unstable for entries in labels for entry in entries):
         verdicts.append(f"{UNSTABLE_LEGEND}; the interval is shown")
-    return _filled(f"{series.name} ({series.figure.heading})", columns, rows, verdicts)
+    return _filled(f"{series.name} ({series.figure.heading})", lines, verdicts)
 
 
 def _devices(done: Reproduction) -> Grid:
@@ -107,15 +104,15 @@ def _devices(done: Reproduction) -> Grid:
     published = done.experiment.file.devices
     now = [device for device in done.devices if device.compute_capability]
     names = dict.fromkeys(name for facts in published.values() for name in facts if name != "name")
-    rows = []
-    for name in names:
-        heading = name.replace("_", " ").replace("l2", "L2 cache")
-        for ending, unit in _UNITS.items():
-            heading = heading.removesuffix(ending) + (unit if heading.endswith(ending) else "")
-        then = (_text(facts.get(name)) for facts in published.values())
-        rows.append((heading, *then, *(_short(_fact_now(name, device) or None) for device in now)))
-    title = "Devices then and now" if now else "Devices then"
-    return _filled(title, ("", *published, *(device.name for device in now)), rows)
+    lines = [
+        [
+            ("", with_unit(name).replace("l2", "L2 cache")),
+            *((device, _text(facts.get(name))) for device, facts in published.items()),
+            *((device.name, _short(_fact_now(name, device) or None)) for device in now),
+        ]
+        for name in names
+    ]
+    return _filled("Devices then and now" if now else "Devices then", lines)
 
 
 def _fact_now(name: str, device: Device) -> object:
@@ -131,9 +128,7 @@ def _fact_now(name: str, device: Device) -> object:
 
 def _figure(entry: Entry) -> str:
     """Return a measured figure; the interval if rounds disagree."""
-    if entry.unstable and entry.measured is not None:
-        return f"{_interval(entry)} {UNSTABLE}"
-    return rate(entry.measured)
+    return f"{_interval(entry)} {UNSTABLE}" if entry.unstable else rate(entry.measured)
 
 
 def _interval(entry: Entry) -> str:
@@ -160,13 +155,9 @@ def opening(done: Reproduction) -> list[str]:
         f"published: {file.source}",
         f"measured: {now}; ratio: how many times as fast as published",
     ]
-    left_out = dict.fromkeys(
-        variant
-        for sweep, *_ in done.experiment.sweeps
-        if sweep.device == "cuda"
-        for variant in sweep.variants or ("every variant",)
-    )
-    if done.no_gpu and left_out:
+    on_gpu = [each.sweep for each in done.experiment.sweeps if each.sweep.device == "cuda"]
+    if done.no_gpu and on_gpu:
+        left_out = dict.fromkeys(v for s in on_gpu for v in s.variants or ("every variant",))
         lines.append(f"left out, as it needs an NVIDIA GPU: {', '.join(left_out)} ({done.no_gpu})")
     return lines + ([" ".join(file.about.split())] if file.about else [])
 

@@ -141,7 +141,7 @@ def test_each_figure_of_the_claims_that_come_with_gpubench_has_its_point(
     counts = {}
     for name, path in shipped("claims").items():
         experiment = read_experiment(path)  # it refuses a figure without a point
-        counts[name] = sum(len(series.published) for series in experiment.series)
+        counts[name] = sum(len(series.published) for series in experiment.file.series)
     assert counts == {"cuda-l2": 50, "fast-cu": 6, "sgemm-cuda": 22}
 
 

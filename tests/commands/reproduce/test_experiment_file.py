@@ -91,7 +91,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     assert (first[1].when, first[1].remember) == ("always", False)
     assert (second[1].when, second[1].remember) == ("with-gpu", True)
     assert third[0].device == "cuda"
-    tiles, rates = experiment.series
+    tiles, rates = file.series
     assert tiles.published == {"4": 3.5, "16": 1}
     assert tiles.rules == (Rule(kind="falls-until", at=16, by=2),)
     assert [column.figure for column in tiles.columns] == [None, Figure.SPEEDUP]
@@ -102,7 +102,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
 def test_labels_that_are_numbers_stand_in_their_order_whether_published_or_not(
     tmp_path: Path,
 ) -> None:
-    tiles = read_experiment(written(tmp_path, WHOLE)).series[0]
+    tiles = read_experiment(written(tmp_path, WHOLE)).file.series[0]
     assert [(cell.label, cell.published, cell.device) for cell in tiles.cells] == [
         ("4", 3.5, "Old CPU"),
         ("8", None, ""),
@@ -111,14 +111,14 @@ def test_labels_that_are_numbers_stand_in_their_order_whether_published_or_not(
 
 
 def test_a_figure_is_selected_by_series_label_and_column(tmp_path: Path) -> None:
-    tiles = read_experiment(written(tmp_path, WHOLE)).series[0]
+    tiles = read_experiment(written(tmp_path, WHOLE)).file.series[0]
     usual = {"variant": "cpu_tile", "size": "64"}
     usual |= {"cache": "cold", "launches": "alone", "state": "burst", "scope": "kernel"}
     first, beside = tiles.columns
-    assert tiles.selection(tiles.cells[1], first) == usual | {"tile": "8"}
-    assert tiles.baseline(tiles.cells[1], first) is None
+    measured = usual | {"tile": "8"}
+    assert tiles.selections(tiles.cells[1], first) == [measured]
     loop = usual | {"variant": "cpu_naive", "tile": ""}
-    assert tiles.baseline(tiles.cells[1], beside) == loop
+    assert tiles.selections(tiles.cells[1], beside) == [measured, loop]
 
 
 def test_sweeps_run_where_they_can_and_are_wanted(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def test_the_example_is_an_experiment(tmp_path: Path) -> None:
     (example,) = re.findall(r"```toml\n(title.*?)```", PAGE, re.DOTALL)
     (tmp_path / "tiles.toml").write_text(example, encoding="utf-8")
     experiment = read_experiment(tmp_path / "tiles.toml")
-    assert experiment.series[0].published == {"8": 41.0, "16": 12.5}
+    assert experiment.file.series[0].published == {"8": 41.0, "16": 12.5}
 
 
 def test_it_names_every_experiment_rule_figure_and_key() -> None:
