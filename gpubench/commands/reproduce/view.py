@@ -177,19 +177,12 @@ def closing(done: Reproduction) -> list[str]:
 
 def summary(done: Reproduction) -> str:
     """Return a line with the numbers of claims and of rules that hold."""
-    words = {True: "hold", False: "differ", None: "not judged"}
-    firsts = [entries[0] for labels in done.entries.values() for entries in labels]
-    found = {
-        "claims": [each.claim for each in firsts if each.claim not in {"", OTHER_DEVICE}],
-        "rules of the shape": [words[j.holds] for rules in done.judgements.values() for j in rules],
-    }
-    parts = [
-        f"{name}: {', '.join(f'{n} {word}' for word, n in sorted(Counter(verdicts).items()))}"
-        for name, verdicts in found.items()
-        if verdicts
-    ]
-    text = "; ".join(parts) or "no shape was published"
-    return f"{done.experiment.name}: {text}{', some points failed' if done.failed else ''}"
+    claims = [first.claim for labels in done.entries.values() for first, *_ in labels]
+    shapes = [rule.sentence.partition(":")[0] for each in done.judgements.values() for rule in each]
+    verdicts = Counter(word for word in (*claims, *shapes) if word not in {"", OTHER_DEVICE})
+    text = ", ".join(f"{word} ({count})" for word, count in sorted(verdicts.items()))
+    failed = ", some points failed" if done.failed else ""
+    return f"{done.experiment.name}: {text or 'nothing was published to compare'}{failed}"
 
 
 def parts(done: Reproduction, *, whole: bool) -> list[RenderableType]:

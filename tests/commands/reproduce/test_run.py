@@ -71,9 +71,9 @@ def test_without_a_gpu_it_says_what_needs_one_and_why() -> None:
 
 
 def test_the_summary_counts_rules_that_hold() -> None:
-    assert summary(done("p100-tiles")) == "p100-tiles: rules of the shape: 2 differ, 2 hold"
-    assert summary(done("double-tile")) == "double-tile: no shape was published"
-    assert "3 not judged" in summary(done("blog-2009", gpu=False))
+    assert summary(done("p100-tiles")) == "p100-tiles: shape differs (2), shape holds (2)"
+    assert summary(done("double-tile")) == "double-tile: nothing was published to compare"
+    assert "shape not judged (3)" in summary(done("blog-2009", gpu=False))
 
 
 def test_the_summary_names_failures() -> None:
