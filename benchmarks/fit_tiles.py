@@ -34,7 +34,7 @@ from gpubench.kernels.tile_costs import (
     first_together,
     predicted_us,
 )
-from gpubench.model import Launches, Problem
+from gpubench.model import Cache, Launches, Problem
 
 MULTIPROCESSORS = 132
 
@@ -87,8 +87,9 @@ class Timed:
 
 def timed(path: Path) -> Iterator[Timed]:
     """Yield the configurations of a file that a model knows."""
-    for (dtype, m, n, k), results in read(path).items():
+    for (dtype, m, n, k), measured in read(path).items():
         problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+        results = [result for result in measured if result.cache == Cache.HOT]
         alone = [result for result in results if result.launches == Launches.ALONE]
         own = [result for result in alone or results if result.kind != "library"]
         for result in own:

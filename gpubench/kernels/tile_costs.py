@@ -1,10 +1,11 @@
 """Which configuration suits a shape: a cost model.
 
 A block's step multiplies the elements of its tile by some values of k. Its time has bounds: the
-multiply-adds, what all blocks together fetch from the L2 cache, and without tensor cores the
-accesses to shared memory. The model takes their p-norm, their maximum with a soft edge, and adds
-the time of the step's barriers. It multiplies by the steps of the multiprocessor that has the most,
-and adds the cost of a launch, of a tile's end, and of parts of K.
+multiply-adds, what all blocks together fetch from the L2 cache, on tensor cores what arrives in a
+multiprocessor, and otherwise the accesses to shared memory. The model takes their p-norm, their
+maximum with a soft edge, and adds the time of the step's barriers. It multiplies by the steps of
+the multiprocessor that has the most, and adds the cost of a launch, of a tile's end, and of parts
+of K.
 
 A kernel states the properties of its configurations: as a `Choice` where warpgroups multiply on
 tensor cores, and as a `SmallTile` where warps of several blocks of a multiprocessor multiply.
@@ -58,6 +59,13 @@ CLOCK_MHZ = 1755.0
 
 RATE = 128
 """Multiply-adds a clock of a multiprocessor, in float32 and on float64's tensor cores."""
+
+ARRIVAL_US = ROW_BYTES / 64 / 1980
+"""Time in which 128 bytes arrive in a multiprocessor: 64 bytes a clock, at the highest clock."""
+
+GPCS = 8
+"""Number of graphics processing clusters of an H100 and an H200: the parts of the GPU in one of
+which a cluster lies. Each has an equal share of the L2 cache's rate."""
 
 READ_US, LATENCY_US = 5.5e-3, 1.4
 """Time in which an H100 reads 128 bytes from memory for each multiprocessor, at 3.08 TB/s; and time
@@ -122,15 +130,16 @@ class Costs:
 
 
 COSTS_OF_TENSOR_CORES = Costs(
-    launch=2.967, launch_of_turns=3.578, end=0.8859, end_of_turns=0.4983, tensor=1.057, l2=1.825,
-    not_transposed=1.054, sector=0.4582, barriers=0.04502, idle=0.2281, norm=6.765,
-    add_elements=0.7312, add_parts=0.1928,
+    launch=3.179, launch_of_turns=3.781, end=0.8228, end_of_turns=0.431, tensor=1.098, l2=1.937,
+    not_transposed=1.06, sector=0.2992, barriers=0.0166, idle=0.2904, norm=6.732,
+    add_elements=0.9029, add_parts=0.0969,
 )  # fmt: skip
 """For launches alone on compute capability 9.0. benchmarks/fit_tiles.py fitted them to
-alone_17_bfloat16 and alone_18_float16 in results/h100/shapes. The fit compares the configurations
-of a shape with each other, so a predicted time can be off by more than the difference between two
-predicted times. With these constants the other precisions have better picks than with constants
-that were fitted to their own times, of two configurations of each shape."""
+alone_17_bfloat16 and alone_18_float16 in results/h100/shapes, and to the products of few rows of
+seed 61 (few_rows_bfloat16 at commit e975581f). The fit compares the configurations of a shape with
+each other, so a predicted time can be off by more than the difference between two predicted times.
+With these constants the other precisions have better picks than with constants that were fitted to
+their own times, of two configurations of each shape."""
 
 COSTS_OF_FLOAT32 = Costs(
     launch=5.267, end=1.5376, tensor=1.07147, shared=1.52432, l2=1.0309,
@@ -205,7 +214,8 @@ class Choice(Tile):
         def round_us(busy: float) -> float:
             """Return the time of a step while `busy` clusters work."""
             share = busy * blocks / multiprocessors
-            step_us = _step_us(self, fetched, share, costs)
+            fullest = min(math.ceil(busy / GPCS) * GPCS * blocks / multiprocessors, 1)
+            step_us = _step_us(self, fetched, fullest, costs)
             step_us *= 1 - costs.idle * (1 - busy / at_once)
             if from_memory:
                 step_us = max(
@@ -327,11 +337,15 @@ def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
 
 
 def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> float:
-    """Return the time of a step where `share` of the multiprocessors fetch `fetched` rows each."""
+    """Return the time of a step where `share` of the multiprocessors fetch `fetched` rows each.
+
+    What other blocks of the cluster fetch arrives in a multiprocessor too.
+    """
     tensor = costs.tensor * choice.rows * choice.columns / 32 / CLOCK_MHZ
     if choice.columns % BY_64:
         tensor *= costs.not_transposed
-    bounds = tensor, costs.l2 * fetched * 1e-3 * share
+    arrival = ARRIVAL_US * (choice.rows + choice.columns)
+    bounds = tensor, costs.l2 * fetched * 1e-3 * share, arrival
     return costs.barriers + _norm(bounds, costs.norm)
 
 
