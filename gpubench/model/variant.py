@@ -34,6 +34,9 @@ LARGE_CLUSTERS = ((9, 0), (10, 0))
 """Compute capabilities with clusters of 16 blocks, for functions that are allowed more than 8.
 No other is known to have them."""
 
+SWIZZLE_BYTES, L2_PROMOTION_BYTES = (0, 32, 64, 128), (0, 64, 128, 256)
+"""What a tensor map may have, in the order of CUtensorMapSwizzle and CUtensorMapL2promotion."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMap:

@@ -6,6 +6,7 @@ request: nvcc may hoist, merge or widen the accesses that g++ compiles one by on
 """
 
 import hashlib
+import math
 import re
 import subprocess
 import tempfile
@@ -339,17 +340,10 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
     """Return a case in the form of `run_case` in runtime.cpp, without content of the buffers."""
     problem, launch = case.problem, case.launch
     item_bytes = ITEM_BYTES[problem.dtype]
-    sizes = [item_bytes * _product(shape) for shape in problem.shapes]
+    sizes = [item_bytes * math.prod(shape) for shape in problem.shapes]
     sizes += [launch.workspace_bytes] if launch.workspace_bytes else []
     head = run.words(1, len(problem.shapes) - 1, len(sizes), *sizes)
     return head + run.encoded_launches(case, names, sampled_blocks)
-
-
-def _product(shape: Sequence[int]) -> int:
-    product = 1
-    for extent in shape:
-        product *= extent
-    return product
 
 
 def sampled_blocks(launch: Launch) -> list[tuple[int, int, int]]:

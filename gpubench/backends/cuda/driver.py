@@ -20,22 +20,9 @@ from gpubench.model.signature import (
     number,
     packed,
 )
+from gpubench.model.variant import L2_PROMOTION_BYTES, SWIZZLE_BYTES
 
 TENSOR_MAP_BYTES = 128
-
-SWIZZLES = {
-    0: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
-    32: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_32B,
-    64: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_64B,
-    128: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
-}
-
-PROMOTIONS = {
-    0: driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
-    64: driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
-    128: driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-    256: driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-}
 
 SMALL_TENSOR_BYTES = 128 * 2**10
 FAULTY_UP_TO = 13010
@@ -135,8 +122,8 @@ def tensor_map_arguments(description: TensorMap, address: int, dtype: str) -> tu
         (u32(box_columns), u32(box_rows)),
         (u32(1), u32(1)),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        SWIZZLES[description.swizzle_bytes],
-        PROMOTIONS[description.l2_promotion_bytes],
+        driver.CUtensorMapSwizzle(SWIZZLE_BYTES.index(description.swizzle_bytes)),
+        driver.CUtensorMapL2promotion(L2_PROMOTION_BYTES.index(description.l2_promotion_bytes)),
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
 

@@ -9,10 +9,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from gpubench import completion
 from gpubench import options as option
-from gpubench.errors import UsageError
-from gpubench.text import unknown
 
 
 class Format(StrEnum):
@@ -22,12 +19,6 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
     JSON = "json"
     JUNIT = "junit"
-
-
-def _format(value: str) -> Format:
-    if value not in set(Format):
-        raise UsageError(f"--format: {unknown('format', value, Format)}")
-    return Format(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +49,7 @@ class Options:
     ] = False
     only: option.Only = None
     exclude: option.Exclude = None
-    format: Annotated[
-        Format,
-        typer.Option(
-            parser=_format,
-            metavar="[text|markdown|json|junit]",
-            help="Format of the comparison.",
-            autocompletion=completion.words(*Format),
-        ),
-    ] = Format.TEXT
+    format: Annotated[Format, typer.Option(help="Format of the comparison.")] = Format.TEXT
     output: Annotated[
         Path | None,
         typer.Option(

@@ -32,6 +32,7 @@ from gpubench.model import (
 )
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, WORKSPACE, array_index, number
 from gpubench.model.sources import flattened, include_folders
+from gpubench.model.variant import L2_PROMOTION_BYTES, SWIZZLE_BYTES
 from gpubench.plan.descriptor import described_by, launch_on
 from gpubench.plan.sweep import AUTO_TILES, Sweep, plan
 from gpubench.results.output import Output
@@ -254,8 +255,8 @@ def _encode(tensor_map: TensorMap, array: str, problem: Problem) -> str:
     """Return the call that makes a tensor map. Its numbers are from cuda.h."""
     rows, columns = tensor_map.shape
     box_rows, box_columns = tensor_map.box
-    swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[tensor_map.swizzle_bytes]
-    promotion = {0: 0, 64: 1, 128: 2, 256: 3}[tensor_map.l2_promotion_bytes]
+    swizzle = SWIZZLE_BYTES.index(tensor_map.swizzle_bytes)
+    promotion = L2_PROMOTION_BYTES.index(tensor_map.l2_promotion_bytes)
     of_result = tensor_map.array == len(problem.input_shapes)
     precision = PRECISIONS[problem.precision.result] if of_result else problem.precision
     return (

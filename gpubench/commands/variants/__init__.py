@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from gpubench import completion
+from gpubench.errors import UsageError
+from gpubench.model import OPERATIONS
+from gpubench.text import unknown
 
 app = typer.Typer()
 
@@ -42,6 +45,26 @@ def variants(
     ] = None,
 ) -> None:
     """List the kernels with their dtypes, legal tiles and idea."""
-    from gpubench.commands.variants.listing import print_variants
+    from gpubench.backends import backends
+    from gpubench.plan.registry import of_op
+    from gpubench.plan.registry import variants as all_variants
+    from gpubench.plan.selection import matching
+    from gpubench.plan.sweep import Sweep
+    from gpubench.view.tables import console, table
 
-    print_variants(names or (), op, device, kernels)
+    if op is not None and op not in OPERATIONS:
+        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
+    if device not in {None, *backends()}:
+        raise UsageError(f"--device: {unknown('backend', str(device), backends())}")
+    listed = list(of_op(op or Sweep().op, kernels).values() if op or kernels else all_variants())
+    known = [variant.name for variant in listed]
+    if names:
+        chosen = {each for name in names for each in matching("VARIANT", "variant", name, known)}
+        listed = [variant for variant in listed if variant.name in chosen]
+    listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)
+    for variant in listed:
+        if device in {None, variant.backend}:
+            dtypes = ", ".join(variant.dtypes)
+            tiles = variant.tiles.summary if variant.tiles else ""
+            listing.add_row(variant.op, variant.name, variant.backend, dtypes, tiles, variant.idea)
+    console().print(listing)

@@ -139,9 +139,9 @@ REFUSED = {
         ("mine.toml", "--device", "cpu", "--dir", "loop/out", "--samples", "a.samples"),
         "--dir: cannot make the directory loop/out",
     ),
-    "bad file": (("bad.toml",), "bad.toml: 'title' is missing"),
+    "bad file": (("bad.toml",), "bad.toml: Object missing required field"),
     "listing with a checkout": (("--list", "--checkout", "."), "leave --checkout out"),
-    "listing a bad file": (("--list", "bad.toml"), "bad.toml: 'title' is missing"),
+    "listing a bad file": (("--list", "bad.toml"), "bad.toml: Object missing required field"),
 }
 
 

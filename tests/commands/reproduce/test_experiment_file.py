@@ -133,7 +133,7 @@ def test_sweeps_run_where_they_can_and_are_wanted(tmp_path: Path) -> None:
 
 
 CHANGES: dict[str, tuple[str, str, str]] = {
-    "a key nobody knows": ('source = "here"', 'source = "x"\nsauce = 1', "did you mean 'source'"),
+    "a key nobody knows": ('source = "here"', 'source = "x"\nsauce = 1', "unknown field `sauce`"),
     "a device without a name": ('name = "Old CPU"', "", "device 1: 'name' is missing"),
     "a sweep on any device": ('device = "cpu"\nvariants', 'device = "auto"\nvariants', "sweep 1"),
     "a bad option of a sweep": ("rounds = 1", "round = 1", "did you mean 'rounds'"),
@@ -145,7 +145,7 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         'device = "cuda"\nremember = true',
         "the CPU",
     ),
-    "a published figure of zero": ("4 = 3.5", "4 = 0", "series 1: published"),
+    "a published figure of zero": ("4 = 3.5", "4 = 0", "`$.series[0].published"),
     "an axis nobody knows": ('axis = "tile"', 'axis = "tyle"', "did you mean 'tile'"),
     "a tile that no sweep has": ("also = 8", "also = 9", "at 9: no sweep measures"),
     "a figure of two points": (", size = 64 }", " }", "2 points have"),
