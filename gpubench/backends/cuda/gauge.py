@@ -68,7 +68,10 @@ class CudaGauge:
         with faults():
             self.warm_up()
             rates: dict[str, float | None] = {
-                "measured_copy_gbytes_per_s": self._copy_gbytes_per_s(),
+                "measured_copy_gbytes_per_s": 2
+                * COPY_BYTES
+                / self._copy_us()
+                / 1e3,  # read and written
                 "measured_read_gbytes_per_s": self._read_gbytes_per_s(),
             }
             if dtypes:
@@ -158,10 +161,6 @@ class CudaGauge:
         if hopper and dtype != "float64":
             a_step = TENSOR_THREADS // 128 * WARPGROUP_STEP_BYTES // precision.item_bytes
         return blocks * TENSOR_STEPS * a_step / self._stream.median_us(launch, REPEATS) / 1e3
-
-    def _copy_gbytes_per_s(self) -> float:
-        """Return the median rate of a copy in device memory: bytes read plus bytes written."""
-        return 2 * COPY_BYTES / self._copy_us() / 1e3
 
     def _read_gbytes_per_s(self) -> float:
         """Return the median rate of loads of `COPY_BYTES` by all multiprocessors."""

@@ -5,7 +5,6 @@
 
 import json
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -23,7 +22,7 @@ from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.static import BuildFinding
 from gpubench.model import PointKey
 from gpubench.results.build_row import BuildKey
-from gpubench.text import counted
+from gpubench.text import clean, counted
 from gpubench.view.tables import Table, console, escaped, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
@@ -58,9 +57,6 @@ SECTION_LIMIT, COMMAND_LIMIT = 8_000, 2_000
 TEXT_LIMIT, NOTE_LIMIT = 200, 600
 """Maximum number of characters of a section, an advised command, a text from a file (a compiler's
 message, a name) and a note. Together they stay below GitHub's limit of 65,536 for a comment."""
-
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that a document must not hold: XML 1.0, section 2.2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +121,11 @@ class Report:
     def of(self, verdict: StrEnum) -> list[Line]:
         """Return the lines with a verdict, the largest change first."""
         lines = [line for line in self.lines if line.finding.verdict == verdict]
-        return sorted(lines, key=lambda line: -_magnitude(line.finding))
 
+        def change(line: Line) -> float:
+            return abs(math.log(getattr(line.finding, "judged_ratio", None) or 1))
 
-def _magnitude(finding: Finding | BuildFinding) -> float:
-    return abs(math.log(finding.judged_ratio or 1)) if isinstance(finding, Finding) else 0.0
+        return sorted(lines, key=change, reverse=True)
 
 
 def _table(report: Report, lines: Iterable[Line], verdict: StrEnum) -> Table:
@@ -281,13 +277,13 @@ def _junit(report: Report) -> str:
 def _case(report: Report, line: Line) -> ET.Element:
     case = ET.Element(
         "testcase",
-        classname=xml_text(f"gpubench.{line.key.op}.{line.key.variant}"),
-        name=xml_text(line.label),
+        classname=clean(f"gpubench.{line.key.op}.{line.key.variant}"),
+        name=clean(line.label),
     )
     if (time_us := getattr(line.finding, "new_median_us", None)) is not None:
         case.set("time", f"{time_us / 1e6:.9f}")
     verdict = line.finding.verdict
-    message = xml_text(", ".join(filter(None, (verdict, line.figures))))
+    message = clean(", ".join(filter(None, (verdict, line.figures))))
     if outcome := report.outcomes.get(verdict):
         element = ET.SubElement(case, outcome, message=message)
         if outcome != "skipped":
@@ -295,11 +291,6 @@ def _case(report: Report, line: Line) -> ET.Element:
     elif verdict != report.verdicts[-1]:
         ET.SubElement(case, "system-out").text = message
     return case
-
-
-def xml_text(text: str) -> str:
-    """Return a text without characters that XML does not allow."""
-    return _NOT_XML.sub("?", text)
 
 
 FORMATS: dict[Format, Callable[[Report], str]] = {

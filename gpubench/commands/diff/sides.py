@@ -127,11 +127,6 @@ def _check(row: Row, path: Path) -> None:
 _STATUSES = frozenset(Status)
 
 
-def _round_medians(row: Row) -> list[float]:
-    """Return the round medians of a row; without round medians, the median."""
-    return row.medians_us or [row.median_us or 0.0]
-
-
 def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:
     """Pool the rows of a point.
 
@@ -143,7 +138,10 @@ def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:
     lost = next((row for row in rows if row.status != Status.OK), None)
     by_sweep = [
         tuple(
-            time_us for row in sweep if row.status == Status.OK for time_us in _round_medians(row)
+            time_us
+            for row in sweep
+            if row.status == Status.OK
+            for time_us in row.medians_us or [row.median_us or 0.0]
         )
         for sweep in sweeps
     ]
