@@ -135,3 +135,16 @@ VARIANT = CallVariant(
 )
 """
 """A kernel of one's own."""
+
+OWN_CUDA = """
+from gpubench.model import CudaVariant, Launch
+from gpubench.model import edges
+
+VARIANT = CudaVariant(
+    idea="a user's own",
+    tiles=edges(1, 4, because="of a test"),
+    launch=lambda tile, problem: Launch(grid=(1,), block=(1,)),
+    reuse=lambda tile: (1, 1),
+)
+"""
+"""A kernel of one's own in CUDA, whose source may be empty."""

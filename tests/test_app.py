@@ -1,4 +1,4 @@
-"""The commands together: their order, their help, and what is said to a misspelt one."""
+"""The commands together: their order and their help."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -121,29 +120,6 @@ def test_no_summary_of_a_command_is_cut_in_eighty_columns() -> None:
     shown = CliRunner().invoke(app, ["--help"], terminal_width=80)
     _, _, commands = shown.output.partition("Commands:")
     assert "..." not in commands
-
-
-# ---- misspelt
-
-
-def refused(*arguments: str) -> str:
-    """The message of Typer's refusal."""
-    with pytest.raises(typer.TyperException) as caught:
-        GROUP(arguments, standalone_mode=False)
-    return str(caught.value.format_message())
-
-
-def test_a_misspelt_command_gives_the_nearest() -> None:
-    for name in COMMANDS:
-        misspelt = f"{name}x"
-        assert f"Did you mean '{name}'" in refused(misspelt) or f"'{name}'" in refused(misspelt)
-
-
-@pytest.mark.parametrize(("typed", "meant"), [("--tile", "--tiles"), ("--varaints", "--variants")])
-def test_a_misspelt_option_gives_the_nearest(typed: str, meant: str) -> None:
-    message = refused("sweep", typed, "8")
-    assert f"No such option: {typed}" in message
-    assert meant in message
 
 
 def test_the_help_of_own_kernels_says_that_their_code_is_run() -> None:

@@ -379,10 +379,13 @@ def test_a_size_that_does_not_fit_into_memory_is_skipped(tmp_path: Path) -> None
     assert "bytes of memory" in hopeless.reason
 
 
-def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_keeps_what_was_measured_and_exits_130(
+    tmp_path: Path, ended_by: int
+) -> None:
     with start(tmp_path, *LONG, "--cache", "hot") as process:
         wait_for_lines(tmp_path / "a.csv.partial", 4, process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(ended_by)
         out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
     assert "Traceback" not in err

@@ -43,15 +43,20 @@ def _read_at_import(environment: dict[str, str]) -> dict[str, str]:
 
 
 class Forks:
-    """The process that is copied, and the channel to it."""
+    """The process that is copied, which starts when it is first needed, and the channel to it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._environment = dict(os.environ)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _open(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-P", __file__, str(theirs.fileno()), str(os.getpid())]
         with theirs:
-            self._process = Popen(command, pass_fds=[theirs.fileno()], cwd="/")
+            self._process = Popen(
+                command, pass_fds=[theirs.fileno()], cwd="/", env=self._environment
+            )
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
     def takes(self, arguments: Any, environment: dict[str, str]) -> bool:
@@ -64,12 +69,15 @@ class Forks:
         """Return the id of a new process."""
         message = json.dumps(request | {"parent": os.getpid()}).encode()
         with self._lock:
+            if not self._process:
+                self._open()
             socket.send_fds(self._socket, [message], descriptors)
             return int(self._socket.recv(MAX_BYTES))
 
     def close(self) -> None:
-        self._socket.close()
-        self._process.wait()
+        if self._process:
+            self._socket.close()
+            self._process.wait()
 
 
 class Fork(subprocess.Popen):  # type: ignore[type-arg]

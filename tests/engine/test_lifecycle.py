@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from fakes import COPY_GBYTES_PER_S, CPU, FakeBackend, FakeKernel, matmul, run_sweep, variant
 
-from gpubench.backends import open_backend
 from gpubench.engine.pool import Pool
 from gpubench.engine.prepare import Job
 from gpubench.engine.runner import Runner
-from gpubench.errors import DeviceUnavailableError, LaunchError, UsageError
+from gpubench.errors import LaunchError, UsageError
 from gpubench.model import (
     CORE_DTYPES,
     CudaVariant,
@@ -25,7 +24,6 @@ from gpubench.model import (
     Measurement,
     Point,
     Status,
-    Timer,
     Timing,
     edges,
 )
@@ -239,22 +237,6 @@ def test_a_wrong_point_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {one.status for one in outcome.rows} == {Status.WRONG}
     assert {one.gflops for one in outcome.rows} == {None}
     assert outcome.failed
-
-
-def test_auto_is_the_cpu_where_there_is_no_gpu() -> None:
-    assert open_backend("auto").device.backend == "cpu"
-    assert open_backend("cpu").device.backend == "cpu"
-
-
-@pytest.mark.parametrize("device", ["cuda", "cuda:7"])
-def test_a_gpu_that_is_not_there_is_an_error(device: str) -> None:
-    with pytest.raises(DeviceUnavailableError):
-        open_backend(device)
-
-
-def test_the_cpu_has_no_cupti() -> None:
-    with pytest.raises(UsageError, match="--timer cupti needs cuda; cpu is timed by host"):
-        open_backend("cpu", Timer.CUPTI)
 
 
 def test_the_default_file_names_time_device_and_operation() -> None:

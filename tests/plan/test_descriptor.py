@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commandline import OWN_CUDA as GOOD
 
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant
@@ -14,19 +15,6 @@ from gpubench.plan.descriptor import described_by, is_name, load
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import KERNELS, of_op
 from gpubench.plan.sweep import Sweep, plan
-
-GOOD = """
-from gpubench.model import CudaVariant, Launch
-from gpubench.model import edges
-
-VARIANT = CudaVariant(
-    idea="a user's own",
-    tiles=edges(1, 4, because="of a test"),
-    launch=lambda tile, problem: Launch(grid=(1,), block=(1,)),
-    reuse=lambda tile: (1, 1),
-)
-"""
-
 
 PLAIN = """
 from gpubench.model import Config, CudaVariant

@@ -6,24 +6,13 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from commandline import OWN_CUDA as ON_CUDA
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, CallVariant, CudaVariant, Variant
 from gpubench.plan.registry import KERNELS, choose, libraries, of_op, variants
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.text import unknown
-
-ON_CUDA = """
-from gpubench.model import CudaVariant, Launch
-from gpubench.model import edges
-
-VARIANT = CudaVariant(
-    idea="a user's own",
-    tiles=edges(1, 4, because="of a test"),
-    launch=lambda tile, problem: Launch(grid=(1,), block=(1,)),
-    reuse=lambda tile: (1, 1),
-)
-"""
 
 ON_CPU = """
 import numpy as np

@@ -85,6 +85,9 @@ def test_a_shift_beyond_the_threshold_is_found_and_a_smaller_one_is_shown_to_be_
         found = finding(pooled(), pooled(factor=factor))
         assert found.verdict == verdict
         assert found.ratio == pytest.approx(factor)
+        assert found.p is not None
+        of_four_points = min(1.0, 4 * found.p)
+        assert found.p_adjusted == pytest.approx(of_four_points, rel=1e-6, abs=0)
         assert found.ratio_low is not None
         assert found.ratio_high is not None
         assert found.ratio_low <= factor * (1 + 1e-9)
