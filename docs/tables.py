@@ -401,14 +401,13 @@ def claims_of_others() -> str:
     """Return the number of other people's figures by verdict."""
     verdicts = ("holds", "does not hold", "not decided", "wrong at this shape")
     lines = []
-    for path in sorted((H100 / "claims").glob("*/reproduce.csv")):
-        found = Counter(
-            line["claim"].removesuffix(" on this device") for line in dictionaries(path)
-        )
-        name = path.parent.name
-        link = f"[`{name}`](../results/h100/claims/{name}/reproduce.md)"
-        lines.append([link, *(found[verdict] or "" for verdict in verdicts)])
-    return table(["claim", *verdicts], lines)
+    for path in sorted(RESULTS.glob("*/claims/*/reproduce.csv"), key=lambda path: path.parent.name):
+        figures = dictionaries(path)
+        found = Counter(figure["claim"].removesuffix(" on this device") for figure in figures)
+        folder, gpu = path.parent, figures[0]["device"].removeprefix("NVIDIA ")
+        link = f"[`{folder.name}`](../results/{folder.relative_to(RESULTS)}/reproduce.md)"
+        lines.append([link, gpu.split()[0], *(found[verdict] or "" for verdict in verdicts)])
+    return table(["claim", "GPU", *verdicts], lines)
 
 
 def first_table(name: str) -> str:
