@@ -265,15 +265,16 @@ class Runner:
             if is_first := earlier is None or earlier.series is None:
                 with self._phase("compiling"):  # a function may compile when it is first called
                     self._watch(point, kernel.note)
-            with self._phase("verifying"):
-                if is_first:
+                with self._phase("sampling"):
                     if reason := self._too_slow(point, operands):
                         return replace(result, status=Status.SKIPPED, reason=reason)
+                with self._phase("verifying"):
                     self._probe(point)
                     if not point.operands.reveals_errors:
                         self._verify_on_uniform(point)
                     self._verify(point, kernel, len(operands.sets), check)
-                elif earlier and earlier.series and point not in self._expected_us:
+            elif earlier and earlier.series and point not in self._expected_us:
+                with self._phase("compiling"):
                     self._take_over(point, operands, earlier, earlier.series)
             instance = instance_of(point)
             notes = self._notes.get(instance, earlier.notes if earlier else "")
