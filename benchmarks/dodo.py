@@ -360,7 +360,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         path = f"{'h100' if name == 'cuda-l2' else 'h200'}/claims/{name}"
         yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout ${{CHECKOUTS:?a folder of checkouts}}/{folder} --rounds 3 --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
     yield step("gpu:neighbours", "python SCRIPTS/neighbours.py -o h100/neighbours.json")
-    yield step("gpu:cheats", "python SCRIPTS/cheats.py > h100/cheats.txt")
+    yield step("gpu:cheats", "python SCRIPTS/cheats.py > h200/cheats.txt")
     yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > h100/verify_cost.txt")
 
 
