@@ -207,8 +207,10 @@ def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], 
         ctypes.c_void_p(cupy.cuda.get_current_stream().ptr),
     )
 
+    routine = library().cublasLtMatmul
+
     def multiply(_alive: object = (product, chosen, arrays)) -> None:
-        call("cublasLtMatmul", *arguments)
+        _require_success("cublasLtMatmul", routine(*arguments))
 
     return multiply
 
@@ -250,7 +252,11 @@ def call(function: str, *arguments: Any, of: str = "cublasLt") -> None:
         routine = getattr(library(of), function)
     except AttributeError as error:
         raise LaunchError(f"this cuBLAS has no {function}: install a newer version") from error
-    if status := routine(*arguments):
+    _require_success(function, routine(*arguments))
+
+
+def _require_success(function: str, status: int) -> None:
+    if status:
         raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
 
 
