@@ -346,7 +346,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:decode", "python SCRIPTS/decode.py measure h100/decode.csv", "h100/decode.csv")
     for dtype in ("bfloat16", "float16", "float32", "float8_e4m3"):
         path = f"h100/few_rows_{dtype}.csv"
-        yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/decode.py {dtype} {path} 71", path)
+        yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/decode.py {dtype} {path} 101", path)
     for dtype, seed in (("bfloat16", 51), ("float32", 52)):
         path = f"h100/shapes/alone_small_{dtype}.csv"
         yield step(f"gpu:small_{dtype}", f"python SCRIPTS/shapes.py --seed {seed} --count 30 --small --dtype {dtype} --output {path}", path)

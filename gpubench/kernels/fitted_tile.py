@@ -109,7 +109,7 @@ TURNS = Form(rows=ROWS_BY_8, columns=(64, 128, 192, 256), in_turns=True)
 SPLIT = Form(rows=ROWS_BY_16, splits=range(2, MAX_CLUSTER + 1), options="/group=8/pdl=1")
 BYTES = Form(
     dtypes=("int8", "float8_e4m3"),
-    rows=ROWS_BY_16,
+    rows=(8, 16, 24, *ROWS_BY_16[1:]),  # instructions of int8 have no 40 or 56 columns
     step=BYTES_STEP,
     splits=range(1, MAX_CLUSTER + 1),
     options="",
@@ -137,6 +137,9 @@ FREE_SUMS = {1: 128, 2: 128, 3: 64}
 """Maximum number of sums of a thread without moving registers between warpgroups."""
 
 SUM_BYTES = 4
+
+UNIT = 16
+"""Rows of a tile that parts of K add up at once."""
 
 
 def by_64(rows: int, columns: int) -> int:
@@ -181,6 +184,8 @@ def why_not(tile: Config) -> str | None:
         return f"{tile}: neither rows nor columns are a multiple of {BY_64}"
     if (needed := sums(rows, columns)) > (most := MAX_SUMS[consumers(rows, columns)]):
         return f"{tile}: {needed} sums a thread, over {most}"
+    if rows % UNIT and tile.get("splits", 1) > 1:
+        return f"{tile}: K in parts needs a multiple of {UNIT} rows"
     return why_not_shared(tile)
 
 

@@ -27,6 +27,7 @@ from gpubench.kernels.fitted_tile import (
     MAX_SUMS,
     MAX_SUMS_OF_TURNS,
     RESIDENT,
+    UNIT,
     Form,
     consumers,
     reads_from_memory,
@@ -367,7 +368,8 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
             for columns in form.columns
             if form.step != BYTES_STEP or columns % (8 * down) == 0
         ]
-        all_rows = _fewest(problem.m, down, rows_sent)
+        by_unit = _fewest(problem.m, down, [rows for rows in rows_sent if rows % UNIT == 0])
+        all_rows = _fewest(problem.m, down, rows_sent) | by_unit
         all_columns = _fewest(problem.n, across, columns_sent)
         splits = [
             parts
@@ -385,7 +387,8 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
             if choice.sums > most or choice.stages < MIN_STAGES:
                 continue
             for parts in splits:
-                yield replace(choice, splits=parts)
+                if parts == 1 or rows % UNIT == 0:
+                    yield replace(choice, splits=parts)
 
 
 def _fewest(extent: int, together: int, sizes: Sequence[int]) -> set[int]:
@@ -480,12 +483,15 @@ class DifferentPicks:
     """
 
     choices: Choices
+    few_rows: int = 0
+    """Maximum M for which twice as many are picked."""
 
     def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
         """Return configurations for a problem."""
         different: dict[float, str] = {}
+        count = PICKS * (2 if problem.m <= self.few_rows else 1)
         for choice in ranked(self.choices, problem, multiprocessors):
             different.setdefault(choice.rows * choice.columns / choice.splits, str(choice))
-            if len(different) == PICKS:
+            if len(different) == count:
                 break
         return tuple(different.values())
