@@ -18,6 +18,7 @@ from shape_tables import (
     KINDS,
     OTHERS,
     drawn_mean,
+    in_pairs,
     other_ratios,
     outcomes_alone,
     path_of_others,
@@ -117,8 +118,13 @@ def faster(files: Sequence[str], bounds: dict[str, float], **key: str) -> Figure
         between = f" ({interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
         figures.append(f"{size}: {ratio:.3f}{between}")
         sizes.setdefault(outcome(least, *pairs[size]), []).append(size)
+    return "; ".join(figures), by_outcome(sizes)
+
+
+def by_outcome(sizes: Mapping[str, Sequence[str]]) -> str:
+    """Return the outcome, or each outcome with its sizes."""
     said = "; ".join(f"{word}: {', '.join(names)}" for word, names in sizes.items())
-    return "; ".join(figures), next(iter(sizes)) if len(sizes) == 1 else said
+    return next(iter(sizes)) if len(sizes) == 1 else said
 
 
 def speedups(bounds: dict[str, float], what: str, files: str, **key: str) -> Claim:
@@ -235,6 +241,15 @@ def other_shapes(dtype: str, kind: str, least: float) -> Figure:
     return f"{mean:.3f} ({low:.3f} to {high:.3f})", within(low, high, least)
 
 
+def long_runs(dtype: str) -> Figure:
+    """Judge each square in pairs with the better library, by the interval over processes."""
+    said, sizes = [], dict[str, list[str]]()
+    for row, (ratio, low, high) in in_pairs(dtype):
+        said.append(f"{row.size}: {ratio:.3f} ({low:.3f} to {high:.3f})")
+        sizes.setdefault(within(low, high, 1.0), []).append(row.size)
+    return "; ".join(said), by_outcome(sizes)
+
+
 def in_turns(least: float, most: float, new: str) -> Figure:
     """Judge how many runs of `gpubench ab` beside other work exit 1."""
     codes = [run["exit"] for run in load("cpu/ab.json") if run["new"] == new]
@@ -267,21 +282,6 @@ def simulated(
 
 LADDER = dict.fromkeys(("2048", "4096", "8192", "16384"), 1.05)
 LADDER |= dict.fromkeys(("1024", "1000", "4096x4096x1000", "128x8192x8192"), 1.0)
-TENSOR = {
-    "bfloat16": {
-        "1024": 1.1,
-        "2048": 1.01,
-        "4096": 1.03,
-        "8192": 1.03,
-        "16384": 1.01,
-        "4000x4104x3992": 1.02,
-    },
-    "float16": {"4096": 1.02, "8192": 1.02},
-    "tf32": {"1024": 1.25, "2048": 1.05, "4096": 1.025, "8192": 1.025, "3001x4100x2804": 1.1},
-    "float64": {"1024": 1.06, "2048": 1.06, "4096": 1.06, "8192": 1.06, "3001x4100x2804": 1.1},
-    "int8": {"4096": 1.05, "8192": 1.05},
-    "float8_e4m3": {"4096": 1.05, "8192": 1.05},
-}
 SHAPES = {"tf32": 1.1, "int8": 1.1}
 """Bounds of geometric means. In the other precisions of `ALONE` the bound is 1."""
 
@@ -338,7 +338,14 @@ CLAIMS: dict[str, list[Claim]] = {
             )
             for (dtype, kind), least in OTHERS.items()
         ),
-        *(speedups(bounds, f"{dtype}, sustained", f"h200/{'tensor' if dtype in ('bfloat16', 'float16') else 'precisions'}.csv", compute_mode=dtype, state="sustained") for dtype, bounds in TENSOR.items()),
+        *(
+            Claim(
+                f"{dtype}, squares in pairs in long runs, launches alone: at least 1",
+                f"h100/squares_{dtype}.csv",
+                partial(long_runs, dtype),
+            )
+            for dtype in ALONE
+        ),
     ],
     "`gpubench diff` at five rounds, by recorded rounds that shaped no rule": [
         Claim("one build, quiet rounds: exit 1 in at most 2 %", DIFF, lambda: simulated("diff", FALSE, QUIET, most=0.02)),

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # tables.py
 from matplotlib.axes import Axes
 from rich.console import Console
 from rich.text import Text
-from shape_tables import ALONE, in_pairs, outcomes_alone, paths_alone
+from shape_tables import ALONE, in_pairs, outcomes_alone, path_of_squares, paths_alone
 
 from gpubench.cli import app
 from gpubench.results.output import Output
@@ -80,7 +80,8 @@ def make(folder: Path) -> list[Path]:
         made.append(folder / Path(target).name)
         app([*arguments, str(made[-1]), "--force"], standalone_mode=False)
     made.append(folder / "shapes.svg")
-    files = [*(path for dtype in ALONE for path in paths_alone(dtype)), H200 / "pairs.json"]
+    files = [path for dtype in ALONE for path in (*paths_alone(dtype), path_of_squares(dtype))]
+    files = [path for path in files if path.exists()]
     save(random_shapes(), Output(made[-1], overwrite=True), provenance("shapes", files))
     made.append(folder / "terminal.svg")
     made[-1].write_text(recording(), encoding="utf-8")
@@ -89,7 +90,7 @@ def make(folder: Path) -> list[Path]:
 
 def random_shapes() -> Picture:
     """Return the ratio at each random shape and each square in long runs, by precision."""
-    every, squares = [one for dtype in ALONE for one in outcomes_alone(dtype)], in_pairs()
+    every = [one for dtype in ALONE for one in outcomes_alone(dtype)]
     precisions = list(ALONE)
 
     def draw(axes: Axes) -> float:
@@ -98,9 +99,7 @@ def random_shapes() -> Picture:
         for one in sorted(every, key=lambda one: one.shape_class):
             groups.setdefault(one.shape_class, []).append((one.own.dtype, one.ratio))
         groups["square, sustained"] = [
-            (dtype, pair["ratio"])
-            for dtype in precisions
-            for pair in squares.get(dtype, {}).values()
+            (dtype, ratio.ratio) for dtype in precisions for _, ratio in in_pairs(dtype)
         ]
         for number, (name, points) in enumerate(groups.items()):
             beside = (number - (len(groups) - 1) / 2) * 0.13
@@ -119,7 +118,7 @@ def random_shapes() -> Picture:
         legend(axes, lines)
         return 3.2
 
-    title = "gemm on NVIDIA H100: random shapes, launches alone; on H200: squares in long runs"
+    title = "gemm on NVIDIA H100, launches alone: random shapes, and squares in long runs"
     return compose("Speed over the better of cuBLAS and cuBLASLt", [(title, draw)], Theme.BOTH)
 
 

@@ -9,7 +9,6 @@ from itertools import chain, groupby
 from pathlib import Path
 from statistics import fmean, geometric_mean, stdev
 from textwrap import fill
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -17,9 +16,10 @@ import decode
 import fit_tiles
 from scipy import stats
 from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class, summary
-from tables import H100, H200, WIDTH, load, table
+from tables import H100, H200, WIDTH, table
 
 from gpubench.kernels.tile_costs import COSTS
+from gpubench.results.row import Row, read
 from gpubench.stats.pairs import Ratio
 
 ALONE = {
@@ -102,18 +102,34 @@ def plain_mean(ratios: Sequence[float]) -> Ratio:
     return Ratio(*(math.exp(fmean(logs) + by) for by in (0.0, -half, half)))
 
 
-def in_pairs() -> dict[str, dict[int, dict[str, Any]]]:
-    """Return by precision and size the square that was compared in pairs.
+def path_of_squares(dtype: str) -> Path:
+    """Return the file of squares in pairs of a precision, which may not exist."""
+    return H100 / f"squares_{dtype}.csv"
 
-    Of comparisons with both libraries the one with the lower ratio counts.
-    """
-    found: dict[str, dict[int, dict[str, Any]]] = {}
-    for pair in load("h200/pairs.json")["kernels"]:
-        *_, size, dtype = pair["first"].split()
-        of_dtype = found.setdefault(dtype, {})
-        before = of_dtype.get(int(size), pair)
-        of_dtype[int(size)] = min(before, pair, key=lambda one: one["ratio"])
-    return found
+
+def in_pairs(dtype: str) -> list[tuple[Row, Ratio]]:
+    """Return the squares of a precision that were compared in pairs, each with its ratio."""
+    path = path_of_squares(dtype)
+    return [
+        (row, Ratio(row.pair_ratio, row.pair_ratio_low or 0.0, row.pair_ratio_high or math.inf))
+        for row in (read(path) if path.exists() else ())
+        if row.pair_ratio
+    ]
+
+
+def squares() -> str:
+    """Return the squares in pairs of all precisions."""
+    lines = [
+        [
+            *(row.compute_mode, row.size, row.kernel, row.pair_library),
+            *(f"{ratio.ratio:.3f}", f"{ratio.low:.3f} to {ratio.high:.3f}"),
+            f"{(row.pair_library_joules or math.nan) / (row.pair_joules or math.nan):.2f}",
+        ]
+        for dtype in ALONE
+        for row, ratio in in_pairs(dtype)
+    ]
+    heading = ["precision", "size", "kernel", "library", "ratio", "95 % interval"]
+    return table([*heading, "energy, library to kernel"], lines, text=True)
 
 
 @cache
@@ -160,13 +176,13 @@ def first_pick(dtype: str) -> float:
 
 def alone_shapes() -> str:
     """Return the ratios at random shapes of launches alone, by class of shape; and at few rows."""
-    squares, lines = in_pairs(), []
+    lines = []
     for dtype, names in ALONE.items():
         every = outcomes_alone(dtype)
         ratios = sorted(one.ratio for one in every)
         mean, low, high = drawn_mean([(one.shape_class, one.ratio) for one in every])
         chained = drawn_mean([(one.shape_class, one.overlapped_ratio) for one in every]).ratio
-        long = sorted(f"{pair['ratio']:.2f}" for pair in squares[dtype].values())
+        long = sorted(f"{ratio.ratio:.2f}" for _, ratio in in_pairs(dtype)) or ["–"]
         classes = ([one.ratio for one in every if one.shape_class == name] for name in CLASSES)
         lines.append(
             [
