@@ -342,7 +342,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         path = f"{'h100' if name.startswith('alone') else 'h200'}/shapes/{name}.csv"
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
     for dtype, chosen in SQUARES.items():
-        yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 1 --dtypes {dtype} {chosen} -o h100/squares_{dtype}.csv > h100/squares_{dtype}.txt")
+        yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 1 --dtypes {dtype} {chosen} -o h200/squares_{dtype}.csv > h200/squares_{dtype}.txt")
     yield step("gpu:decode", "python SCRIPTS/decode.py measure h100/decode.csv", "h100/decode.csv")
     for dtype in ("bfloat16", "float16", "float32", "float8_e4m3"):
         path = f"h100/few_rows_{dtype}.csv"

@@ -341,7 +341,7 @@ CLAIMS: dict[str, list[Claim]] = {
         *(
             Claim(
                 f"{dtype}, squares in pairs in long runs, launches alone: at least 1",
-                f"h100/squares_{dtype}.csv",
+                f"h200/squares_{dtype}.csv",
                 partial(long_runs, dtype),
             )
             for dtype in ALONE

@@ -118,7 +118,7 @@ def random_shapes() -> Picture:
         legend(axes, lines)
         return 3.2
 
-    title = "gemm on NVIDIA H100, launches alone: random shapes, and squares in long runs"
+    title = "gemm, launches alone: random shapes on NVIDIA H100, and squares in long runs on H200"
     return compose("Speed over the better of cuBLAS and cuBLASLt", [(title, draw)], Theme.BOTH)
 
 

@@ -104,7 +104,7 @@ def plain_mean(ratios: Sequence[float]) -> Ratio:
 
 def path_of_squares(dtype: str) -> Path:
     """Return the file of squares in pairs of a precision, which may not exist."""
-    return H100 / f"squares_{dtype}.csv"
+    return H200 / f"squares_{dtype}.csv"
 
 
 def in_pairs(dtype: str) -> list[tuple[Row, Ratio]]:
