@@ -424,8 +424,9 @@ def choices_of(form: Form) -> Choices:
 def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice | SmallTile]]:
     """Return what is picked of all forms for a problem's precision, by form.
 
-    Each form has at least one configuration, so that `--tiles auto` always measures it. If rows are
-    copied, `PICKS` more are picked, because few kernels take such rows.
+    Each form has at least one configuration, so that `--tiles auto` always measures it. `PICKS` more
+    are picked if rows are copied, because few kernels take such rows, and for at most 64 rows, whose
+    times the model predicts less well.
     """
     odd_rows = any(row_bytes(problem))
     # Kernels whose warpgroups take turns copy no rows, and store results by boxes.
@@ -440,7 +441,8 @@ def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice 
         for choice, time_us in ranked(choices_of(form), problem, multiprocessors).items()
     ]
     every.sort(key=lambda entry: entry[0])
-    return first_together(((form, choice) for _, form, choice in every), forms, odd_rows)
+    further = odd_rows or problem.m <= BY_64
+    return first_together(((form, choice) for _, form, choice in every), forms, further)
 
 
 def first_together(
