@@ -257,13 +257,6 @@ SHAPES = {
     "alone_28_float8_e4m3": "--seed 28 --count 40 --dtype float8_e4m3",
     "alone_29_int8": "--seed 29 --count 30 --dtype int8",
     "alone_30_tf32": "--seed 30 --count 30 --dtype tf32",
-    "alone_31_bfloat16": "--seed 31 --count 60 --dtype bfloat16",
-    "alone_32_float16": "--seed 32 --count 30 --dtype float16",
-    "alone_33_float8_e4m3": "--seed 33 --count 40 --dtype float8_e4m3",
-    "alone_34_tf32": "--seed 34 --count 30 --dtype tf32",
-    "alone_35_int8": "--seed 35 --count 30 --dtype int8",
-    "alone_36_float32": "--seed 36 --count 30 --dtype float32",
-    "alone_37_float64": "--seed 37 --count 30 --dtype float64",
     "alone_40_float8_e4m3": "--seed 40 --count 24 --dtype float8_e4m3 --every",
     "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
     **{
@@ -300,6 +293,15 @@ SHAPES = {
 }
 """Files of products of many shapes. Constants are fitted to the first five and judged_9, and to the
 files of seed 11 in float64 and float32."""
+
+FRESH = {
+    f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}"
+    for seed, count, dtype in (
+        *((31, 60, "bfloat16"), (32, 30, "float16"), (33, 40, "float8_e4m3"), (34, 30, "tf32")),
+        *((35, 30, "int8"), (36, 30, "float32"), (37, 30, "float64")),
+    )
+}
+"""Files of an H200, of shapes on which nothing was fitted."""
 
 ROUNDS = tuple(f"h200/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
 
@@ -338,8 +340,9 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for seed, path in enumerate(ROUNDS, 1):
         plain = path.removesuffix(".gz")
         yield step(f"gpu:diff_{seed}", f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 --budget 40 --launch-limit 0.004 --seed {seed} -o {plain}", path)
-    for name, selected in SHAPES.items():
-        path = f"{'h100' if name.startswith('alone') else 'h200'}/shapes/{name}.csv"
+    for name, selected in (SHAPES | FRESH).items():
+        card = "h100" if name.startswith("alone") and name not in FRESH else "h200"
+        path = f"{card}/shapes/{name}.csv"
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
     for dtype, chosen in SQUARES.items():
         yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 1 --dtypes {dtype} {chosen} -o h200/squares_{dtype}.csv > h200/squares_{dtype}.txt")
