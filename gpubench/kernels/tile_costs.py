@@ -424,9 +424,9 @@ def choices_of(form: Form) -> Choices:
 def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice | SmallTile]]:
     """Return what is picked of all forms for a problem's precision, by form.
 
-    Each form has at least one configuration, so that `--tiles auto` always measures it. `PICKS` more
-    are picked if rows are copied, because few kernels take such rows, and for at most 64 rows, whose
-    times the model predicts less well.
+    Each form has at least one configuration, so that `--tiles auto` always measures it. `PICKS`
+    more are picked if rows are copied, because few kernels take such rows, and for at most 64 rows,
+    whose times the model predicts less well.
     """
     odd_rows = any(row_bytes(problem))
     # Kernels whose warpgroups take turns copy no rows, and store results by boxes.
