@@ -131,7 +131,8 @@ def tokens(data: bytes, chance: Random) -> bytes:
     if what <= 1:
         parts[at] = chance.choice(VALUES)
     elif what == 2:
-        parts.insert(at, chance.choice(VALUES) * chance.choice((1, 1, 1, 50, 3000)))
+        value, times = chance.choice(VALUES), chance.choice((1, 1, 1, 50, 3000))
+        parts.insert(at, value * min(times, 1 + MAX_BYTES // max(len(value), 1)))
     elif what == 3:
         del parts[at]
     elif what == 4:
