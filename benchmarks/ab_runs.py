@@ -10,6 +10,8 @@ CPUs that this process may use have one run at a time. Runs that the file has al
 they can be spread over several calls. `--first 1` begins with a slower kernel.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os

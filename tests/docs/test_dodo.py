@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_tree_without_git_needs_its_commit_stated(
     assert not (results / "a.txt").exists()
 
 
-def test_every_task_has_files_of_its_own_and_scripts_that_exist() -> None:
+def test_every_task_has_files_of_its_own_and_scripts_that_can_be_imported() -> None:
     tasks = [*dodo.task_gpu(), *dodo.task_gpus(), *dodo.task_cpu(), *dodo.task_join()]
     targets = [target for task in tasks for target in task["targets"]]
     assert len(set(targets)) == len(targets)
@@ -72,6 +73,8 @@ def test_every_task_has_files_of_its_own_and_scripts_that_exist() -> None:
         assert task["targets"], task["name"]
         for name in task["file_dep"]:
             assert (REPOSITORY / name).is_file() or name in targets, name
+            if name.endswith(".py"):
+                import_module(Path(name).stem)
 
 
 def test_a_task_that_was_measured_has_its_files() -> None:
