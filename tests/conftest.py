@@ -1,7 +1,5 @@
 """Settings of all tests: caches of their own, and no GPU."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

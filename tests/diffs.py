@@ -1,7 +1,5 @@
 """Rows of a fake GPU, for `gpubench diff` to compare."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What the tests of compiled kernels share: their listings, and their index maps run on the CPU."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Follows a page of the documentation: writes its files and types its commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Copies of gpubench's kernels in a directory of their own, and changes to plant in them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

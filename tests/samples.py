@@ -1,7 +1,5 @@
 """Rows as a sweep would have them, for pictures and pages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """gpubench as a library."""
 
-from __future__ import annotations
-
 import pydoc
 import subprocess
 import sys

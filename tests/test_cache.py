@@ -1,7 +1,5 @@
 """The user's cache: what was kept comes back whole or not at all."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

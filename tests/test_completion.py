@@ -1,7 +1,5 @@
 """What the shell offers on TAB."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """What users are told to install, however this copy was installed."""
 
-from __future__ import annotations
-
 import json
 from importlib import metadata
 from pathlib import Path

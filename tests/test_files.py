@@ -3,8 +3,6 @@
 `docs/reliability.md` lists what is caused here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

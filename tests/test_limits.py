@@ -1,7 +1,5 @@
 """Files of unusual numbers, shapes and sizes: refused in one line, or read in bounded memory."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Flags and TOML become one sweep."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Output that cannot be written: every command exits with 74, and a sweep finishes its file."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

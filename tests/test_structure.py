@@ -3,8 +3,6 @@
 No file or flag is run as code, except the two files of a kernel.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

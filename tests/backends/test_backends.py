@@ -1,7 +1,5 @@
 """Backends: found by their folders, ours and one from outside the package."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

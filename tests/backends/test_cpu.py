@@ -1,7 +1,5 @@
 """The CPU backend: right results everywhere, cold operands, threads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta

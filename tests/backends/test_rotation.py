@@ -1,7 +1,5 @@
 """How many sets of operands make a cache cold, and in which order they are used."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -5,8 +5,6 @@
 Not part of the test suite, which needs no browser; on Debian, `apt-get install chromium`.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Chromium without a window, spoken to through its DevTools pipe: the standard library suffices."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """action.yml: its steps, run as GitHub runs them, with programs that record what is installed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

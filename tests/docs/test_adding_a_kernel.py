@@ -1,7 +1,5 @@
 """docs/adding-a-kernel.md and docs/own-kernels.md: the commands are typed as written."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from pathlib import Path

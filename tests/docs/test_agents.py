@@ -1,7 +1,5 @@
 """AGENTS.md: its commands run, and exit codes, fields and columns are as it says."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The workflows of docs/ci.md are valid and run commands that gpubench has; so does our own."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

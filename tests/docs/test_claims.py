@@ -1,7 +1,5 @@
 """Every figure in the README and the pages is what the files of results/ give."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import sys

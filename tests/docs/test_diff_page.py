@@ -1,7 +1,5 @@
 """What docs/diff.md shows is what gpubench reads."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

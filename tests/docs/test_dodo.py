@@ -1,7 +1,5 @@
 """`benchmarks/dodo.py`: the tasks that make results/, and what running one does."""
 
-from __future__ import annotations
-
 import csv
 import sys
 from dataclasses import replace

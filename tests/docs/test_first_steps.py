@@ -1,7 +1,5 @@
 """docs/first-steps.md: every command on the page is typed as written."""
 
-from __future__ import annotations
-
 import shlex
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """gpubench/kernels/gemm/README.md: the ladder in order, from the descriptions."""
 
-from __future__ import annotations
-
 import re
 import runpy
 

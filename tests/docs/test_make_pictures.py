@@ -1,7 +1,5 @@
 """The pictures in docs/images are what results/ gives."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

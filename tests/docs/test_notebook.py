@@ -1,7 +1,5 @@
 """docs/notebook.ipynb runs from its first cell to its last, without a GPU."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The script that measures kernels of other projects: what can be checked without a GPU."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

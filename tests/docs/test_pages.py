@@ -1,7 +1,5 @@
 """Each page can be found, and its links lead to something that exists."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/reliability.md names tests and scripts that exist."""
 
-from __future__ import annotations
-
 import re
 
 from newcomer import PAGES, REPOSITORY

@@ -1,7 +1,5 @@
 """ARCHITECTURE.md follows one point through the modules: a traced run enters the same ones."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Kernels that do by accident what no kernel should: the sweep ends, and each point is its own."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

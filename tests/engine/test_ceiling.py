@@ -1,7 +1,5 @@
 """Results above a measured peak: the peak is measured again, and then decides."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

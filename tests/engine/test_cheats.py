@@ -3,8 +3,6 @@
 `tests/cheats` has those for a GPU, which `benchmarks/cheats.py` measures.
 """
 
-from __future__ import annotations
-
 import timeit
 from pathlib import Path
 

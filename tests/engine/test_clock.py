@@ -1,7 +1,5 @@
 """Verdicts of the worker on functions that a child runs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Functions of users: a process of their own, a verdict outside it, and notes on other sizes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace

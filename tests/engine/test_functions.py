@@ -3,8 +3,6 @@
 NumPy stands in for torch: it makes arrays through DLPack too.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

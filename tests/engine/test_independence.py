@@ -1,7 +1,5 @@
 """Kernels whose time or result depends on what went before."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Operands in every layout, and of every kind: measured, verified and probed on the CPU."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Measurements by the place where they were made."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Each function is wrong at one size of its sweep, in a way that a tolerance lets pass there.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Verdicts on launches that wait in the queue of a GPU, whose place a script takes here."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace

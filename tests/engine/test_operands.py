@@ -1,7 +1,5 @@
 """Operands from a seed, and references against exact arithmetic."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A kernel and a library in turns, and the ratio of neighbours."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

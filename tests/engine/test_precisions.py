@@ -1,7 +1,5 @@
 """Every precision: operands, references and tolerances, from the one table."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from fakes import FakeBackend, cut, point, variant, why_wrong

@@ -1,7 +1,5 @@
 """The exact probe: right kernels give it to the last bit, in any order of summation."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests pass the wall as plain data."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from fakes import measurement

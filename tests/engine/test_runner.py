@@ -1,7 +1,5 @@
 """A point becomes a measurement; what goes wrong becomes its status."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """When there are enough samples, and what they say."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """A sweep shared among workers: in this process with fake devices, then with processes that die."""
 
-from __future__ import annotations
-
 import re
 import signal
 import socket

@@ -1,7 +1,5 @@
 """References and verdicts of gemv, gemv_t and atax."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from fractions import Fraction

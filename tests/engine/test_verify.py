@@ -1,7 +1,5 @@
 """Right results are accepted, and every known way to be wrong is rejected."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The probe of the width of sums, on emulated sums: narrow ones show, whole and in parts of K."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

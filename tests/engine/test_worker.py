@@ -1,7 +1,5 @@
 """A child process measures: its crashes and hangs are rows, and the sweep goes on."""
 
-from __future__ import annotations
-
 import errno
 import os
 import select

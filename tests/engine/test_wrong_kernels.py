@@ -4,8 +4,6 @@ Each is right to a norm-wise tolerance, or at its first launch; `tests/engine/te
 those that are not.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

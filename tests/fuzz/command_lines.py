@@ -1,7 +1,5 @@
 """Command lines of the real commands and options, with valid, unusual and hostile values."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

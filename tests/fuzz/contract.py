@@ -4,8 +4,6 @@
 limit, no file is written outside the folder given, no program is started, no connection is made.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Everything that reads user input, with valid examples and mutations."""
 
-from __future__ import annotations
-
 import functools
 import io
 import os

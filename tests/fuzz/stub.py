@@ -3,8 +3,6 @@
 Every point takes 10 to 14 microseconds, which depend on its tile and size.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """Outputs that clash with each other, with an input, or with what is in their place."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Every input is read or refused; `benchmarks/fuzz.py` tries many more inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random

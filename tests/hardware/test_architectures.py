@@ -1,7 +1,5 @@
 """A GPU for each architecture."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpubench.hardware.architectures import EXAMPLES, example

@@ -1,7 +1,5 @@
 """What /proc and /sys say about the host while something is measured."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

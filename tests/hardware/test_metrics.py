@@ -1,7 +1,5 @@
 """Rates derived from a time and a problem, and the roofline's two limits."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Occupancy against the toolkit's own calculator, whose answers stand here, and against reason."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Theoretical peaks against the published figures of known devices."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -4,8 +4,6 @@ Each case computes C of small whole numbers, whose sums are exact in any order, 
 element; and of random numbers in several schedules, whose results must be the same bits.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Spaces of block tiles: legal tiles, abbreviated tiles, and reasons of refusals."""
 
-from __future__ import annotations
-
 from gpubench.kernels.block_tiles import (
     at_most_1024_threads,
     blocks,

@@ -1,7 +1,5 @@
 """The kernels on operands of 8 bits, without a GPU: machine code, index maps, boxes, refusals."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """gemv, gemv_t and atax on the CPU: right for every odd pair of dimensions."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

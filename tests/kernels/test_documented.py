@@ -1,7 +1,5 @@
 """Kernels that the documentation tells a newcomer to write are right, and clean."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tiles by 16 rows or columns, without a GPU: index maps, schedules, parts of K, and the model."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import pairwise, product

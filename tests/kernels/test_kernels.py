@@ -3,8 +3,6 @@
 The same source that the GPU gets, compiled for the CPU: see README.md in this folder.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator

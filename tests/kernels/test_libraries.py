@@ -1,7 +1,5 @@
 """The operands that the libraries' routines accept."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpubench.model import Problem

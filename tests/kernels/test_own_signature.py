@@ -1,7 +1,5 @@
 """CUDA sources as they are: examples/own_signature, macros, include folders, signatures."""
 
-from __future__ import annotations
-
 import ast
 import ctypes
 from dataclasses import replace

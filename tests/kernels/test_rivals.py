@@ -3,8 +3,6 @@
 The stand-ins record what is asked of them, and NumPy computes.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable, Iterator

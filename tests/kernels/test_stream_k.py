@@ -3,8 +3,6 @@
 The tests of all kernels give it a GPU of one multiprocessor, where one block does everything.
 """
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kernels on tensor cores, without one: their machine code, index maps, grids and refusals."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

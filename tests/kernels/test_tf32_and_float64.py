@@ -1,7 +1,5 @@
 """Tensor cores in TF32 and float64, without a GPU: machine code, index maps, grids and refusals."""
 
-from __future__ import annotations
-
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiles of several numbers."""
 
-from __future__ import annotations
-
 from gpubench.kernels.tile_grid import THREADS, tile_grid
 
 GRID = tile_grid(

@@ -1,7 +1,5 @@
 """gemv, gemv_t and atax on the GPU: what they launch, and that it compiles."""
 
-from __future__ import annotations
-
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor

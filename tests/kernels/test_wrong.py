@@ -5,8 +5,6 @@ with `// right: CODE` would be CODE in a right kernel. So each has a twin withou
 nothing else changed, and that twin must pass: what is caught is the fault.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Named parameters: how they read and print, and the spaces of legal ones."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Plain expressions: the grid and the block of a kernel that needs no Python."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpubench.model.expression import MAX_CHARACTERS, evaluate

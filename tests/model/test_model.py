@@ -1,7 +1,5 @@
 """Problems, their work, launches and operations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem, edges

@@ -1,7 +1,5 @@
 """A kernel's parameters as its source declares them, and what each is given."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """A source with what it includes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gpubench.model.sources import whole_source

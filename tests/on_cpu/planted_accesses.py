@@ -4,8 +4,6 @@ Each is a kernel of `kernels/`, the texts that are replaced, and a text that is 
 alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Accesses that are recorded on the CPU, against counts by hand and against planted faults."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

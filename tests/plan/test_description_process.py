@@ -1,7 +1,5 @@
 """Users' descriptions run in a process of their own: whatever they do, a line says so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

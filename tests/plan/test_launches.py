@@ -1,7 +1,5 @@
 """`--launches`: which points a sweep has, and which of them are one point under two names."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpubench.errors import UsageError

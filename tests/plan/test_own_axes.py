@@ -1,7 +1,5 @@
 """A kernel of a user's own with parameters that no kernel of ours has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Lists of problems: read strictly, merged where they are equal, and planned one by one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

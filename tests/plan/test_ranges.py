@@ -1,7 +1,5 @@
 """Lists on the command line: what they mean, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

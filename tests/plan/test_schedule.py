@@ -1,7 +1,5 @@
 """The time that is left, and the part of a budget that a visit may use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """`--only` and `--exclude`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

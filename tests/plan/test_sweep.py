@@ -1,7 +1,5 @@
 """What a sweep will measure, and what it skips and why."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

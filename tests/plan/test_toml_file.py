@@ -1,7 +1,5 @@
 """TOML files of a size that can be worked with, decoded into typed objects."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """The file of winners, and what `--tiles tuned` takes from it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Text and files that leave the program."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A sweep's file while it runs, and continuing it."""
 
-from __future__ import annotations
-
 import errno
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The CSV: written, read back, merged, refused."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import re

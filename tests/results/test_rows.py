@@ -1,7 +1,5 @@
 """Measurements become rows: rounds merged, rates computed, baselines found."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Results kept by name, `sweep --save`, `diff --against` and `history` as they are called."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The smallest slow-downs that a comparison would have found."""
 
-from __future__ import annotations
-
 from math import expm1
 from typing import Any
 

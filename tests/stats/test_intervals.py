@@ -1,7 +1,5 @@
 """The interval of a row: how often it holds the time, on recorded sweeps and in simulation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The moderated t-test against its definition, SciPy and simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """benchmarks/operating.py: simulated comparisons, races and fleets, a few of each kind."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Median polish: what a round did to all points is removed, and nothing else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The machine's shift by the BLAS, and points with two speeds."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpubench.stats.moderated import summarize

@@ -1,7 +1,5 @@
 """The test of the shortest times, on times that other work lengthens."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """The race: who leaves, on simulated times."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

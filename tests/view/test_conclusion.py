@@ -1,7 +1,5 @@
 """The last lines of a sweep."""
 
-from __future__ import annotations
-
 from gpubench.engine.run import Outcome
 from gpubench.view.conclusion import where_time_went
 

@@ -1,7 +1,5 @@
 """What a sweep would do, told without doing it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

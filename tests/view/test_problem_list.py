@@ -1,7 +1,5 @@
 """The summary of a list: weight × time of each variant, and of the best of each problem."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from samples import printed

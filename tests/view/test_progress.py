@@ -1,7 +1,5 @@
 """How far a sweep is."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Sentences that a person can quote: the fastest kernel relative to its BLAS, with an interval."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from fakes import measured, point, variant

@@ -1,7 +1,5 @@
 """Rows as tables for the terminal."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What reaches the driver, and what calls are seen to do: the backend on a stand-in for CuPy."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import subprocess

@@ -1,7 +1,5 @@
 """Every CUDA kernel compiles, for GPUs that are not there, and says what it takes."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

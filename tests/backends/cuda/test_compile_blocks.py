@@ -1,7 +1,5 @@
 """Every kernel with block tiles compiles without a GPU, and none spills."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

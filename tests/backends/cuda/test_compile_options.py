@@ -1,7 +1,5 @@
 """A kernel's own compile options, and architectures with features of one GPU only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Execution times from activity records."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

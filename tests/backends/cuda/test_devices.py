@@ -1,7 +1,5 @@
 """What is missing where there is no GPU, and what is read where there is one."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

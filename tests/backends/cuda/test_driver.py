@@ -1,7 +1,5 @@
 """What is handed to the CUDA driver, without one."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Host functions that launch kernels: compiled to a library, called with arguments, recorded."""
 
-from __future__ import annotations
-
 import ctypes
 import pickle
 import shutil

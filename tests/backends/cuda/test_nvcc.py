@@ -1,7 +1,5 @@
 """Sources as people have them: headers, host code, and nvcc where NVRTC cannot compile."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

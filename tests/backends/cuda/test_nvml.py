@@ -1,7 +1,5 @@
 """Sensors through a stand-in for NVIDIA's management library."""
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import replace

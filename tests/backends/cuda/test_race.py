@@ -1,7 +1,5 @@
 """Which of a library's algorithms is taken: by a race on scripted times, and from the disk."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Launches without a pause, on the scripted stream of test_timer.py."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from contextlib import nullcontext

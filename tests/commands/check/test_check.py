@@ -1,7 +1,5 @@
 """`gpubench check`: right kernels pass, wrong ones are caught, without a GPU."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The ladder: order from what each kernel says it follows, gains from the rows."""
 
-from __future__ import annotations
-
 from fakes import measured, point, variant
 from samples import printed
 

@@ -1,7 +1,5 @@
 """The screen of compare-cublas: several precisions fit on 60 lines of 80 columns."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Pairs at the power limit: the rows and the file of one job have them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`gpubench compare-cublas` on a machine without a GPU."""
 
-from __future__ import annotations
-
 import typer
 
 from gpubench.cli import app

@@ -1,7 +1,5 @@
 """`gpubench convert`: other tools read what it writes, and gpubench reads what NVBench writes."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct

@@ -1,7 +1,5 @@
 """A device as tables and as JSON."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

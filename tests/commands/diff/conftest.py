@@ -1,7 +1,5 @@
 """`gpubench diff` as it is called, on files that a test writes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`gpubench ab`: two sides measured in turns by their own command lines."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import select

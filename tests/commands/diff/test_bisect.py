@@ -1,7 +1,5 @@
 """`gpubench bisect`: the code of a commit for `git bisect run`, and the commit that it finds."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`gpubench diff` as it is called: what it prints, and every exit code."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """What the formats do with texts that would break them."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as ET
 
 import pytest

@@ -1,7 +1,5 @@
 """Which points `--rerun` measures, for which side, and how."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Regressions that a comparison could miss, each by its exit code; and what is none."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`gpubench diff` on build files: verdicts, exit codes, and the four formats."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`gpubench build`: kernels are compiled, without a GPU, and diff compares them."""
 
-from __future__ import annotations
-
 import multiprocessing
 import shutil
 import signal

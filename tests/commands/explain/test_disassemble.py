@@ -1,7 +1,5 @@
 """Finding and running a disassembler, for which a script stands in."""
 
-from __future__ import annotations
-
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path

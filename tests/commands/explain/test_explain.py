@@ -1,7 +1,5 @@
 """`gpubench explain` in this process: kernels are compiled, without a GPU."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from dataclasses import replace

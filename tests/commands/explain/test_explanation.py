@@ -1,7 +1,5 @@
 """A kernel's figures put together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

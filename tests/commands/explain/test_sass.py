@@ -1,7 +1,5 @@
 """The inner loop, in listings of our own kernels that were recorded from nvdisasm."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gpubench.commands.explain.sass import InnerLoop, inner_loop

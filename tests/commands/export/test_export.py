@@ -1,7 +1,5 @@
 """`gpubench export`: the kernel, its launches, its check and its Python file, without a GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

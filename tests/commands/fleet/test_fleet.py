@@ -1,7 +1,5 @@
 """`gpubench fleet`: with fake devices in this process, and from rows to verdicts."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

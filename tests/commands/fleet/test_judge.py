@@ -1,7 +1,5 @@
 """Statistics of a fleet, on simulated devices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`judge`: one verdict for each kernel and shape, its exit code, and its JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """`new-kernel --from`: what a source says is written down, and what it leaves open is asked."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The two files of a user's own kernel."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Operand files: what is written is read; any other file is refused in one line."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import re

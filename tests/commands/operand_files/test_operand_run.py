@@ -1,7 +1,5 @@
 """One product of given operands: chosen, computed, verified."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from fakes import FakeBackend, point, variant, why_wrong

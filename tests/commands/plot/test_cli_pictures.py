@@ -1,7 +1,5 @@
 """`gpubench plot` and `gpubench report` as a user types them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from commandline import call

@@ -1,7 +1,5 @@
 """`gpubench plot`, from flags to a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

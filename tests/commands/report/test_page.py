@@ -3,8 +3,6 @@
 What a browser does with it, tests/browser/check_report.py looks at.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Claims of other people: only the files of their digests run, and whether each claim holds."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`gpubench reproduce` as a user runs it: without a GPU."""
 
-from __future__ import annotations
-
 import csv
 import signal
 from pathlib import Path

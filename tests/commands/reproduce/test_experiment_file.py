@@ -1,7 +1,5 @@
 """What an experiment's file may say, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """An experiment's sweeps, run one after the other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

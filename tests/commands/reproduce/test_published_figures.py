@@ -1,7 +1,5 @@
 """Published figures are those that were checked."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tomllib

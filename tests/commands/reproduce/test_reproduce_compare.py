@@ -1,7 +1,5 @@
 """Published figures beside rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """docs/reproduce.md says what is so."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rules about the shape of a series."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

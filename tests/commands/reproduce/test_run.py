@@ -1,7 +1,5 @@
 """What `gpubench reproduce` writes and says, on runs that never happened."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

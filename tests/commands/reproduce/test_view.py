@@ -1,7 +1,5 @@
 """Tables of an experiment, for the terminal and as markdown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

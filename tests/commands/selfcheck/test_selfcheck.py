@@ -1,7 +1,5 @@
 """What selfcheck runs, the launch gap, and whether a machine's times can be trusted."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`gpubench show`: the tables of result files again."""
 
-from __future__ import annotations
-
 import csv
 import io
 import subprocess

@@ -1,7 +1,5 @@
 """The cover of a list: few configurations, every problem within the limit, doubts named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from samples import printed

@@ -1,7 +1,5 @@
 """What leaves before any launch, by what the compiler says and by bounds."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
 

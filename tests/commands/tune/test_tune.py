@@ -1,7 +1,5 @@
 """Tuning from plan to files, on a device whose times are known."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """`--where`: what is understood, and that nothing else is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The kinds of pictures: what suits which file, what they say, and that nothing overlaps."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Rows sorted for drawing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How pictures look and are written: colours that are seen, files that are the same each time."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from pathlib import Path
