@@ -104,7 +104,8 @@ class LiveProgress(Watcher):
             point = measurement.point
             problem = (point.problem, point.cache, point.launches, point.scope)
             best_us, best = self._best.get(problem, (math.inf, point))
-            best_us, best = min((best_us, best), (measurement.series.median_us, point), key=_time)
+            if measurement.series.median_us < best_us:
+                best_us, best = measurement.series.median_us, point
             self._best[problem] = best_us, best
             self._fastest.plain = fastest_text(best, best_us, measurement.after)
         if measurement.reason and measurement.status != Status.SKIPPED:
@@ -202,10 +203,6 @@ def _opening(job: Job, pool: Pool, visits: int, foreseen: Estimate) -> tuple[str
     rounds = f", {visits // points} rounds" if points and visits > points else ""
     heading = f"{pool.device.name} ({pool.label}): {counted(points, 'point')}{rounds}; {foreseen}"
     return (*pool.notices, *job.notes, heading)
-
-
-def _time(timed: tuple[float, Point]) -> float:
-    return timed[0]
 
 
 def _failure(measurement: Measurement) -> str:

@@ -11,14 +11,6 @@ from gpubench import options as option
 app = typer.Typer()
 
 
-def _threshold(value: object) -> float:
-    from gpubench.plan.ranges import parse_fraction
-
-    if isinstance(value, float):  # the default
-        return value
-    return parse_fraction(value, "--threshold", low=1e-6)
-
-
 @app.command(
     epilog="Example: gpubench fleet --on local. Exit codes: 0 all devices are fine; 1 one is slow "
     "or wrong; 2 usage; 3 one cannot be judged; 4 one is ambiguous, or half of them are slow."
@@ -30,14 +22,8 @@ def fleet(
         int, typer.Option(min=2, max=100, help="Number of rounds, alone and together.")
     ] = 3,
     threshold: Annotated[
-        float,
-        typer.Option(
-            parser=_threshold,
-            metavar="PERCENT",
-            show_default=False,
-            help="Smallest relative difference that matters. Default: 3%.",
-        ),
-    ] = 0.03,
+        str, typer.Option(metavar="PERCENT", help="Smallest relative difference that matters.")
+    ] = "3%",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -57,6 +43,7 @@ def fleet(
     from gpubench.commands.fleet.view import as_tables
     from gpubench.engine.cluster import LOCAL
     from gpubench.errors import INTERRUPTED
+    from gpubench.plan.ranges import parse_fraction
     from gpubench.view.tables import console, say
 
     settings = option.read_sweep({"device": device})
@@ -64,7 +51,7 @@ def fleet(
         on or LOCAL,
         settings.device,
         rounds=rounds,
-        limits=Limits(threshold=threshold),
+        limits=Limits(threshold=parse_fraction(threshold, "--threshold", low=1e-6)),
         output=output,
         force=force,
     )

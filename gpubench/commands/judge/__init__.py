@@ -57,16 +57,13 @@ def judge(
             min=0.01,
             max=1e6,
             metavar="RATIO",
-            show_default=False,
-            help="Claimed speed relative to the baseline, such as 1.07. Default: 1.",
+            help="Claimed speed relative to the baseline, such as 1.07.",
         ),
     ] = 1.0,
     threshold: Annotated[
         str,
         typer.Option(
-            metavar="PERCENT",
-            show_default=False,
-            help="Largest relative difference that counts as the same. Default: 2%.",
+            metavar="PERCENT", help="Largest relative difference that counts as the same."
         ),
     ] = "2%",
     as_json: option.AsJson = False,
