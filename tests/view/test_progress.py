@@ -70,6 +70,7 @@ def test_plain_progress_says_what_runs_and_every_failure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.0)
+    monkeypatch.setattr(module, "monotonic", lambda: 0.0)
     use(PlainProgress())
     out, err = capsys.readouterr()
     assert out == ""
