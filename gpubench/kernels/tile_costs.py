@@ -481,7 +481,8 @@ class DifferentPicks:
     """Picks configurations of a kernel that is ranked alone, as `CudaVariant.auto_tiles`.
 
     The picks have different sizes of a tile's part of K, since configurations that divide a problem
-    into equally many parts take nearly the same time.
+    into equally many parts take nearly the same time. Where rows of B are no multiple of 16 bytes,
+    `PICKS` more are picked: the constants were fitted without such rows.
     """
 
     choices: Choices
@@ -491,7 +492,8 @@ class DifferentPicks:
     def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
         """Return configurations for a problem."""
         different: dict[float, str] = {}
-        count = PICKS * (2 if problem.m <= self.few_rows else 1)
+        is_unfitted = problem.m <= self.few_rows or row_bytes(problem)[1] > 0
+        count = PICKS * (2 if is_unfitted else 1)
         for choice in ranked(self.choices, problem, multiprocessors):
             different.setdefault(choice.rows * choice.columns / choice.splits, str(choice))
             if len(different) == count:
