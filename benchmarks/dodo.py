@@ -333,7 +333,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o {card}/sanitizer/{name}.json")
     yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o h200/stress/clusters.json")
     yield step("gpu:triples", f"python SCRIPTS/stress.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o h100/triples.json")
-    yield step("gpu:odd_float8_e4m3", f"gpubench deviceinfo --device cuda --measure --json > h100/deviceinfo.json && {SWEEP} --variants wgmma_bytes_cluster --dtypes float8_e4m3 --tiles auto --sizes {ODD_SHAPES} --cache both --rounds 3 -o h100/odd_float8_e4m3.csv")
+    yield step("gpu:odd_float8_e4m3", f"{SWEEP} --variants wgmma_bytes_cluster --dtypes float8_e4m3 --tiles auto --sizes {ODD_SHAPES} --cache both --rounds 3 -o h200/odd_float8_e4m3.csv")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")
     yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --first 1 --seeds 2 --kills 10 -o h200/kills.json")
     yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --dir h200/reproduce", *(f"h200/reproduce/{name}.csv" for name in EXPERIMENTS), "h200/reproduce/reproduce.md")

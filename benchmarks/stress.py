@@ -15,6 +15,7 @@ extents, or differ by one from it, and so does K from a multiple of a step or of
 """
 
 import argparse
+import itertools
 import random
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ import numpy as np
 from shared import kernel_point, save
 
 from gpubench.backends import open_backend
+from gpubench.engine.judge.verify import on_host
 from gpubench.model import CORE_DTYPES, Config, Point, Problem, Space, Timer, Variant
 from gpubench.plan.registry import choose
 
@@ -64,14 +66,16 @@ class Products:
 
     def operands(self, problem: Problem) -> tuple[Any, Any]:
         """Load random operands, and return them and the bytes of the right result."""
-        wide = [
-            self._rng.integers(0, LARGEST_OPERAND, shape, endpoint=True).astype(np.float64)
+        xp = self.backend.xp
+        narrow = [
+            self._rng.integers(0, LARGEST_OPERAND, shape, np.int8, endpoint=True)
             for shape in problem.input_shapes
         ]
-        expected = (wide[0] @ wide[1]).astype(problem.precision.result).view(np.uint8)
-        inputs = [operand.astype(problem.precision.element) for operand in wide]
+        first, second = (xp.asarray(operand).astype(np.float64) for operand in narrow)
+        expected = on_host(first @ second).astype(problem.precision.result).view(np.uint8)
+        inputs = [operand.astype(problem.precision.element) for operand in narrow]
         operands = self.backend.load(problem, inputs, cold=False)
-        return operands, self.backend.xp.asarray(expected)
+        return operands, xp.asarray(expected)
 
     def count_wrong(self, point: Point, operands: Any, right: Any, repeats: int) -> int:
         """Run a kernel, and return the number of results that differ in a bit."""
@@ -94,18 +98,25 @@ class Products:
                         wrong = self.count_wrong(point, operands, right, repeats)
                         yield {"point": point.label, "right": repeats - wrong, "wrong": wrong}
 
-    def of_triples(self, variant: Variant, dtype: str) -> Count:
-        """Return the counts of all triples, and the labels of wrong ones."""
-        labels, right_count = [], 0
-        for tile, (m, n, k) in triples(variant):
-            problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
-            if point := self.point(variant, tile, problem):
-                if self.count_wrong(point, *self.operands(problem), repeats=1):
-                    labels.append(point.label)
-                else:
-                    right_count += 1
-        counts = {"right": right_count, "wrong": len(labels), "wrong_points": labels}
-        return {"variant": variant.name, "dtype": dtype, **counts}
+    def of_triples(self, variants: list[Variant], dtypes: list[str]) -> Iterator[Count]:
+        """Yield the counts of each kernel and type at all triples, and the labels of wrong ones."""
+        points: dict[tuple[str, str], list[Point]] = {}
+        for variant, dtype in itertools.product(variants, dtypes):
+            if dtype in variant.dtypes:
+                of_triple = points[variant.name, dtype] = []
+                for tile, (m, n, k) in triples(variant):
+                    problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+                    if point := self.point(variant, tile, problem):
+                        of_triple.append(point)
+        self.backend.compile(list(itertools.chain(*points.values())), lambda _count: None)
+        for (name, dtype), of_triple in points.items():
+            wrong = [
+                point.label
+                for point in of_triple
+                if self.count_wrong(point, *self.operands(point.problem), repeats=1)
+            ]
+            counts = {"right": len(of_triple) - len(wrong), "wrong": len(wrong)}
+            yield {"variant": name, "dtype": dtype, **counts, "wrong_points": wrong}
 
 
 def triples(variant: Variant) -> Iterator[tuple[Config, tuple[int, int, int]]]:
@@ -140,11 +151,12 @@ def main() -> int:
     ]
     products = Products(arguments.device)
     counts: list[Count] = []
-    for dtype in arguments.dtypes.split(","):
-        of_dtype = [variant for variant in variants if dtype in variant.dtypes]
-        if arguments.triples:
-            counts += [products.of_triples(variant, dtype) for variant in of_dtype]
-        else:
+    dtypes = arguments.dtypes.split(",")
+    if arguments.triples:
+        counts += products.of_triples(variants, dtypes)
+    else:
+        for dtype in dtypes:
+            of_dtype = [variant for variant in variants if dtype in variant.dtypes]
             counts += products.repeated(of_dtype, dtype, arguments.repeats)
     save(arguments.output, counts)
     return int(any(count["wrong"] for count in counts))

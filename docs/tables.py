@@ -170,9 +170,9 @@ def read_limits(name: str) -> str:
 
 def odd_float8() -> str:
     """Return the times of products of odd rows in float8, and the rates at which data move."""
-    (device,) = load("h100/deviceinfo.json")["devices"]
+    (device,) = load("h200/deviceinfo.json")["devices"]
     copy = device["facts"]["measured_copy_gbytes_per_s"]
-    best = best_of_each(read(H100 / "odd_float8_e4m3.csv"), attrgetter("size", "cache"))
+    best = best_of_each(read(H200 / "odd_float8_e4m3.csv"), attrgetter("size", "cache"))
     lines = []
     for size in dict.fromkeys(size for size, _ in best):
         cold, hot = best[size, "cold"], best[size, "hot"]
