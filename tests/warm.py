@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import gc
 import json
 import os
 import runpy
@@ -27,7 +28,10 @@ from typing import Any
 PR_SET_CHILD_SUBREAPER = 36
 """prctl(2): this process becomes the parent of orphans among its descendants."""
 
-MODULES = ("gpubench.cli", "gpubench.engine.child.serve", "gpubench.backends.cpu.backend")
+MODULES = (
+    *("gpubench.cli", "gpubench.commands.sweep", "gpubench.engine.run", "rich.progress"),
+    *("gpubench.engine.child.serve", "gpubench.backends.cpu.backend", "numba"),
+)
 
 READ_AT_IMPORT = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_NUM", "MPL", "LD_", "CUDA")
 """Beginnings of variables that modules read while they are imported."""
@@ -115,6 +119,8 @@ def serve(descriptor: int, parent: int) -> list[str]:
     """Fork for each request. Return the words of the command in each fork."""
     for name in MODULES:
         __import__(name)
+    gc.collect()
+    gc.freeze()
     channel = socket.socket(fileno=descriptor)
     while True:
         content, descriptors, *_ = socket.recv_fds(channel, MAX_BYTES, MAX_DESCRIPTORS)

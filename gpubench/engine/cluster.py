@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import platform
@@ -126,6 +125,8 @@ def connected(on: str, device: str) -> Iterator[Client]:
         )
     with ThreadPoolExecutor(1) as beside:
         search = beside.submit(devices_of, device) if on == LOCAL else None
+        import asyncio
+
         try:
             from distributed import Client  # this takes a second, and the search two
         except ImportError:
