@@ -128,11 +128,14 @@ def _fact_now(name: str, device: Device) -> object:
 
 def _figure(entry: Entry) -> str:
     """Return a measured figure; the interval if rounds disagree."""
-    return f"{_interval(entry)} {UNSTABLE}" if entry.unstable else rate(entry.measured)
+    if entry.unstable and entry.measured is not None:
+        return f"{_interval(entry) or rate(entry.measured)} {UNSTABLE}"
+    return rate(entry.measured)
 
 
 def _interval(entry: Entry) -> str:
-    return f"{rate(entry.measured_low)} to {rate(entry.measured_high)}"
+    ends = entry.measured_low, entry.measured_high
+    return "" if None in ends else " to ".join(map(rate, ends))
 
 
 def _text(value: object) -> str:

@@ -176,6 +176,15 @@ def test_rounds_that_disagree_give_an_interval_and_neither_ratio_nor_verdict(fol
     assert grid.below[-1].startswith("! rounds differ by more than 10 %")
 
 
+def test_two_rounds_that_disagree_have_no_interval(folder: Path) -> None:
+    two = replace(ROWS[-1], round_medians_us="1200;2000")
+    result = run(folder, [*ROWS[:-1], two])
+    entry = result.entries["times"][0][2]
+    assert (entry.measured_low, entry.measured_high, entry.unstable) == (None, None, True)
+    (grid, *_) = grids(result, whole=False)
+    assert grid.table.lines[0][-1] == "2 !"
+
+
 def test_a_speed_up_over_a_disagreeing_baseline_is_an_interval(folder: Path) -> None:
     times = run(folder, [*ROWS[:-1], disagreeing(ROWS[-1])]).entries["times"]
     over_loop = [entries[2] for entries in times]

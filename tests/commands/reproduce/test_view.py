@@ -111,7 +111,7 @@ def test_figures_are_measured_besides_where_none_was_published() -> None:
         ("2048", "370"),
     ]
     assert all(row[2] for row in grid.table.lines)
-    assert grid.table.headings[5:8] == ("claim", "× BLAS, one thread", "× BLAS, best threads")
+    assert grid.table.headings[4:7] == ("claim", "× BLAS, one thread", "× BLAS, best threads")
 
 
 def test_rates_are_percent_of_the_peak_then_and_now() -> None:
