@@ -234,6 +234,10 @@ SANITIZED = (
 """What compute-sanitizer checks: the arguments of `sanitize.py` by task. It runs all kernels of the
 first dtype, and the kernels in clusters also where each block has some steps of K."""
 
+SANITIZED_ON_H100 = {
+    *("memcheck_pingpong", "racecheck_pingpong", "memcheck_bytes_pingpong", "memcheck_odd_float32")
+}
+
 SHAPES = {
     "fit_1": "--seed 1 --count 50 --every",
     "fit_2": "--seed 2 --count 90 --every",
@@ -329,10 +333,10 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         if dtype not in {"float32", "int32"}:
             yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/stress.py --dtypes {dtype} -o h200/stress/{dtype}.json")
     for name, selected in SANITIZED.items():
-        card = "h100" if name.endswith("pingpong") or "odd" in name else "h200"
+        card = "h100" if name in SANITIZED_ON_H100 else "h200"
         yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o {card}/sanitizer/{name}.json")
     yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o h200/stress/clusters.json")
-    yield step("gpu:triples", f"python SCRIPTS/stress.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o h100/triples.json")
+    yield step("gpu:triples", f"python SCRIPTS/stress.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o h200/triples.json")
     yield step("gpu:odd_float8_e4m3", f"{SWEEP} --variants wgmma_bytes_cluster --dtypes float8_e4m3 --tiles auto --sizes {ODD_SHAPES} --cache both --rounds 3 -o h200/odd_float8_e4m3.csv")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")
     yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --first 1 --seeds 2 --kills 10 -o h200/kills.json")

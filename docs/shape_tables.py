@@ -82,9 +82,13 @@ def outcomes_alone(dtype: str) -> list[Outcome]:
 
 
 def path_of_others(dtype: str, kind: str) -> Path:
-    """Return the file of other shapes of a kind of `OTHERS`, which may not exist."""
+    """Return the file of other shapes of a kind of `OTHERS`, of an H200 if there is one.
+
+    It may not exist.
+    """
     name = f"few_rows_{dtype}" if kind in FEW_ROWS else f"shapes/alone_{kind}_{dtype}"
-    return H100 / f"{name}.csv"
+    paths = [card / f"{name}.csv" for card in (H200, H100)]
+    return next(filter(Path.exists, paths), paths[-1])
 
 
 def other_ratios(dtype: str, kind: str) -> list[float]:

@@ -351,7 +351,7 @@ def test_auto_tiles_are_legal_and_few(name: str) -> None:
     variant = VARIANTS[name]
     for of_shape in shapes(variant, 8):
         tiles = variant.tiles_for(of_shape, 132)
-        few = name == "splitk_cluster" and of_shape.m <= splitk_cluster.FEW_ROWS
+        few = of_shape.m <= splitk_cluster.FEW_ROWS
         assert 1 <= len(tiles) <= (2 * PICKS if few else PICKS)
         sizes = {tile["BM"] * tile["BN"] / tile["splits"] for tile in tiles}
         assert len(sizes) == len(tiles) or name not in SMALL_TILES
