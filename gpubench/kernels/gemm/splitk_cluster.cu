@@ -68,30 +68,20 @@ __device__ __forceinline__ void part_in_cluster(const Scalar* A, const Scalar* B
       }
     }
     const unsigned memory = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-    if constexpr (ALIGNED) {
-      add_parts<SPLITS, 1, BM, BN, BN * 4, THREADS, Scalar>(
-          memory, part, 0, [&](int row, int col, const Vector<Scalar>& sums) {
-            if (origin.row + row >= M) return;
-            const int y_of_row = row / 4 % 4;
-            Vector<Scalar> ordered;
+    add_parts<SPLITS, 1, BM, BN, BN * 4, THREADS, Scalar>(
+        memory, part, 0, [&](int row, int col, const Vector<Scalar>& sums) {
+          if (origin.row + row >= M) return;
+          const int y_of_row = row / 4 % 4;
+          Vector<Scalar> ordered;
 #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const Scalar even = y_of_row & 1 ? sums.lanes[e ^ 1] : sums.lanes[e];
-              const Scalar odd = y_of_row & 1 ? sums.lanes[e ^ 3] : sums.lanes[e ^ 2];
-              ordered.lanes[e] = y_of_row & 2 ? odd : even;
-            }
-            store_vector(ordered, C + static_cast<size_t>(origin.row + row) * N, origin.col + col, N,
-                         true);
-          });
-    } else {  // a warp stores neighbours, in whole sectors
-      add_parts<SPLITS, 1, BM, BN, BN * 4, THREADS, Scalar, Scalar>(
-          memory, part, 0, [&](int row, int place, Scalar total) {
-            const int col = origin.col + sum_column(place, row / 4 % 4);
-            if (origin.row + row < M && col < N) {
-              C[static_cast<size_t>(origin.row + row) * N + col] = total;
-            }
-          });
-    }
+          for (int e = 0; e < 4; ++e) {
+            const Scalar even = y_of_row & 1 ? sums.lanes[e ^ 1] : sums.lanes[e];
+            const Scalar odd = y_of_row & 1 ? sums.lanes[e ^ 3] : sums.lanes[e ^ 2];
+            ordered.lanes[e] = y_of_row & 2 ? odd : even;
+          }
+          store_vector(ordered, C + static_cast<size_t>(origin.row + row) * N, origin.col + col, N,
+                       ALIGNED);
+        });
   }
 }
 

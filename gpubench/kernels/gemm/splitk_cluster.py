@@ -111,9 +111,9 @@ FEW_ROWS = 64
 """Up to this M, twice as many configurations are picked: at 31 products on an H200, the better of
 two takes 8 % longer than the fastest of 25 to 40 configurations, and the best of four 4 %."""
 
-SMALL_TILE, SMALL = "32x32x16/4x4/s4", 384**3
-"""Tile for at most `SMALL` multiply-adds, where the time is that of few steps, one after the other.
-A part of K may be one step."""
+SMALL_TILE, SMALL = "32x32x16/4x4/s4", 384
+"""Tile for extents of at most `SMALL`, where the time is that of few steps, one after the other. A
+part of K may be one step."""
 
 
 @cache
@@ -143,7 +143,7 @@ def configurations(*, aligned: bool) -> tuple[SmallTile, ...]:
 
 def choices(problem: Problem) -> Iterator[SmallTile]:
     """Yield configurations whose parts of K have two steps or more, or one in `SMALL_TILE`."""
-    is_small = problem.m * problem.n * problem.k <= SMALL
+    is_small = max(problem.m, problem.n, problem.k) <= SMALL
     for choice in configurations(aligned=problem.n % 4 == 0):
         depth, splits = choice.tile.numbers("BK", "splits")
         most = max(problem.k // (2 * depth), 1)

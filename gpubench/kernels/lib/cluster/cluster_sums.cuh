@@ -44,39 +44,25 @@ __device__ __forceinline__ float4 load_remote(unsigned address) {
   return value;
 }
 template <typename Number>
-__device__ __forceinline__ void load_remote(unsigned address, Vector<Number>& to) {
-  to = __builtin_bit_cast(Vector<Number>, load_remote(address));
-}
-// A number of 4 bytes.
-template <typename Number>
-__device__ __forceinline__ void load_remote(unsigned address, Number& to) {
-  float value;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  to = __builtin_bit_cast(Number, value);
-}
-
-template <typename Number>
-__device__ __forceinline__ void add_to(Number& sum, const Number& part) {
-  sum += part;
-}
-template <typename Number>
-__device__ __forceinline__ void add_to(Vector<Number>& sum, const Vector<Number>& part) {
-#pragma unroll
-  for (int e = 0; e < Vector<Number>::SIZE; ++e) sum.lanes[e] += part.lanes[e];
+__device__ __forceinline__ Vector<Number> load_remote_vector(unsigned address) {
+  const union {
+    float4 bits;
+    Vector<Number> vector;
+  } both = {load_remote(address)};
+  return both.vector;
 }
 
 // Adds up a tile whose sums each of the PARTS blocks has left in its shared memory: BM rows of BN
 // numbers, PITCH_BYTES apart, from `memory` on. `part` is this block's; its peers are every
 // BLOCKS-th of the cluster, from `peer` on. THREADS threads call it, thread 0 first; `store` gets
-// a vector's row, column and sum, or those of a number if Piece is Number. Threads that do not call
-// it have left, or will: the cluster's barriers do not wait for them. A block that shares its tile
-// with none stores its sums alone.
+// a vector's row, column and sum. Threads that do not call it have left, or will: the cluster's
+// barriers do not wait for them. A block that shares its tile with none stores its sums alone.
 template <int PARTS, int BLOCKS, int BM, int BN, int PITCH_BYTES, int THREADS, typename Number,
-          typename Piece = Vector<Number>, typename Store>
+          typename Store>
 __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, Store store) {
-  constexpr int WIDTH = sizeof(Piece) / sizeof(Number);
+  constexpr int WIDTH = Vector<Number>::SIZE;
   constexpr int ACROSS = BN / WIDTH;
-  constexpr int PIECES = BM * ACROSS;
+  constexpr int VECTORS = BM * ACROSS;
   static_assert(BN % WIDTH == 0 && PITCH_BYTES % 16 == 0, "rows of whole vectors");
   unsigned from[PARTS];
   if constexpr (PARTS == 1) {
@@ -90,21 +76,20 @@ __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, S
       from[other] = remote_address(memory, peer + other * BLOCKS);
     }
   }
-  constexpr int LOADS = 128 / sizeof(Piece);  // of a thread, together: they hide their latency
-  constexpr int AT_ONCE = PARTS < LOADS ? LOADS / PARTS : 1;
-  const int end = PIECES * (part + 1) / PARTS;
+  constexpr int AT_ONCE = PARTS < 8 ? 8 / PARTS : 1;  // vectors: eight loads hide their latency
+  const int end = VECTORS * (part + 1) / PARTS;
 #pragma unroll 1
-  for (int i = PIECES * part / PARTS + static_cast<int>(threadIdx.x); i < end;
+  for (int i = VECTORS * part / PARTS + static_cast<int>(threadIdx.x); i < end;
        i += AT_ONCE * THREADS) {
-    Piece sums[AT_ONCE][PARTS];
+    Vector<Number> sums[AT_ONCE][PARTS];
 #pragma unroll
     for (int j = 0; j < AT_ONCE; ++j) {
       const int at = i + j * THREADS;
       if (at >= end) break;
 #pragma unroll
       for (int other = 0; other < PARTS; ++other) {
-        load_remote(from[other] + at / ACROSS * PITCH_BYTES + at % ACROSS * sizeof(Piece),
-                    sums[j][other]);
+        sums[j][other] =
+            load_remote_vector<Number>(from[other] + at / ACROSS * PITCH_BYTES + at % ACROSS * 16);
       }
     }
 #pragma unroll
@@ -112,7 +97,10 @@ __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, S
       const int at = i + j * THREADS;
       if (at >= end) break;
 #pragma unroll
-      for (int other = 1; other < PARTS; ++other) add_to(sums[j][0], sums[j][other]);
+      for (int other = 1; other < PARTS; ++other) {
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e) sums[j][0].lanes[e] += sums[j][other].lanes[e];
+      }
       store(at / ACROSS, at % ACROSS * WIDTH, sums[j][0]);
     }
   }
