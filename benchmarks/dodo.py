@@ -318,7 +318,6 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     """Yield the tasks for one GPU."""
     yield step("gpu:deviceinfo", "gpubench deviceinfo --device cuda --measure --json > h200/deviceinfo.json")
     yield step("gpu:selfcheck", "gpubench selfcheck > h200/selfcheck.txt")
-    yield step("gpu:quick", f"{SWEEP} -o h200/quick.csv > h200/quick.txt")
     yield step("gpu:main", f"{COLD} {SWEEP} {MAIN} -o h200/main.csv > h200/main.txt")
     yield step("gpu:tune_tiles", f"{COLD} gpubench tune shared_tile --device cuda --sizes 1024,2048 --winners winners.toml -o h200/tune_tiles.csv &> h200/tune_tiles.txt", "h200/tune_tiles.confirmed.csv")
     for name in ("sweep", "sweep_again"):
@@ -371,7 +370,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout ${{CHECKOUTS:?a folder of checkouts}}/{folder} --rounds 3 --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
     yield step("gpu:neighbours", "python SCRIPTS/neighbours.py -o h100/neighbours.json")
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > h200/cheats.txt")
-    yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > h100/verify_cost.txt")
+    yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > h200/verify_cost.txt")
 
 
 def task_gpus() -> Iterator[dict[str, Any]]:
@@ -381,7 +380,6 @@ def task_gpus() -> Iterator[dict[str, Any]]:
 
 def task_cpu() -> Iterator[dict[str, Any]]:
     """Yield the tasks that need no GPU, but a machine without other work."""
-    yield step("cpu:quick", "gpubench sweep --device cpu -o cpu/quick.csv > cpu/quick.txt")
     yield step("cpu:verify_cost", "python SCRIPTS/verify_cost.py first --device cpu > cpu/verify_cost.txt")
     yield step("cpu:main", "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv > cpu/main.txt")
     yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 34 -o cpu/kills.json")

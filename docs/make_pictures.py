@@ -118,7 +118,7 @@ def random_shapes() -> Picture:
         legend(axes, lines)
         return 3.2
 
-    title = "gemm, launches alone: random shapes on NVIDIA H100, and squares in long runs on H200"
+    title = "gemm on NVIDIA H200 (random shapes in float32 and float64: H100), launches alone"
     return compose("Speed over the better of cuBLAS and cuBLASLt", [(title, draw)], Theme.BOTH)
 
 

@@ -16,18 +16,18 @@ import decode
 import fit_tiles
 from scipy import stats
 from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class, summary
-from tables import H100, H200, WIDTH, table
+from tables import H100, H200, RESULTS, WIDTH, table
 
 from gpubench.kernels.tile_costs import COSTS
 from gpubench.results.row import Row, read
 from gpubench.stats.pairs import Ratio
 
 ALONE = {
-    "bfloat16": ("alone_21_bfloat16",),
-    "float16": ("alone_23_float16",),
-    "float8_e4m3": ("alone_28_float8_e4m3",),
-    "tf32": ("alone_30_tf32",),
-    "int8": ("alone_29_int8",),
+    "bfloat16": ("alone_31_bfloat16",),
+    "float16": ("alone_32_float16",),
+    "float8_e4m3": ("alone_33_float8_e4m3",),
+    "tf32": ("alone_34_tf32",),
+    "int8": ("alone_35_int8",),
     "float32": ("alone_16_float32",),
     "float64": ("alone_16_float64",),
 }
@@ -73,7 +73,7 @@ DRAWS = 50_000
 
 def paths_alone(dtype: str) -> list[Path]:
     """Return the files of `ALONE` of a precision."""
-    return [H100 / f"shapes/{name}.csv" for name in ALONE[dtype]]
+    return [next(RESULTS.glob(f"*/shapes/{name}.csv")) for name in ALONE[dtype]]
 
 
 def outcomes_alone(dtype: str) -> list[Outcome]:
