@@ -354,7 +354,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 1 --dtypes {dtype} {chosen} -o h200/squares_{dtype}.csv > h200/squares_{dtype}.txt")
     yield step("gpu:decode", "python SCRIPTS/decode.py measure h100/decode.csv", "h100/decode.csv")
     for dtype in ("bfloat16", "float16", "float32", "float8_e4m3"):
-        path = f"h100/few_rows_{dtype}.csv"
+        path = f"h200/few_rows_{dtype}.csv"
         yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/decode.py {dtype} {path} 101", path)
     for dtype, seed in (("bfloat16", 51), ("float32", 52)):
         path = f"h100/shapes/alone_small_{dtype}.csv"

@@ -42,8 +42,8 @@ JUDGED = (
 
 FEW_ROWS = ("hot", "cold")
 KINDS = {
-    "hot": "1 to 64 rows, hot weights",
-    "cold": "1 to 64 rows, weights from memory",
+    "hot": "1 to 64 rows, hot weights (H200)",
+    "cold": "1 to 64 rows, weights from memory (H200)",
     "small": "extents of 16 to 384",
     "odd_1": "odd extents of 128 to 4096",
     "odd_2": "odd multiples of 2",

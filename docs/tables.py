@@ -165,7 +165,7 @@ def few_rows(name: str) -> str:
 
 def read_limits(name: str) -> str:
     """Return how many products with cold weights take no longer than reads allow."""
-    return decode.limits(H100 / f"{name}.csv")
+    return decode.limits(H200 / f"{name}.csv")
 
 
 def odd_float8() -> str:
