@@ -366,7 +366,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")
     yield step("gpu:foreign", "python SCRIPTS/foreign.py ${CHECKOUTS:?a folder of checkouts} h100/foreign.csv", "h100/foreign.csv")
     for name, folder in CLAIMS.items():
-        path = f"{'h100' if name == 'cuda-l2' else 'h200'}/claims/{name}"
+        path = f"h200/claims/{name}"
         yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout ${{CHECKOUTS:?a folder of checkouts}}/{folder} --rounds 3 --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
     yield step("gpu:neighbours", "python SCRIPTS/neighbours.py -o h100/neighbours.json")
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > h200/cheats.txt")

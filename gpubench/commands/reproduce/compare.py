@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from operator import attrgetter
 
 from gpubench.commands.reproduce.experiment import (
     BEST,
@@ -126,7 +127,7 @@ def _entries(experiment: Experiment, series: Series, cell: Cell, points: _Points
         published=cell.published,
         published_device=cell.device,
         ratio=ratio,
-        claim=_claim(first, cell.published),
+        claim=_claim(first, cell.published, [row for _, row in points]),
         published_percent_of_peak=_published_percent(experiment, series, cell),
     )
     return [compared, *beside]
@@ -151,12 +152,16 @@ def _entry(series: Series, cell: Cell, column: Column, points: _Points) -> Entry
     )
 
 
-def _claim(entry: Entry, published: float) -> str:
-    """Return whether a published figure holds within `CLAIMED`, by the interval of the measured."""
+def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
+    """Return whether a published figure holds within `CLAIMED`, by the interval of the measured.
+
+    A kernel that is wrong under one condition, such as in launches alone, is wrong at the shape.
+    """
     row, low, high = entry.row, entry.measured_low, entry.measured_high
     if row is None:
         return ""
-    if row.status in {Status.WRONG, Status.ERROR}:
+    kernel = attrgetter("op", "variant", "tile", "dtype", "size", "layout")
+    if any(r.status in {Status.WRONG, Status.ERROR} for r in rows if kernel(r) == kernel(row)):
         return "wrong at this shape"
     is_other = entry.cell.device not in {"", row.device}
     if is_other and entry.figure != Figure.SPEEDUP:

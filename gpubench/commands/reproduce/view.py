@@ -175,7 +175,7 @@ def closing(done: Reproduction) -> list[str]:
         if row.status in {Status.WRONG, Status.ERROR}
         or (row.status == Status.SKIPPED and row.key in shown)
     ]
-    return [*failures, *done.experiment.file.notes]
+    return [*dict.fromkeys(failures), *done.experiment.file.notes]
 
 
 def summary(done: Reproduction) -> str:

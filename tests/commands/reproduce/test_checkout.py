@@ -171,6 +171,15 @@ def test_a_claim_holds_by_the_interval_of_what_was_measured(tmp_path: Path) -> N
     ]
 
 
+def test_a_kernel_that_is_wrong_under_one_condition_is_wrong_at_the_shape(tmp_path: Path) -> None:
+    blas = [row("cpu_blas", 150, size) for size in (64, 96)]
+    hot = replace(
+        failed(Status.WRONG, "", point(variant(name="theirs"), size=(96, 96, 96))), cache="hot"
+    )
+    verdicts = claims(tmp_path, *blas, row("theirs", 95), row("theirs", 95, 96), hot)
+    assert verdicts[:2] == ["holds on this device", "wrong at this shape"]
+
+
 def test_a_claim_does_not_hold_or_is_not_decided(tmp_path: Path) -> None:
     blas = [row("cpu_blas", 150, size) for size in (64, 96)]
     assert claims(tmp_path, *blas, row("theirs", 120), row("theirs", 102, 96)) == [

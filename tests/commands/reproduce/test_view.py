@@ -185,8 +185,8 @@ def test_a_point_that_went_wrong_says_so_in_its_place() -> None:
     ran = replace(ran, rows=rows)
     first = grids(ran, whole=False)[0]
     assert first.table.lines[0][:3] == ("8", "3.006406", "wrong")
-    wrong = ["wrong: naive 8 at 512x512x1024 int32: off by one"] * 2
-    assert closing(ran) == [*wrong, *experiment.file.notes]
+    wrong = "wrong: naive 8 at 512x512x1024 int32: off by one"  # in both scopes
+    assert closing(ran) == [wrong, *experiment.file.notes]
 
 
 def test_a_skipped_point_is_told_of_where_a_figure_is_missing_for_it() -> None:
