@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from gpubench.engine.judge.clock import LEAST_US
-from gpubench.model import CLOCKS_AGREE, Cache, Status, Timer
+from gpubench.model import CLOCKS_AGREE, Status
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.stats.pairs import Ratio, ratio_of_rounds
@@ -121,15 +121,12 @@ def _judged(
 def _by_other_clock(row: Row) -> float:
     """Return how much longer launches take by the clock of another process; 1 if it agrees.
 
-    A time that is too short may be a cheat. A time that is too long includes waiting for a core.
-    Shorter launches than `LEAST_US` on a GPU are timed on new operands, which a hot cache does not
-    hold.
+    A time that is too short may be a cheat. A time that is too long includes waiting for a core,
+    but for shorter launches than `LEAST_US`, whose ratio includes the time of a request.
     """
     ratio = row.clock_ratio or 1.0
     is_long = (row.median_us or 0.0) >= LEAST_US
-    is_comparable = is_long or row.timer == Timer.HOST or row.cache == Cache.COLD
-    is_short = ratio > CLOCKS_AGREE and is_comparable
-    return ratio if is_short or (is_long and ratio < 1 / CLOCKS_AGREE) else 1.0
+    return ratio if ratio > CLOCKS_AGREE or (is_long and ratio < 1 / CLOCKS_AGREE) else 1.0
 
 
 def _decided(ratio: Ratio, claim: float, threshold: float) -> tuple[JudgeVerdict, str]:

@@ -87,8 +87,7 @@ def test_an_interval_around_the_claim_decides_nothing() -> None:
         (0.8, 1.1, "host", "hot", "faster"),
         (0.8, 1.4, "host", "hot", "not decided"),
         (0.5, 1.4, "host", "hot", "faster"),  # at 1.4 times the time, too
-        (0.8, 1.4, "events", "hot", "faster"),  # a short launch has to fetch new operands, too
-        (0.8, 1.4, "events", "cold", "not decided"),
+        (0.8, 1.4, "events", "hot", "not decided"),
         (3.0, 0.3, "host", "hot", "not decided"),  # the time includes waiting for a core
         (3.0, 0.5, "host", "hot", "slower"),
         (1.2, 0.7, "host", "hot", "slower"),  # a short launch, beside the time of a request
