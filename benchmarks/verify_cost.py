@@ -1,6 +1,6 @@
 """The wall time of README's sweeps, and the share of verification by their last lines.
 
-    python benchmarks/verify_cost.py > results/h100/verify_cost.txt
+    python benchmarks/verify_cost.py > results/h200/verify_cost.txt
     python benchmarks/verify_cost.py first --device cpu
 
 Each sweep begins with empty caches of compiled kernels and results, as after the installation, but

@@ -207,7 +207,7 @@ def readme_sweep(device: str, sweep: str) -> tuple[float, int]:
 
 def readme_sweep_s(device: str, sweep: str, most: int) -> Figure:
     wall_s, _ = readme_sweep(device, sweep)
-    return met(f"{wall_s:.0f} s", wall_s <= most)
+    return met(f"{wall_s:.1f} s", wall_s <= most)
 
 
 def verifying(sweep: str, most: int) -> Figure:
