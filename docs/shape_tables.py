@@ -219,11 +219,14 @@ def other_shapes() -> str:
     """Return the means at random shapes of each kind of `OTHERS`, in a paragraph."""
     said = []
     for kind, group in groupby(measured_others(), key=lambda entry: entry[1]):
-        means = [(dtype, plain_mean(ratios)) for dtype, _, ratios in group]
-        each = (
-            f"{dtype} {mean:.2f} ({low:.2f} to {high:.2f})" for dtype, (mean, low, high) in means
-        )
+        each = []
+        for dtype, _, ratios in group:
+            mean, low, high = plain_mean(ratios)
+            is_named = "H200" in KINDS[kind] or H100 in path_of_others(dtype, kind).parents
+            card = "" if is_named else "; H200"
+            each.append(f"{dtype} {mean:.2f} ({low:.2f} to {high:.2f}{card})")
         said.append(f"With {KINDS[kind]}: {', '.join(each)}.")
+    said.append("Means that name no card are of an H100.")
     return fill(" ".join(said), WIDTH)
 
 

@@ -51,7 +51,7 @@ PAGES = (
 LIBRARIES = ("cublas", "cublaslt")
 EMULATED = "cublas_emulated"
 DISAGREE = "rounds disagree"
-WIDTH = 100
+WIDTH = 119
 """Number of characters in a line of prose."""
 
 
