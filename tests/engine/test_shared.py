@@ -362,6 +362,15 @@ def started(*words: str, directory: Path) -> subprocess.Popen[bytes]:
         )
 
 
+PATIENT = """
+from gpubench.cli import main
+from gpubench.engine import shared
+shared.SILENT_S = 600.0
+main()
+"""
+"""gpubench, for a busy machine, on which a worker that joins late takes longer than `SILENT_S`."""
+
+
 @pytest.mark.slow
 def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path) -> None:
     processes: list[subprocess.Popen[bytes]] = []
@@ -389,7 +398,8 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
             client.wait_for_workers(2, timeout=300)
             command = "sweep -o a.csv --sizes 64 --rounds 2 --cache hot --tiles 1,7,8"
             on = ("--on", address, "--variants", "cpu_tile,cpu_blas")
-            sweep = started("gpubench", *command.split(), *on, directory=tmp_path)
+            (tmp_path / "patient.py").write_text(PATIENT)
+            sweep = started("patient", *command.split(), *on, directory=tmp_path)
             processes.append(sweep)
             while not {"a", "b"} <= slots():
                 assert sweep.poll() is None, (tmp_path / "log.txt").read_text()

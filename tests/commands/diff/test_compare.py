@@ -199,6 +199,7 @@ def scaled(side: Side, factor: float) -> Side:
 @given(sides, st.floats(0.25, 4.0))
 def test_scaling_all_times_is_drift_and_never_a_regression(side: Side, factor: float) -> None:
     assume(len({is_blas(key) for key in side}) == 2)
+    assume(factor != pytest.approx(1.02) and 1 / factor != pytest.approx(1.02))
     comparison = judged(side, scaled(side, factor))
     assert comparison.drift == pytest.approx(factor)
     assert comparison.drifted == (not 1 / 1.02 <= factor <= 1.02)
