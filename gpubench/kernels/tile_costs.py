@@ -353,7 +353,8 @@ def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> floa
 def choices(form: Form, problem: Problem) -> Iterator[Choice]:
     """Yield the configurations of a kernel of this form that the model compares.
 
-    Among extents that need equally many tiles, it yields only the smallest.
+    Among extents that need equally many tiles, it yields only the smallest. Where K is in parts, the
+    smallest is a multiple of `UNIT` rows.
     """
     steps = -(-problem.k // form.step)
     for cluster in form.clusters:
@@ -368,8 +369,8 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
             for columns in form.columns
             if form.step != BYTES_STEP or columns % (8 * down) == 0
         ]
-        by_unit = _fewest(problem.m, down, [rows for rows in rows_sent if rows % UNIT == 0])
-        all_rows = _fewest(problem.m, down, rows_sent) | by_unit
+        whole_rows = _fewest(problem.m, down, rows_sent)
+        rows_in_parts = _fewest(problem.m, down, [rows for rows in rows_sent if rows % UNIT == 0])
         all_columns = _fewest(problem.n, across, columns_sent)
         splits = [
             parts
@@ -377,8 +378,8 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
             if parts == 1 or (2 * parts <= steps and parts * down * across <= MAX_CLUSTER)
         ]
         for rows, columns in product(rows_sent, columns_sent):
-            if columns % BY_64 == 0:  # transposed
-                if rows not in all_rows:
+            if transposed := columns % BY_64 == 0:
+                if rows not in whole_rows | rows_in_parts:
                     continue
             elif rows % BY_64 or columns not in all_columns:
                 continue
@@ -387,7 +388,7 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
             if choice.sums > most or choice.stages < MIN_STAGES:
                 continue
             for parts in splits:
-                if parts == 1 or rows % UNIT == 0:
+                if not transposed or rows in (whole_rows if parts == 1 else rows_in_parts):
                     yield replace(choice, splits=parts)
 
 

@@ -244,6 +244,16 @@ def test_all_choices_of_the_model_are_legal_and_read_back() -> None:
                 assert form.in_turns or form == TF32 or choice.sums == sums(*extents)
 
 
+def test_no_choice_of_the_model_has_more_rows_than_another_that_covers_c_by_as_many_tiles() -> None:
+    for form, m in product(FORMS, (5, 144, 928)):
+        fewest: dict[object, int] = {}
+        for choice in choices(form, problem(m, 1008, 1008, form.dtypes[-1])):
+            if choice.columns % BY_64 == 0:
+                tiles = -(-m // (choice.rows * choice.down))
+                like = replace(choice, rows=0), tiles
+                assert fewest.setdefault(like, choice.rows) == choice.rows, str(choice)
+
+
 def time_us(choice: Choice, of_shape: Problem, multiprocessors: int = 132) -> float:
     return predicted_us(choice, of_shape, multiprocessors, COSTS[of_shape.dtype])
 
