@@ -18,7 +18,8 @@ MAX_RESOURCE, MAX_NAME = 2**31, 1000
 class Prepared:
     """A function on arrays whose call is prepared ahead of the launch.
 
-    The time of a launch that the host waits for includes what Python does after the launch began.
+    Where the host waits for each launch, the measured time includes the host's call. So `bind`
+    makes the arguments, and the call only passes them.
     """
 
     bind: Callable[..., Callable[[], None]]

@@ -1,11 +1,11 @@
 """Which configuration suits a shape: a cost model.
 
-A block's step multiplies the elements of its tile by some values of k. Its time has bounds: the
-multiply-adds, what all blocks together fetch from the L2 cache, on tensor cores what arrives in a
-multiprocessor, and otherwise the accesses to shared memory. The model takes their p-norm, their
-maximum with a soft edge, and adds the time of the step's barriers. It multiplies by the steps of
-the multiprocessor that has the most, and adds the cost of a launch, of a tile's end, and of parts
-of K.
+A block's step multiplies the elements of its tile by some values of k. Its time has three bounds:
+the multiply-adds, what all blocks together fetch from the L2 cache, and a third one. For a `Choice`
+this is what arrives in a multiprocessor, for a `SmallTile` the accesses to shared memory. The model
+takes their p-norm, their maximum with a soft edge, and adds the time of the step's barriers. It
+multiplies by the steps of the multiprocessor that has the most, and adds the cost of a launch, of a
+tile's end, and of parts of K.
 
 A kernel states the properties of its configurations: as a `Choice` where warpgroups multiply on
 tensor cores, and as a `SmallTile` where warps of several blocks of a multiprocessor multiply.
@@ -62,11 +62,12 @@ RATE = 128
 """Multiply-adds a clock of a multiprocessor, in float32 and on float64's tensor cores."""
 
 ARRIVAL_US = ROW_BYTES / 64 / 1980
-"""Time in which 128 bytes arrive in a multiprocessor: 64 bytes a clock, at the highest clock."""
+"""Time in which 128 bytes arrive in a multiprocessor: 64 bytes a clock, at an H100's
+highest clock."""
 
 GPCS = 8
-"""Number of graphics processing clusters of an H100 and an H200: the parts of the GPU in one of
-which a cluster lies. Each has an equal share of the L2 cache's rate."""
+"""Number of graphics processing clusters (GPCs) of an H100 and an H200. A cluster of blocks lies in
+one of these parts of the GPU, and each has an equal share of the L2 cache's rate."""
 
 READ_US, LATENCY_US = 5.5e-3, 1.4
 """Time in which an H100 reads 128 bytes from memory for each multiprocessor, at 3.08 TB/s; and time
@@ -215,6 +216,7 @@ class Choice(Tile):
         def round_us(busy: float) -> float:
             """Return the time of a step while `busy` clusters work."""
             share = busy * blocks / multiprocessors
+            # The share in the GPC with the most clusters, where fetches take longest.
             fullest = min(math.ceil(busy / GPCS) * GPCS * blocks / multiprocessors, 1)
             step_us = _step_us(self, fetched, fullest, costs)
             step_us *= 1 - costs.idle * (1 - busy / at_once)
@@ -340,7 +342,8 @@ def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
 def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> float:
     """Return the time of a step where `share` of the multiprocessors fetch `fetched` rows each.
 
-    What other blocks of the cluster fetch arrives in a multiprocessor too.
+    A tile's rows and columns all arrive in a multiprocessor, also those that other blocks of its
+    cluster fetch.
     """
     tensor = costs.tensor * choice.rows * choice.columns / 32 / CLOCK_MHZ
     if choice.columns % BY_64:
@@ -353,8 +356,8 @@ def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> floa
 def choices(form: Form, problem: Problem) -> Iterator[Choice]:
     """Yield the configurations of a kernel of this form that the model compares.
 
-    Among extents that need equally many tiles, it yields only the smallest. Where K is in parts, the
-    smallest is a multiple of `UNIT` rows.
+    Among extents that need equally many tiles, it yields only the smallest. Where K is in parts,
+    this is the smallest multiple of `UNIT` rows.
     """
     steps = -(-problem.k // form.step)
     for cluster in form.clusters:

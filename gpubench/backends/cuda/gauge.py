@@ -68,10 +68,8 @@ class CudaGauge:
         with faults():
             self.warm_up()
             rates: dict[str, float | None] = {
-                "measured_copy_gbytes_per_s": 2
-                * COPY_BYTES
-                / self._copy_us()
-                / 1e3,  # read and written
+                # Each byte is read and written.
+                "measured_copy_gbytes_per_s": 2 * COPY_BYTES / self._copy_us() / 1e3,
                 "measured_read_gbytes_per_s": self._read_gbytes_per_s(),
             }
             if dtypes:
