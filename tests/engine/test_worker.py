@@ -302,6 +302,11 @@ def test_children_of_later_rounds_start_while_kernels_compile(
         assert third.pid not in children_of(os.getpid())
         worker.compile([at(folder, 1)], lambda _count: None)
         assert len(worker._child._waiting) == 2
+        worker.next_round()
+        assert worker.measure(at(folder, 1)).status == Status.OK
+        monkeypatch.setattr(supervisor, "START_LIMIT_S", 0.0)
+        worker.compile([at(folder, 1)], lambda _count: None)
+        assert len(worker._child._waiting) == 1  # a child that does not start in time is killed
     assert children_of(os.getpid()) == []
 
 

@@ -3,7 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from secrets import randbits
 from time import perf_counter
 from typing import TypeVar
@@ -113,8 +113,11 @@ class Supervisor:
         yield
         started = perf_counter()
         for child in children:
-            with suppress(EOFError, OSError):  # killed; `open` takes another child
+            try:
                 Channel(child.socket).receive(START_LIMIT_S)
+            except (EOFError, OSError):  # killed, or hung; `open` starts another child
+                self._waiting.remove(child)
+                child.kill()
         self._spent_s["starting"] += perf_counter() - started
 
     def _start(self, backend: str = "") -> Child:
