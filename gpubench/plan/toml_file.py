@@ -1,7 +1,9 @@
 """Reads a TOML file of any origin, decodes its tables, and keeps its paths from leading out."""
 
+import difflib
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,10 +95,23 @@ def lies_below(text: str, base: Path = Path()) -> bool:
 def decode(values: object, kind: type[Kind], where: str) -> Kind:
     """Return the values as an object of a msgspec type.
 
-    Raise UsageError in one line: `where`, and msgspec's words, with the place within the values.
+    Raise UsageError in one line: `where`, msgspec's words with the place within the values, and the
+    nearest name for a misspelled one.
     """
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        message = " ".join(str(error).split())
-        raise UsageError(f"{where}: {message[:_MAX_MESSAGE]}") from error
+        message = str(error).replace(f"matching regex {NOT_BLANK!r}", "that is not blank")
+        message = " ".join(message.split())
+        word = re.search(r"(?:unknown field|enum value) [`'](\w{1,60})[`'](?: - at|$)", message)
+        near = word and difflib.get_close_matches(word[1], _names(msgspec.json.schema(kind)), 1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise UsageError(f"{where}: {message[:_MAX_MESSAGE]}{hint}") from error
+
+
+def _names(schema: object) -> Iterator[str]:
+    """Yield the keys and the choices of all tables of a JSON schema."""
+    for name, inner in schema.items() if isinstance(schema, dict) else ():
+        if name in {"properties", "enum"}:
+            yield from inner
+        yield from _names(inner)

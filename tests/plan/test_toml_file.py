@@ -45,10 +45,11 @@ def test_values_are_decoded() -> None:
 def test_what_does_not_fit_a_type_is_one_short_line_with_its_place() -> None:
     for values, said in (
         (3, "Expected `object`, got `int`"),
-        ({"titel": "b"}, "Object contains unknown field `titel`"),
+        ({"titel": "b"}, "Object contains unknown field `titel`; did you mean 'title'?"),
         ({"t\n - at `$": 1}, "Object contains unknown field `t - at"),
         ({"unit": "mm"}, "Invalid enum value 'mm' - at `$.unit`"),
         ({"where": {"varient": 1}}, "Invalid enum value 'varient' - at `key` in `$.where`"),
+        ({"title": " "}, "Expected `str` that is not blank - at `$.title`"),
         ({"rules": [{"kind": "low"}]}, "Object missing required field `at` - at `$.rules[0]`"),
         ({"rules": [{"kind": "steep", "by": 13}]}, "13 is unlucky - at `$.rules[0]`"),
         ({"z" * 5000: 1}, "Object contains unknown field `zzz"),
