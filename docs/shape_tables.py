@@ -42,8 +42,8 @@ JUDGED = (
 
 FEW_ROWS = ("hot", "cold")
 KINDS = {
-    "hot": "1 to 64 rows, hot weights (H200)",
-    "cold": "1 to 64 rows, weights from memory (H200)",
+    "hot": "1 to 64 rows, hot weights",
+    "cold": "1 to 64 rows, weights from memory",
     "small": "extents of 16 to 384",
     "odd_1": "odd extents of 128 to 4096",
     "odd_2": "odd multiples of 2",
@@ -89,6 +89,11 @@ def path_of_others(dtype: str, kind: str) -> Path:
     name = f"few_rows_{dtype}" if kind in FEW_ROWS else f"shapes/alone_{kind}_{dtype}"
     paths = [card / f"{name}.csv" for card in (H200, H100)]
     return next(filter(Path.exists, paths), paths[-1])
+
+
+def card_of_others(dtype: str, kind: str) -> str:
+    """Return the GPU of other shapes of a kind of `OTHERS`."""
+    return path_of_others(dtype, kind).relative_to(RESULTS).parts[0].upper()
 
 
 def other_ratios(dtype: str, kind: str) -> list[float]:
@@ -222,9 +227,9 @@ def other_shapes() -> str:
         each = []
         for dtype, _, ratios in group:
             mean, low, high = plain_mean(ratios)
-            is_named = "H200" in KINDS[kind] or H100 in path_of_others(dtype, kind).parents
-            card = "" if is_named else "; H200"
-            each.append(f"{dtype} {mean:.2f} ({low:.2f} to {high:.2f}{card})")
+            card = card_of_others(dtype, kind)
+            by_card = f"; {card}" if card != "H100" else ""
+            each.append(f"{dtype} {mean:.2f} ({low:.2f} to {high:.2f}{by_card})")
         said.append(f"With {KINDS[kind]}: {', '.join(each)}.")
     said.append("Means that name no card are of an H100.")
     return fill(" ".join(said), WIDTH)
@@ -232,8 +237,11 @@ def other_shapes() -> str:
 
 def other_table() -> str:
     """Return the ratios at random shapes of each kind of `OTHERS`."""
-    lines = [[dtype, KINDS[kind], *summary(ratios)] for dtype, kind, ratios in measured_others()]
-    heading = ["precision", "shapes with", "number", "geometric mean", "won"]
+    lines = [
+        [dtype, KINDS[kind], card_of_others(dtype, kind), *summary(ratios)]
+        for dtype, kind, ratios in measured_others()
+    ]
+    heading = ["precision", "shapes with", "GPU", "number", "geometric mean", "won"]
     return table([*heading, "tenth percentile", "lowest"], lines)
 
 

@@ -2,8 +2,8 @@
 // the blocks of a cluster.
 //
 // Compared with `wgmma_bytes`: 512×512×8192 are 12 tiles of 128×192, whatever the order. Here a tile
-// has 64 to 256 rows and columns, one of them by 16, as in `wgmma_fitted`, or 8 to 48 rows where C
-// has few. The blocks of a cluster share a tile, as in `wgmma_split_cluster`. With 8 bits both operands lie along k, so either
+// has 64 to 256 rows and columns, one of them by 16, as in `wgmma_fitted`, and the blocks of a
+// cluster share a tile, as in `wgmma_split_cluster`. With 8 bits both operands lie along k, so either
 // may be the instruction's operand of 64 rows: nothing is turned, but the sums of the transposed
 // problem.
 //
