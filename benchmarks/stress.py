@@ -9,8 +9,8 @@ on the order of its threads, or that leaves an element unwritten. Default tiles 
 kernel refuses are skipped. Kernels without tensor cores run only if they are named. Exits 1 if a
 result differs.
 
-With `--triples`, each kernel runs once at each of 2,500 random sizes, with one default tile each.
-M, N and K are 1 to 40 in the first 2,000. In the others, M and N are a multiple of the tile's
+With `--triples`, each named kernel runs once at each of 2,500 random sizes, with one default tile
+each. M, N and K are 1 to 40 in the first 2,000. In the others, M and N are a multiple of the tile's
 extents, or differ by one from it, and so does K from a multiple of a step or of all stages.
 """
 
@@ -144,6 +144,8 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, default=Path("stress.json"))
     arguments = parser.parse_args()
     named = tuple(filter(None, arguments.variants.split(",")))
+    if arguments.triples and not named:
+        parser.error("--triples needs --variants: kernels whose tiles have stages")
     variants = [
         variant
         for variant in choose("gemm", arguments.device, named)
