@@ -57,14 +57,16 @@ class Claim:
 
     @property
     def cells(self) -> list[str]:
-        """Bound, figure, outcome, files, and when they were measured."""
+        """Bound, figure, outcome, files, on what, and when they were measured."""
         paths = [path for part in self.files.split() for path in sorted(RESULTS.glob(part))]
         figure, outcome = self.judge() if paths else ("", "not measured")
         links = [f"[{path.name}](../{path.relative_to(ROOT)})" for path in paths[:2]]
         more = [f"{len(paths) - 2} more"] if len(paths) > 2 else []  # noqa: PLR2004 # of a cell
-        days = {days_by_file().get(f"{path.relative_to(RESULTS)}", "") for path in paths} - {""}
+        names = [path.relative_to(RESULTS) for path in paths if path.parent.name != "operating"]
+        days = {days_by_file().get(f"{name}", "") for name in names} - {""}
         said = " to ".join(dict.fromkeys((min(days), max(days)))) if days else ""
-        return [self.what, figure, outcome, ", ".join(links + more), said]
+        on = ", ".join(dict.fromkeys(name.parts[0].upper() for name in names))
+        return [self.what, figure, outcome, ", ".join(links + more), on, said]
 
 
 @cache
@@ -397,7 +399,7 @@ CLAIMS: dict[str, list[Claim]] = {
 
 def claims() -> str:
     """Return a table for each subject."""
-    heading = ("bound", "figure", "outcome", "file", "measured")
+    heading = ("bound", "figure", "outcome", "file", "on", "measured")
     return "\n\n".join(
         f"## {subject}\n\n{table(heading, (claim.cells for claim in members), text=True)}"
         for subject, members in CLAIMS.items()

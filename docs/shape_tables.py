@@ -76,6 +76,11 @@ def paths_alone(dtype: str) -> list[Path]:
     return [next(RESULTS.glob(f"*/shapes/{name}.csv")) for name in ALONE[dtype]]
 
 
+def card(path: Path) -> str:
+    """Return the GPU of a file of results/."""
+    return "H200" if H200 in path.parents else "H100"
+
+
 def outcomes_alone(dtype: str) -> list[Outcome]:
     """Return the outcomes at the shapes of `ALONE` of a precision."""
     return [one for path in paths_alone(dtype) for one in outcomes(path)]
@@ -89,11 +94,6 @@ def path_of_others(dtype: str, kind: str) -> Path:
     name = f"few_rows_{dtype}" if kind in FEW_ROWS else f"shapes/alone_{kind}_{dtype}"
     paths = [card / f"{name}.csv" for card in (H200, H100)]
     return next(filter(Path.exists, paths), paths[-1])
-
-
-def card_of_others(dtype: str, kind: str) -> str:
-    """Return the GPU of other shapes of a kind of `OTHERS`."""
-    return path_of_others(dtype, kind).relative_to(RESULTS).parts[0].upper()
 
 
 def other_ratios(dtype: str, kind: str) -> list[float]:
@@ -196,6 +196,7 @@ def alone_shapes() -> str:
         lines.append(
             [
                 dtype,
+                " ".join(dict.fromkeys(map(card, paths_alone(dtype)))),
                 ", ".join(word for name in names for word in name.split("_") if word.isdigit()),
                 *(len(ratios), f"{mean:.2f} ({low:.2f} to {high:.2f})", f"{first_pick(dtype):.2f}"),
                 *(f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"),
@@ -207,9 +208,10 @@ def alone_shapes() -> str:
                 *(f"{chained:.2f}", " to ".join(dict.fromkeys((long[0], long[-1])))),
             ]
         )
-    heading = ["precision", "seed", "shapes", "geometric mean", "first pick", "tenth percentile"]
-    more = ["overlapped", "squares, sustained"]
-    made = table([*heading, "lowest", "faster", *CLASSES, *more], lines)
+    heading = ["precision", "GPU", "seed", "shapes", "geometric mean", "first pick"]
+    of_all = ["tenth percentile", "lowest", "faster"]
+    more = ["overlapped", "squares, sustained (H200)"]
+    made = table([*heading, *of_all, *CLASSES, *more], lines)
     return f"{made}\n\n{other_shapes()}"
 
 
@@ -227,18 +229,18 @@ def other_shapes() -> str:
         each = []
         for dtype, _, ratios in group:
             mean, low, high = plain_mean(ratios)
-            card = card_of_others(dtype, kind)
-            by_card = f"; {card}" if card != "H100" else ""
-            each.append(f"{dtype} {mean:.2f} ({low:.2f} to {high:.2f}{by_card})")
+            gpu = card(path_of_others(dtype, kind))
+            by_gpu = f"; {gpu}" if gpu != "H100" else ""
+            each.append(f"{dtype} {mean:.2f} ({low:.2f} to {high:.2f}{by_gpu})")
         said.append(f"With {KINDS[kind]}: {', '.join(each)}.")
-    said.append("Means that name no card are of an H100.")
+    said.append("Means that name no GPU are of an H100.")
     return fill(" ".join(said), WIDTH)
 
 
 def other_table() -> str:
     """Return the ratios at random shapes of each kind of `OTHERS`."""
     lines = [
-        [dtype, KINDS[kind], card_of_others(dtype, kind), *summary(ratios)]
+        [dtype, KINDS[kind], card(path_of_others(dtype, kind)), *summary(ratios)]
         for dtype, kind, ratios in measured_others()
     ]
     heading = ["precision", "shapes with", "GPU", "number", "geometric mean", "won"]
