@@ -376,6 +376,7 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("a kernel 5 % slower, quiet rounds: exit 1 in at least 95 %", DIFF, lambda: simulated("diff", "found", QUIET | {"slower": "kernel .5%"}, least=0.95)),
         Claim("all own kernels 10 % slower: exit 1 in at least 95 % of each disturbance", DIFF, lambda: simulated("diff", "found", {"rounds": "5", "slower": "own .10%"}, least=0.95)),
         Claim("all own kernels 5 % slower: exit 1 in at least 90 % of each disturbance, but not where the BLAS has two speeds", DIFF, lambda: simulated("diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": "(?!.*BLAS).*"}, least=0.9)),
+        Claim("and where the BLAS has two speeds, in at least 90 % too", DIFF, lambda: simulated("diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": ".*BLAS.*"}, least=0.9)),
         Claim("more than half of the points ambiguous, quiet rounds: in at most 10 %", DIFF, lambda: simulated("diff", "not decided", {"rounds are": "quiet.*"}, most=0.1)),
         Claim("and with a ramp over rounds: in at most 30 %", DIFF, lambda: simulated("diff", "not decided", {"rounds are": "ramp.*"}, most=0.3)),
         *(Claim(f"a slow-down of {what} that `diff` says it would find is found in at least 90 % of each disturbance", "operating/blind.md", partial(simulated, "blind", f"{what}, found", {}, least=0.9)) for what in ("everything", "one kernel", "one point")),
