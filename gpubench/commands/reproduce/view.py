@@ -94,8 +94,8 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
             ]
         )
     verdicts = [judgement.sentence for judgement in done.judgements[series.name]]
-    if any(entry.unstable for entries in labels for entry in entries):
-        verdicts.append(f"{UNSTABLE_LEGEND}; the interval is shown")
+    if unstable := [entry for entries in labels for entry in entries if entry.unstable]:
+        verdicts.append(UNSTABLE_LEGEND + "; the interval is shown" * any(map(_interval, unstable)))
     return _filled(f"{series.name} ({series.figure.heading})", lines, verdicts)
 
 
