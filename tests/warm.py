@@ -134,8 +134,11 @@ def serve(descriptor: int, parent: int) -> list[str]:
         os.waitpid(middle, 0)
         for received in descriptors:
             os.close(received)
-    while os.getppid() != parent:
+    between = os.getppid()
+    while os.getppid() == between != parent:
         signal.sigtimedwait([], 0.0005)
+    if os.getppid() != parent:  # it has ended
+        os._exit(1)
     request = json.loads(content)
     if request["group"] >= 0:
         os.setpgid(0, request["group"])
