@@ -69,7 +69,7 @@ class StubWorker:
 _METHODS = {
     name: value
     for name, value in vars(StubWorker).items()
-    if name not in {"__module__", "__doc__", "__dict__", "__weakref__", "__annotations__"}
+    if name in {"__init__", "__enter__", "__exit__"} or not name.startswith("__")
 }
 
 
