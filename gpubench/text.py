@@ -45,15 +45,20 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all that are known."""
     names = [*dict.fromkeys(map(shown, names))]  # a file may have given them, too
     name = shown(name)
+    near = did_you_mean(name, names)
+    hint = near or f"known: {', '.join(names[:MAX_KNOWN])}"
+    more = "" if near or len(names) <= MAX_KNOWN else f" and {len(names) - MAX_KNOWN} more"
+    return f"unknown {kind} '{name}'; {hint}{more}"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return `did you mean 'shared_tile'?` for a name that is nearly one of `names`, or ''."""
 
     def likeness(other: str) -> float:
         return difflib.SequenceMatcher(a=other, b=name).ratio()
 
     nearest = max(names, key=likeness, default="")  # of equals the first
-    near = likeness(nearest) >= ALIKE
-    hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(names[:MAX_KNOWN])}"
-    more = "" if near or len(names) <= MAX_KNOWN else f" and {len(names) - MAX_KNOWN} more"
-    return f"unknown {kind} '{name}'; {hint}{more}"
+    return f"did you mean '{nearest}'?" if likeness(nearest) >= ALIKE else ""
 
 
 def counted(count: int, noun: str) -> str:

@@ -1,6 +1,5 @@
 """Reads a TOML file of any origin, decodes its tables, and keeps its paths from leading out."""
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpubench.errors import UsageError
-from gpubench.text import shown
+from gpubench.text import did_you_mean, shown
 
 MAX_BYTES = 2**20  # a configuration is a page or two
 _MAX_DOTS = 200  # in a key: the time that `tomllib` takes grows with their square
@@ -104,9 +103,8 @@ def decode(values: object, kind: type[Kind], where: str) -> Kind:
         message = str(error).replace(f"matching regex {NOT_BLANK!r}", "that is not blank")
         message = " ".join(message.split())
         word = re.search(r"(?:unknown field|enum value) [`'](\w{1,60})[`'](?: - at|$)", message)
-        near = word and difflib.get_close_matches(word[1], _names(msgspec.json.schema(kind)), 1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise UsageError(f"{where}: {message[:_MAX_MESSAGE]}{hint}") from error
+        hint = did_you_mean(word[1], _names(msgspec.json.schema(kind))) if word else ""
+        raise UsageError(f"{where}: {message[:_MAX_MESSAGE]}{hint and f'; {hint}'}") from error
 
 
 def _names(schema: object) -> Iterator[str]:
