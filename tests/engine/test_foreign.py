@@ -25,9 +25,9 @@ from gpubench.engine.judge.verdict import (
 )
 from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError
-from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
+from gpubench.model import Cache, Measurement, Point, Status, Timer, Timing
 from gpubench.plan.descriptor import load
-from gpubench.plan.registry import owner_of, variants
+from gpubench.plan.registry import of_op, owner_of
 from gpubench.plan.schedule import InRounds, Rounds
 from gpubench.results.rows import build_rows
 
@@ -46,12 +46,6 @@ VARIANT = CallVariant(idea="a test", runs_on="cpu", build=build, baseline="")
 
 CALLS = {
     "honest": "np.matmul(a, b, out=c)",
-    "patcher": """
-    from gpubench.engine import runner
-    from gpubench.engine.judge import probe, verdict, verify
-    runner.require_exact = runner.require_independent = lambda *_, **__: None
-    verdict.require = verify.require = probe.require = runner.require = lambda *_: None
-    c[:] = 0""",
     "unchecked": """
     if len(a) % 64:
         raise ValueError("M is not a multiple of 64")
@@ -86,27 +80,12 @@ def worker(shared: Worker) -> Worker:
 
 
 def at(folder: Path, name: str, size: int = 64) -> Point:
-    return Point(
-        variant=load(folder / f"{name}.py", "gemm"),
-        tile=None,
-        problem=Problem(op="gemm", m=size, n=size, k=size, dtype="float32"),
-        cache=Cache.HOT,
-        scope="kernel",
-        timer="host",
-    )
-
-
-def test_a_function_that_patches_the_checks_is_wrong_all_the_same(
-    worker: Worker, folder: Path
-) -> None:
-    result = worker.measure(at(folder, "patcher"))
-    assert (result.status, result.series) == (Status.WRONG, None)
-    assert worker.measure(at(folder, "honest")).status == Status.OK
+    own = load(folder / f"{name}.py", "gemm")
+    return point(own, size=(size, size, size), cache=Cache.HOT)
 
 
 def test_a_function_shares_no_process_with_another_variant(worker: Worker, folder: Path) -> None:
-    blas = next(one for one in variants() if one.name == "cpu_blas")
-    assert owner_of(blas) == ""
+    assert owner_of(of_op("gemm")["cpu_blas"]) == ""
     pids = []
     for name in ("honest", "careless"):
         assert worker.measure(at(folder, name)).status == Status.OK
@@ -132,15 +111,7 @@ def test_what_happens_at_other_sizes_is_a_note_and_never_the_status(
 
 
 def test_the_points_of_a_function_are_measured_in_one_row(folder: Path) -> None:
-    blas = next(one for one in variants() if one.name == "cpu_blas")
-    ours = Point(
-        variant=blas,
-        tile=None,
-        problem=Problem(op="gemm", m=8, n=8, k=8, dtype="float32"),
-        cache=Cache.HOT,
-        scope="kernel",
-        timer="host",
-    )
+    ours = point(of_op("gemm")["cpu_blas"], size=(8, 8, 8), cache=Cache.HOT)
     mixed = [at(folder, "honest"), ours, at(folder, "careless"), at(folder, "honest", 128)]
     for seed in range(20):
         order = visited(Rounds(mixed, Timing(rounds=1), seed))
@@ -206,7 +177,7 @@ def test_each_measurement_of_a_function_has_operands_of_a_new_seed_which_the_row
         clocks.append(row.clock)
     assert clocks == ["parent", "child"]
     assert None not in {first.clock_ratio, second.clock_ratio}
-    ours = point(next(variant for variant in variants() if variant.name == "cpu_blas"))
+    ours = point(of_op("gemm")["cpu_blas"])
     plain = worker.measure(ours)
     assert (plain.status, plain.seed, plain.clock_ratio) == (Status.OK, None, None)
 
@@ -240,7 +211,7 @@ def test_what_load_can_cause_must_happen_three_times_and_all_else_is_wrong_at_on
 def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
     examined_in: int, counts: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    naive = next(variant for variant in variants() if variant.name == "naive")
+    naive = of_op("gemm")["naive"]
     result = measurement(of=point(replace(naive, path=tmp_path / "mine.py")))
     child: Any = SimpleNamespace(pid=0, usable=True, request=lambda *_, **_limit: "")
     monkeypatch.setattr(examination, "require_time", lambda *_, **_kind: 1.0)
@@ -255,7 +226,7 @@ def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
 def test_a_variant_that_ended_its_child_at_an_unusual_size_is_not_launched_there_again(
     is_lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    naive = next(variant for variant in variants() if variant.name == "naive")
+    naive = of_op("gemm")["naive"]
     asked: list[Any] = []
 
     def request(what: Any, *_limit: Any) -> str:

@@ -24,7 +24,7 @@ from gpubench.engine.judge.probe import (
 )
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, CudaVariant, Point, Problem
-from gpubench.plan.registry import variants
+from gpubench.plan.registry import of_op, variants
 
 SIZES = [
     *((149, 157, 139), (17, 300, 40), (300, 17, 40), (16, 12, 300), (1, 1, 9), (3, 2, 50)),
@@ -144,7 +144,7 @@ def test_operands_that_may_be_rounded_are_drawn_so_that_they_need_not_be() -> No
 @settings(deadline=None)
 @given(st.tuples(*(st.integers(1, 20000),) * 3))
 def test_a_probe_has_a_size_of_the_points_own_kind(size: tuple[int, int, int]) -> None:
-    tiled = next(one for one in variants() if one.name == "shared_tile")
+    tiled = of_op("gemm")["shared_tile"]
     own = point(tiled, tile=tiled.tiles.read("16"), size=size, dtype="float32")
     near = probe_problem(own, None)
     for probed, extent in zip((near.m, near.n, near.k), size, strict=True):
@@ -163,7 +163,7 @@ def test_a_probe_has_a_size_of_the_points_own_kind(size: tuple[int, int, int]) -
 
 
 def test_tiles_that_do_not_divide_the_period_lengthen_it_for_a_users_kernel() -> None:
-    tiled = next(one for one in variants() if one.name == "shared_tile")
+    tiled = of_op("gemm")["shared_tile"]
     ours = point(tiled, tile=tiled.tiles.read("24"), size=(2000, 1000, 800), dtype="float32")
     near = probe_problem(ours, None)
     assert (near.m, near.n, near.k) == (2000 % PERIOD, 1000 % PERIOD, 800 % PERIOD + PERIOD)

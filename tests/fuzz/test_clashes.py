@@ -120,25 +120,17 @@ OUTPUTS = {
 }
 
 
-def _full(path: Path) -> None:
-    path.symlink_to("/dev/full")
-
-
 PLACES: dict[str, Callable[[Path], object]] = {
     "a file": lambda path: path.write_bytes(PRECIOUS),
     "a directory": lambda path: path.mkdir(),
     "a symbolic link": lambda path: path.symlink_to("in/precious"),
     "a link that leads nowhere": lambda path: path.symlink_to("in/missing"),
     "a link to itself": lambda path: path.symlink_to(path.name),
-    "/dev/full": _full,
+    "/dev/full": lambda path: path.symlink_to("/dev/full"),
     "a FIFO": os.mkfifo,
-    "a socket": lambda path: mknod(path, stat.S_IFSOCK),
+    "a socket": lambda path: os.mknod(path, stat.S_IFSOCK | 0o600),
     "a hard link, without --force": lambda path: path.hardlink_to(path.parent / "in" / "precious"),
 }
-
-
-def mknod(path: Path, kind: int) -> None:
-    os.mknod(path, kind | 0o600)
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

@@ -18,28 +18,14 @@ from readers import READERS
 
 from gpubench.errors import UsageError
 
-INPUTS = {
-    **dict.fromkeys(("sizes", "tiles", "config", "expect", "operands", "archive"), 25),
-    **dict.fromkeys(("winners", "where"), 20),
-    **dict.fromkeys(("problems", "build", "fleet", "race"), 5),
-    "saved": 3,
-    "csv": 20,
-    "nvbench": 10,
-    "experiment": 8,
-    "shown": 4,
-    "descriptor": 6,
-    "source": 5,
-    "diff": 5,
-    "partial": 5,
-    "command": 20,
-}
-"""Number of mutated inputs per reader in every run: 296 in all."""
-
 SLOW = {"diff", "partial", "race", "build", "saved", "problems", "command", "shown"}
 """Readers that run whole commands, on what others read."""
 
 UNTRACED = SLOW | {"descriptor", "source", "winners", "experiment"}
 """Readers whose memory only `benchmarks/fuzz.py` limits: tracing takes most of a command's time."""
+
+INPUTS = {name: 5 if name in UNTRACED else 20 for name in READERS} | {"command": 20}
+"""Number of mutated inputs per reader in every run: 275 in all."""
 
 
 @pytest.fixture(autouse=True)
