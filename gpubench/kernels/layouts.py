@@ -1,19 +1,37 @@
-"""Kernels that take A and B in every layout: `name<Scalar, tile…, A_BY_COLUMNS, B_BY_COLUMNS>`."""
+"""Instances of templates for the layout and the alignment of A and B, for `Launch.kernel`."""
 
 from collections.abc import Callable
 
 from gpubench.model import Config, Launch, Problem
 
 
+def instance(name: str, tile: Config, *further: bool) -> str:
+    """Return an instance of a template with `further` arguments after the tile's."""
+    arguments = (
+        "{scalar}",
+        *(f"{{{axis}}}" for axis in tile),
+        *(str(one).lower() for one in further),
+    )
+    return f"{name}<{', '.join(arguments)}>"
+
+
+def unaligned(name: str, tile: Config, problem: Problem) -> str:
+    """Return the instance for rows of B that are no multiple of 4 elements; empty for others.
+
+    The template's last parameter is true by default.
+    """
+    return instance(name, tile, False) if problem.n % 4 else ""
+
+
 def instance_in_layout(name: str, tile: Config, problem: Problem) -> str:
-    """Return the instance of a template for `Launch.kernel`; empty for row-major operands.
+    """Return the instance for the layout of A and B; empty for row-major operands.
 
     The template's last two parameters are false by default.
     """
     if not problem.column_major:
         return ""
-    a, b, _ = (str(by_columns).lower() for by_columns in problem.by_columns)
-    return f"{name}<{', '.join(['{scalar}', *(f'{{{axis}}}' for axis in tile), a, b])}>"
+    a, b, _ = problem.by_columns
+    return instance(name, tile, a, b)
 
 
 def square_blocks(name: str) -> Callable[[Config, Problem], Launch]:

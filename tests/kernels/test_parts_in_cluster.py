@@ -302,7 +302,7 @@ def test_few_rows_are_taken_whatever_their_size_and_many_are_refused() -> None:
         for tile in tiles:
             assert few.why_not(tile, problem(few, size, dtype), (9, 0)) is None, str(tile)
     tile = few.tiles.read("16x64/k2/rows=16/unroll=1")
-    assert few.launch(tile, problem(few, "3x6x8")).kernel == "dot_few_rows_unaligned"
+    assert few.launch(tile, problem(few, "3x6x8")).kernel.endswith(", false>")
     reason = few.why_not(tile, problem(few, "17x8x8"), (9, 0))
     assert reason == "reads B once for each 16 rows, so it takes M up to 16"
     reason = few.why_not(tile, problem(few, "4x8x8", "bfloat16"), (9, 0))

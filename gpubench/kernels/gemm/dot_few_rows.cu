@@ -141,9 +141,11 @@ add_rows(float (&sum)[TM][V], const Element<Scalar>* const (&a)[TM], const Eleme
   }
 }
 
-template <bool ALIGNED, typename Scalar, int BM, int BN, int TM, int UNROLL, int SPLITS>
-__device__ __forceinline__ void
-few_rows(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, float* shared) {
+// ALIGNED: all rows of A and B begin at a multiple of 16 bytes.
+template <typename Scalar, int BM, int BN, int TM, int UNROLL, int SPLITS, bool ALIGNED = true>
+__global__ void __launch_bounds__(THREADS, resident_blocks<Scalar>(TM, UNROLL))
+dot_few_rows(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  extern __shared__ __align__(16) float shared[];
   constexpr int V = ELEMENTS<Scalar>;
   constexpr int ACROSS = BN / V;
   constexpr int LANES = THREADS / (ACROSS * (BM / TM));  // threads that share K
@@ -210,19 +212,4 @@ few_rows(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, float
         if (row0 + i >= M) return;
         store_rounded<Scalar>(four, c + static_cast<size_t>(row0 + i) * N, col0 + j, N, ALIGNED);
       });
-}
-
-template <typename Scalar, int BM, int BN, int TM, int UNROLL, int SPLITS>
-__global__ void __launch_bounds__(THREADS, resident_blocks<Scalar>(TM, UNROLL))
-dot_few_rows(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
-  extern __shared__ __align__(16) float shared[];
-  few_rows<true, Scalar, BM, BN, TM, UNROLL, SPLITS>(A, B, C, M, N, K, shared);
-}
-
-// For N or K whose rows do not all begin at a multiple of 16 bytes.
-template <typename Scalar, int BM, int BN, int TM, int UNROLL, int SPLITS>
-__global__ void __launch_bounds__(THREADS, resident_blocks<Scalar>(TM, UNROLL))
-dot_few_rows_unaligned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
-  extern __shared__ __align__(16) float shared[];
-  few_rows<false, Scalar, BM, BN, TM, UNROLL, SPLITS>(A, B, C, M, N, K, shared);
 }

@@ -2,6 +2,7 @@
 
 from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
 from gpubench.kernels.fitted_tile import MAX_CLUSTER
+from gpubench.kernels.layouts import instance
 from gpubench.model import Config, CudaVariant, Launch, Problem, Space
 
 THREADS = 256
@@ -32,9 +33,10 @@ def shared_bytes(tile: Config, problem: Problem) -> int:
 def launch(tile: Config, problem: Problem) -> Launch:
     """Launch SPLITS blocks per tile of C, a cluster of them."""
     vector = VECTOR_BYTES // problem.precision.item_bytes
+    aligned = problem.n % vector == problem.k % vector == 0
     splits = tile["splits"]
     return Launch(
-        kernel="dot_few_rows_unaligned" if problem.n % vector or problem.k % vector else "",
+        kernel="" if aligned else instance("dot_few_rows", tile, False),
         grid=(splits * tiles_of_c(tile, problem),),
         block=(THREADS,),
         shared_bytes=shared_bytes(tile, problem),

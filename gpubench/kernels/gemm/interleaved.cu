@@ -27,9 +27,12 @@
 #include "../lib/tiles/interleaved_product.cuh"
 #include "../lib/tiles/vector_tiles.cuh"
 
-template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, typename Scalar>
-__device__ __forceinline__ void tile_by_vectors(const Scalar* A, const Scalar* B, Scalar* C, int M,
-                                                int N, int K, unsigned char* shared) {
+// ALIGNED: N is a multiple of 4. Other N have an instance of their own, since a second loop beside
+// the first would take registers from it.
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, bool ALIGNED = true>
+__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
+interleaved(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  extern __shared__ __align__(16) unsigned char shared[];
   const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
   Scalar* const stages = reinterpret_cast<Scalar*>(shared);
   Scalar sum[TM][TN] = {};
@@ -41,20 +44,4 @@ __device__ __forceinline__ void tile_by_vectors(const Scalar* A, const Scalar* B
   const int row = origin.row + warp / (BN / (8 * TN)) * 4 * TM + lane / 8 * 4;
   const int col = origin.col + warp % (BN / (8 * TN)) * 8 * TN + lane % 8 * 4;
   store_sums<4, 8>(sum, C, row, col, M, N, ALIGNED);
-}
-
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
-__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
-interleaved(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  tile_by_vectors<true, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, shared);
-}
-
-// For N that is not a multiple of 4. It is a separate kernel, since a second loop beside the first
-// would take registers from it.
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
-__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
-unaligned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  tile_by_vectors<false, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, shared);
 }

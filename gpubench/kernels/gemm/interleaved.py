@@ -1,5 +1,6 @@
 """Loads and copies between multiply-adds, evenly and ahead of their use."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from gpubench.kernels.block_tiles import (
@@ -9,12 +10,17 @@ from gpubench.kernels.block_tiles import (
     rows_and_columns,
     warps_that_fit,
 )
+from gpubench.kernels.layouts import unaligned
 from gpubench.model import Config, CudaVariant, Launch, Problem
 
 
-def launch(tile: Config, problem: Problem) -> Launch:
-    """Launch one block per tile of C, with another kernel for unaligned rows of B."""
-    return replace(rasterized(tile, problem), kernel="unaligned" if problem.n % 4 else "")
+def block_per_tile(name: str) -> Callable[[Config, Problem], Launch]:
+    """Return the launch of one block per tile of C, by another instance for unaligned rows of B."""
+
+    def launch(tile: Config, problem: Problem) -> Launch:
+        return replace(rasterized(tile, problem), kernel=unaligned(name, tile, problem))
+
+    return launch
 
 
 VARIANT = CudaVariant(
@@ -30,6 +36,6 @@ VARIANT = CudaVariant(
         default=("128x256x32/16x8/s3",),
         together=warps_that_fit(padded_stages_bytes),
     ),
-    launch=launch,
+    launch=block_per_tile("interleaved"),
     reuse=rows_and_columns,
 )

@@ -30,21 +30,12 @@ pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int 
   pack_tile<true, BM, BK>(A, workspace, M, K);
 }
 
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
+// ALIGNED: N is a multiple of 4, as in `interleaved`.
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, bool ALIGNED = true>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 packed_a(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
   extern __shared__ __align__(16) unsigned char shared[];
   const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
-  interleaved_tile<Layout::PANELS, true, BM, BN, BK, TM, TN, STAGES>(workspace, B, C, M, N, K, K,
-                                                                     origin, shared);
-}
-
-// For N that is not a multiple of 4.
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
-__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
-unaligned(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
-  interleaved_tile<Layout::PANELS, false, BM, BN, BK, TM, TN, STAGES>(workspace, B, C, M, N, K, K,
-                                                                      origin, shared);
+  interleaved_tile<Layout::PANELS, ALIGNED, BM, BN, BK, TM, TN, STAGES>(workspace, B, C, M, N, K, K,
+                                                                        origin, shared);
 }

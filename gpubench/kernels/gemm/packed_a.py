@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from gpubench.kernels.block_tiles import padded_stages_bytes, rasterized
 from gpubench.kernels.gemm import register_banks
+from gpubench.kernels.layouts import unaligned
 from gpubench.model import ITEM_BYTES, Config, Launch, Problem
 
 
@@ -20,7 +21,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
         next_launches=(
             replace(
                 product,
-                kernel="unaligned" if problem.n % 4 else "",
+                kernel=unaligned("packed_a", tile, problem),
                 shared_bytes=padded_stages_bytes(tile),
             ),
         ),

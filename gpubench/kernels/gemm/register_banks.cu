@@ -19,19 +19,12 @@
 
 #include "../lib/tiles/interleaved_product.cuh"
 
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
+// ALIGNED: N is a multiple of 4, as in `interleaved`.
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, bool ALIGNED = true>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 register_banks(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   extern __shared__ __align__(16) unsigned char shared[];
   const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
-  interleaved_tile<Layout::ROWS, true, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, K, origin, shared);
-}
-
-// For N that is not a multiple of 4.
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
-__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
-unaligned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
-  interleaved_tile<Layout::ROWS, false, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, K, origin, shared);
+  interleaved_tile<Layout::ROWS, ALIGNED, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, K, origin,
+                                                                      shared);
 }

@@ -29,10 +29,12 @@ add_up(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, in
   }
 }
 
-template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS,
-          typename Scalar>
-__device__ __forceinline__ void part_of_tile(const Scalar* A, const Scalar* B, Scalar* workspace,
-                                             int M, int N, int K, unsigned char* shared) {
+// ALIGNED: N is a multiple of 4, as in `interleaved`.
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS,
+          bool ALIGNED = true>
+__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
+splitk(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
+  extern __shared__ __align__(16) unsigned char shared[];
   const Origin origin = rasterize<BM, BN>(blockIdx.x / SPLITS, M, N);
   // Parts have whole steps. The last part may be shorter, or empty.
   const int split = blockIdx.x % SPLITS;
@@ -42,20 +44,4 @@ __device__ __forceinline__ void part_of_tile(const Scalar* A, const Scalar* B, S
   Scalar* const to = workspace + split * static_cast<size_t>(M) * N;
   interleaved_tile<Layout::ROWS, ALIGNED, BM, BN, BK, TM, TN, STAGES>(
       A + from, B + static_cast<size_t>(from) * N, to, M, N, K, depth, origin, shared);
-}
-
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
-__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
-splitk(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  part_of_tile<true, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, workspace, M, N, K, shared);
-}
-
-// For N that is not a multiple of 4, as in `register_banks`.
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
-__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
-splitk_unaligned(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N,
-                 int K) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  part_of_tile<false, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, workspace, M, N, K, shared);
 }

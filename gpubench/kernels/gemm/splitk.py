@@ -10,6 +10,7 @@ from gpubench.kernels.block_tiles import (
     tiles_of_c,
     warps_that_fit,
 )
+from gpubench.kernels.layouts import unaligned
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
 
 MAX_SUM_BLOCKS = 1024
@@ -21,7 +22,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
     elements = problem.m * problem.n
     return replace(
         rasterized(tile, problem),
-        kernel="splitk_unaligned" if problem.n % 4 else "",
+        kernel=unaligned("splitk", tile, problem),
         grid=(tile["splits"] * tiles_of_c(tile, problem),),
         workspace_bytes=ITEM_BYTES[problem.dtype] * tile["splits"] * elements,
         next_launches=(
