@@ -123,15 +123,15 @@ def zeros(data: bytes, chance: Random) -> bytes:
 BYTES = (bits, cut, doubled, inserted, zeros)
 
 
-def tokens(data: bytes, chance: Random) -> bytes:
-    """Replace, insert, remove, exchange, repeat or enclose tokens."""
-    parts = TOKEN.findall(data) or [b""]
+def edited(parts: list[bytes], chance: Random, glue: bytes) -> bytes:
+    """Replace, insert, remove, exchange, repeat or enclose parts, and join all."""
     at, other = chance.randrange(len(parts)), chance.randrange(len(parts))
-    what = chance.randrange(8)
+    value = chance.choice(VALUES)
+    what = chance.randrange(7)
     if what <= 1:
-        parts[at] = chance.choice(VALUES)
+        parts[at] = value
     elif what == 2:
-        value, times = chance.choice(VALUES), chance.choice((1, 1, 1, 50, 3000))
+        times = chance.choice((1, 1, 1, 50, 3000))
         parts.insert(at, value * min(times, 1 + MAX_BYTES // max(len(value), 1)))
     elif what == 3:
         del parts[at]
@@ -139,63 +139,47 @@ def tokens(data: bytes, chance: Random) -> bytes:
         parts[at], parts[other] = parts[other], parts[at]
     elif what == 5:
         parts[at:at] = parts[other : other + chance.randint(1, 20)]
-    elif what == 6:
+    else:
         times = chance.choice((2, 40, 60, 200, 3000))
         opening, closing = chance.choice(BRACKETS)
         parts[at] = opening * times + parts[at] + closing * times
-    else:
-        return b",".join([data] * (2 if len(data) > LONG else chance.choice((2, 50))))
-    return b"".join(parts)
+    return glue.join(parts)
+
+
+def tokens(data: bytes, chance: Random) -> bytes:
+    """Edit tokens."""
+    return edited(TOKEN.findall(data) or [b""], chance, b"")
 
 
 def lines(data: bytes, chance: Random) -> bytes:
-    """Remove, repeat or exchange lines, or replace the value of a key."""
-    parts = data.split(b"\n")
-    at, other = chance.randrange(len(parts)), chance.randrange(len(parts))
-    what = chance.randrange(4)
-    if what == 0:
-        del parts[at]
-    elif what == 1:
-        parts.insert(other, parts[at])
-    elif what == 2:
-        parts[at], parts[other] = parts[other], parts[at]
-    else:
-        key, sign, _ = parts[at].partition(b"=")
-        parts[at] = key + sign + b" " + chance.choice(VALUES)
-    return b"\n".join(parts)
+    """Edit lines."""
+    return edited(data.split(b"\n"), chance, b"\n")
 
 
-TEXT = (tokens, lines)
+def repeated(data: bytes, chance: Random) -> bytes:
+    """Repeat all of it."""
+    return b",".join([data] * (2 if len(data) > LONG else chance.choice((2, 50))))
+
+
+TEXT = (tokens, tokens, tokens, lines, repeated)
 
 LONG = 200
 """Maximum length of data that is repeated many times, in bytes."""
 
 
-def table(data: bytes, chance: Random) -> bytes:
-    """Replace, remove, repeat or exchange fields and columns of a CSV."""
-    lines = data.split(b"\n")
-    first = 1 if lines[0].startswith(b"#") else 0
-    rows = [line.split(b",") for line in lines[first:]]
-    if not rows:
-        return data
-    width = max(map(len, rows))
-    column, other = chance.randrange(width), chance.randrange(width)
-    what = chance.randrange(6)
-    for row in rows[chance.randrange(2) :] if what else [chance.choice(rows)]:
-        if column >= len(row) or other >= len(row):
-            continue
-        if what == 0 or (what == 1 and chance.random() < 0.5):
-            row[column] = chance.choice(VALUES)
-        elif what == 2:
-            del row[column]
-        elif what == 3:
-            row.insert(other, row[column])
-        elif what == 4:
-            row[column], row[other] = row[other], row[column]
-    if what == 5:
-        rows.insert(chance.randrange(len(rows)), list(chance.choice(rows)))
+def columns(data: bytes, chance: Random) -> bytes:
+    """Edit the same fields of some or all lines of a CSV, and separate fields by another sign."""
+    seed, share = chance.random(), chance.choice((0.1, 0.5, 1.0, 1.0))
     separator = chance.choice((b",", b",", b",", b";", b"\t"))
-    return b"\n".join((*lines[:first], *(separator.join(row) for row in rows)))
+    return b"\n".join(
+        line.replace(b",", separator)
+        if line.startswith(b"#") or chance.random() >= share
+        else edited(line.split(b","), Random(seed), separator)  # noqa: S311 # no secret
+        for line in data.split(b"\n")
+    )
+
+
+TABLE = (columns, columns, columns, lines)
 
 
 def header(data: bytes, chance: Random) -> bytes:

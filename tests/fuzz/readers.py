@@ -541,7 +541,7 @@ def _read_operands(name: str) -> Callable[[bytes, Path], None]:
 SIZES = (b"1024,2048", b"1..32", b"64..512:64", b"1..64:x2", b"320x640x320,1024", b"7x9,320x640")
 TILES = (b"8,16,32", b"1..32", b"128x128x8/8x8/s3", b"64x64/k4,1..64:x2")
 EXPECTED = REPOSITORY / "results/h200/expect.toml"
-TEXT, TABLE = mutations.TEXT, (mutations.table,)
+TEXT, TABLE = mutations.TEXT, mutations.TABLE
 
 READERS = {
     "sizes": Reader(sizes, lambda: SIZES, TEXT),
