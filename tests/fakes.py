@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,28 @@ def why_wrong(error: float, tolerance: float) -> str | None:
 
 def matmul(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     np.matmul(a, b, out=c)
+
+
+def product(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the result of an operation, in the arithmetic of its operands."""
+    match op:
+        case "gemv_t":
+            return a.T @ b
+        case "atax":
+            return a.T @ (a @ b)
+        case _:
+            return a @ b
+
+
+def exact(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the result of an operation as fractions, which nothing rounds."""
+    fractions = np.frompyfunc(Fraction, 1, 1)
+    return product(op, *(fractions(operand.astype(object)) for operand in (a, b)))
+
+
+def wrapped(values: np.ndarray) -> list[Any]:
+    """Return whole numbers as they are in int32, in lists."""
+    return ((values + 2**31) % 2**32 - 2**31).tolist()
 
 
 def cut(values: np.ndarray, bits: int) -> np.ndarray:

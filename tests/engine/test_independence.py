@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from fakes import product
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.judge.independence import copies_of_first_set, require_independent
@@ -27,16 +28,6 @@ def operands(op: str = "gemm") -> OperandSets:
         policy=SetPolicy(count=1, flush=False),
         rotation=Rotation(1),
     )
-
-
-def product(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    match op:
-        case "gemv_t":
-            return a.T @ b
-        case "atax":
-            return a.T @ (a @ b)
-        case _:
-            return a @ b
 
 
 def check(

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from fakes import exact, wrapped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,29 +17,17 @@ def problem(m: int, n: int, k: int, dtype: str) -> Problem:
     return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
 
 
-def exact_product(a: np.ndarray, b: np.ndarray) -> list[list[Fraction]]:
-    rows = [[Fraction(x) for x in row] for row in a.tolist()]
-    columns = [[Fraction(x) for x in column] for column in b.T.tolist()]
-    return [
-        [sum(x * y for x, y in zip(row, column, strict=True)) for column in columns] for row in rows
-    ]
-
-
-def wrapped(value: int) -> int:
-    return (value + 2**31) % 2**32 - 2**31
-
-
 def worst_error(a: np.ndarray, b: np.ndarray) -> float:
     """Of the reference, relative to ‖row of A‖·‖column of B‖ as computed by exact sums."""
     reference = make_reference(np, "gemm", a, b)
-    exact = exact_product(a, b)
+    right = exact("gemm", a, b)
     worst = 0.0
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):
             scale_squared = sum(Fraction(x) ** 2 for x in a[i].tolist()) * sum(
                 Fraction(x) ** 2 for x in b[:, j].tolist()
             )
-            error = sum(Fraction(float(part[i, j])) for part in reference.parts) - exact[i][j]
+            error = sum(Fraction(float(part[i, j])) for part in reference.parts) - right[i, j]
             if error:
                 worst = max(worst, float(error**2 / scale_squared) ** 0.5)
     return worst
@@ -65,7 +54,7 @@ def test_the_reference_of_any_int32_wraps_like_the_exact_product(
     )
     a, b = a.reshape(m, k), b.reshape(k, n)
     (product,) = make_reference(np, "gemm", a, b).parts
-    assert product.tolist() == [[wrapped(int(x)) for x in row] for row in exact_product(a, b)]
+    assert product.tolist() == wrapped(exact("gemm", a, b))
 
 
 def test_an_int32_reference_is_exact_across_its_steps_along_k(
@@ -76,7 +65,7 @@ def test_an_int32_reference_is_exact_across_its_steps_along_k(
     a[1] = 2**31 - 1
     b = np.full((37, 2), 2**31 - 1, np.int32)
     (product,) = make_reference(np, "gemm", a, b).parts
-    assert product.tolist() == [[wrapped(int(x)) for x in row] for row in exact_product(a, b)]
+    assert product.tolist() == wrapped(exact("gemm", a, b))
 
 
 @settings(max_examples=30)
