@@ -363,11 +363,9 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:alone", "python SCRIPTS/alone.py measure h100/alone.csv 208,496,848,1072,1808,2416", "h100/alone.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o h200/operands.csv > h200/operands.txt")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")
-    yield step("gpu:foreign", "python SCRIPTS/foreign.py ${CHECKOUTS:?a folder of checkouts} h100/foreign.csv", "h100/foreign.csv")
     for name, folder in CLAIMS.items():
         path = f"h200/claims/{name}"
         yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout ${{CHECKOUTS:?a folder of checkouts}}/{folder} --rounds 3 --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
-    yield step("gpu:neighbours", "python SCRIPTS/neighbours.py -o h100/neighbours.json")
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > h200/cheats.txt")
     yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > h200/verify_cost.txt")
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import IO, Any
+from typing import IO
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this tree's package
 
 from gpubench.model import Cache, Config, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import choose
-from gpubench.results.row import Row, read
+from gpubench.results.row import Row
 from gpubench.view.tables import pipe_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,31 +83,6 @@ def child(
     return Ended(code=code, wall_s=perf_counter() - started, out=said[0] or "", err=said[1] or "")
 
 
-def sweep_kernels(
-    folder: Path, variants: Sequence[str], *words: str, output: Path, timeout_s: float
-) -> list[Row]:
-    """Sweep variants and the kernels of a directory on a GPU, and return the rows.
-
-    Ctrl-C ends it after the time limit, so that the rows so far are kept. Exit with the sweep's
-    last line if it writes no file.
-    """
-    ended = child(
-        (
-            *("timeout", "--signal=INT", "--kill-after=30", str(timeout_s)),
-            *(*GPUBENCH, "sweep", "--device", "cuda", "--kernels", folder.name),
-            *("--variants", ",".join(variants), *words, "-o", output.resolve()),
-        ),
-        cwd=folder.parent,  # the rows name the directory as the command does
-        out=subprocess.DEVNULL,
-        err=subprocess.PIPE,
-    )
-    print(*ended.err.splitlines()[-6:], sep="\n", flush=True)
-    if not output.exists():
-        script = Path(sys.argv[0]).name
-        sys.exit(f"{script}: the sweep ended with {ended.code}: {ended.last_line}")
-    return list(read(output))
-
-
 def kernel_point(
     variant: Variant,
     tile: Config | None,
@@ -131,15 +106,6 @@ def point(variant: str, tile: str, problem: Problem, kernels: Path | None = None
     if chosen.tiles:
         config = chosen.tiles.read(tile) if tile else chosen.tiles.defaults[0]
     return kernel_point(chosen, config, problem)
-
-
-def bound(backend: Any, what: Point) -> Any:
-    """Load random operands and bind the point's kernel to them."""
-    from gpubench.engine.operands import make_inputs
-
-    cold = what.cache == Cache.COLD
-    operands = backend.load(what.problem, make_inputs(what.problem, SEED), cold=cold)
-    return backend.bind(what, operands)
 
 
 def rounds(row: Row) -> list[float]:

@@ -345,20 +345,6 @@ def rivals() -> str:
     return "\n\n".join(parts)
 
 
-def of_other_projects() -> str:
-    """Return kernels of other projects beside cuBLAS and Nsight Compute, at the largest size."""
-    lines = [line for line in dictionaries(H100 / "foreign.csv") if line["status"] == "ok"]
-    largest = max(int(line["n"]) for line in lines)
-    columns = ("dtype", "gpubench_us", "ncu_us", "ratio", "percent_of_cublas")
-    shown = [
-        [f"`{line['kernel']}`", *map(line.__getitem__, columns)]
-        for line in lines
-        if int(line["n"]) == largest
-    ]
-    heading = [f"kernel at {largest}", "type", "gpubench, µs", "Nsight Compute, µs", "ratio"]
-    return table([*heading, "% of cuBLAS"], shown)
-
-
 def agreement() -> str:
     """Return a kernel of three microseconds by gpubench, by Nsight Compute and by an event pair."""
     (times,) = (
@@ -452,11 +438,6 @@ def columns() -> str:
 def build_columns() -> str:
     """Return the columns of a build file, one table per group."""
     return _columns(build_row.COLUMNS, BUILD_GROUPS)
-
-
-def static_rules() -> str:
-    """Return how often a row that diff's rules call worse was slower, by kernel."""
-    return (H200 / "static_columns.md").read_text(encoding="utf-8").strip().rpartition("\n\n")[2]
 
 
 def _columns(columns: Sequence[Field[Any]], headings: Mapping[str, str]) -> str:
