@@ -260,13 +260,14 @@ class Space:
         return Config(ordered, self.block, self.thread)
 
 
-def edges(low: int, high: int, *, because: str) -> Space:
+def edges(
+    low: int, high: int, *, because: str, default: Sequence[int] = (1, 2, 4, 8, 16, 32)
+) -> Space:
     """Return the space of tiles of one edge, `low` to `high`. `because` is the reason."""
     return Space(
         axes={"edge": range(low, high + 1)},
         block=("edge",),
-        default=tuple(str(edge) for edge in (1, 2, 4, 8, 16, 32) if low <= edge <= high)
-        or (str(low),),
+        default=tuple(str(edge) for edge in default if low <= edge <= high) or (str(low),),
         outside=f"takes edges {low} to {high}: {because}",
     )
 

@@ -100,7 +100,9 @@ def build(
 
 VARIANT = CallVariant(
     idea="tiles of A and B copied into scratch, one thread: shared_tile on a CPU",
-    tiles=edges(1, 256, because="larger scratch tiles outgrow the L2 cache"),
+    tiles=edges(
+        1, 256, because="larger scratch tiles outgrow the L2 cache", default=(4, 8, 16, 32)
+    ),
     runs_on="cpu",
     build=build,
     build_strided=partial(build, strided=True),
