@@ -2,15 +2,20 @@
 
     doit list --all --status          # R: the task must run, U: its files are up to date
     doit commit=0123456789ab gpu:main # measure; the commit is needed only where there is no git
-    doit join pages                       # fill the tables of all pages, and draw the pictures
+    doit pages                        # fill the tables of all pages, and draw the pictures
 
 `pyproject.toml` tells doit where this file is. A task runs its command in build/measured/TASK, in
-which paths are those of results/. `gpubench diff` then compares each new CSV with the one that it
-replaces, and the outcome is appended to build/measured/changes.txt, for the commit message. A task
-is out of date if its command, its script, a file that it reads, or any file of the package changed.
+which paths are those of results/, and CARD is the folder of this machine's GPU. `gpubench diff`
+then compares each new CSV with the one that it replaces, and the outcome is appended to
+build/measured/changes.txt, for the commit message. A file of the other GPU is removed: each task
+has one file, of the GPU that measured it last. A task is out of date if its command, its script, a
+file that it reads, or any file of the package changed.
+
+`doit -n 8 gpu:right_float32 gpu:stress_int8` runs tasks at once, for those that measure no time.
 """
 
 import csv
+import fcntl
 import gzip
 import os
 import shutil
@@ -26,11 +31,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # doit loads this file without i
 
 from doit import get_var
 from doit.tools import config_changed
-from shared import GPUBENCH, ROOT, child
+from shared import CARDS, GPUBENCH, ROOT, child
 
 from gpubench.model import DTYPES
 from gpubench.results.provenance import package_version
-from gpubench.results.row import read, write
 
 DOIT_CONFIG = {
     "backend": "json",
@@ -40,6 +44,16 @@ DOIT_CONFIG = {
 }
 RESULTS, SCRATCH = ROOT / "results", ROOT / "build" / "measured"
 MEASURED = RESULTS / "measured.csv"
+GPUS = (
+    child(
+        ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    ).out.splitlines()
+    if shutil.which("nvidia-smi")
+    else []
+)
+CARD = next((card for card in CARDS if GPUS and card.upper() in GPUS[0]), CARDS[0])
+"""The folder in results/ of this machine's GPU."""
+
 LIMIT_S = 7200
 """Time limit of one command. `cpu:ab` takes longest, an hour."""
 
@@ -63,9 +77,12 @@ class Measurement:
 def step(name: str, command: str, *more: str, reads: Sequence[str] = ()) -> dict[str, Any]:
     """Return a task of doit. `more` names files that the command writes beside `-o` and `>`.
 
-    `gpubench` and `python` in the command are those of this environment, and `SCRIPTS` is the
-    directory of this file. The command writes `x`, and `x` is compressed, if `more` has `x.gz`.
+    `gpubench` and `python` in the command are those of this environment, `SCRIPTS` is the directory
+    of this file, and `CARD` in a path is the folder of this machine's GPU. The command writes `x`,
+    and `x` is compressed, if `more` has `x.gz`.
     """
+    command = command.replace("CARD/", f"{CARD}/")
+    more, reads = ([name.replace("CARD/", f"{CARD}/") for name in names] for names in (more, reads))
     words = command.split()
     written = [words[at + 1] for at, word in enumerate(words) if word in {"-o", ">", "&>"}]
     files = [*(name for name in written if f"{name}.gz" not in more), *more]
@@ -113,6 +130,9 @@ def measure(name: str, command: str, files: Sequence[str], reads: Sequence[str])
         return False
     for file in files:
         replace(RESULTS / file, folder / file)
+        for card in CARDS:
+            if file.startswith(f"{CARD}/") and card != CARD:
+                (RESULTS / card / file.removeprefix(f"{CARD}/")).unlink(missing_ok=True)
     record(name, commit, round(ended.wall_s, 1), files)
     return True
 
@@ -131,21 +151,21 @@ def replace(old: Path, new: Path) -> None:
 
 def record(name: str, commit: str, wall_s: float, files: Sequence[str]) -> None:
     """Write who measured a task, and its files, into results/measured.csv."""
-    query = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-    gpus = child(query).out.splitlines() if shutil.which("nvidia-smi") else []
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = len(visible.split(",")) if visible else len(gpus)
+    count = len(visible.split(",")) if visible else len(GPUS)
     measurement = Measurement(
         task=name,
-        machine=f"{count} × {gpus[0]}" if gpus else f"{os.cpu_count()} CPUs",
+        machine=f"{count} × {GPUS[0]}" if GPUS else f"{os.cpu_count()} CPUs",
         utc=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         commit=commit,
         wall_s=wall_s,
         files=" ".join(files),
     )
-    with MEASURED.open(newline="", encoding="utf-8") as file:
+    with MEASURED.open("r+", newline="", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # tasks may run at once
         rows = {row["task"]: row for row in csv.DictReader(file)} | {name: asdict(measurement)}
-    with MEASURED.open("w", newline="", encoding="utf-8") as file:
+        file.seek(0)
+        file.truncate()
         writer = csv.DictWriter(file, asdict(measurement), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows[task] for task in sorted(rows))
@@ -161,7 +181,8 @@ CLAIMS = {"sgemm-cuda": "SGEMM_CUDA", "fast-cu": "fast.cu", "cuda-l2": "CUDA-L2"
 
 EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax", "reproduce")
 RIVALS = ("bfloat16", "float16", "tf32", "float32")
-"""Element types of the files that are joined into rivals.csv."""
+ALONE = ("bfloat16", "float16", "float8_e4m3", "tf32", "int8", "float32", "float64")
+"""Precisions of the figures at random shapes."""
 
 CLUSTERS = {
     "float64": "dmma_split_cluster",
@@ -234,145 +255,106 @@ SANITIZED = (
 """What compute-sanitizer checks: the arguments of `sanitize.py` by task. It runs all kernels of the
 first dtype, and the kernels in clusters also where each block has some steps of K."""
 
-SANITIZED_ON_H100 = {
-    *("memcheck_pingpong", "racecheck_pingpong", "memcheck_bytes_pingpong", "memcheck_odd_float32")
-}
-
 SHAPES = {
-    "fit_1": "--seed 1 --count 50 --every",
-    "fit_2": "--seed 2 --count 90 --every",
-    "fit_3": "--seed 3 --count 24 --dtype float16 --every",
-    "fit_7": "--seed 7 --count 60 --every",
-    "fit_8": "--seed 8 --count 30 --dtype float16 --every",
-    "alone_16_bfloat16": "--seed 16 --count 60 --dtype bfloat16",
-    "alone_16_float32": "--seed 16 --count 30 --dtype float32",
-    "alone_16_float64": "--seed 16 --count 30 --dtype float64",
-    "alone_17_bfloat16": "--seed 17 --count 60 --dtype bfloat16",
-    "alone_18_float16": "--seed 18 --count 30 --dtype float16",
-    "alone_18_float8_e4m3": "--seed 18 --count 40 --dtype float8_e4m3",
-    "alone_18_int8": "--seed 18 --count 30 --dtype int8",
-    "alone_18_tf32": "--seed 18 --count 30 --dtype tf32",
-    "alone_every_19_bfloat16": "--seed 19 --count 6 --every",
-    "alone_21_bfloat16": "--seed 21 --count 60 --dtype bfloat16",
-    "alone_22_float8_e4m3": "--seed 22 --count 40 --dtype float8_e4m3",
-    "alone_23_float16": "--seed 23 --count 30 --dtype float16",
-    "alone_26_int8": "--seed 26 --count 30 --dtype int8",
-    "alone_27_tf32": "--seed 27 --count 30 --dtype tf32",
-    "alone_28_float8_e4m3": "--seed 28 --count 40 --dtype float8_e4m3",
-    "alone_29_int8": "--seed 29 --count 30 --dtype int8",
-    "alone_40_float8_e4m3": "--seed 40 --count 24 --dtype float8_e4m3 --every",
-    "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
     **{
-        f"alone_odd_{multiple}_{dtype}": f"--seed 5{multiple} --count 30 --odd {multiple} --dtype {dtype}"
+        f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}"
+        for seed, count, dtype in (
+            *((201, 80, "bfloat16"), (202, 80, "float16"), (203, 80, "float8_e4m3")),
+            *((204, 60, "tf32"), (205, 60, "int8"), (206, 60, "float32"), (207, 60, "float64")),
+        )
+    },
+    **{
+        f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}"
+        for seed, dtype in enumerate(ALONE, 211)
+    },
+    **{
+        f"alone_odd_{multiple}_{dtype}": f"--seed 22{multiple} --count 30 --odd {multiple} --dtype {dtype}"
         for multiple, dtypes in (
-            (1, ("bfloat16", "float16", "tf32")),
-            (2, ("bfloat16",)),
+            (1, ("bfloat16", "float16", "tf32", "float32")),
+            (2, ("bfloat16", "float16", "float64")),
             (4, ("bfloat16", "float16", "int8")),
         )
         for dtype in dtypes
     },
-    "models": "--model-shapes",
-    "squares": "--shapes 512x512x8192,1024x1024x1024,2048x2048x2048,4096x4096x4096,8192x8192x8192,"
-    "4000x4104x3992,5120x5120x5120,7168x7168x7168,6000x5000x3000,1088x936x5456",
-    "predicted_float64": "--dtype float64 --shapes 456x728x3200,1024x1024x1024,512x512x8192",
-    "predicted_float32": "--dtype float32 --shapes 396x444x668,1024x1024x1024,1000x1001x1000",
-    "predicted_int8": "--dtype int8 --shapes 512x512x8192",
-    "judged_9": "--seed 9 --count 60 --every",
-    "judged_10": "--seed 10 --count 30 --dtype float16",
-    "judged_13": "--seed 13 --count 60 --every",
-    "judged_14": "--seed 14 --count 30 --dtype float16",
-    "judged_15": "--seed 15 --count 60 --every",
-    "fit_11_float64": "--seed 11 --count 30 --dtype float64 --every",
-    "fit_11_float32": "--seed 11 --count 30 --dtype float32 --every",
-    "fit_11_float8_e4m3": "--seed 11 --count 30 --dtype float8_e4m3 --every",
-    "judged_12_float64": "--seed 12 --count 30 --dtype float64",
-    "judged_12_float32": "--seed 12 --count 30 --dtype float32",
-    "judged_12_tf32": "--seed 12 --count 30 --dtype tf32",
-    "judged_12_int8": "--seed 12 --count 30 --dtype int8",
-    "judged_12_float8_e4m3": "--seed 12 --count 30 --dtype float8_e4m3",
-}
-"""Files of products of many shapes. Constants are fitted to the first five and judged_9, and to the
-files of seed 11 in float64 and float32."""
-
-FRESH = {
-    f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}"
-    for seed, count, dtype in (
-        *((30, 30, "tf32"), (31, 60, "bfloat16"), (32, 30, "float16"), (33, 40, "float8_e4m3")),
-        *((34, 30, "tf32"), (35, 30, "int8"), (36, 30, "float32"), (37, 30, "float64")),
-    )
-} | {
-    "alone_odd_1_float32": "--seed 51 --count 30 --odd 1 --dtype float32",
-    "alone_odd_2_float16": "--seed 52 --count 30 --odd 2 --dtype float16",
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
     "3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
     "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
+    **{
+        f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}"
+        for seed, count, dtype in (
+            *((31, 60, "bfloat16"), (32, 30, "float16"), (33, 40, "float8_e4m3"), (34, 30, "tf32")),
+            *((35, 30, "int8"), (16, 30, "float32"), (16, 30, "float64")),
+        )
+    },
+    "alone_17_bfloat16": "--seed 17 --count 60 --dtype bfloat16",
+    "alone_18_float16": "--seed 18 --count 30 --dtype float16",
+    "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
+    "fit_11_float64": "--seed 11 --count 30 --dtype float64 --every",
+    "fit_11_float32": "--seed 11 --count 30 --dtype float32 --every",
 }
-"""Files of an H200, of shapes on which nothing was fitted, and of the shapes that the ladder names."""
+"""Files of products of many shapes: those of the figures in README, whose seeds shaped nothing, the
+shapes that the ladder names, and at last what constants were fitted on."""
 
-ROUNDS = tuple(f"h200/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
+ROUNDS = tuple(f"CARD/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
 
 
 # fmt: off
 def task_gpu() -> Iterator[dict[str, Any]]:
     """Yield the tasks for one GPU."""
-    yield step("gpu:deviceinfo", "gpubench deviceinfo --device cuda --measure --json > h200/deviceinfo.json")
-    yield step("gpu:selfcheck", "gpubench selfcheck > h200/selfcheck.txt")
-    yield step("gpu:main", f"{COLD} {SWEEP} {MAIN} -o h200/main.csv > h200/main.txt")
-    yield step("gpu:tune_tiles", f"{COLD} gpubench tune shared_tile --device cuda --sizes 1024,2048 --winners winners.toml -o h200/tune_tiles.csv &> h200/tune_tiles.txt", "h200/tune_tiles.confirmed.csv")
+    yield step("gpu:deviceinfo", "gpubench deviceinfo --device cuda --measure --json > CARD/deviceinfo.json")
+    yield step("gpu:selfcheck", "gpubench selfcheck > CARD/selfcheck.txt")
+    yield step("gpu:main", f"{COLD} {SWEEP} {MAIN} -o CARD/main.csv > CARD/main.txt")
+    yield step("gpu:tune_tiles", f"{COLD} gpubench tune shared_tile --device cuda --sizes 1024,2048 --winners winners.toml -o CARD/tune_tiles.csv &> CARD/tune_tiles.txt", "CARD/tune_tiles.confirmed.csv")
     for name in ("sweep", "sweep_again"):
-        yield step(f"gpu:{name}", f"{SWEEP} --sizes 256,1024,2048 --tiles 1..32 -o h200/{name}.csv > h200/{name}.txt")
-    yield step("gpu:compare", "gpubench compare-cublas --sizes 256,512,1024,2048,4096,8192 --dtypes float32,float64 -o h200/compare.csv > h200/compare.txt")
-    yield step("gpu:ladder", "gpubench compare-cublas --ladder --sizes 4096 --budget 25 --launch-limit 0.2 -o h200/ladder.csv")
-    yield step("gpu:ladder_top", "gpubench compare-cublas --variants splitk,packed_panels --cache both --budget 45 --sizes 1024,2048,4096,8192,16384,4096x4096x1000,1000,128x8192x8192 -o h200/ladder_top.csv")
+        yield step(f"gpu:{name}", f"{SWEEP} --sizes 256,1024,2048 --tiles 1..32 -o CARD/{name}.csv > CARD/{name}.txt")
+    yield step("gpu:compare", "gpubench compare-cublas --sizes 256,512,1024,2048,4096,8192 --dtypes float32,float64 -o CARD/compare.csv > CARD/compare.txt")
+    yield step("gpu:ladder", "gpubench compare-cublas --ladder --sizes 4096 --budget 25 --launch-limit 0.2 -o CARD/ladder.csv")
+    yield step("gpu:ladder_top", "gpubench compare-cublas --variants splitk,packed_panels --cache both --budget 45 --sizes 1024,2048,4096,8192,16384,4096x4096x1000,1000,128x8192x8192 -o CARD/ladder_top.csv")
     for op in ("gemv", "gemv_t", "atax"):
-        yield step(f"gpu:{op}", f"{SWEEP} --op {op} --sizes 16384,8192x32768,4096 --budget 5 -o h200/{op}.csv > h200/{op}.txt")
+        yield step(f"gpu:{op}", f"{SWEEP} --op {op} --sizes 16384,8192x32768,4096 --budget 5 -o CARD/{op}.csv > CARD/{op}.txt")
     for dtype in RIVALS:
-        path = f"h200/rivals/{dtype}.csv"
+        path = f"CARD/rivals/{dtype}.csv"
         yield step(f"gpu:rivals_{dtype}", f"gpubench compare-cublas --rivals --kernels ../../../examples/own_signature --variants sgemm,packed_panels,wgmma_persistent,wgmma_mixed,wgmma_tf32 --sizes 1024,2048,4096,8192 --dtypes {dtype} --rounds 3 -o {path}", f"{path}.gz")
     for dtype in DTYPES:
-        yield step(f"gpu:right_{dtype}", f"python SCRIPTS/right.py --dtypes {dtype} -o h200/right/{dtype}.json")
+        yield step(f"gpu:right_{dtype}", f"python SCRIPTS/right.py --dtypes {dtype} -o CARD/right/{dtype}.json")
         if dtype not in {"float32", "int32"}:
-            yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/stress.py --dtypes {dtype} -o h200/stress/{dtype}.json")
+            yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/stress.py --dtypes {dtype} -o CARD/stress/{dtype}.json")
     for name, selected in SANITIZED.items():
-        card = "h100" if name in SANITIZED_ON_H100 else "h200"
-        yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o {card}/sanitizer/{name}.json")
-    yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o h200/stress/clusters.json")
-    yield step("gpu:triples", f"python SCRIPTS/stress.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o h200/triples.json")
-    yield step("gpu:odd_float8_e4m3", f"{SWEEP} --variants wgmma_bytes_cluster --dtypes float8_e4m3 --tiles auto --sizes {ODD_SHAPES} --cache both --rounds 3 -o h200/odd_float8_e4m3.csv")
-    yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")
-    yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --first 1 --seeds 2 --kills 10 -o h200/kills.json")
-    yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --dir h200/reproduce", *(f"h200/reproduce/{name}.csv" for name in EXPERIMENTS), "h200/reproduce/reproduce.md")
+        yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o CARD/sanitizer/{name}.json")
+    yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o CARD/stress/clusters.json")
+    yield step("gpu:triples", f"python SCRIPTS/stress.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o CARD/triples.json")
+    yield step("gpu:odd_float8_e4m3", f"{SWEEP} --variants wgmma_bytes_cluster --dtypes float8_e4m3 --tiles auto --sizes {ODD_SHAPES} --cache both --rounds 3 -o CARD/odd_float8_e4m3.csv")
+    yield step("gpu:faults", "python SCRIPTS/faults.py -o CARD/faults.json")
+    yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --first 1 --seeds 2 --kills 10 -o CARD/kills.json")
+    yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --dir CARD/reproduce", *(f"CARD/reproduce/{name}.csv" for name in EXPERIMENTS), "CARD/reproduce/reproduce.md")
     for seed, path in enumerate(ROUNDS, 1):
         plain = path.removesuffix(".gz")
         yield step(f"gpu:diff_{seed}", f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 --budget 40 --launch-limit 0.004 --seed {seed} -o {plain}", path)
-    for name, selected in (SHAPES | FRESH).items():
-        card = "h100" if name.startswith("alone") and name not in FRESH else "h200"
-        path = f"{card}/shapes/{name}.csv"
+    for name, selected in SHAPES.items():
+        path = f"CARD/shapes/{name}.csv"
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
     for dtype, chosen in SQUARES.items():
-        yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 1 --dtypes {dtype} {chosen} -o h200/squares_{dtype}.csv > h200/squares_{dtype}.txt")
-    yield step("gpu:decode", "python SCRIPTS/decode.py measure h100/decode.csv", "h100/decode.csv")
-    for dtype in ("bfloat16", "float16", "float32", "float8_e4m3"):
-        path = f"h200/few_rows_{dtype}.csv"
-        yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/decode.py {dtype} {path} 101", path)
-    for dtype, seed in (("bfloat16", 51), ("float32", 52)):
-        path = f"h100/shapes/alone_small_{dtype}.csv"
-        yield step(f"gpu:small_{dtype}", f"python SCRIPTS/shapes.py --seed {seed} --count 30 --small --dtype {dtype} --output {path}", path)
-        also = f"h100/small_{dtype}.csv"
-        yield step(f"gpu:small_tools_{dtype}", f"python SCRIPTS/alone.py measure {also} {path}", also, reads=(path,))
-    yield step("gpu:alone", "python SCRIPTS/alone.py measure h100/alone.csv 208,496,848,1072,1808,2416", "h100/alone.csv")
-    yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o h200/operands.csv > h200/operands.txt")
-    yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")
+        yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 1 --dtypes {dtype} {chosen} -o CARD/squares_{dtype}.csv > CARD/squares_{dtype}.txt")
+    yield step("gpu:decode", "python SCRIPTS/decode.py measure CARD/decode.csv", "CARD/decode.csv")
+    for seed, dtype in enumerate(ALONE, 231):
+        path = f"CARD/few_rows_{dtype}.csv"
+        yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/decode.py {dtype} {path} {seed}", path)
+    for dtype in ("bfloat16", "float32"):
+        shapes, path = f"CARD/shapes/alone_small_{dtype}.csv", f"CARD/small_{dtype}.csv"
+        yield step(f"gpu:small_tools_{dtype}", f"python SCRIPTS/alone.py measure {path} {shapes}", path, reads=(shapes,))
+    yield step("gpu:alone", "python SCRIPTS/alone.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
+    yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o CARD/operands.csv > CARD/operands.txt")
+    yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o CARD/layouts.csv > CARD/layouts.txt")
     for name, folder in CLAIMS.items():
-        path = f"h200/claims/{name}"
+        path = f"CARD/claims/{name}"
         yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout ${{CHECKOUTS:?a folder of checkouts}}/{folder} --rounds 3 --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
-    yield step("gpu:cheats", "python SCRIPTS/cheats.py > h200/cheats.txt")
-    yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > h200/verify_cost.txt")
+    yield step("gpu:cheats", "python SCRIPTS/cheats.py > CARD/cheats.txt")
+    yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > CARD/verify_cost.txt")
 
 
 def task_gpus() -> Iterator[dict[str, Any]]:
     """Yield the task for two GPUs."""
-    yield step("gpus:many_gpus", "python SCRIPTS/many_gpus.py -o h200/many_gpus_2.json")
+    yield step("gpus:many_gpus", "python SCRIPTS/many_gpus.py -o CARD/many_gpus_2.json")
 
 
 def task_cpu() -> Iterator[dict[str, Any]]:
@@ -383,22 +365,12 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
     yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "blind", "tune", "fleet")))
-
-
-def task_join() -> Iterator[dict[str, Any]]:
-    """Yield the tasks that join measured parts into one file."""
-
-    def join(whole: str, parts: Sequence[str]) -> None:
-        write([row for part in parts for row in read(ROOT / part)], ROOT / whole)
-
-    paths = [f"results/h200/rivals/{dtype}.csv.gz" for dtype in RIVALS]
-    yield {"name": "rivals", "actions": [(join, ["results/h200/rivals.csv", paths])], "file_dep": paths, "targets": ["results/h200/rivals.csv"]}
 # fmt: on
 
 
 def task_pages() -> dict[str, Any]:
     """Fill the tables of all pages by cog (https://cog.readthedocs.io), and draw the pictures."""
-    pages = "README.md docs/*.md results/h200/ladder.md"
+    pages = "README.md docs/*.md"
     cog = f"{sys.executable} -m cogapp -I docs -p 'import tables' -r {pages}"
     makers = [f"{sys.executable} docs/make_{name}.py" for name in ("pictures", "schemas")]
     return {"actions": [cog, *makers]}

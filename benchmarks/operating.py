@@ -25,7 +25,7 @@ import numpy as np
 import operating_fleet
 import operating_tune
 from numpy.typing import NDArray
-from shared import ROOT, markdown
+from shared import markdown, measured_file
 
 from gpubench.commands.diff.compare import (
     Comparison,
@@ -40,9 +40,8 @@ from gpubench.commands.diff.sides import read_side
 Random = np.random.Generator
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-H200 = ROOT / "results" / "h200"
-ROUNDS = sorted((H200 / "diff_rounds").glob("*.csv*"))
-SWEEPS = [H200 / "sweep.csv", H200 / "sweep_again.csv"]
+ROUNDS = sorted(measured_file("diff_rounds").glob("*.csv*"))
+SWEEPS = [measured_file("sweep.csv"), measured_file("sweep_again.csv")]
 """Sweeps of one build."""
 
 
@@ -95,7 +94,7 @@ def recorded(files: Sequence[Path], least_percent_of_copy: float = 0.0) -> Recor
 def files_of(fit: bool) -> tuple[Recorded, Recorded]:
     """Return products, and points that are bound by memory."""
     memory = ["gemv.csv"] if fit else ["gemv_t.csv", "atax.csv"]
-    return recorded(ROUNDS if fit else SWEEPS), recorded([H200 / name for name in memory], 85)
+    return recorded(ROUNDS if fit else SWEEPS), recorded([*map(measured_file, memory)], 85)
 
 
 @dataclass

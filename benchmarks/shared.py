@@ -20,9 +20,18 @@ from gpubench.results.row import Row
 from gpubench.view.tables import pipe_table
 
 ROOT = Path(__file__).resolve().parent.parent
+CARDS = ("h200", "h100")
+"""Folders of results/ by GPU."""
+
 GPUBENCH = (sys.executable, "-m", "gpubench")
 SEED = 2006
 """Default seed of operands in gpubench."""
+
+
+def measured_file(name: str) -> Path:
+    """Return a file of results/, of the GPU that measured it. It may not exist."""
+    paths = [ROOT / "results" / card / name for card in CARDS]
+    return next(filter(Path.exists, paths), paths[0])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from scipy import special, stats
@@ -25,10 +26,9 @@ from shape_tables import (
     path_of_others,
     plain_mean,
 )
-from shared import ROOT
+from shared import ROOT, measured_file
 from tables import (
     DISAGREE,
-    H200,
     RESULTS,
     comparisons,
     dictionaries,
@@ -40,6 +40,9 @@ from tables import (
 
 from gpubench.model import DTYPES
 from gpubench.results.row import Row, read
+
+GPU_COST, CPU_COST = measured_file("verify_cost.txt"), RESULTS / "cpu" / "verify_cost.txt"
+"""What `verify_cost.py` printed."""
 
 Figure = tuple[str, str]
 """What was measured, and the outcome."""
@@ -104,7 +107,7 @@ def rate(hits: int, tries: int, *, least: float = 0.0, most: float = 1.0) -> Fig
 
 def faster(files: Sequence[str], bounds: dict[str, float], **key: str) -> Figure:
     """Judge the fastest kernel against the better library at each size, in rows with `key`."""
-    rows = [row for name in files for row in read(H200 / name)]
+    rows = [row for name in files for row in read(measured_file(name))]
     figures: list[str] = []
     sizes: dict[str, list[str]] = {}
     pairs = {
@@ -135,7 +138,7 @@ def speedups(bounds: dict[str, float], what: str, files: str, **key: str) -> Cla
     for size, least in bounds.items():
         by_bound.setdefault(least, []).append(size)
     said = ", ".join(f"{least:g} at {' '.join(sizes)}" for least, sizes in by_bound.items())
-    names = [name.removeprefix("h200/") for name in files.split()]
+    names = [name.removeprefix("h?00/") for name in files.split()]
     return Claim(f"{what}: at least {said}", files, lambda: faster(names, bounds, **key))
 
 
@@ -147,10 +150,10 @@ def seconds(task: str, limit_s: float) -> Figure:
 
 def differences() -> list[tuple[float, float]]:
     """Return the time of each point of sweep.csv in µs, and how far sweep_again.csv differs."""
-    again = {row.key: row.median_us for row in read(H200 / "sweep_again.csv")}
+    again = {row.key: row.median_us for row in read(measured_file("sweep_again.csv"))}
     return [
         (row.median_us, abs(time_us / row.median_us - 1))
-        for row in read(H200 / "sweep.csv")
+        for row in read(measured_file("sweep.csv"))
         if row.median_us and (time_us := again.get(row.key))
     ]
 
@@ -169,7 +172,7 @@ def close_points() -> Figure:
 
 
 def faults() -> Figure:
-    points = load("h200/faults.json")["points"]
+    points = load(measured_file("faults.json"))["points"]
     unexpected = sum(point["status"] != point["expected"] for point in points)
     worst = max(abs(point["change"] or 0.0) for point in points)
     said = f"{unexpected} unexpected statuses, times change by {worst:.2%}"
@@ -178,15 +181,17 @@ def faults() -> Figure:
 
 def kills() -> Figure:
     """Judge the number of kills, on a CPU of one package. A failed check leaves no file."""
-    runs = load("cpu/kills.json")
-    cpu, gpu = (sum(run["kills"] for run in ran) for ran in (runs, load("h200/kills.json")))
+    runs = load(RESULTS / "cpu/kills.json")
+    cpu, gpu = (
+        sum(run["kills"] for run in ran) for ran in (runs, load(measured_file("kills.json")))
+    )
     holds = cpu >= 300 and gpu >= 20 and of_one_package(runs)  # noqa: PLR2004 # the bounds
     return met(f"{cpu} and {gpu} kills", holds)
 
 
 def fuzzed() -> Figure:
     """Judge the number of inputs and findings, of one package."""
-    runs = load("cpu/fuzz.json")
+    runs = load(RESULTS / "cpu/fuzz.json")
     inputs, findings = (sum(run[name] for run in runs) for name in ("inputs", "findings"))
     holds = inputs >= 10**5 and not findings and of_one_package(runs)
     return met(f"{inputs:,} inputs, {findings} findings", holds)
@@ -197,35 +202,35 @@ def of_one_package(runs: Sequence[dict[str, Any]]) -> bool:
     return len({run["package"] for run in runs}) == 1
 
 
-def readme_sweep(device: str, sweep: str) -> tuple[float, int]:
+def readme_sweep(path: Path, sweep: str) -> tuple[float, int]:
     """Return the seconds of a sweep of `verify_cost.py`, and the percentage of verification."""
-    said = (RESULTS / device / "verify_cost.txt").read_text(encoding="utf-8")
+    said = path.read_text(encoding="utf-8")
     wall = re.search(rf"{sweep}: at most \d+ s: ([\d.]+) s", said)
     share = re.search(rf"{sweep}: .*?verifying [\d.]+ s \((\d+) %\)", said)
     if wall is None or share is None:
-        raise ValueError(f"{device}/verify_cost.txt has no {sweep}")
+        raise ValueError(f"{path} has no {sweep}")
     return float(wall[1]), int(share[1])
 
 
-def readme_sweep_s(device: str, sweep: str, most: int) -> Figure:
-    wall_s, _ = readme_sweep(device, sweep)
+def readme_sweep_s(path: Path, sweep: str, most: int) -> Figure:
+    wall_s, _ = readme_sweep(path, sweep)
     return met(f"{wall_s:.1f} s", wall_s <= most)
 
 
 def verifying(sweep: str, most: int) -> Figure:
     """Judge the share of verification in a sweep, in percent."""
-    _, share = readme_sweep("h200", sweep)
+    _, share = readme_sweep(GPU_COST, sweep)
     return met(f"{share} %", share <= most)
 
 
 def right() -> Figure:
-    files = [json.loads(path.read_text()) for path in H200.glob("right/*.json")]
+    files = [json.loads(path.read_text()) for path in RESULTS.glob("h?00/right/*.json")]
     wrong = sum(len(file["failed"]) for file in files)
     return met(f"{wrong} wrong in {len(files)} precisions", not wrong and len(files) == len(DTYPES))
 
 
 def stressed() -> Figure:
-    files = [json.loads(path.read_text()) for path in H200.glob("stress/*.json")]
+    files = [json.loads(path.read_text()) for path in RESULTS.glob("h?00/stress/*.json")]
     points = [point for file in files for point in file]
     wrong = sum(point["wrong"] for point in points)
     return met(f"{wrong} wrong at {len(points)} points", not wrong)
@@ -238,7 +243,7 @@ def sanitized() -> Figure:
 
 
 def two_gpus() -> Figure:
-    many = load("h200/many_gpus_2.json")
+    many = load(measured_file("many_gpus_2.json"))
     part = many["all_gpus_s"] / many["one_gpu_s"]
     lost = many["timed"] - many["timed_after_a_kill"]
     said = f"{part:.2f} of one GPU's time, {lost} points lost, diff exits {many['diff']['exit']}"
@@ -246,7 +251,7 @@ def two_gpus() -> Figure:
 
 
 def fleet_twice() -> Figure:
-    first, second = load("h200/many_gpus_2.json")["fleets"]
+    first, second = load(measured_file("many_gpus_2.json"))["fleets"]
     longest = max(first["wall_s"], second["wall_s"])
     return met(f"{longest:.1f} s", longest < 60 and first["verdicts"] == second["verdicts"])  # noqa: PLR2004 # bound
 
@@ -275,12 +280,12 @@ def long_runs(dtype: str) -> Figure:
 
 def in_turns(least: float, most: float, new: str) -> Figure:
     """Judge how many runs of `gpubench ab` beside other work exit 1."""
-    codes = [run["exit"] for run in load("cpu/ab.json") if run["new"] == new]
+    codes = [run["exit"] for run in load(RESULTS / "cpu/ab.json") if run["new"] == new]
     return rate(codes.count(1), len(codes), least=least, most=most)
 
 
 def cheats() -> Figure:
-    (last,) = (H200 / "cheats.txt").read_text(encoding="utf-8").splitlines()[-1:]
+    (last,) = measured_file("cheats.txt").read_text(encoding="utf-8").splitlines()[-1:]
     hold, total = last.removesuffix(" hold").split(" of ")
     return met(last, hold == total)
 
@@ -315,42 +320,42 @@ VECTORS = {
 DIFF, FALSE = "operating/diff.md", "other point called slower"
 QUIET = {"rounds are": "quiet.*", "rounds": "5"}
 NARROW = {"good devices differ by": "normal, 0.25 %", "devices": "8|64"}
-SWEEPS = "h200/sweep.csv h200/sweep_again.csv"
+SWEEPS = "h?00/sweep.csv h?00/sweep_again.csv"
 
 CLAIMS: dict[str, list[Claim]] = {
     "Wall time": [
-        Claim("`gpubench sweep` on a GPU, nothing compiled before, at most 20 s", "h200/verify_cost.txt", lambda: readme_sweep_s("h200", "first", 20)),
-        Claim("`gpubench sweep` on two CPU cores, nothing compiled before, at most 20 s", "cpu/verify_cost.txt", lambda: readme_sweep_s("cpu", "first", 20)),
-        Claim("the README's sweep on a GPU, nothing compiled before, at most 100 s", "h200/verify_cost.txt", lambda: readme_sweep_s("h200", "long", 100)),
-        Claim("verifying takes at most 20 % of the first command's time on a GPU", "h200/verify_cost.txt", lambda: verifying("first", 20)),
-        Claim("verifying takes at most 10 % of the README's sweep on a GPU", "h200/verify_cost.txt", lambda: verifying("long", 10)),
-        Claim("all experiments of `gpubench reproduce`, at most 600 s", "h200/reproduce/reproduce.csv", lambda: seconds("gpu:reproduce", 600)),
+        Claim("`gpubench sweep` on a GPU, nothing compiled before, at most 20 s", "h?00/verify_cost.txt", lambda: readme_sweep_s(GPU_COST, "first", 20)),
+        Claim("`gpubench sweep` on two CPU cores, nothing compiled before, at most 20 s", "cpu/verify_cost.txt", lambda: readme_sweep_s(CPU_COST, "first", 20)),
+        Claim("the README's sweep on a GPU, nothing compiled before, at most 100 s", "h?00/verify_cost.txt", lambda: readme_sweep_s(GPU_COST, "long", 100)),
+        Claim("verifying takes at most 20 % of the first command's time on a GPU", "h?00/verify_cost.txt", lambda: verifying("first", 20)),
+        Claim("verifying takes at most 10 % of the README's sweep on a GPU", "h?00/verify_cost.txt", lambda: verifying("long", 10)),
+        Claim("all experiments of `gpubench reproduce`, at most 600 s", "h?00/reproduce/reproduce.csv", lambda: seconds("gpu:reproduce", 600)),
     ],
     "Repeatability": [
         Claim("two sweeps of one build: median difference at most 0.3 %", SWEEPS, median_difference),
         Claim("99 % of points of 10 µs and more differ by less than 1 %", SWEEPS, close_points),
     ],
     "Nothing is lost": [
-        Claim("kernels with faults get their status, and times of good kernels change by at most 1 %", "h200/faults.json", faults),
-        Claim("300 kills on a CPU and 20 on a GPU, nothing lost or measured twice", "cpu/kills.json h200/kills.json", kills),
+        Claim("kernels with faults get their status, and times of good kernels change by at most 1 %", "h?00/faults.json", faults),
+        Claim("300 kills on a CPU and 20 on a GPU, nothing lost or measured twice", "cpu/kills.json h?00/kills.json", kills),
         Claim("100,000 mutated inputs without a finding", "cpu/fuzz.json", fuzzed),
     ],
     "Right results": [
-        Claim("every kernel at primes and powers of two, in every precision", "h200/right/*.json", right),
-        Claim("a thousand repeats of each kernel, equal in every bit", "h200/stress/*.json", stressed),
+        Claim("every kernel at primes and powers of two, in every precision", "h?00/right/*.json", right),
+        Claim("a thousand repeats of each kernel, equal in every bit", "h?00/stress/*.json", stressed),
         Claim("compute-sanitizer reports nothing", "h?00/sanitizer/*.json", sanitized),
-        Claim("kernels that cheat are not `ok` with a time that is false by 5 %", "h200/cheats.txt", cheats),
+        Claim("kernels that cheat are not `ok` with a time that is false by 5 %", "h?00/cheats.txt", cheats),
     ],
     "Times as fast as the better of cuBLAS and a tuned cuBLASLt (95 % interval)": [
-        *(speedups(bounds, f"{op}, cold, against cuBLAS", f"h200/{op}.csv") for op, bounds in VECTORS.items()),
-        *(speedups(LADDER, f"float32 ladder, {cache}", "h200/ladder_top.csv", cache=cache) for cache in ("cold", "hot")),
+        *(speedups(bounds, f"{op}, cold, against cuBLAS", f"h?00/{op}.csv") for op, bounds in VECTORS.items()),
+        *(speedups(LADDER, f"float32 ladder, {cache}", "h?00/ladder_top.csv", cache=cache) for cache in ("cold", "hot")),
         *(
             Claim(
                 f"{dtype}, random shapes, launches alone: geometric mean {least:.2f}",
-                " ".join(f"*/shapes/{name}.csv" for name in names),
+                f"h?00/shapes/{name}.csv",
                 partial(random_shapes, dtype, least),
             )
-            for dtype, names in ALONE.items()
+            for dtype, name in ALONE.items()
             for least in [SHAPES.get(dtype, 1.0)]
         ),
         *(
@@ -364,7 +369,7 @@ CLAIMS: dict[str, list[Claim]] = {
         *(
             Claim(
                 f"{dtype}, squares in pairs in long runs, launches alone: at least 1",
-                f"h200/squares_{dtype}.csv",
+                f"h?00/squares_{dtype}.csv",
                 partial(long_runs, dtype),
             )
             for dtype in ALONE
@@ -387,8 +392,8 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("simulated: the group holds the best in at least 95 % of the races of each landscape", "operating/tune.md", lambda: simulated("tune", "group holds the best", {}, least=0.95)),
     ],
     "Many GPUs": [
-        Claim("two GPUs: a sweep in at most 0.6 of one GPU's time, with the same figures, and complete after a worker was killed", "h200/many_gpus_2.json", two_gpus),
-        Claim("`gpubench fleet` in under 60 s, twice with the same verdicts", "h200/many_gpus_2.json", fleet_twice),
+        Claim("two GPUs: a sweep in at most 0.6 of one GPU's time, with the same figures, and complete after a worker was killed", "h?00/many_gpus_2.json", two_gpus),
+        Claim("`gpubench fleet` in under 60 s, twice with the same verdicts", "h?00/many_gpus_2.json", fleet_twice),
         Claim("simulated fleets of 8 and 64 GPUs whose spread is the narrowest of the table: a GPU 10 % slower in a unit is identified in at least 90 %", "operating/fleet.md", lambda: simulated("fleet", "10% in one unit", NARROW, least=0.9)),
         Claim("64 of these GPUs: a GPU 5 % slower in all units is identified in at least 85 %", "operating/fleet.md", lambda: simulated("fleet", "5% in all units", NARROW | {"devices": "64"}, least=0.85)),
         Claim("at most 2 % of healthy fleets of each spread have a false alarm", "operating/fleet.md", lambda: simulated("fleet", "false alarms", {"good devices differ by": "(?!.*each process).*"}, most=0.02)),

@@ -7,7 +7,6 @@ and the recording of a terminal.
 """
 
 import io
-import json
 import os
 import re
 import shlex
@@ -24,7 +23,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # tables.py
 from matplotlib.axes import Axes
 from rich.console import Console
 from rich.text import Text
-from shape_tables import ALONE, in_pairs, outcomes_alone, path_of_squares, paths_alone
+from shape_tables import ALONE, card, in_pairs, outcomes_alone, path_alone, path_of_squares
+from shared import measured_file
+from tables import load
 
 from gpubench.cli import app
 from gpubench.results.output import Output
@@ -42,8 +43,7 @@ from gpubench.view.pictures.style import (
 
 IMAGES = Path("docs/images")
 
-DEVICEINFO = Path(__file__).parent.parent / "results" / "h200" / "deviceinfo.json"
-(DEVICE,) = json.loads(DEVICEINFO.read_text(encoding="utf-8"))["devices"]
+(DEVICE,) = load(measured_file("deviceinfo.json"))["devices"]
 COPY_GBYTES_PER_S = round(DEVICE["facts"]["measured_copy_gbytes_per_s"])
 
 COMMANDS = (
@@ -59,8 +59,6 @@ COMMANDS = (
         f"--bandwidth {COPY_GBYTES_PER_S} -o docs/images/roofline.svg"
     ),
 )
-
-H200 = Path("results/h200")
 
 RECORDED = (
     "gpubench show results/h200/ladder.csv --sort rate --top 6",
@@ -80,7 +78,7 @@ def make(folder: Path) -> list[Path]:
         made.append(folder / Path(target).name)
         app([*arguments, str(made[-1]), "--force"], standalone_mode=False)
     made.append(folder / "shapes.svg")
-    files = [path for dtype in ALONE for path in (*paths_alone(dtype), path_of_squares(dtype))]
+    files = [path for dtype in ALONE for path in (path_alone(dtype), path_of_squares(dtype))]
     files = [path for path in files if path.exists()]
     save(random_shapes(), Output(made[-1], overwrite=True), provenance("shapes", files))
     made.append(folder / "terminal.svg")
@@ -118,7 +116,8 @@ def random_shapes() -> Picture:
         legend(axes, lines)
         return 3.2
 
-    title = "gemm on NVIDIA H200 (random shapes in float32 and float64: H100), launches alone"
+    cards = sorted({card(path_alone(dtype)) for dtype in ALONE})
+    title = f"gemm on NVIDIA {' and '.join(cards)}, launches alone"
     return compose("Speed over the better of cuBLAS and cuBLASLt", [(title, draw)], Theme.BOTH)
 
 

@@ -5,10 +5,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain, groupby
+from itertools import chain, groupby, product
 from pathlib import Path
 from statistics import fmean, geometric_mean, stdev
-from textwrap import fill
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -16,29 +15,24 @@ import decode
 import fit_tiles
 from scipy import stats
 from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class, summary
-from tables import H100, H200, RESULTS, WIDTH, table
+from shared import CARDS, measured_file
+from tables import table
 
 from gpubench.kernels.tile_costs import COSTS
 from gpubench.results.row import Row, read
 from gpubench.stats.pairs import Ratio
 
 ALONE = {
-    "bfloat16": ("alone_31_bfloat16",),
-    "float16": ("alone_32_float16",),
-    "float8_e4m3": ("alone_33_float8_e4m3",),
-    "tf32": ("alone_34_tf32",),
-    "int8": ("alone_35_int8",),
-    "float32": ("alone_16_float32",),
-    "float64": ("alone_16_float64",),
+    "bfloat16": "alone_31_bfloat16",
+    "float16": "alone_32_float16",
+    "float8_e4m3": "alone_33_float8_e4m3",
+    "tf32": "alone_34_tf32",
+    "int8": "alone_35_int8",
+    "float32": "alone_16_float32",
+    "float64": "alone_16_float64",
 }
 """Files of shapes that were measured with launches alone, by precision. No constant was fitted on
 them."""
-
-JUDGED = (
-    *("judged_12_float64", "judged_12_float32", "judged_12_tf32", "judged_15", "judged_14"),
-    *("judged_12_int8", "judged_12_float8_e4m3"),
-)
-"""Files of overlapped launches that shaped neither a constant nor the rule of picks."""
 
 FEW_ROWS = ("hot", "cold")
 KINDS = {
@@ -71,29 +65,25 @@ DRAWS = 50_000
 """Number of shapes from which the parts of the classes are counted."""
 
 
-def paths_alone(dtype: str) -> list[Path]:
-    """Return the files of `ALONE` of a precision."""
-    return [next(RESULTS.glob(f"*/shapes/{name}.csv")) for name in ALONE[dtype]]
+def path_alone(dtype: str) -> Path:
+    """Return the file of `ALONE` of a precision."""
+    return measured_file(f"shapes/{ALONE[dtype]}.csv")
 
 
 def card(path: Path) -> str:
     """Return the GPU of a file of results/."""
-    return "H200" if H200 in path.parents else "H100"
+    return next(card.upper() for card in CARDS if card in path.parts)
 
 
 def outcomes_alone(dtype: str) -> list[Outcome]:
     """Return the outcomes at the shapes of `ALONE` of a precision."""
-    return [one for path in paths_alone(dtype) for one in outcomes(path)]
+    return list(outcomes(path_alone(dtype)))
 
 
 def path_of_others(dtype: str, kind: str) -> Path:
-    """Return the file of other shapes of a kind of `OTHERS`, of an H200 if there is one.
-
-    It may not exist.
-    """
+    """Return the file of other shapes of a kind of `OTHERS`, which may not exist."""
     name = f"few_rows_{dtype}" if kind in FEW_ROWS else f"shapes/alone_{kind}_{dtype}"
-    paths = [card / f"{name}.csv" for card in (H200, H100)]
-    return next(filter(Path.exists, paths), paths[-1])
+    return measured_file(f"{name}.csv")
 
 
 def other_ratios(dtype: str, kind: str) -> list[float]:
@@ -113,7 +103,7 @@ def plain_mean(ratios: Sequence[float]) -> Ratio:
 
 def path_of_squares(dtype: str) -> Path:
     """Return the file of squares in pairs of a precision, which may not exist."""
-    return H200 / f"squares_{dtype}.csv"
+    return measured_file(f"squares_{dtype}.csv")
 
 
 def in_pairs(dtype: str) -> list[tuple[Row, Ratio]]:
@@ -174,9 +164,8 @@ def first_pick(dtype: str) -> float:
 
     Of the configurations that were measured with launches alone; by the draw, as `drawn_mean`.
     """
-    rows = [row for path in paths_alone(dtype) for row in fit_tiles.timed(path)]
     ratios = []
-    for problem, of_shape in groupby(rows, lambda row: row.problem):
+    for problem, of_shape in groupby(fit_tiles.timed(path_alone(dtype)), lambda row: row.problem):
         first = min(of_shape, key=lambda row: fit_tiles.modelled_us(row, COSTS[row.problem.dtype]))
         shape = shape_class(problem.m, problem.n, problem.k)
         ratios.append((shape, first.library_us / first.median_us))
@@ -184,20 +173,19 @@ def first_pick(dtype: str) -> float:
 
 
 def alone_shapes() -> str:
-    """Return the ratios at random shapes of launches alone, by class of shape; and at few rows."""
+    """Return the ratios at random shapes of launches alone, by class; and at other shapes."""
     lines = []
-    for dtype, names in ALONE.items():
+    for dtype, name in ALONE.items():
         every = outcomes_alone(dtype)
         ratios = sorted(one.ratio for one in every)
         mean, low, high = drawn_mean([(one.shape_class, one.ratio) for one in every])
         chained = drawn_mean([(one.shape_class, one.overlapped_ratio) for one in every]).ratio
         long = sorted(f"{ratio.ratio:.2f}" for _, ratio in in_pairs(dtype)) or ["–"]
+        long[-1] += other_gpu(dtype, path_of_squares(dtype))
         classes = ([one.ratio for one in every if one.shape_class == name] for name in CLASSES)
         lines.append(
             [
-                dtype,
-                " ".join(dict.fromkeys(map(card, paths_alone(dtype)))),
-                ", ".join(word for name in names for word in name.split("_") if word.isdigit()),
+                *(dtype, card(path_alone(dtype)), *filter(str.isdigit, name.split("_"))),
                 *(len(ratios), f"{mean:.2f} ({low:.2f} to {high:.2f})", f"{first_pick(dtype):.2f}"),
                 *(f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"),
                 f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %",
@@ -210,31 +198,32 @@ def alone_shapes() -> str:
         )
     heading = ["precision", "GPU", "seed", "shapes", "geometric mean", "first pick"]
     of_all = ["tenth percentile", "lowest", "faster"]
-    more = ["overlapped", "squares, sustained (H200)"]
+    more = ["overlapped", "squares, sustained"]
     made = table([*heading, *of_all, *CLASSES, *more], lines)
     return f"{made}\n\n{other_shapes()}"
 
 
+def other_gpu(dtype: str, path: Path) -> str:
+    """Return the GPU of a file, unless random shapes of the precision were measured on it."""
+    return f", {card(path)}" if path.exists() and card(path) != card(path_alone(dtype)) else ""
+
+
 def measured_others() -> Iterator[tuple[str, str, list[float]]]:
-    """Yield precision, kind and ratios of those of `OTHERS` that have a file."""
-    for dtype, kind in OTHERS:
+    """Yield precision, kind and ratios of other shapes that have a file."""
+    for kind, dtype in product(KINDS, ALONE):
         if path_of_others(dtype, kind).exists():
             yield dtype, kind, other_ratios(dtype, kind)
 
 
 def other_shapes() -> str:
-    """Return the means at random shapes of each kind of `OTHERS`, in a paragraph."""
-    said = []
-    for kind, group in groupby(measured_others(), key=lambda entry: entry[1]):
-        each = []
-        for dtype, _, ratios in group:
-            mean, low, high = plain_mean(ratios)
-            gpu = card(path_of_others(dtype, kind))
-            by_gpu = f"; {gpu}" if gpu != "H100" else ""
-            each.append(f"{dtype} {mean:.2f} ({low:.2f} to {high:.2f}{by_gpu})")
-        said.append(f"With {KINDS[kind]}: {', '.join(each)}.")
-    said.append("Means that name no GPU are of an H100.")
-    return fill(" ".join(said), WIDTH)
+    """Return the mean at random shapes of each kind beside those of `ALONE`, by precision."""
+    cells = {}
+    for dtype, kind, ratios in measured_others():
+        mean, low, high = plain_mean(ratios)
+        gpu = other_gpu(dtype, path_of_others(dtype, kind))
+        cells[dtype, kind] = f"{mean:.2f} ({low:.2f} to {high:.2f}{gpu})"
+    lines = ([dtype, *(cells.get((dtype, kind), "–") for kind in KINDS)] for dtype in ALONE)
+    return table(["precision", *KINDS.values()], lines)
 
 
 def other_table() -> str:
@@ -250,12 +239,12 @@ def other_table() -> str:
 def shape_classes() -> str:
     """Return the ratios at random shapes, by precision and class with enough shapes."""
     ratios: dict[tuple[str, str], list[float]] = {}
-    for one in chain.from_iterable(outcomes(H200 / f"shapes/{name}.csv") for name in JUDGED):
+    for one in chain.from_iterable(map(outcomes_alone, ALONE)):
         for name in ("all", one.shape_class):
             ratios.setdefault((one.own.dtype, name), []).append(one.ratio)
     lines = [
         [dtype, name, *summary(ratios[dtype, name])]
-        for dtype in dict.fromkeys(dtype for dtype, _ in ratios)
+        for dtype in ALONE
         for name in ("all", *CLASSES)
         if len(ratios.get((dtype, name), [])) >= MIN_SHAPES
     ]
@@ -273,7 +262,7 @@ def shape_classes() -> str:
 
 def picks() -> str:
     """Return how far picks of a model are from the fastest configuration, by the way to pick."""
-    rows = list(fit_tiles.timed(H100 / "shapes/alone_every_41_bfloat16.csv"))
+    rows = list(fit_tiles.timed(measured_file("shapes/alone_every_41_bfloat16.csv")))
     lines = [
         [
             how,

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import alone
 import decode
-from shared import ROOT, rounds
+from shared import ROOT, measured_file, rounds
 
 from gpubench.commands.compare_cublas.ladder import steps
 from gpubench.commands.reproduce.compare import Reproduction
@@ -42,13 +42,14 @@ from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, best_of
 from gpubench.view.tables import markdown, pipe_table
 
 RESULTS = ROOT / "results"
-H200, H100 = RESULTS / "h200", RESULTS / "h100"
 PAGES = (
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
-    RESULTS / "h200" / "ladder.md",
 )
 LIBRARIES = ("cublas", "cublaslt")
+RIVALS = ("bfloat16", "float16", "tf32", "float32")
+"""Element types of the files in rivals/."""
+
 EMULATED = "cublas_emulated"
 DISAGREE = "rounds disagree"
 WIDTH = 119
@@ -62,9 +63,9 @@ def table(heading: Sequence[str], lines: Iterable[Sequence[object]], *, text: bo
     return "\n".join(pipe_table(cells, left)).replace("\\*", "*")
 
 
-def load(name: str) -> Any:
-    """Return the content of a JSON file of results/."""
-    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+def load(path: Path) -> Any:
+    """Return the content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def dictionaries(path: Path) -> list[dict[str, str]]:
@@ -128,7 +129,7 @@ def tiles() -> str:
     variants = ("naive_uncoalesced", "naive", "register_tile", "shared_tile")
     rows = {
         (row.variant, row.tile): row
-        for row in read(H200 / "sweep.csv")
+        for row in read(measured_file("sweep.csv"))
         if (row.n, row.cache) == (2048, "cold")
     }
     best = {name: best_of(row for row in rows.values() if row.variant == name) for name in variants}
@@ -148,31 +149,21 @@ def tiles() -> str:
     return f"{made}\n\n{UNSTABLE_LEGEND}." if UNSTABLE in made else made
 
 
-def ladder() -> str:
-    """Return the fastest step over the better library, by size and cache state."""
-    cells: dict[str, dict[str, str]] = {}
-    for own, library in comparisons(read(H200 / "ladder_top.csv")):
-        cells.setdefault(own.size, {})[own.cache] = ratio_text(own, library)
-    lines = ([size, line["cold"], line["hot"]] for size, line in cells.items())
-    said = "Times as fast as the better of cuBLAS and a tuned cuBLASLt (95 % interval):"
-    return f"{said}\n\n{table(['size', 'cold cache', 'hot cache'], lines)}"
-
-
 def few_rows(name: str) -> str:
     """Return the ratios of products of few rows in a file."""
-    return decode.summaries(H100 / f"{name}.csv")
+    return decode.summaries(measured_file(f"{name}.csv"))
 
 
 def read_limits(name: str) -> str:
     """Return how many products with cold weights take no longer than reads allow."""
-    return decode.limits(H200 / f"{name}.csv")
+    return decode.limits(measured_file(f"{name}.csv"))
 
 
 def odd_float8() -> str:
     """Return the times of products of odd rows in float8, and the rates at which data move."""
-    (device,) = load("h200/deviceinfo.json")["devices"]
+    (device,) = load(measured_file("deviceinfo.json"))["devices"]
     copy = device["facts"]["measured_copy_gbytes_per_s"]
-    best = best_of_each(read(H200 / "odd_float8_e4m3.csv"), attrgetter("size", "cache"))
+    best = best_of_each(read(measured_file("odd_float8_e4m3.csv")), attrgetter("size", "cache"))
     lines = []
     for size in dict.fromkeys(size for size, _ in best):
         cold, hot = best[size, "cold"], best[size, "hot"]
@@ -184,7 +175,7 @@ def odd_float8() -> str:
 
 def alone_agreement() -> str:
     """Return which times of launches alone agree with the profilers', and why others do not."""
-    lines = alone.read(H100 / "alone.csv")
+    lines = alone.read(measured_file("alone.csv"))
     every = alone.judged(lines)
     whole = [each for each in every if each.line.case.launches == "alone"]
     (control,) = (each for each in every if each.line.case.launches == "overlapped")
@@ -226,7 +217,7 @@ def ab_runs() -> str:
     """Return how often `gpubench ab` exits 1 on a CPU beside other work: sentences."""
     from claims import in_turns  # which imports this module
 
-    runs = load("cpu/ab.json")
+    runs = load(RESULTS / "cpu/ab.json")
     budget, default = ([run for run in runs if ("load" in run) == at] for at in (False, True))
     minutes, loads = (sorted(run[name] for run in default) for name in ("seconds", "load"))
     pairs = [run["pairs"] for run in budget]
@@ -246,7 +237,7 @@ def ab_runs() -> str:
 def operands() -> str:
     """Return time, watts and clock by what the operands hold, in long runs at 8192."""
     kinds: dict[tuple[str, str], dict[str, Row]] = {}
-    for row in read(H200 / "operands.csv"):
+    for row in read(measured_file("operands.csv")):
         if row.status == "ok":
             of_kernel = kinds.setdefault((row.dtype, row.variant), {})
             before = of_kernel.get(row.operands, row)
@@ -264,7 +255,7 @@ def operands() -> str:
 
 def ladder_steps() -> str:
     """Return every step of the ladder at 4096, with what limits its occupancy."""
-    rows = [row for row in read(H200 / "ladder.csv") if row.status == "ok"]
+    rows = [row for row in read(measured_file("ladder.csv")) if row.status == "ok"]
     best = {name: best_of(row for row in rows if row.variant == name) for name in names_of(rows)}
     order, lines = steps(choose("gemm", "cuda", ())), []
     for name in filter(best.__contains__, (*order, *LIBRARIES)):
@@ -306,7 +297,7 @@ def limits(row: Row) -> str:
 def ladder_top() -> str:
     """Return the fastest step and the faster library at each size and cache state."""
     lines = []
-    for own, library in comparisons(read(H200 / "ladder_top.csv")):
+    for own, library in comparisons(read(measured_file("ladder_top.csv"))):
         cells = [own.size, own.cache, milliseconds(library.median_us), library.variant]
         cells += [milliseconds(own.median_us), f"{own.variant} {own.tile}"]
         lines.append([*cells, ratio_text(own, library)])
@@ -330,7 +321,8 @@ def rate(rows: Sequence[Row], digits: int = 0) -> str:
 
 def rivals() -> str:
     """Return the rate of each kernel, library, torch and Triton by size: a table per precision."""
-    rows, parts = read(H200 / "rivals.csv"), []
+    rows = [row for dtype in RIVALS for row in read(measured_file(f"rivals/{dtype}.csv.gz"))]
+    parts = []
     for precision in dict.fromkeys(row.compute_mode for row in rows):
         timed = [row for row in rows if (row.compute_mode, row.status) == (precision, "ok")]
         sizes = sorted({row.n for row in timed})
@@ -346,18 +338,19 @@ def rivals() -> str:
 
 
 def agreement() -> str:
-    """Return a kernel of three microseconds by gpubench, by Nsight Compute and by an event pair."""
-    (times,) = (
-        line
-        for line in dictionaries(H200 / "agreement.csv")
-        if (line["variant"], line["tile"], line["n"]) == ("shared_tile", "16", "64")
+    """Return a time by gpubench and by Nsight Compute, and how many times agree."""
+    path = measured_file("alone.csv")
+    judged = alone.judged(alone.read(path))
+    whole = [each for each in judged if each.line.case.launches == "alone"]
+    (tile,) = (
+        each.line for each in whole if each.line.case[:4] == ("float32", "shared_tile", "16", "208")
     )
-    own, ncu, pair = (
-        float(times[f"{name}_us"]) for name in ("events_hot", "ncu_hot", "event_pair")
-    )
+    causes = Counter(each.cause for each in whole)
     return fill(
-        f"`shared_tile 16` at 64 takes {own:.2f} µs by gpubench, {ncu:.2f} by Nsight Compute, and "
-        f"{pair:.2f} by a pair of events around one launch from Python.",
+        f"`shared_tile 16` at 208 takes {tile.gpubench_us:.2f} µs by gpubench and "
+        f"{tile.ncu_us:.2f} by Nsight Compute. Of {len(whole)} times of kernels and libraries, "
+        f"{causes['']} agree within 0.15 µs or 1 %, {len(whole) - causes[''] - causes[None]} more "
+        f"with the measured difference of both tools, and {causes[None]} do not.",
         WIDTH,
     )
 
@@ -367,7 +360,7 @@ def published() -> str:
     shown = {"p100-tiles": ("register_tile", "shared_tile"), "blog-2009": ("naive", "shared_tile")}
     parts = []
     for name, starts in shown.items():
-        rows = read(H200 / "reproduce" / f"{name}.csv")
+        rows = read(measured_file(f"reproduce/{name}.csv"))
         run = Reproduction(experiment=read_experiment(shipped()[name]), rows=rows, devices=())
         parts += [
             markdown(grid.parts) for grid in grids(run, whole=True) if grid.title.startswith(starts)

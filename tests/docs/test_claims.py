@@ -16,6 +16,7 @@ sys.path.insert(0, str(PAGES))
 import claims
 import shape_tables
 import tables
+from shared import measured_file
 
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
@@ -23,7 +24,6 @@ from gpubench.commands.reproduce.rules import Figure
 from gpubench.results.row import Row, read, write
 from gpubench.view.row_tables import best_of
 
-H200 = REPOSITORY / "results" / "h200"
 MEASURED = REPOSITORY / "results" / "measured.csv"
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 CLAIMS = (PAGES / "claims.md").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_every_figure_of_the_readme_and_the_pages_is_what_the_results_give(
         for call in GENERATED.findall(page.read_text(encoding="utf-8"))
     }
     named = {re.findall(r'block\("(\w+)"', call)[0] for call in calls}
-    assert {"claims", "tiles", "ladder", "ladder_top", "agreement"} <= named
+    assert {"claims", "tiles", "ladder_steps", "ladder_top", "agreement"} <= named
 
 
 def test_a_stale_figure_is_noticed(tmp_path: Path) -> None:
@@ -63,11 +63,12 @@ def test_no_figure_stands_in_the_readme_outside_what_is_generated() -> None:
 
 
 def test_the_readme_states_how_long_its_sweeps_took() -> None:
-    sweeps = (("h200", "first"), ("cpu", "first"), ("h200", "long"))
+    gpu, cpu = claims.GPU_COST, claims.CPU_COST
+    sweeps = ((gpu, "first"), (cpu, "first"), (gpu, "long"))
     gpu_s, cpu_s, long_s = (claims.readme_sweep(*sweep)[0] for sweep in sweeps)
-    words = " ".join(README.split())
-    assert f"The sweep takes {gpu_s:.0f} s on an H200 and {cpu_s:.0f} s on two CPU cores" in words
-    assert f"It takes {long_s:.0f} s on an H200, and three minutes on two" in words
+    name, words = shape_tables.card(gpu), " ".join(README.split())
+    assert f"The sweep takes {gpu_s:.0f} s on an {name} and {cpu_s:.0f} s on two CPU cores" in words
+    assert f"It takes {long_s:.0f} s on an {name}, and three minutes on two" in words
     took = {line["task"]: float(line["wall_s"]) for line in tables.dictionaries(MEASURED)}
     assert round(took["cpu:main"] / 60) == 3
 
@@ -115,20 +116,20 @@ def test_no_ratio_mixes_a_sustained_kernel_with_a_library_in_bursts() -> None:
 
 @pytest.mark.parametrize("name", ["ladder", "ladder_top"])
 def test_comparisons_with_cublas_rest_on_stable_rows(name: str) -> None:
-    assert [row.label for row in read(H200 / f"{name}.csv") if row.unstable] == []
+    assert [row.label for row in read(measured_file(f"{name}.csv")) if row.unstable] == []
 
 
 def test_what_the_pictures_of_compare_cublas_draw_are_stable_rows() -> None:
     """In float32 the best tile of each kernel and size: no page quotes the others."""
     drawn: dict[tuple[str, str], list[Row]] = {}
-    for row in read(H200 / "compare.csv"):
+    for row in read(measured_file("compare.csv")):
         if row.median_us and row.dtype == "float32":
             drawn.setdefault((row.variant, row.size), []).append(row)
     assert [best.label for best in map(best_of, drawn.values()) if best.unstable] == []
 
 
 def test_no_page_states_a_speed_up_over_rounds_that_disagree() -> None:
-    rows = read(H200 / "reproduce" / "blog-2009.csv")
+    rows = read(measured_file("reproduce/blog-2009.csv"))
     experiment = read_experiment(shipped()["blog-2009"])
     measured = Reproduction(experiment=experiment, rows=rows, devices=())
     refused = [
@@ -154,14 +155,14 @@ def test_results_name_no_directory_of_the_machine_that_measured_them() -> None:
 
 
 def test_each_time_of_launches_alone_agrees_with_a_profiler_or_has_a_measured_cause() -> None:
-    every = tables.alone.judged(tables.alone.read(tables.H100 / "alone.csv"))
+    every = tables.alone.judged(tables.alone.read(measured_file("alone.csv")))
     unknown = [each.line.case.launches for each in every if each.cause is None]
     assert unknown == ["overlapped"]
 
 
 def test_no_claim_compares_launches_that_overlap_with_a_librarys_in_silence() -> None:
     for name in ("tensor", "precisions", "ladder_top"):
-        for own, library in tables.comparisons(read(H200 / f"{name}.csv")):
+        for own, library in tables.comparisons(read(measured_file(f"{name}.csv"))):
             assert own.launches == library.launches
     for dtype in shape_tables.ALONE:
         assert {each.launches for each in shape_tables.outcomes_alone(dtype)} == {"alone"}

@@ -64,7 +64,7 @@ def test_a_tree_without_git_needs_its_commit_stated(
 
 
 def test_every_task_has_files_of_its_own_and_scripts_that_can_be_imported() -> None:
-    tasks = [*dodo.task_gpu(), *dodo.task_gpus(), *dodo.task_cpu(), *dodo.task_join()]
+    tasks = [*dodo.task_gpu(), *dodo.task_gpus(), *dodo.task_cpu()]
     targets = [target for task in tasks for target in task["targets"]]
     assert len(set(targets)) == len(targets)
     for task in tasks:
@@ -73,6 +73,28 @@ def test_every_task_has_files_of_its_own_and_scripts_that_can_be_imported() -> N
             assert (REPOSITORY / name).is_file() or name in targets, name
             if name.endswith(".py"):
                 import_module(Path(name).stem)
+
+
+def test_a_file_goes_to_the_folder_of_the_gpu_and_replaces_that_of_the_other_one(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dodo, "CARD", "h100")
+    (results / "h200").mkdir()
+    (results / "h200" / "a.txt").write_text("old")
+    ((name, command, files, reads),) = (
+        arguments for _, arguments in dodo.step("gpu:a", "echo 1 > CARD/a.txt")["actions"]
+    )
+    assert dodo.measure(name, command, files, reads)
+    assert [path.name for path in results.rglob("a.txt")] == ["a.txt"]
+    assert (results / "h100" / "a.txt").read_text() == "1\n"
+
+
+def test_no_file_of_results_is_of_both_gpus() -> None:
+    h100, h200 = (
+        {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+        for folder in (REPOSITORY / "results" / card for card in dodo.CARDS)
+    )
+    assert not h100 & h200
 
 
 def test_a_task_that_was_measured_has_its_files() -> None:
@@ -89,6 +111,7 @@ def test_a_task_that_was_measured_has_its_files() -> None:
     }
     assert measured.keys() <= tasks.keys()
     for name, files in measured.items():
-        assert [f"results/{file}" for file in files] == tasks[name]["targets"]
+        elsewhere = [f"results/{file}".replace("/h100/", "/h200/") for file in files]
+        assert elsewhere == tasks[name]["targets"]
         for file in files:
             assert (REPOSITORY / "results" / file).is_file(), file
