@@ -38,7 +38,7 @@ ROWS = (1, 16, 64)
 ROW_CLASSES = ((1, 1, "1"), (2, 16, "2 to 16"), (17, 64, "17 to 64"), (1, 64, "all"))
 """Classes of M: minimum, maximum, and name."""
 
-COUNTS = {"bfloat16": 30, "float16": 30, "float32": 24, "float8_e4m3": 20}
+COUNTS = dict.fromkeys(PRECISIONS, 24) | {"bfloat16": 30, "float16": 30}
 """Number of random shapes by precision, with hot and with cold weights."""
 
 HOT_BYTES, LARGE_BYTES = 25 * 10**6, 64 * 10**6

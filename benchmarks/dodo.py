@@ -82,10 +82,11 @@ def step(name: str, command: str, *more: str, reads: Sequence[str] = ()) -> dict
     and `x` is compressed, if `more` has `x.gz`.
     """
     command = command.replace("CARD/", f"{CARD}/")
-    more, reads = ([name.replace("CARD/", f"{CARD}/") for name in names] for names in (more, reads))
     words = command.split()
     written = [words[at + 1] for at, word in enumerate(words) if word in {"-o", ">", "&>"}]
-    files = [*(name for name in written if f"{name}.gz" not in more), *more]
+    of_card = [name.replace("CARD/", f"{CARD}/") for name in more]
+    files = [*(name for name in written if f"{name}.gz" not in of_card), *of_card]
+    reads = [name.replace("CARD/", f"{CARD}/") for name in reads]
     scripts = [word.replace("SCRIPTS", "benchmarks") for word in words if "SCRIPTS" in word]
     return {
         "name": name.partition(":")[2],
@@ -257,24 +258,21 @@ first dtype, and the kernels in clusters also where each block has some steps of
 
 SHAPES = {
     **{
-        f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}"
-        for seed, count, dtype in (
-            *((201, 80, "bfloat16"), (202, 80, "float16"), (203, 80, "float8_e4m3")),
-            *((204, 60, "tf32"), (205, 60, "int8"), (206, 60, "float32"), (207, 60, "float64")),
-        )
+        f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}"
+        for seed, dtype in enumerate(ALONE, 201)
     },
     **{
         f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}"
         for seed, dtype in enumerate(ALONE, 211)
     },
     **{
-        f"alone_odd_{multiple}_{dtype}": f"--seed 22{multiple} --count 30 --odd {multiple} --dtype {dtype}"
-        for multiple, dtypes in (
-            (1, ("bfloat16", "float16", "tf32", "float32")),
-            (2, ("bfloat16", "float16", "float64")),
-            (4, ("bfloat16", "float16", "int8")),
+        f"alone_odd_{multiple}_{dtype}": f"--seed {seed} --count 30 --odd {multiple} --dtype {dtype}"
+        for first, multiple, dtypes in (
+            (241, 1, ("bfloat16", "float16", "tf32", "float32")),
+            (251, 2, ("bfloat16", "float16", "float64")),
+            (261, 4, ("bfloat16", "float16", "int8")),
         )
-        for dtype in dtypes
+        for seed, dtype in enumerate(dtypes, first)
     },
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
     "3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
