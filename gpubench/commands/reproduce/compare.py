@@ -40,7 +40,7 @@ class Entry:
     measured: float | None
     measured_low: float | None  # the ends of the 95 % interval
     measured_high: float | None
-    unstable: bool  # the rounds of a time disagree, so that the figure supports no conclusion
+    unstable: bool  # the rounds of a time disagree: only the interval supports a claim
     ratio: float | None = None  # how many times as fast as published
     claim: str = ""  # whether the published figure holds
     published_percent_of_peak: float | None = None
@@ -155,7 +155,8 @@ def _entry(series: Series, cell: Cell, column: Column, points: _Points) -> Entry
 def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
     """Return whether a published figure holds within `CLAIMED`, by the interval of the measured.
 
-    A kernel that is wrong under one condition, such as in launches alone, is wrong at the shape.
+    Rounds that disagree widen the interval, and prevent no verdict. A kernel that is wrong under
+    one condition, such as in launches alone, is wrong at the shape.
     """
     row, low, high = entry.row, entry.measured_low, entry.measured_high
     if row is None:
@@ -166,7 +167,7 @@ def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
     is_other = entry.cell.device not in {"", row.device}
     if is_other and entry.figure != Figure.SPEEDUP:
         return OTHER_DEVICE
-    if low is None or high is None or entry.unstable:
+    if low is None or high is None:
         return "not decided"
     slowest, fastest = sorted(entry.figure.times_as_fast(x, published) for x in (low, high))
     if slowest < 1 / CLAIMED <= fastest:

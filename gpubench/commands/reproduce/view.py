@@ -14,7 +14,9 @@ from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Status
 from gpubench.view import tables
 from gpubench.view.numbers import number, rate, with_unit
-from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND
+from gpubench.view.row_tables import DISAGREE, UNSTABLE
+
+_LEGEND = f"{UNSTABLE} {DISAGREE}: only the interval supports a claim"
 
 
 class Grid(NamedTuple):
@@ -94,8 +96,8 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
             ]
         )
     verdicts = [judgement.sentence for judgement in done.judgements[series.name]]
-    if unstable := [entry for entries in labels for entry in entries if entry.unstable]:
-        verdicts.append(UNSTABLE_LEGEND + "; the interval is shown" * any(map(_interval, unstable)))
+    if any(entry.unstable for entries in labels for entry in entries):
+        verdicts.append(_LEGEND)
     return _filled(f"{series.name} ({series.figure.heading})", lines, verdicts)
 
 

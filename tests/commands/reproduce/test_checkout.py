@@ -188,5 +188,11 @@ def test_a_claim_does_not_hold_or_is_not_decided(tmp_path: Path) -> None:
         "does not hold",
         "other device: ratio only",
     ]
-    rounds = replace(row("theirs", 50, 96), round_medians_us="50;50;80")  # they disagree
-    assert claims(tmp_path, *blas, row("theirs", 120), rounds)[1] == "not decided"
+
+
+def test_rounds_that_disagree_widen_the_interval_that_decides(tmp_path: Path) -> None:
+    blas = [row("cpu_blas", 150, size) for size in (64, 96)]
+    slow = replace(row("theirs", 120), round_medians_us="100;120;140")
+    fast = replace(row("theirs", 22, 96), round_medians_us="20;22;28")
+    verdicts = claims(tmp_path, *blas, slow, fast)[:2]
+    assert verdicts == ["not decided", "holds on this device"]

@@ -163,7 +163,7 @@ def disagreeing(row: Row) -> Row:
     return replace(row, round_medians_us=rounds, ci_low_us=low_us, ci_high_us=high_us)
 
 
-def test_rounds_that_disagree_give_an_interval_and_neither_ratio_nor_verdict(folder: Path) -> None:
+def test_rounds_that_disagree_give_an_interval_and_no_ratio(folder: Path) -> None:
     result = run(folder, [disagreeing(ROWS[0]), *ROWS[1:]])
     times = result.entries["times"]
     assert [entries[0].ratio for entries in times] == [None, 4.0, None]
