@@ -2,8 +2,9 @@
 
 The launch gap is the time per launch in a stream (events) minus the execution time (CUPTI). It is
 the time that the device takes between two kernels. It is a property of the machine, so it must be
-equal for all kernels. If it is not, one of the two timers is disturbed, or launches overlap. A
-control shows that the check sees this: a kernel whose launches do overlap must be found.
+equal for all kernels. If it is not, one of the two timers is disturbed, or launches overlap. Among
+many kernels, a gap or two may be a little longer. A control shows that the check sees overlap: a
+kernel whose launches do overlap must be found.
 """
 
 import statistics
@@ -74,6 +75,11 @@ MAX_DEVIATION_OF_TIME = 0.02
 """For long kernels. On an idle H100, 174 kernels differ by up to 1.1 %. The clock changes between
 the two measurements, and recording makes calls of several kernels longer."""
 
+MAX_LONGER, MAX_SHARE_LONGER = 2.0, 0.02
+"""A gap may be longer by up to this multiple of the limit, for this fraction of the kernels. Among
+174 kernels of an idle H200, one gap was longer by 0.49 µs, in each of three measurements, and among
+167 of an H100 one by 1.06 times the limit. Launches that overlap make a gap shorter."""
+
 MAX_GAP_US = 4.0  # a larger median gap means that the stream ran dry between launches
 
 
@@ -96,6 +102,11 @@ class Gap(NamedTuple):
     def gap_us(self) -> float:
         """Time per launch beyond execution."""
         return self.events_us - self.cupti_us
+
+    @property
+    def limit_us(self) -> float:
+        """How far the gap may be from the median and still count as equal to it."""
+        return max(MAX_DEVIATION_US, MAX_DEVIATION_OF_TIME * self.cupti_us)
 
 
 class SelfcheckResult(NamedTuple):
@@ -192,15 +203,22 @@ def median_gap_us(gaps: Sequence[Gap]) -> float:
 
 
 def deviating(gaps: Sequence[Gap]) -> list[Gap]:
-    """Return the gaps that differ from the median by more than both limits."""
+    """Return the gaps that differ from the median by more than their limit."""
     median_us = median_gap_us(gaps)
     return [
         gap
         for gap in gaps
         if not (gap.is_library and gap.gap_us > median_us)
-        and abs(gap.gap_us - median_us)
-        > max(MAX_DEVIATION_US, MAX_DEVIATION_OF_TIME * gap.cupti_us)
+        and abs(gap.gap_us - median_us) > gap.limit_us
     ]
+
+
+def are_tolerable(unequal: Sequence[Gap], gaps: Sequence[Gap]) -> bool:
+    """Return whether the gaps that deviate are few among all gaps, and only a little longer."""
+    median_us = median_gap_us(gaps)
+    return len(unequal) <= MAX_SHARE_LONGER * len(gaps) and all(
+        0 < gap.gap_us - median_us <= MAX_LONGER * gap.limit_us for gap in unequal
+    )
 
 
 def confirmed(
@@ -225,7 +243,7 @@ def confirmed(
 
 
 def judge_gaps(gaps: Sequence[Gap]) -> SelfcheckResult:
-    """Return a verdict: times are trusted if the launch gap is short and equal for all kernels."""
+    """Return a verdict: times are trusted if the launch gap is short and equal for the kernels."""
     if not gaps:
         return SelfcheckResult(False, "No kernel was measured by both timers.")
     median = median_gap_us(gaps)
@@ -240,13 +258,18 @@ def judge_gaps(gaps: Sequence[Gap]) -> SelfcheckResult:
             f"Do not trust times here: launches of {control.label} overlap, and its launch gap of "
             f"{control.gap_us:.2f} µs does not show it.",
         )
-    if unequal := [gap for gap in found if not gap.is_control]:
-        listed = ", ".join(f"{gap.gap_us:.2f} µs for {gap.label}" for gap in unequal)
+    unequal = [gap for gap in found if not gap.is_control]
+    listed = ", ".join(f"{gap.gap_us:.2f} µs for {gap.label}" for gap in unequal)
+    if not are_tolerable(unequal, gaps):
         return SelfcheckResult(False, f"{distrust}but {listed}; is another program using the GPU?")
+    kernels = sum(not gap.is_control for gap in gaps)
+    same = (
+        f"{kernels - len(unequal)} of {kernels} kernels ({listed})" if unequal else "every kernel"
+    )
     return SelfcheckResult(
         True,
         f"This machine's times can be trusted: both timers agree but for a launch gap of "
-        f"{median:.2f} µs, the same for every kernel"
+        f"{median:.2f} µs, the same for {same}"
         f"{'; launches that overlap are found' if any(gap.is_control for gap in gaps) else ''}.",
     )
 

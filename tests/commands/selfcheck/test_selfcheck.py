@@ -105,6 +105,27 @@ def test_a_deviating_gap_is_named() -> None:
     assert "2.00 µs for kernel 3" in verdict.sentence
 
 
+def test_among_many_kernels_a_gap_may_be_a_little_longer_and_is_named() -> None:
+    for gaps_us, trusted in (
+        ([1.5], True),
+        ([1.7], False),  # too long
+        ([0.6], False),  # shorter: launches overlap
+        ([1.5, 1.5], False),  # too many
+    ):
+        others = [1.0] * (90 - len(gaps_us))
+        verdict = judge_gaps(gaps(*((9, gap_us) for gap_us in (*gaps_us, *others))))
+        assert verdict.trusted == trusted
+        assert "µs for kernel 0" in verdict.sentence
+    assert not judge_gaps(gaps((9, 1.5), *[(9, 1.0)] * 40)).trusted
+
+
+def test_a_clock_that_is_wrong_by_some_percent_is_not_trusted() -> None:
+    sides = [(us, 1.0) for us in range(2, 92)]
+    for factor in (0.25, 0.95, 1.05):
+        wrong = [gap._replace(events_us=factor * gap.events_us) for gap in gaps(*sides)]
+        assert not judge_gaps(wrong).trusted
+
+
 def test_a_gap_that_deviates_only_once_is_not_held_against_the_machine() -> None:
     rows = [
         timed("kernel", str(tile), timer, us + (timer == "events"))
