@@ -130,7 +130,7 @@ def summary(rows: Sequence[Row]) -> Group:
     more = [Text(f"and {counted(left_out, 'problem')} more")] if left_out > 0 else []
     hint = (
         f"\n{len(rows):,} points are too many for a table. 'gpubench show FILE --top 10' lists the "
-        "fastest of each problem, --only and --exclude choose points, and --csv prints all."
+        "fastest of each problem, and --only and --exclude choose points."
     )
     return Group(grid, *more, Text(hint))
 

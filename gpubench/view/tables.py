@@ -19,7 +19,6 @@ from rich.console import (
 from rich.segment import Segment
 from rich.text import Text
 
-from gpubench.results.columns import encode_csv
 from gpubench.text import clean_lines
 
 PIPED_WIDTH = 160
@@ -107,11 +106,6 @@ class Table:
         lines = [[escaped(_plain(cell).strip()) for cell in line] for line in self.lines]
         rule = ["---" if self._is_text(name) else "---:" for name in self.headings]
         return _piped([list(map(escaped, self.headings)), rule, *lines])
-
-    def csv(self) -> str:
-        """Return a CSV. Numbers keep all their digits."""
-        values = ((str(c) if isinstance(c, Text) else c for c in line) for line in self.lines)
-        return encode_csv(self.headings, values).decode()
 
     def _is_text(self, heading: str) -> bool:
         return self.left is None or heading in self.left

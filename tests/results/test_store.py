@@ -8,7 +8,6 @@ import pytest
 from commandline import outcome as call
 from diffs import rows
 
-from gpubench.commands.history.points import distinct
 from gpubench.errors import UsageError
 from gpubench.results import store
 from gpubench.results.row import Row, read, write
@@ -116,28 +115,7 @@ def test_history_shows_each_time_its_commit_and_the_change() -> None:
     assert [line[2] for line in lines] == ["aaaa1111", "cccc2222+", "eeee3333"]
     assert [" ".join(line[-2:]) for line in lines[1:]] == ["+50.0 %", "-50.0 %"]
     assert max(map(len, out.splitlines())) <= 80
-    assert (
-        len(
-            [
-                line
-                for line in call("history", "main", "--last", "1")[1].splitlines()
-                if "µs" in line
-            ]
-        )
-        == 9
-    )
     assert "nvidia-h200" in call("history")[1]
-
-
-def test_history_draws_a_line_a_point() -> None:
-    for factor in (1.0, 1.5):
-        store.save(built("aaaa1111bbbb", own=factor), "main")
-    code, out, err = call("history", "main", "--only", "own,other,64", "-o", "history.svg")
-    assert (code, out.splitlines()[-1]) == (0, "history.svg"), err
-    drawn = Path("history.svg").read_text(encoding="utf-8")
-    assert all(text in drawn for text in ("own", "other", "aaaa1111"))
-    code, _, err = call("history", "main", "-o", "history.svg")
-    assert (code, "--force overwrites it" in err) == (2, True)
 
 
 def test_history_passes_over_a_saved_file_that_cannot_be_read() -> None:
@@ -156,18 +134,3 @@ def test_history_orders_sizes_by_number() -> None:
     out = call("history", "main", "--only", "own")[1]
     sizes = [line.split()[1] for line in out.splitlines() if line.startswith("gemm ")]
     assert list(dict.fromkeys(sizes)) == ["64", "512", "1024"]
-
-
-def test_history_says_how_many_times_it_does_not_draw() -> None:
-    for _ in range(2):
-        store.save(built("aaaa1111"), "main")
-    store.save([replace(row, round_medians_us="1;2;3") for row in built("aaaa1111")], "main")
-    out = call("history", "main", "--only", "own,64,float32", "-o", "history.svg")[1]
-    assert "1 time marked ! left out of the picture" in out
-    assert "not drawn: 1 time" in Path("history.svg").read_text(encoding="utf-8")
-
-
-def test_dates_are_as_long_as_they_must_be_to_differ() -> None:
-    times = ["2026-11-22 04:25:49.1", "2026-11-22 04:26:49.1"]
-    assert distinct(times, 16, 19) == ["2026-11-22 04:25", "2026-11-22 04:26"]
-    assert distinct([times[0], times[0][:-1] + "2"], 16, 19)[1] == "2026-11-22 04:25:49.2"

@@ -188,7 +188,7 @@ def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_pe
     assert " copy\n" not in printed(results([measured()]))
 
 
-def test_a_table_is_written_as_markdown_and_as_csv() -> None:
+def test_a_table_is_written_as_markdown() -> None:
     grid = table("kernel", "figure", left={"kernel"})
     grid.add_row("shared_tile", 0.1 + 0.2)
     grid.add_row(Text("=_a_|<b>"), None)
@@ -198,7 +198,6 @@ def test_a_table_is_written_as_markdown_and_as_csv() -> None:
         "| shared_tile | 0.30000000000000004 |",
         r"| =\_a\_\|&lt;b> |  |",
     ]
-    assert grid.csv() == "kernel,figure\nshared_tile,0.30000000000000004\n'=_a_|<b>,\n"
 
 
 def test_a_table_too_wide_for_the_terminal_is_split_and_no_figure_is_cut() -> None:

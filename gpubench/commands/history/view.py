@@ -1,27 +1,34 @@
-"""The times of points over the results saved under a name: as tables, and as a picture."""
+"""The times of points over the results saved under a name, as tables."""
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from rich.text import Text
 
-from gpubench.commands.history.points import (
-    DIGITS,
-    TO_SECONDS,
-    Saved,
-    distinct,
-    histories,
-    saved_time,
-)
 from gpubench.errors import UsageError
+from gpubench.grouping import grouped
 from gpubench.model import Status
 from gpubench.plan.selection import selection
 from gpubench.results import store
 from gpubench.results.row import Row, read
-from gpubench.text import counted
-from gpubench.view.row_tables import UNSTABLE, marked, remarks, uncertainty
+from gpubench.view.row_tables import best_of, marked, remarks, title, uncertainty
 from gpubench.view.tables import Table, console, say, table
+
+MAX_RESULTS = 10
+"""Maximum number of results of a point that are shown, the newest."""
+
+TO_SECONDS = len("2026-11-22 04:25:49")
+"""Number of shown characters of a time."""
+
+DIGITS = 8
+"""Number of shown digits of a commit or a hash."""
+
+Saved = tuple[str, Row]
+"""The time at which a row was saved, and the row."""
+
+Histories = dict[str, dict[str, list[Saved]]]
+"""The rows of each point, the oldest first: by a problem's title, and by variant and tile."""
 
 
 def print_names() -> None:
@@ -36,15 +43,7 @@ def print_names() -> None:
     console().print(grid)
 
 
-def print_history(
-    name: str,
-    *,
-    only: str | None = None,
-    exclude: str | None = None,
-    last: int = 10,
-    output: Path | None = None,
-    force: bool = False,
-) -> None:
+def print_history(name: str, only: str | None, exclude: str | None) -> None:
     """Print a table per point. A saved result that cannot be read is passed over.
 
     Raises UsageError for an unknown name, if no result can be read, and if no row is left.
@@ -53,13 +52,7 @@ def print_history(
     if not timed:
         raise UsageError(f"history: no result saved as '{name}' has a time")
     keep = selection([row for _, row in timed], only, exclude)
-    points = histories([(time, row) for time, row in timed if keep(row)], last)
-    save = None
-    if output:
-        from gpubench.commands.history.picture import draw
-        from gpubench.view.pictures.style import claim
-
-        save = partial(draw, f"{name}, newest {last}", points, claim(output, force=force))
+    points = histories([(time, row) for time, row in timed if keep(row)])
     screen = console()
     for heading, histories_by_name in points.items():
         screen.print(Text(f"\n{heading}", style="bold"))
@@ -67,11 +60,29 @@ def print_history(
             screen.print(Text(f"\n{point}"), _grid(history), sep="\n")
     rows = [row for group in points.values() for history in group.values() for _, row in history]
     screen.print(*remarks(rows), sep="\n")
-    if save:
-        save()
-        if flagged := sum(row.unstable for row in rows):
-            screen.print(f"{counted(flagged, 'time')} marked {UNSTABLE} left out of the picture")
-        say(str(output))
+
+
+def histories(timed: Sequence[Saved]) -> Histories:
+    """Return, for each problem and variant, the tile that is fastest in the newest result."""
+
+    def point(saved: Saved) -> tuple[str, str]:
+        unnamed = replace(saved[1], problem=None)  # a list gives the same problem a name
+        return title(unnamed), saved[1].variant
+
+    groups = grouped(timed, point)
+    points: Histories = {}
+    for (heading, _), saves in sorted(groups.items(), key=lambda item: item[1][-1][1].problem_key):
+        newest = saves[-1][0]
+        best = best_of(row for time, row in saves if time == newest)
+        history = [saved for saved in saves if saved[1].tile == best.tile][-MAX_RESULTS:]
+        points.setdefault(heading, {})[best.kernel] = history
+    return points
+
+
+def saved_time(path: Path) -> str:
+    """Return when a file was saved, `2026-11-22 04:25:49.123456`, UTC."""
+    day, _, time = path.stem.partition("T")
+    return f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:-1]}"
 
 
 def _timed(paths: Sequence[Path]) -> list[Saved]:
@@ -97,10 +108,9 @@ def _grid(history: Sequence[Saved]) -> Table:
     texts = ("saved, UTC", "commit", "kernel")
     grid = table(*texts, "time", "±", "change", left=texts)
     before: Row | None = None
-    dates = distinct([time for time, _ in history], TO_SECONDS)
-    for date, (_, row) in zip(dates, history, strict=True):
+    for time, row in history:
         grid.add_row(
-            date,
+            time[:TO_SECONDS],
             (row.commit or "")[:DIGITS] + ("+" if (row.commit or "").endswith("+") else ""),
             (row.source_hash or "")[:DIGITS],
             marked(row),

@@ -36,27 +36,19 @@ def show(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown, for a page or a comment.")
     ] = False,
-    csv: Annotated[
-        bool, typer.Option("--csv", help="Print the figures of the tables as CSV, a row per point.")
-    ] = False,
 ) -> None:
     """Show the tables of result files again."""
-    from gpubench.commands.show.view import csv_table, point_key, side_by_side, tables
+    from gpubench.commands.show.view import point_key, side_by_side, tables
     from gpubench.plan.selection import read_selected
     from gpubench.view.tables import console
     from gpubench.view.tables import markdown as as_markdown
 
-    if csv and (markdown or compare):
-        raise UsageError("--csv: lists points, so leave out --markdown and --compare")
     if compare and len(files) == 1:
         raise UsageError("--compare: needs two files or more")
     sides = [rows for _, rows in read_selected(files, only, exclude)]
     rows = list(chain(*sides))
     if not rows:
         raise UsageError(f"{files[0]}: the file has no rows")
-    if csv:
-        print(csv_table(list(zip(map(str, files), sides, strict=True)), sort, top).csv(), end="")
-        return
     points = [{point_key(row) for row in side} for side in sides]
     if compare or len(set().union(*points)) < sum(map(len, points)):
         shown = side_by_side([path.stem for path in files], sides, sort, top)

@@ -24,14 +24,7 @@ from gpubench.view.row_tables import (
     summary,
 )
 from gpubench.view.sentences import sentences
-from gpubench.view.tables import Table, table
-
-CSV_COLUMNS = (
-    *("op", "problem", "m", "n", "k", "weight", "dtype", "layout", "operands"),
-    *("device", "cache", "launches", "scope", "variant", "tile"),
-    *("median_us", "samples", "gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas"),
-)
-"""The columns of `--csv`, by their names in the result files."""
+from gpubench.view.tables import table
 
 ORDER: dict[str, Callable[[Row], tuple[object, ...]]] = {
     "time": lambda row: (row.median_us or 0.0,),
@@ -103,20 +96,3 @@ def point_key(row: Row) -> tuple[object, ...]:
     """Return the key of a point, which is the same for all devices."""
     where = row.cache, row.launches, row.scope, row.layout, row.operands
     return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, *where
-
-
-def csv_table(
-    files: Sequence[tuple[str, Sequence[Row]]], sort: str | None, top: int | None
-) -> Table:
-    """Return the figures of the tables as numbers, a line per point of each file.
-
-    The column `file` is there for several files.
-    """
-    several = len(files) > 1
-    grid = table(*(["file"] if several else []), *CSV_COLUMNS, "half_interval_percent")
-    for name, rows in files:
-        for row in chain.from_iterable(_listed(rows, sort, top)):
-            half = None if row.half_interval is None else 100 * row.half_interval
-            figures = (getattr(row, column) for column in CSV_COLUMNS)
-            grid.add_row(*([name] if several else []), *figures, half)
-    return grid

@@ -1,7 +1,5 @@
 """`gpubench show`: the tables of result files again."""
 
-import csv
-import io
 import subprocess
 import sys
 from collections.abc import Callable
@@ -73,8 +71,6 @@ def test_files_stand_side_by_side_with_their_ratio(shown: Show, file: Path, tmp_
         shown(file, compare=True)
     # Files with a point in common are never shown as if they were one.
     assert [line.split() for line in shown(file, other).splitlines()] == lines
-    figures = list(csv.DictReader(io.StringIO(shown(file, other, csv=True))))
-    assert [line["file"] for line in figures] == [str(file)] * 3 + [str(other)] * 2
 
 
 def test_files_without_a_point_in_common_are_shown_as_one_sweep(
@@ -94,13 +90,6 @@ def test_markdown_has_the_same_tables(shown: Show, file: Path) -> None:
     assert "\n\n\n" not in text
 
 
-def test_csv_has_numbers(shown: Show, file: Path) -> None:
-    lines = list(csv.DictReader(io.StringIO(shown(file, csv=True, top=1))))
-    assert [(line["tile"], float(line["median_us"])) for line in lines] == [("16", 10.0)]
-    with pytest.raises(UsageError, match="leave out --markdown"):
-        shown(file, csv=True, markdown=True)
-
-
 def test_a_file_without_rows_is_refused(shown: Show, tmp_path: Path) -> None:
     empty = tmp_path / "empty.csv"
     write([], empty)
@@ -116,11 +105,6 @@ def test_no_ratio_rests_on_rounds_that_disagree(shown: Show, file: Path, tmp_pat
     assert ["tiled", "8", "20.00", "µs", "30.00", "µs", "!"] in lines
     assert ["tiled", "16", "10.00", "µs", "10.00", "µs", "1.000"] in lines
     assert "! rounds differ" in text
-
-
-def test_no_field_of_the_csv_is_a_formula(shown: Show, tmp_path: Path) -> None:
-    write([replace(row_of(8, 20.0), device="=HYPERLINK(1)")], tmp_path / "bad.csv")
-    assert ",'=HYPERLINK(1)," in shown(tmp_path / "bad.csv", csv=True)
 
 
 def test_baselines_that_contradict_each_other_are_remarked(shown: Show, tmp_path: Path) -> None:
@@ -143,7 +127,6 @@ def test_points_that_are_too_many_for_a_table_are_summed_up(
         assert "30.00 µs" not in text
         assert "too many for a table" in text
     assert "30.00 µs" in shown(file, sort="rate", top=2) or "20.00 µs" in shown(file, top=2)
-    assert len(shown(file, csv=True).splitlines()) == 4
 
 
 def test_markdown_shows_names_as_text(shown: Show, tmp_path: Path) -> None:
