@@ -4,9 +4,9 @@
     python benchmarks/verify_cost.py first --device cpu
 
 Each sweep begins with empty caches of compiled kernels and results, as after the installation, but
-with Python's bytecode, which `pip install` compiles. Outputs of samples are compared while
-sampling, which does not count as verification. Nor do launches that load a kernel into a process,
-or that predict how long it takes.
+with Python's bytecode, which `pip install` compiles. Verification is what a sweep would leave out
+that trusted its kernels, including the comparison of outputs between samples. It would still make
+the launches that load a kernel into a process, and those that predict how long it takes.
 Exit status: 0 times and shares are within their bounds, 1 one is not.
 """
 

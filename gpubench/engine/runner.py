@@ -358,7 +358,8 @@ class Runner:
         kernel.run()  # it may compile, or choose an algorithm
         if not is_unwritten(self._backend.xp, operands.output):
             self._writes.add(instance)
-        self._notes[instance] = kernel.watch()
+        with self._phase("verifying"):
+            self._notes[instance] = kernel.watch()
 
     def _probe(self, point: Point) -> None:
         """Require exact results at a size of the point's kind, once for each such size.
@@ -521,7 +522,8 @@ class Runner:
                     min_launches=kernel.min_launches,
                 )
             after = self._backend.gauge.health()
-            check.look()
+            with self._phase("verifying"):
+                check.look()
             slowed = set(SLOWDOWNS) & {*before.throttle, *after.throttle}
             if not slowed or pause_s is None:
                 break
@@ -543,7 +545,8 @@ class Runner:
                     batch = min(batch, sets)
                 times += kernel.sample(launches, batch)
                 if checks and len(operands.rotation.used) == sets:
-                    check.look()
+                    with self._phase("verifying"):
+                        check.look()
                     left -= sets
             return times
 
@@ -551,12 +554,13 @@ class Runner:
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
-        """Add the wall time of the block to a phase."""
-        started = perf_counter()
+        """Add the wall time of the block to a phase, without that of the phases inside it."""
+        before_s, started = sum(self.spent_s.values()), perf_counter()
         try:
             yield
         finally:
-            self.spent_s[name] += perf_counter() - started
+            inside_s = sum(self.spent_s.values()) - before_s
+            self.spent_s[name] += perf_counter() - started - inside_s
 
 
 def instance_of(point: Point) -> Instance:

@@ -354,6 +354,14 @@ def test_every_phase_of_the_work_is_accounted_for() -> None:
     assert set(it.spent_s) == {"operands", "compiling", "verifying", "sampling"}
 
 
+def test_a_phase_does_not_include_the_phases_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpubench.engine.runner.perf_counter", itertools.count().__next__)
+    it = runner(FakeBackend())
+    with it._phase("sampling"), it._phase("verifying"):
+        pass
+    assert it.spent_s == {"sampling": 2, "verifying": 1}
+
+
 class Threaded(FakeBackend):
     """A CPU of four threads on which two are fastest."""
 
