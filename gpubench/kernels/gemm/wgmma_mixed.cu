@@ -36,13 +36,6 @@ struct Consumer {
   Slot<STAGES> slot = {};
   BlockTile pending = {};  // the tile whose piece 1 is not stored yet, or no columns
 
-  __device__ __forceinline__ Consumer(Ring<STAGES>& ring, unsigned stages, const CUtensorMap* c_map,
-                                      int warpgroup)
-      : ring(ring),
-        stages(stages),
-        boxes(c_map, stages + STAGES * (BM + BN) * ROW_BYTES, warpgroup),
-        first_row(warpgroup * 128) {}
-
   // Multiplies a tile of at least 4 steps. If a piece is pending, its sums, `last`, are stored
   // meanwhile. They may be sum[1].
   template <bool PENDING, int SUMS, int LAST>
@@ -132,8 +125,9 @@ __device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
   const MixedTiles<BM, BN, CM, CN, GROUP> tiles(M, N, wide);
   const int steps = max((K + BK - 1) / BK, 4);
   const auto multiply = [&](int warpgroup) {
-    Consumer<Scalar, BM, BN, STAGES, BLOCKS> consumer(ring, shared_address(stages), c_map,
-                                                      warpgroup);
+    const unsigned base = shared_address(stages);
+    const ResultBoxes boxes(c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
+    Consumer<Scalar, BM, BN, STAGES, BLOCKS> consumer{ring, base, boxes, warpgroup * 128};
     // The first tile and the first narrow tile are outside the loops. In a loop that begins without
     // a piece to store, or has both widths, the compiler waits for multiplications before it uses
     // sums.

@@ -32,14 +32,10 @@ struct Fragments {
     }
   }
 
-  // Goes down one column of the tile and up the next. So each multiply-add shares an operand with
-  // the previous multiply-add, and need not read it from the register file again.
-  __device__ __forceinline__ void multiply_into(Scalar (&sum)[TM][TN]) const {
-    multiply_columns<0, TN>(sum);
-  }
-
-  // Multiplies columns FROM to TO - 1 only.
-  template <int FROM, int TO>
+  // Multiplies columns FROM to TO - 1. It goes down one column of the tile and up the next. So each
+  // multiply-add shares an operand with the previous multiply-add, and need not read it from the
+  // register file again.
+  template <int FROM = 0, int TO = TN>
   __device__ __forceinline__ void multiply_columns(Scalar (&sum)[TM][TN]) const {
 #pragma unroll
     for (int j = FROM; j < TO; ++j) {

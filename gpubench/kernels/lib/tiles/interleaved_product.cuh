@@ -150,7 +150,7 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
 #pragma unroll
       for (int k = 0; k < CHUNK; ++k) {
         fragments[(k + 1) % 2].load(a + (k + 1) * A_ROW, b + (k + 1) * BN);
-        fragments[k % 2].multiply_into(sum);
+        fragments[k % 2].multiply_columns(sum);
       }
       a += CHUNK * A_ROW;
       b += CHUNK * BN;
@@ -170,7 +170,7 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
         b = b_first + reading;
         fragments[(k + 1) % 2].load(a, b);
       }
-      fragments[k % 2].multiply_into(sum);
+      fragments[k % 2].multiply_columns(sum);
     }
   }
 }
