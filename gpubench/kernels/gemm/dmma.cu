@@ -54,19 +54,9 @@ dmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
       operands.load_first(0);
     }
     for (; index < tiles.count(); index += clusters) {
-      const bool last_tile = index + clusters >= tiles.count();
+      const bool more = index + clusters < tiles.count();
       double sum[COLUMNS][ROWS][4] = {};
-#pragma unroll 1
-      for (int step = 0; step < steps; ++step) {
-        const int stage = slot.stage;
-        slot.advance();
-        operands.multiply_step(sum, stage, slot.stage, [&] {
-          // After the very last step, the values loaded next are not used.
-          if (!last_tile || step + 1 < steps) ring.filled[slot.stage].wait(slot.parity);
-        });
-        __syncwarp();
-        free_stage<BLOCKS, 32>(ring.freed[stage]);
-      }
+      operands.template multiply_steps<BLOCKS>(sum, ring, slot, steps, more);
       const BlockTile tile = tiles[index];
       for_each_pair(sum, tile.row + warp_row, tile.col + warp_col,
                     [&](int row, int col, double2 pair) { store_pair(C, row, col, M, N, pair); });

@@ -67,17 +67,7 @@ dmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
     Slot<STAGES> slot;
     ring.filled[0].wait(0);
     operands.load_first(0);
-#pragma unroll 1
-    for (int step = 0; step < steps.count; ++step) {
-      const int stage = slot.stage;
-      slot.advance();
-      operands.multiply_step(sum, stage, slot.stage, [&] {
-        // After the last step, the values loaded next are not used.
-        if (step + 1 < steps.count) ring.filled[slot.stage].wait(slot.parity);
-      });
-      __syncwarp();
-      free_stage<BLOCKS, 32>(ring.freed[stage], rank.first);
-    }
+    operands.template multiply_steps<BLOCKS>(sum, ring, slot, steps.count, false, rank.first);
     if constexpr (SPLITS == 1) {
       for_each_pair(sum, tile.row + warp_row, tile.col + warp_col,
                     [&](int row, int col, double2 pair) { store_pair(C, row, col, M, N, pair); });
@@ -87,7 +77,7 @@ dmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
         store_shared(base + row * PITCH_BYTES + col * 8, pair);
       });
       add_parts<SPLITS, BLOCKS, BM, BN, PITCH_BYTES, 32 * W::COUNT, Scalar>(
-          base, rank.part, rank.row * CN + rank.col,
+          base, rank.part, rank.peer(),
           [&](int row, int col, const Vector<Scalar>& pair) {
             store_pair(C, tile.row + row, tile.col + col, M, N,
                        make_double2(pair.lanes[0], pair.lanes[1]));

@@ -27,7 +27,6 @@ wgmma_any_rows(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, PDL>(
       stages, M, N, K, &a_map, &b_map, &rest_map,
       [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const BlockTile& tile) {
-        store_sums<Scalar, BM, BN, SPLITS, CM * CN>(
-            sum, ring, rank.part, rank.row * CN + rank.col, warpgroup, C, tile, M, N);
+        store_sums<Scalar, BM, BN>(sum, ring, rank, warpgroup, C, tile, M, N);
       });
 }

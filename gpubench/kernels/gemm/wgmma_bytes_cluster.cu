@@ -1,11 +1,11 @@
-// wgmma_bytes_cluster: 8 bits for any shape: tiles whose rows or columns come by 16, and K in parts by
-// the blocks of a cluster.
+// wgmma_bytes_cluster: 8 bits for any shape: tiles of nearly any extents, and K in parts by the blocks
+// of a cluster.
 //
 // Compared with `wgmma_bytes`: 512×512×8192 are 12 tiles of 128×192, whatever the order. Here a tile
-// has 64 to 256 rows and columns, one of them by 16, as in `wgmma_fitted`, and the blocks of a
-// cluster share a tile, as in `wgmma_split_cluster`. With 8 bits both operands lie along k, so either
-// may be the instruction's operand of 64 rows: nothing is turned, but the sums of the transposed
-// problem.
+// has 8 to 256 rows and 64 to 256 columns, one of them a multiple of 64, as in `wgmma_fitted`, and the
+// blocks of a cluster share a tile, as in `wgmma_split_cluster`. With 8 bits both operands lie along k,
+// so either may be the instruction's operand of 64 rows: nothing is turned, but the sums of the
+// transposed problem.
 //
 // Results of float8 leave as in 16 bits (`fitted_tile.cuh`, `split_sums.cuh`) where N is a multiple
 // of 8. Others leave as sums of 32 bits (`any_results.cuh`). Rows of sums are padded so that what a
@@ -27,12 +27,10 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
                     const __grid_constant__ CUtensorMap b_map,
                     const __grid_constant__ CUtensorMap c_map) {
   constexpr int GROUP = 8;
-  constexpr int BLOCKS = CM * CN;  // that share what they fetch
   extern __shared__ __align__(1024) unsigned char stages[];
   compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, true>(
       stages, M, N, K, &a_map, &b_map, nullptr,
       [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const BlockTile& tile) {
-        const int peer = rank.row * CN + rank.col;
         if constexpr (RESULT_BYTES<Scalar> == 2) {
           if (N % 8 == 0) {
             const Results<__nv_bfloat16> to{reinterpret_cast<__nv_bfloat16*>(C), M, N, tile.row,
@@ -40,12 +38,11 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
             if constexpr (SPLITS == 1) {
               store_through_ring<__nv_bfloat16, BM, BN>(sum, ring, &c_map, warpgroup, to);
             } else {
-              add_units<BM, BN, SPLITS, BLOCKS>(sum, ring, rank.part, peer, warpgroup, to);
+              add_units<BM, BN>(sum, ring, rank, warpgroup, to);
             }
             return;
           }
         }
-        store_sums<Scalar, BM, BN, SPLITS, BLOCKS>(sum, ring, rank.part, peer, warpgroup, C, tile, M,
-                                                   N);
+        store_sums<Scalar, BM, BN>(sum, ring, rank, warpgroup, C, tile, M, N);
       });
 }

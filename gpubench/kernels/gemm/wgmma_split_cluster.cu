@@ -26,7 +26,6 @@ wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
       stages, M, N, K, &a_map, &b_map, &rest_map,
       [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const BlockTile& tile) {
         const Results<Scalar> to{C, M, N, tile.row, tile.col};
-        add_units<BM, BN, SPLITS, CM * CN>(sum, ring, rank.part, rank.row * CN + rank.col,
-                                           warpgroup, to);
+        add_units<BM, BN>(sum, ring, rank, warpgroup, to);
       });
 }

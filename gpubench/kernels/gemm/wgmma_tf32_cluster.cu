@@ -59,7 +59,7 @@ wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
                      : "memory");
       }
       add_parts<SPLITS, BLOCKS, BM, BN, PITCH, 128 * R::CONSUMERS, Scalar>(
-          a, rank.part, rank.row * CN + rank.col,
+          a, rank.part, rank.peer(),
           [&](int row, int col, const Vector<Scalar>& sums) {
             if (tile.row + row < M) {
               store_vector(sums, C + static_cast<size_t>(tile.row + row) * N, tile.col + col, N,

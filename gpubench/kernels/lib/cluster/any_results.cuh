@@ -111,25 +111,25 @@ store_rows(unsigned memory, unsigned short* C, const BlockTile& tile, int M, int
   }
 }
 
-// Stores a block's tile of C, or its part of one that SPLITS blocks share, by all warpgroups that
-// multiply. `peer` is as in `add_parts`.
-template <typename Scalar, int BM, int BN, int SPLITS, int BLOCKS, int PIECES, int SUMS>
+// Stores a block's tile of C, or its part of one that PARTS blocks share, by all warpgroups that
+// multiply.
+template <typename Scalar, int BM, int BN, int CM, int CN, int PARTS, int PIECES, int SUMS>
 __device__ __forceinline__ void
-store_sums(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned memory, int part, int peer, int warpgroup,
-           void* C, const BlockTile& tile, int M, int N) {
+store_sums(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN, PARTS>& rank,
+           int warpgroup, void* C, const BlockTile& tile, int M, int N) {
   using T = FittedTile<BM, BN>;
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) fence_sums(sum[p]);
   synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
   leave_sums<BM, BN>(sum, memory, warpgroup);
   constexpr int PITCH = SUMS_PITCH<BN, T::TRANSPOSED>;
-  if constexpr (SPLITS == 1 && RESULT_BYTES<Scalar> == 2) {
+  if constexpr (PARTS == 1 && RESULT_BYTES<Scalar> == 2) {
     synchronize_consumers<T::CONSUMERS>();
     store_rows<Scalar, BM, BN, PITCH, 4 * T::CONSUMERS>(memory, static_cast<unsigned short*>(C),
                                                         tile, M, N);
   } else {
-    add_parts<SPLITS, BLOCKS, BM, BN, PITCH, 128 * T::CONSUMERS, Sum<Scalar>>(
-        memory, part, peer, [&](int row, int col, const Vector<Sum<Scalar>>& sums) {
+    add_parts<PARTS, CM * CN, BM, BN, PITCH, 128 * T::CONSUMERS, Sum<Scalar>>(
+        memory, rank.part, rank.peer(), [&](int row, int col, const Vector<Sum<Scalar>>& sums) {
           if (tile.row + row < M) store_four<Scalar>(sums, C, tile.row + row, tile.col + col, N);
         });
   }

@@ -211,15 +211,19 @@ __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stage
   await_all_freed(ring, slot);
 }
 
-// Begins a launch, in the warp that fetches: initializes the ring, and requests the first step, at
-// `k`. What this block needs alone is requested before the cluster meets, as the other threads do.
-template <int BM, int BN, int BK, bool B_ALONG_K, int CM, int CN, int PARTS, int STAGES,
-          typename... Policy>
+// The producer's work, by one warp: the steps of this block's tiles from number `first` on, or of
+// one tile if it does not STAY. The first `steps.first` steps of a tile are other blocks'. It
+// initializes the ring. Of the first step, it requests what this block needs alone before the cluster
+// meets, as the other threads do.
+template <bool STAYS, int BM, int BN, int BK, bool B_ALONG_K, int STAGES, typename Tiles,
+          typename Steps, typename... Policy>
 __device__ __forceinline__ void
-begin_fetching(Ring<STAGES>& ring, int releases, unsigned char* stages,
-               const Rank<CM, CN, PARTS>& rank, const BlockTile& tile, int k,
-               const CUtensorMap* a_map, const CUtensorMap* b_map, const CUtensorMap* rest_map,
-               Policy... policy) {
+produce_early(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& tiles,
+              int first, int clusters, const Steps& steps, const CUtensorMap* a_map,
+              const CUtensorMap* b_map, const CUtensorMap* rest_map, Policy... policy) {
+  constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
+  BlockTile tile = tiles[first];
+  const int first_k = steps.first * BK;
   const bool fetches = threadIdx.x % 32 == 0;
   if (fetches) {
     prefetch_map(a_map);
@@ -230,31 +234,16 @@ begin_fetching(Ring<STAGES>& ring, int releases, unsigned char* stages,
   arrive_at_cluster();
   if (fetches) {
     wait_for_previous_launch();
-    fetch_step<BM, BN, BK, BK, B_ALONG_K, 0, Boxes::OWN>(ring.filled[0], stages, rank, tile, k,
-                                                         a_map, b_map, rest_map, policy...);
+    fetch_step<BM, BN, BK, BK, B_ALONG_K, 0, Boxes::OWN>(ring.filled[0], stages, tiles.rank, tile,
+                                                         first_k, a_map, b_map, rest_map,
+                                                         policy...);
   }
   __syncwarp();
   await_cluster();
-  if (fetches) {
-    fetch_step<BM, BN, BK, BK, B_ALONG_K, 0, Boxes::SHARED>(ring.filled[0], stages, rank, tile, k,
-                                                            a_map, b_map, rest_map, policy...);
-  }
-}
-
-// The producer's work, by one warp: the steps of this block's tiles from number `first` on, or of
-// one tile if it does not STAY. The first `steps.first` steps of a tile are other blocks'.
-template <bool STAYS, int BM, int BN, int BK, bool B_ALONG_K, int STAGES, typename Tiles,
-          typename Steps, typename... Policy>
-__device__ __forceinline__ void
-produce_early(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& tiles,
-              int first, int clusters, const Steps& steps, const CUtensorMap* a_map,
-              const CUtensorMap* b_map, const CUtensorMap* rest_map,
-              Policy... policy) {
-  constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
-  BlockTile tile = tiles[first];
-  begin_fetching<BM, BN, BK, B_ALONG_K>(ring, releases, stages, tiles.rank, tile, steps.first * BK,
-                                        a_map, b_map, rest_map, policy...);
-  if (threadIdx.x % 32 != 0) return;
+  if (!fetches) return;
+  fetch_step<BM, BN, BK, BK, B_ALONG_K, 0, Boxes::SHARED>(ring.filled[0], stages, tiles.rank, tile,
+                                                          first_k, a_map, b_map, rest_map,
+                                                          policy...);
   Slot<STAGES> slot;
   slot.advance();
   int step = 1;

@@ -44,6 +44,8 @@ struct Rank {
     row = rank / CN;
     col = rank % CN;
   }
+  // Number in the cluster of the block that has part 0 of the same tile.
+  __device__ __forceinline__ int peer() const { return row * CN + col; }
 };
 
 struct Place {

@@ -43,27 +43,17 @@ template <typename Scalar, int BM, int BN, int PIECES, int SUMS>
 __device__ __forceinline__ void
 start_fitted(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned stage, int warpgroup, bool add) {
   wgmma_fence();
+  constexpr bool TRANSPOSED = FittedTile<BM, BN>::TRANSPOSED;
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
-    const int piece = warpgroup * PIECES + p;
+    const int piece = warpgroup * PIECES + p;  // of the rows of A, or of the columns of B
 #pragma unroll
     for (int k = 0; k < ROW_BYTES / 32; ++k) {
-      if constexpr (IS_8_BITS<Scalar>) {  // both lie along k, so either may have the 64 rows
-        constexpr bool TRANSPOSED = FittedTile<BM, BN>::TRANSPOSED;
-        const unsigned rows = stage + ((TRANSPOSED ? BM : 0) + piece * 64) * ROW_BYTES;
-        const unsigned columns = stage + (TRANSPOSED ? 0 : BM) * ROW_BYTES;
-        multiply_async<Scalar, TRANSPOSED ? BM : BN>(sum[p], a_descriptor(rows) + k * A_NEXT,
-                                                     a_descriptor(columns) + k * A_NEXT,
-                                                     add || k > 0);
-      } else if constexpr (FittedTile<BM, BN>::TRANSPOSED) {
-        multiply_async<Scalar, BM, true>(
-            sum[p], b_descriptor(stage + (BM + piece * STEP) * ROW_BYTES) + k * B_NEXT,
-            a_descriptor(stage) + k * A_NEXT, add || k > 0);
-      } else {
-        multiply_async<Scalar, BN>(sum[p],
-                                   a_descriptor(stage + piece * 64 * ROW_BYTES) + k * A_NEXT,
-                                   b_descriptor(stage + BM * ROW_BYTES) + k * B_NEXT, add || k > 0);
-      }
+      const unsigned a = stage + (TRANSPOSED ? 0 : piece * 64) * ROW_BYTES;
+      const unsigned b = stage + (BM + (TRANSPOSED ? piece * 64 : 0)) * ROW_BYTES;
+      multiply_async<Scalar, TRANSPOSED ? BM : BN, TRANSPOSED>(
+          sum[p], TRANSPOSED ? part_of_b<Scalar>(b, k) : part_of_a(a, k),
+          TRANSPOSED ? part_of_a(a, k) : part_of_b<Scalar>(b, k), add || k > 0);
     }
   }
   commit_multiplications();

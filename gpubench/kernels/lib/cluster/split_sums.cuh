@@ -87,19 +87,19 @@ complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting, int pa
   }
 }
 
-// Adds up the sums of the PARTS blocks that share a tile, and stores it. `part` is this block's;
-// its peers are every BLOCKS-th of the cluster, from `peer` on. `memory` is the free ring, at least
-// BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not wait for
+// Adds up the sums of the PARTS blocks that share a tile, and stores it. `memory` is the free ring, at
+// least BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not wait for
 // them. A block that shares its tile with none stores its sums alone.
-template <int BM, int BN, int PARTS, int BLOCKS, typename Scalar, int PIECES, int SUMS>
-__device__ __forceinline__ void add_units(float (&sum)[PIECES][SUMS], unsigned memory, int part,
-                                          int peer, int warpgroup, const Results<Scalar>& to) {
+template <int BM, int BN, int CM, int CN, int PARTS, typename Scalar, int PIECES, int SUMS>
+__device__ __forceinline__ void
+add_units(float (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN, PARTS>& rank,
+          int warpgroup, const Results<Scalar>& to) {
   using T = FittedTile<BM, BN>;
   constexpr int EACH = SUMS / UNIT_SUMS;
   constexpr int UNITS = PIECES * EACH;
   const unsigned own = memory + warpgroup * UNITS * UNIT_BYTES;
-  const int low = first_unit(UNITS, part, PARTS);
-  const int high = first_unit(UNITS, part + 1, PARTS);
+  const int low = first_unit(UNITS, rank.part, PARTS);
+  const int high = first_unit(UNITS, rank.part + 1, PARTS);
 
   synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
 #pragma unroll
@@ -119,7 +119,7 @@ __device__ __forceinline__ void add_units(float (&sum)[PIECES][SUMS], unsigned m
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
   }
-  const Meeting<Scalar> meeting{own, peer, warpgroup, to};
-  complete_part<0, PARTS, BLOCKS, T::TRANSPOSED>(sum, meeting, part);
+  const Meeting<Scalar> meeting{own, rank.peer(), warpgroup, to};
+  complete_part<0, PARTS, CM * CN, T::TRANSPOSED>(sum, meeting, rank.part);
   if constexpr (PARTS > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }

@@ -90,22 +90,32 @@ struct DmmaOperands {
     for (int i = 0; i < ROWS; ++i) load_a(stage, 0, i);
     load_b(0, stage, 0);
   }
-  // Multiplies a step, and loads what the next one begins with; `await_next` waits for its stage.
-  template <typename Wait>
+  // Multiplies a tile's steps. During the last pass of a step it loads what the next one begins with,
+  // of the next tile if there are `more`. Stages are freed in the blocks from `first_block` on.
+  template <int BLOCKS, int STAGES>
   __device__ __forceinline__ void
-  multiply_step(double (&sum)[COLUMNS][ROWS][4], int stage, int next, Wait await_next) {
+  multiply_steps(double (&sum)[COLUMNS][ROWS][4], Ring<STAGES>& ring, Slot<STAGES>& slot, int steps,
+                 bool more, int first_block = 0) {
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      const int stage = slot.stage;
+      slot.advance();
 #pragma unroll
-    for (int pass = 0; pass < PASSES; ++pass) {
-      const bool last_pass = pass + 1 == PASSES;
-      if (last_pass) await_next();
-      const int next_stage = last_pass ? next : stage;
-      const int next_pass = last_pass ? 0 : pass + 1;
-      load_b((pass + 1) % 2, next_stage, next_pass);
+      for (int pass = 0; pass < PASSES; ++pass) {
+        const bool last_pass = pass + 1 == PASSES;
+        // After the very last step, the values loaded next are not used.
+        if (last_pass && (more || step + 1 < steps)) ring.filled[slot.stage].wait(slot.parity);
+        const int next_stage = last_pass ? slot.stage : stage;
+        const int next_pass = last_pass ? 0 : pass + 1;
+        load_b((pass + 1) % 2, next_stage, next_pass);
 #pragma unroll
-      for (int i = 0; i < ROWS; ++i) {
-        multiply(sum[pass % COLUMNS][i], b[pass % 2], a[i]);
-        if (next_pass % COLUMNS == 0) load_a(next_stage, next_pass / COLUMNS, i);
+        for (int i = 0; i < ROWS; ++i) {
+          multiply(sum[pass % COLUMNS][i], b[pass % 2], a[i]);
+          if (next_pass % COLUMNS == 0) load_a(next_stage, next_pass / COLUMNS, i);
+        }
       }
+      __syncwarp();
+      free_stage<BLOCKS, 32>(ring.freed[stage], first_block);
     }
   }
 };

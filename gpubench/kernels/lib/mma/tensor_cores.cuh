@@ -59,19 +59,20 @@ __device__ __forceinline__ unsigned long long descriptor(unsigned address, unsig
          static_cast<unsigned long long>(stride_bytes >> 4) << 32 | 1ull << 62;
 }
 
-// 64 rows of A, each with its 128 bytes of k: 1024 bytes from 8 rows to the next 8. The leading
-// stride is not used. The next 32 bytes of k begin 32 bytes further. With 8 bits, B lies like this.
-__device__ __forceinline__ unsigned long long a_descriptor(unsigned address) {
-  return descriptor(address, 16, 8 * ROW_BYTES);
+// Part `k` of A, 32 bytes of k, in rows with 128 bytes of k: 1024 bytes from 8 rows to the next 8. The
+// leading stride is not used. The next part begins 32 bytes further.
+__device__ __forceinline__ unsigned long long part_of_a(unsigned address, int k) {
+  return descriptor(address, 16, 8 * ROW_BYTES) + k * (32 / 16);
 }
-constexpr int A_NEXT = 32 / 16;
 
-// 64 rows of B for each 64 columns: from one 64 columns to the next, and from 8 values of k to the
-// next 8. The next 16 values of k begin 16 rows further.
-__device__ __forceinline__ unsigned long long b_descriptor(unsigned address) {
-  return descriptor(address, STEP * ROW_BYTES, 8 * ROW_BYTES);
+// Part `k` of B. With 8 bits, B lies like A. With 16 bits, 64 columns have 64 rows: from one 64 columns
+// to the next, and from 8 values of k to the next 8. The next part, 16 values of k, begins 16 rows
+// further.
+template <typename Scalar>
+__device__ __forceinline__ unsigned long long part_of_b(unsigned address, int k) {
+  if constexpr (IS_8_BITS<Scalar>) return part_of_a(address, k);
+  return descriptor(address, STEP * ROW_BYTES, 8 * ROW_BYTES) + k * (16 * ROW_BYTES / 16);
 }
-constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 
 // An instruction for WIDTH columns has WIDTH / 2 sums of a thread, from %0 on: four, and then J for
 // each further four. Its other operands follow, A from the number HALF on.
@@ -182,9 +183,8 @@ __device__ __forceinline__ void
 multiply_step(Sum<Scalar> (&sum)[SUMS], unsigned a, unsigned b, bool add) {
 #pragma unroll
   for (int k = 0; k < ROW_BYTES / 32; ++k) {
-    const unsigned long long of_b =
-        IS_8_BITS<Scalar> ? a_descriptor(b) + k * A_NEXT : b_descriptor(b) + k * B_NEXT;
-    multiply_async<Scalar, N>(sum, a_descriptor(a) + k * A_NEXT, of_b, add || k > 0);
+    const unsigned long long of_b = part_of_b<Scalar>(b, k);
+    multiply_async<Scalar, N>(sum, part_of_a(a, k), of_b, add || k > 0);
   }
 }
 

@@ -71,7 +71,7 @@ __device__ __forceinline__ void
 multiply_columns(float (&sum)[N / 2], const Tf32Columns<LOADS>& columns, unsigned a, bool add) {
 #pragma unroll
   for (int i = 0; i < LOADS; i += 2) {
-    multiply_async<N>(sum, columns.bits[i / 2], a_descriptor(a) + i / 2 * A_NEXT, add || i > 0);
+    multiply_async<N>(sum, columns.bits[i / 2], part_of_a(a, i / 2), add || i > 0);
   }
 }
 
