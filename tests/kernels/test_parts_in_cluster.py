@@ -109,7 +109,7 @@ FAULTS = {
     ),
     "a stage freed in the blocks of another part": (
         "dmma_split_cluster 32x32x32/s2/k2/cluster=1x2 32x64x256",
-        "free_stage<BLOCKS, 32>(ring.freed[stage], rank.first);",
+        "free_stage<BLOCKS, 32>(ring.freed[stage], first_block);",
         "free_stage<BLOCKS, 32>(ring.freed[stage]);",
     ),
     "sums read before the other parts have left them": (
