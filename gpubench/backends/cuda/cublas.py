@@ -9,8 +9,8 @@ from functools import cache, partial
 from typing import Any
 
 import cupy
-from cupy.cuda import device
 
+from gpubench.backends.calls import Prepared
 from gpubench.backends.cuda import cublaslt
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
 
@@ -28,7 +28,7 @@ HOPPER = 90
 """The first compute capability with the larger default workspace, as CuPy writes it."""
 
 
-def gemm(dtype: str) -> Callable[..., None]:
+def gemm(dtype: str) -> Prepared:
     """Return C = A·B by `cublasGemmEx`. It lacks float8, which takes cuBLASLt's first proposal.
 
     cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ. A and B may
@@ -39,44 +39,50 @@ def gemm(dtype: str) -> Callable[..., None]:
     types = GEMM_TYPES[dtype]
     alpha, beta = types.scalar(1), types.scalar(0)
 
-    def multiply(a: Any, b: Any, c: Any) -> None:
+    def bind(a: Any, b: Any, c: Any) -> Callable[[], None]:
         m, k = a.shape
         n = b.shape[1]
         (operation_a, lda), (operation_b, ldb) = operation_of(a), operation_of(b)
-        call(
+        return _bound(
             "cublasGemmEx",
-            *(_handle(), operation_b, operation_a, n, m, k),
+            *(operation_b, operation_a, n, m, k),
             *(ctypes.byref(alpha), pointer(b), types.operand, ldb),
             *(pointer(a), types.operand, lda),
             *(ctypes.byref(beta), pointer(c), types.result, n, types.compute, DEFAULT_ALGORITHM),
+            arrays=(a, b, c),
         )
 
-    return multiply
+    return Prepared(bind)
 
 
-def gemv(dtype: str) -> Callable[..., None]:
+def gemv(dtype: str) -> Prepared:
     """Return y = A·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
     return _matrix_vector(dtype, OP_T)
 
 
-def gemv_t(dtype: str) -> Callable[..., None]:
+def gemv_t(dtype: str) -> Prepared:
     """Return y = Aᵀ·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
     return _matrix_vector(dtype, OP_N)
 
 
-def atax(dtype: str) -> Callable[..., None]:
+def atax(dtype: str) -> Prepared:
     """Return c = Aᵀ·(A·v) for a row-major matrix, by two calls of cuBLAS."""
     first, second = gemv(dtype), gemv_t(dtype)
     between: dict[int, Any] = {}
 
-    def multiply(a: Any, v: Any, c: Any) -> None:
+    def bind(a: Any, v: Any, c: Any) -> Callable[[], None]:
         rows = a.shape[0]
-        if rows not in between:  # kept, because its allocation is not part of the product
+        if rows not in between:
             between[rows] = cupy.empty(rows, dtype)
-        first(a, v, between[rows])
-        second(a, between[rows], c)
+        parts = first.bind(a, v, between[rows]), second.bind(a, between[rows], c)
 
-    return multiply
+        def multiply() -> None:
+            for part in parts:
+                part()
+
+        return multiply
+
+    return Prepared(bind)
 
 
 def cupy_matmul(a: Any, b: Any, c: Any) -> None:
@@ -84,19 +90,31 @@ def cupy_matmul(a: Any, b: Any, c: Any) -> None:
     cupy.matmul(a, b, out=c)
 
 
-def _matrix_vector(dtype: str, operation: int) -> Callable[..., None]:
+def _matrix_vector(dtype: str, operation: int) -> Prepared:
     """Return a product with a row-major matrix. `operation` applies to its transpose, N×M."""
     routine = {"float32": "cublasSgemv_v2", "float64": "cublasDgemv_v2"}[dtype]
     scalar = GEMM_TYPES[dtype].scalar
     alpha, beta = scalar(1), scalar(0)
 
-    def multiply(a: Any, x: Any, y: Any) -> None:
+    def bind(a: Any, x: Any, y: Any) -> Callable[[], None]:
         m, n = a.shape
-        call(
-            *(routine, _handle(), operation, n, m),
+        return _bound(
+            *(routine, operation, n, m),
             *(ctypes.byref(alpha), pointer(a), n, pointer(x), 1),
             *(ctypes.byref(beta), pointer(y), 1),
+            arrays=(a, x, y),
         )
+
+    return Prepared(bind)
+
+
+def _bound(function: str, *arguments: Any, arrays: object) -> Callable[[], None]:
+    """Return a call in the current stream, which keeps the arrays."""
+    routine = getattr(cublaslt.library("cublas"), function)
+    handle = _handle(cupy.cuda.get_current_stream().ptr)
+
+    def multiply(_alive: object = arrays) -> None:
+        cublaslt.require_success(function, routine(handle, *arguments))
 
     return multiply
 
@@ -106,10 +124,15 @@ def pointer(array: Any) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.data.ptr)
 
 
-def _handle() -> ctypes.c_void_p:
-    """Return CuPy's cuBLAS handle, set to the current stream and to full precision."""
-    handle = ctypes.c_void_p(device.get_cublas_handle())
-    call("cublasSetStream_v2", handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr))
+@cache
+def _handle(stream: int) -> ctypes.c_void_p:
+    """Return a handle of full precision, whose calls are enqueued in a stream.
+
+    Each product of CuPy changes the stream and the workspace of CuPy's own handle.
+    """
+    handle = ctypes.c_void_p()
+    call("cublasCreate_v2", ctypes.byref(handle))
+    call("cublasSetStream_v2", handle, ctypes.c_void_p(stream))
     workspace = _workspace()  # set after the stream, which resets it
     call("cublasSetWorkspace_v2", handle, pointer(workspace), ctypes.c_size_t(workspace.nbytes))
     call("cublasSetMathMode", handle, MATH_MODE)

@@ -210,7 +210,7 @@ def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], 
     routine = library().cublasLtMatmul
 
     def multiply(_alive: object = (product, chosen, arrays)) -> None:
-        _require_success("cublasLtMatmul", routine(*arguments))
+        require_success("cublasLtMatmul", routine(*arguments))
 
     return multiply
 
@@ -252,10 +252,11 @@ def call(function: str, *arguments: Any, of: str = "cublasLt") -> None:
         routine = getattr(library(of), function)
     except AttributeError as error:
         raise LaunchError(f"this cuBLAS has no {function}: install a newer version") from error
-    _require_success(function, routine(*arguments))
+    require_success(function, routine(*arguments))
 
 
-def _require_success(function: str, status: int) -> None:
+def require_success(function: str, status: int) -> None:
+    """Raise LaunchError unless a function of a library returned 0."""
     if status:
         raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
 

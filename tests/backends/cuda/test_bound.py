@@ -34,7 +34,7 @@ from gpubench.plan.registry import of_op
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
 PROBLEM = Problem(op="gemm", m=40, n=50, k=60, dtype="float32")
-MODULES = ("launching", "stream", "kernel", "gauge", "backend", "cupti")
+MODULES = ("launching", "stream", "kernel", "gauge", "backend", "cupti", "cublas", "cublaslt")
 
 
 class Hook:
@@ -64,12 +64,14 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     )
     stream = SimpleNamespace(ptr=0)
     parts: dict[str, dict[str, Any]] = {
-        "cupy": {},
+        "cupy": {"empty": lambda *_: SimpleNamespace(data=SimpleNamespace(ptr=0x900), nbytes=64)},
         "cupy.cuda": {
+            "Device": lambda: SimpleNamespace(compute_capability="90"),
             "MemoryHook": Hook,
             "Module": lambda: loaded,
             "get_current_stream": lambda: stream,
         },
+        "cupy.cuda.device": {},
         "cupy.cuda.runtime": {},
         "cupy_backends": {},
         "cupy_backends.cuda": {},
@@ -164,6 +166,30 @@ def test_a_call_is_prepared_before_the_launch(cuda: SimpleNamespace) -> None:
     launch()
     launch()
     assert (len(prepared), cuda.launched) == (1, [*prepared, *prepared])
+
+
+def test_a_launch_of_cublas_is_one_call_on_a_handle_of_its_own(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Library:
+        def __getattr__(self, function: str) -> Any:
+            return lambda *_arguments: cuda.launched.append(function)
+
+    cublas = importlib.import_module("gpubench.backends.cuda.cublas")
+    monkeypatch.setattr(cublas.cublaslt, "library", lambda _name: Library())
+    values = np.ones((4, 4), np.float32)
+    facts = {name: getattr(values, name) for name in ("flags", "itemsize", "shape", "strides")}
+    matrix = SimpleNamespace(data=SimpleNamespace(ptr=0x100), **facts)
+    product, vector = cublas.gemm("float32"), cublas.gemv("float32")
+    launches = [product.bind(matrix, matrix, matrix) for _ in range(2)]
+    assert [name.removesuffix("_v2") for name in cuda.launched] == [
+        "cublasCreate", "cublasSetStream", "cublasSetWorkspace", "cublasSetMathMode",
+    ]  # fmt: skip
+    launches.append(vector.bind(matrix, matrix, matrix))
+    del cuda.launched[:]
+    for launch in launches:
+        launch()
+    assert cuda.launched == ["cublasGemmEx", "cublasGemmEx", "cublasSgemv_v2"]
 
 
 def test_a_function_that_cannot_be_built_is_an_error_row(cuda: SimpleNamespace) -> None:
