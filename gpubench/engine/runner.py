@@ -6,6 +6,7 @@ A `Runner` measures in its own process. A `Worker` has one in a child process.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ from gpubench.engine.judge.verify import (
     is_unwritten,
     never_written,
     poison,
+    relative_error,
     require_right,
 )
 from gpubench.engine.operand_cache import OperandCache
@@ -55,6 +57,7 @@ from gpubench.errors import (
 from gpubench.hardware.host import HostWatch
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
+    Cache,
     CallVariant,
     Config,
     Fill,
@@ -90,6 +93,9 @@ that spoils one launch in twenty then shows twice."""
 WATCHING_S = 0.004
 """Time for these comparisons before the first sample. Outputs of slower launches are compared
 between samples."""
+
+SMALL = 32
+"""Largest extent of a result that is compared while kernels compile."""
 
 LONG_LAUNCH_US = 2000.0
 """A longer launch is made once, not several times, to see what its time depends on."""
@@ -152,9 +158,25 @@ class Runner:
         return self._backend.usable()
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile what the points need before they are measured."""
-        with self._phase("compiling"):
-            self._backend.compile(points, on_built)
+        """Compile what the points need before they are measured, and what comparisons need."""
+        with self._phase("compiling"), ThreadPoolExecutor(1) as compiler:
+            compiled = compiler.submit(self._backend.compile, points, on_built)
+            self._compare_small(points)
+            compiled.result()
+
+    def _compare_small(self, points: Sequence[Point]) -> None:
+        """Compare a small result in each precision, for which CuPy compiles kernels of its own.
+
+        The result was never written, and its error is not used.
+        """
+        for point in {point.problem.dtype: point for point in points}.values():
+            extents = {name: min(getattr(point.problem, name), SMALL) for name in "mnk"}
+            problem = replace(point.problem, **extents)
+            small = replace(point, problem=problem, cache=Cache.HOT)
+            output = self._operand_cache.operands(small).output
+            poison(output)
+            reference = self._operand_cache.reference(small)
+            relative_error(self._backend.xp, output, reference, problem.precision.result_roundoff)
 
     def warm_up(self) -> None:
         """Bring the device to the clock that it keeps under load."""

@@ -216,7 +216,9 @@ def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
 def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() -> None:
     backend = FakeBackend()
     outcome = run_sweep(asked(), Runner(backend), Diary(), None)
-    assert [event.what for event in backend.events][:4] == ["compile", "warm up", "copy", "load"]
+    what = [event.what for event in backend.events]
+    assert sorted(what[:2]) == ["compile", "load"]  # the load is of a small result
+    assert what[2:5] == ["warm up", "copy", "load"]
     assert {"compiling", "warming up", "sampling"} <= set(outcome.spent_s)
 
 

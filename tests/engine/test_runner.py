@@ -3,12 +3,14 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
 from fakes import CPU, FakeBackend, FakeKernel, matmul, point, variant
 
+from gpubench.backends.rotation import OperandSets
 from gpubench.engine.operands import verifying_bytes
 from gpubench.engine.runner import COOLING_S, Runner
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
@@ -41,6 +43,24 @@ def test_verification_comes_before_the_first_sample(dtype: str) -> None:
     runs = whole.count("run")
     assert runs >= 1
     assert whole == ["run"] * runs + ["sample"] * (len(whole) - runs)
+
+
+def test_a_small_result_is_compared_while_kernels_compile() -> None:
+    is_loaded = Event()
+
+    class Compiling(FakeBackend):
+        def compile(self, *arguments: Any) -> None:
+            assert is_loaded.wait(60)
+            super().compile(*arguments)
+
+        def load(self, *arguments: Any, **policy: bool) -> OperandSets:
+            is_loaded.set()
+            return super().load(*arguments, **policy)
+
+    backend, built = Compiling(), []
+    runner(backend).compile([point()], built.append)
+    assert built == [1]
+    assert backend.loaded[0].problem.m < 64
 
 
 def test_a_point_is_verified_once_and_timed_every_round() -> None:
