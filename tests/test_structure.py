@@ -6,6 +6,7 @@ No file or flag is run as code, except the two files of a kernel.
 import ast
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
 from graphlib import TopologicalSorter
@@ -66,11 +67,20 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+ASKED_FOR = (ast.Import, ast.ImportFrom, ast.Call, ast.keyword, ast.Dict)
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Return the nodes of a module that several tests look at. A walk takes as long as to parse."""
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, ASKED_FOR)]
+
+
 @cache
 def imports(path: Path) -> set[str]:
     """Every module imported, at the top or within functions; of ours, the exact one."""
     found: set[str] = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -236,7 +246,7 @@ def test_only_the_judge_makes_a_measurement_wrong() -> None:
     judge = PACKAGE / "engine" / "judge" / "verdict.py"
     makers = set()
     for path in FILES:
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.keyword) and node.arg == "status":
                 names = {ast.unparse(part) for part in ast.walk(node.value)}
                 if names & {"Status.WRONG", "'wrong'", "Status('wrong')"}:
@@ -254,7 +264,7 @@ def test_every_column_is_filled_by_the_package() -> None:
     """A field of `Row` that no code sets would be a column that is always empty."""
     filled: set[str | None] = set()
     for path in FILES:
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 named = node.keywords if node.func.id in {"Row", "replace"} else []
                 filled |= {keyword.arg for keyword in named}
@@ -297,10 +307,10 @@ found by their folders inside the package; the packages that a descriptor asks f
 is; and the packages of the commands, which `COMMANDS` lists."""
 
 
-def findings(path: Path, tree: ast.Module) -> set[str]:
+def findings(path: Path, nodes: Iterable[ast.AST]) -> set[str]:
     """What a module does that no module of the package may do."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             modules = {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -339,7 +349,7 @@ def findings_in_call(node: ast.Call) -> set[str]:
 
 def test_no_module_makes_code_of_text_starts_a_shell_or_reads_objects() -> None:
     for path in FILES:
-        assert findings(path, tree_of(path)) == set(), path
+        assert findings(path, nodes_of(path)) == set(), path
 
 
 def test_the_search_finds_what_it_is_for() -> None:
@@ -356,9 +366,9 @@ def test_the_search_finds_what_it_is_for() -> None:
         ("pd.read_pickle('x')", "read_pickle"),
         ("import importlib.util", "importlib"),
     ):
-        assert findings(Path("elsewhere.py"), ast.parse(text)) == {finding}, text
+        assert findings(Path("elsewhere.py"), ast.walk(ast.parse(text))) == {finding}, text
 
 
 def test_the_search_ignores_what_is_harmless() -> None:
     text = "import re\nre.compile('x')\nsubprocess.run(['ls'], shell=False)\nmodel.eval()"
-    assert findings(Path("elsewhere.py"), ast.parse(text)) == set()
+    assert findings(Path("elsewhere.py"), ast.walk(ast.parse(text))) == set()

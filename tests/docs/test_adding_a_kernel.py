@@ -61,7 +61,8 @@ def test_the_commands_of_the_page_work_without_a_gpu(
     added: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of the tests that the page runs, those that a kernel's two files concern.
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-k 'every_ or descriptor or folders_of_kernels'")
+    chosen = "every_default or every_cuda or cuda_variant or descriptor or folders_of_kernels"
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"-k '{chosen}'")
     for text in commands(ADDING):
         done = newcomer_in(added).type(text)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
