@@ -76,7 +76,7 @@ def test_excluded_variants_are_left_out_by_name_or_pattern() -> None:
 
 def test_without_tiles_each_variant_takes_its_own() -> None:
     points = planned("cuda", variants=("shared_tile",), sizes=square(64))
-    assert [tile for _, tile, _, _ in points] == ["1", "2", "4", "8", "16", "32"]
+    assert [tile for _, tile, _, _ in points] == ["2", "4", "8", "16", "32"]
 
 
 def test_an_illegal_tile_is_skipped_with_its_reason() -> None:
@@ -188,7 +188,7 @@ def test_block_tiles_choose_among_block_tiles_and_leave_edges_their_own() -> Non
         sizes=square(64),
     )
     assert [tile for name, tile, _, _ in points if name == "shared_tile"] == [
-        *("1", "2", "4", "8", "16", "32")
+        *("2", "4", "8", "16", "32")
     ]
     assert points["vectorized", "64x64x16/4x4", "64", "float32"] is None
     assert "BM 64 or 128" in str(points["vectorized", "96x96x8/8x8", "64", "float32"])
@@ -208,7 +208,7 @@ def test_a_block_without_its_thread_tile_is_completed() -> None:
 
 
 def test_tiles_of_no_named_variants_kind_are_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="takes a single edge, such as 1, not 128x128x8"):
+    with pytest.raises(UsageError, match="takes a single edge, such as 2, not 128x128x8"):
         plan(Sweep(variants=("shared_tile",), tiles=("128x128x8",)), "cuda")
     with pytest.raises(UsageError, match="vectorized takes BMxBNxBK, such as 128x128x8/8x8, not 6"):
         plan(Sweep(variants=("vectorized",), tiles=("64x64",)), "cuda")

@@ -1,14 +1,13 @@
 """A TILE×TILE piece of C per thread, in registers, straight from global memory."""
 
-from dataclasses import replace
-
 from gpubench.model import CudaVariant, edges
 
 VARIANT = CudaVariant(
     idea="TILE×TILE elements per thread in registers: reuse without shared memory, until it spills",
-    tiles=replace(
-        edges(1, 64, because="larger ones spill beyond use and take minutes to compile"),
-        default=("1", "2", "4", "8", "16"),  # 16 spills already, and 32 takes 3 s to compile
+    tiles=edges(
+        *(1, 64),
+        because="larger ones spill beyond use and take minutes to compile",
+        default=(1, 2, 4, 8, 16),  # 16 spills already, and 32 takes 3 s to compile
     ),
     grid=("N/(8*edge)", "M/(8*edge)"),
     block=(8, 8),  # as in the published kernel
