@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -76,23 +77,27 @@ class Reproduction:
         """By name of the series: the entries of each label, one per column."""
         points = [(identity(row.key), row) for row in self.rows]
         return {
-            series.name: [_entries(self.experiment, series, cell, points) for cell in series.cells]
+            series.name: [
+                [_entry(self.experiment, series, cell, column, points) for column in series.columns]
+                for cell in series.cells
+            ]
             for series in self.experiment.file.series
         }
 
     @cached_property
     def judgements(self) -> dict[str, list[Judgement]]:
         """By name of the series: whether its rules hold."""
-        sides = {
-            series.name: (series.published, _first_column(self.entries[series.name]))
-            for series in self.experiment.file.series
-        }
+        every = self.experiment.file.series
+        sides = (
+            {series.name: series.published for series in every},
+            {name: _first_column(labels) for name, labels in self.entries.items()},
+        )
         return {
-            series.name: [
-                judge(rule, series.figure, sides[series.name], sides.get(rule.than, ({}, {})))
-                for rule in series.rules
+            one.name: [
+                judge(rule, *(rule.concerned(one.figure, side[one.name], side) for side in sides))
+                for rule in one.rules
             ]
-            for series in self.experiment.file.series
+            for one in every
         }
 
     def csv(self) -> list[list[object]]:
@@ -109,37 +114,24 @@ class Reproduction:
         return lines
 
 
-def _first_column(labels: Sequence[Sequence[Entry]]) -> dict[str, float | None]:
-    """Return the figures of the first column by label; None where the rounds disagree."""
-    first = [entries[0] for entries in labels if entries[0].measured is not None]
-    return {entry.cell.label: None if entry.unstable else entry.measured for entry in first}
+def _first_column(labels: Sequence[Sequence[Entry]]) -> dict[str, float]:
+    """Return the figures of the first column by label; NaN where the rounds disagree."""
+    return {
+        first.cell.label: math.nan if first.unstable else first.measured
+        for first, *_ in labels
+        if first.measured is not None
+    }
 
 
-def _entries(experiment: Experiment, series: Series, cell: Cell, points: _Points) -> list[Entry]:
-    first, *beside = (_entry(series, cell, column, points) for column in series.columns)
-    if cell.published is None:
-        return [first, *beside]
-    ratio = None
-    if first.measured and not first.unstable:
-        ratio = series.figure.times_as_fast(first.measured, cell.published)
-    compared = replace(
-        first,
-        published=cell.published,
-        published_device=cell.device,
-        ratio=ratio,
-        claim=_claim(first, cell.published, [row for _, row in points]),
-        published_percent_of_peak=_published_percent(experiment, series, cell),
-    )
-    return [compared, *beside]
-
-
-def _entry(series: Series, cell: Cell, column: Column, points: _Points) -> Entry:
+def _entry(
+    experiment: Experiment, series: Series, cell: Cell, column: Column, points: _Points
+) -> Entry:
     chosen = [_pick(selection, points) for selection in series.selections(cell, column)]
     row, over = (*chosen, None)[:2]
     figure = column.figure or series.figure
     low, measured, high = _interval(figure, row, over)
     unstable = any(timed is not None and timed.unstable for timed in chosen)
-    return Entry(
+    entry = Entry(
         column=column.name,
         figure=figure,
         measured=measured,
@@ -149,6 +141,16 @@ def _entry(series: Series, cell: Cell, column: Column, points: _Points) -> Entry
         percent_of_peak=row.percent_of_peak if row and not unstable else None,
         cell=cell,
         row=row,
+    )
+    if cell.published is None or column != series.columns[0]:
+        return entry
+    return replace(
+        entry,
+        published=cell.published,
+        published_device=cell.device,
+        ratio=None if unstable else measured and figure.times_as_fast(measured, cell.published),
+        claim=_claim(entry, cell.published, [row for _, row in points]),
+        published_percent_of_peak=_published_percent(experiment, series, cell),
     )
 
 

@@ -303,8 +303,7 @@ def _require_kept(series: Series, file: ExperimentFile) -> None:
     for rule in series.rules:
         if rule.than and rule.than not in published:
             raise ValueError(f"rule '{rule.statement}': {unknown('series', rule.than, published)}")
-        slower = published.get(rule.than, {})
-        holds, words = rule.observe(series.figure, series.published, slower)
+        holds, words = rule.observe(rule.concerned(series.figure, series.published, published))
         if not holds:
             text = f"the published figures do not keep it: {words}"
             raise ValueError(f"rule '{rule.statement}': {text}")

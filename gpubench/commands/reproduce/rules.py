@@ -5,6 +5,7 @@ the minimum is, from which tile on the time rises and how steeply, which kernel 
 states one such claim. Its judgement quotes both sides.
 """
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from itertools import pairwise
@@ -16,7 +17,7 @@ import msgspec
 from gpubench.text import unknown
 
 Figures = Mapping[str, float]
-"""Label (a tile, a size, a GPU) → figure, in the order of the axis."""
+"""Label (a tile, a size, a GPU) → figure, in the order of the axis; NaN if rounds disagree."""
 
 Label = int | str
 Labels = tuple[Label, ...] | Label
@@ -91,15 +92,18 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         )
         return words.removesuffix(", ×1 or more")
 
-    def observe(self, figure: Figure, series: Figures, slower: Figures) -> tuple[bool, str]:
-        """Return whether the rule holds for the figures of a series, and what they do.
+    def concerned(self, figure: Figure, series: Figures, others: Mapping[str, Figures]) -> Figures:
+        """Return the figures of a series, or how many times as fast it is as the series `than`."""
+        if not self.than:
+            return series
+        slower = others[self.than]
+        return {at: figure.times_as_fast(series[at], slower[at]) for at in series if at in slower}
 
-        `slower` has the figures of the series `than`. Raises ValueError if a figure is missing.
+    def observe(self, figures: Figures) -> tuple[bool, str]:
+        """Return whether the rule holds for the figures that it is about, and what they do.
+
+        Raises ValueError if a figure is missing.
         """
-        figures = series
-        if self.than:
-            common = [label for label in series if label in slower]
-            figures = {at: figure.times_as_fast(series[at], slower[at]) for at in common}
         labels, why = list(figures), ""
         if missing := [label for label in self.labels if label not in figures]:
             why = unknown("label", missing[0], figures)
@@ -152,27 +156,19 @@ class Judgement(NamedTuple):
     sentence: str
 
 
-Side = tuple[Figures, Mapping[str, float | None]]
-"""The published and the measured figures of a series; None if the rounds disagree."""
-
-
-def judge(rule: Rule, figure: Figure, series: Side, slower: Side = ({}, {})) -> Judgement:
+def judge(rule: Rule, published: Figures, measured: Figures) -> Judgement:
     """Judge a rule on the measured figures, at the labels that have published figures.
 
-    `slower` is the series `rule.than`. The rule must hold for the published figures.
+    Both are the figures that the rule concerns. It must hold for the published ones.
     """
-    sides = (series, slower) if rule.than else (series,)
-    labels = [label for label in series[0] if all(label in published for published, _ in sides)]
-    measured = [{at: f for at, f in now.items() if f is not None} for _, now in sides]
     why = ""
-    if unstable := [at for at in labels if any(now.get(at, 0) is None for _, now in sides)]:
+    if unstable := [label for label in published if math.isnan(measured.get(label, 0))]:
         why = f"rounds disagree at {', '.join(unstable)}"
-    elif missing := [at for at in labels if any(at not in figures for figures in measured)]:
-        why = "nothing measured" + (f" at {', '.join(missing)}" if measured[0] else "")
+    elif missing := [label for label in published if label not in measured]:
+        why = "nothing measured" + (f" at {', '.join(missing)}" if measured else "")
     if why:
         return Judgement(None, f"shape not judged: {rule.statement}: {why}")
-    then = rule.observe(figure, series[0], slower[0])[1]
-    now = [{at: figures[at] for at in labels} for figures in measured]
-    holds, words = rule.observe(figure, now[0], now[-1])
+    then = rule.observe(published)[1]
+    holds, words = rule.observe({label: measured[label] for label in published})
     verdict = f"shape {'holds' if holds else 'differs'}: {rule.statement}"
     return Judgement(holds, f"{verdict}: measured {words}, published {then}")

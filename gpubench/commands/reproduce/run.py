@@ -161,16 +161,17 @@ def claim(
         for each in experiments
         for number in range(1, len(each.sweeps) + 1)
     ]
-    ours = (*results, *partials, *map(partial_of, results))
+    ours = (*results, *partials)
     if samples and os.path.realpath(samples) in map(os.path.realpath, ours):
         raise UsageError(f"--samples: {samples} is a file of the results; name another")
     started = any(map(os.path.lexists, partials))
     if resume and not started:
         raise UsageError(f"--resume: nothing to continue: {folder} holds no sweep of these")
     make_directory(folder, "--dir")
-    hint = f"--resume {folder} continues it, --force starts anew"
-    for path in (*results, *partials):
-        hint = hint if started else "--force overwrites it"
+    hint = "--force overwrites it"
+    if started:
+        hint = f"--resume {folder} continues it, --force starts anew"
+    for path in ours:
         Output(path, overwrite=resume or force, flag="--dir", hint=hint)
     return partials
 

@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Rule, dict[str, float], bool, str]] = {
 
 def test_a_rule_looks_at_figures_and_says_what_it_saw() -> None:
     for case, (claim, figures, holds, seen) in CASES.items():
-        assert claim.observe(Figure.MS, figures, {}) == (holds, seen), case
+        assert claim.observe(figures) == (holds, seen), case
 
 
 def test_every_kind_of_rule_has_a_case_that_holds_and_one_that_does_not() -> None:
@@ -100,63 +100,65 @@ def test_faster_means_less_time_or_a_higher_rate() -> None:
         (Figure.GFLOPS, 2.0, 1.0),
         (Figure.SPEEDUP, 2.0, 1.0),
     ):
-        holds = faster.observe(figure, {"a": fast}, {"a": slow})
-        differs = faster.observe(figure, {"a": slow}, {"a": fast})
-        assert holds == (True, "×2 at a")
-        assert differs == (False, "×0.5 at a")
+        holds = faster.concerned(figure, {"a": fast}, {"it": {"a": slow}})
+        differs = faster.concerned(figure, {"a": slow}, {"it": {"a": fast}})
+        assert faster.observe(holds) == (True, "×2 at a")
+        assert faster.observe(differs) == (False, "×0.5 at a")
 
 
 def test_faster_looks_at_the_worst_of_the_labels_that_both_have() -> None:
     faster = rule("faster-than", than="it", by=2)
     ours, theirs = {"a": 6.0, "b": 3.0, "c": 0.1}, {"a": 1.0, "b": 2.0, "d": 9.0}
-    seen = faster.observe(Figure.GFLOPS, ours, theirs)
-    assert seen == (False, "×1.5 at b, the least")
+    figures = faster.concerned(Figure.GFLOPS, ours, {"it": theirs})
+    assert faster.observe(figures) == (False, "×1.5 at b, the least")
 
 
 def test_equals_are_not_faster() -> None:
-    faster = rule("faster-than", than="it")
-    assert not faster.observe(Figure.MS, {"a": 1}, {"a": 1})[0]
+    assert not rule("faster-than", than="it").observe({"a": 1})[0]
 
 
 def test_a_shape_that_holds_says_so_with_both_sides() -> None:
     measured = REGISTER_TILE | {"4": 0.31}
-    judgement = judge(rule("minimum-at", "4", "8"), Figure.MS, (REGISTER_TILE, measured))
+    judgement = judge(rule("minimum-at", "4", "8"), REGISTER_TILE, measured)
     assert judgement.holds is True
     assert judgement.sentence == "shape holds: minimum at 4 or 8: measured at 4, published at 8"
 
 
 def test_a_shape_that_differs_says_where() -> None:
     measured = {label: 1 / figure for label, figure in REGISTER_TILE.items()}
-    judgement = judge(rule("minimum-at", "8"), Figure.MS, (REGISTER_TILE, measured))
+    judgement = judge(rule("minimum-at", "8"), REGISTER_TILE, measured)
     assert judgement.holds is False
     assert judgement.sentence == "shape differs: minimum at 8: measured at 64, published at 8"
 
 
 def test_a_missing_figure_is_no_verdict() -> None:
     measured = {label: 1.0 for label in REGISTER_TILE if label not in {"32", "64"}}
-    judgement = judge(rule("minimum-at", "8"), Figure.MS, (REGISTER_TILE, measured))
+    judgement = judge(rule("minimum-at", "8"), REGISTER_TILE, measured)
     assert judgement.holds is None
     assert judgement.sentence == "shape not judged: minimum at 8: nothing measured at 32, 64"
 
 
 def test_without_any_figure_no_labels_are_listed() -> None:
-    judgement = judge(rule("minimum-at", "8"), Figure.MS, (REGISTER_TILE, {}))
+    judgement = judge(rule("minimum-at", "8"), REGISTER_TILE, {})
     assert judgement.sentence == "shape not judged: minimum at 8: nothing measured"
 
 
 def test_figures_that_were_measured_besides_do_not_count() -> None:
     published = {"1024": 44.0, "2048": 255.0}
     measured = {"1000": 900.0, "1024": 50.0, "2000": 1.0, "2048": 60.0}
-    assert judge(rule("rising"), Figure.SPEEDUP, (published, measured)).holds is True
+    assert judge(rule("rising"), published, measured).holds is True
 
 
 def test_the_slower_series_may_be_the_one_that_lacks_a_figure() -> None:
     figures = {"1024": 44.0, "2048": 255.0}
     faster = rule("faster-than", than="naive")
-    slower = {"1024": 40.0, "2048": 41.0}
-    held = judge(faster, Figure.SPEEDUP, (figures, figures), (slower, slower))
+    both, one = (
+        faster.concerned(Figure.SPEEDUP, figures, {"naive": slower})
+        for slower in ({"1024": 40.0, "2048": 41.0}, {"1024": 40.0})
+    )
+    held = judge(faster, both, both)
     assert held.sentence.startswith("shape holds: faster than naive: measured ×1.1 at 1024")
-    lacking = judge(faster, Figure.SPEEDUP, (figures, figures), (slower, {"1024": 40.0}))
+    lacking = judge(faster, both, one)
     assert lacking.holds is None
     assert "nothing measured at 2048" in lacking.sentence
 
@@ -171,16 +173,12 @@ def test_figures_agree_with_themselves_and_with_themselves_scaled(
     at = data.draw(st.sampled_from(list(figures)[1:]))
     claim = rule(kind, at, by=2 if "{by" in STATEMENTS[kind] else 1)
     scaled = {label: 2 * f for label, f in figures.items()}
-    assert claim.observe(Figure.MS, scaled, {}) == claim.observe(Figure.MS, figures, {})
-    assert (
-        judge(claim, Figure.MS, (figures, scaled)).holds == claim.observe(Figure.MS, figures, {})[0]
-    )
+    assert claim.observe(scaled) == claim.observe(figures)
+    assert judge(claim, figures, scaled).holds == claim.observe(figures)[0]
 
 
 @given(FIGURES)
 def test_no_minimum_is_ever_above_another_figure(figures: dict[str, float]) -> None:
-    holding = [
-        label for label in figures if rule("minimum-at", label).observe(Figure.MS, figures, {})[0]
-    ]
+    holding = [label for label in figures if rule("minimum-at", label).observe(figures)[0]]
     assert len(holding) == 1
     assert all(figures[holding[0]] <= figure for figure in figures.values())
