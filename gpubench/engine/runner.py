@@ -61,6 +61,7 @@ from gpubench.model import (
     CallVariant,
     Config,
     Fill,
+    Launches,
     Measurement,
     PairedTimes,
     Parts,
@@ -440,7 +441,7 @@ class Runner:
             ),
             is_long=is_long,
             cases=tuple(Case) if is_first else (choice((Case.FILLED, Case.CHANGED)),),
-            by_events=point.timer == Timer.EVENTS,
+            by_events=point.timer == Timer.EVENTS and point.launches != Launches.WAITED,
             reads_output=point.variant.reads_output,
         )
         if is_first:

@@ -316,9 +316,10 @@ class CudaKernel:
         times, stream = [], self.timers.stream
         end_to_end, waited = self.scope == Scope.END_TO_END, self.launches == Launches.WAITED
         for _ in range(count):
-            if before and not end_to_end:
-                before()
-                stream.synchronize()
+            if not end_to_end:
+                if before:
+                    before()
+                stream.synchronize()  # work in the queue would hide the time of the first call
             start = stream.record_start()
             for launch in islice(self.rotation, launches):
                 launch()
