@@ -2,26 +2,36 @@
 //
 // Compared with `wgmma_fitted`: there a block's warpgroups share a tile, so the tensor cores wait
 // while both round and store their results. 824×6320 with K = 672 are 125 tiles of 168×256, whose
-// results take 2.9 of 15.2 µs. Here they are 264 tiles of 104×192, two for each of 132 blocks.
-// The third warpgroup, of which one warp works, fetches the steps of all tiles of the block, in the
-// order of the tiles. `#` multiplies, and `=` stores. Time goes from left to right:
+// results take 2.9 of 15.2 µs. Here they are 264 tiles of 104×192, two for each of 132 blocks. A
+// block stays, and each warpgroup has every second of its tiles. `#` multiplies, and `=` stores. Time
+// goes from left to right:
 //
 //     warpgroup 0   # # # # # # = = =       # # # # # # = = =
 //     warpgroup 1               # # # # # # = = =       # # # # # # = = =
 //                               ^ its turn: warpgroup 0 has started all its multiplications
 //
-// Only the last tile's results have nothing to hide behind, and they are half as many. The ring of
-// stages (`wgmma_ring`) stands for the block's barrier in each step: it holds the steps of all tiles
-// one after another. A warpgroup skips those of the other, and must not look at a stage before its
-// turn: a barrier tells only odd phases from even ones.
+// Only the last tile's results have nothing to hide behind, and they are half as many.
 //
-// The products are transposed (`fitted_tile.cuh`): an instruction multiplies 64 columns by BM rows,
-// and a thread has BM/2 sums of each 64 columns. 208 sums of 104×256 are the most, of 240 registers.
-// BK values of k are a step, clusters have CM×CN blocks, and GROUP is of their order
-// (`cluster_tiles.cuh`).
+// Earlier steps explain the rest. `wgmma` has the instruction, which a warpgroup (128 threads) starts
+// and later waits for. `wgmma_ring` has the ring of stages, whose barriers stand for __syncthreads().
+// `wgmma_cluster` has clusters of CM×CN blocks, which share what they fetch, and the order of tiles.
 //
-// While the other warpgroup needs the ring, results leave through a box of 64 columns that the
-// warpgroup has for itself. The last ones leave through the ring, all boxes at once.
+// Who fetches: a third warpgroup, of which one warp works. It fills the ring with the steps of all
+// tiles of the block, BK values of k each, one tile after the other. A warpgroup skips the steps of
+// the other one's tiles. It looks at no stage before its turn: a stage's barrier tells only whether
+// an odd or an even round has filled it, so a round too early it would take other steps for its own.
+//
+// Whose turn: a warpgroup gives the turn away when it has started its last step. The tensor cores
+// have work until the other one starts its first step. END is one more such signal, once per block:
+// the other warpgroup has read the ring, too.
+//
+// Where sums are: the products are transposed (`fitted_tile.cuh`). An instruction multiplies 64
+// columns by BM rows, so rows come by 8, and a thread has BM/2 sums of each 64 columns. 208 sums of
+// 104×256 are the most, of 240 registers.
+//
+// How results leave: a warpgroup rounds 64 columns of its tile into a box in shared memory, and one
+// thread has the TMA copy the box to C. While the other warpgroup needs the ring, there is one box,
+// and the next columns wait until the TMA has read it. The last tile has all boxes in the free ring.
 //
 // What limits it: smaller tiles fetch operands more often, 61 bytes per clock of multiplication for
 // 104×192 where 168×256 takes 40. So clusters have up to eight blocks, and a block fetches as much
@@ -29,10 +39,10 @@
 
 #include "../lib/cluster/fitted_tile.cuh"
 
-// Named barriers of both warpgroups that multiply: one for the turn of each, and one for the end.
+// Named barriers of both warpgroups that multiply: TURN + w begins the turn of warpgroup w. The
+// threads of one warpgroup wait there until those of the other one, which go on, have arrived.
 constexpr int TURN = 3, END = 5;
 
-// Waits for the other warpgroup at a barrier, or tells it that it need not wait.
 __device__ __forceinline__ void await_other(int barrier) {
   asm volatile("bar.sync %0, 256;" ::"r"(barrier) : "memory");
 }
@@ -55,7 +65,7 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = (K + BK - 1) / BK;
   const int clusters = gridDim.x / BLOCKS;
-  const int first = blockIdx.x / BLOCKS;
+  const int first = blockIdx.x / BLOCKS;  // this block's tiles: first, first + clusters, ...
 
   if (warpgroup == 2) {
     lower_registers<24>();
@@ -73,7 +83,7 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
     slot.skip(warpgroup * steps);
     for (int index = first + warpgroup * clusters; index < tiles.count(); index += 2 * clusters) {
       if (index != first) await_other(TURN + warpgroup);
-      int before = 0;
+      int before = 0;  // the stage of the previous step, which is freed one step late
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
         ring.filled[slot.stage].wait(slot.parity);
@@ -86,7 +96,7 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
       free_stage<BLOCKS>(ring.freed[before]);
       slot.skip(steps);
 
-      // The last tile's results leave through the ring, when the other warpgroup has read it, too.
+      // The last tile's results go through the ring when both warpgroups have read it.
       if (last && index != first) await_other(END);
       if (!last && index + 2 * clusters >= tiles.count()) release_other(END);
       const BlockTile tile = tiles[index];
