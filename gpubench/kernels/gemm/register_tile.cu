@@ -25,13 +25,11 @@ register_tile(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) 
   // no load outside the matrix. The surplus elements are never stored.
   const Scalar* a[TILE];
   int b[TILE];
-  Scalar sum[TILE][TILE];
+  Scalar sum[TILE][TILE] = {};
 #pragma unroll
   for (int i = 0; i < TILE; ++i) {
     a[i] = A + static_cast<size_t>(min(row0 + i, M - 1)) * K;
     b[i] = min(col0 + i, N - 1);
-#pragma unroll
-    for (int j = 0; j < TILE; ++j) sum[i][j] = 0;
   }
 
   for (int k = 0; k < K; ++k) {

@@ -3,8 +3,8 @@
 // Compared with `wgmma_fitted`: there a block's warpgroups share a tile, so the tensor cores wait
 // while both round and store their results. 824×6320 with K = 672 are 125 tiles of 168×256, whose
 // results take 2.9 of 15.2 µs. Here they are 264 tiles of 104×192, two for each of 132 blocks. A
-// block stays, and each warpgroup has every second of its tiles. `#` multiplies, and `=` stores. Time
-// goes from left to right:
+// block stays, and each warpgroup has every second of its tiles. `#` multiplies, and `=` stores.
+// Time goes from left to right:
 //
 //     warpgroup 0   # # # # # # = = =       # # # # # # = = =
 //     warpgroup 1               # # # # # # = = =       # # # # # # = = =
@@ -12,14 +12,15 @@
 //
 // Only the last tile's results have nothing to hide behind, and they are half as many.
 //
-// Earlier steps explain the rest. `wgmma` has the instruction, which a warpgroup (128 threads) starts
-// and later waits for. `wgmma_ring` has the ring of stages, whose barriers stand for __syncthreads().
-// `wgmma_cluster` has clusters of CM×CN blocks, which share what they fetch, and the order of tiles.
+// Earlier steps explain the rest. `wgmma` has the instruction, which a warpgroup (128 threads)
+// starts and later waits for. `wgmma_ring` has the ring of stages, whose barriers stand for
+// __syncthreads(). `wgmma_cluster` has clusters of CM×CN blocks, which share what they fetch, and
+// the order of tiles.
 //
 // Who fetches: a third warpgroup, of which one warp works. It fills the ring with the steps of all
 // tiles of the block, BK values of k each, one tile after the other. A warpgroup skips the steps of
-// the other one's tiles. It looks at no stage before its turn: a stage's barrier tells only whether
-// an odd or an even round has filled it, so a round too early it would take other steps for its own.
+// the other one's tiles. It looks at no stage before its turn: a stage's barrier tells only odd rounds
+// from even ones, so a round too early it would take other steps for its own.
 //
 // Whose turn: a warpgroup gives the turn away when it has started its last step. The tensor cores
 // have work until the other one starts its first step. END is one more such signal, once per block:
@@ -31,7 +32,7 @@
 //
 // How results leave: a warpgroup rounds 64 columns of its tile into a box in shared memory, and one
 // thread has the TMA copy the box to C. While the other warpgroup needs the ring, there is one box,
-// and the next columns wait until the TMA has read it. The last tile has all boxes in the free ring.
+// and the next columns wait until the TMA has read it. The last tile has its boxes in the free ring.
 //
 // What limits it: smaller tiles fetch operands more often, 61 bytes per clock of multiplication for
 // 104×192 where 168×256 takes 40. So clusters have up to eight blocks, and a block fetches as much

@@ -34,10 +34,8 @@ wgmma_split(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     const int first_row = warpgroup * R::PIECES * 64;
     Slot<STAGES> slot;
     float part[BN / 2];
-    float sum[R::PIECES][BN / 2];
     for (int index = blockIdx.x / BLOCKS; index < tiles.count(); index += gridDim.x / BLOCKS) {
-#pragma unroll
-      for (int i = 0; i < R::PIECES * BN / 2; ++i) sum[i / (BN / 2)][i % (BN / 2)] = 0;
+      float sum[R::PIECES][BN / 2] = {};
 #pragma unroll 1
       for (int step = 0; step < steps; ++step, slot.advance()) {
         const unsigned stage = base + slot.stage * (BM + BN) * ROW_BYTES;

@@ -85,11 +85,10 @@ __device__ void rows_by_warps(const Scalar* A, const Scalar* x, Scalar* y, int M
 
   // Past the edge the last row is read again, and its surplus sums are not stored.
   const Scalar* rows[ROWS];
-  Scalar sums[ROWS];
+  Scalar sums[ROWS] = {};
 #pragma unroll
   for (int row = 0; row < ROWS; ++row) {
     rows[row] = A + (row0 + row < M ? row0 + row : M - 1) * static_cast<size_t>(N);
-    sums[row] = 0;
   }
   if (aligned(A, x, N)) {
     aligned_rows<Scalar, 32, ROWS, UNROLL>(rows, x, N, lane, sums);

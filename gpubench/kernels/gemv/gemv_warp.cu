@@ -17,11 +17,10 @@ gemv_warp(const Scalar* A, const Scalar* x, Scalar* y, int M, int N) {
 
   // Past the edge the last row is read again, and its surplus sums are not stored.
   const Scalar* a[ROWS];
-  Scalar sum[ROWS];
+  Scalar sum[ROWS] = {};
 #pragma unroll
   for (int row = 0; row < ROWS; ++row) {
     a[row] = A + (row0 + row < M ? row0 + row : M - 1) * static_cast<size_t>(N);
-    sum[row] = 0;
   }
   for (size_t j = lane; j < N; j += 32) {
     const Scalar x_j = x[j];

@@ -61,10 +61,6 @@ constexpr unsigned short every_bit(int count, int apart) {
 // Which boxes of a step: all, those for this block alone, or those for several blocks.
 enum class Boxes { ALL, OWN, SHARED };
 
-// Policies of the L2 cache for all lines, as createpolicy.fractional makes them: to be replaced first,
-// and as usual.
-constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000, EVICT_NORMAL = 0x16F0000000000000;
-
 // Copies a box to this block, or to the same place in each block of the cluster that `mask` has a
 // bit for, and counts its bytes on each one's barrier. The second form also has a `policy` of the L2
 // cache.

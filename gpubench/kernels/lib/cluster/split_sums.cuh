@@ -38,50 +38,44 @@ struct Meeting {
   Results<Scalar> to;
 };
 
-// Completes and stores the units of part PART, one of PARTS: sums are in registers, so their
-// numbers must be constants.
-template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
-__device__ __forceinline__ void
-complete_units(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting) {
-  constexpr int EACH = SUMS / UNIT_SUMS;
-  constexpr int FIRST = first_unit(PIECES * EACH, PART, PARTS);
-  constexpr int COUNT = first_unit(PIECES * EACH, PART + 1, PARTS) - FIRST;
-  const int t = threadIdx.x % 128;
-#pragma unroll
-  for (int other = 0; other < PARTS; ++other) {
-    if (other == PART) continue;
-    const unsigned from = remote_address(meeting.memory, meeting.peer + other * BLOCKS);
-    float4 halves[2 * COUNT + 1];
-#pragma unroll
-    for (int i = 0; i < 2 * COUNT; ++i) {
-      halves[i] = load_remote(from + half_unit_offset(FIRST + i / 2, i % 2, t));
-    }
-#pragma unroll
-    for (int i = 0; i < 2 * COUNT; ++i) {
-      const int unit = FIRST + i / 2;
-      float* const to = sum[unit / EACH] + unit % EACH * UNIT_SUMS + i % 2 * 4;
-      to[0] += halves[i].x;
-      to[1] += halves[i].y;
-      to[2] += halves[i].z;
-      to[3] += halves[i].w;
-    }
-  }
-  if constexpr (PARTS > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-#pragma unroll
-  for (int unit = FIRST; unit < FIRST + COUNT; ++unit) {
-    // Nobody reads where this block's own units would lie: through there they are stored.
-    unsigned words[4];
-    round_unit<Scalar>(words, sum[unit / EACH] + unit % EACH * UNIT_SUMS);
-    store_unit<TRANSPOSED>(words, meeting.memory + unit * UNIT_BYTES + t / 32 * 512, meeting.to,
-                           meeting.warpgroup * PIECES + unit / EACH, unit % EACH);
-  }
-}
-
+// Completes and stores the units of part `part`, which is PART or a later one of PARTS. Sums are in
+// registers, so the numbers of units must be constants.
 template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void
 complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting, int part) {
+  constexpr int EACH = SUMS / UNIT_SUMS;
+  constexpr int FIRST = first_unit(PIECES * EACH, PART, PARTS);
+  constexpr int COUNT = first_unit(PIECES * EACH, PART + 1, PARTS) - FIRST;
   if (part == PART) {
-    complete_units<PART, PARTS, BLOCKS, TRANSPOSED>(sum, meeting);
+    const int t = threadIdx.x % 128;
+#pragma unroll
+    for (int other = 0; other < PARTS; ++other) {
+      if (other == PART) continue;
+      const unsigned from = remote_address(meeting.memory, meeting.peer + other * BLOCKS);
+      float4 halves[2 * COUNT + 1];
+#pragma unroll
+      for (int i = 0; i < 2 * COUNT; ++i) {
+        halves[i] = load_remote(from + half_unit_offset(FIRST + i / 2, i % 2, t));
+      }
+#pragma unroll
+      for (int i = 0; i < 2 * COUNT; ++i) {
+        const int unit = FIRST + i / 2;
+        float* const to = sum[unit / EACH] + unit % EACH * UNIT_SUMS + i % 2 * 4;
+        to[0] += halves[i].x;
+        to[1] += halves[i].y;
+        to[2] += halves[i].z;
+        to[3] += halves[i].w;
+      }
+    }
+    if constexpr (PARTS > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#pragma unroll
+    for (int unit = FIRST; unit < FIRST + COUNT; ++unit) {
+      // Nobody reads where this block's own units would lie: through there they are stored.
+      unsigned words[4];
+      round_unit<Scalar>(words, sum[unit / EACH] + unit % EACH * UNIT_SUMS);
+      store_unit<TRANSPOSED>(words, meeting.memory + unit * UNIT_BYTES + t / 32 * 512, meeting.to,
+                             meeting.warpgroup * PIECES + unit / EACH, unit % EACH);
+    }
   } else if constexpr (PART + 1 < PARTS) {
     complete_part<PART + 1, PARTS, BLOCKS, TRANSPOSED>(sum, meeting, part);
   }

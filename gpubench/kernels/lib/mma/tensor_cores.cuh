@@ -509,7 +509,7 @@ struct ResultBoxes {
     }
     publish_to_tma();
     synchronize_warpgroup(warpgroup);
-    if (t == 0) {
+    if (t == 0) {  // the L2 cache need not keep results, which nothing reads again
       asm volatile(
           "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint"
           " [%0, {%1, %2}], [%3], %4;" ::"l"(map),
@@ -558,6 +558,4 @@ struct ResultBoxes {
       }
     }
   }
-  // The L2 cache need not keep results, which nothing reads again. CUTLASS has this encoding.
-  static constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000;
 };
