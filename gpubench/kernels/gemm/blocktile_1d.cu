@@ -12,8 +12,6 @@
 //
 // The limit is still shared memory: however large TM is, each multiply-add reads one element of A.
 // `blocktile_2d` shares that read too.
-//
-// Elements outside the matrices are loaded as 0, so any M, N, K works with any tile.
 
 #include "../lib/tiles/element_tiles.cuh"
 

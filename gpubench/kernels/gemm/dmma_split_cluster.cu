@@ -1,17 +1,14 @@
 // dmma_split_cluster: float64 with small tiles, and K in parts by the blocks of a cluster.
 //
-// Compared with `dmma`: 456×728×3200 are 48 tiles of 64×128, for 132 multiprocessors. Here rows of a
-// tile come by 16 and columns by 32, from 32 to 128, so there is a tile for nearly every shape; and
-// the blocks of a cluster share a tile, each with a part of K, as in `wgmma_split_cluster`. A block
-// computes one tile. Up to 96×64, four warps multiply, and two blocks fit on a multiprocessor: one
-// multiplies while the other fetches its first stages or stores its results.
+// Compared with `dmma`: 456×728×3200 are 48 tiles of 64×128, for 132 multiprocessors. Here rows of
+// a tile come by 16 and columns by 32, from 32 to 128, so there is a tile for nearly every shape;
+// and the blocks of a cluster share a tile, each with a part of K, as in `wgmma_split_cluster`. A
+// block computes one tile. Up to 96×64, four warps multiply, and two blocks fit on a
+// multiprocessor: one multiplies while the other fetches its first stages or stores its results.
 //
 // The sums of the parts meet in distributed shared memory (`cluster_sums.cuh`). Rows of sums are 32
-// bytes longer than a tile's rows, so that eight lanes, which hold two columns of four rows, write to
-// 32 different banks.
-//
-// A cluster has SPLITS groups of CM×CN blocks. Blocks of a group have the same part of K and share
-// what they fetch; blocks at the same place of all groups share a tile.
+// bytes longer than a tile's rows, so that eight lanes, which hold two columns of four rows, write
+// to 32 different banks.
 //
 // What limits it: small tiles fetch more. 64×64 takes 32 bytes per clock of multiplication from the
 // L2 cache, and 128×128 takes 16.

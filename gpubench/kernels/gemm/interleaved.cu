@@ -18,9 +18,6 @@
 // Copies: each chunk requests a part of them. If all are requested right after the barrier, they
 // delay the loads from shared memory of all warps, which use the same unit.
 //
-// Bounds: if BK does not divide K, the first step is the short one, and rows past M are not copied.
-// So the loop checks nothing along K.
-//
 // What remains: the sums are stored with 128 bits at a time, as in every kernel since `vectorized`.
 // The effect on the loop is the lesson of `register_banks`.
 

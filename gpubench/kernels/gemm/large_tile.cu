@@ -17,8 +17,7 @@
 // the short rows, nearly every multiply-add would read two operands from the same bank of it.
 //
 // The order of blocks: a grid of two dimensions runs row of tiles by row of tiles. Here
-// neighbouring blocks go down groups of eight rows, so that blocks that run at the same time share
-// more of A and B in the L2 cache (`rasterization.cuh`).
+// neighbouring blocks go down groups of eight rows (`rasterization.cuh`).
 //
 // What remains: a step is unrolled as a whole, where the compiler places loads right before their
 // use, and all copies of a step come right after the barrier. `interleaved` spreads both.

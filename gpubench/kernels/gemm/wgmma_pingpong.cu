@@ -19,8 +19,8 @@
 //
 // Who fetches: a third warpgroup, of which one warp works. It fills the ring with the steps of all
 // tiles of the block, BK values of k each, one tile after the other. A warpgroup skips the steps of
-// the other one's tiles. It looks at no stage before its turn: a stage's barrier tells only odd rounds
-// from even ones, so a round too early it would take other steps for its own.
+// the other one's tiles. It looks at no stage before its turn: a stage's barrier tells only odd
+// rounds from even ones, so a round too early it would take other steps for its own.
 //
 // Whose turn: a warpgroup gives the turn away when it has started its last step. The tensor cores
 // have work until the other one starts its first step. END is one more such signal, once per block:
@@ -32,7 +32,8 @@
 //
 // How results leave: a warpgroup rounds 64 columns of its tile into a box in shared memory, and one
 // thread has the TMA copy the box to C. While the other warpgroup needs the ring, there is one box,
-// and the next columns wait until the TMA has read it. The last tile has its boxes in the free ring.
+// and the next columns wait until the TMA has read it. The last tile has its boxes in the free
+// ring.
 //
 // What limits it: smaller tiles fetch operands more often, 61 bytes per clock of multiplication for
 // 104×192 where 168×256 takes 40. So clusters have up to eight blocks, and a block fetches as much

@@ -62,8 +62,8 @@ constexpr unsigned short every_bit(int count, int apart) {
 enum class Boxes { ALL, OWN, SHARED };
 
 // Copies a box to this block, or to the same place in each block of the cluster that `mask` has a
-// bit for, and counts its bytes on each one's barrier. The second form also has a `policy` of the L2
-// cache.
+// bit for, and counts its bytes on each one's barrier. The second form also has a `policy` of the
+// L2 cache.
 template <int BLOCKS>
 __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
                                          int row, int col, unsigned short mask) {
@@ -98,8 +98,8 @@ __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUten
   }
 }
 
-// A step of WIDTH columns has DEPTH rows of 128 bytes of B where B lies along n, one such part below
-// the other. This is the number of rows that a block of CM sends by a copy.
+// A step of WIDTH columns has DEPTH rows of 128 bytes of B where B lies along n, one such part
+// below the other. This is the number of rows that a block of CM sends by a copy.
 constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
   if (BN % WIDTH != 0) return DEPTH / CM;
   const int rows = BN / WIDTH * DEPTH / CM;
@@ -109,10 +109,10 @@ constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
 // Requests this block's parts of a step, by one thread: of BM rows of A, which the CN blocks of a
 // row share, and of BN columns of B, which the CM blocks of a column share. It expects all bytes
 // that arrive in this block, from any block. In shared memory A and then B lie in parts whose rows
-// have 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for each
-// WIDTH columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box (0).
-// `rest_map` is that of B's last columns, where they are no multiple of WIDTH. Copies of B have
-// the `policy`, if there is one.
+// have 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for
+// each WIDTH columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box
+// (0). `rest_map` is that of B's last columns, where they are no multiple of WIDTH. Copies of B
+// have the `policy`, if there is one.
 template <int BM, int BN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false, int B_BOX = 0,
           Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS, typename... Policy>
 __device__ __forceinline__ void
@@ -209,8 +209,8 @@ __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stage
 
 // The producer's work, by one warp: the steps of this block's tiles from number `first` on, or of
 // one tile if it does not STAY. The first `steps.first` steps of a tile are other blocks'. It
-// initializes the ring. Of the first step, it requests what this block needs alone before the cluster
-// meets, as the other threads do.
+// initializes the ring. Of the first step, it requests what this block needs alone before the
+// cluster meets, as the other threads do.
 template <bool STAYS, int BM, int BN, int BK, bool B_ALONG_K, int STAGES, typename Tiles,
           typename Steps, typename... Policy>
 __device__ __forceinline__ void

@@ -10,8 +10,8 @@
 //     part 1   ->0  ->0  own  own  ->2  ->2       six units, three parts
 //     part 2   ->0  ->0  ->1  ->1  own  own
 //
-// No memory beside the ring's, no second launch, and no flags: two barriers of the cluster, one
-// when all sums lie in shared memory, one before any block may leave.
+// The cluster has two barriers: one when all sums lie in shared memory, one before any block may
+// leave.
 
 #pragma once
 
@@ -81,9 +81,9 @@ complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting, int pa
   }
 }
 
-// Adds up the sums of the PARTS blocks that share a tile, and stores it. `memory` is the free ring, at
-// least BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not wait for
-// them. A block that shares its tile with none stores its sums alone.
+// Adds up the sums of the PARTS blocks that share a tile, and stores it. `memory` is the free ring,
+// at least BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not
+// wait for them. A block that shares its tile with none stores its sums alone.
 template <int BM, int BN, int CM, int CN, int PARTS, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void
 add_units(float (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN, PARTS>& rank,

@@ -59,15 +59,15 @@ __device__ __forceinline__ unsigned long long descriptor(unsigned address, unsig
          static_cast<unsigned long long>(stride_bytes >> 4) << 32 | 1ull << 62;
 }
 
-// Part `k` of A, 32 bytes of k, in rows with 128 bytes of k: 1024 bytes from 8 rows to the next 8. The
-// leading stride is not used. The next part begins 32 bytes further.
+// Part `k` of A, 32 bytes of k, in rows with 128 bytes of k: 1024 bytes from 8 rows to the next 8.
+// The leading stride is not used. The next part begins 32 bytes further.
 __device__ __forceinline__ unsigned long long part_of_a(unsigned address, int k) {
   return descriptor(address, 16, 8 * ROW_BYTES) + k * (32 / 16);
 }
 
-// Part `k` of B. With 8 bits, B lies like A. With 16 bits, 64 columns have 64 rows: from one 64 columns
-// to the next, and from 8 values of k to the next 8. The next part, 16 values of k, begins 16 rows
-// further.
+// Part `k` of B. With 8 bits, B lies like A. With 16 bits, 64 columns have 64 rows: from one 64
+// columns to the next, and from 8 values of k to the next 8. The next part, 16 values of k, begins
+// 16 rows further.
 template <typename Scalar>
 __device__ __forceinline__ unsigned long long part_of_b(unsigned address, int k) {
   if constexpr (IS_8_BITS<Scalar>) return part_of_a(address, k);

@@ -77,9 +77,9 @@ multiply_columns(float (&sum)[N / 2], const Tf32Columns<LOADS>& columns, unsigne
 
 // A warpgroup's steps of a tile with BM rows, in turns by two sets of columns. The first step's
 // columns have been loaded into `even`; the next tile's are loaded behind the last step if `more`.
-// Two steps are under way at a time, so a stage is freed one step late, in the blocks of the cluster
-// from `first_block` on. By then the previous step has used its columns, and the next ones can take
-// their registers. `a` and `b` are this thread's addresses in stage 0 of STAGE bytes.
+// When a stage is freed, one step late (`multiply_steps`), the step has used its columns, and the
+// next ones can take their registers. `a` and `b` are this thread's addresses in stage 0 of STAGE
+// bytes.
 template <int BM, int STAGE, int BLOCKS, int STAGES, int LOADS>
 __device__ __forceinline__ void
 multiply_tf32_steps(float (&sum)[BM / 2], Ring<STAGES>& ring, Slot<STAGES>& slot, unsigned a,

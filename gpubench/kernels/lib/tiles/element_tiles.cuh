@@ -4,8 +4,7 @@
 #pragma once
 
 // Copies the BM×BK tile of A at (row0, k0) and the BK×BN tile of B at (k0, col0), with zeros for
-// elements outside the matrices. Neighbouring threads read BK
-// neighbours of a row of A, and BN neighbours of a row of B.
+// elements outside the matrices. Neighbouring threads read neighbours of a row.
 template <int THREADS, typename Scalar, int BM, int BN, int BK>
 __device__ __forceinline__ void load_tiles(const Scalar* A, const Scalar* B, int M, int N, int K,
                                            int row0, int col0, int k0, Scalar (&a_tile)[BM][BK],

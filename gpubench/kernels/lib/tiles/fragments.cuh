@@ -32,9 +32,7 @@ struct Fragments {
     }
   }
 
-  // Multiplies columns FROM to TO - 1. It goes down one column of the tile and up the next. So each
-  // multiply-add shares an operand with the previous multiply-add, and need not read it from the
-  // register file again.
+  // Multiplies columns FROM to TO - 1, in the order that `large_tile` explains.
   template <int FROM = 0, int TO = TN>
   __device__ __forceinline__ void multiply_columns(Scalar (&sum)[TM][TN]) const {
 #pragma unroll
