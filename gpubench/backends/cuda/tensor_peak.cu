@@ -105,8 +105,8 @@ __device__ __forceinline__ void
 multiply_tiles<float>(float (&sum)[COLUMNS / 2], unsigned a_tile, unsigned b_tile, bool more) {
 #pragma unroll
   for (int k = 0; k < ROW_BYTES / 32; ++k) {
-    const unsigned long long a = a_descriptor(a_tile) + k * A_NEXT;
-    const unsigned long long b = a_descriptor(b_tile) + k * A_NEXT;  // along k, too
+    const unsigned long long a = part_of_a(a_tile, k);
+    const unsigned long long b = part_of_a(b_tile, k);  // along k, too
     const bool add = more || k > 0;
     constexpr int N = COLUMNS;
     WGMMA_SHARED("k8.f32.tf32.tf32", ", 1, 1", FLOATS, 256, 128, 129, 130, )

@@ -32,8 +32,7 @@
 //
 // How results leave: a warpgroup rounds 64 columns of its tile into a box in shared memory, and one
 // thread has the TMA copy the box to C. While the other warpgroup needs the ring, there is one box,
-// and the next columns wait until the TMA has read it. The last tile has its boxes in the free
-// ring.
+// and the next columns wait until the TMA has read it. The last tile has boxes in the free ring.
 //
 // What limits it: smaller tiles fetch operands more often, 61 bytes per clock of multiplication for
 // 104×192 where 168×256 takes 40. So clusters have up to eight blocks, and a block fetches as much
