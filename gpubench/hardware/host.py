@@ -85,9 +85,15 @@ class HostWatch:
         return len(places) if "" not in places else None
 
     def _read_ticks(self) -> list[int]:
-        """Return clock ticks of all CPUs since boot, by kind of work. User ticks include guests."""
-        first, *fields = (self._text("proc/stat").partition("\n")[0] or "none").split()
-        return list(map(int, fields[:8])) if first == "cpu" else []
+        """Return clock ticks since boot by kind of work, of the CPUs that this process may use.
+
+        User ticks include guests.
+        """
+        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+        names = {f"cpu{cpu}" for cpu in usable} or {"cpu"}  # or the line of all CPUs
+        lines = map(str.split, self._text("proc/stat").splitlines())
+        ticks = [map(int, fields[:8]) for name, *fields in lines if name in names]
+        return [sum(column) for column in zip(*ticks, strict=True)]
 
     def _text(self, path: str) -> str:
         return read_text(self._root / path)

@@ -127,7 +127,7 @@ class Host:
     """Share of the CPUs' time in which the hypervisor ran something else, in percent."""
 
     other_load: float | None = None
-    """Number of CPUs that other processes kept busy."""
+    """Number of CPUs that other processes kept busy, of those that this process may use."""
 
 
 @dataclass(frozen=True, kw_only=True)

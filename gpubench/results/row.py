@@ -204,7 +204,8 @@ class Row:
         "host", "CPU time that the hypervisor gave to others (median over rounds)"
     )
     other_load: float | None = column(
-        "host", "CPUs that other processes kept busy (median over rounds)"
+        "host",
+        "CPUs that other processes kept busy, of those that the sweep may use (median over rounds)",
     )
 
     device: str | None = column("context", "GPU or CPU that ran it")

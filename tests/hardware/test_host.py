@@ -27,7 +27,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ticks(root: Path, *, user: int, idle: int, steal: int) -> None:
     """As the kernel writes them; guest time, the last but one, is within the user's."""
-    text = f"cpu  {user} 10 20 {idle} 30 0 5 {steal} 400 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
+    zeros = "".join(f"cpu{cpu} 0 0 0 0 0 0 0 0 0 0\n" for cpu in (1, 2, 3))
+    text = (
+        f"cpu  9{user} 9 9 9 9 9 9 9 9 0\ncpu0 {user} 10 20 {idle} 30 0 5 {steal} 400 0\n{zeros}"
+        f"cpu4 9{user} 9 9 9 9 9 9 9 9 0\nintr 1 2 3\n"
+    )
     (root / "proc/stat").write_text(text)
 
 
