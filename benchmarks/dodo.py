@@ -83,7 +83,7 @@ def step(name: str, command: str, *more: str, reads: Sequence[str] = ()) -> dict
     """
     command = command.replace("CARD/", f"{CARD}/")
     words = command.split()
-    written = [words[at + 1] for at, word in enumerate(words) if word in {"-o", ">", "&>"}]
+    written = [words[at + 1] for at, word in enumerate(words) if word in {"-o", ">"}]
     of_card = [name.replace("CARD/", f"{CARD}/") for name in more]
     files = [*(name for name in written if f"{name}.gz" not in of_card), *of_card]
     reads = [name.replace("CARD/", f"{CARD}/") for name in reads]
@@ -301,15 +301,15 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     """Yield the tasks for one GPU."""
     yield step("gpu:deviceinfo", "gpubench deviceinfo --device cuda --measure --json > CARD/deviceinfo.json")
     yield step("gpu:selfcheck", "gpubench selfcheck > CARD/selfcheck.txt")
-    yield step("gpu:main", f"{COLD} {SWEEP} {MAIN} -o CARD/main.csv > CARD/main.txt")
-    yield step("gpu:tune_tiles", f"{COLD} gpubench tune shared_tile --device cuda --sizes 1024,2048 --winners winners.toml -o CARD/tune_tiles.csv &> CARD/tune_tiles.txt", "CARD/tune_tiles.confirmed.csv")
+    yield step("gpu:main", f"{COLD} {SWEEP} {MAIN} -o CARD/main.csv")
+    yield step("gpu:tune_tiles", f"{COLD} gpubench tune shared_tile --device cuda --sizes 1024,2048 --winners winners.toml -o CARD/tune_tiles.csv", "CARD/tune_tiles.confirmed.csv")
     for name in ("sweep", "sweep_again"):
-        yield step(f"gpu:{name}", f"{SWEEP} --sizes 256,1024,2048 --tiles 1..32 -o CARD/{name}.csv > CARD/{name}.txt")
-    yield step("gpu:compare", "gpubench compare-cublas --sizes 256,512,1024,2048,4096,8192 --dtypes float32,float64 -o CARD/compare.csv > CARD/compare.txt")
+        yield step(f"gpu:{name}", f"{SWEEP} --sizes 256,1024,2048 --tiles 1..32 -o CARD/{name}.csv")
+    yield step("gpu:compare", "gpubench compare-cublas --sizes 256,512,1024,2048,4096,8192 --dtypes float32,float64 -o CARD/compare.csv")
     yield step("gpu:ladder", "gpubench compare-cublas --ladder --sizes 4096 --budget 25 --launch-limit 0.2 -o CARD/ladder.csv")
     yield step("gpu:ladder_top", "gpubench compare-cublas --variants splitk,packed_panels --cache both --budget 45 --sizes 1024,2048,4096,8192,16384,4096x4096x1000,1000,128x8192x8192 -o CARD/ladder_top.csv")
     for op in ("gemv", "gemv_t", "atax"):
-        yield step(f"gpu:{op}", f"{SWEEP} --op {op} --sizes 16384,8192x32768,4096 --budget 5 -o CARD/{op}.csv > CARD/{op}.txt")
+        yield step(f"gpu:{op}", f"{SWEEP} --op {op} --sizes 16384,8192x32768,4096 --budget 5 -o CARD/{op}.csv")
     for dtype in RIVALS:
         path = f"CARD/rivals/{dtype}.csv"
         yield step(f"gpu:rivals_{dtype}", f"gpubench compare-cublas --rivals --kernels ../../../examples/own_signature --variants sgemm,packed_panels,wgmma_persistent,wgmma_mixed,wgmma_tf32 --sizes 1024,2048,4096,8192 --dtypes {dtype} --rounds 3 -o {path}", f"{path}.gz")
@@ -332,7 +332,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         path = f"CARD/shapes/{name}.csv"
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
     for dtype, chosen in SQUARES.items():
-        yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 1 --dtypes {dtype} {chosen} -o CARD/squares_{dtype}.csv > CARD/squares_{dtype}.txt")
+        yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 1 --dtypes {dtype} {chosen} -o CARD/squares_{dtype}.csv")
     yield step("gpu:decode", "python SCRIPTS/decode.py measure CARD/decode.csv", "CARD/decode.csv")
     for seed, dtype in enumerate(ALONE, 231):
         path = f"CARD/few_rows_{dtype}.csv"
@@ -341,8 +341,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         shapes, path = f"CARD/shapes/alone_small_{dtype}.csv", f"CARD/small_{dtype}.csv"
         yield step(f"gpu:small_tools_{dtype}", f"python SCRIPTS/alone.py measure {path} {shapes}", path, reads=(shapes,))
     yield step("gpu:alone", "python SCRIPTS/alone.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
-    yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o CARD/operands.csv > CARD/operands.txt")
-    yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o CARD/layouts.csv > CARD/layouts.txt")
+    yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o CARD/operands.csv")
+    yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o CARD/layouts.csv")
     for name, folder in CLAIMS.items():
         path = f"CARD/claims/{name}"
         yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout ${{CHECKOUTS:?a folder of checkouts}}/{folder} --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
@@ -358,7 +358,7 @@ def task_gpus() -> Iterator[dict[str, Any]]:
 def task_cpu() -> Iterator[dict[str, Any]]:
     """Yield the tasks that need no GPU, but a machine without other work."""
     yield step("cpu:verify_cost", "python SCRIPTS/verify_cost.py first --device cpu > cpu/verify_cost.txt")
-    yield step("cpu:main", "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv > cpu/main.txt")
+    yield step("cpu:main", "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv")
     yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 34 -o cpu/kills.json")
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
