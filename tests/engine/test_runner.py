@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -15,7 +16,17 @@ from gpubench.engine.operands import verifying_bytes
 from gpubench.engine.runner import COOLING_S, Runner
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.architectures import example
-from gpubench.model import CORE_DTYPES, Cache, Health, Scope, State, Status, Timing
+from gpubench.model import (
+    CORE_DTYPES,
+    Cache,
+    Health,
+    Launches,
+    Scope,
+    State,
+    Status,
+    Timer,
+    Timing,
+)
 from gpubench.results.rows import row
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -465,3 +476,17 @@ def test_a_cache_that_must_be_flushed_leaves_no_sustained_point() -> None:
     assert (result.status, result.reason) == (
         Status.SKIPPED, "flushing the cache would let it cool: use --cache hot",
     )  # fmt: skip
+
+
+def test_launches_that_are_waited_for_are_examined_by_the_limits_of_the_hosts_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = replace(point(variant(path=Path("theirs.py"))), timer=Timer.EVENTS)
+    limits: list[bool] = []
+    monkeypatch.setattr(
+        "gpubench.engine.runner.require_independent",
+        lambda *_, by_events, **_others: limits.append(by_events),
+    )
+    for launches in (Launches.ALONE, Launches.WAITED):
+        runner(FakeBackend()).measure(replace(theirs, launches=launches))
+    assert limits == [True, False]
