@@ -57,14 +57,6 @@ multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned* b) {
   }
 }
 
-// Copies 16 bytes, or writes 16 bytes of zeros.
-__device__ __forceinline__ void copy_async_or_zero(Bits* to, const Bits* from, bool copied) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   static_cast<unsigned>(__cvta_generic_to_shared(to))),
-               "l"(from), "r"(copied ? 16 : 0)
-               : "memory");
-}
-
 // Where chunk `chunk` of a row of WIDTH elements is.
 template <int WIDTH>
 __device__ __forceinline__ int swizzled(int row, int chunk) {
@@ -81,8 +73,8 @@ __device__ __forceinline__ void request_tile(Bits* tile, const Bits* matrix, int
     for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
       const int row = row0 + i / CHUNKS;
       const int col = col0 + i % CHUNKS * CHUNK;
-      copy_async_or_zero(tile + swizzled<WIDTH>(i / CHUNKS, i % CHUNKS),
-                         matrix + static_cast<size_t>(row) * cols + col, row < rows && col < cols);
+      copy_async<16>(tile + swizzled<WIDTH>(i / CHUNKS, i % CHUNKS),
+                     matrix + static_cast<size_t>(row) * cols + col, row < rows && col < cols);
     }
   } else {
 #pragma unroll 1

@@ -618,17 +618,20 @@ inline void ptx(std::string_view text, std::initializer_list<Operand> operands) 
     if (copy.mask >> blocks.size()) fail("a copy to a block outside the cluster");
     request(copy);
   } else if (is("cp.async.cg.shared.global") || is("cp.async.ca.shared.global")) {
-    const int bytes = has(", 16;") ? 16 : o[2].number();
+    const bool is_16 = has(", 16, ");
+    const int bytes = is_16 ? 16 : o[2].number();
+    const int read = o[is_16 ? 2 : 3].as<int>();
     const auto* from = o[1].as<const unsigned char*>();
     const bool inside = (from >= inputs[0] && from + bytes <= inputs_end[0]) ||
                         (from >= inputs[1] && from + bytes <= inputs_end[1]);
-    if (!inside) fail("a copy from outside of A and B");
+    if (read && !inside) fail("a copy from outside of A and B");
     if (reinterpret_cast<size_t>(from) % bytes || o[0].number() % bytes) {
       fail("a copy that is not aligned");
     }
     unsigned char* const to = place(o[0].number());
     std::memset(to, 0xFF, bytes);
-    current->copies.push_back({to, from, bytes, current->groups});
+    static const unsigned char zeros[16] = {};
+    current->copies.push_back({to, read ? from : zeros, bytes, current->groups});
   } else if (is("cp.async.commit_group")) {
     ++current->groups;
   } else if (is("cp.async.wait_group")) {

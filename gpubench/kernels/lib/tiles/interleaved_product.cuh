@@ -35,6 +35,7 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   // begin anywhere, it copies elements, and a warp's elements are neighbours: they go to 32 banks.
   constexpr int A_ROWS = THREADS / 8;
   constexpr int A_COPIES = BM / A_ROWS / CHUNKS;  // of A_ROWS rows per chunk, along all of BK
+  constexpr int WIDTH = ALIGNED ? 4 : 1;
   constexpr int ACROSS = ALIGNED ? BN / 4 : 32;  // threads along a row of B
   constexpr int B_ROWS = THREADS / ACROSS;
   constexpr int B_COPIES = BK / B_ROWS / CHUNKS;
@@ -52,8 +53,9 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   const int a_k = t % 8;
   const int a_row = t / 8;
   const int b_k = t / ACROSS;
-  const int b_col = t % ACROSS * (ALIGNED ? 4 : 1);
-  const bool b_inside = origin.col + b_col < N;
+  const int b_col = t % ACROSS * WIDTH;
+  const int rows = M - origin.row - a_row;  // from this thread's first copy of A to the end
+  const int cols = N - origin.col - b_col;
   // The next element of A and of B that this thread copies, as if the short step were whole.
   const Scalar* a_from =
       A_LAYOUT == Layout::PANELS
@@ -74,47 +76,29 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
         copy_async<4 * sizeof(Scalar)>(stage + at, a_from + at);
       }
     } else {
+      const int row = chunk * A_COPIES * A_ROWS;
+      Scalar* const to = stage + a_k * A_ROW + a_row + row;
 #pragma unroll
-      for (int i = 0; i < A_COPIES; ++i) {
-        const int row = (chunk * A_COPIES + i) * A_ROWS + a_row;
-        if (origin.row + row < M) {
+      for (int i = 0; i < A_COPIES * A_ROWS; i += A_ROWS) {
 #pragma unroll
-          for (int k = 0; k < BK; k += 8) {
-            Scalar* const to = stage + (a_k + k) * A_ROW + row;
-            if (zeros > 0 && a_k + k < zeros) {
-              *to = 0;
-            } else {
-              copy_async<sizeof(Scalar)>(to, a_from + i * a_pass + k);
-            }
-          }
+        for (int k = 0; k < BK; k += 8) {
+          const bool filled = zeros > 0 && a_k + k < zeros;
+          copy_async<sizeof(Scalar)>(to + k * A_ROW + i, a_from + k, row + i < rows && !filled);
         }
-      }
-      a_from += A_COPIES * a_pass;
-    }
-#pragma unroll
-    for (int i = 0; i < B_COPIES; ++i) {
-      const int k = (chunk * B_COPIES + i) * B_ROWS + b_k;
-      Scalar* const to = stage + BK * A_ROW + k * BN + b_col;
-      const Scalar* const from = b_from + i * b_pass;
-      const bool filled = zeros > 0 && k < zeros;
-      if constexpr (ALIGNED) {
-        if (filled) {
-          *reinterpret_cast<Vector<Scalar>*>(to) = {};
-        } else if (b_inside) {
-          copy_async<4 * sizeof(Scalar)>(to, from);
-        }
-      } else {
-#pragma unroll
-        for (int col = 0; col < BN; col += ACROSS) {
-          if (filled) {
-            to[col] = 0;
-          } else if (origin.col + b_col + col < N) {
-            copy_async<sizeof(Scalar)>(to + col, from + col);
-          }
-        }
+        a_from += a_pass;
       }
     }
-    b_from += B_COPIES * b_pass;
+    const int first = chunk * B_COPIES * B_ROWS + b_k;
+    Scalar* const to = stage + BK * A_ROW + first * BN + b_col;
+#pragma unroll
+    for (int k = 0; k < B_COPIES * B_ROWS; k += B_ROWS) {
+      const bool filled = zeros > 0 && first + k < zeros;
+#pragma unroll
+      for (int col = 0; col < BN; col += ACROSS * WIDTH) {
+        copy_async<WIDTH * sizeof(Scalar)>(to + k * BN + col, b_from + col, col < cols && !filled);
+      }
+      b_from += b_pass;
+    }
     constexpr bool PANELS = A_LAYOUT == Layout::PANELS;
     if (chunk == CHUNKS - 1) a_from += PANELS ? BM * BK : BK - BM * static_cast<ptrdiff_t>(K);
   };

@@ -15,17 +15,23 @@ __device__ __forceinline__ void pack_tile(const Scalar* A, Scalar* panels, int M
   const int steps = (K + BK - 1) / BK;
   const int t = threadIdx.x;
   const int missing = SHORT_STEP_FIRST ? steps * BK - K : 0;
-  const int row0 = blockIdx.x / steps * BM;
-  const int k0 = blockIdx.x % steps * BK - missing;
-#pragma unroll  // all loads at once
-  for (int i = t; i < BM * BK; i += 256) {
-    const int row = row0 + i / BK;
-    const int k = k0 + i % BK;
-    const bool inside = row < M && (SHORT_STEP_FIRST ? k >= 0 : k < K);
-    tile[i % BK][i / BK] = inside ? A[static_cast<size_t>(row) * K + k] : Scalar(0);
+  constexpr int ROWS = 256 / BK;  // that all threads load together
+  const int row = blockIdx.x / steps * BM + t / BK;
+  const int k = blockIdx.x % steps * BK - missing + t % BK;
+  const Scalar* const from = A + static_cast<ptrdiff_t>(row) * K + k;
+  const bool k_inside = SHORT_STEP_FIRST ? k >= 0 : k < K;
+  Scalar loaded[BM / ROWS];  // all loads at once
+#pragma unroll
+  for (int i = 0; i < BM; i += ROWS) {
+    loaded[i / ROWS] = k_inside && row + i < M ? from[i * static_cast<ptrdiff_t>(K)] : Scalar(0);
   }
+#pragma unroll
+  for (int i = 0; i < BM; i += ROWS) tile[t % BK][t / BK + i] = loaded[i / ROWS];
   __syncthreads();
   Scalar* const to = panels + static_cast<size_t>(blockIdx.x) * BM * BK;
 #pragma unroll 8
-  for (int i = t; i < BM * BK; i += 256) to[i] = tile[i / BM][i % BM];
+  for (int first = 0; first < BM * BK; first += 256) {
+    const int i = first + t;
+    to[i] = tile[i / BM][i % BM];
+  }
 }

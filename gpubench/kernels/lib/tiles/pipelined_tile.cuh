@@ -39,30 +39,20 @@ __device__ __forceinline__ void pipelined_tile(const Scalar* A, const Scalar* B,
     for (int i = t; i < BM * BK; i += THREADS) {
       const int k = i % 8 + i / (8 * BM) * 8;
       const int row = i / 8 % BM;
-      Scalar* const to = a + k * A_ROW * WIDTH + row;
-      if (row0 + row < M && k < K - k0) {
-        copy_async<sizeof(Scalar)>(to, A + static_cast<size_t>(row0 + row) * K + k0 + k);
-      } else {
-        *to = 0;
-      }
+      const bool inside = row0 + row < M && k < K - k0;
+      copy_async<sizeof(Scalar)>(a + k * A_ROW * WIDTH + row,
+                                 A + static_cast<size_t>(row0 + row) * K + k0 + k, inside);
     }
 #pragma unroll
     for (int i = t; i < BK * B_ROW; i += THREADS) {
       const int k = i / B_ROW;
       const int col = col0 + i % B_ROW * WIDTH;
       const Scalar* const from = B + static_cast<size_t>(k0 + k) * N + col;
-      if (k >= K - k0 || col >= N) {
-        b[i] = Vector<Scalar>{};
-      } else if (b_aligned) {
-        copy_async<16>(&b[i], from);
+      const int left = k < K - k0 ? N - col : 0;  // columns from here on
+      if (b_aligned) {
+        copy_async<16>(&b[i], from, left > 0);
       } else {
-        for (int e = 0; e < WIDTH; ++e) {
-          if (col + e < N) {
-            copy_async<sizeof(Scalar)>(&b[i].lanes[e], from + e);
-          } else {
-            b[i].lanes[e] = 0;
-          }
-        }
+        for (int e = 0; e < WIDTH; ++e) copy_async<sizeof(Scalar)>(&b[i].lanes[e], from + e, e < left);
       }
     }
   };

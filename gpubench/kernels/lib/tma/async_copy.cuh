@@ -5,23 +5,26 @@
 
 #pragma once
 
-// BYTES is 4, 8 or 16, and both addresses are multiples of it. Before compute capability 8.0 the
-// copy passes through a register and is finished at once.
+// BYTES is 4, 8 or 16, and both addresses are multiples of it. If not `inside`, zeros are written and
+// nothing is read. Before compute capability 8.0 the copy passes through a register and is finished at once.
 template <int BYTES>
-__device__ __forceinline__ void copy_async(void* to, const void* from) {
+__device__ __forceinline__ void copy_async(void* to, const void* from, bool inside = true) {
 #ifndef __CUDACC__  // a host that emulates CUDA
-  __pipeline_memcpy_async(to, from, BYTES);
+  __pipeline_memcpy_async(to, from, BYTES, inside ? 0 : BYTES);
 #elif __CUDA_ARCH__ >= 800
   const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const int read = inside ? BYTES : 0;
   if (BYTES == 16) {  // bypasses the L1 cache, where nothing would read it again
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(read)
+                 : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(BYTES)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(BYTES),
+                 "r"(read)
                  : "memory");
   }
 #else
   for (int i = 0; i < BYTES / 4; ++i) {
-    static_cast<int*>(to)[i] = static_cast<const int*>(from)[i];
+    static_cast<int*>(to)[i] = inside ? static_cast<const int*>(from)[i] : 0;
   }
 #endif
 }

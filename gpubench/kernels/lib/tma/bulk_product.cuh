@@ -34,10 +34,12 @@ __device__ __forceinline__ void add_chunk(const Scalar* a, const Scalar* b,
 // The number of columns of B with padding: rows of a tensor map start at multiples of 16 bytes.
 __host__ __device__ constexpr int padded(int N) { return (N + 3) / 4 * 4; }
 
-// Copies row k of B to a padded row, with 256 threads.
+// Copies row k of B to a padded row, with 256 threads that have four loads in flight each.
 template <typename Scalar>
-__device__ __forceinline__ void pad_row(const Scalar* B, Scalar* copy, size_t k, int N) {
+__device__ __forceinline__ void
+pad_row(const Scalar* __restrict__ B, Scalar* __restrict__ copy, size_t k, int N) {
   Scalar* const to = copy + k * padded(N);
+#pragma unroll 4
   for (int col = threadIdx.x; col < padded(N); col += 256) {
     to[col] = col < N ? B[k * N + col] : Scalar(0);
   }
