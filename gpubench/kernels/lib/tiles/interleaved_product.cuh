@@ -3,8 +3,7 @@
 //
 // A stage of shared memory holds BK transposed rows of A's tile, then BK rows of B's tile. If BK
 // does not divide K, the first step is the short step, with zeros for the missing values of k. So
-// the loop need not check bounds along K. Rows past M and columns past N are not copied, and the
-// sums that belong to them are never stored.
+// the loop need not check bounds along K. Rows past M and columns past N are zeros, too.
 
 #pragma once
 
