@@ -30,10 +30,12 @@
 // Where column `column` of a row of sums lies, of which a thread in row y of its warp writes a part.
 __host__ __device__ constexpr int sum_column(int column, int y) { return column ^ y; }
 
-template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS,
-          typename Scalar>
-__device__ __forceinline__ void part_in_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M,
-                                                int N, int K, unsigned char* shared) {
+// ALIGNED: N is a multiple of 4, as in `interleaved`.
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS,
+          bool ALIGNED = true>
+__global__ void __launch_bounds__((BM / TM) * (BN / TN))
+splitk_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  extern __shared__ __align__(16) unsigned char shared[];
   constexpr int THREADS = (BM / TM) * (BN / TN);
   constexpr int WARPS_X = BN / (8 * TN);
   Scalar* const stages = reinterpret_cast<Scalar*>(shared);
@@ -83,19 +85,4 @@ __device__ __forceinline__ void part_in_cluster(const Scalar* A, const Scalar* B
                        ALIGNED);
         });
   }
-}
-
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
-__global__ void __launch_bounds__((BM / TM) * (BN / TN))
-splitk_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  part_in_cluster<true, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, C, M, N, K, shared);
-}
-
-// For N that is not a multiple of 4, as in `register_banks`.
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
-__global__ void __launch_bounds__((BM / TM) * (BN / TN))
-splitk_cluster_unaligned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  part_in_cluster<false, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, C, M, N, K, shared);
 }

@@ -14,6 +14,7 @@ from gpubench.kernels.block_tiles import (
     warps_that_fit,
 )
 from gpubench.kernels.fitted_tile import MAX_CLUSTER, MAX_LARGE_CLUSTER
+from gpubench.kernels.layouts import unaligned
 from gpubench.kernels.tile_costs import DifferentPicks, SmallTile
 from gpubench.model import Config, CudaVariant, Launch, Problem
 
@@ -61,7 +62,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
     """Launch SPLITS blocks per tile of C, a cluster of them."""
     splits = tile["splits"]
     return Launch(
-        kernel="splitk_cluster_unaligned" if problem.n % 4 else "",
+        kernel=unaligned("splitk_cluster", tile, problem),
         grid=(splits * tiles_of_c(tile, problem),),
         block=(threads_of(tile),),
         shared_bytes=shared_bytes(tile),
