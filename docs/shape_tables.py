@@ -229,11 +229,18 @@ def other_shapes() -> str:
 def other_table() -> str:
     """Return the ratios at random shapes of each kind of `OTHERS`."""
     lines = [
-        [dtype, KINDS[kind], card(path_of_others(dtype, kind)), *summary(ratios)]
+        [dtype, KINDS[kind], card(path_of_others(dtype, kind)), *with_interval(ratios)]
         for dtype, kind, ratios in measured_others()
     ]
     heading = ["precision", "shapes with", "GPU", "number", "geometric mean", "won"]
     return table([*heading, "tenth percentile", "lowest"], lines)
+
+
+def with_interval(ratios: Sequence[float]) -> list[str]:
+    """Return the cells of `summary`, with the 95 % interval of the mean."""
+    count, _, *others = summary(ratios)
+    mean, low, high = plain_mean(ratios)
+    return [count, f"{mean:.3f} ({low:.3f} to {high:.3f})", *others]
 
 
 def shape_classes() -> str:
@@ -243,7 +250,7 @@ def shape_classes() -> str:
         for name in ("all", one.shape_class):
             ratios.setdefault((one.own.dtype, name), []).append(one.ratio)
     lines = [
-        [dtype, name, *summary(ratios[dtype, name])]
+        [dtype, name, *with_interval(ratios[dtype, name])]
         for dtype in ALONE
         for name in ("all", *CLASSES)
         if len(ratios.get((dtype, name), [])) >= MIN_SHAPES
