@@ -91,6 +91,7 @@ add_units(float (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN, PARTS>
   using T = FittedTile<BM, BN>;
   constexpr int EACH = SUMS / UNIT_SUMS;
   constexpr int UNITS = PIECES * EACH;
+  const int peer = rank.peer();
   const unsigned own = memory + warpgroup * UNITS * UNIT_BYTES;
   const int low = first_unit(UNITS, rank.part, PARTS);
   const int high = first_unit(UNITS, rank.part + 1, PARTS);
@@ -113,7 +114,7 @@ add_units(float (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN, PARTS>
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
   }
-  const Meeting<Scalar> meeting{own, rank.peer(), warpgroup, to};
+  const Meeting<Scalar> meeting{own, peer, warpgroup, to};
   complete_part<0, PARTS, CM * CN, T::TRANSPOSED>(sum, meeting, rank.part);
   if constexpr (PARTS > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
