@@ -62,19 +62,21 @@ constexpr unsigned short every_bit(int count, int apart) {
 enum class Boxes { ALL, OWN, SHARED };
 
 // Copies a box to this block, or to the same place in each block of the cluster that `mask` has a
-// bit for, and counts its bytes on each one's barrier. The second form also has a `policy` of the
-// L2 cache.
+// bit for, and counts its bytes on each one's barrier. The second form also has a `policy` of the L2
+// cache.
+#define SEND_BOX(OPTIONS, OPERANDS, ...)                                                          \
+  asm volatile(                                                                                   \
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes" OPTIONS       \
+      " [%0], [%1, {%2, %3}], [%4], " OPERANDS ";" ::"r"(shared_address(to)),                     \
+      "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), __VA_ARGS__                     \
+      : "memory")
 template <int BLOCKS>
 __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
                                          int row, int col, unsigned short mask) {
   if constexpr (BLOCKS == 1) {
     filled.copy_box(to, map, row, col);
   } else {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
-        "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), "h"(mask)
-        : "memory");
+    SEND_BOX(".multicast::cluster", "%5", "h"(mask));
   }
 }
 
@@ -83,18 +85,9 @@ __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUten
                                          int row, int col, unsigned short mask,
                                          unsigned long long policy) {
   if constexpr (BLOCKS == 1) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
-        "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), "l"(policy)
-        : "memory");
+    SEND_BOX(".L2::cache_hint", "%5", "l"(policy));
   } else {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(
-            shared_address(to)),
-        "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), "h"(mask), "l"(policy)
-        : "memory");
+    SEND_BOX(".multicast::cluster.L2::cache_hint", "%5, %6", "h"(mask), "l"(policy));
   }
 }
 
