@@ -4,9 +4,6 @@ from collections.abc import Callable, Sequence
 
 from gpubench.model import Config, Launch, Problem, Space
 
-STATIC_SHARED_BYTES = 48 * 1024
-"""Shared memory that a kernel may declare with a fixed size (CUDA C++ Programming Guide)."""
-
 MAX_SHARED_BYTES = 227 * 1024
 """Maximum shared memory of a block, requested at launch, on compute capability 9.0."""
 

@@ -142,14 +142,9 @@ UNIT = 16
 """Rows of a tile that parts of K add up at once."""
 
 
-def by_64(rows: int, columns: int) -> int:
-    """Return the extent by 64: the columns where the problem is transposed, else the rows."""
-    return rows if columns % BY_64 else columns
-
-
 def consumers(rows: int, columns: int) -> int:
     """Return the number of warpgroups that multiply a tile."""
-    extent = by_64(rows, columns)
+    extent = rows if columns % BY_64 else columns  # that is a multiple of 64
     return 1 if extent == BY_64 else 3 if extent % (3 * BY_64) == 0 else 2
 
 
