@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from gpubench.api import deviceinfo, diff, explain, plot, read_csv, show, sweep, tune
