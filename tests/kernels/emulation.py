@@ -1,4 +1,4 @@
-"""Runs kernels with clusters on the CPU, with their PTX emulated by `ptx/emulator.h`.
+"""Runs kernels with clusters on the CPU, with their PTX emulated by `ptx/emulator.cpp`.
 
 Each case computes C of small whole numbers, whose sums are exact in any order, and compares every
 element; and of random numbers in several schedules, whose results must be the same bits.
@@ -262,17 +262,23 @@ RESULTS = {"int8": "int", "float8_e4m3": "__nv_bfloat16"}
 OPTIONS = ("-w", "-O1", "-fno-strict-aliasing")
 
 
-def compile_header(folder: Path) -> None:
-    """Compile `emulator.h` into a directory, for all programs that `run` gets with it."""
-    header = Path(__file__).parent / "ptx" / "emulator.h"
-    gxx(*OPTIONS, "-x", "c++-header", str(header), "-o", str(folder / "emulator.h.gch"))
+PTX = Path(__file__).parent / "ptx"
+
+
+def compile_emulator(folder: Path) -> None:
+    """Compile `emulator.h` and `emulator.cpp` into a directory, for all programs in it."""
+    gxx(*OPTIONS, "-x", "c++-header", str(PTX / "emulator.h"), "-o", str(folder / "emulator.h.gch"))
+    text = (PTX / "emulator.cpp").read_text(encoding="utf-8")
+    words = ("-Winvalid-pch", f"-I{folder}", "-c", "-x", "c++", "-")  # beside the compiled header
+    gxx(*OPTIONS, *words, "-o", str(folder / "emulator.o"), text=text)
 
 
 def compile_program(text: str, binary: Path) -> None:
-    """Compile a program beside the compiled header."""
+    """Compile a program beside the compiled emulator."""
     source = binary.with_suffix(".cpp")
     source.write_text(text, encoding="utf-8")
-    gxx(*OPTIONS, "-Winvalid-pch", f"-I{binary.parent}", str(source), "-o", str(binary))
+    emulator = str(binary.parent / "emulator.o")
+    gxx(*OPTIONS, "-Winvalid-pch", f"-I{binary.parent}", str(source), emulator, "-o", str(binary))
 
 
 def run(binary: Path, *numbers: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from emulation import compile_header, compile_program, program, run
+from emulation import compile_emulator, compile_program, program, run
 from machine_code import between_labels, listing_of, opcodes
 
 from gpubench.backends.cuda.compile import compile_instance
@@ -176,7 +176,7 @@ def faults_of(name: str) -> dict[str, tuple[str, str]]:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The program of a kernel, which is compiled once, for all its cases and faults."""
     folder = tmp_path_factory.mktemp("emulated")
-    compile_header(folder)
+    compile_emulator(folder)
 
     @cache
     def compiled(name: str) -> Path:
