@@ -288,22 +288,19 @@ def test_an_input_that_is_wrong_or_has_no_effect_is_refused_in_one_line(
     assert ended.outputs == {"exit-code": "2", "comment": ""}
 
 
-@pytest.mark.parametrize(("own", "code"), [(1.0, 0), (1.1, 1)])
-def test_a_slowdown_of_10_percent_is_rejected_and_no_slowdown_passes(
-    job: Job, own: float, code: int
-) -> None:
+def test_a_slowdown_of_10_percent_is_rejected(job: Job) -> None:
     job.install(REAL)
-    for side, factor in (("base", 1.0), ("new", own)):
+    for side, factor in (("base", 1.0), ("new", 1.1)):
         for number in range(1, 6):
             path = job.folder / f"{side}-{number}.csv"
             path.unlink(missing_ok=True)
             sweep = [replace(row, round_medians_us=None) for row in rows(own=factor)]
             write(sweep, path)
     ended = job.run(base="base-*.csv", new="new-*.csv", threshold="5%")
-    assert (ended.code, ended.outputs["exit-code"]) == (code, str(code)), ended.said
+    assert (ended.code, ended.outputs["exit-code"]) == (1, "1"), ended.said
     comment = Path(ended.outputs["comment"]).read_text()
     assert ended.summary == comment
-    assert ("slower: 3 of 9 points" in comment) == bool(code)
+    assert "slower: 3 of 9 points" in comment
     uploaded = Path(ended.uploaded["path"])
     assert sorted(path.name for path in uploaded.rglob("*.csv")) == [
         f"{side}-{number}.csv" for side in ("base", "new") for number in range(1, 6)
