@@ -120,8 +120,8 @@ class PooledPoint:
     library: str = ""
     """Name and version of that library; empty: not known."""
 
-    quarters_us: tuple[float, ...] = ()
-    """Lower quartile of the samples of each sweep on a CPU."""
+    shortest_us: tuple[float, ...] = ()
+    """Shortest sample of each sweep on a CPU."""
 
     @property
     def rounds_us(self) -> tuple[float, ...]:
@@ -351,8 +351,8 @@ def _judge(
     p = p_values(shifts.effect, margin, variance)
     blas = np.array([before.is_blas for before, _ in pairs.values()])
     shortest = [
-        (before.quarters_us, after.quarters_us)
-        if min(len(before.quarters_us), len(after.quarters_us)) >= MIN_SWEEPS
+        (before.shortest_us, after.shortest_us)
+        if min(len(before.shortest_us), len(after.shortest_us)) >= MIN_SWEEPS
         else None
         for before, after in pairs.values()
     ]

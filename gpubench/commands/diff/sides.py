@@ -21,7 +21,7 @@ RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
 """Columns, besides the time, that may have expected figures."""
 
 COLUMNS = (
-    *("status", "reason", "median_us", "q1_us", "round_medians_us", "sm_mhz", *RATES),
+    *("status", "reason", "median_us", "min_us", "round_medians_us", "sm_mhz", *RATES),
     *("percent_of_peak_at_clock", "percent_of_copy"),
     *("device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "gpubench"),
 )
@@ -159,15 +159,15 @@ def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:
         on_cpu=rows[0].timer == Timer.HOST,
         is_blas=is_blas(rows[0]),
         library=rows[0].library or "",
-        quarters_us=_quarters(sweeps) if rows[0].timer == Timer.HOST else (),
+        shortest_us=_shortest(sweeps) if rows[0].timer == Timer.HOST else (),
     )
 
 
-def _quarters(sweeps: Sequence[Sequence[Row]]) -> tuple[float, ...]:
-    """Return the lower quartile of each sweep's samples; empty if a sweep has no such column."""
+def _shortest(sweeps: Sequence[Sequence[Row]]) -> tuple[float, ...]:
+    """Return the shortest sample of each sweep; empty if a sweep has no such column."""
     timed = [[row for row in sweep if row.status == Status.OK] for sweep in sweeps]
-    quarters = [[row.q1_us for row in sweep if row.q1_us] for sweep in timed if sweep]
-    return tuple(map(statistics.median, quarters)) if all(quarters) else ()
+    shortest = [[row.min_us for row in sweep if row.min_us] for sweep in timed if sweep]
+    return tuple(map(min, shortest)) if all(shortest) else ()
 
 
 def _median_of(rows: Iterable[Row], column: str) -> float | None:
