@@ -23,13 +23,13 @@ from gpubench.results.row import Row, read
 from gpubench.stats.pairs import Ratio
 
 ALONE = {
-    "bfloat16": "alone_31_bfloat16",
-    "float16": "alone_32_float16",
-    "float8_e4m3": "alone_33_float8_e4m3",
-    "tf32": "alone_34_tf32",
-    "int8": "alone_35_int8",
-    "float32": "alone_16_float32",
-    "float64": "alone_16_float64",
+    "bfloat16": "alone_201_bfloat16",
+    "float16": "alone_202_float16",
+    "float8_e4m3": "alone_203_float8_e4m3",
+    "tf32": "alone_204_tf32",
+    "int8": "alone_205_int8",
+    "float32": "alone_206_float32",
+    "float64": "alone_207_float64",
 }
 """Files of shapes that were measured with launches alone, by precision. No constant was fitted on
 them."""

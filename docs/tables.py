@@ -193,6 +193,13 @@ def alone_agreement() -> str:
         *("ncu_us", "gpubench_us"),
     )
     shorter_us = (control.expected_us or math.nan) - (control.line.judged_us or math.nan)
+    unknown = ", ".join(
+        f"`{case.variant}` at {case.size} in {case.dtype} ({each.line.judged_us:.1f} µs, "
+        f"{each.expected_us:.1f} were expected)"
+        for each in whole
+        if each.cause is None
+        for case in [each.line.case]
+    )
     return fill(
         f"{causes['']} of {len(whole)} times are within 0.15 µs or 1 % of the tool in whose "
         f"process they were taken. {causes['tool']} more agree without the constant of Nsight "
@@ -203,9 +210,9 @@ def alone_agreement() -> str:
         f"clear memory first: CUPTI's period of such calls is {statistics.median(clearing_us):.1f} "
         f"µs longer than gpubench's in the same process (median of {len(clearing_us)}; of all "
         f"{len(longer_us)} calls {statistics.median(longer_us):.1f}). {causes[None]} times have no "
-        f"measured cause. Times below {alone.SHORT_US:g} µs are {statistics.median(short_us):.2f} "
-        f"µs shorter than Nsight Compute's (median), and {high_us + alone.ALLOWED_US:.2f} µs would "
-        f"be too much. The control is {shorter_us:.2f} µs shorter, and is "
+        f"measured cause{unknown and f': {unknown}'}. Times below {alone.SHORT_US:g} µs are "
+        f"{statistics.median(short_us):.2f} µs shorter than Nsight Compute's (median), and "
+        f"{high_us + alone.ALLOWED_US:.2f} µs would be too much. The control is {shorter_us:.2f} µs shorter, and is "
         f"{'rejected' if control.cause is None else 'not rejected'}. Of {len(ratios)} ratios to "
         f"the faster library below {alone.SHORT_US:g} µs, {near} are within 1 % of the tools' "
         "ratios. The others are not decided.",
