@@ -212,7 +212,8 @@ def alone_agreement() -> str:
         f"{len(longer_us)} calls {statistics.median(longer_us):.1f}). {causes[None]} times have no "
         f"measured cause{unknown and f': {unknown}'}. Times below {alone.SHORT_US:g} µs are "
         f"{statistics.median(short_us):.2f} µs shorter than Nsight Compute's (median), and "
-        f"{high_us + alone.ALLOWED_US:.2f} µs would be too much. The control is {shorter_us:.2f} µs shorter, and is "
+        f"{high_us + alone.ALLOWED_US:.2f} µs would be too much. The control is "
+        f"{shorter_us:.2f} µs shorter, and is "
         f"{'rejected' if control.cause is None else 'not rejected'}. Of {len(ratios)} ratios to "
         f"the faster library below {alone.SHORT_US:g} µs, {near} are within 1 % of the tools' "
         "ratios. The others are not decided.",
