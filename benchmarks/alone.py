@@ -265,7 +265,7 @@ def launch(cases: Sequence[Case], launched: Path) -> None:
 def spans(cases: Sequence[Case], spanned: Path) -> None:
     """Time each case; write that, the median span of its calls by CUPTI, and their records."""
     sampled = [(case, call, sample(timers, call), timers) for case, call, timers in calls(cases)]
-    records = Records(clearing=True)  # from here on, CUPTI makes launches longer
+    records = Records()  # from here on, CUPTI makes launches longer
     found = []
     for case, call, taken, timers in sampled:
         records.clear()
@@ -309,7 +309,7 @@ def by_ncu(cases: Sequence[Case]) -> dict[Case, Profiled]:
     """
     with tempfile.TemporaryDirectory() as folder:
         log, launched = Path(folder) / "ncu.csv", Path(folder) / "launched.json"
-        run_child(ncu_command(log, "none", f"{NCU_METRIC},{CYCLES}"), "launch", cases, launched)
+        run_child(ncu_command(log, f"{NCU_METRIC},{CYCLES}"), "launch", cases, launched)
         text = log.read_text(errors="replace")
         done = json.loads(launched.read_text())
     durations, cycles = (

@@ -1,4 +1,4 @@
-"""What several of these scripts need of Nsight Compute and of CUPTI's activity records."""
+"""Nsight Compute's durations and CUPTI's activity records, for `alone.py`."""
 
 import csv
 import shutil
@@ -23,13 +23,12 @@ MARKER = "gpubench_marker"
 """Kernel that runs before and after the calls of a point, to mark them in Nsight Compute's list."""
 
 
-def ncu_command(log: Path, cache_control: str, metrics: str = NCU_METRIC) -> tuple[str, ...]:
+def ncu_command(log: Path, metrics: str) -> tuple[str, ...]:
     """Return the words before a program's command that let ncu measure its kernels into a log."""
     return (
         *(find_ncu(), "--log-file", str(log), "--metrics", metrics, "--csv"),
         *("--page", "raw", "--print-units", "base", "--clock-control", "none"),
-        *("--cache-control", cache_control),
-        *("--profile-from-start", "off", "--target-processes", "all"),
+        *("--cache-control", "none", "--profile-from-start", "off", "--target-processes", "all"),
     )
 
 
@@ -43,23 +42,15 @@ def find_ncu() -> str:
     return command
 
 
-def ncu_rows(text: str) -> list[dict[str, str]]:
-    """Return the units, then the figures of each kernel in a log of `ncu --csv --page raw`.
+def parse_ncu(text: str, metric: str = NCU_METRIC) -> list[tuple[str, float]]:
+    """Return name and nanoseconds, or cycles, of the kernels in a log of `ncu --csv --page raw`.
 
     Raise ValueError if there are no kernels.
     """
     rows = list(csv.DictReader(line for line in text.splitlines() if line.startswith('"')))
     if not rows[1:]:
         raise ValueError("Nsight Compute listed no kernels")
-    return rows
-
-
-def parse_ncu(text: str, metric: str = NCU_METRIC) -> list[tuple[str, float]]:
-    """Return name and nanoseconds, or cycles, of the kernels in a log.
-
-    Raise ValueError if there are no kernels.
-    """
-    units, *kernels = ncu_rows(text)
+    units, *kernels = rows  # the units come first
     return [
         (row["Kernel Name"], float(row[metric].replace(",", "")) * NS[units[metric]])
         for row in kernels
@@ -87,15 +78,16 @@ def synchronize() -> None:
 
 
 class Records:
-    """CUPTI's activity records of kernels, directly from cupti-python."""
+    """CUPTI's activity records, directly from cupti-python.
 
-    def __init__(self, *, clearing: bool = False) -> None:
-        """`clearing` also records where memory is cleared, which libraries do before a kernel."""
+    They are of kernels, and of memory that is cleared, as libraries do before a kernel.
+    """
+
+    def __init__(self) -> None:
         from cupti import cupti
 
         self._cupti = cupti
-        self._kinds = [cupti.ActivityKind.CONCURRENT_KERNEL]
-        self._kinds += [cupti.ActivityKind.MEMSET] * clearing
+        self._kinds = [cupti.ActivityKind.CONCURRENT_KERNEL, cupti.ActivityKind.MEMSET]
         self._spans: list[tuple[int, int, str]] = []
         cupti.activity_register_callbacks(lambda: (8 * 2**20, 0), self._completed)
         for kind in self._kinds:
