@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from secrets import choice, randbits
@@ -162,7 +162,8 @@ class Runner:
         """Compile what the points need before they are measured, and what comparisons need."""
         with self._phase("compiling"), ThreadPoolExecutor(1) as compiler:
             compiled = compiler.submit(self._backend.compile, points, on_built)
-            self._compare_small(points)
+            with suppress(DoesNotFitError, MemoryError):  # each point reports it when measured
+                self._compare_small(points)
             compiled.result()
 
     def _compare_small(self, points: Sequence[Point]) -> None:

@@ -74,6 +74,17 @@ def test_a_small_result_is_compared_while_kernels_compile() -> None:
     assert backend.loaded[0].problem.m < 64
 
 
+def test_too_little_memory_for_the_small_result_is_reported_by_each_point() -> None:
+    class Full(FakeBackend):
+        def bytes_free(self) -> int:
+            return 0
+
+    it, built = runner(Full()), []
+    it.compile([point()], built.append)
+    assert built == [1]
+    assert it.measure(point()).status == Status.SKIPPED
+
+
 def test_a_point_is_verified_once_and_timed_every_round() -> None:
     backend = FakeBackend()
     it = runner(backend)
