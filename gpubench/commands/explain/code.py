@@ -158,8 +158,6 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def compile_program(program: Program) -> Codes:
