@@ -68,9 +68,9 @@ def test_the_readme_states_how_long_its_sweeps_took() -> None:
     gpu_s, cpu_s, long_s = (claims.readme_sweep(*sweep)[0] for sweep in sweeps)
     name, words = shape_tables.card(gpu), " ".join(README.split())
     assert f"The sweep takes {gpu_s:.0f} s on an {name} and {cpu_s:.0f} s on two CPU cores" in words
-    assert f"It takes {long_s:.0f} s on an {name}, and three minutes on two" in words
     took = {line["task"]: float(line["wall_s"]) for line in tables.dictionaries(MEASURED)}
-    assert round(took["cpu:main"] / 60) == 3
+    cpu_long_s = took["cpu:main"]
+    assert f"It takes {long_s:.0f} s on an {name}, and {cpu_long_s:.0f} s on two CPU cores" in words
 
 
 def test_a_ratio_is_shown_missed_or_not_decided_by_its_interval() -> None:
@@ -116,7 +116,9 @@ def test_no_ratio_mixes_a_sustained_kernel_with_a_library_in_bursts() -> None:
 
 @pytest.mark.parametrize("name", ["ladder", "ladder_top"])
 def test_comparisons_with_cublas_rest_on_stable_rows(name: str) -> None:
-    assert [row.label for row in read(measured_file(f"{name}.csv")) if row.unstable] == []
+    """Of each problem the fastest kernel and the better library: no page quotes the others."""
+    compared = chain.from_iterable(tables.comparisons(read(measured_file(f"{name}.csv"))))
+    assert [row.label for row in compared if row.unstable] == []
 
 
 def test_what_the_pictures_of_compare_cublas_draw_are_stable_rows() -> None:
