@@ -1,6 +1,6 @@
-"""Every generated part of README.md and of the pages in docs/ and results/, made from results/.
+"""Every generated part of README.md and of the pages in docs/, made from results/.
 
-    python -m cogapp -I docs -p "import tables" -r README.md docs/*.md results/h200/ladder.md
+    python -m cogapp -I docs -p "import tables" -r README.md docs/*.md
 
 cog runs the call that stands in the first line of a generated part, and writes what it returns.
 """
