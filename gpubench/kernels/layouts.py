@@ -5,18 +5,15 @@ from collections.abc import Callable
 from gpubench.model import Config, Launch, Problem
 
 
-def instance(name: str, tile: Config, *further: bool) -> str:
-    """Return an instance of a template with `further` arguments after the tile's."""
-    arguments = (
-        "{scalar}",
-        *(f"{{{axis}}}" for axis in tile),
-        *(str(one).lower() for one in further),
-    )
+def instance(name: str, tile: Config, *flags: bool) -> str:
+    """Return an instance of a template whose last arguments, after the tile's, are `flags`."""
+    numbers = (f"{{{axis}}}" for axis in tile)
+    arguments = ("{scalar}", *numbers, *(str(flag).lower() for flag in flags))
     return f"{name}<{', '.join(arguments)}>"
 
 
 def unaligned(name: str, tile: Config, problem: Problem) -> str:
-    """Return the instance for rows of B that are no multiple of 4 elements; empty for others.
+    """Return the instance for an N that is not a multiple of 4, or an empty text for other N.
 
     The template's last parameter is true by default.
     """
@@ -24,7 +21,7 @@ def unaligned(name: str, tile: Config, problem: Problem) -> str:
 
 
 def instance_in_layout(name: str, tile: Config, problem: Problem) -> str:
-    """Return the instance for the layout of A and B; empty for row-major operands.
+    """Return the instance for the layout of A and B, or an empty text if both are row-major.
 
     The template's last two parameters are false by default.
     """

@@ -110,8 +110,8 @@ class Launch:
 
     @property
     def main(self) -> Launch:
-        """The launch of the kernel with the variant's name, or else the first launch."""
-        return next((launch for launch in self.sequence if not launch.kernel), self)
+        """The launch of the variant's template, or else of an instance, or else the first."""
+        return min(self.sequence, key=lambda at: (at.kernel != "", "<" not in at.kernel))
 
     @property
     def has_attributes(self) -> bool:

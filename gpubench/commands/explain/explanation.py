@@ -82,7 +82,7 @@ class Explanation:
     @property
     def kernel(self) -> str:
         """The name of the template that is launched."""
-        return self.launch.kernel or self.variant.name
+        return (self.launch.kernel or self.variant.name).partition("<")[0]
 
     @property
     def shared_bytes(self) -> int:

@@ -175,6 +175,11 @@ def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
     assert launch.kernel == "pack"
     assert launch.main is launch.next_launches[0]
     assert launch.main.shared_bytes == 4 * (2 * 64 * (128 + 256) + 8 * (16 * 64 + 4))
+    variant = BLOCKS["packed_a"]
+    for n in (999, 1000):  # by an instance for unaligned rows, and by the template itself
+        launch = variant.launch(default(variant)[0], problem(999, n, 99))
+        assert launch.kernel == "pack"
+        assert launch.main is launch.next_launches[0]
 
 
 def test_persistent_blocks_share_the_steps_of_what_does_not_come_out_even() -> None:

@@ -154,6 +154,13 @@ def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> No
     assert second.waves.idle_multiprocessors == 124
 
 
+def test_an_instance_is_named_by_its_template() -> None:
+    add = Launch(grid=(8,), block=(64,), kernel="add")
+    instance = Launch(grid=(64,), block=(256,), kernel="fake<{edge}, false>", next_launches=(add,))
+    of_instance = explained(variant(lambda _tile, _of: instance), 4)
+    assert of_instance.label == "fake 4 at 1024 float32, launch 1 of 2: fake"
+
+
 def test_a_grid_is_specialized_for_the_gpu_that_is_explained() -> None:
     def specialize(launch: Launch, _tile: Config, _problem: Problem, gpu: Gpu) -> Launch:
         return replace(launch, grid=(gpu.multiprocessors * gpu.threads_per_multiprocessor // 256,))
