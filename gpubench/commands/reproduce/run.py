@@ -162,7 +162,8 @@ def claim(
         for number in range(1, len(each.sweeps) + 1)
     ]
     ours = (*results, *partials)
-    if samples and os.path.realpath(samples) in map(os.path.realpath, ours):
+    taken = (*ours, *map(partial_of, results))
+    if samples and os.path.realpath(samples) in map(os.path.realpath, taken):
         raise UsageError(f"--samples: {samples} is a file of the results; name another")
     started = any(map(os.path.lexists, partials))
     if resume and not started:
