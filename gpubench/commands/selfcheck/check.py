@@ -119,12 +119,15 @@ class SelfcheckResult(NamedTuple):
 def run_selfcheck(device: str | None) -> int:
     """Print the gaps and the verdict. Return 0 if this machine's times can be trusted, or else 1.
 
-    Raises DeviceUnavailableError without a GPU or without CUPTI.
+    Raises UsageError for a CPU, and DeviceUnavailableError without a GPU or without CUPTI.
     """
-    if device is None:
-        device = next(name for name, entry in backends().items() if Timer.CUPTI in entry.timers)
+    gpu = next(name for name, entry in backends().items() if Timer.CUPTI in entry.timers)
+    device = gpu if device in {None, "auto"} else read_sweep({"device": device}).device
+    if device.partition(":")[0] != gpu:
+        raise UsageError(
+            f"--device: selfcheck compares two timers of a GPU: write {gpu} or {gpu}:1"
+        )
     try:
-        device = read_sweep({"device": device}).device
         with progress() as watcher, local_pool(device, Timer.CUPTI) as pool:
             job = job_of(pool.device, (Timer.EVENTS, Timer.CUPTI))
 
