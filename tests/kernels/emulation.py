@@ -261,7 +261,6 @@ RESULTS = {"int8": "int", "float8_e4m3": "__nv_bfloat16"}
 
 OPTIONS = ("-w", "-O1", "-fno-strict-aliasing")
 
-
 PTX = Path(__file__).parent / "ptx"
 
 
@@ -269,8 +268,9 @@ def compile_emulator(folder: Path) -> None:
     """Compile `emulator.h` and `emulator.cpp` into a directory, for all programs in it."""
     gxx(*OPTIONS, "-x", "c++-header", str(PTX / "emulator.h"), "-o", str(folder / "emulator.h.gch"))
     text = (PTX / "emulator.cpp").read_text(encoding="utf-8")
-    words = ("-Winvalid-pch", f"-I{folder}", "-c", "-x", "c++", "-")  # beside the compiled header
-    gxx(*OPTIONS, *words, "-o", str(folder / "emulator.o"), text=text)
+    # From the standard input, so that the compiled header is found, and not the one in PTX.
+    source = ("-Winvalid-pch", f"-I{folder}", "-x", "c++", "-")
+    gxx(*OPTIONS, "-c", *source, "-o", str(folder / "emulator.o"), text=text)
 
 
 def compile_program(text: str, binary: Path) -> None:

@@ -311,7 +311,7 @@ class CudaKernel:
     ) -> list[float]:
         """Time without blocking: copies from pageable memory wait for the host, as in a program.
 
-        `before` is not timed. If launches are waited for, each of them is.
+        `before` is not timed. With `Launches.WAITED`, the host waits for each launch.
         """
         times, stream = [], self.timers.stream
         end_to_end, waited = self.scope == Scope.END_TO_END, self.launches == Launches.WAITED
