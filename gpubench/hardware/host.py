@@ -23,9 +23,12 @@ report a cache that they share with others."""
 
 def cpu_threads() -> int:
     """Return the number of CPUs that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(_usable_cpus()) or os.cpu_count() or 1
+
+
+def _usable_cpus() -> set[int]:
+    """Return the CPUs that this process may run on; none where the system does not say."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 
 def free_memory_bytes() -> int:
@@ -76,21 +79,18 @@ class HostWatch:
 
     def _cores(self) -> int | None:
         """Return the number of physical cores behind the CPUs that this process may use."""
-        if not hasattr(os, "sched_getaffinity"):
-            return None
         places = {
             self._text(f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-            for cpu in os.sched_getaffinity(0)
+            for cpu in _usable_cpus()
         }
-        return len(places) if "" not in places else None
+        return len(places) if places and "" not in places else None
 
     def _read_ticks(self) -> list[int]:
         """Return clock ticks since boot by kind of work, of the CPUs that this process may use.
 
         User ticks include guests.
         """
-        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
-        names = {f"cpu{cpu}" for cpu in usable} or {"cpu"}  # or the line of all CPUs
+        names = {f"cpu{cpu}" for cpu in _usable_cpus()} or {"cpu"}  # or the line of all CPUs
         lines = map(str.split, self._text("proc/stat").splitlines())
         ticks = [map(int, fields[:8]) for name, *fields in lines if name in names]
         return [sum(column) for column in zip(*ticks, strict=True)]
