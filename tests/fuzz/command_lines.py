@@ -135,7 +135,7 @@ def seeds() -> list[bytes]:
     diff build.csv build.csv --format github
     diff a.csv b.csv --threshold 3% --only fake --format json
     diff --base a.csv --new b.csv --output new.toml --strict
-    diff a.toml b.csv --rerun
+    diff a.toml b.csv --ignore-device
     explain shared_tile --tiles 16 --sizes 512 --arch sm_80 --json
     generate new.bin --sizes 3x5 --seed 7
     run a.bin --op atax --output new.bin --device cpu

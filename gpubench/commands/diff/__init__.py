@@ -124,8 +124,7 @@ def ab(
 ) -> None:
     """Measure two installations or kernel directories in turns, and compare them.
 
-    Sweeps of one round alternate on one device, and are judged by the rules of diff. Unlike
-    'diff --rerun', which measures ambiguous points again with the installed kernels, each side runs
+    Sweeps of one round alternate on one device, and are judged by the rules of diff. Each side runs
     its own gpubench. --budget is the time of the whole comparison.
     """
     from gpubench.commands.diff.ab import compare_builds

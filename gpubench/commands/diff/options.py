@@ -62,9 +62,6 @@ class Options:
     full: Annotated[
         bool, typer.Option("--full", help="List every point that is ambiguous, missing or faster.")
     ] = False
-    rerun: Annotated[
-        bool, typer.Option("--rerun", help="Measure the ambiguous points again, and decide.")
-    ] = False
 
 
 _DECLARED = inspect.signature(Options, eval_str=True).parameters

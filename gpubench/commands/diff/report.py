@@ -54,14 +54,9 @@ def make_report(
     *,
     strict: bool,
     full: bool = False,
-    rerun_command: str = "",
-    notes: Iterable[str] = (),
     builds: tuple[str, str] | None = None,
 ) -> Report:
-    """Return the report; `rerun_command` is the command that measures ambiguous points again.
-
-    `builds` names the two sides of `gpubench ab`. Its report ends with a sentence to quote.
-    """
+    """Return the report; `builds` names the sides of `gpubench ab`, and adds a sentence to quote."""
     rows = {row.key: row for row in (*base.rows, *new.rows)}
     dtypes = dict.fromkeys(row.dtype for row in rows.values())
     return times_report(
@@ -73,8 +68,8 @@ def make_report(
         equal=f"within ±{100 * comparison.limits.threshold:g} %",
         strict=strict,
         full=full,
-        notes=(*_notes(comparison, rows, base, new), *notes),
-        advice=tuple(_advice(comparison, rows, rerun_command, builds, strict=strict)),
+        notes=tuple(_notes(comparison, rows, base, new)),
+        advice=tuple(_advice(comparison, rows, builds, strict=strict)),
         sentence=_sentence(comparison, rows, builds) if builds else "",
     )
 
@@ -227,7 +222,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         yield (
             f"{shortened(modes, ', ')} ran at two speeds: each process has one of them. Such a "
             f"point is never the same, and is judged by {DECIDING_ROUNDS} rounds of both sides "
-            "together, unless the sides are further apart than the speeds: --rerun"
+            "together, unless the sides are further apart than the speeds"
         )
     if comparison.drifted:
         yield (
@@ -253,6 +248,12 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         if all(values) and values[0] != values[1]:
             before, after = (", ".join(sorted(names)) for names in values)
             yield f"{column}: {before} on the base side, {after} on the new one"
+    if base.has_launches != new.has_launches:
+        older = new if base.has_launches else base
+        yield (
+            f"{older.name} has no column 'launches': kernels with programmatic dependent "
+            "launch count as overlapped there, all others as alone"
+        )
 
 
 def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:
@@ -302,7 +303,6 @@ def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str
 def _advice(
     comparison: Comparison,
     rows: Mapping[Key, Row],
-    rerun_command: str,
     builds: tuple[str, str] | None,
     *,
     strict: bool,
@@ -330,8 +330,6 @@ def _advice(
         words += ["--strict"] if strict else []
         command = shlex.join(words)  # names come from files
         lines.append(f"to settle it, measure both builds in turns: {command}")
-    if rerun_command:
-        lines.append(f"or, where the kernels are the same as here: {rerun_command}")
     return lines
 
 

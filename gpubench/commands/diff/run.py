@@ -57,13 +57,7 @@ def compared(
     limits = read_limits(options)
     if any(path.suffix == ".toml" for path in base):
         return _against_expected(base, new, options, limits)
-    # With several files a side, `gpubench ab` adds more of them; --rerun would name them all.
-    advised = not options.rerun and len(base) == len(new) == 1
-    command = ""
-    if advised:
-        command = f"{diff_command(shlex.join(map(str, (*base, *new))), options)} --rerun"
-    sides = read_side(base), read_side(new)
-    return compared_sides(*sides, options, rerun_command=command, builds=builds)
+    return compared_sides(read_side(base), read_side(new), options, builds)
 
 
 def read_limits(options: Options) -> Limits:
@@ -94,17 +88,9 @@ def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Pat
 
 
 def compared_sides(
-    base: Side,
-    new: Side,
-    options: Options,
-    *,
-    rerun_command: str = "",
-    builds: tuple[str, str] | None = None,
+    base: Side, new: Side, options: Options, builds: tuple[str, str] | None = None
 ) -> Report:
-    """Judge two sides that were measured. Raises UsageError if they cannot be compared.
-
-    `rerun_command` is the command that measures ambiguous points again.
-    """
+    """Judge two sides that were measured. Raises UsageError if they cannot be compared."""
     limits = read_limits(options)
     keep = selection((*base.rows, *new.rows), options.only, options.exclude)
     base, new = base.filtered(keep), new.filtered(keep)
@@ -117,36 +103,14 @@ def compared_sides(
             f"{base.name} and {new.name} have no point in common that has a time{left}"
         )
     comparison = compare(base.pooled, new.pooled, limits)
-    notes: list[str] = []
-    if base.has_launches != new.has_launches:
-        older = new if base.has_launches else base
-        notes.append(
-            f"{older.name} has no column 'launches': kernels with programmatic dependent "
-            "launch count as overlapped there, all others as alone"
-        )
-    if options.rerun:
-        from gpubench.commands.diff.rerun import rerun
-
-        base, new, of_rerun = rerun(comparison, base, new)
-        notes += of_rerun
-        comparison = compare(base.pooled, new.pooled, limits)
     return make_report(
-        comparison,
-        base,
-        new,
-        strict=options.strict,
-        full=options.full,
-        rerun_command=rerun_command,
-        notes=notes,
-        builds=builds,
+        comparison, base, new, strict=options.strict, full=options.full, builds=builds
     )
 
 
 def _against_expected(base: Files, new_files: Files, options: Options, limits: Limits) -> Report:
     if len(base) > 1:
         raise UsageError("a TOML file of expected figures is the whole base side")
-    if options.rerun:
-        raise UsageError("--rerun: expected figures cannot be measured again")
     new, expected = read_side(new_files), read_expected(base[0])
     if not options.ignore_device:
         require_expected_device(expected, new)

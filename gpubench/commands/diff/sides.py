@@ -78,13 +78,6 @@ class Side:
             self, files={path: list(filter(keep, rows)) for path, rows in self.files.items()}
         )
 
-    def with_rerun(self, sweeps: Sequence[Sequence[Row]], *, replacing: bool) -> Side:
-        """Return the side with new sweeps, besides earlier rows of their points or instead."""
-        keys = {row.key for sweep in sweeps for row in sweep} if replacing else set()
-        kept = self.filtered(lambda row: row.key not in keys)
-        fresh = {Path(f"--rerun {len(kept.files) + n}"): rows for n, rows in enumerate(sweeps)}
-        return replace(kept, files={**kept.files, **fresh})
-
 
 def read_side(paths: Sequence[Path]) -> Side:
     """Read the files of a side. Raises UsageError for a file that cannot be used."""

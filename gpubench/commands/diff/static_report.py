@@ -41,8 +41,6 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
     """Judge two build files. Raises UsageError for files and options that do not fit together."""
     if len(base) > 1 or len(new) > 1:
         raise UsageError("one build file per side is compared: gpubench diff BASE.csv NEW.csv")
-    if options.rerun:
-        raise UsageError("--rerun: build files have no times to measure again")
     if options.threshold is not None:
         raise UsageError("--threshold: is for times; build files have --allow")
     limits = read_limits(options.allow)

@@ -253,7 +253,7 @@ def test_the_other_formats_have_the_same_findings(builds: Builds, run: Run) -> N
     assert run(*sides, "--format", "junit", "--strict")[1].count("<failure") == 2
 
 
-@pytest.mark.parametrize("option", ["--rerun", "--allow=x=1", "--threshold=2%"])
+@pytest.mark.parametrize("option", ["--allow=x=1", "--threshold=2%"])
 def test_options_that_do_not_fit_are_refused(builds: Builds, run: Run, option: str) -> None:
     code, _, err = run(*builds([built()], [built()]), option)
     assert code == 2
