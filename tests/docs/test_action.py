@@ -128,7 +128,7 @@ class Job:
 def job(tmp_path: Path) -> Job:
     for side in ("base", "new"):
         (tmp_path / side).mkdir()
-    for name in ("base.csv", "new-1.csv", "new-2.csv"):
+    for name in ("base.csv", "base.json", "new-1.csv", "new-2.csv"):
         (tmp_path / name).touch()
     return Job(tmp_path)
 
@@ -188,16 +188,14 @@ def test_the_page_has_a_row_for_each_input_and_output() -> None:
             ["diff --base base.csv --new new-1.csv new-2.csv --only my_* --threshold 5% F"],
         ),
         (
-            {"base": "expect.toml", "new": "new-1.csv", "options": "--full"},
-            ["diff --base expect.toml --new new-1.csv F --full"],
+            {"base": "base.json", "new": "new-1.csv", "options": "--full"},
+            ["diff --base base.json --new new-1.csv F --full"],
         ),
     ],
 )
 def test_every_input_reaches_the_command_that_it_is_for(
     job: Job, inputs: dict[str, str], commands: list[str]
 ) -> None:
-    if inputs.get("base") == "expect.toml":
-        (job.folder / "expect.toml").touch()
     (job.folder / "my_kernel.cu").touch()  # my_* is not a pattern of files
     ended = job.run(**{"base": "base", "new": "new", **inputs})
     results = inputs.get("results", str(job.temporary / "gpubench-bench"))

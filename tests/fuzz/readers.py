@@ -21,7 +21,6 @@ from fakes import CPU, measured, point
 from stub import nothing_measured
 
 from gpubench.commands.convert.formats import as_nvbench
-from gpubench.commands.diff.expect import read_expected
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import read_side
 from gpubench.commands.fleet import times as fleet_times
@@ -191,26 +190,6 @@ timer = "events"
 point_limit = 60.5
 budget = 100
 launch_limit = 1
-"""
-
-EXPECT = b"""[expect]
-device = "NVIDIA H200"
-lower = "3%"
-upper = "0.5%"
-
-[[expect.point]]
-variant = "shared_tile"
-size = "1024"
-tile = "16"
-dtype = "float32"
-column = "gflops"
-value = 7000
-
-[[expect.point]]
-variant = "cublas"
-size = "320x640x320"
-value = 41.5
-upper = "100%"
 """
 
 
@@ -540,7 +519,6 @@ def _read_operands(name: str) -> Callable[[bytes, Path], None]:
 
 SIZES = (b"1024,2048", b"1..32", b"64..512:64", b"1..64:x2", b"320x640x320,1024", b"7x9,320x640")
 TILES = (b"8,16,32", b"1..32", b"128x128x8/8x8/s3", b"64x64/k4,1..64:x2")
-EXPECTED = REPOSITORY / "results/h200/expect.toml"
 TEXT, TABLE = mutations.TEXT, mutations.TABLE
 
 READERS = {
@@ -552,7 +530,6 @@ READERS = {
         TEXT,
     ),
     "experiment": Reader(_toml(read_experiment), lambda: _configs(experiments=True), TEXT),
-    "expect": Reader(_toml(read_expected), lambda: (EXPECT, EXPECTED.read_bytes()), TEXT),
     "winners": Reader(winners, lambda: (WINNER, WINNER_OF_OLD), TEXT),
     "where": Reader(where, lambda: CONDITIONS, TEXT),
     "csv": Reader(rows("a.csv"), _csv, TABLE),

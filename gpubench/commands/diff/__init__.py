@@ -46,7 +46,7 @@ def diff(
         list[Path] | None,
         typer.Argument(
             metavar="BASE NEW",
-            help="Result files; BASE may be a TOML file with [expect].",
+            help="Result files.",
             autocompletion=completion.results,
         ),
     ] = None,

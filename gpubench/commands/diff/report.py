@@ -5,7 +5,6 @@ import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from gpubench.commands.diff.compare import (
     ABSENT,
@@ -56,38 +55,10 @@ def make_report(
     full: bool = False,
     builds: tuple[str, str] | None = None,
 ) -> Report:
-    """Return the report; `builds` names the sides of `gpubench ab`, and adds a sentence to quote."""
+    """Return the report. `builds` has the names of the sides of `ab`, for its last sentence."""
     rows = {row.key: row for row in (*base.rows, *new.rows)}
     dtypes = dict.fromkeys(row.dtype for row in rows.values())
-    return times_report(
-        comparison,
-        rows,
-        base=base.name,
-        new=new.name,
-        machine=", ".join(filter(None, (new.rows[0].device, *dtypes))),
-        equal=f"within ±{100 * comparison.limits.threshold:g} %",
-        strict=strict,
-        full=full,
-        notes=tuple(_notes(comparison, rows, base, new)),
-        advice=tuple(_advice(comparison, rows, builds, strict=strict)),
-        sentence=_sentence(comparison, rows, builds) if builds else "",
-    )
-
-
-def times_report(
-    comparison: Comparison,
-    rows: Mapping[Key, Row],
-    *,
-    equal: str,
-    strict: bool,
-    sentence: str = "",
-    **texts: Any,
-) -> Report:
-    """Return the report on a comparison of times.
-
-    `rows` has a row of each point, `equal` says when a point counts as the same, and `texts` are
-    further fields of the report.
-    """
+    sentence = _sentence(comparison, rows, builds) if builds else ""
     labels = _labels(rows)
     open_verdicts = comparison.counts.keys() & {DiffVerdict.AMBIGUOUS, DiffVerdict.MISSING}
     unsettled = bool(open_verdicts) or comparison.drifted
@@ -96,6 +67,9 @@ def times_report(
     outcome = "failure" if strict else "skipped"
     untimed = comparison.untimed
     return Report(
+        base=base.name,
+        new=new.name,
+        machine=", ".join(filter(None, (new.rows[0].device, *dtypes))),
         unit="point",
         verdicts=tuple(DiffVerdict),
         headings=("base, ms", "new, ms", "change", "interval, %", ""),
@@ -113,7 +87,9 @@ def times_report(
         headline=_headline(comparison, code, not_judged, labels),
         colour="red" if code else "yellow" if not_judged else "green",
         exit_code=code,
-        equal=equal,
+        equal=f"within ±{100 * comparison.limits.threshold:g} %",
+        notes=tuple(_notes(comparison, rows, base, new)),
+        advice=tuple(_advice(comparison, rows, builds, strict=strict)),
         closing=(
             *([f"no time on either side: {len(untimed)}"] if untimed else []),
             *_blind(comparison),
@@ -135,7 +111,7 @@ def times_report(
             "untimed": [key._asdict() | {"reason": reason} for key, reason in untimed.items()],
         },
         strict=strict,
-        **texts,
+        full=full,
     )
 
 

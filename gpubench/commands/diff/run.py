@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpubench.commands.diff.compare import Limits, compare
-from gpubench.commands.diff.expect import expected_report, read_expected, require_expected_device
 from gpubench.commands.diff.formats import FORMATS, Report, print_text
 from gpubench.commands.diff.options import Format, Options
 from gpubench.commands.diff.report import make_report
@@ -54,9 +53,6 @@ def compared(
     """Judge the two sides. Raises UsageError for options and sides that do not fit together."""
     if not base or not new:
         raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
-    limits = read_limits(options)
-    if any(path.suffix == ".toml" for path in base):
-        return _against_expected(base, new, options, limits)
     return compared_sides(read_side(base), read_side(new), options, builds)
 
 
@@ -106,16 +102,6 @@ def compared_sides(
     return make_report(
         comparison, base, new, strict=options.strict, full=options.full, builds=builds
     )
-
-
-def _against_expected(base: Files, new_files: Files, options: Options, limits: Limits) -> Report:
-    if len(base) > 1:
-        raise UsageError("a TOML file of expected figures is the whole base side")
-    new, expected = read_side(new_files), read_expected(base[0])
-    if not options.ignore_device:
-        require_expected_device(expected, new)
-    new = new.filtered(selection(new.rows, options.only, options.exclude))
-    return expected_report(expected, new, limits, options)
 
 
 def diff_command(files: str, options: Options) -> str:

@@ -17,12 +17,9 @@ from gpubench.model import Status, Timer
 from gpubench.plan.registry import variants
 from gpubench.results.row import Row, read_named
 
-RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
-"""Columns, besides the time, that may have expected figures."""
-
 COLUMNS = (
-    *("status", "reason", "median_us", "min_us", "round_medians_us", "sm_mhz", *RATES),
-    *("percent_of_peak_at_clock", "percent_of_copy"),
+    *("status", "reason", "median_us", "min_us", "round_medians_us", "sm_mhz"),
+    *("gbytes_per_s", "percent_of_peak_at_clock", "percent_of_copy"),
     *("device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "gpubench"),
 )
 """Columns of a file that are read besides the key."""

@@ -14,7 +14,7 @@ from diffs import SIZES, Run, Write, failure, row, rows
 
 import gpubench
 from gpubench.model import Status
-from gpubench.results.row import KEY, Row, read
+from gpubench.results.row import KEY, Row
 
 # ---- exit codes
 
@@ -415,120 +415,6 @@ def test_markdown_folds_what_is_not_a_regression_and_shows_texts_as_they_are(
     assert "error: a \\| b &lt;img> \\`c\\` @&#8203;someone |" in out
     assert "<details><summary>3 faster</summary>" in out
     assert out.count("<details>") == out.count("</details>") == 1
-
-
-# ---- expected figures
-
-EXPECT = """
-[expect]
-device = "NVIDIA H200"
-lower = "5%"
-upper = "2%"
-
-[[expect.point]]
-variant = "cublas"
-size = 64
-value = {cublas}
-
-[[expect.point]]
-variant = "own"
-size = "64x64x64"
-column = "gflops"
-value = {own}
-upper = "50%"
-"""
-
-
-def test_a_file_is_compared_with_expected_figures(file: Write, run: Run, tmp_path: Path) -> None:
-    new = file("new.csv", rows())
-    rate = next(row.gflops for row in read(Path(new)) if row.variant == "own" and row.m == 64)
-    assert rate is not None
-    expect = tmp_path / "expect.toml"
-    for cublas, own, exit_code, verdicts in (
-        (100.0, 1.0, 0, ["same", "same"]),
-        (90.0, 1.0, 1, ["slower", "same"]),
-        (110.0, 1.2, 1, ["faster", "slower"]),
-        (100.0, 0.5, 0, ["same", "faster"]),
-    ):
-        expect.write_text(EXPECT.format(cublas=cublas, own=own * rate))
-        code, out, _ = run(str(expect), new, "--format", "json")
-        report = json.loads(out)
-        assert (code, [point["verdict"] for point in report["points"]]) == (exit_code, verdicts)
-        assert report["notes"] == [f"7 points of {new} have no expected figure"]
-
-
-def test_an_unmet_expectation_is_shown_with_what_was_expected(
-    file: Write, run: Run, tmp_path: Path
-) -> None:
-    expect = tmp_path / "expect.toml"
-    expect.write_text(EXPECT.format(cublas=90, own=1))
-    out = run(str(expect), file("new.csv", rows()))[1]
-    assert "median_us 100.2; expected 85.5 to 91.8" in out
-    assert "same: " not in out
-
-
-def test_the_h200s_own_figures_are_what_is_expected_of_one(run: Run) -> None:
-    h200 = Path(__file__).parents[3] / "results" / "h200"
-    code, out, _ = run(str(h200 / "expect.toml"), str(h200 / "compare.csv"), "--strict")
-    assert (code, out.splitlines()[0]) == (0, "no confirmed regression: of 5 points 5 same")
-    assert "same: 5 points within their tolerances" in out
-
-
-def test_an_expected_point_that_is_not_there_is_missing(
-    file: Write, run: Run, tmp_path: Path
-) -> None:
-    expect = tmp_path / "expect.toml"
-    expect.write_text(EXPECT.format(cublas=100, own=1).replace("size = 64", "size = 4096"))
-    code, out, _ = run(str(expect), file("new.csv", rows()), "--strict", "--only", "cublas")
-    assert code == 3
-    assert "missing (2): cublas at 4096" in out
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [
-        ("expect", "expected", "has no [[expect.point]]"),
-        ("size = 64\n", "", "missing required field `size`"),
-        ("value = 100", "value = -1", "Expected `float` > 0.0 - at `$.value`"),
-        ("value = 100", "value = nan", "Expected `float` > 0.0 - at `$.value`"),
-        ("value = 100", f"value = 0x{5000 * 'f'}", "64 bits"),
-        ("value = 100", f"{50_000 * 'k'} = 1", "unknown field `kkk"),
-        ('upper = "2%"', 'upper = "-2%"', "upper: '-2%' is"),
-        ('upper = "2%"', "upper = true", "got `bool` - at `$.upper`"),
-        ('lower = "5%"', 'lower = "inf%"', "lower: 'inf%' is"),
-        ('"gflops"', '"gflop"', "did you mean 'gflops'?"),
-        ('lower = "5%"', 'lower = "5"', "lower: '5' needs a percent sign"),
-        ('lower = "5%"', "lower = 1.5", "lower: '1.5' needs a percent sign"),
-        ('upper = "2%"', 'uper = "2%"', "unknown field `uper`"),
-        ("size = 64", 'size = "64,128"', "more than one size"),
-        ('variant = "cublas"\n', 'variant = "cublas"\ntile = 16\ncolour = 1\n', "`colour`"),
-        ("[expect]", "[expect", "is not TOML"),
-        ("NVIDIA H200", "NVIDIA A100", "--ignore-device"),
-    ],
-)
-def test_bad_expectations_are_one_line_and_exit_2(
-    file: Write, run: Run, tmp_path: Path, before: str, after: str, said: str
-) -> None:
-    expect = tmp_path / "expect.toml"
-    good = EXPECT.format(cublas=100, own=1)
-    assert before in good
-    expect.write_text(good.replace(before, after))
-    code, _, err = run(str(expect), file("new.csv", rows()))
-    assert code == 2
-    assert (len(err.splitlines()), len(err) < 1000) == (1, True)
-    assert said in err
-
-
-def test_an_expectation_that_fits_several_points_is_refused(
-    file: Write, run: Run, tmp_path: Path
-) -> None:
-    expect = tmp_path / "expect.toml"
-    expect.write_text(EXPECT.format(cublas=100, own=1))
-    tiled = [replace(rows()[0], tile=tile) for tile in ("8", "16")]
-    code, _, err = run(str(expect), file("new.csv", tiled))
-    assert code == 2
-    assert "fits 2 points" in err
-    assert "such as cublas 16 at 64 float32" in err
 
 
 def test_advised_commands_are_not_wrapped_and_every_point_is_listed_if_asked(
