@@ -63,9 +63,9 @@ RACE = (
     *("--sizes", "48", "--where", "edge in (4, 16, 32)", "--rounds", "2", "--cache", "hot"),
     *("--within", "20%", "--output", "a.csv"),
 )
-COVER = (
+RACES = (
     *("--sizes", "list.csv", "--where", "edge in (4, 16)", "--rounds", "2", "--cache", "hot"),
-    *("--within", "20%", "--cover", "20%", "--output", "a.csv"),
+    *("--within", "20%", "--output", "a.csv"),
 )
 AB = (
     *("ab", "before", "after", "--variants", "mine,cpu_blas", "--sizes", "16", "--pairs", "3"),
@@ -83,7 +83,7 @@ WRITERS = (
 )
 """Commands that write a file or a folder whose name begins with `out`."""
 
-KINDS = ("sweep", "files", "tune", "list", "ab", "cover")
+KINDS = ("sweep", "files", "tune", "list", "ab", "races")
 WINNERS = "winners.toml"
 LIST = "name,m,n,k,weight\nfirst,16,24,8,2\nsecond,32,8,16,1\n"
 FORMER = "former"
@@ -322,13 +322,13 @@ def check_files(directory: Path, whole: Path, where: str, *, is_ended: bool) -> 
 def resume(kills: int, seed: int, device: str, kind: str) -> dict[str, Any]:
     """Kill and resume sweeps or races."""
     chance = random.Random(seed)  # noqa: S311 # moments, not secrets
-    races = kind in {"tune", "cover"}
+    races = kind in {"tune", "races"}
     more = ("--winners", WINNERS) if races else ()
     command: tuple[str, ...] = ("sweep", "--device", device, "--variants", VARIANTS[device], *SWEEP)
     if kind == "list":
         command = (*command, "--sizes", "list.csv")
     if races:
-        options = RACE if kind == "tune" else COVER
+        options = RACE if kind == "tune" else RACES
         command = ("tune", RACED[device], "--device", device, *options, *more)
     counts: Counter[str] = Counter()
     on_disk: list[int] = []

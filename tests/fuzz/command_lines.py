@@ -129,8 +129,8 @@ def seeds() -> list[bytes]:
     compare-cublas --state sustained --sizes 64 --rivals -o new.csv
     judge cpu_blas --baseline cpu_naive --sizes 8 --claim 2 --json
     sweep --sizes list.csv --device cpu --variants cpu_blas
-    tune cpu_tile --cover 5% --sizes 8,16 --within 20%
-    tune cpu_tile --cover 5% --sizes list.csv --winners new.toml
+    tune cpu_tile --sizes 8,16 --within 20%
+    tune cpu_tile --sizes list.csv --winners new.toml
     ab folder folder.csv --device cpu --sizes 8 --pairs 5
     diff build.csv build.csv --format github
     diff a.csv b.csv --threshold 3% --only fake --format json

@@ -15,9 +15,6 @@ app = typer.Typer()
 WITHOUT = ("variants", "tiles", "samples", "state")
 """Options of a sweep that tune does not have: its visits are short, so in the state burst."""
 
-COVER = Path("results", "cover.toml")
-"""The default file of the tiles of a cover."""
-
 UNDECIDED = 3
 """Exit code of a race that ended before its configurations could be judged."""
 
@@ -52,20 +49,11 @@ def tune(
             help="Configurations this little slower count as equal. Default: 1%.",
         ),
     ] = None,
-    cover: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PERCENT",
-            help="Also find the fewest configurations that keep every problem within this "
-            "percentage of its best, such as 2%.",
-        ),
-    ] = None,
     winners: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="TOML of winners that 'sweep --tiles FILE' reads. Default: results/tuned.toml; "
-            "with --cover results/cover.toml.",
+            help="TOML of winners that 'sweep --tiles FILE' reads. Default: results/tuned.toml.",
         ),
     ] = None,
     resume: option.Resume = None,
@@ -90,7 +78,7 @@ def tune(
 
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"variants": ",".join(variants)} if variants else {}
-    texts = {"where": where, "within": within, "cover": cover}
+    texts = {"where": where, "within": within}
     own = {name: text for name, text in texts.items() if text is not None}
     if dry_run:
         settings = read_settings({**given, **own})
@@ -104,16 +92,16 @@ def tune(
         own = {}
     settings = read_settings({**given, **own})
     sweep = settings.sweep
-    kept_in = winners or (TUNED if settings.cover is None else COVER)
+    winners = winners or TUNED
     with progress() as watcher, open_pool(sweep, on) as pool:
         output = sweep.output or default_path(pool.name, f"{sweep.op}-{ENDING}")
-        check_files(kept_in, output)  # before anything is measured
+        check_files(winners, output)  # before anything is measured
         tuned = tune(
             settings,
             pool,
             watcher,
             output=output,
-            winners=kept_in,
+            winners=winners,
             resume=resume is not None,
             force=force,
         )
@@ -122,5 +110,5 @@ def tune(
     if tuned.confirmed:
         code = max(code, conclude(save_rows(tuned.confirmed, save), tuned.race.path))
     if tuned.winners:
-        say(f"{kept_in}: --tiles {tiles_of(kept_in)} takes these tiles from it")
+        say(f"{winners}: --tiles {tiles_of(winners)} takes these tiles from it")
     raise typer.Exit(code or UNDECIDED * tuned.undecided)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import gpubench
-from gpubench.commands.tune.covering_tiles import Cover, cover_rows, cover_winners, covers
 from gpubench.commands.tune.schedule import BUDGET_ENDED, Racing, entrants, visits_of
 from gpubench.engine.pool import Pool, Watcher
 from gpubench.engine.prepare import Job, prepare
@@ -42,8 +41,6 @@ class Settings:
     """A sweep without tiles."""
 
     racing: Racing
-    cover: float | None = None
-    """The fraction within which a cover keeps every problem. None: no cover is requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +52,7 @@ class Tuned:
     """None: the race was interrupted, or nothing was timed."""
 
     winners: list[Winner]
-    """The confirmed winners of the races that were not undecided. With `--cover`, they have the
-    covers' configurations."""
-
-    covers: Sequence[Cover] = ()
+    """The confirmed winners of the races that were not undecided."""
 
     @property
     def undecided(self) -> bool:
@@ -67,26 +61,20 @@ class Tuned:
 
 
 def read_settings(given: Mapping[str, Any]) -> Settings:
-    """Read the options of a sweep, `where`, `within` and `cover`. Raises UsageError."""
+    """Read the options of a sweep, `where` and `within`. Raises UsageError."""
     options = {name: value for name, value in given.items() if value is not None}
-    cover = options.pop("cover", None)
-    within = options.pop("within", cover or WITHIN)
+    within = options.pop("within", WITHIN)
     where = options.pop("where", None)
     sweep = read_sweep(options)
     if not sweep.variants:
         raise UsageError("name a variant, such as shared_tile; 'gpubench variants' lists them")
-    covered = None if cover is None else parse_fraction(cover, "--cover", low=0.0001, high=0.5)
     fraction = parse_fraction(within, "--within", low=0.0001, high=0.5)
-    if covered not in {None, fraction}:
-        raise UsageError("--within: --cover says which configurations count as equal; leave it out")
-    own = {"within": str(within)}
-    own |= {name: str(text) for name, text in (("where", where), ("cover", cover)) if text}
+    own = {"within": str(within)} | ({"where": str(where)} if where else {})
     return Settings(
         sweep=replace(sweep, options={**sweep.options, **own}),
         racing=Racing(
             where=where, within=fraction, overlap=any(each.overlap for each in sweep.launches)
         ),
-        cover=covered,
     )
 
 
@@ -181,19 +169,13 @@ def _confirmed(
     """Confirm the best of each race, and choose the winners."""
     spaces = {variant: settings.racing.space(variant) for variant in job.hashes}
     chosen = [pick for group in groups(race.rows) for pick in picks(group, spaces)]
-    ended = races(race.rows)
-    early = filter(is_undecided, ended)
-    kept_covers = [] if settings.cover is None else covers(ended, early, settings.cover)
-    chosen = list({row.key: row for row in (*chosen, *cover_rows(kept_covers))}.values())
     confirmed = run(_confirmation(job, settings.sweep, chosen), pool, watcher, file)
     winners = [
         winner
-        for raced in ended
+        for raced in races(race.rows)
         if (winner := _winner(raced, confirmed.rows, settings.racing.within, spaces))
     ]
-    if kept_covers:
-        winners = cover_winners(kept_covers, winners, confirmed.rows)
-    return Tuned(race=race, confirmed=confirmed, winners=winners, covers=kept_covers)
+    return Tuned(race=race, confirmed=confirmed, winners=winners)
 
 
 def confirmed_path(path: Path) -> Path:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.tune.covering_tiles import cover_tables
 from gpubench.commands.tune.run import Tuned, groups, is_undecided, races
 from gpubench.commands.tune.schedule import BUDGET_ENDED
 from gpubench.model import Status
@@ -41,7 +40,7 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
                 Text("\nconfirmed in fresh processes"),
                 rows_table(again, [*NAMES, *figures(again[0], again)]),
             ]
-    return Group(*parts, *remarks(confirmed), *cover_tables(tuned.covers, confirmed))
+    return Group(*parts, *remarks(confirmed))
 
 
 def _statement(race: Sequence[Row], within: float) -> str:
