@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.grouping import grouped
-from gpubench.model import Status
+from gpubench.model import PointKey, Status
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
 from gpubench.view.problem_list import list_summaries
@@ -58,11 +58,11 @@ def side_by_side(
     names: Sequence[str], sides: Sequence[Sequence[Row]], sort: str | None, top: int | None
 ) -> Group:
     """Per problem: a line per point with its time in each file, and the ratio to the first file."""
-    times = [{point_key(row): row for row in rows if row.status == Status.OK} for rows in sides]
-    first: dict[tuple[object, ...], Row] = {}
+    times = [{row.key: row for row in rows if row.status == Status.OK} for rows in sides]
+    first: dict[PointKey, Row] = {}
     for key, row in chain.from_iterable(side.items() for side in times):
         first.setdefault(key, row)
-    problems = grouped(first, lambda key: key[2:])
+    problems = grouped(first, lambda key: key._replace(variant="", tile=""))
     if sum(len(keys[:top]) for keys in problems.values()) > MAX_POINTS:
         return summary(list(chain(*sides)))
     parts: list[RenderableType] = []
@@ -74,7 +74,8 @@ def side_by_side(
         for key in sorted(keys, key=lambda key: ORDER[sort or "time"](first[key]))[:top]:
             rows = [side.get(key) for side in times]
             grid.add_row(
-                *map(str, key[:2]),
+                key.variant,
+                key.tile,
                 *(marked(row) if row else "" for row in rows),
                 *(_ratio(row, rows[0]) for row in rows[1:]),
             )
@@ -90,9 +91,3 @@ def _ratio(row: Row | None, base: Row | None) -> str:
     if not row or not base or row.unstable or base.unstable or not base.median_us:
         return ""
     return number((row.median_us or 0.0) / base.median_us, 3)
-
-
-def point_key(row: Row) -> tuple[object, ...]:
-    """Return the key of a point, which is the same for all devices."""
-    where = row.cache, row.launches, row.scope, row.layout, row.operands
-    return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, *where

@@ -63,14 +63,22 @@ def test_points_are_listed_in_the_order_asked_for(shown: Show, file: Path) -> No
 def test_files_stand_side_by_side_with_their_ratio(shown: Show, file: Path, tmp_path: Path) -> None:
     other = tmp_path / "new.csv"
     write([row_of(8, 30.0), replace(row_of(64, 5.0), device="Other CPU")], other)
-    lines = [line.split() for line in shown(file, other, compare=True).splitlines()]
+    lines = [line.split() for line in shown(file, other).splitlines()]
     assert ["variant", "tile", "base", "new", "new", "÷", "base"] in lines
     assert ["tiled", "8", "20.00", "µs", "30.00", "µs", "1.500"] in lines
     assert ["tiled", "64", "5.000", "µs"] in lines
-    with pytest.raises(UsageError, match="two files or more"):
-        shown(file, compare=True)
-    # Files with a point in common are never shown as if they were one.
-    assert [line.split() for line in shown(file, other).splitlines()] == lines
+
+
+def test_points_that_differ_in_one_condition_have_lines_of_their_own(
+    shown: Show, tmp_path: Path
+) -> None:
+    burst = row_of(8, 20.0)
+    both = [burst, replace(burst, state="sustained", median_us=24.0)]
+    write(both, tmp_path / "a.csv")
+    write(both, tmp_path / "b.csv")
+    text = shown(tmp_path / "a.csv", tmp_path / "b.csv")
+    assert "20.00 µs  20.00 µs" in text
+    assert "24.00 µs  24.00 µs" in text
 
 
 def test_files_without_a_point_in_common_are_shown_as_one_sweep(
@@ -100,7 +108,7 @@ def test_a_file_without_rows_is_refused(shown: Show, tmp_path: Path) -> None:
 def test_no_ratio_rests_on_rounds_that_disagree(shown: Show, file: Path, tmp_path: Path) -> None:
     loud = replace(row_of(8, 30.0), round_medians_us="20;30;40")
     write([loud, row_of(16, 10.0)], tmp_path / "new.csv")
-    text = shown(file, tmp_path / "new.csv", compare=True)
+    text = shown(file, tmp_path / "new.csv")
     lines = [line.split() for line in text.splitlines()]
     assert ["tiled", "8", "20.00", "µs", "30.00", "µs", "!"] in lines
     assert ["tiled", "16", "10.00", "µs", "10.00", "µs", "1.000"] in lines
@@ -121,8 +129,7 @@ def test_points_that_are_too_many_for_a_table_are_summed_up(
 ) -> None:
     monkeypatch.setattr("gpubench.view.row_tables.MAX_POINTS", 2)
     monkeypatch.setattr("gpubench.commands.show.view.MAX_POINTS", 2)
-    for options in ({}, {"sort": "time"}, {"compare": True}):
-        text = shown(*[file] * (1 + ("compare" in options)), **options)
+    for text in (shown(file), shown(file, sort="time"), shown(file, file)):
         assert "10.00 µs" in text
         assert "30.00 µs" not in text
         assert "too many for a table" in text
