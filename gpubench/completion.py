@@ -55,19 +55,9 @@ def backends(incomplete: str) -> list[str]:
     return words(*sorted(entries()))(incomplete)
 
 
-def folders(incomplete: str) -> list[str]:
-    """Complete a directory, with a slash at its end."""
-    return [path for path in _below(incomplete) if path.endswith("/")]
-
-
-def configs(incomplete: str) -> list[str]:
-    """Complete a TOML file, or a directory on the way to it."""
-    return _files(".toml", incomplete)
-
-
-def results(incomplete: str) -> list[str]:
-    """Complete a CSV file, or a directory on the way to it."""
-    return _files(".csv", incomplete)
+def files(_incomplete: str) -> list[str]:
+    """Offer nothing: the shell completes files itself, and Typer would offer the typed text."""
+    return []
 
 
 def saved(incomplete: str) -> list[str]:
@@ -75,30 +65,6 @@ def saved(incomplete: str) -> list[str]:
     from gpubench.results.store import names
 
     return words(*names())(incomplete)
-
-
-def _files(suffix: str, incomplete: str) -> list[str]:
-    paths = [path for path in _below(incomplete) if path.endswith(("/", suffix))]
-    # A shell adds a blank to an only answer, so the content of an only directory is offered.
-    while len(paths) == 1 and paths[0].endswith("/") and paths[0] != incomplete:
-        incomplete = paths[0]
-        paths = _files(suffix, incomplete) or paths
-    return paths
-
-
-def _below(incomplete: str) -> list[str]:
-    """Return the paths that continue the typed text. Hidden files need a typed dot."""
-    folder, _, name = incomplete.rpartition("/")
-    base = f"{folder}/" if "/" in incomplete else ""
-    try:
-        paths = sorted(Path(base or ".").iterdir())
-    except OSError:
-        return []
-    return [
-        f"{base}{path.name}{'/' * path.is_dir()}"
-        for path in paths
-        if path.name.startswith(name) and (name or not path.name.startswith("."))
-    ]
 
 
 def _next_item(names: Iterable[str], incomplete: str) -> list[str]:

@@ -205,7 +205,7 @@ OPTIONS = {
             help="Directory of your own kernels: mine.cu and mine.py in DIR, or in DIR/gemm. "
             "This runs the code of every .py there, as you.",
             metavar="DIR",
-            complete=completion.folders,
+            complete=completion.files,
         ),
         Option(
             name="output",
@@ -214,7 +214,7 @@ OPTIONS = {
             "Default: results/<time>-<device>-<op>.csv.",
             read=csv_path,
             metavar="FILE",
-            complete=completion.results,
+            complete=completion.files,
             short="-o",
         ),
         Option(
@@ -468,7 +468,7 @@ Config = Annotated[
         metavar="FILE",
         help='TOML file such as quick.toml, with any of these options, as sizes = "1024,2048"; '
         "flags win. Its kernels lie beside it, its output below the current directory.",
-        autocompletion=completion.configs,
+        autocompletion=completion.files,
     ),
 ]
 Resume = Annotated[
@@ -532,7 +532,7 @@ Arch = Annotated[
 ]
 Results = Annotated[
     list[Path],
-    typer.Argument(metavar="CSV...", help="Results to show.", autocompletion=completion.results),
+    typer.Argument(metavar="CSV...", help="Results to show.", autocompletion=completion.files),
 ]
 Only = Annotated[
     str | None,

@@ -28,7 +28,7 @@ def convert(
         typer.Argument(
             metavar="FILE",
             help="Result file: a CSV of gpubench, or JSON of NVBench (*.json).",
-            autocompletion=completion.results,
+            autocompletion=completion.files,
         ),
     ],
     *,

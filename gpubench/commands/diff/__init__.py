@@ -47,7 +47,7 @@ def diff(
         typer.Argument(
             metavar="BASE NEW",
             help="Result files.",
-            autocompletion=completion.results,
+            autocompletion=completion.files,
         ),
     ] = None,
     *,
@@ -55,7 +55,7 @@ def diff(
         list[Path] | None,
         typer.Option(
             help="Files of the base side, pooled, such as a1.csv a2.csv; instead of BASE.",
-            autocompletion=completion.results,
+            autocompletion=completion.files,
         ),
     ] = None,
     against: Annotated[
@@ -70,7 +70,7 @@ def diff(
         list[Path] | None,
         typer.Option(
             help="Files of the new side, pooled, such as b1.csv b2.csv; instead of NEW.",
-            autocompletion=completion.results,
+            autocompletion=completion.files,
         ),
     ] = None,
     **options: Any,

@@ -37,7 +37,7 @@ def explain(
         typer.Option(
             metavar="FILE",
             help="Results of a sweep, such as a.csv, to compare its times with the bound.",
-            autocompletion=completion.results,
+            autocompletion=completion.files,
         ),
     ] = None,
     measure: Annotated[

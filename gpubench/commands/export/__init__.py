@@ -35,7 +35,7 @@ def export(
             "--dir",
             metavar="DIR",
             help="Directory for VARIANT.cu and VARIANT.py.",
-            autocompletion=completion.folders,
+            autocompletion=completion.files,
         ),
     ] = Path("exported"),
     force: option.ForceFiles = False,

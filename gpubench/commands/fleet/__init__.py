@@ -30,7 +30,7 @@ def fleet(
             "--output",
             "-o",
             help="CSV to write, such as fleet.csv. Default: results/<time>-fleet-units.csv.",
-            autocompletion=completion.results,
+            autocompletion=completion.files,
         ),
     ] = None,
     force: option.Force = False,

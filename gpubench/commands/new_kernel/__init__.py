@@ -43,7 +43,7 @@ def new_kernel(
             "--dir",
             metavar="DIR",
             help="Folder of your kernels, for --kernels; the files go into DIR/gemm.",
-            autocompletion=completion.folders,
+            autocompletion=completion.files,
         ),
     ] = Path("own"),
     force: option.ForceFiles = False,

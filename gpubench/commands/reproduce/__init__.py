@@ -14,11 +14,10 @@ app = typer.Typer()
 
 
 def _experiments(incomplete: str) -> list[str]:
-    """Complete the names of the shipped experiments, and the user's TOML files."""
+    """Complete the names of the shipped experiments. The shell completes files."""
     from gpubench.commands.reproduce.experiment import shipped
 
-    own = completion.configs(incomplete) if incomplete else []
-    return [*completion.words(*shipped(), *shipped("claims"))(incomplete), *own]
+    return completion.words(*shipped(), *shipped("claims"))(incomplete)
 
 
 @app.command(epilog="Example: gpubench reproduce p100-tiles")
@@ -48,7 +47,7 @@ def reproduce(
         typer.Option(
             metavar="DIR",
             help="Checkout of the code of other people whose claim an experiment checks.",
-            autocompletion=completion.folders,
+            autocompletion=completion.files,
         ),
     ] = None,
     folder: Annotated[
@@ -58,7 +57,7 @@ def reproduce(
             metavar="DIR",
             help="Directory for the CSVs and the Markdown, such as results/mine. "
             "Default: results/<time>-<device>-reproduce",
-            autocompletion=completion.folders,
+            autocompletion=completion.files,
         ),
     ] = None,
     resume: Annotated[

@@ -40,7 +40,7 @@ def variants(
             metavar="DIR",
             help="Also list your own of --op (default: gemm): mine.py in DIR, or in DIR/gemm. "
             "This runs the code of every .py there, as you.",
-            autocompletion=completion.folders,
+            autocompletion=completion.files,
         ),
     ] = None,
 ) -> None:
