@@ -1,8 +1,8 @@
 """Whole numbers from plain expressions, such as the grid `N/64` of a kernel that needs no Python.
 
-An expression has whole numbers, names, parentheses, `+`, `-`, `*`, `/` and `//`. `/` rounds up, so
-that `N/64` blocks of 64 columns cover all N columns. `//` rounds down, as `/` does in C++ for
-positive numbers.
+An expression has whole numbers, names, parentheses, `+`, `-`, `*`, `/`, `//` and `%`. `/` rounds
+up, so that `N/64` blocks of 64 columns cover all N columns. `//` rounds down, as `/` does in C++
+for positive numbers.
 """
 
 import ast
@@ -22,6 +22,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.Div: lambda left, right: -(-left // right),
     ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
 }
 
 
@@ -35,33 +36,31 @@ def evaluate(expression: Expression, names: Mapping[str, object]) -> int:
         return expression
     if not isinstance(expression, str):
         raise ValueError(f"{expression!r} is neither a number nor a text such as 'N/64'")  # noqa: TRY004 # one kind of error for a caller to report
-    if len(expression) > MAX_CHARACTERS:
-        raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
     try:
-        return _value(_parsed(expression.strip()), names)
+        return value_of(parse(expression), names)
     except ZeroDivisionError:
         raise ValueError(f"'{expression}' divides by zero") from None
-    except (SyntaxError, RecursionError, MemoryError):
-        raise ValueError(f"'{expression}' is not an expression such as 'N/64'") from None
+    except RecursionError:
+        raise ValueError(f"'{expression}' is nested too deeply") from None
 
 
 @lru_cache(maxsize=1000)
-def _parsed(text: str) -> ast.expr:
-    return parse(text)
-
-
 def parse(text: str) -> ast.expr:
     """Parse an expression of Python, without Python's own warnings, such as for `1if`.
 
-    Raise SyntaxError, ValueError, RecursionError or MemoryError.
+    Raise ValueError for any other text, and for a long one.
     """
-    if "\0" in text:  # for which Python before 3.11.4 raises ValueError
-        raise SyntaxError("an expression cannot contain null bytes")
-    with warnings.catch_warnings(action="ignore"):
-        return ast.parse(text, mode="eval").body
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(f"'{text}' is not an expression such as 'N/64'") from None
 
 
-def _value(node: ast.expr, names: Mapping[str, object]) -> int:
+def value_of(node: ast.expr, names: Mapping[str, object]) -> int:
+    """Compute a parsed expression. Raise ValueError as `evaluate`, and ZeroDivisionError."""
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return number
@@ -71,7 +70,9 @@ def _value(node: ast.expr, names: Mapping[str, object]) -> int:
                 raise ValueError(f"'{name}' is not a number here; use {', '.join(numbers)}")
             return numbers[name]
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
-            return _OPERATORS[type(sign)](_value(left, names), _value(right, names))
+            return _OPERATORS[type(sign)](value_of(left, names), value_of(right, names))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, names)
-    raise ValueError(f"'{ast.unparse(node)}': an expression has only names, numbers, + - * / // ()")
+            return -value_of(operand, names)
+    raise ValueError(
+        f"'{ast.unparse(node)}': an expression has only names, numbers, + - * / // % ()"
+    )

@@ -28,7 +28,7 @@ from gpubench.commands.fleet.units import Report
 from gpubench.commands.fleet.verdicts import assess
 from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment import read_experiment
-from gpubench.commands.tune.where import Condition
+from gpubench.commands.tune.where import condition
 from gpubench.engine.cluster import Member
 from gpubench.model import LARGEST, OPERATIONS, Config
 from gpubench.options import read_sweep
@@ -133,7 +133,7 @@ def winners(data: bytes, folder: Path) -> None:
 def where(data: bytes, folder: Path) -> None:
     """Read and use the argument of `tune --where`."""
     tile = {"BM": 128, "stages": 3, "cluster": "2x1"}
-    call_within_contract(lambda: Condition(as_argument(data), tile, "fake")(tile), folder)
+    call_within_contract(lambda: condition(as_argument(data), tile, "fake")(tile), folder)
 
 
 class _Winners(msgspec.Struct):
@@ -163,7 +163,7 @@ WINNER_OF_OLD = WINNER.replace(b'layout = "row-major"\n', b"")
 CONDITIONS = (
     b"stages >= 3 and BM*2 > 16",
     b'cluster in ("2x1", "1x1") or not -BM % 7 == 1',
-    b"min(BM, 4 * stages) <= abs(stages - 9) < max(BM, 2) // 1",
+    b"4 * stages <= BM - 9 < BM // 1",
 )
 
 

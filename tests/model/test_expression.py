@@ -20,6 +20,7 @@ NAMES = {"M": 100, "N": 70, "K": 30, "BM": 64, "TM": 8, "cluster": "2x1"}
         ("M-N+K", 60),
         ("(M+BM-1)//BM", 2),
         ("0", 0),
+        ("N%64", 6),
     ],
 )
 def test_division_rounds_up_and_double_division_down(expression: int | str, value: int) -> None:
@@ -29,7 +30,7 @@ def test_division_rounds_up_and_double_division_down(expression: int | str, valu
 @pytest.mark.parametrize(
     "expression",
     [
-        *("", "N/", "N N", "n/64", "X", "cluster", "N/0", "N//(M-M)", "2**9", "N%2", "1.5", "N<M"),
+        *("", "N/", "N N", "n/64", "X", "cluster", "N/0", "N//(M-M)", "2**9", "1.5", "N<M"),
         *("print()", "M.real", "M[0]", "[M]", "'M'", "True", "~M", "lambda: M", "M if M else N"),
         *("(" * 150 + "M", "M+" * MAX_CHARACTERS + "M", "M\0", "9" * 150 + "🚀"),
     ],

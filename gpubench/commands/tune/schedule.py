@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 from time import perf_counter
 
 from gpubench.commands.tune.prune import Builds
-from gpubench.commands.tune.where import Condition
+from gpubench.commands.tune.where import condition
 from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import Config, Device, Measurement, Point, Space, Status, Timing, Variant
@@ -92,7 +92,7 @@ class Racing:
         space = replace(variant.tiles, axes=axes)
         if self.where is None:
             return space
-        fulfils = Condition(self.where, axes, variant.name)
+        fulfils = condition(self.where, axes, variant.name)
         own = variant.tiles.constraint
 
         def constraint(config: Config) -> str | None:
