@@ -163,9 +163,9 @@ def prepare(
     )
 
 
-def prepare_dry(sweep: Sweep, strategy: Strategy | None = None) -> Job:
+def prepare_dry(sweep: Sweep) -> Job:
     """Plan a sweep for the first device that it names, without opening the device.
 
     Raises UsageError if nothing can be measured, DeviceUnavailableError for a missing device.
     """
-    return prepare(sweep, find_devices(sweep.device)[0][0], strategy=strategy)
+    return prepare(sweep, find_devices(sweep.device)[0][0])

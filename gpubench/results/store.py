@@ -32,9 +32,9 @@ def directory() -> Path:
     return Path(os.environ.get(VARIABLE) or platformdirs.user_data_path("gpubench") / "results")
 
 
-def slug(text: str, longest: int = 40) -> str:
+def slug(text: str) -> str:
     """Return a device's name as part of a path: `NVIDIA H200` becomes `nvidia-h200`."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:longest]
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40]
 
 
 def checked(name: str, flag: str) -> str:

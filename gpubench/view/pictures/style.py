@@ -310,8 +310,7 @@ def require_drawable(panels: int, lines: int) -> None:
     if panels > MAX_PANELS or lines > MAX_LINES:
         raise UsageError(
             f"a picture of {panels:,} panels and {lines:,} lines; at most {MAX_PANELS} and "
-            f"{MAX_LINES} are drawn: choose with --only, --exclude or "
-            "--experiments of 'gpubench plot'"
+            f"{MAX_LINES} are drawn: choose with --only or --exclude"
         )
 
 
