@@ -105,7 +105,7 @@ class Form:
 
 
 WHOLE = Form(rows=ROWS_BY_8, options="/group=8/pdl=1")
-TURNS = Form(rows=ROWS_BY_8, columns=(64, 128, 192, 256), in_turns=True)
+TURNS = Form(rows=ROWS_BY_8, columns=(64, 128, 192, 256), in_turns=True, options="/group=4")
 SPLIT = Form(rows=ROWS_BY_16, splits=range(2, MAX_CLUSTER + 1), options="/group=8/pdl=1")
 BYTES = Form(
     dtypes=("int8", "float8_e4m3"),
@@ -114,7 +114,7 @@ BYTES = Form(
     splits=range(1, MAX_CLUSTER + 1),
     options="",
 )
-BYTES_TURNS = replace(TURNS, dtypes=("float8_e4m3",), step=BYTES_STEP)
+BYTES_TURNS = replace(TURNS, dtypes=("float8_e4m3",), step=BYTES_STEP, options="/group=8")
 TF32 = Form(
     dtypes=("tf32",),
     columns=(64, 128),

@@ -8,7 +8,7 @@ VARIANT = variant(
     idea="two warpgroups with tiles of their own: one stores results while the other multiplies",
     after="wgmma_fitted",
     tiles=TURNS.tiles(
-        group=(8, 16),
+        group=(4, 8, 16),
         default=(
             "104x192x64/s5/cluster=2x1/group=8",
             "128x128x64/s6/cluster=4x1/group=8",
