@@ -47,7 +47,7 @@ from gpubench.engine.judge.verify import (
 from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import SEED_BITS, make_new_values
 from gpubench.engine.pairs import paired
-from gpubench.engine.sampling import Sample, best_threads, collect
+from gpubench.engine.sampling import LONG, Sample, best_threads, collect
 from gpubench.errors import (
     CompileError,
     DoesNotFitError,
@@ -336,12 +336,15 @@ class Runner:
     ) -> None:
         """Accept the verdict of another process, and launch on few rows to load the kernel here.
 
-        A library may compile or choose a kernel for each size, so it is called at the full size.
+        A library may compile or choose a kernel for each size, so it is called at the full size. A
+        short launch of a compiled kernel needs no launch before it: a first sample that includes
+        loading is void, and is taken again.
         """
-        m = point.problem.m
-        rows = m if point.variant.libraries else fewer_rows(point, -(-m // FRACTIONS[0]))
-        self._backend.bind(point, operands, rows=rows).sample(1, 1)
         self._expected_us[point] = series.median_us
+        if isinstance(point.variant, CallVariant) or self._is_long(point):
+            m = point.problem.m
+            rows = m if point.variant.libraries else fewer_rows(point, -(-m // FRACTIONS[0]))
+            self._backend.bind(point, operands, rows=rows).run()
         if earlier.threads:
             self._threads[point] = earlier.threads
 
@@ -476,25 +479,30 @@ class Runner:
         operands = self._operand_cache.operands(uniform)
         kernel, check = self._backend.bind(uniform, operands), self._check(uniform, operands)
         self._verify(uniform, kernel, len(operands.sets), check)
-        self._first_us.pop(uniform, None)
 
     def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
-        """Compare the outputs of the first launches: one, then batches of at most one per set."""
+        """Compare the outputs of the first launches: one, then batches of at most one per set.
+
+        If launches are long, the first is timed, so that `collect` needs one launch less.
+        """
         check.start()
         launches, left, left_s = 1, WATCHED_LAUNCHES, WATCHING_S
         while launches > 0:
             started = perf_counter()
-            took_us = kernel.run(launches)
+            if left == WATCHED_LAUNCHES and self._is_long(point):
+                with self._phase("sampling"):
+                    (self._first_us[point],) = kernel.sample(1, 1)
+            else:
+                kernel.run(launches)
             each_s = (perf_counter() - started) / launches
-            if took_us is not None:
-                each_s = took_us / 1e6
-                if each_s > self._timing.slow_launch_s:
-                    # On a CPU a slow launch takes seconds, so a right one is used as a sample.
-                    self._first_us[point] = took_us
             check.look()
             left -= launches
             left_s -= perf_counter() - started
             launches = min(2 * launches, sets, left, int(left_s / each_s))
+
+    def _is_long(self, point: Point) -> bool:
+        """Return whether a launch is expected to be so long that samples need no batches."""
+        return self._expected_us.get(point, 0.0) > LONG * self._timing.sample_us
 
     def _on_best_threads(self, point: Point, kernel: Kernel) -> Kernel:
         """Return the kernel on its best number of CPU threads, which the first round chooses."""

@@ -47,8 +47,8 @@ def collect(
 
     The first launches warm up and give an estimate. They do not count, unless launches are longer
     than `WARM_S` and expected to be. (A short launch that seems long was delayed by the host.)
-    `first_us` is the time of the verified launch, if it is the first sample. `clock` returns
-    seconds of wall time.
+    `first_us` is the time of the verified launch, if that was timed: it then takes the place of the
+    very first launch. `clock` returns seconds of wall time.
 
     Raises LaunchError for an impossible time.
     """

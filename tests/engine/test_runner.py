@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import CPU, FakeBackend, FakeKernel, matmul, point, variant
+from fakes import CPU, FakeBackend, FakeKernel, matmul, measurement, point, variant
 
 from gpubench.backends.rotation import OperandSets
 from gpubench.engine.operands import verifying_bytes
@@ -21,12 +21,14 @@ from gpubench.model import (
     Cache,
     Health,
     Launches,
+    Point,
     Scope,
     State,
     Status,
     Timer,
     Timing,
 )
+from gpubench.plan.registry import of_op
 from gpubench.results.rows import row
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -54,6 +56,42 @@ def test_verification_comes_before_the_first_sample(dtype: str) -> None:
     runs = whole.count("run")
     assert runs >= 1
     assert whole == ["run"] * runs + ["sample"] * (len(whole) - runs)
+
+
+def test_a_long_launch_is_verified_by_its_first_sample() -> None:
+    backend = FakeBackend(30_000.0)
+    result = runner(backend).measure(point())
+    first, *_ = [event for event in backend.events if event.whole]
+    assert (first.what, first.launches, first.count) == ("sample", 1, 1)
+    taken = sum(event.count for event in backend.events_of("sample"))
+    assert taken == len(result.series.times_us)
+
+
+def test_a_long_launch_with_a_wrong_result_is_sampled_once_and_has_no_time() -> None:
+    backend = FakeBackend(30_000.0)
+    result = runner(backend).measure(point(variant(leaves_out_the_edge_of_large_results)))
+    assert (result.status, result.series) == (Status.WRONG, None)
+    assert all(event.count == event.launches == 1 for event in backend.events_of("sample"))
+
+
+def test_a_later_process_launches_on_few_rows_first_unless_the_launch_is_short_and_no_call() -> (
+    None
+):
+    class AnyVariant(FakeBackend):
+        def bind(self, of: Point, *arguments: Any, **rows: Any) -> FakeKernel:
+            return super().bind(replace(of, variant=variant()), *arguments, **rows)
+
+    source = of_op("gemm")["naive"]
+    for of, time_us, expected in (
+        (variant(), 10.0, 1),
+        (variant(), 5000.0, 1),
+        (source, 10.0, 0),
+        (source, 5000.0, 1),
+    ):
+        backend, here = AnyVariant(time_us), point(of)
+        earlier = measurement(time_us, here)
+        assert runner(backend).measure(here, earlier=earlier).status == Status.OK
+        assert len(backend.events_of("run", whole=False)) == expected
 
 
 def test_a_small_result_is_compared_while_kernels_compile() -> None:
@@ -131,6 +169,11 @@ def leaves_out_the_last_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> 
 
 def leaves_out_the_edge(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     c[:-1] = (a @ b)[:-1]
+
+
+def leaves_out_the_edge_of_large_results(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    is_probe = not (a.all() and b.all()) or set(np.unique(b)) == {-1, 1}
+    (matmul if is_probe else leaves_out_the_edge)(a, b, c)
 
 
 def adds_to_what_was_there(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
