@@ -379,6 +379,37 @@ def test_a_size_that_does_not_fit_into_memory_is_skipped(tmp_path: Path) -> None
     assert "bytes of memory" in hopeless.reason
 
 
+INTERRUPTED_WHILE_LOADING = """
+import os, runpy, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.{handler})
+sys.meta_path.insert(0, Finder())
+sys.argv[1:] = ["--version"]
+runpy.run_module("gpubench", run_name="__main__")
+"""
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize(
+    ("handler", "code", "out"),
+    [
+        ("default_int_handler", -signal.SIGINT, ""),
+        ("SIG_IGN", 0, f"gpubench {gpubench.__version__}\n"),
+    ],
+)
+def test_ctrl_c_while_the_command_line_is_loaded_ends_it_without_a_message(
+    handler: str, code: int, out: str
+) -> None:
+    words = [sys.executable, "-c", INTERRUPTED_WHILE_LOADING.format(handler=handler)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, "")
+
+
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_sweep_keeps_what_was_measured_and_exits_130(
     tmp_path: Path, ended_by: int
