@@ -60,6 +60,9 @@ LIMIT_S = 7200
 WRITES_FILES = {0, 1, 3}
 """Exit codes after which the files are complete. 1 and 3 say that a bound is missed."""
 
+CRASHED = "Traceback (most recent call last)"
+"""What Python writes before it ends with exit code 1, because a program failed."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
@@ -124,10 +127,11 @@ def measure(name: str, command: str, files: Sequence[str], reads: Sequence[str])
         elif file.endswith((".txt", ".md", ".json")) and (folder / file).exists():
             text = (folder / file).read_text(encoding="utf-8")  # must not name this machine's paths
             (folder / file).write_text(text.replace(f"{ROOT}/", ""), encoding="utf-8")
-    complete = all((folder / file).exists() for file in files)
+    said = (folder / "log.txt").read_text()
+    complete = CRASHED not in said and all((folder / file).exists() for file in files)
     print(f"{name}: exit {ended.code} after {ended.wall_s:.0f} s")
     if ended.code not in WRITES_FILES or not complete:
-        print((folder / "log.txt").read_text()[-2000:])
+        print(said[-2000:])
         return False
     for file in files:
         replace(RESULTS / file, folder / file)
