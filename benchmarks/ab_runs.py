@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -67,7 +68,12 @@ def kernels(directory: Path, body: str) -> Path:
 
 
 def pin(places: SimpleQueue[set[int]]) -> None:
-    """Keep this process, and those that it starts, on CPUs that no other stream has."""
+    """Keep this process, and those that it starts, on CPUs that no other stream has.
+
+    Ctrl-C reaches the pool's process alone. It then ends this one, which ends those it started.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     os.sched_setaffinity(0, places.get())
 
 
