@@ -79,11 +79,13 @@ def parse_fraction(value: object, flag: str, *, low: float = 0.0, high: float = 
         number = float(str(value).removesuffix("%")) / 100
     except ValueError:
         number = math.nan
-    if not (isinstance(value, str) and value.endswith("%")) and not math.isnan(number):
-        spellings = f"{100 * number:g}%"
-        if 0 < number < 0.01:  # noqa: PLR2004 # below 1, it may be meant as a fraction
-            spellings += f" or {1e4 * number:g}%"
-        raise UsageError(f"{flag}: '{shown(str(value))}' needs a percent sign: write {spellings}")
+    if not (isinstance(value, str) and value.endswith("%")):
+        may_be_fraction = 0 < number < 0.01  # noqa: PLR2004 # below 1 without a percent sign
+        meant = (number, 100 * number) if may_be_fraction else (number,)
+        if right_ones := " or ".join(f"{100 * each:g}%" for each in meant if low <= each <= high):
+            raise UsageError(
+                f"{flag}: '{shown(str(value))}' needs a percent sign: write {right_ones}"
+            )
     if not low <= number <= high:
         raise UsageError(f"{flag}: '{shown(str(value))}' is not {right}")
     return number
