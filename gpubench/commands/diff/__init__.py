@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 
 from gpubench import completion
 from gpubench import options as option
-from gpubench.commands.diff.options import Options, diff_options
+from gpubench.commands.diff.options import AB_PAIRS, Options, diff_options
 from gpubench.errors import GpubenchError
 
 app = typer.Typer()
@@ -112,7 +112,9 @@ def ab(
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The same, of the new side.")],
     *,
     config: option.Config = None,
-    pairs: Annotated[int, typer.Option(help="Number of pairs of sweeps, without --budget.")] = 26,
+    pairs: Annotated[
+        int, typer.Option(help="Number of pairs of sweeps, without --budget.")
+    ] = AB_PAIRS,
     results: Annotated[
         Path | None,
         typer.Option(

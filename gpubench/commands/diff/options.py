@@ -11,6 +11,9 @@ import typer
 
 from gpubench import options as option
 
+AB_PAIRS = 26
+"""Default number of pairs of sweeps that `gpubench ab` measures."""
+
 
 class Format(StrEnum):
     """How a comparison is written."""

@@ -17,6 +17,7 @@ from gpubench.commands.diff.compare import (
     Limits,
 )
 from gpubench.commands.diff.formats import STRICT, Line, Report, exit_code, shortened
+from gpubench.commands.diff.options import AB_PAIRS
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import OPERATIONS, Timer, layouts_of
 from gpubench.results.row import KEY, Row
@@ -291,13 +292,13 @@ def _advice(
         return []
     # On a CPU these are sweeps.
     rounds = min(min(finding.base_rounds, finding.new_rounds) for finding in open_points.values())
-    more_rounds = str(max(DECIDING_ROUNDS // 2, 2 * rounds))
+    pairs = {"pairs": str(2 * rounds)} if 2 * rounds > AB_PAIRS else {}
     lines = []
     for op in dict.fromkeys(key.op for key in open_points):  # a sweep has one operation
         chosen = [rows[key] for key in open_points if key.op == op]
         blas = [row for row in rows.values() if row.op == op and is_blas(row)]
         variants = _listed(row.variant for row in (*chosen, *blas))
-        options = covering_options(chosen) | {"variants": variants, "pairs": more_rounds}
+        options = covering_options(chosen) | {"variants": variants} | pairs
         if comparison.limits.threshold != Limits.threshold:
             options["threshold"] = f"{100 * comparison.limits.threshold:g}%"
         words = ["gpubench", "ab", *(builds or ("BASE", "NEW"))]

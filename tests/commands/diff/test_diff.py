@@ -13,6 +13,7 @@ import pytest
 from diffs import SIZES, Run, Write, failure, row, rows
 
 import gpubench
+from gpubench.commands.diff.sides import make_side
 from gpubench.model import Status
 from gpubench.results.row import KEY, Row
 
@@ -63,13 +64,17 @@ def test_ambiguous_points_are_exit_3_if_strict_and_the_settling_command_is_named
     file: Write, run: Run
 ) -> None:
     rough = (100.0, 130.0, 90.0, 110.0, 105.0, 140.0, 95.0, 101.0, 99.0, 120.0)
-    base = file("base.csv", [*rows(), row("loud", 64, 1.0, rough)])
-    new = file("new.csv", [*rows(), row("loud", 64, 1.03, rough[::-1])])
-    code, out, _ = run(base, new, "--strict")
-    assert code == 3
-    assert "ambiguous (1): loud at 64 +3.0 % (" in out
-    flat = " ".join(out.split())
-    assert "gpubench ab BASE NEW --sizes 64 --variants loud,cublas --device cpu --pairs 20" in flat
+    # More pairs than the default are advised where twice the rounds are more.
+    for repeats, pairs in ((1, "--strict"), (2, "--pairs 40 --strict")):
+        rounds = rough * repeats
+        base = file("base.csv", [*rows(), row("loud", 64, 1.0, rounds)])
+        new = file("new.csv", [*rows(), row("loud", 64, 1.03, rounds[::-1])])
+        code, out, _ = run(base, new, "--strict")
+        assert code == 3
+        assert "ambiguous (1): loud at 64 +3.0 % (" in out
+        flat = " ".join(out.split())
+        measured = "--sizes 64 --variants loud,cublas --device cpu"
+        assert f"gpubench ab BASE NEW {measured} {pairs}" in flat
 
 
 def test_common_points_without_a_time_are_nothing_compared(file: Write, run: Run) -> None:
@@ -450,6 +455,22 @@ def test_the_first_line_is_no_pass_when_one_sweep_a_side_on_a_cpu_shows_nothing(
     assert (code, "regression" in out.splitlines()[0]) == (0, False)
     assert out.startswith("not judged: one sweep a side on a CPU, measure 5; of 2 points")
     assert run(*sides, "--strict")[0] == 3
+
+
+def test_the_shortest_time_of_a_sweep_that_was_cut_is_that_of_all_its_rounds() -> None:
+    whole = replace(row("loop", 64), timer="host", backend="cpu")
+
+    def shortest(*sweeps: tuple[float | None, ...]) -> tuple[float, ...]:
+        # A partial file has a row for each round.
+        rows = {
+            Path(f"{place}.csv"): [replace(whole, min_us=min_us) for min_us in of_sweep]
+            for place, of_sweep in enumerate(sweeps)
+        }
+        return make_side(rows).pooled[whole.key].shortest_us
+
+    assert shortest((97.0, 95.0, 96.0), (94.0,)) == (95.0, 94.0)
+    assert shortest((97.0, None), (94.0,)) == (97.0, 94.0)
+    assert shortest((None, None), (94.0,)) == ()
 
 
 def test_an_advised_command_runs_nothing_that_a_file_names(
