@@ -13,6 +13,7 @@ draw other landscapes and fleets of the same kinds, from another seed. Needs no 
 from __future__ import annotations
 
 import argparse
+import csv
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ import numpy as np
 import operating_fleet
 import operating_tune
 from numpy.typing import NDArray
-from shared import markdown, measured_file
+from shared import ROOT, markdown, measured_file
 
 from gpubench.commands.diff.compare import (
     Comparison,
@@ -420,6 +421,16 @@ TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]
 """For each command: what makes a line, of which item, and the heading."""
 
 
+def source() -> str:
+    """Return the sweeps whose rounds are drawn, and the commits that measured them."""
+    with (ROOT / "results" / "measured.csv").open(newline="", encoding="utf-8") as file:
+        commits = {
+            name: row["commit"] for row in csv.DictReader(file) for name in row["files"].split()
+        }
+    names = [str(path.relative_to(ROOT / "results")) for path in SWEEPS]
+    return f"Rounds of {' and '.join(f'{name} (commit {commits[name]})' for name in names)}."
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -434,6 +445,8 @@ def main() -> None:
             line, items, heading = TABLES[name]
             jobs = [(item, asked.comparisons, asked.fit) for item in items]
             text = markdown(heading, pool.starmap(line, jobs, chunksize=1))
+            if name != "tune" and not asked.fit:
+                text = f"{source()}\n\n{text}"
             if asked.directory:
                 (asked.directory / f"{name}.md").write_text(f"{text}\n", encoding="utf-8")
             else:

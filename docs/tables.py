@@ -397,6 +397,11 @@ def claims_of_others() -> str:
     return table(["claim", "GPU", *verdicts], lines)
 
 
+def first_line(name: str) -> str:
+    """Return the first line of a file of results/."""
+    return (RESULTS / name).read_text(encoding="utf-8").partition("\n")[0]
+
+
 def first_table(name: str) -> str:
     """Return the first table of a file of results/."""
     lines = parsed(RESULTS / name)

@@ -1,5 +1,6 @@
 """benchmarks/operating.py: simulated comparisons, races and fleets, a few of each kind."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -49,3 +50,12 @@ def test_lines_of_tune_and_fleet_count_what_they_are_about() -> None:
     fleet = cells("fleet", operating.operating_fleet.LINES.index(("normal, 0.25 %", 8)), 8)
     assert int(fleet["20% in one unit"].split()[0]) >= 7
     assert fleet["false alarms"] == "0 of 8"
+
+
+def test_the_tables_name_the_sweeps_whose_rounds_they_draw() -> None:
+    named = re.fullmatch(
+        r"Rounds of (\S+) \(commit [0-9a-f]{12}\) and (\S+) \(commit [0-9a-f]{12}\)\.",
+        operating.source(),
+    )
+    assert named
+    assert [operating.ROOT / "results" / name for name in named.groups()] == operating.SWEEPS
