@@ -324,7 +324,7 @@ class Row:
 
     @property
     def unstable(self) -> bool:
-        """Whether rounds disagree. Then no ratio, verdict or claim may rest on the time."""
+        """Whether rounds disagree. Such a time must not be compared with others."""
         medians = self.medians_us
         return bool(medians) and max(medians) > STABLE * min(medians)
 

@@ -28,7 +28,7 @@ BEST, TIED, UNSTABLE = "*", "=", "!"
 """Marks behind a time. `LEGEND` explains them."""
 
 DISAGREE = f"rounds differ by more than {100 * (STABLE - 1):.0f} %"
-UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: no ratio or claim may rest on this figure"
+UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: do not compare this time with others"
 
 LEGEND = {
     BEST: "fastest tile of its kernel",

@@ -122,7 +122,7 @@ def _grid(history: Sequence[Saved]) -> Table:
 
 
 def _change(before: Row | None, row: Row) -> str:
-    """Return `+3.1 %`; empty if the rounds of either row disagree, as no ratio may rest on them."""
+    """Return `+3.1 %`; empty if the rounds of either row disagree."""
     if before is None or before.unstable or row.unstable or not before.median_us:
         return ""
     return f"{100 * ((row.median_us or 0.0) / before.median_us - 1):+.1f} %"
