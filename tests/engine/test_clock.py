@@ -22,6 +22,8 @@ class Child:
         self.now_s, self.launch_us = 0.0, launch_us
         self.other_s = self._other(other)
         monkeypatch.setattr(clock, "perf_counter", lambda: self.now_s)
+        waits = SimpleNamespace(ran_s=0.0, waited_s=0.0)  # of this process: none in the fake time
+        monkeypatch.setattr(clock, "_scheduled", lambda _task: waits)
 
     @staticmethod
     def _other(seconds: float) -> Iterator[float]:
