@@ -150,6 +150,9 @@ class Runner:
         self._expected_us: dict[Point, float] = {}
         self._first_us: dict[Point, float] = {}
         self._threads: dict[Point, int] = {}
+        self._launched: set[Instance] = set()
+        """What was launched in this process, in a later round of the job."""
+
         self.spent_s: defaultdict[str, float] = defaultdict(float)
         """Wall time of this job by phase."""
 
@@ -337,14 +340,16 @@ class Runner:
         """Accept the verdict of another process, and launch on few rows to load the kernel here.
 
         A library may compile or choose a kernel for each size, so it is called at the full size. A
-        short launch of a compiled kernel needs no launch before it: a first sample that includes
-        loading is void, and is taken again.
+        compiled kernel needs no such launch if another size had it, or if launches are short: a
+        first sample that includes loading is void, and is taken again.
         """
         self._expected_us[point] = series.median_us
-        if isinstance(point.variant, CallVariant) or self._is_long(point):
+        is_new = instance_of(point) not in self._launched
+        if isinstance(point.variant, CallVariant) or (is_new and self._is_long(point)):
             m = point.problem.m
             rows = m if point.variant.libraries else fewer_rows(point, -(-m // FRACTIONS[0]))
             self._backend.bind(point, operands, rows=rows).run()
+        self._launched.add(instance_of(point))
         if earlier.threads:
             self._threads[point] = earlier.threads
 

@@ -74,13 +74,16 @@ def test_a_long_launch_with_a_wrong_result_is_sampled_once_and_has_no_time() -> 
     assert all(event.count == event.launches == 1 for event in backend.events_of("sample"))
 
 
+class AnyVariant(FakeBackend):
+    """A backend of compiled kernels, too."""
+
+    def bind(self, of: Point, *arguments: Any, **rows: Any) -> FakeKernel:
+        return super().bind(replace(of, variant=variant()), *arguments, **rows)
+
+
 def test_a_later_process_launches_on_few_rows_first_unless_the_launch_is_short_and_no_call() -> (
     None
 ):
-    class AnyVariant(FakeBackend):
-        def bind(self, of: Point, *arguments: Any, **rows: Any) -> FakeKernel:
-            return super().bind(replace(of, variant=variant()), *arguments, **rows)
-
     source = of_op("gemm")["naive"]
     for of, time_us, expected in (
         (variant(), 10.0, 1),
@@ -92,6 +95,15 @@ def test_a_later_process_launches_on_few_rows_first_unless_the_launch_is_short_a
         earlier = measurement(time_us, here)
         assert runner(backend).measure(here, earlier=earlier).status == Status.OK
         assert len(backend.events_of("run", whole=False)) == expected
+
+
+def test_a_later_process_loads_a_kernel_once_for_all_sizes() -> None:
+    backend = AnyVariant(5000.0)
+    it = runner(backend)
+    for size in ((64, 48, 32), (128, 48, 32)):
+        here = point(of_op("gemm")["naive"], size=size)
+        assert it.measure(here, earlier=measurement(5000.0, here)).status == Status.OK
+    assert len(backend.events_of("run", whole=False)) == 1
 
 
 def test_a_small_result_is_compared_while_kernels_compile() -> None:

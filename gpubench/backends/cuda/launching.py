@@ -37,9 +37,9 @@ from gpubench.model import (
 from gpubench.model.variant import PORTABLE_CLUSTER
 from gpubench.results.provenance import hash_of
 
-MAX_LOADED = 32
-"""Maximum number of kernels kept on the device. Code takes memory, and loading a kernel takes less
-than a millisecond."""
+MAX_LOADED = 256
+"""Maximum number of kernels kept on the device. Code takes memory, and loading a kernel takes two
+milliseconds."""
 
 Key = tuple[Path, str, str, tuple[str, ...]]
 """What identifies an instance: source, expression, architecture and compile options."""
