@@ -38,10 +38,10 @@ from gpubench.engine.judge.verdict import (
 from gpubench.engine.judge.verify import (
     STALE,
     Check,
+    compare_small,
     is_unwritten,
     never_written,
     poison,
-    relative_error,
     require_right,
 )
 from gpubench.engine.operand_cache import OperandCache
@@ -57,7 +57,6 @@ from gpubench.errors import (
 from gpubench.hardware.host import HostWatch
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
-    Cache,
     CallVariant,
     Config,
     Fill,
@@ -94,9 +93,6 @@ that spoils one launch in twenty then shows twice."""
 WATCHING_S = 0.004
 """Time for these comparisons before the first sample. Outputs of slower launches are compared
 between samples."""
-
-SMALL = 32
-"""Largest extent of a result that is compared while kernels compile."""
 
 LONG_LAUNCH_US = 2000.0
 """A longer launch is made once, not several times, to see what its time depends on."""
@@ -166,22 +162,8 @@ class Runner:
         with self._phase("compiling"), ThreadPoolExecutor(1) as compiler:
             compiled = compiler.submit(self._backend.compile, points, on_built)
             with suppress(DoesNotFitError, MemoryError):  # each point reports it when measured
-                self._compare_small(points)
+                compare_small(self._operand_cache, self._backend.xp, points)
             compiled.result()
-
-    def _compare_small(self, points: Sequence[Point]) -> None:
-        """Compare a small result in each precision, for which CuPy compiles kernels of its own.
-
-        The result was never written, and its error is not used.
-        """
-        for point in {point.problem.dtype: point for point in points}.values():
-            extents = {name: min(getattr(point.problem, name), SMALL) for name in "mnk"}
-            problem = replace(point.problem, **extents)
-            small = replace(point, problem=problem, cache=Cache.HOT)
-            output = self._operand_cache.operands(small).output
-            poison(output)
-            reference = self._operand_cache.reference(small)
-            relative_error(self._backend.xp, output, reference, problem.precision.result_roundoff)
 
     def warm_up(self) -> None:
         """Bring the device to the clock that it keeps under load."""

@@ -12,14 +12,18 @@ import numpy as np
 from gpubench.backends.rotation import OperandSets, result_factor
 from gpubench.engine.judge.rounding import can_show_rounding, choose, find_rounding
 from gpubench.engine.judge.verdict import MissingResult, ResultError, WrongError, judge, require
+from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import Reference, make_reference
-from gpubench.model import CallVariant, HostVariant, Measurement, Problem, Variant
+from gpubench.model import Cache, CallVariant, HostVariant, Measurement, Point, Problem, Variant
 
 INTEGER_POISON = -(2**31) + 12345
 """Content of an integer output before the kernel runs, an unlikely product of the operands."""
 
 CHECKED_ROWS = 16
 """Number of rows of a product that are compared after a launch on operands of its own."""
+
+SMALL = 32
+"""Largest extent of a result that is compared while kernels compile."""
 
 KEPT_OUTPUTS = 8
 """Maximum number of outputs of a point that are kept until its timed launches have ended."""
@@ -245,6 +249,21 @@ def relative_error(
     scale += abs(factor) * reference.inherited
     # A zero row or column must give exact zeros: any error over the smallest number is huge.
     return float((error / xp.maximum(scale, np.finfo(np.float64).tiny)).max())
+
+
+def compare_small(operand_cache: OperandCache, xp: Any, points: Sequence[Point]) -> None:
+    """Compare a small result in each precision, for which CuPy compiles kernels of its own.
+
+    The result was never written, and its error is not used.
+    """
+    for point in {point.problem.dtype: point for point in points}.values():
+        extents = {name: min(getattr(point.problem, name), SMALL) for name in "mnk"}
+        problem = replace(point.problem, **extents)
+        small = replace(point, problem=problem, cache=Cache.HOT)
+        output = operand_cache.operands(small).output
+        poison(output)
+        reference = operand_cache.reference(small)
+        relative_error(xp, output, reference, problem.precision.result_roundoff)
 
 
 def rows_error(
