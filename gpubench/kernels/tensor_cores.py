@@ -278,7 +278,6 @@ def variant(
     dtypes: tuple[str, ...] = DTYPES,
     refuse: Callable[[Config, Problem], str | None] = refuse,
     auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None,
-    default: bool = True,
 ) -> CudaVariant:
     """Return a kernel for Hopper. `launches` takes the number of multiprocessors last."""
 
@@ -290,7 +289,6 @@ def variant(
 
     return CudaVariant(
         idea=idea,
-        default=default,
         after=after,
         dtypes=dtypes,
         capability=(9, 0),

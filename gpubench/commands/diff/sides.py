@@ -65,10 +65,6 @@ class Side:
             for key, of_files in self.points.items()
         }
 
-    def rows_of(self, key: Key) -> list[Row]:
-        """Return the rows of a point, in the order of the files."""
-        return list(chain.from_iterable(self.points[key].values()))
-
     def filtered(self, keep: Callable[[Row], bool]) -> Side:
         """Return the side with the rows to keep."""
         return replace(
