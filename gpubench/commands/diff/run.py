@@ -92,7 +92,7 @@ def compared_sides(
     base, new = base.filtered(keep), new.filtered(keep)
     if not options.ignore_device:
         require_same_machine(base, new)
-    common = base.points.keys() & new.points.keys()
+    common = base.pooled.keys() & new.pooled.keys()
     if not any(side.pooled[key].sweeps_us for key in common for side in (base, new)):
         left = " after --only and --exclude" if options.only or options.exclude else ""
         raise UsageError(

@@ -48,22 +48,13 @@ class Side:
         return tuple(chain.from_iterable(self.files.values()))
 
     @cached_property
-    def points(self) -> dict[Key, dict[Path, list[Row]]]:
-        """The rows of each point by file; a partial file has a row per round."""
-        points: dict[Key, dict[Path, list[Row]]] = {}
-        for path, rows in self.files.items():
-            for row in rows:
-                points.setdefault(row.key, {}).setdefault(path, []).append(row)
-        return points
-
-    @cached_property
     def pooled(self) -> dict[Key, PooledPoint]:
         """The data of each point on this side: the rounds of all its files."""
-        number = {path: place for place, path in enumerate(self.files)}
-        return {
-            key: _pool(list(of_files.values()), [number[path] for path in of_files])
-            for key, of_files in self.points.items()
-        }
+        points: dict[Key, dict[int, list[Row]]] = {}
+        for number, rows in enumerate(self.files.values()):
+            for row in rows:
+                points.setdefault(row.key, {}).setdefault(number, []).append(row)
+        return {key: _pool(of_files) for key, of_files in points.items()}
 
     def filtered(self, keep: Callable[[Row], bool]) -> Side:
         """Return the side with the rows to keep."""
@@ -113,12 +104,9 @@ def _check(row: Row, path: Path) -> None:
 _STATUSES = frozenset(Status)
 
 
-def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:
-    """Pool the rows of a point.
-
-    `sweeps` has a list for each file, with one row or with a row for each round; `files` has the
-    number of each file.
-    """
+def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
+    """Pool the rows of a point: by number of the file, one row or a row for each round."""
+    sweeps = list(of_files.values())
     rows = list(chain.from_iterable(sweeps))
     timed = [row for row in rows if row.status == Status.OK]
     lost = next((row for row in rows if row.status != Status.OK), None)
@@ -132,7 +120,7 @@ def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:
         for sweep in sweeps
     ]
     clocks = [row.sm_mhz for row in timed if row.sm_mhz]
-    with_time = [(file, times) for file, times in zip(files, by_sweep, strict=True) if times]
+    with_time = [(file, times) for file, times in zip(of_files, by_sweep, strict=True) if times]
     return PooledPoint(
         sweeps_us=tuple(times for _, times in with_time),
         files=tuple(file for file, _ in with_time),
