@@ -62,6 +62,7 @@ CASES = {
         ("64x32x16/8x4/s2/k1", "65x35x45"),
         ("32x128x16/8x4/s2/k2", "31x127x45"),
     ),
+    "wgmma_bytes": (("128x192x128/s3/cluster=2x1/group=8", "300x336x272"),),
     "wgmma_bytes_cluster": (
         ("64x80x128/s3/k3/cluster=1x2", "65x165x800"),
         ("128x112x128/s3/k2/cluster=2x1", "130x115x272"),
@@ -74,6 +75,7 @@ CASES = {
         ("72x64x128/s3/cluster=2x1/group=8", "80x136x144"),
         ("16x64x128/s3/cluster=1x2/group=8", "9x200x400"),
     ),
+    "wgmma_deferred": (("128x128x64/s3/cluster=1x2/group=8", "300x392x328"),),
     "wgmma_fitted": (
         ("72x128x64/s3/cluster=2x1/group=8/pdl=1", "150x136x200"),
         ("64x80x64/s3/cluster=2x2/group=8/pdl=1", "130x168x136"),
@@ -157,8 +159,8 @@ def gemm(name: str) -> CudaVariant:
 
 
 KNOWN_RIGHT = (
-    *("dmma", "dot_few_rows", "dot_few_rows/bfloat16", "wgmma_bytes_pingpong"),
-    *("wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_tf32"),
+    *("dmma", "dot_few_rows", "dot_few_rows/bfloat16", "wgmma_bytes", "wgmma_bytes_pingpong"),
+    *("wgmma_deferred", "wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_tf32"),
 )
 """Kernels that are right on a GPU, which test the emulation."""
 

@@ -201,11 +201,11 @@ __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stage
 }
 
 // The producer's work, by one warp: the steps of this block's tiles from number `first` on, or of
-// one tile if it does not STAY. The first `steps.first` steps of a tile are other blocks'. It
-// initializes the ring. Of the first step, it requests what this block needs alone before the
-// cluster meets, as the other threads do.
-template <bool STAYS, int BM, int BN, int BK, bool B_ALONG_K, int STAGES, typename Tiles,
-          typename Steps, typename... Policy>
+// one tile if it does not STAY. The first `steps.first` steps of a tile are other blocks'. In a
+// SERPENTINE, every second tile runs through k backwards. It initializes the ring. Of the first step,
+// it requests what this block needs alone before the cluster meets, as the other threads do.
+template <bool STAYS, int BM, int BN, int BK, bool B_ALONG_K, bool SERPENTINE = false,
+          int B_BOX = 0, int STAGES, typename Tiles, typename Steps, typename... Policy>
 __device__ __forceinline__ void
 produce_early(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& tiles,
               int first, int clusters, const Steps& steps, const CUtensorMap* a_map,
@@ -223,30 +223,32 @@ produce_early(Ring<STAGES>& ring, int releases, unsigned char* stages, const Til
   arrive_at_cluster();
   if (fetches) {
     wait_for_previous_launch();
-    fetch_step<BM, BN, BK, BK, B_ALONG_K, 0, Boxes::OWN>(ring.filled[0], stages, tiles.rank, tile,
+    fetch_step<BM, BN, BK, BK, B_ALONG_K, B_BOX, Boxes::OWN>(ring.filled[0], stages, tiles.rank, tile,
                                                          first_k, a_map, b_map, rest_map,
                                                          policy...);
   }
   __syncwarp();
   await_cluster();
   if (!fetches) return;
-  fetch_step<BM, BN, BK, BK, B_ALONG_K, 0, Boxes::SHARED>(ring.filled[0], stages, tiles.rank, tile,
+  fetch_step<BM, BN, BK, BK, B_ALONG_K, B_BOX, Boxes::SHARED>(ring.filled[0], stages, tiles.rank, tile,
                                                           first_k, a_map, b_map, rest_map,
                                                           policy...);
   Slot<STAGES> slot;
   slot.advance();
   int step = 1;
+  bool backwards = false;
   for (int index = first; !STAYS || index < tiles.count(); index += clusters, step = 0) {
     if constexpr (STAYS) tile = tiles[index];
 #pragma unroll 1
     for (; step < steps.count; ++step, slot.advance()) {
       ring.freed[slot.stage].wait(slot.parity ^ 1);
-      fetch_step<BM, BN, BK, BK, B_ALONG_K>(ring.filled[slot.stage],
-                                            stages + slot.stage * STAGE_BYTES, tiles.rank, tile,
-                                            (steps.first + step) * BK, a_map, b_map, rest_map,
-                                            policy...);
+      const int at = backwards ? steps.count - 1 - step : step;
+      fetch_step<BM, BN, BK, BK, B_ALONG_K, B_BOX>(
+          ring.filled[slot.stage], stages + slot.stage * STAGE_BYTES, tiles.rank, tile,
+          (steps.first + at) * BK, a_map, b_map, rest_map, policy...);
     }
     if constexpr (!STAYS) break;
+    if constexpr (SERPENTINE) backwards = !backwards;
   }
   if constexpr (Tiles::BLOCKS > 1) await_all_freed(ring, slot);
 }

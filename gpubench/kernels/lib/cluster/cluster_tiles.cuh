@@ -86,6 +86,7 @@ constexpr int NARROW = 128;
 // NARROW columns. The host chooses `wide` so that all blocks end together.
 template <int BM, int BN, int CM, int CN, int GROUP>
 struct MixedTiles {
+  static constexpr int BLOCKS = CM * CN;  // that share what they fetch
   Rank<CM, CN> rank;
   int down;
   int wide;
