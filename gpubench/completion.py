@@ -32,13 +32,6 @@ def dtypes(incomplete: str) -> list[str]:
     return _next_item(DTYPES, incomplete)
 
 
-def operations(incomplete: str) -> list[str]:
-    """Complete an operation."""
-    from gpubench.model import OPERATIONS
-
-    return words(*OPERATIONS)(incomplete)
-
-
 def devices(incomplete: str) -> list[str]:
     """Complete a backend, or one of its devices if they are numbered."""
     from gpubench.backends import AUTO, backends

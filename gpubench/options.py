@@ -141,8 +141,9 @@ def _device(flag: str, text: str) -> str:
     return text
 
 
-def _choices(*choices: str) -> str:
-    return f"[{'|'.join(choices)}]"
+def _choice(*choices: str) -> dict[str, Any]:
+    """Return what the help and the shell offer of an option with these values."""
+    return {"metavar": f"[{'|'.join(choices)}]", "complete": completion.words(*choices)}
 
 
 _DURATION = "SECONDS"
@@ -189,8 +190,7 @@ OPTIONS = {
             name="op",
             help=f"Operation. Default: {DEFAULT.op}.",
             read=one_of(*OPERATIONS),
-            metavar=_choices(*OPERATIONS),
-            complete=completion.operations,
+            **_choice(*OPERATIONS),
         ),
         Option(
             name="device",
@@ -265,8 +265,7 @@ OPTIONS = {
             field="caches",
             help="State of the cache at a launch. Default: cold.",
             read=one_or_both(Cache),
-            metavar=_choices(*Cache, "both"),
-            complete=completion.words(*Cache, "both"),
+            **_choice(*Cache, "both"),
         ),
         Option(
             name="launches",
@@ -282,23 +281,20 @@ OPTIONS = {
             help="burst: short visits at the highest clock; sustained: after a second of launches "
             "without a pause, with watts and joules. Default: burst.",
             read=one_or_both(State),
-            metavar=_choices(*State, "both"),
-            complete=completion.words(*State, "both"),
+            **_choice(*State, "both"),
         ),
         Option(
             name="scope",
             field="scopes",
             help="What is timed: the kernel alone, or copies and allocations too. Default: kernel.",
             read=one_or_both(Scope),
-            metavar=_choices(*Scope, "both"),
-            complete=completion.words(*Scope, "both"),
+            **_choice(*Scope, "both"),
         ),
         Option(
             name="timer",
             help="events (time in a stream) or cupti (execution). Default: events.",
             read=lambda flag, text: Timer(one_of(Timer.EVENTS, Timer.CUPTI)(flag, text)),
-            metavar=_choices(Timer.EVENTS, Timer.CUPTI),
-            complete=completion.words(Timer.EVENTS, Timer.CUPTI),
+            **_choice(Timer.EVENTS, Timer.CUPTI),
         ),
         Option(
             name="budget",

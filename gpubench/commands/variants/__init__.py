@@ -27,7 +27,8 @@ def variants(
     op: Annotated[
         str | None,
         typer.Option(
-            help="Only this operation, such as gemm.", autocompletion=completion.operations
+            help="Only this operation, such as gemm.",
+            autocompletion=completion.words(*OPERATIONS),
         ),
     ] = None,
     device: Annotated[
