@@ -27,6 +27,7 @@ from commandline import (
 from samples import curve
 
 from gpubench.model.measurement import LONGEST_REASON
+from gpubench.results.provenance import _git
 from gpubench.results.row import read, write
 
 SIZES = [str(size) for size in range(8, 65, 4)]
@@ -231,6 +232,17 @@ def test_without_a_usable_cache_kernels_are_compiled_for_the_run_and_it_says_so_
     assert list(temporary.iterdir()) == []
 
 
+def test_the_index_of_a_repository_is_read_and_not_written(tmp_path: Path) -> None:
+    """On a full disk its lock would stay, and the next 'git commit' would fail."""
+    for words in (("init", "-q"), ("add", "-A")):
+        (tmp_path / "a.txt").write_text(words[0])
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)  # noqa: S607 # the user's git
+    before = (tmp_path / ".git" / "index").read_bytes()
+    os.utime(tmp_path / "a.txt", (1, 1))  # git writes the index anew, if it may
+    assert _git(tmp_path, "status", "--porcelain") == "A  a.txt"
+    assert (tmp_path / ".git" / "index").read_bytes() == before
+
+
 # ---- text from files
 
 STEERS = "a\x1b[2J\x9b\u202eb"
@@ -244,10 +256,13 @@ def test_a_configurations_text_does_not_steer_the_terminal(tmp_path: Path) -> No
     assert "would write: a?[2J?b.csv" in done.out
 
 
-def test_a_file_name_does_not_steer_the_terminal_when_all_goes_well(tmp_path: Path) -> None:
+def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
     done = call(tmp_path, "generate", f"{STEERS}.bin", "--sizes", "4")
     assert (done.code, done.files) == (0, [f"{STEERS}.bin"])
     assert done.out.startswith("a?[2J??b.bin: A 4x4")
+    refused = call(tmp_path, *QUICK, "--config", f"{STEERS}.toml")
+    assert (refused.code, len(refused.err.splitlines())) == (2, 1)
+    assert "cannot read a?[2J??b.toml" in refused.err
 
 
 @pytest.mark.slow

@@ -32,10 +32,10 @@ def package_version() -> tuple[str, str | None]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return what git prints, or nothing if git is missing or fails."""
+    """Return what git prints, or nothing if git is missing or fails. It writes no index."""
     try:
         return subprocess.check_output(  # noqa: S603 # arguments of ours
-            ["git", "-C", str(folder), *arguments],  # noqa: S607 # the user's git
+            ["git", "--no-optional-locks", "-C", str(folder), *arguments],  # noqa: S607 # the user's
             text=True,
             stderr=subprocess.DEVNULL,
             timeout=GIT_LIMIT_S,
