@@ -73,9 +73,10 @@ def run(folder: Path, *arguments: str, **environment: str) -> Done:
 
 
 STARTED = """
-import resource, signal, sys
+import os, resource, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if "{limit}":
+    sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = True, "1"
     resource.setrlimit(resource.RLIMIT_FSIZE, (int("{limit}"),) * 2)
 from gpubench.cli import main
 main()
@@ -88,11 +89,9 @@ def start(folder: Path, *arguments: str, limit: str = "") -> subprocess.Popen[st
 
     Such a command writes no bytecode. It would be cut, and all other processes would read it.
     """
-    environment = {"PYTHONDONTWRITEBYTECODE": "1"} if limit else {}
     return subprocess.Popen(
         [sys.executable, "-c", STARTED.format(limit=limit), *arguments],
         cwd=folder,
-        env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

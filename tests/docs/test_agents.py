@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commandline import GROUP, OWN, call
-from diffs import failure, rows, swapped
+from diffs import rows
 from newcomer import PAGES, REPOSITORY
 
 from gpubench.commands.check.run import FAULTY, NOT_RUN
@@ -16,7 +16,6 @@ from gpubench.commands.diff.bisect import BAD, GOOD, SKIP, BisectEndedError
 from gpubench.commands.diff.compare import DiffVerdict
 from gpubench.commands.tune import UNDECIDED
 from gpubench.errors import INTERRUPTED, OUTPUT_LOST, GpubenchError
-from gpubench.model import Status
 from gpubench.results.row import NAMES, write
 
 TEXT = (REPOSITORY / "AGENTS.md").read_text(encoding="utf-8")
@@ -86,15 +85,3 @@ def test_the_commands_on_files_print_what_a_program_can_read(
     for answer in (json.loads(done["diff"].out), json.loads((tmp_path / "diff.json").read_text())):
         verdicts = {point["variant"]: point["verdict"] for point in answer["points"]}
         assert (answer["exit_code"], verdicts["own"], verdicts["cublas"]) == (1, "slower", "same")
-
-
-def test_a_broken_point_has_exit_code_4_and_an_open_one_3(tmp_path: Path) -> None:
-    write(rows(), tmp_path / "base.csv")
-    write(swapped(rows(), failure(Status.WRONG, "off")), tmp_path / "broken.csv")
-    write(rows()[1:], tmp_path / "missing.csv")
-    words = ("diff", "base.csv")
-    assert call(tmp_path, *words, "broken.csv", "--format", "json").code == 4
-    assert call(tmp_path, *words, "missing.csv", "--strict", "--format", "json").code == 3
-    refused = call(tmp_path, *words, "absent.csv", "--format", "json")
-    assert (refused.code, refused.out) == (2, "")
-    assert refused.err.splitlines()[-1].startswith("gpubench: ")

@@ -90,15 +90,6 @@ def test_a_clock_that_fell_for_the_blas_too_is_the_machines(file: Write, run: Ru
     assert run(base, new, "--strict")[0] == 3
 
 
-def test_a_kernel_that_stayed_on_a_faster_machine_is_slower(file: Write, run: Run) -> None:
-    faster = dict.fromkeys(("cublas", "own", "other"), 1 / 1.05)
-    new = swapped(rows(**faster), row("own", 64))
-    code, out, _ = run(file("base.csv", rows()), file("new.csv", new))
-    assert code == 1
-    first = "machine-wide shift of -4.8 %: slower: 1 of 9 points, by up to 5.0 % (own at 64)"
-    assert out.splitlines()[0] == first
-
-
 def test_kernels_that_became_slower_while_the_machine_became_faster_are_slower(
     file: Write, run: Run
 ) -> None:
@@ -142,15 +133,6 @@ def test_all_points_slower_with_the_blas_are_a_machine_wide_shift(file: Write, r
     assert run(base, new, "--strict")[0] == 3
 
 
-def test_fifteen_percent_of_three_microseconds_are_found(file: Write, run: Run) -> None:
-    rounds, again = (3.0, 3.03, 3.01, 2.98, 3.01), (3.01, 3.0, 3.03, 2.99, 3.0)
-    base = [row(f"own{n}", 64, 1.0, rounds) for n in range(20)]
-    new = [row(f"own{n}", 64, 1.15 if n == 7 else 1.0, again) for n in range(20)]
-    code, out, _ = run(file("base.csv", base), file("new.csv", new))
-    assert code == 1
-    assert out.startswith("slower: 1 of 20 points, by up to 15.0 % (own7 at 64)")
-
-
 def noisy(count: int, rounds: int, seed: int, factor: float = 1.0) -> list[Row]:
     """Points that repeat to 0.3 %, the first six `factor` times slower."""
     chance = random.Random(seed)  # noqa: S311 # noise, not a secret
@@ -173,12 +155,6 @@ def test_a_kernel_slower_by_five_percent_is_found_at_five_rounds_among_many_poin
     assert run(base, file("same.csv", noisy(count, 5, 2)))[0] == 0
     code, out, _ = run(base, file("new.csv", noisy(count, 5, 3, 1.05)))
     assert (code, out.startswith("slower: 6 of")) == (1, True)
-
-
-@pytest.mark.slow
-def test_three_sweeps_a_side_are_adjusted_for_all_their_points(file: Write, run: Run) -> None:
-    sweeps = [file(f"{n}.csv", noisy(200, 3, n)) for n in range(6)]
-    assert run("--base", *sweeps[:3], "--new", *sweeps[3:])[0] == 0
 
 
 def test_a_point_with_two_speeds_is_listed_with_both(file: Write, run: Run) -> None:
