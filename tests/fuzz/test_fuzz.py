@@ -73,7 +73,7 @@ def test_random_bytes_and_text_are_read_or_refused() -> None:
         if name in SLOW:
             continue
         chance = Random(name)  # noqa: S311 # no secret
-        for _ in range(25):
+        for _ in range(12):
             read(name, anything(chance))
 
 

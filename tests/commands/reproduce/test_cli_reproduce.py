@@ -159,7 +159,8 @@ def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(folder: Path) -> No
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
-    text = MINE.replace("sizes = [32]\ndtypes", f"sizes = {list(range(8, 200))}\ndtypes")
+    text = MINE.replace('"cpu_naive", ', "").replace("cpu_naive = 2.5", "")
+    text = text.replace("sizes = [32]\ndtypes", f"sizes = {list(range(8, 200))}\ndtypes")
     (folder / "mine.toml").write_text(text)
     partial = folder / "out" / "mine.sweep-1.csv.partial"
     with start(folder, "reproduce", "mine.toml", "--device", "cpu", "--dir", "out") as process:
@@ -170,6 +171,6 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
     assert "Traceback" not in err
     assert "interrupted: what was measured is kept" in err
     assert out.splitlines()[-1] == "out/reproduce.md"
-    assert 3 <= len(read(folder / "out" / "mine.csv")) < 384
+    assert 3 <= len(read(folder / "out" / "mine.csv")) < 192
     assert "--resume out continues" in err
     assert partial.exists()
