@@ -31,7 +31,6 @@ WEIGHTS = {
     **dict.fromkeys(("diff", "csv", "nvbench"), 4),
     **dict.fromkeys(("where", "winners", "source", "problems", "partial", "race"), 8),
     **dict.fromkeys(("build", "fleet"), 5),
-    **dict.fromkeys(("sizes", "tiles"), 2),
     "command": 20,
 }
 """Relative number of inputs for each reader."""

@@ -63,12 +63,6 @@ def test_every_package_of_commands_has_a_command() -> None:
     assert {package(name) for name in COMMANDS} == folders
 
 
-def test_the_main_command_is_listed_first() -> None:
-    listed = GROUP.list_commands(typer.Context(GROUP))
-    assert sorted(listed) == sorted(COMMANDS)
-    assert listed[0] == "sweep"
-
-
 def test_every_command_says_what_it_does_and_shows_itself_at_work() -> None:
     for name in COMMANDS:
         assert COMMANDS[name].help

@@ -126,10 +126,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "bytes that are no text": ((*SWEEP, "--sizes", b"\xff\xfe"), "--sizes"),
     "unknown variant": ((*DRY, "--variants", "cpu_tyle"), "did you mean 'cpu_tile'"),
     "variant of a gpu": ((*DRY, "--variants", "shared_tile"), "--device cuda"),
-    "dtype nobody has": (
-        (*DRY, "--variants", "cpu_blas", "--dtypes", "int32"),
-        "has no int32",
-    ),
+    "dtype nobody has": ((*DRY, "--variants", "cpu_blas", "--dtypes", "int32"), "has no int32"),
     "blank in a list": ((*SWEEP, "--dtypes", "float32,", "int32"), "write float32,int32"),
     "unknown order": (("show", "{folder}/good.csv", "--sort", "speed"), "'speed' is not one of"),
     "unknown device": (("sweep", "--device", "tpu"), "auto, cpu, cuda"),

@@ -13,17 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from commandline import (
-    LONG,
-    OWN,
-    QUICK,
-    QUICKER,
-    TIMEOUT_S,
-    call,
-    files_in,
-    start,
-    wait_for_lines,
-)
+from commandline import LONG, OWN, QUICK, QUICKER, TIMEOUT_S, call, files_in, start, wait_for_lines
 from samples import curve
 
 from gpubench.model.measurement import LONGEST_REASON

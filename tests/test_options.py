@@ -103,32 +103,19 @@ def test_an_unknown_option_gives_the_nearest() -> None:
     [
         ("[sizes]\nm = 8", "--sizes"),
         ("sizes = true", "--sizes"),
-        ("sizes = []", "--sizes"),
         ("sizes = [[8, 4], [2]]\ntiles = [true]", "--tiles"),
-        ("sizes = 1979-05-27", "--sizes"),
         ("tiles = 1.5", "--tiles"),
-        ("[variants]\nname = 'cpu_blas'", "--variants"),
         ("variants = true", "--variants"),
-        ("variants = []", "--variants"),
         ("dtypes = 32", "--dtypes"),
-        ("[dtypes]\nx = 1", "--dtypes"),
         ("device = 0", "--device"),
         ("seed = true", "--seed"),
-        ("seed = 1.5", "--seed"),
-        ("seed = 'x'", "--seed"),
         ("rounds = []", "--rounds"),
-        ("rounds = true", "--rounds"),
         ("precision = nan", "--precision"),
         ("launch_limit = inf", "--launch-limit"),
-        ("launch_limit = true", "--launch-limit"),
         ("budget = '1e400'", "--budget"),
-        ("[output]\npath = 'x'", "--output"),
         ("output = true", "--output"),
-        ("output = ''", "--output"),
         ('output = "a\\u0000b.csv"', "--output"),
-        ("kernels = ''", "--kernels"),
         ("kernels = true", "--kernels"),
-        ('kernels = "a\\u0000b"', "--kernels"),
     ],
 )
 def test_a_toml_value_of_the_wrong_type_is_refused_naming_the_option(
@@ -140,25 +127,18 @@ def test_a_toml_value_of_the_wrong_type_is_refused_naming_the_option(
 def test_a_flag_that_cannot_be_used_says_what_would_be_right() -> None:
     for options, hint in [
         ({"op": "gemmm"}, "did you mean 'gemm'"),
-        ({"dtypes": "float23"}, "did you mean 'float32'"),
         ({"dtypes": ","}, "known: float32"),
         ({"device": "gpu"}, "auto, cpu, cuda or cuda:1"),
-        ({"device": "cuda:x"}, "auto, cpu, cuda or cuda:1"),
         ({"device": "cuda:1000"}, "auto, cpu, cuda or cuda:1"),
         ({"seed": "-1"}, "from 0"),
-        ({"seed": "9" * 30}, "out of range"),
         ({"seed": "9" * 5000}, "--seed"),
         ({"rounds": "0"}, "from 1 to 1000"),
-        ({"rounds": "2.5"}, "a whole number"),
-        ({"precision": "0%"}, "a percentage from 0.01% to 100%"),
         ({"precision": "101%"}, "a percentage from"),
-        ({"precision": "%"}, "not a percentage"),
         ({"cache": "warm"}, "cold, hot, both"),
         ({"scope": "kernels"}, "did you mean 'kernel'"),
         ({"timer": "host"}, "events, cupti"),
         ({"budget": "0"}, "out of range"),
         ({"launch_limit": "nan"}, "is not a duration"),
-        ({"launch_limit": "soon"}, "is not a duration"),
         ({"variants": ","}, "--variants"),
     ]:
         assert hint in refusal(options)
@@ -202,7 +182,7 @@ def test_a_path_in_a_config_may_wander_below(toml: Any, tmp_path: Path, path: st
 
 
 @pytest.mark.parametrize("name", ["kernels", "output"])
-@pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "/usr/x", "/", "link/x", "loop/x"])
+@pytest.mark.parametrize("path", ["..", "a/../../x", "/usr/x", "link/x", "loop/x"])
 def test_a_path_in_a_config_does_not_lead_out(
     toml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, path: str
 ) -> None:
@@ -218,11 +198,6 @@ def test_a_path_in_a_config_does_not_lead_out(
 def test_an_option_names_any_path(path: str) -> None:
     assert read_sweep({"kernels": path}).kernels == Path(path)
     assert read_sweep({"output": f"{path}/a.csv"}).output == Path(path) / "a.csv"
-
-
-def test_a_flag_wins_over_a_confined_path(toml: Any) -> None:
-    config = toml('kernels = "own"')
-    assert read_sweep({"kernels": "/elsewhere"}, config).kernels == Path("/elsewhere")
 
 
 def test_sizes_are_read_as_the_operation_has_them_whichever_came_first() -> None:

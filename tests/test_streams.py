@@ -43,10 +43,7 @@ def test_a_sweep_whose_output_is_lost_finishes_its_file(tmp_path: Path, to: str)
 
 @pytest.mark.parametrize(
     ("command", "reason"),
-    [
-        ("variants >&-", "Bad file descriptor"),
-        ("--help > /dev/full", "No space left on device"),
-    ],
+    [("variants >&-", "Bad file descriptor"), ("--help > /dev/full", "No space left on device")],
 )
 def test_output_that_is_lost_is_said_in_a_line_and_by_the_exit_code(
     tmp_path: Path, command: str, reason: str

@@ -367,8 +367,3 @@ def test_the_search_finds_what_it_is_for() -> None:
         ("import importlib.util", "importlib"),
     ):
         assert findings(Path("elsewhere.py"), ast.walk(ast.parse(text))) == {finding}, text
-
-
-def test_the_search_ignores_what_is_harmless() -> None:
-    text = "import re\nre.compile('x')\nsubprocess.run(['ls'], shell=False)\nmodel.eval()"
-    assert findings(Path("elsewhere.py"), ast.walk(ast.parse(text))) == set()

@@ -176,14 +176,6 @@ def test_the_page_has_a_row_for_each_input_and_output() -> None:
             ],
         ),
         (
-            {"gate": "static"},
-            [
-                "build all --kernels base --output R/base.csv",
-                "build all --kernels new --output R/new.csv",
-                "diff --base R/base.csv --new R/new.csv F",
-            ],
-        ),
-        (
             {"base": "base.csv", "new": "new-*.csv\n", "kernels": "my_*", "threshold": "5%"},
             ["diff --base base.csv --new new-1.csv new-2.csv --only my_* --threshold 5% F"],
         ),
@@ -226,7 +218,7 @@ def test_the_action_installs_itself_with_the_extras(
     assert ended.log[:2] == [f"python3 -m venv {environment}", f"pip install --quiet {installed}"]
 
 
-@pytest.mark.parametrize("code", [1, 2, 3, 4, 130])
+@pytest.mark.parametrize("code", [1, 130])
 def test_the_exit_code_of_gpubench_is_that_of_the_action(job: Job, code: int) -> None:
     job.install(RECORDING.format(code=code))
     ended = job.run(base="base", new="new")
@@ -257,21 +249,16 @@ def test_a_kernel_that_does_not_compile_is_judged_by_diff(job: Job) -> None:
     ("inputs", "message"),
     [
         ({"base": ""}, "base: is missing"),
-        ({"new": "\n"}, "new: is missing"),
         ({"gate": "fast"}, "gate: 'fast' is neither timed nor static"),
         ({"base": "base.csv"}, "new: 'new' is no result file, but base is one"),
         ({"new": "new-*.csv"}, "base: 'base' is no result file, but new is one"),
         ({"base": "base.csv", "new": "new-1.csv", "gate": "static"}, "gate: is for directories"),
-        ({"base": "base.csv", "new": "new-1.csv", "gate": "timed"}, "gate: is for directories"),
         ({"gate": "static", "base": "v1:base"}, "base: 'v1:base' is no directory"),
         ({"gate": "static", "threshold": "5%"}, "threshold: is for times"),
         ({"build_options": "--all"}, "build-options: is for gate static only"),
         ({"options": "--only 'a b'"}, "options: quotes have no meaning here: 'a"),
         ({"options": "--full --output=x"}, "options: --output is set by the action"),
-        ({"options": "-o x"}, "options: -o is set by the action"),
-        ({"options": "--results x"}, "options: --results is set by the action"),
         ({"options": "--variants a", "kernels": "b"}, "options: --variants is set by the action"),
-        ({"gate": "static", "build_options": "--kernels=x"}, "build-options: --kernels is set"),
         ({"results": "base"}, "results: 'base' is no empty directory"),
         ({"gate": "a\nb"}, "gate: 'a b' is neither"),
     ],

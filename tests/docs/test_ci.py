@@ -19,9 +19,7 @@ from gpubench.options import read_sweep
 from gpubench.results import build_row
 
 BLOCKS = re.findall(
-    r"^```yaml\n(.*?)^```",
-    (PAGES / "ci.md").read_text(encoding="utf-8"),
-    re.MULTILINE | re.DOTALL,
+    r"^```yaml\n(.*?)^```", (PAGES / "ci.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
 WORKFLOWS: list[Any] = [yaml.safe_load(block) for block in BLOCKS]
 COMMANDS = typer.main.get_command(app).commands

@@ -29,9 +29,7 @@ def run_cell(text: str, names: dict[str, Any]) -> object:
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_and_every_cell_shows_something(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_notebook_runs_and_every_cell_shows_something(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(PAGES)
     before = set(Path().iterdir())
     names: dict[str, Any] = {}

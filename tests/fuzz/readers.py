@@ -30,10 +30,9 @@ from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.tune.where import condition
 from gpubench.engine.cluster import Member
-from gpubench.model import LARGEST, OPERATIONS, Config
+from gpubench.model import LARGEST, Config
 from gpubench.options import read_sweep
 from gpubench.plan.problems import MAX_PROBLEMS, read_problems
-from gpubench.plan.ranges import MAX_ITEMS, parse_sizes, parse_tiles
 from gpubench.plan.toml_file import decode
 from gpubench.plan.tuned import Winner, keep_winners, read_winners
 from gpubench.results import build_row, store
@@ -66,28 +65,6 @@ def as_argument(data: bytes) -> str:
 def require_unchanged(folder: Path, before: dict[str, bytes]) -> None:
     if contents(folder) != before:
         raise BrokenContractError("reading changed a file")
-
-
-# ---- lists
-
-
-def sizes(data: bytes, folder: Path) -> None:
-    op = tuple(OPERATIONS)[len(data) % len(OPERATIONS)]
-    found = call_within_contract(lambda: parse_sizes(as_argument(data), op), folder) or ()
-    assert all(len(size) == 3 for size in found)
-    assert all(1 <= number <= LARGEST for size in found for number in size)
-    assert len(found) <= MAX_ITEMS
-
-
-def tiles(data: bytes, folder: Path) -> None:
-    text = as_argument(data)
-    for tile in call_within_contract(lambda: parse_tiles(text), folder) or ():
-        assert str(Config.parse(tile)) == tile
-    try:
-        tile = call_within_contract(lambda: Config.parse(text), folder)
-    except ValueError:
-        return
-    assert Config.parse(str(tile)) == tile
 
 
 # ---- TOML
@@ -517,13 +494,9 @@ def _read_operands(name: str) -> Callable[[bytes, Path], None]:
     return read
 
 
-SIZES = (b"1024,2048", b"1..32", b"64..512:64", b"1..64:x2", b"320x640x320,1024", b"7x9,320x640")
-TILES = (b"8,16,32", b"1..32", b"128x128x8/8x8/s3", b"64x64/k4,1..64:x2")
 TEXT, TABLE = mutations.TEXT, mutations.TABLE
 
 READERS = {
-    "sizes": Reader(sizes, lambda: SIZES, TEXT),
-    "tiles": Reader(tiles, lambda: TILES, TEXT),
     "config": Reader(
         _toml(lambda path: read_sweep({}, path)),
         lambda: (CONFIG, *_configs(experiments=False)),

@@ -52,19 +52,10 @@ def test_name_and_operation_follow_from_where_the_file_is(path: Path) -> None:
     assert (mine.name, mine.op, mine.path) == ("mine", "gemm", path)
 
 
-def test_a_file_that_did_not_change_is_read_once(path: Path) -> None:
-    assert load(path, "gemm") is load(path, "gemm")
-
-
 def test_a_file_that_changed_is_read_again_however_soon(path: Path) -> None:
     before = load(path, "gemm")
     path.write_text(GOOD.replace("a user's own", "an user's ow"))  # as long as before
     assert (before.idea, load(path, "gemm").idea) == ("a user's own", "an user's ow")
-
-
-def test_nothing_is_written_beside_a_users_files(path: Path) -> None:
-    load(path, "gemm")
-    assert sorted(one.name for one in path.parent.iterdir()) == ["mine.cu", "mine.py"]
 
 
 def test_a_description_may_define_classes_of_its_own(path: Path) -> None:
@@ -97,28 +88,19 @@ def test_a_file_without_a_valid_name_is_refused_unread(tmp_path: Path, name: str
     ("text", "problem"),
     [
         ("", ": defines no VARIANT"),
-        ("variant = 1", ": defines no VARIANT"),
         ("VARIANT = (", ", line 1: SyntaxError: '(' was never closed"),
         ("\n\nVARIANT = nothing", ", line 3: NameError: name 'nothing' is not defined"),
         ("import nowhere\nVARIANT = 1", ", line 1: ModuleNotFoundError: No module named 'nowhere'"),
         ("VARIANT = exit(3)", ", line 1: SystemExit: 3"),
-        ("VARIANT = 1 / 0", ", line 1: ZeroDivisionError: division by zero"),
         ("raise ValueError('a\\nb')\nVARIANT = 1", ", line 1: ValueError: a"),
         ("VARIANT = None", ": VARIANT is a NoneType, not a CudaVariant, a HostVariant"),
-        ("VARIANT = 'shared_tile'", ": VARIANT is a str, not a CudaVariant, a HostVariant"),
         (GOOD + "\nVARIANT = CudaVariant", ": VARIANT is a type, not a "),
         (GOOD.replace("a user's own", " "), ": VARIANT: idea is a line of text"),
         (GOOD.replace("reuse=", "dtypes=('float23',), reuse="), ": VARIANT: dtypes is a tuple of "),
-        (GOOD.replace("reuse=", "dtypes='float32', reuse="), ": VARIANT: dtypes: Expected `array`"),
-        (GOOD.replace("reuse=", "dtypes=(), reuse="), ": VARIANT: dtypes is a tuple of "),
         (GOOD.replace("reuse=", "baseline=None, reuse="), ": VARIANT: baseline: Expected `str`"),
-        (GOOD.replace("reuse=", "after=['naive'], reuse="), ": VARIANT: after: Expected `str`"),
-        (GOOD.replace("reuse=", "tunes=[], reuse="), ": VARIANT: tunes: Expected `str`"),
-        (GOOD.replace("reuse=", "dtypes=([],), reuse="), ": VARIANT: dtypes: Expected `str`"),
         (GOOD.replace("reuse=", "libraries=[[]], reuse="), ": VARIANT: libraries: Expected `str`"),
         (GOOD.replace("reuse=", "speed=9, reuse="), ", line 5: TypeError: "),
         (GOOD.replace("lambda tile: (1, 1)", "(1, 1)"), ": VARIANT: reuse is a function"),
-        (GOOD.replace("reuse=", "refuse=['no'], reuse="), ": VARIANT: refuse is a function"),
         (GOOD.replace("launch=lambda", "launch=None and (lambda").replace("),\n    re", ")),\n re"),
          ": VARIANT: launch is a function"),
         (PLAIN.replace("N/2", "N/P"), ": VARIANT: grid: 'P' is not a number here; use M, N, K"),
@@ -126,17 +108,10 @@ def test_a_file_without_a_valid_name_is_refused_unread(tmp_path: Path, name: str
         (PLAIN.replace("64", "'open(1)'"), ": VARIANT: block: 'open(1)': an expression has only "),
         (PLAIN.replace("64", "6.4"), ": VARIANT: block: 6.4 is neither a number nor a text"),
         (PLAIN.replace("64", "(8, 8, 1, 1)"), ": VARIANT: block: has at most x, y and z"),
-        (PLAIN.replace("block=64,", ""), ": VARIANT: a kernel has either grid and block, or "),
         (PLAIN.replace("grid=('N/2', 'M/2'),", ""), ": VARIANT: a kernel has either grid and "),
-        (PLAIN.replace("grid=('N/2', 'M/2'),", "").replace("block=64,", ""),
-         ": VARIANT: a kernel has either grid and block, or launch"),
         (GOOD.replace("reuse=", "block=64, reuse="), ": VARIANT: a kernel has either grid and "),
-        (GOOD.replace("reuse=", "grid=6, block=64, reuse="), ": VARIANT: a kernel has either grid"),
         (GOOD.replace('edges(1, 4, because="of a test")', "16"), ": VARIANT: tiles is a Space"),
-        (GOOD.replace('edges(1, 4, because="of a test")', "None"), ": VARIANT: tiles is a Space"),
         (with_default("('5',)"), ": VARIANT: tiles.default names legal tiles"),
-        (with_default("'1'"), ": VARIANT: tiles.default names legal tiles"),
-        (with_default("()"), ": VARIANT: tiles.default names legal tiles"),
         (with_default("('1..4',)"), ": ValueError: '1..4' is not a tile"),
         (with_default("('1',)").replace("'edge': r", "'Edge': r"), ", line 7: ValueError: "),
     ],
@@ -158,10 +133,6 @@ def test_a_file_without_a_variant_is_not_run(path: Path) -> None:
     path.write_text("open('touched', 'w')\n")
     assert "defines no VARIANT" in refusal(path)
     assert not (path.parent / "touched").exists()
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    assert "cannot be read" in refusal(tmp_path / "none.py")
 
 
 def test_a_description_without_its_cuda_source_is_refused(path: Path) -> None:

@@ -71,8 +71,7 @@ def test_end_to_end_a_launch_is_alone() -> None:
 
 @pytest.mark.parametrize("launches", [Launches.GRAPH, Launches.WAITED])
 @pytest.mark.parametrize(
-    "given",
-    [{"states": (State.SUSTAINED,), "caches": (Cache.HOT,)}, {"timer": Timer.CUPTI}],
+    "given", [{"states": (State.SUSTAINED,), "caches": (Cache.HOT,)}, {"timer": Timer.CUPTI}]
 )
 def test_a_graph_and_waits_are_for_bursts_that_are_timed_by_events(
     launches: Launches, given: dict[str, object]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import gpubench
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.errors import UsageError
 from gpubench.model import CudaVariant, Space
@@ -113,52 +112,3 @@ def test_its_hundred_thousand_tiles_are_counted_and_sampled_at_once(mine: CudaVa
     assert len(set(sample)) == 100
     assert not any(map(space.why_not, sample))
     assert space.summary.endswith("2x4, 4x1, 4x2, 4x4; columns_first false, true")
-
-
-ON_CPU = """
-import numpy as np
-from gpubench.model import CallVariant, Space
-
-def build(tile, dtype):
-    step = tile["panel"]
-
-    def product(a, b, c):
-        for column in range(0, b.shape[1], step):
-            columns = np.s_[:, column:column + step]
-            np.matmul(a, b[columns], out=c[columns]) if tile["order"] == "row" else 1 / 0
-
-    return product
-
-VARIANT = CallVariant(
-    idea="NumPy's product, panel by panel",
-    runs_on="cpu",
-    tiles=Space(
-        axes={"edge": (1,), "panel": (2, 4), "order": ("row", "column")},
-        block=("edge",),
-        default=("1/panel=2/order=row",),
-    ),
-    build=build,
-    dtypes=("float32",),
-    baseline="cpu_blas",
-    threads=1,
-)
-"""
-
-
-@pytest.mark.slow
-def test_it_is_swept_and_its_rows_have_its_tiles(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(ON_CPU)
-    frame = gpubench.sweep(
-        sizes=[8],
-        variants="mine",
-        tiles="1/panel=2/order=row,1/panel=4/order=column,1/panel=3",
-        device="cpu",
-        kernels=tmp_path,
-        rounds=1,
-        cache="hot",
-    )
-    assert dict(zip(frame["tile"], frame["status"], strict=True)) == {
-        "1/panel=2/order=row": "ok",
-        "1/panel=4/order=column": "error",
-        "1/panel=3": "skipped",
-    }

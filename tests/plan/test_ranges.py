@@ -80,10 +80,6 @@ def test_a_list_means_these_edges_of_tiles_and_these_squares() -> None:
         assert parse_sizes(text) == tuple((number, number, number) for number in numbers)
 
 
-def test_a_size_of_three_numbers_is_m_n_k() -> None:
-    assert parse_sizes("320x640x160, 8") == ((320, 640, 160), (8, 8, 8))
-
-
 def test_a_size_without_k_is_rows_and_columns() -> None:
     expected = ((4096, 4096, 1), (8192, 32_768, 1), (2, 2, 1), (4, 4, 1))
     assert parse_sizes("4096,8192x32768,2..4:2", "gemv") == expected
@@ -93,7 +89,6 @@ def test_a_size_without_k_is_rows_and_columns() -> None:
     ("op", "text", "right"),
     [
         ("gemv", "8x9x10", "320x640 (MxN)"),
-        ("gemv_t", "8x9x1", "320x640 (MxN)"),
         ("atax", "8x0", "320x640 (MxN)"),
         ("gemm", "8x9", "320x640x320 (MxNxK)"),
     ],
@@ -105,11 +100,6 @@ def test_a_size_of_another_operation_is_refused_with_the_right_form(
     assert is_one_short_line(message)
     assert f"'{text}'" in message
     assert f"a size of {op} is 1024, {right}" in message
-
-
-def test_a_refusal_names_the_flag_that_was_used() -> None:
-    assert refusal(lambda text: parse_sizes(text, "atax", "--shape"), "x").startswith("--shape: ")
-    assert refusal(lambda text: parse_tiles(text, "--tile"), "x").startswith("--tile: ")
 
 
 @given(st.sampled_from(["gemm", "gemv", "atax"]), *(st.integers(1, LARGEST) for _ in range(3)))
@@ -144,15 +134,7 @@ def test_invalid_sizes_and_tiles_are_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("9..1", "1..9"),
-        ("1..64:x1", "a factor is 2 or more"),
-        ("0", "from 1 to"),
-        ("1..20000", "widen the step"),
-        ("4,,5", "is empty"),
-        ("abc", "320x640x320"),
-    ],
+    ("text", "hint"), [("9..1", "1..9"), ("1..64:x1", "a factor is 2 or more"), ("0", "from 1 to")]
 )
 def test_a_refusal_says_what_would_be_right(text: str, hint: str) -> None:
     assert hint in refusal(parse_sizes, text)

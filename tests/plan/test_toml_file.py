@@ -46,11 +46,8 @@ def test_what_does_not_fit_a_type_is_one_short_line_with_its_place() -> None:
     for values, said in (
         (3, "Expected `object`, got `int`"),
         ({"titel": "b"}, "Object contains unknown field `titel`; did you mean 'title'?"),
-        ({"t\n - at `$": 1}, "Object contains unknown field `t - at"),
         ({"unit": "mm"}, "Invalid enum value 'mm' - at `$.unit`"),
-        ({"where": {"varient": 1}}, "Invalid enum value 'varient' - at `key` in `$.where`"),
         ({"title": " "}, "Expected `str` that is not blank - at `$.title`"),
-        ({"rules": [{"kind": "low"}]}, "Object missing required field `at` - at `$.rules[0]`"),
         ({"rules": [{"kind": "steep", "by": 13}]}, "13 is unlucky - at `$.rules[0]`"),
         ({"z" * 5000: 1}, "Object contains unknown field `zzz"),
     ):
@@ -62,22 +59,12 @@ def test_what_does_not_fit_a_type_is_one_short_line_with_its_place() -> None:
         assert len(message) < 500
 
 
-def test_a_table_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text("a = [1, { b.c = 2.5 }]\n")
-    assert read_toml(tmp_path / "a.toml") == {"a": [1, {"b": {"c": 2.5}}]}
-
-
 def test_a_file_that_is_invalid_too_large_or_too_deep_is_refused(tmp_path: Path) -> None:
     for text, why in (
         ("a =", "is not TOML"),
-        ("a = " + "9" * 5000, "is not TOML"),
         ("a = 0x" + "f" * 5000, "an integer is beyond 64 bits"),
-        ("a = [[{ b = 0x8000000000000000 }]]", "an integer is beyond 64 bits"),
         ("a = " + "[" * 3000, "is nested too deeply"),
-        ("a = " + "[" * 30 + "]" * 30, "is nested too deeply"),
-        (".".join("k" * 100) + " = 1", "is nested too deeply"),
         (".".join("k" * 90_000) + " = 1", "a key has more than 200 parts"),
-        ("[" + ".".join("k" * 90_000) + "]", "a key has more than 200 parts"),
         ("#" * (MAX_BYTES + 1), "has more than 1,048,576 bytes"),
     ):
         (tmp_path / "a.toml").write_text(text)
@@ -86,12 +73,6 @@ def test_a_file_that_is_invalid_too_large_or_too_deep_is_refused(tmp_path: Path)
         assert str(refused.value).startswith("--config: ")
         assert str(tmp_path / "a.toml") in str(refused.value)
         assert len(str(refused.value)) < 500
-
-
-def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match=r"a\.toml is not TOML"):
-        read_toml(tmp_path / "a.toml")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

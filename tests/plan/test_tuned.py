@@ -65,13 +65,6 @@ def test_winners_are_read_as_they_were_kept_and_newer_ones_take_their_place() ->
     assert read_winners(TUNED) == [winner("32"), odd]
 
 
-def test_a_file_says_by_which_tiles_it_is_used() -> None:
-    keep_winners(TUNED, [winner("16")])
-    keep_winners(Path("cover.toml"), [winner("16")])
-    assert "`--tiles tuned`" in TUNED.read_text()
-    assert "`--tiles cover.toml`" in Path("cover.toml").read_text()
-
-
 def test_each_size_has_its_own_winner_or_that_of_the_nearest_size() -> None:
     keep_winners(TUNED, [winner("16", 512), winner("48", 4096), winner("3", 512, device="other")])
     tiles, notes = chosen(sizes="256,512,1024,3000,8192")

@@ -35,11 +35,6 @@ def test_a_gpu_shows_its_properties_and_peaks_with_their_derivation() -> None:
         assert piece in shown
 
 
-def test_a_cpu_shows_no_peaks() -> None:
-    assert "GFLOP/s" not in printed(as_tables(CPU))
-    assert "Fake CPU (CPU)" in printed(as_tables(CPU))
-
-
 def test_json_holds_fields_peaks_and_ridge_points() -> None:
     read = json.loads(json.dumps(device_json([H200, CPU], {"cuda": "no driver"})))
     gpu, cpu = read["devices"]

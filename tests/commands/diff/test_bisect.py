@@ -67,9 +67,7 @@ def judged(folder: Path, *words: str) -> Done:
     return call(folder, "bisect", "v1:env", "env", "--pairs", "5", "--threshold", "5%", *words)
 
 
-def test_git_bisect_finds_the_planted_commit_although_one_does_not_build(
-    repository: Path,
-) -> None:
+def test_git_bisect_finds_the_planted_commit_although_one_does_not_build(repository: Path) -> None:
     for number, own in enumerate((1.0, None, 1.0, 1.25), 1):
         environment(repository, own)
         commit(repository, f"Change {number}")

@@ -203,13 +203,6 @@ def test_the_threshold_is_an_option(file: Write, run: Run) -> None:
     assert [run(base, small, "--threshold", limit)[0] for limit in ("1%", "2%")] == [1, 0]
 
 
-def test_a_machine_that_is_slower_throughout_is_said_to_be(file: Write, run: Run) -> None:
-    slow = rows(cublas=1.06, own=1.06, other=1.06)
-    code, out, _ = run(file("base.csv", rows()), file("new.csv", slow))
-    assert code == 0
-    assert "most points and the BLAS moved together by +6.0 %" in out
-
-
 def test_without_a_blas_a_common_shift_is_a_regression_with_a_hint(file: Write, run: Run) -> None:
     own = [row for row in rows() if row.variant != "cublas"]
     slow = [row for row in rows(own=1.06, other=1.06) if row.variant != "cublas"]

@@ -256,21 +256,6 @@ def test_a_round_that_disturbed_points_unequally_is_left_out(file: Write, run: R
     assert "unequally, so it is left out" in " ".join(out.split())
 
 
-def test_on_a_cpu_a_disturbed_sweep_is_named(file: Write, run: Run) -> None:
-    def sweep(name: str, seed: int, shift: float) -> str:
-        rows = [replace(row, timer="host") for row in noisy(20, 5, seed, shift)]
-        return file(name, rows)
-
-    base = [sweep(f"b{n}.csv", n, 1.0) for n in range(5)]
-    new = [sweep(f"n{n}.csv", 9 + n, 1.1) for n in range(4)]
-    late = [replace(row, timer="host") for row in noisy(20, 5, 20, 1.1)]
-    for place in range(5):
-        late = spoiled(late, place, 1.5)
-    code, out, _ = run("--base", *base, "--new", *new, file("n4.csv", late))
-    assert (code, out.startswith("slower: 6 of 20")) == (1, True)
-    assert re.search(r"disturbed: n4\.csv \(new side\), \+(49|50)\.\d %", " ".join(out.split()))
-
-
 def test_on_a_cpu_beside_other_work_the_shortest_sweeps_decide(file: Write, run: Run) -> None:
     """A third of the sweeps take longer, by other factors at each point."""
     rng = random.Random(4)  # noqa: S311 # a sample, not a secret

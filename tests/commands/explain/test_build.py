@@ -13,13 +13,7 @@ from planted import copy_kernels, plant
 
 from gpubench.backends import compiler_of
 from gpubench.commands.explain import code as code_module
-from gpubench.commands.explain.code import (
-    Code,
-    Codes,
-    Program,
-    compile_program,
-    compile_programs,
-)
+from gpubench.commands.explain.code import Code, Codes, Program, compile_program, compile_programs
 from gpubench.commands.explain.cubin import machine_code
 from gpubench.commands.explain.sass import (
     disassemble,

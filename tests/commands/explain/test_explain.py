@@ -342,11 +342,7 @@ def test_what_cannot_be_explained_is_one_line() -> None:
         ("naive", {"tiles": "33"}, ("--tiles: naive takes edges 1 to 32",)),
         ("naive", {"tiles": "1", "every": True}, ("--all and --tiles",)),
         ("naive", {"sizes": "1,2"}, ("--sizes: one at a time, not 2",)),
-        (
-            "naive",
-            {"arch": "sm_90", "times": Path("a.csv"), "measure": True},
-            ("--measure",),
-        ),
+        ("naive", {"arch": "sm_90", "times": Path("a.csv"), "measure": True}, ("--measure",)),
         ("naive", {"dtypes": "int8"}, ("--dtypes: naive has no int8, only float32",)),
         ("naive", {"sizes": "70000000x1x1", "tiles": "1"}, ("at most 65535 in y",)),
         ("naive", {"arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),

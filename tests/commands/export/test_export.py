@@ -238,11 +238,8 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
         return str(caught.value)
 
     assert "export needs a CUDA source" in refusal("cublas", op="gemm")
-    assert "did you mean 'shared_tile'" in refusal("shard_tile")
     assert "atax cannot be exported" in refusal("atax_fused")
     assert "--sizes: one at a time, not 2" in refusal("shared_tile", sizes="64,128")
-    assert "--sizes: '0' is out of range" in refusal("shared_tile", sizes="0")
-    assert "--tiles: one at a time, not 2" in refusal("shared_tile", tiles="4,8")
     assert "--tiles: shared_tile takes edges 1 to 32" in refusal("shared_tile", tiles="33")
     assert "has no float16" in refusal("shared_tile", dtypes="float16")
     assert not (tmp_path / "out").exists()

@@ -22,14 +22,7 @@ from gpubench.backends import find_devices
 from gpubench.commands.fleet import run, times, units
 from gpubench.commands.fleet.judge import Limits
 from gpubench.commands.fleet.run import run_fleet
-from gpubench.commands.fleet.units import (
-    ALONE,
-    TOGETHER,
-    Asked,
-    Products,
-    Report,
-    unit_time,
-)
+from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Products, Report, unit_time
 from gpubench.commands.fleet.verdicts import Fleet, FleetVerdict, assess
 from gpubench.commands.fleet.view import as_json, as_tables
 from gpubench.engine.cluster import Member
@@ -275,24 +268,6 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     assert busy
     verdicts = {d.slot: (d.verdict, d.reasons) for d in busy.devices}
     assert verdicts["1"] == (FleetVerdict.UNKNOWN, ("it is being measured by another",))
-
-
-def test_a_product_is_verified_in_the_first_turn_alone(
-    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[tuple[str, int]] = []
-    measure = units._measure
-
-    def remember(asked: Asked, pool: LocalPool, name: str) -> Report:
-        seen.append((name, len(asked.verified)))
-        return measure(asked, pool, name)
-
-    monkeypatch.setattr(units, "_measure", remember)
-    measuring({})
-    assert sorted(seen) == sorted(
-        (str(worker), verified) for worker in range(4) for verified in (0, 1, 1, 1)
-    )
 
 
 @pytest.mark.parametrize(("phase", "rounds"), [(ALONE, 1), (TOGETHER, 3)])

@@ -244,15 +244,6 @@ def test_a_kernels_launch_is_read_with_its_constants(
         assert f"The source launches <<<{grid}, " in description
 
 
-def test_long_names_of_parameters_stay_different(tmp_path: Path) -> None:
-    names = ("NUM_THREADS_PER_WARP_X", "NUM_THREADS_PER_WARP_Y", "BLOCK_TILE_SKEW_SIZE_X")
-    template = ", ".join(f"size_t {name}" for name in names)
-    mine, _ = from_text(tmp_path, "mine", f"template <{template}> __global__ void k(float* C) {{}}")
-    assert [*mine.tiles.defaults[0]] == [
-        *("num_threa_per_warp_x", "num_threa_per_warp_y", "block_til_kew_size_x")
-    ]
-
-
 def from_text(folder: Path, name: str, text: str) -> tuple[CudaVariant, str]:
     """The kernel of a source, described, and the description."""
     source = folder / f"{name}.cu"
@@ -266,13 +257,6 @@ def test_a_plain_function_has_no_tile(tmp_path: Path) -> None:
     mine, _ = from_text(tmp_path, "plain", text)
     assert (mine.kernel, mine.dtypes, mine.reads_output) == ("plain", ("float64",), False)
     assert (mine.tiles.axes, mine.tiles.defaults) == ({}, (Config(),))
-    compiles(mine)
-
-
-def test_a_template_without_a_number_for_a_block_has_no_tile(tmp_path: Path) -> None:
-    text = "template <int STAGES, bool FAST, typename T> __global__ void st(const T* A, T* C) {}"
-    mine, _ = from_text(tmp_path, "st", text)
-    assert (mine.kernel, mine.tiles.defaults) == ("st<2, false, {scalar}>", (Config(),))
     compiles(mine)
 
 

@@ -1,6 +1,5 @@
 """Operand files: what is written is read; any other file is refused in one line."""
 
-import io
 import pickle
 import re
 import struct
@@ -249,10 +248,3 @@ def test_an_archive_compressed_by_a_method_without_a_bound_is_refused(tmp_path: 
 
 
 # ---- what is kept
-
-
-def test_npz_is_written_to_the_file_named(tmp_path: Path) -> None:
-    path = tmp_path / "operands.npz"
-    write_operands(Output(path), *operands(2, 3))
-    assert set(np.load(io.BytesIO(path.read_bytes())).files) == {"A", "v"}
-    assert [file.name for file in tmp_path.iterdir()] == ["operands.npz"]

@@ -150,25 +150,10 @@ def test_every_point_is_a_row_and_every_failure_has_its_reason() -> None:
     assert [one["class"] for one in marked] == ["best", "best", "bad"]
 
 
-def test_columns_that_say_nothing_are_left_out() -> None:
-    plain, rich = Outline(of(sample())), Outline(of(sample(registers=40, cache="cold")))
-    assert plain.texts["registers"] == rich.texts["registers"] - 1 == 1  # what columns mean stays
-    assert plain.texts["cache"] == rich.texts["cache"]
-
-
-def test_a_file_of_failures_alone_is_a_page_too() -> None:
-    outline = Outline(of(replace(sample(), status="error", reason="no luck", median_us=None)))
-    assert outline.texts["no luck"] == 1
-    assert outline.all("svg") == []
-
-
 def test_files_of_several_devices_are_overlaid_and_told_apart() -> None:
     rows = curve("naive", (8, 4, 6))
     text = page(
-        [
-            (Path("a.csv"), rows),
-            (Path("b.csv"), [replace(row, device="Other GPU") for row in rows]),
-        ]
+        [(Path("a.csv"), rows), (Path("b.csv"), [replace(row, device="Other GPU") for row in rows])]
     )
     outline = Outline(text)
     assert len(outline.all("svg")) == 1
@@ -223,12 +208,6 @@ def test_sizes_are_ordered_by_number_in_tables_and_menus() -> None:
     menu = re.search(r"<label>size\n(.*?)</select>", text, re.DOTALL)
     assert menu
     assert re.findall(r"<option>(\d+)", menu[1]) == ["64", "512", "1024"]
-
-
-def test_the_time_stands_beside_the_size_so_that_a_phone_shows_it() -> None:
-    text = of(*curve("naive", (3, 2, 1)), *curve("naive", (3, 2, 1), dtype="float64"))
-    heads = re.findall(r"<button[^>]*>([^<]*)</button>", text)
-    assert heads[:3] == ["variant", "size", "ms"]
 
 
 def test_panels_that_only_one_file_has_are_named_as_not_drawn() -> None:

@@ -82,7 +82,7 @@ def test_a_users_own_experiment_is_shared_and_its_samples_and_verdicts_are_kept(
     assert "left out, as it needs an NVIDIA GPU: naive (--device cpu was asked for)" in out
     assert "mine, sweep 1 of 1: cpu_naive, cpu_blas (gemm, float32)" in err
     assert sorted(path.name for path in target.iterdir()) == [
-        *("mine.csv", "reproduce.csv", "reproduce.md"),
+        *("mine.csv", "reproduce.csv", "reproduce.md")
     ]
     rows = {one.variant: one for one in read(target / "mine.csv")}
     assert {name: one.status for name, one in rows.items()} == {"cpu_naive": "ok", "cpu_blas": "ok"}
@@ -123,10 +123,7 @@ def test_the_list_measures_nothing_and_needs_no_checkout(folder: Path) -> None:
 REFUSED = {
     "unknown experiment": (("p100-tile",), "did you mean 'p100-tiles'"),
     "missing file": (("nowhere.toml",), "cannot read nowhere.toml"),
-    "gpu that is not there": (("mine.toml", "--device", "cuda"), "CUDA"),
-    "device nobody knows": (("mine.toml", "--device", "tpu"), "auto, cpu, cuda"),
     "bad rounds": (("mine.toml", "--rounds", "0"), "--rounds"),
-    "bad budget": (("mine.toml", "--budget", "x"), "--budget"),
     "output in a file": (("mine.toml", "--device", "cpu", "--dir", "/dev/null/x"), "--dir"),
     "output of a resumed run": (("mine.toml", "--resume", "x", "--dir", "y"), "leave --dir out"),
     "samples into the results": (
@@ -139,7 +136,6 @@ REFUSED = {
     ),
     "bad file": (("bad.toml",), "bad.toml: Object missing required field"),
     "listing with a checkout": (("--list", "--checkout", "."), "leave --checkout out"),
-    "listing a bad file": (("--list", "bad.toml"), "bad.toml: Object missing required field"),
 }
 
 
@@ -159,7 +155,7 @@ def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(folder: Path) -> No
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
-    text = MINE.replace('"cpu_naive", ', "").replace("cpu_naive = 2.5", "")
+    text = MINE.replace('"cpu_naive", ', "").replace(", cpu_naive = 2.5", "")
     text = text.replace("sizes = [32]\ndtypes", f"sizes = {list(range(8, 200))}\ndtypes")
     (folder / "mine.toml").write_text(text)
     partial = folder / "out" / "mine.sweep-1.csv.partial"

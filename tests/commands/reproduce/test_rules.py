@@ -33,33 +33,13 @@ CASES: dict[str, tuple[Rule, dict[str, float], bool, str]] = {
         False,
         "rising from 16 to 32",
     ),
-    "a step that stays is no fall": (
-        rule("falls-until", "3"),
-        {"1": 3.0, "2": 2.0, "3": 2.0},
-        False,
-        "rising from 2 to 3",
-    ),
     "rises": (rule("rises-from", "16", by=2), REGISTER_TILE, True, "×3.24 at 64, the least"),
-    "rises too little": (
-        rule("rises-from", "16", by=3.3),
-        REGISTER_TILE,
-        False,
-        "×3.24 at 64, the least",
-    ),
-    "rises in one step": (rule("rises-from", "64", by=2), REGISTER_TILE, True, "×3.24 at 64"),
-    "falls where it should rise": (
-        rule("rises-from", "2"),
-        SHARED_TILE,
-        False,
-        "×0.175 at 2, the least",
-    ),
     "flat": (rule("flat-from", "8", by=1.25), SHARED_TILE, True, "×1.14"),
     "not flat": (rule("flat-from", "4", by=1.25), SHARED_TILE, False, "×1.5"),
     "rising": (rule("rising"), {"1024": 44.0, "2048": 255.0}, True, "rising"),
     "not rising": (rule("rising"), SHARED_TILE, False, "falling from 1 to 2"),
     "falling": (rule("falling"), {"1": 3.0, "2": 2.0}, True, "falling"),
     "not falling": (rule("falling"), SHARED_TILE, False, "rising from 16 to 32"),
-    "a steep factor": (rule("flat-from", "1"), {"1": 1.0, "2": 12345.0}, False, "×12345"),
 }
 
 
@@ -80,11 +60,9 @@ def test_every_kind_of_rule_has_a_case_that_holds_and_one_that_does_not() -> Non
         {"rule": "minimum-at"},
         {"rule": "rising", "at": 4},
         {"rule": "faster-than"},
-        {"rule": "faster-than", "than": "x", "at": 4},
         {"rule": "rises-from", "at": [4, 8]},
         {"rule": "falls-until", "at": 4, "by": 0.5},
         {"rule": "drops-until", "at": 4},
-        {"rule": "rising", "when": 4},
     ],
     ids=str,
 )
@@ -138,11 +116,6 @@ def test_a_missing_figure_is_no_verdict() -> None:
     assert judgement.sentence == "shape not judged: minimum at 8: nothing measured at 32, 64"
 
 
-def test_without_any_figure_no_labels_are_listed() -> None:
-    judgement = judge(rule("minimum-at", "8"), REGISTER_TILE, {})
-    assert judgement.sentence == "shape not judged: minimum at 8: nothing measured"
-
-
 def test_figures_that_were_measured_besides_do_not_count() -> None:
     published = {"1024": 44.0, "2048": 255.0}
     measured = {"1000": 900.0, "1024": 50.0, "2000": 1.0, "2048": 60.0}
@@ -175,10 +148,3 @@ def test_figures_agree_with_themselves_and_with_themselves_scaled(
     scaled = {label: 2 * f for label, f in figures.items()}
     assert claim.observe(scaled) == claim.observe(figures)
     assert judge(claim, figures, scaled).holds == claim.observe(figures)[0]
-
-
-@given(FIGURES)
-def test_no_minimum_is_ever_above_another_figure(figures: dict[str, float]) -> None:
-    holding = [label for label in figures if rule("minimum-at", label).observe(figures)[0]]
-    assert len(holding) == 1
-    assert all(figures[holding[0]] <= figure for figure in figures.values())

@@ -61,23 +61,10 @@ def test_no_formula_reaches_the_comparison(tmp_path: Path) -> None:
     assert "\n=1+1," not in text
 
 
-def test_without_a_gpu_it_says_what_needs_one_and_why() -> None:
-    text = markdown([done("p100-tiles", gpu=False)])
-    needs = "left out, as it needs an NVIDIA GPU: naive, register_tile, shared_tile (no driver)"
-    assert needs in text
-    assert "left out" not in markdown([done("p100-tiles")])
-
-
 def test_the_summary_counts_rules_that_hold() -> None:
     assert summary(done("p100-tiles")) == "p100-tiles: shape differs (2), shape holds (2)"
     assert summary(done("double-tile")) == "double-tile: nothing was published to compare"
     assert "shape not judged (3)" in summary(done("blog-2009", gpu=False))
-
-
-def test_the_summary_names_failures() -> None:
-    ran = done("p100-tiles")
-    rows = [replace(ran.rows[0], status="error", reason="crash"), *ran.rows[1:]]
-    assert summary(replace(ran, rows=rows)).endswith(", some points failed")
 
 
 def test_a_users_experiment_in_the_folder_is_no_earlier_run(tmp_path: Path) -> None:

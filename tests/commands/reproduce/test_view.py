@@ -2,11 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
 from fakes import CPU, series
 from msgspec import structs
-from rich.console import Group
-from samples import printed
 
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, read_experiment, shipped
@@ -16,7 +13,6 @@ from gpubench.model import CudaVariant, Measurement, Point, Resources, Scope, St
 from gpubench.plan.sweep import plan
 from gpubench.results.row import Row
 from gpubench.results.rows import row
-from gpubench.view.tables import markdown
 
 GPU = replace(
     example("sm_90"),
@@ -74,22 +70,6 @@ def tables_of(name: str, *, gpu: bool = True, whole: bool = False) -> dict[str, 
     return {grid.title: grid for grid in grids(as_if_run(experiment, gpu=gpu), whole=whole)}
 
 
-NAMES = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_figure_is_cut_in_80_columns(name: str) -> None:
-    for gpu in (True, False):
-        found = tables_of(name, gpu=gpu)
-        assert found
-        for grid in found.values():
-            text = printed(Group(*grid.parts), width=80)
-            assert max(map(len, text.splitlines())) <= 80
-            words = [word for row in grid.table.lines for cell in row for word in cell.split()]
-            assert [word for word in words if word not in text] == []
-            assert "…" not in text
-
-
 def test_published_stands_beside_measured_with_the_ratio_and_why() -> None:
     grid = tables_of("p100-tiles")["register_tile: T×T elements a thread, 8×8 threads a block (ms)"]
     assert grid.table.headings == (
@@ -102,35 +82,11 @@ def test_published_stands_beside_measured_with_the_ratio_and_why() -> None:
     assert grid.below[0] == "shape holds: minimum at 4 or 8: measured at 8, published at 8"
 
 
-def test_figures_are_measured_besides_where_none_was_published() -> None:
-    grid = tables_of("blog-2009")["shared_tile 16 over the CPU loop (times as fast)"]
-    assert [row[:2] for row in grid.table.lines] == [
-        ("1000", ""),
-        ("1024", "48"),
-        ("2000", ""),
-        ("2048", "370"),
-    ]
-    assert all(row[2] for row in grid.table.lines)
-    assert grid.table.headings[4:7] == ("claim", "× BLAS, one thread", "× BLAS, best threads")
-
-
 def test_rates_are_percent_of_the_peak_then_and_now() -> None:
     grid = tables_of("lecture-sdk")["cuBLAS (GFLOP/s)"]
     then, now = (grid.table.headings.index(f"% of peak {when}") for when in ("then", "now"))
     assert [row[then] for row in grid.table.lines] == ["", "", "33.3", "33.2"]
     assert [row[now] for row in grid.table.lines] == ["14.9"] * 4
-
-
-def test_the_terminal_leaves_out_what_the_markdown_says_besides() -> None:
-    name = "cuBLAS (GFLOP/s)"
-    narrow, whole = (tables_of("lecture-sdk", whole=whole)[name] for whole in (False, True))
-    assert set(whole.table.headings) - set(narrow.table.headings) == {
-        "operations",
-        "ms",
-        "second run",
-        "its ms",
-    }
-    assert whole.table.lines[3][1:5] == ("196,608,000", "0.064", "3,106.43", "0.063")
 
 
 def test_devices_stand_then_and_now() -> None:
@@ -141,11 +97,6 @@ def test_devices_stand_then_and_now() -> None:
     assert rows["global memory, MiB"][-1] == "143,155"
     assert rows["peak float32, TFLOP/s"] == ("", "", "3.52", "9.3", "66.91")
     assert "Devices then" in tables_of("lecture-sdk", gpu=False, whole=True)
-
-
-def test_without_a_gpu_a_terminal_shows_no_table_without_a_measured_figure() -> None:
-    for title, grid in tables_of("p100-tiles", gpu=False).items():
-        assert "measured" in grid.table.headings or title.startswith("Its explanation")
 
 
 def test_without_a_gpu_the_published_figures_still_stand_in_markdown() -> None:
@@ -162,15 +113,6 @@ def test_without_a_gpu_the_published_figures_still_stand_in_markdown() -> None:
 
 def test_what_stands_in_for_a_gpu_is_not_shown_beside_one() -> None:
     assert not [title for title in tables_of("p100-tiles") if "in place of" in title]
-
-
-def test_markdown_is_a_pipe_table_with_its_verdicts() -> None:
-    grid = tables_of("p100-tiles")["shared_tile: T×T threads a block, one element each (ms)"]
-    title, _, head, rule, *_ = lines = markdown(grid.parts).splitlines()
-    assert title == f"**{grid.title}**"
-    assert head.startswith("| tile | published | measured | ratio |")
-    assert rule.startswith("| --- | ---: |")
-    assert lines[-1].startswith("shape ")
 
 
 def test_a_point_that_went_wrong_says_so_in_its_place() -> None:

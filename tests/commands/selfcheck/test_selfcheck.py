@@ -4,7 +4,6 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from fakes import measured
-from samples import printed
 
 from gpubench.commands.selfcheck.check import (
     KERNELS,
@@ -13,7 +12,6 @@ from gpubench.commands.selfcheck.check import (
     Gap,
     confirmed,
     deviating,
-    gap_table,
     job_of,
     judge_gaps,
     launch_gaps,
@@ -149,14 +147,3 @@ def test_a_gap_that_deviates_only_once_is_not_held_against_the_machine() -> None
     assert found[4].gap_us == 6.0
     assert not judge_gaps(found).trusted
     assert confirmed(right, measure) == right
-
-
-def test_without_any_gap_there_is_no_trust() -> None:
-    assert deviating([]) == []
-    assert not judge_gaps([]).trusted
-
-
-def test_a_deviating_gap_is_marked() -> None:
-    table = printed(gap_table(gaps((2, 1.0), (3, 1.0), (4, 2.0))))
-    _, _, *lines = [words for line in table.splitlines() if (words := line.split())]
-    assert [line[-1] == "!" for line in lines] == [False, False, True]

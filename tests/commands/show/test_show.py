@@ -28,10 +28,7 @@ def row_of(tile: int, median_us: float) -> Row:
 def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Show:
     monkeypatch.setenv("COLUMNS", "80")
 
-    def show(
-        *files: Path,
-        **options: Any,
-    ) -> str:
+    def show(*files: Path, **options: Any) -> str:
         command.show([*files], **options)
         return capsys.readouterr().out
 
@@ -87,15 +84,6 @@ def test_files_without_a_point_in_common_are_shown_as_one_sweep(
     rest = tmp_path / "rest.csv"
     write([row_of(64, 5.0)], rest)
     assert ["64", "5.000", "µs", "*"] in [line.split() for line in shown(file, rest).splitlines()]
-
-
-def test_markdown_has_the_same_tables(shown: Show, file: Path) -> None:
-    text = shown(file, markdown=True)
-    assert text.startswith(
-        "**gemm 64x48x32 float32 on Fake CPU, cold cache**\n\n| tile | tiled |\n"
-    )
-    assert r"| 16 | 10.00 µs \* |" in text
-    assert "\n\n\n" not in text
 
 
 def test_a_file_without_rows_is_refused(shown: Show, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from gpubench.commands.tune import schedule
 from gpubench.commands.tune.run import (
     Settings,
     Tuned,
-    check_files,
     confirmed_path,
     groups,
     read_settings,
@@ -410,10 +409,3 @@ def test_a_winner_is_judged_by_seven_rounds_or_was_the_only_configuration_measur
 
 
 ROW = measured(100.0, POINT)
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.partial", "a.confirmed.csv", "./a.csv"])
-def test_winners_may_not_be_a_file_of_the_race(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match=r"--winners: .* is the file of"):
-        check_files(tmp_path / name, tmp_path / "a.csv")
-    check_files(tmp_path / "b.toml", tmp_path / "a.csv")
