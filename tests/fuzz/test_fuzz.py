@@ -24,8 +24,8 @@ SLOW = {"diff", "partial", "race", "build", "saved", "problems", "command", "sho
 UNTRACED = SLOW | {"descriptor", "source", "winners", "experiment"}
 """Readers whose memory only `benchmarks/fuzz.py` limits: tracing takes most of a command's time."""
 
-INPUTS = {name: 5 if name in UNTRACED else 20 for name in READERS} | {"command": 20}
-"""Number of mutated inputs per reader in every run: 215 in all."""
+INPUTS = {name: 3 if name in UNTRACED else 10 for name in READERS} | {"command": 20}
+"""Number of mutated inputs per reader in every run: 123 in all."""
 
 
 @pytest.fixture(autouse=True)

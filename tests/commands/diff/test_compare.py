@@ -168,7 +168,7 @@ MIRROR = {
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(sides, sides)
 def test_swapping_base_and_new_mirrors_every_verdict(base: Side, new: Side) -> None:
     forth, back = judged(base, new), judged(new, base)
@@ -178,7 +178,7 @@ def test_swapping_base_and_new_mirrors_every_verdict(base: Side, new: Side) -> N
     assert forth.drift == pytest.approx(1 / back.drift)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(sides)
 def test_a_table_against_itself_is_all_same(side: Side) -> None:
     comparison = judged(side, side)
@@ -195,7 +195,7 @@ def scaled(side: Side, factor: float) -> Side:
     }
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(sides, st.floats(0.25, 4.0))
 def test_scaling_all_times_is_drift_and_never_a_regression(side: Side, factor: float) -> None:
     assume(len({is_blas(key) for key in side}) == 2)
@@ -206,7 +206,7 @@ def test_scaling_all_times_is_drift_and_never_a_regression(side: Side, factor: f
     assert set(comparison.counts) <= {DiffVerdict.SAME, DiffVerdict.AMBIGUOUS}
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(sides, sides, st.integers(0, 2**32))
 def test_the_order_of_rows_and_files_does_not_matter(base: Side, new: Side, seed: int) -> None:
     shuffle = random.Random(seed).sample  # noqa: S311 # a shuffle, not a secret
