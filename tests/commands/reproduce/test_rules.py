@@ -34,6 +34,12 @@ CASES: dict[str, tuple[Rule, dict[str, float], bool, str]] = {
         "rising from 16 to 32",
     ),
     "rises": (rule("rises-from", "16", by=2), REGISTER_TILE, True, "×3.24 at 64, the least"),
+    "rises too little": (
+        rule("rises-from", "16", by=3.3),
+        REGISTER_TILE,
+        False,
+        "×3.24 at 64, the least",
+    ),
     "flat": (rule("flat-from", "8", by=1.25), SHARED_TILE, True, "×1.14"),
     "not flat": (rule("flat-from", "4", by=1.25), SHARED_TILE, False, "×1.5"),
     "rising": (rule("rising"), {"1024": 44.0, "2048": 255.0}, True, "rising"),
