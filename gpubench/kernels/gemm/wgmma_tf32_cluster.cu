@@ -23,6 +23,7 @@ wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
                    const __grid_constant__ CUtensorMap b_map) {
   using R = Roles<BN>;
   static_assert(R::PIECES == 1, "64 columns a consumer");
+  static_assert(BK == TF32_WIDTH, "a step is a row of 128 bytes");
   constexpr int GROUP = 8;
   constexpr int BLOCKS = CM * CN;  // that share what they fetch
   constexpr int STAGE = (BM + BN) * ROW_BYTES;
@@ -30,10 +31,16 @@ wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
   extern __shared__ __align__(1024) unsigned char stages[];  // later: sums for the other parts
   __shared__ Ring<STAGES> ring;
 
+  if (threadIdx.x == 0) {  // before the divisions that find the tile
+    prefetch_map(&a_map);
+    prefetch_map(&b_map);
+  }
   const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
   const Rank<CM, CN, SPLITS>& rank = tiles.rank;
-  const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
+  const int index = blockIdx.x / (BLOCKS * SPLITS);
+  const BlockTile tile = tiles[index];
   const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
+  start_next_launch();
   const auto multiply = [&](int warpgroup) {
     const unsigned a = shared_address(stages);
     const unsigned b =
@@ -68,10 +75,14 @@ wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
           });
     }
   };
-  divide_roles<R, true>(
-      ring, R::CONSUMERS * BLOCKS,
-      [&] {
-        produce_part<BM, BN, BK, TF32_WIDTH>(ring, stages, rank, tile, steps, &a_map, &b_map);
-      },
-      multiply);
+  if (const int warpgroup = warpgroup_index(); warpgroup < R::CONSUMERS) {
+    raise_registers<R::CONSUMER_REGISTERS>();
+    meet_cluster();
+    multiply(warpgroup);
+  } else {
+    lower_registers<R::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
+    produce_early<false, BM, BN, BK, false>(ring, R::CONSUMERS * BLOCKS, stages, tiles, index, 0,
+                                            steps, &a_map, &b_map, nullptr);
+  }
 }
