@@ -159,7 +159,7 @@ def emulated(text: str) -> str:
         done += f"{text[:start]}emulated::ptx({template}, {{{', '.join(operands)}}})"
         text = text[end + 1 :]
     text = done + text
-    text = re.sub(r'"(\+?)[fhlr]"(?=\()', direction, text)  # in the arguments of macros
+    text = re.sub(r'"(\+?)[dfhlnr]"(?=\()', direction, text)  # in the arguments of macros
     text = DYNAMIC.sub(r"auto* const \2 = emulated::dynamic_shared<\1>();", text)
     names: dict[str, int] = {}
 

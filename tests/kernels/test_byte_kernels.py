@@ -112,7 +112,6 @@ def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
 
 PROGRAM = """
 #include "cuda.h"
-size_t __cvta_generic_to_shared(const void*);  // of functions that nothing here calls
 #include "lib/cluster/cluster_tiles.cuh"
 #include <cstdio>
 

@@ -55,7 +55,6 @@ VARIANTS = {
 
 PROGRAM = """
 #include "cuda.h"
-size_t __cvta_generic_to_shared(const void*);  // of functions that nothing here calls
 #include "lib/cluster/split_sums.cuh"
 #include <cstdio>
 #include <initializer_list>

@@ -101,7 +101,7 @@ CASES = {
 FAULTS = {
     "stages overwritten while others read them": (
         "dmma_split_cluster 64x64x32/s2/k2/cluster=1x1 64x64x64",
-        'asm volatile("bar.sync 1, %0;" ::"n"(32 * W::COUNT) : "memory");',
+        'PTX("bar.sync 1, %0;", "n"(32 * W::COUNT));',
         "",
     ),
     "a copy sent to the blocks of another part": (
@@ -116,7 +116,7 @@ FAULTS = {
     ),
     "sums read before the other parts have left them": (
         "splitk_cluster 32x32x32/4x4/s2/k4 32x32x128",
-        'asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");',
+        'PTX("barrier.cluster.wait.acquire.aligned;");',
         "",
     ),
     "columns of B sent from the wrong place": (
@@ -128,9 +128,9 @@ FAULTS = {
         "wgmma_bytes_cluster 64x64x128/s3/k2/cluster=1x1 64x64x2048",
         (
             "await_multiplications<1>();\n"
-            "  if (!first) free_stage<BLOCKS>(ring.freed[before], first_block);"
+            "  if (!first) free_stage<BLOCKS>(ring.freed[previous], first_block);"
         ),
-        "if (!first) free_stage<BLOCKS>(ring.freed[before], first_block);",
+        "if (!first) free_stage<BLOCKS>(ring.freed[previous], first_block);",
     ),
 }
 """What the emulation must report: a kernel, its tile and a size; a text of its source; another."""

@@ -98,7 +98,7 @@ def test_sanitizers_find_a_fault_in_the_ordering_of_copies_and_blocks(tmp_path: 
             found[name] = pool.submit(run_on_cpu, shared, sanitizer, tmp_path / f"{number}", text)
         unwaited = pool.submit(
             run_on_cpu, shared, Sanitizer.ADDRESS, tmp_path / "unwaited",
-            faulty("filled[stage].wait(parity);", ""),
+            faulty("filled[slot.stage].wait(slot.parity);", ""),
         )  # fmt: skip
     for name, (*_, finding) in FAULTS.items():
         with pytest.raises(KernelFaultError) as caught:

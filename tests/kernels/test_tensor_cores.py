@@ -203,7 +203,6 @@ def test_the_measured_peak_multiplies_without_a_pause() -> None:
 
 PROGRAM = """
 #include "cuda.h"
-size_t __cvta_generic_to_shared(const void*);  // of functions that nothing here calls
 #include "lib/cluster/cluster_tiles.cuh"
 #include <cstdio>
 #include <initializer_list>

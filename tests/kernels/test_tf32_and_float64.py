@@ -103,7 +103,6 @@ PROGRAM = """
 #include "cuda.h"
 #undef __shared__
 #define __shared__  // of kernels that nothing here launches
-size_t __cvta_generic_to_shared(const void*);  // of functions that nothing here calls
 #include "gemm/dmma.cu"
 #include "lib/mma/tf32.cuh"
 #include <cstdio>

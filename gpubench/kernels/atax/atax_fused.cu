@@ -10,9 +10,8 @@
 // gridDim-th row, and at the end writes its sums, a part of c, to the workspace. A second launch
 // adds up the parts. They are few: 132 on an H200, for 16384 rows.
 //
-// The limit is a row's length: THREADS·VECTORS vectors. v is read again for each row, from the
-// thread's own place in shared memory, because (DEPTH + 2)·VECTORS vectors would not fit into
-// registers.
+// The limit is a row's length: THREADS·VECTORS vectors. For each row a thread reads its part of v
+// from shared memory, since registers would not suffice.
 
 #include "../lib/sums/partial_sums.cuh"
 #include "../lib/sums/sums.cuh"
@@ -29,7 +28,8 @@ struct Piece {
     for (int k = 0; k < VECTORS; ++k) {
       if (ALIGNED) {
         const int at = k * THREADS + threadIdx.x;
-        packs[k] = at < N / Pack::SIZE ? load_streaming(reinterpret_cast<const Pack*>(row) + at) : Pack{};
+        packs[k] = at < N / Pack::SIZE ? load_streaming(reinterpret_cast<const Pack*>(row) + at)
+                                       : Pack{};
       } else {
 #pragma unroll
         for (int i = 0; i < Pack::SIZE; ++i) {
@@ -120,7 +120,7 @@ atax_fused(const Scalar* A, const Scalar* x, Scalar* y, Scalar* workspace, int M
 }
 
 template <typename Scalar, int THREADS, int VECTORS, int DEPTH>
-__global__ void atax_fused_sum(const Scalar* A, const Scalar* x, Scalar* y, Scalar* workspace, int M,
-                               int N, int parts) {
+__global__ void atax_fused_sum(const Scalar* A, const Scalar* x, Scalar* y, Scalar* workspace,
+                               int M, int N, int parts) {
   partial_sums(workspace, y, N, parts);
 }

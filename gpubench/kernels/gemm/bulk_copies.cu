@@ -17,19 +17,16 @@
 // there is one barrier for 64 values of k.
 //
 // Bounds: zeros pad the panels where A ends, and the TMA writes zeros where B ends. A tensor map
-// takes rows at multiples of 16 bytes. If B's rows are not aligned, the first launch also copies B
-// into rows that are aligned.
+// takes rows at multiples of 16 bytes, so the first launch also copies other B.
 //
 // What remains is around the loop. A block waits for its first tiles. The next block on a
 // multiprocessor starts only when this block has stored its sums. In the last wave of blocks some
-// multiprocessors are idle. `packed_panels` removes these three. The TMA needs compute capability
-// 9.0.
+// multiprocessors are idle. `packed_panels` removes these three.
 
 #include "../lib/tma/bulk_product.cuh"
 #include "../lib/tiles/rasterization.cuh"
 
-// Launched with a block for each BM×BK tile of A, then a block for each row of B if B is not
-// aligned.
+// Launched with a block for each BM×BK tile of A, and for each row of B that is not aligned.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__(256)
 pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {

@@ -6,9 +6,8 @@
 // block computes one tile. Up to 96×64, four warps multiply, and two blocks fit on a
 // multiprocessor: one multiplies while the other fetches its first stages or stores its results.
 //
-// The sums of the parts meet in distributed shared memory (`cluster_sums.cuh`). Rows of sums are 32
-// bytes longer than a tile's rows, so that eight lanes, which hold two columns of four rows, write
-// to 32 different banks.
+// The sums of the parts meet in distributed shared memory (`cluster_sums.cuh`). Rows of sums have
+// 32 bytes of padding, so that eight lanes write to 32 different banks.
 //
 // What limits it: small tiles fetch more. 64×64 takes 32 bytes per clock of multiplication from the
 // L2 cache, and 128×128 takes 16.
@@ -50,6 +49,9 @@ dmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
   const Rank<CM, CN, SPLITS>& rank = tiles.rank;
   const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
   const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
+  const auto fetch = [&] {
+    produce_part<BM, BN, BK, DMMA_WIDTH>(ring, stages, rank, tile, steps, &a_map, &b_map);
+  };
   const auto multiply = [&](int) {
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     const int lane = threadIdx.x % 32;
@@ -69,20 +71,16 @@ dmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
       for_each_pair(sum, tile.row + warp_row, tile.col + warp_col,
                     [&](int row, int col, double2 pair) { store_pair(C, row, col, M, N, pair); });
     } else {
-      asm volatile("bar.sync 1, %0;" ::"n"(32 * W::COUNT) : "memory");  // all stages are read
+      PTX("bar.sync 1, %0;", "n"(32 * W::COUNT));  // all stages are read
       for_each_pair(sum, warp_row, warp_col, [&](int row, int col, double2 pair) {
         store_shared(base + row * PITCH_BYTES + col * 8, pair);
       });
       add_parts<SPLITS, BLOCKS, BM, BN, PITCH_BYTES, 32 * W::COUNT, Scalar>(
-          base, rank.part, rank.peer(),
-          [&](int row, int col, const Vector<Scalar>& pair) {
+          base, rank.part, rank.peer(), [&](int row, int col, const Vector<Scalar>& pair) {
             store_pair(C, tile.row + row, tile.col + col, M, N,
                        make_double2(pair.lanes[0], pair.lanes[1]));
           });
     }
   };
-  divide_roles<W, true>(
-      ring, W::COUNT * BLOCKS,
-      [&] { produce_part<BM, BN, BK, DMMA_WIDTH>(ring, stages, rank, tile, steps, &a_map, &b_map); },
-      multiply);
+  divide_roles<W, true>(ring, W::COUNT * BLOCKS, fetch, multiply);
 }

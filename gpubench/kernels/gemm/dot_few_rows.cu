@@ -1,15 +1,15 @@
 // dot_few_rows: few rows of A, and so a product that is as fast as B can be read.
 //
-// A language model that writes one token for each of M users multiplies M rows by its weights, B. For
-// M = 1 each element of B is used once, so the limit is memory, as for `gemv_vectorized`. Tensor cores
-// would multiply 64 or at least 8 rows, most of them zeros, from tiles that pass through shared memory.
-// Here B passes through nothing: a thread loads 16 bytes of each of several rows of B, neighbouring
-// columns, and multiplies them by TM elements of A in ordinary instructions.
+// A language model that writes one token for each of M users multiplies M rows by its weights, B.
+// For M = 1 it uses each element of B once, so the limit is memory, as for `gemv_vectorized`.
+// Tensor cores would multiply at least 8 rows, most of them zeros, from tiles in shared memory.
+// Here a thread loads 16 bytes of each of several rows of B, and multiplies them by TM elements of
+// A in ordinary instructions.
 //
 // Two things keep memory busy. Many loads: a thread has 16 bytes of UNROLL·V rows of B in flight (V
-// elements are 16 bytes). And many threads: a block of BM×BN divides its part of K among all threads
-// that its columns leave, and up to eight blocks of a cluster divide K. 1×4096 are 32 tiles of 128
-// columns, and in eight parts 256 blocks, of which a multiprocessor holds several.
+// elements are 16 bytes). And many threads: all threads of a block that its columns leave divide
+// its part of K, and up to eight blocks of a cluster divide K. 1×4096 are 32 tiles of 128 columns,
+// and in eight parts 256 blocks.
 //
 //     B      columns 0-3   4-7    ...   of 128, each a thread's 16 bytes
 //     k = 0  thread 0      1      ...
@@ -46,10 +46,11 @@ using Words = Vector<typename Loaded<Scalar>::Word>;
 template <typename Scalar>
 constexpr int ELEMENTS = Vector<Element<Scalar>>::SIZE;  // of 16 bytes
 
-// Loads the 16 bytes at element `at` of a row of `length` elements, with 0 past its end. WHOLE: there
-// is none past its end.
+// Loads the 16 bytes at element `at` of a row of `length` elements, with 0 past its end. WHOLE: no
+// element is past its end.
 template <typename Scalar, bool ALIGNED, bool WHOLE>
-__device__ __forceinline__ Words<Scalar> load_words(const Element<Scalar>* row, int at, int length) {
+__device__ __forceinline__ Words<Scalar>
+load_words(const Element<Scalar>* row, int at, int length) {
   if constexpr (ALIGNED) {
     if (WHOLE || at < length) return *reinterpret_cast<const Words<Scalar>*>(row + at);
     return {};
@@ -81,9 +82,8 @@ __device__ __forceinline__ float number(const Words<Scalar>& words, int place) {
 
 // Stores four neighbouring results of a row of `length` elements, as far as it has them.
 template <typename Scalar>
-__device__ __forceinline__ void store_rounded(const Vector<float>& sums,
-                                              Element<Scalar>* row, int at,
-                                              int length, bool aligned) {
+__device__ __forceinline__ void
+store_rounded(const Vector<float>& sums, Element<Scalar>* row, int at, int length, bool aligned) {
   if constexpr (ELEMENTS<Scalar> == 4) {
     store_vector(sums, row, at, length, aligned);
   } else {
@@ -163,7 +163,8 @@ dot_few_rows(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   const Element<Scalar>* a[TM];  // beyond the edge the last row again, whose sums are not stored
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
-    a[i] = reinterpret_cast<const Element<Scalar>*>(A) + static_cast<size_t>(min(row0 + row + i, M - 1)) * K;
+    a[i] = reinterpret_cast<const Element<Scalar>*>(A) +
+           static_cast<size_t>(min(row0 + row + i, M - 1)) * K;
   }
   const Element<Scalar>* const b = reinterpret_cast<const Element<Scalar>*>(B);
   Element<Scalar>* const c = reinterpret_cast<Element<Scalar>*>(C);
@@ -189,8 +190,8 @@ dot_few_rows(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   for (int i = 0; i < TM; ++i) {
 #pragma unroll
     for (int j = 0; j < V; j += 4) {
-      sums[((lane * BM + row + i) * BN + col - col0 + j) / 4] = {sum[i][j], sum[i][j + 1], sum[i][j + 2],
-                                                          sum[i][j + 3]};
+      sums[((lane * BM + row + i) * BN + col - col0 + j) / 4] = {sum[i][j], sum[i][j + 1],
+                                                                 sum[i][j + 2], sum[i][j + 3]};
     }
   }
   __syncthreads();
@@ -207,8 +208,7 @@ dot_few_rows(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
     }
   }
   add_parts<SPLITS, 1, BM, BN, BN * 4, THREADS, float>(
-      static_cast<unsigned>(__cvta_generic_to_shared(shared)), part, 0,
-      [&](int i, int j, const Four& four) {
+      shared_address(shared), part, 0, [&](int i, int j, const Four& four) {
         if (row0 + i >= M) return;
         store_rounded<Scalar>(four, c + static_cast<size_t>(row0 + i) * N, col0 + j, N, ALIGNED);
       });

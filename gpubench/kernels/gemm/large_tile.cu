@@ -4,13 +4,11 @@
 //
 // For one k a thread reads TM + TN elements from shared memory for TM·TN multiply-adds. At 8×8 that
 // is a vector load for 16 multiply-adds, and at 16×8 a vector load for 21. A block of 128×256
-// fetches 1/128 + 1/256 elements from global memory for each multiply-add, 3/4 of what 128×128
-// needs.
+// fetches 3/4 of what 128×128 does, 1/128 + 1/256 elements for each multiply-add.
 //
 // The price is registers. 128 sums, 24 operands and addresses exceed the 128 registers per thread
-// that allow two blocks of 256 threads. So a multiprocessor holds one block of eight warps, two for
-// each of its schedulers. Fewer warps hide less latency, so the code itself must separate loads
-// from their use.
+// that allow two blocks of 256 threads. So a multiprocessor holds one block, two warps for each of
+// its schedulers. Fewer warps hide less latency, so the code must separate loads from their use.
 //
 // The order of multiply-adds is down one column of the 16×8 and up the next. So each multiply-add
 // shares an operand with the previous one, and need not read it from the register file again. Along

@@ -2,8 +2,7 @@
 //
 // Against `pipelined`: the stages of shared memory, filled by `cp.async`, are the same. But a warp,
 // not a thread, holds a tile of C. It multiplies with `mma.sync`, 2048 multiply-adds per
-// instruction, where a warp's FFMA makes 32. Operands have 16 bits. Sums are float32, and are
-// rounded once.
+// instruction, where a warp's FFMA makes 32. Sums are float32, and are rounded once.
 //
 // Access: `mma.sync` needs each operand spread over the warp's registers in pairs. `ldmatrix` does
 // this: each of 32 lanes names a row of 16 bytes in shared memory, and gets its part of four 8×8
@@ -13,8 +12,7 @@
 // A or B may be column-major instead. Its stage then has the rows and columns of the transpose, and
 // `ldmatrix` transposes A instead of B: fragments and products stay the same.
 //
-// Rows that do not start at multiples of 16 bytes are loaded element by element, which is right but
-// slow.
+// Rows that do not start at multiples of 16 bytes are loaded element by element, which is slow.
 //
 // What limits it: operands pass through registers. A warp's 64×64 sums take 8 fragments of A and B
 // for 32 instructions, and on Hopper `mma.sync` reaches about two thirds of the rate of `wgmma`.
@@ -31,12 +29,12 @@ constexpr int CHUNK = 8;      // elements of 16 bytes
 __device__ __forceinline__ void load_matrices(unsigned (&to)[4], const Bits* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row))));
+               : "r"(shared_address(row)));
 }
 __device__ __forceinline__ void load_transposed_matrices(unsigned (&to)[4], const Bits* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row))));
+               : "r"(shared_address(row)));
 }
 
 #define MMA(TYPE)                                                                     \

@@ -1,10 +1,8 @@
-// naive_uncoalesced: one thread computes one element of C, and the threads of a warp walk down a
-// column.
+// naive_uncoalesced: a thread computes one element of C, and a warp's threads walk down a column.
 //
 // The lesson is what goes wrong. Thread x selects the *row*, so the 32 threads of a warp read 32
 // different rows of A. These are 32 addresses, K elements apart, and each takes a memory
-// transaction, where one transaction could serve them all. The warp writes C in the same way. Its
-// threads share only the element of B.
+// transaction, where one could serve them all. The warp writes C like that, too.
 //
 // Each element of C takes 2·K operations and 2·K loads. The program reuses no load; the caches may.
 // `naive` swaps the two indices and is several times faster.

@@ -3,8 +3,7 @@
 // Against `register_banks`: there every block transposes its tiles of A on the way to shared
 // memory, element by element, and all N / BN blocks of a row of tiles repeat this work. Here a
 // first launch writes A into a workspace as panels of BM rows. Each BK values of k of a panel are
-// one contiguous tile in the order of shared memory (`panels.cuh`). BLAS libraries for CPUs pack
-// their operands like this.
+// one contiguous tile in the order of shared memory (`panels.cuh`).
 //
 //     A, row-major            workspace: panels of BM rows, tiles of BK values of k
 //

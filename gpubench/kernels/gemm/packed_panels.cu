@@ -6,9 +6,8 @@
 // the fourth round 16 of them are idle.
 //
 // Here the number of blocks is what the GPU holds at once, and each block computes tile after tile
-// (persistent blocks). The stages go on across tiles. The stages of the next tile arrive while the
-// sums of the last tile are stored, and the last multiply-adds of a step load the first operands of
-// the next:
+// (persistent blocks). The stages of the next tile arrive while the sums of the last tile are
+// stored, and the last multiply-adds of a step load the first operands of the next:
 //
 //     pack     all blocks  | write the panels of A       |
 //     product  thread 0    | request B of stages 0 and 1 | request A of both, then a step
@@ -31,8 +30,7 @@
 //     block with the first step  | other tiles, its steps | acquire the flag, add, store C | ...
 //
 // The first launch lets the second launch start early (programmatic dependent launch). The second
-// sets up its barriers and fetches B while A is packed. It needs compute capability 9.0, like the
-// TMA.
+// sets up its barriers and fetches B while A is packed.
 
 #include "../lib/tma/bulk_product.cuh"
 #include "../lib/sums/stream_k.cuh"
@@ -40,8 +38,7 @@
 // The workspace holds a flag per block, then A's panels, B's copy, and the sums of shared tiles.
 constexpr int FLAGS = 1024;
 
-// Launched with a block for each BM×BK tile of A, then a block for each row of B if B is not
-// aligned.
+// Launched with a block for each BM×BK tile of A, and for each row of B that is not aligned.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
 __global__ void __launch_bounds__(256)
 pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
@@ -89,13 +86,13 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
   const auto request_a = [&](const Cursor& at, int stage) {
     const size_t panel = at.work.origin.row / BM;
     filled[stage].copy_bulk(stages + stage * STAGE,
-                        packed + (panel * steps + at.work.first + at.step) * BM * BK,
-                        sizeof(Scalar) * BM * BK);
+                            packed + (panel * steps + at.work.first + at.step) * BM * BK,
+                            sizeof(Scalar) * BM * BK);
   };
   const auto request_b = [&](const Cursor& at, int stage) {
     filled[stage].arrive_expect_bytes(sizeof(Scalar) * STAGE);
-    filled[stage].copy_box(stages + stage * STAGE + BM * BK, &b_map,
-                            (at.work.first + at.step) * BK, at.work.origin.col);
+    filled[stage].copy_box(stages + stage * STAGE + BM * BK, &b_map, (at.work.first + at.step) * BK,
+                           at.work.origin.col);
   };
 
   if (threadIdx.x == 0) {
@@ -122,12 +119,11 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
   const Scalar* const b_first = stages + BK * BM + warp_col + lane % 8 * 4;
   const Scalar* a = a_first;
   const Scalar* b = b_first;
-  int stage = 0;
-  unsigned parity = 0;
+  Slot<STAGES> slot;
   Work now = scheduler.work(0);
 #pragma unroll 1
   for (int index = 0; now.steps; ++index) {
-    filled[stage].wait(parity);
+    filled[slot.stage].wait(slot.parity);
     fragments[0].load(a, b);
     fragments[0].template multiply_columns<0, HALF>(sum);
 #pragma unroll 1
@@ -135,7 +131,7 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
       if (index + step > 0) {
         __syncthreads();  // all threads have read the previous stage
         if (threadIdx.x == 0 && ahead.work.steps) {
-          const int free = stage == 0 ? STAGES - 1 : stage - 1;
+          const int free = slot.stage == 0 ? STAGES - 1 : slot.stage - 1;
           request_b(ahead, free);
           request_a(ahead, free);
           ahead.advance(scheduler);
@@ -147,15 +143,12 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
         a += CHUNK * BM;
         b += CHUNK * BN;
       }
-      if (++stage == STAGES) {
-        stage = 0;
-        parity ^= 1;
-      }
+      slot.advance();
       add_chunk<CHUNK - 1, BM, BN>(a, b, fragments, sum);
-      a = a_first + stage * STAGE;
-      b = b_first + stage * STAGE;
+      a = a_first + slot.stage * STAGE;
+      b = b_first + slot.stage * STAGE;
       if (step + 1 < now.steps) {
-        filled[stage].wait(parity);
+        filled[slot.stage].wait(slot.parity);
         fragments[0].load(a, b);
         fragments[1].template multiply_columns<HALF, TN>(sum);
         fragments[0].template multiply_columns<0, HALF>(sum);
@@ -164,8 +157,7 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
       }
     }
 
-    // Hidden from the compiler. Otherwise values derived from them would take registers in the
-    // loops.
+    // Hidden from the compiler, so that values derived from them take no registers in the loops.
     int rows = M, cols = N, depth = K;
     asm volatile("" : "+r"(rows), "+r"(cols), "+r"(depth));
     Scalar* const left = workspace + FLAGS + static_cast<size_t>(panels) * steps * BM * BK +

@@ -6,16 +6,14 @@
 // registers. If two operands come from the same bank, the second waits a cycle, unless it was kept
 // from the previous multiply-add. A 128-bit store takes four adjacent registers. So in
 // `interleaved` every group of four sums must lie in an aligned group of four registers, which
-// fixes the bank of each sum in the loop too. Many multiply-adds then collide, whatever registers a
-// and b get.
+// fixes the bank of each sum in the loop too. Many multiply-adds then collide.
 //
 // Here sums go to shared memory one element at a time, once per tile, and from there to C, 32
 // neighbours per store. No store needs adjacent registers, so the compiler places each sum where
 // the loop needs it. The loop's source is unchanged, and its machine code is better.
 //
 // What remains: A is copied element by element, because the copy transposes it, and these copies
-// use the same unit as the loads from shared memory. `packed_a` transposes A once, in a launch
-// before.
+// use the same unit as the loads from shared memory. `packed_a` transposes A once.
 
 #include "../lib/tiles/interleaved_product.cuh"
 

@@ -10,8 +10,7 @@
 // later kernels remove it: a thread computes several elements.
 //
 // Elements outside the matrices are loaded as 0, so any M, N, K works with any tile. All threads
-// reach both barriers: the bounds decide which elements are loaded and stored, not which threads
-// run.
+// reach both barriers: the bounds only decide what is loaded and stored.
 //
 // A or B may be column-major instead. Then threads x and y change places where the tile is loaded,
 // so that neighbours still read neighbouring elements. The tiles in shared memory stay the same.

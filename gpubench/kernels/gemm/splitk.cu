@@ -7,10 +7,9 @@
 // launch adds these matrices in a fixed order. So the result is the same in every run, unlike with
 // atomic additions, and C is written once.
 //
-// The price is a launch, and writing and reading the workspace: SPLITS·M·N elements each way. It is
-// worth it if K is large enough. Usually the workspace stays in the L2 cache. `splitk_cluster` adds
-// up in one launch, through the shared memory of a cluster. Here the blocks that share a tile may lie
-// on any multiprocessors, so none is idle because its group has no room for a whole cluster.
+// The price is a launch, and writing and reading the workspace, which usually stays in the L2
+// cache: SPLITS·M·N elements each way. `splitk_cluster` adds up in one launch, through the shared
+// memory of a cluster. But a cluster lies in one part of the GPU. Here blocks may lie anywhere.
 
 #include "../lib/tiles/interleaved_product.cuh"
 

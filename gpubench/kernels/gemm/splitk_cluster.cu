@@ -1,33 +1,28 @@
 // splitk_cluster: small tiles in one launch, and K in parts by the blocks of a cluster.
 //
 // Compared with `splitk`: the parts of a tile are blocks of one cluster, whose sums meet in each
-// other's shared memory (`cluster_sums.cuh`), without a workspace and a second launch. Compared with
-// `packed_panels`, nothing is packed either: A is transposed while it is copied, 4 bytes at a time,
-// as in `interleaved`. 396×444×668 are 49 tiles of 64×64 for 132 multiprocessors; with K in four
-// parts there are 196 blocks, and several fit on a multiprocessor.
+// other's shared memory (`cluster_sums.cuh`). So there is no workspace and no second launch.
+// Nothing is packed: A is transposed while it is copied, as in `interleaved`. 396×444×668 are 49
+// tiles of 64×64 for 132 multiprocessors. With K in four parts there are 196 blocks, and several
+// fit on a multiprocessor.
 //
-// The next launch begins while the last blocks of this one run (programmatic dependent launch): a
-// product of 500×500×500 takes a few microseconds, of which a launch is a large part.
+// The next launch begins while the last blocks of this launch run (programmatic dependent launch),
+// since a launch is a large part of the few microseconds that such a product takes.
 //
 // Sums go to shared memory one element at a time, as in `register_banks`. The elements of a vector
-// change places by the thread's row in its warp, so that 32 threads write to 32 different banks and
-// rows stay whole vectors:
+// change places by the thread's row in its warp, so that 32 threads write to 32 different banks:
 //
 //     row of threads   0        1        2        3
 //     place of 0 1 2 3 0 1 2 3  1 0 3 2  2 3 0 1  3 2 1 0
 //
-// Rows of B that are no multiple of 16 bytes are copied 4 bytes at a time, 32 neighbours by a warp:
-// four times the copies of B, for a tile of 64×64 a copy for every 32 instead of every 51
-// multiply-adds.
-//
-// What limits it: each thread copies its elements of A itself, and small tiles have fewer
-// multiply-adds for each element that they load from shared memory.
+// What limits it: each thread copies its elements of A itself, and also those of B where rows are
+// no multiple of 16 bytes. Small tiles have fewer multiply-adds for each element that they load.
 
 #include "../lib/cluster/cluster_sums.cuh"
 #include "../lib/tiles/interleaved_product.cuh"
 #include "../lib/tma/tma.cuh"
 
-// Where column `column` of a row of sums lies, of which a thread in row y of its warp writes a part.
+// The place of column `column` in a row of sums that the threads in row y of a warp write.
 __host__ __device__ constexpr int sum_column(int column, int y) { return column ^ y; }
 
 // ALIGNED: N is a multiple of 4, as in `interleaved`.
@@ -69,9 +64,8 @@ splitk_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)
         stages[row * BN + col] = sum[i][j];
       }
     }
-    const unsigned memory = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     add_parts<SPLITS, 1, BM, BN, BN * 4, THREADS, Scalar>(
-        memory, part, 0, [&](int row, int col, const Vector<Scalar>& sums) {
+        shared_address(shared), part, 0, [&](int row, int col, const Vector<Scalar>& sums) {
           if (origin.row + row >= M) return;
           const int y_of_row = row / 4 % 4;
           Vector<Scalar> ordered;

@@ -6,8 +6,7 @@
 // to another row of k. The inner loop then reads columns of A as vectors, like rows of B.
 //
 // Padding: the transposed writes of a warp go to the same column of many rows. If BM is a multiple
-// of 32, all these rows begin in bank 0. One more vector per row shifts each row by four banks, and
-// keeps vectors aligned.
+// of 32, all these rows begin in bank 0. One more vector per row shifts each row by four banks.
 //
 // At 8×8 and float32, one k costs four loads from shared memory for 64 multiply-adds. What remains:
 // threads are TN columns apart. A vector load serves a quarter of a warp at a time, and these

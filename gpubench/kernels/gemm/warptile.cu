@@ -31,8 +31,7 @@ warptile(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   const int t = threadIdx.x;
   const int warp = t / 32;
   const int lane = t % 32;
-  // This thread's first vector of rows and of columns. The next vectors are a row of threads
-  // further.
+  // This thread's first vector of rows and of columns. The next vectors are a warp's edge further.
   const int y = warp / WARPS_X * (WARP_ROWS * TM / WIDTH) + lane / WARP_COLS;
   const int x = warp % WARPS_X * (WARP_COLS * TN / WIDTH) + lane % WARP_COLS;
   const bool a_aligned = K % WIDTH == 0;

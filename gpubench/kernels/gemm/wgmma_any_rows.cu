@@ -1,10 +1,9 @@
 // wgmma_any_rows: rows of any length, by a copy in front of the product.
 //
-// Compared with `wgmma_split_cluster`: the TMA takes only rows that are a multiple of 16 bytes apart,
-// and begins a copy only at a multiple of 16 bytes. So a first launch copies each operand whose rows
-// are not so into a workspace, in rows that begin with a line of the L2 cache. Its blocks let the
-// product's blocks start, which wait for it when their barriers are ready. The tensor maps end where
-// the rows end: what lies between the rows of the workspace is never read.
+// Compared with `wgmma_split_cluster`: the TMA takes only rows that begin at multiples of 16 bytes.
+// So a first launch copies each operand with other rows into a workspace, in rows that begin with a
+// line of the L2 cache. The product's blocks start meanwhile, and wait when their barriers are
+// ready. The tensor maps end where the rows end: what lies between the copied rows is never read.
 //
 //     pad_rows         warp: at most 1 KiB of a row; two words loaded for each one stored
 //     wgmma_any_rows   the product on A or its copy, and B or its copy
@@ -25,8 +24,8 @@ wgmma_any_rows(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
                const __grid_constant__ CUtensorMap rest_map) {
   extern __shared__ __align__(1024) unsigned char stages[];
   compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, PDL>(
-      stages, M, N, K, &a_map, &b_map, &rest_map,
-      [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const BlockTile& tile) {
-        store_sums<Scalar, BM, BN>(sum, ring, rank, warpgroup, C, tile, M, N);
+      stages, C, M, N, K, &a_map, &b_map, &rest_map,
+      [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const auto& to) {
+        store_sums<Scalar, BM, BN>(sum, ring, rank, warpgroup, to);
       });
 }

@@ -2,16 +2,15 @@
 //
 // Against `wgmma_deferred`: a row of 128 bytes holds 128 values, and an instruction multiplies the
 // same number of bytes of k in the same time, so twice the operations. But with 8 bits it takes B
-// along k only, like A. So B is N×K, and its columns are fetched by boxes like A's rows. float8
-// rounds to bfloat16, and its sums have 14 bits in the tensor core (`wgmma_split` adds up parts of
-// them outside). int8 is exact.
+// along k only, like A. So B is N×K, and its columns are fetched by boxes like A's rows. Results of
+// float8 are bfloat16, and sums have 14 bits in the tensor core, against which `wgmma_split` helps.
+// int8 is exact.
 //
 // Results of int8 have 32 bits. The product takes half the time, so writing C is a larger part of
 // it. If all blocks wrote at once, they would then all read at once. So here too a tile's results
 // are stored during the next tile. They wait in as many registers as there are sums, which leaves
-// room for 192 columns. The last columns are narrower tiles, on the same registers, so that all
-// blocks end together: 4096×4096 is four tiles of 192 columns and two of 128 for each of 128 blocks
-// (`MixedTiles`).
+// room for 192 columns. The last columns are narrower tiles, so that all blocks end together:
+// 4096×4096 is four tiles of 192 columns and two of 128 for each of 128 blocks (`MixedTiles`).
 //
 // What limits it: operands from the L2 cache, twice as many bytes per clock as with 16 bits.
 

@@ -1,18 +1,13 @@
-// wgmma_bytes_cluster: 8 bits for any shape: tiles of nearly any extents, and K in parts by the blocks
-// of a cluster.
+// wgmma_bytes_cluster: 8 bits for any shape: tiles of nearly any size, and K in parts.
 //
-// Compared with `wgmma_bytes`: 512×512×8192 are 12 tiles of 128×192, whatever the order. Here a tile
-// has 8 to 256 rows and 64 to 256 columns, one of them a multiple of 64, as in `wgmma_fitted`, and the
-// blocks of a cluster share a tile, as in `wgmma_split_cluster`. With 8 bits both operands lie along k,
-// so either may be the instruction's operand of 64 rows: nothing is turned, but the sums of the
-// transposed problem.
+// Compared with `wgmma_bytes`: 512×512×8192 are 12 tiles of 128×192, so most multiprocessors are
+// idle. Here the host chooses the tile's size, as in `wgmma_fitted`, and the blocks of a cluster
+// share a tile, as in `wgmma_split_cluster`. With 8 bits both operands lie along k, so the
+// instruction takes either A or B as its operand of 64 rows.
 //
-// Results of float8 leave as in 16 bits (`fitted_tile.cuh`, `split_sums.cuh`) where N is a multiple
-// of 8. Others leave as sums of 32 bits (`any_results.cuh`). Rows of sums are padded so that what a
-// warp writes at once goes to different banks. Any N will do there: they need no tensor map of C, and
-// B is N×K.
-//
-// If K is no multiple of 16, A and B are copied first, as in `wgmma_any_rows`.
+// Results of float8 leave as in 16 bits (`fitted_tile.cuh`, `split_sums.cuh`) if N is a multiple of
+// 8. Other results leave as sums of 32 bits (`any_results.cuh`), for any N. If K is no multiple of
+// 16, A and B are copied first, as in `wgmma_any_rows`.
 //
 // What limits it: a block computes one tile, and nothing overlaps its end.
 
@@ -29,20 +24,18 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
   constexpr int GROUP = 8;
   extern __shared__ __align__(1024) unsigned char stages[];
   compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, true>(
-      stages, M, N, K, &a_map, &b_map, nullptr,
-      [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const BlockTile& tile) {
+      stages, C, M, N, K, &a_map, &b_map, nullptr,
+      [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const auto& to) {
         if constexpr (RESULT_BYTES<Scalar> == 2) {
           if (N % 8 == 0) {
-            const Results<__nv_bfloat16> to{reinterpret_cast<__nv_bfloat16*>(C), M, N, tile.row,
-                                            tile.col};
             if constexpr (SPLITS == 1) {
-              store_through_ring<__nv_bfloat16, BM, BN>(sum, ring, &c_map, warpgroup, to);
+              store_through_ring<BM, BN>(sum, ring, &c_map, warpgroup, to);
             } else {
               add_units<BM, BN>(sum, ring, rank, warpgroup, to);
             }
             return;
           }
         }
-        store_sums<Scalar, BM, BN>(sum, ring, rank, warpgroup, C, tile, M, N);
+        store_sums<Scalar, BM, BN>(sum, ring, rank, warpgroup, to);
       });
 }

@@ -1,19 +1,16 @@
-// wgmma_cluster: two blocks share the tiles that they fetch, and tiles come in an order for the
-// cache.
+// wgmma_cluster: two blocks share what they fetch, and tiles come in an order for the cache.
 //
 // Against `wgmma_persistent`, where 132 blocks fetch operands from the L2 cache. The limit is no
 // longer time but energy: at 700 W the clock falls until the power limit is met. So each byte that
 // need not move makes the tensor cores faster.
 //
 // A cluster is a pair of blocks on neighbouring multiprocessors. One above the other (2×1), they
-// need the same columns of B: each fetches half of them, and the TMA writes that half into both.
-// Side by side (1×2), they share rows of A. `cluster_tiles.cuh` has the producer, and the order of
-// tiles: in groups, every second group backwards along the columns, every second tile backwards
-// along k.
+// need the same columns of B: each fetches half of them, and the TMA writes that half into both
+// (`cluster_gemm.cuh`). Side by side (1×2), they share rows of A. The order of tiles is in
+// `cluster_tiles.cuh`.
 //
-// With a cluster, a stage is free only when the consumers of both blocks have reported it, since
-// either block writes into both. And no block may end while the other block still arrives at its
-// barriers.
+// Either block writes into both. So a stage is free only when the consumers of both blocks have
+// reported it, and no block may end while the other block arrives at its barriers.
 //
 // PREFETCH, with PDL: a block that waits for the previous launch has time to bring its part of A
 // and B into the L2 cache. At 1024 that gains 4 %, and at 2048 it costs 5 % (H200, CUDA 13.0).
@@ -22,14 +19,13 @@
 
 #include "../lib/cluster/cluster_gemm.cuh"
 
-// Brings this block's part of a matrix into the L2 cache, one line per thread: up to 4 MB with 128
-// blocks. It reads no values, so it need not wait for the previous launch, which may still write
-// the matrix.
+// Brings this block's part of a matrix into the L2 cache, one line per thread. It reads no values,
+// so the previous launch may still write the matrix.
 __device__ __forceinline__ void prefetch_part(const void* matrix, size_t bytes) {
   constexpr int LINE = 128;
   const size_t at = (static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x) * LINE;
   if (at < bytes) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(matrix) + at));
+    PTX("prefetch.global.L2 [%0];", "l"(static_cast<const char*>(matrix) + at));
   }
 }
 
@@ -50,6 +46,7 @@ wgmma_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     prefetch_part(A, size_t{2} * M * K);
     prefetch_part(B, size_t{2} * K * N);
   }
+  const auto fetch = [&] { produce<BM, BN, CM, CN>(ring, stages, tiles, steps, &a_map, &b_map); };
   const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
     ResultBoxes boxes(&c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
@@ -62,8 +59,5 @@ wgmma_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     }
     boxes.finish();
   };
-  divide_roles<R, PDL>(
-      ring, R::CONSUMERS * BLOCKS,
-      [&] { produce<BM, BN, CM, CN>(ring, stages, tiles, steps, &a_map, &b_map); },
-      multiply);
+  divide_roles<R, PDL>(ring, R::CONSUMERS * BLOCKS, fetch, multiply);
 }

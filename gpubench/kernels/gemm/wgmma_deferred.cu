@@ -40,7 +40,7 @@ multiply_deferred(const Tiles& tiles, int K, const CUtensorMap* a_map, const CUt
     ResultBoxes boxes(c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
     const int first_row = warpgroup * R::PIECES * 64;
     Slot<STAGES> slot;
-    int before = 0;
+    int previous = 0;
     Sum<Scalar> sum[R::PIECES][BN / 2];
     unsigned results[BOXES][16];  // of the tile before
     BlockTile of_results = {};    // no columns: there are none yet
@@ -58,15 +58,15 @@ multiply_deferred(const Tiles& tiles, int K, const CUtensorMap* a_map, const CUt
       for (int step = 0; step < BOXES; ++step) {
         start_step<Scalar, BM, BN, WIDTH>(sum, ring, slot, base, first_row, step > 0);
         store_box(step);
-        end_step<BLOCKS>(ring, slot, before, step == 0);
+        end_step<BLOCKS>(ring, slot, previous, step == 0);
       }
 #pragma unroll 1
       for (int step = BOXES; step < steps; ++step) {
         start_step<Scalar, BM, BN, WIDTH>(sum, ring, slot, base, first_row, true);
-        end_step<BLOCKS>(ring, slot, before, false);
+        end_step<BLOCKS>(ring, slot, previous, false);
       }
       await_multiplications<0>();
-      free_stage<BLOCKS>(ring.freed[before]);
+      free_stage<BLOCKS>(ring.freed[previous]);
 #pragma unroll
       for (int box = 0; box < BOXES; ++box) {
         if (box % ACROSS * BOX_COLUMNS<Scalar> >= WIDTH) continue;

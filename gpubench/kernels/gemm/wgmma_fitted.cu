@@ -8,8 +8,7 @@
 //
 // What limits it: small tiles fetch operands more often, 64 bytes per clock of multiplication for
 // 128×128 where 256×128 takes 48. Up to eight blocks of a cluster share them: in clusters of 4×2, a
-// block sends a quarter of the columns and half of the rows. And a deep K stays with the few blocks
-// that have tiles.
+// block sends a quarter of the columns and half of the rows. And a deep K stays with few blocks.
 
 #include "../lib/cluster/fitted_tile.cuh"
 
@@ -22,9 +21,8 @@ wgmma_fitted(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   static_assert(BM * BN * 2 <= STAGES * FittedTile<BM, BN>::STAGE_BYTES, "results fit");
   extern __shared__ __align__(1024) unsigned char stages[];
   compute_tile<Scalar, BM, BN, BK, STAGES, 1, CM, CN, GROUP, PDL>(
-      stages, M, N, K, &a_map, &b_map, &rest_map,
-      [&](auto& sum, unsigned ring, const auto&, int warpgroup, const BlockTile& tile) {
-        const Results<Scalar> to{C, M, N, tile.row, tile.col};
-        store_through_ring<Scalar, BM, BN>(sum, ring, &c_map, warpgroup, to);
+      stages, C, M, N, K, &a_map, &b_map, &rest_map,
+      [&](auto& sum, unsigned ring, const auto&, int warpgroup, const auto& to) {
+        store_through_ring<BM, BN>(sum, ring, &c_map, warpgroup, to);
       });
 }

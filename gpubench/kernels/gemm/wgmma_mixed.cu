@@ -4,12 +4,10 @@
 // pair of 128×256. Bytes cost power, and the power limit lowers the clock. But 4096×4096 are 176
 // such pairs for 66 pairs of multiprocessors: two rounds, and a third round in which 22 pairs are
 // idle. So the last columns are cut into tiles of 256×128, on the same registers: 128 wide pairs
-// and 64 narrow pairs are two and one for each of 64, and nothing is left over. The host computes
-// the number of wide columns.
+// and 64 narrow pairs are two and one for each of 64, and nothing is left over.
 //
-// 192 sums leave no registers for a tile's results. Instead the two pieces of 64 rows of a
-// warpgroup take turns. `-` is a step, and `=` is the store of results. Time goes from left to
-// right:
+// 192 sums leave no registers for a tile's results. Instead a warpgroup's two pieces of 64 rows
+// take turns. `-` is a step, and `=` is the store of results. Time goes from left to right:
 //
 //     producer                wait for a free stage, request A and B, next stage, ... across tiles
 //     TMA                     [ stage 0 ][ stage 1 ][ stage 2 ][ stage 0 ] ...
@@ -44,11 +42,11 @@ struct Consumer {
                                                 const BlockTile& tile, int steps) {
     const int first = next_stage();
     start(sum[0], 0, first, false);
-    int before = next_stage();
-    start(sum[0], 0, before, true);
+    int previous = next_stage();
+    start(sum[0], 0, previous, true);
     if constexpr (PENDING) store_pending(last);
     start(sum[1], 1, first, false);
-    start<false>(sum[1], 1, before, true);
+    start<false>(sum[1], 1, previous, true);
     await_multiplications<1>();
     free_stage<BLOCKS>(ring.freed[first]);
 #pragma unroll 1
@@ -58,14 +56,14 @@ struct Consumer {
       multiply(sum[0], 0, stage, true);
       start<false>(sum[1], 1, stage, true);
       await_multiplications<1>();
-      free_stage<BLOCKS>(ring.freed[before]);
-      before = stage;
+      free_stage<BLOCKS>(ring.freed[previous]);
+      previous = stage;
     }
     const int end = next_stage();
     start(sum[0], 0, end, true);
     start<false>(sum[1], 1, end, true);
     await_multiplications<1>();
-    free_stage<BLOCKS>(ring.freed[before]);
+    free_stage<BLOCKS>(ring.freed[previous]);
     store(sum[0], 0, tile);
     await_multiplications<0>();
     free_stage<BLOCKS>(ring.freed[end]);
@@ -85,11 +83,9 @@ struct Consumer {
     multiply_step<Scalar, 2 * SUMS>(sum, at + (first_row + piece * 64) * ROW_BYTES,
                                     at + BM * ROW_BYTES, add);
   }
-  // Starts to multiply a piece and closes the group. Without FENCE, no sums were touched since the
-  // last fence.
+  // Starts to multiply a piece and closes the group. FENCE: other code has used sums.
   template <bool FENCE = true, int SUMS>
-  __device__ __forceinline__ void
-  start(Sum<Scalar> (&sum)[SUMS], int piece, int stage, bool add) {
+  __device__ __forceinline__ void start(Sum<Scalar> (&sum)[SUMS], int piece, int stage, bool add) {
     if constexpr (FENCE) wgmma_fence();
     multiply(sum, piece, stage, add);
     commit_multiplications();
@@ -124,13 +120,15 @@ __device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
 
   const MixedTiles<BM, BN, CM, CN, GROUP> tiles(M, N, wide);
   const int steps = max((K + BK - 1) / BK, 4);
+  const auto fetch = [&] {
+    produce<BM, BN, CM, CN, BK, BK, IS_8_BITS<Scalar>>(ring, stages, tiles, steps, a_map, b_map);
+  };
   const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
     const ResultBoxes boxes(c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
     Consumer<Scalar, BM, BN, STAGES, BLOCKS> consumer{ring, base, boxes, warpgroup * 128};
     // The first tile and the first narrow tile are outside the loops. In a loop that begins without
-    // a piece to store, or has both widths, the compiler waits for multiplications before it uses
-    // sums.
+    // a piece to store, or has both widths, the compiler adds waits.
     const int clusters = gridDim.x / BLOCKS;
     int index = blockIdx.x / BLOCKS;
     Sum<Scalar> sum[2][BN / 2];
@@ -152,12 +150,7 @@ __device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
     }
     consumer.boxes.finish();
   };
-  divide_roles<R, false>(
-      ring, R::CONSUMERS * BLOCKS,
-      [&] {
-        produce<BM, BN, CM, CN, BK, BK, IS_8_BITS<Scalar>>(ring, stages, tiles, steps, a_map, b_map);
-      },
-      multiply);
+  divide_roles<R, false>(ring, R::CONSUMERS * BLOCKS, fetch, multiply);
 }
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>

@@ -1,8 +1,7 @@
 // wgmma_persistent: blocks stay for the whole product, and results leave by the TMA.
 //
 // Against `wgmma_ring`: there is one block per multiprocessor, and each computes tile after tile.
-// The producer does not stop at a tile's end: while results are stored, the first stages of the
-// next tile are filled.
+// While results are stored, the producer fills stages with the next tile's first steps.
 //
 // Results go the way of the operands, backwards. `stmatrix` writes 64×64 sums of a warpgroup,
 // rounded to 16 bits, to shared memory, swizzled and without bank conflicts. One thread has the TMA
@@ -16,8 +15,7 @@
 // Small products gain most, since starting is a larger part of their time.
 //
 // What limits it: operands. Each block fetches its own, and 132 blocks request the same rows and
-// columns from the L2 cache many times. And the tensor cores are still idle while results are
-// stored.
+// columns from the L2 cache many times. The tensor cores are idle during stores.
 
 #include "../lib/tiles/rasterization.cuh"
 #include "../lib/mma/tensor_cores.cuh"

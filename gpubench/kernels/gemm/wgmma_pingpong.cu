@@ -1,55 +1,54 @@
 // wgmma_pingpong: two warpgroups, each with tiles of its own, take turns at the tensor cores.
 //
-// Compared with `wgmma_fitted`: there a block's warpgroups share a tile, so the tensor cores wait
-// while both round and store their results. 824×6320 with K = 672 are 125 tiles of 168×256, whose
-// results take 2.9 of 15.2 µs. Here they are 264 tiles of 104×192, two for each of 132 blocks. A
-// block stays, and each warpgroup has every second of its tiles. `#` multiplies, and `=` stores.
-// Time goes from left to right:
+// Compared with `wgmma_fitted`: there the warpgroups of a block share a tile, so the tensor cores
+// wait while its results are rounded and stored. 824×6320 with K = 672 are 125 tiles of 168×256,
+// whose results take 2.9 of 15.2 µs. Here they are 264 tiles of 104×192, two for each of 132
+// blocks. A block stays, and its warpgroups 0 and 1 take its tiles alternately. `#` multiplies, and
+// `=` rounds and stores. Time goes from left to right:
 //
 //     warpgroup 0   # # # # # # = = =       # # # # # # = = =
 //     warpgroup 1               # # # # # # = = =       # # # # # # = = =
 //                               ^ its turn: warpgroup 0 has started all its multiplications
 //
-// Only the last tile's results have nothing to hide behind, and they are half as many.
+// Only the results of a block's last tile are stored while nothing multiplies.
 //
-// Earlier steps explain the rest. `wgmma` has the instruction, which a warpgroup (128 threads)
-// starts and later waits for. `wgmma_ring` has the ring of stages, whose barriers stand for
-// __syncthreads(). `wgmma_cluster` has clusters of CM×CN blocks, which share what they fetch, and
-// the order of tiles.
+// Words from earlier steps:
 //
-// Who fetches: a third warpgroup, of which one warp works. It fills the ring with the steps of all
-// tiles of the block, BK values of k each, one tile after the other. A warpgroup skips the steps of
-// the other one's tiles. It looks at no stage before its turn: a stage's barrier tells only odd
-// rounds from even ones, so a round too early it would take other steps for its own.
+//     warpgroup   128 threads, which start a multiplication and wait for it later (`wgmma`)
+//     TMA         copies a box of a matrix to or from shared memory, for one thread (`bulk_copies`)
+//     step        BK values of k of a tile
+//     ring        STAGES buffers in shared memory, one for each step that is fetched. A stage has
+//                 two barriers, for "it is filled" and "it is free" (`wgmma_ring`)
+//     cluster     CM×CN blocks, of which each fetches a part of what all need (`wgmma_cluster`)
 //
-// Whose turn: a warpgroup gives the turn away when it has started its last step. The tensor cores
-// have work until the other one starts its first step. END is one more such signal, once per block:
-// the other warpgroup has read the ring, too.
+// Who fetches: one warp of a third warpgroup. It fills the ring with the steps of all tiles of the
+// block, tile by tile. So a warpgroup skips the steps of every second tile. It looks at no stage
+// before its turn: a barrier tells only even rounds of the ring from odd ones, so a stage that was
+// filled two rounds earlier would pass for its own.
 //
-// Where sums are: the products are transposed (`fitted_tile.cuh`). An instruction multiplies 64
-// columns by BM rows, so rows come by 8, and a thread has BM/2 sums of each 64 columns. 208 sums of
-// 104×256 are the most, of 240 registers.
+// Whose turn: a warpgroup ends its turn when it has started its last step. The tensor cores
+// multiply this step while the other warpgroup starts its first step.
+//
+// Where sums are: the products are transposed (`fitted_tile.cuh`). An instruction computes 64
+// columns of a tile and all its BM rows, so BM is any multiple of 8. A thread has BM/2 sums of each
+// 64 columns. 104×256 has the most: 208 sums, of 240 registers.
 //
 // How results leave: a warpgroup rounds 64 columns of its tile into a box in shared memory, and one
-// thread has the TMA copy the box to C. While the other warpgroup needs the ring, there is one box,
-// and the next columns wait until the TMA has read it. The last tile has boxes in the free ring.
+// thread has the TMA copy the box to C. A warpgroup has one box, so its next columns wait until the
+// TMA has read the last ones. The block's last tile needs not wait: nothing uses the ring any more,
+// and all its boxes lie there side by side.
 //
-// What limits it: smaller tiles fetch operands more often, 61 bytes per clock of multiplication for
-// 104×192 where 168×256 takes 40. So clusters have up to eight blocks, and a block fetches as much
-// as its share of what they need together.
+// What limits it: smaller tiles fetch more, 61 bytes per clock of multiplication for 104×192 where
+// 168×256 takes 40. So clusters have up to eight blocks, which divide what they fetch.
 
 #include "../lib/cluster/fitted_tile.cuh"
 
-// Named barriers of both warpgroups that multiply: TURN + w begins the turn of warpgroup w. The
-// threads of one warpgroup wait there until those of the other one, which go on, have arrived.
+// Signals to the other warpgroup: "it is your turn" (to warpgroup 0, or with 1 more to warpgroup
+// 1), and "I have read the ring". Each is a barrier of 256 threads, where only the receiver waits.
 constexpr int TURN = 3, END = 5;
 
-__device__ __forceinline__ void await_other(int barrier) {
-  asm volatile("bar.sync %0, 256;" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void release_other(int barrier) {
-  asm volatile("bar.arrive %0, 256;" ::"r"(barrier) : "memory");
-}
+__device__ __forceinline__ void await_signal(int signal) { PTX("bar.sync %0, 256;", "r"(signal)); }
+__device__ __forceinline__ void send_signal(int signal) { PTX("bar.arrive %0, 256;", "r"(signal)); }
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
 __device__ __forceinline__ void
@@ -59,7 +58,7 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
   constexpr int PIECES = BN / 64;
   constexpr int STAGE_BYTES = (BM + BN) * ROW_BYTES;
   constexpr int BOX_BYTES = BM * ROW_BYTES;
-  extern __shared__ __align__(1024) unsigned char stages[];  // behind them: boxes of results
+  extern __shared__ __align__(1024) unsigned char stages[];  // behind them: a box of each warpgroup
   __shared__ Ring<STAGES> ring;
 
   const int warpgroup = warpgroup_index();
@@ -81,30 +80,30 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
     const unsigned own_box = base + STAGES * STAGE_BYTES + warpgroup * BOX_BYTES;
     float sum[PIECES][BM / 2];
     Slot<STAGES> slot;
-    slot.skip(warpgroup * steps);
+    slot.skip(warpgroup * steps);  // warpgroup 1 has the second tile
     for (int index = first + warpgroup * clusters; index < tiles.count(); index += 2 * clusters) {
-      if (index != first) await_other(TURN + warpgroup);
-      int before = 0;  // the stage of the previous step, which is freed one step late
+      if (index != first) await_signal(TURN + warpgroup);
+      int previous = 0;  // the stage of the previous step, which is freed one step late
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
         ring.filled[slot.stage].wait(slot.parity);
         start_fitted<Scalar, BM, BN>(sum, base + slot.stage * STAGE_BYTES, 0, step > 0);
-        end_step<BLOCKS>(ring, slot, before, step == 0);
+        end_step<BLOCKS>(ring, slot, previous, step == 0);
       }
-      const bool last = index + clusters >= tiles.count();
-      if (!last) release_other(TURN + (warpgroup ^ 1));
+      const bool last = index + clusters >= tiles.count();  // of the block's tiles
+      if (!last) send_signal(TURN + (warpgroup ^ 1));
       await_multiplications<0>();
-      free_stage<BLOCKS>(ring.freed[before]);
-      slot.skip(steps);
+      free_stage<BLOCKS>(ring.freed[previous]);
+      slot.skip(steps);  // of the other warpgroup's next tile
 
-      // The last tile's results go through the ring when both warpgroups have read it.
-      if (last && index != first) await_other(END);
-      if (!last && index + 2 * clusters >= tiles.count()) release_other(END);
+      // The last tile's results may use the ring when the other warpgroup has read it, too.
+      if (last && index != first) await_signal(END);
+      if (!last && index + 2 * clusters >= tiles.count()) send_signal(END);  // last but one
       const BlockTile tile = tiles[index];
 #pragma unroll
       for (int p = 0; p < PIECES; ++p) {
         const unsigned box = last ? base + p * BOX_BYTES : own_box;
-        if (!last) await_stored_boxes();
+        if (!last) await_stored_boxes();  // the TMA has read the box
         synchronize_warpgroup(warpgroup);
         put_box<Output<Scalar>>(box, sum[p]);
         publish_to_tma();

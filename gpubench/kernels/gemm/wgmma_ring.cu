@@ -1,5 +1,4 @@
-// wgmma_ring: one warpgroup only fetches, the others only multiply, with a ring of stages between
-// them.
+// wgmma_ring: one warpgroup fetches, the others multiply, with a ring of stages between them.
 //
 // Against `wgmma`: shared memory holds STAGES steps of tiles. The producer, one thread of its own
 // warpgroup, requests tiles as soon as a stage is free. The consumers multiply as soon as a stage

@@ -28,6 +28,9 @@ wgmma_split(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
 
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = (K + BK - 1) / BK;
+  const auto fetch = [&] {
+    produce<BM, BN, CM, CN, BK, BK, true>(ring, stages, tiles, steps, &a_map, &b_map);
+  };
   const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
     ResultBoxes boxes(&c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
@@ -60,8 +63,5 @@ wgmma_split(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     }
     boxes.finish();
   };
-  divide_roles<R, false>(
-      ring, R::CONSUMERS * BLOCKS,
-      [&] { produce<BM, BN, CM, CN, BK, BK, true>(ring, stages, tiles, steps, &a_map, &b_map); },
-      multiply);
+  divide_roles<R, false>(ring, R::CONSUMERS * BLOCKS, fetch, multiply);
 }

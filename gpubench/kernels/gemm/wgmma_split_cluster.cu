@@ -9,8 +9,7 @@
 // what they fetch, as in `wgmma_cluster`; blocks at the same place of all groups share a tile.
 //
 // What limits it: a cluster lies in one part of the GPU. Of 132 multiprocessors of an H200,
-// clusters of three, four and eight blocks reach 117, 120 and 120. And adding up takes a few
-// microseconds.
+// clusters of three, four and eight blocks reach 117, 120 and 120. Adding up takes a few µs.
 
 #include "../lib/cluster/split_sums.cuh"
 
@@ -23,9 +22,8 @@ wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
                     const __grid_constant__ CUtensorMap rest_map) {
   extern __shared__ __align__(1024) unsigned char stages[];
   compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, PDL>(
-      stages, M, N, K, &a_map, &b_map, &rest_map,
-      [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const BlockTile& tile) {
-        const Results<Scalar> to{C, M, N, tile.row, tile.col};
+      stages, C, M, N, K, &a_map, &b_map, &rest_map,
+      [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const auto& to) {
         add_units<BM, BN>(sum, ring, rank, warpgroup, to);
       });
 }

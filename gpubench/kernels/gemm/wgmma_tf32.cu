@@ -7,8 +7,7 @@
 //
 // The loads must not delay the tensor cores. Each consumer has two sets of registers: while the
 // multiplications of a step run, it waits for the next step's stage and loads the other set. So all
-// tiles of a block are one stream of steps: the first load of the next tile comes before the
-// results of this tile are stored.
+// tiles of a block are one stream of steps: the next tile's first load precedes this tile's store.
 //
 // What limits it: power, as in 16 bits. Issued without a pause, the multiplications lower the clock
 // until the power limit is met, and each byte that moves takes part of the power.
@@ -28,10 +27,12 @@ wgmma_tf32(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
 
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = (K + BK - 1) / BK;
+  const auto fetch = [&] {
+    produce<BM, BN, CM, CN, BK, TF32_WIDTH>(ring, stages, tiles, steps, &a_map, &b_map);
+  };
   const auto multiply = [&](int warpgroup) {
     const unsigned a = shared_address(stages);
-    const unsigned b =
-        a + BM * ROW_BYTES + warpgroup * 64 * ROW_BYTES + tf32_offset(threadIdx.x % 128);
+    const unsigned b = a + (BM + warpgroup * 64) * ROW_BYTES + tf32_offset(threadIdx.x % 128);
     const int clusters = gridDim.x / BLOCKS;
     int index = blockIdx.x / BLOCKS;
     Slot<STAGES> slot;
@@ -44,14 +45,11 @@ wgmma_tf32(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     }
     for (; index < tiles.count(); index += clusters) {
       multiply_tf32_steps<BM, STAGE, BLOCKS>(sum, ring, slot, a, b, even, odd, steps,
-                                        index + clusters < tiles.count());
+                                             index + clusters < tiles.count());
       if (steps % 2) even = odd;  // the next tile's first step is loaded already
       const BlockTile tile = tiles[index];
       store_columns<BM>(sum, C, tile.row, tile.col + warpgroup * 64, M, N);
     }
   };
-  divide_roles<R, PDL>(
-      ring, R::CONSUMERS * BLOCKS,
-      [&] { produce<BM, BN, CM, CN, BK, TF32_WIDTH>(ring, stages, tiles, steps, &a_map, &b_map); },
-      multiply);
+  divide_roles<R, PDL>(ring, R::CONSUMERS * BLOCKS, fetch, multiply);
 }

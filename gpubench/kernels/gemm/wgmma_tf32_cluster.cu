@@ -1,16 +1,13 @@
-// wgmma_tf32_cluster: TF32 for any shape: rows of a tile by 16, and K in parts by the blocks of a
-// cluster.
+// wgmma_tf32_cluster: TF32 for any shape: rows of a tile by 16, and K in parts.
 //
-// Compared with `wgmma_tf32`: a tile has 64 or 128 columns and 64 to 256 rows. The rows of a tile are
-// the columns of an instruction, so any multiple of 16 will do, as in `wgmma_fitted`. The blocks of a
-// cluster share a tile, each with a part of K, as in `wgmma_split_cluster`. A block computes one tile.
+// Compared with `wgmma_tf32`: the rows of a tile are the columns of an instruction. So a tile has
+// any multiple of 16 rows from 64 to 256, beside 64 or 128 columns. The blocks of a cluster share a
+// tile, each with a part of K, as in `wgmma_split_cluster`. A block computes one tile.
 //
-// Sums leave through shared memory, in pairs of columns, and are added up and stored in vectors of 16
-// bytes (`cluster_sums.cuh`). A block with all of K stores its sums from registers.
+// The sums of parts leave through shared memory, where they are added up (`cluster_sums.cuh`). Rows
+// that are no multiple of 16 bytes are copied first, as in `wgmma_any_rows`.
 //
-// Rows that are no multiple of 16 bytes are copied first, as in `wgmma_any_rows`.
-//
-// What limits it: the loads of B into registers, which are a larger part of the work of small tiles.
+// What limits it: the loads of B into registers, a larger part of the work of small tiles.
 
 #include "../lib/cluster/cluster_sums.cuh"
 #include "../lib/mma/tf32.cuh"
@@ -43,31 +40,28 @@ wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
   start_next_launch();
   const auto multiply = [&](int warpgroup) {
     const unsigned a = shared_address(stages);
-    const unsigned b =
-        a + BM * ROW_BYTES + warpgroup * 64 * ROW_BYTES + tf32_offset(threadIdx.x % 128);
+    const unsigned b = a + (BM + warpgroup * 64) * ROW_BYTES + tf32_offset(threadIdx.x % 128);
     Slot<STAGES> slot;
     float sum[BM / 2];
     Tf32Columns<BK / 4> even, odd;  // of the even and the odd steps
     ring.filled[0].wait(0);
     even.load(b);
     multiply_tf32_steps<BM, STAGE, BLOCKS>(sum, ring, slot, a, b, even, odd, steps.count, false,
-                                      rank.first);
+                                           rank.first);
     if constexpr (SPLITS == 1) {
       store_columns<BM>(sum, C, tile.row, tile.col + warpgroup * 64, M, N);
     } else {
       fence_sums(sum);
-      asm volatile("bar.sync 1, %0;" ::"n"(128 * R::CONSUMERS) : "memory");  // all stages are read
+      PTX("bar.sync 1, %0;", "n"(128 * R::CONSUMERS));  // all stages are read
       const int col = warpgroup * 64 + tf32_column(threadIdx.x % 128);
 #pragma unroll
       for (int i = 0; i < BM / 4; ++i) {
         const int row = i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
-        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(a + row * PITCH + col * 4),
-                     "f"(sum[i / 2 * 4 + i % 2]), "f"(sum[i / 2 * 4 + 2 + i % 2])
-                     : "memory");
+        PTX("st.shared.v2.f32 [%0], {%1, %2};", "r"(a + row * PITCH + col * 4),
+            "f"(sum[i / 2 * 4 + i % 2]), "f"(sum[i / 2 * 4 + 2 + i % 2]));
       }
       add_parts<SPLITS, BLOCKS, BM, BN, PITCH, 128 * R::CONSUMERS, Scalar>(
-          a, rank.part, rank.peer(),
-          [&](int row, int col, const Vector<Scalar>& sums) {
+          a, rank.part, rank.peer(), [&](int row, int col, const Vector<Scalar>& sums) {
             if (tile.row + row < M) {
               store_vector(sums, C + static_cast<size_t>(tile.row + row) * N, tile.col + col, N,
                            N % 4 == 0);

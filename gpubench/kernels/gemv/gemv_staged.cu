@@ -4,8 +4,7 @@
 // an equal share of consecutive rows. It loads VEC_BLOCKS·THREADS elements of x into shared memory.
 // Then, row by row, each thread multiplies every THREADS-th element of x with its element of A
 // (neighbouring threads read neighbours: coalesced), and the block adds up its threads' sums in a
-// tree: half of the threads add the other half's sums, then a quarter, and so on. Then the next
-// part of x follows.
+// tree: half of the threads add the other half's sums, then a quarter, and so on.
 //
 // x is read from global memory once per block instead of once per row, which a cache does as well.
 // The tree costs a barrier per level, for each row and part. Few loads are in flight between two

@@ -3,8 +3,7 @@
 // This is the kernel that most people write first. The threads of a warp are neighbours in a column
 // of A, so one load of the warp touches 32 rows that lie N elements apart: 32 sectors of 32 bytes
 // for 32 elements of 4 bytes. The other elements of a sector are read in the next seven steps, if
-// the cache still holds them. And M threads are few: 16384 rows fill an eighth of a large GPU.
-// `gemv_warp` solves both problems.
+// the cache still holds them. And M threads are few. `gemv_warp` solves both problems.
 
 template <typename Scalar, int THREADS>
 __global__ void __launch_bounds__(THREADS)

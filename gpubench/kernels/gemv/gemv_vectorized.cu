@@ -3,8 +3,7 @@
 // A product of matrix and vector uses each element of A once, so it is at most as fast as A can be
 // read. To keep memory busy, enough bytes must be in flight at any time: bandwidth × latency, about
 // 30 KB per multiprocessor on an H200. Loads of 16 bytes bring four times as much per instruction
-// as the loads of `gemv_warp`. Unrolled, a lane has ROWS·UNROLL loads in flight before it uses the
-// first.
+// as the loads of `gemv_warp`. Unrolled, a lane has ROWS·UNROLL loads in flight.
 //
 // Rows start at multiples of 16 bytes only if N is a multiple of the vector (4 elements of
 // float32). Otherwise each row has a head of up to three elements, then vectors, then a tail. x is
@@ -30,7 +29,9 @@ __device__ void aligned_rows(const Scalar* const (&rows)[ROWS], const Scalar* x,
 #pragma unroll
     for (int step = 0; step < UNROLL; ++step) {
 #pragma unroll
-      for (int row = 0; row < ROWS; ++row) a[step][row] = load_streaming(a_packs[row] + at + step * WIDTH);
+      for (int row = 0; row < ROWS; ++row) {
+        a[step][row] = load_streaming(a_packs[row] + at + step * WIDTH);
+      }
     }
 #pragma unroll
     for (int step = 0; step < UNROLL; ++step) b[step] = x_packs[at + step * WIDTH];
@@ -77,7 +78,8 @@ __device__ Scalar unaligned_row(const Scalar* row, const Scalar* x, int N, int t
 
 // Computes y = A·x, with ROWS rows per warp.
 template <typename Scalar, int THREADS, int ROWS, int UNROLL>
-__device__ void rows_by_warps(const Scalar* A, const Scalar* x, Scalar* y, int M, int N) {
+__global__ void __launch_bounds__(THREADS)
+gemv_vectorized(const Scalar* A, const Scalar* x, Scalar* y, int M, int N) {
   const int lane = threadIdx.x % 32;
   const size_t warp = static_cast<size_t>(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
   const size_t row0 = warp * ROWS;
@@ -103,10 +105,4 @@ __device__ void rows_by_warps(const Scalar* A, const Scalar* x, Scalar* y, int M
     const Scalar sum = warp_sum(sums[row]);
     if (lane == 0 && row0 + row < M) y[row0 + row] = sum;
   }
-}
-
-template <typename Scalar, int THREADS, int ROWS, int UNROLL>
-__global__ void __launch_bounds__(THREADS)
-gemv_vectorized(const Scalar* A, const Scalar* x, Scalar* y, int M, int N) {
-  rows_by_warps<Scalar, THREADS, ROWS, UNROLL>(A, x, y, M, N);
 }

@@ -153,6 +153,9 @@ ON_CPU_VECTORS(double, double, 16, 16)
 ON_CPU_VECTORS(int, int, 8, 16)
 ON_CPU_VECTORS(unsigned, uint, 8, 16)
 
+// Only PTX takes such an address, and nothing here executes it.
+size_t __cvta_generic_to_shared(const void* pointer);
+
 // `cuda_pipeline.h`. An asynchronous copy is made when a thread waits for it and not before; until
 // then its target holds 0xFF, so that reading too early, or what was there before, shows.
 inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0,

@@ -1,10 +1,9 @@
 // cluster_gemm: the skeleton of products by clusters: the roles of a block's threads, and the
-// producer, which requests the steps of its tiles. `wgmma_cluster` introduces it and explains why.
+// producer, which requests the steps of its tiles. `wgmma_cluster` introduces it.
 //
 // Blocks in a row of a cluster need the same rows of A, so each fetches 1/CN of them, and the TMA
 // writes this part into the shared memory of all (multicast). Blocks in a column do the same with
-// columns of B. A stage may be overwritten when it is free in every block. It is filled when all
-// its parts have arrived.
+// columns of B.
 
 #pragma once
 
@@ -12,11 +11,9 @@
 
 // A barrier of all threads of the cluster's blocks that have not ended.
 __device__ __forceinline__ void arrive_at_cluster() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  PTX("barrier.cluster.arrive.relaxed.aligned;");
 }
-__device__ __forceinline__ void await_cluster() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
+__device__ __forceinline__ void await_cluster() { PTX("barrier.cluster.wait.acquire.aligned;"); }
 
 __device__ __forceinline__ void meet_cluster() {
   arrive_at_cluster();
@@ -31,9 +28,8 @@ __device__ __forceinline__ void init_cluster(Ring<STAGES>& ring, int releases) {
   meet_cluster();
 }
 
-// Divides a block's roles, of which R has the registers: a thread of the last warpgroup calls
-// `produce`, and each other warpgroup calls `consume` with its number. A stage is free after
-// `releases` arrivals.
+// A thread of the last warpgroup calls `produce`, and each other warpgroup calls `consume` with its
+// number. R has their registers. A stage is free after `releases` arrivals.
 template <typename R, bool PDL, int STAGES, typename Produce, typename Consume>
 __device__ __forceinline__ void
 divide_roles(Ring<STAGES>& ring, int releases, Produce produce, Consume consume) {
@@ -51,25 +47,16 @@ divide_roles(Ring<STAGES>& ring, int releases, Produce produce, Consume consume)
   }
 }
 
-// `count` bits, every `apart`-th.
-constexpr unsigned short every_bit(int count, int apart) {
-  unsigned short bits = 0;
-  for (int i = 0; i < count; ++i) bits |= 1 << i * apart;
-  return bits;
-}
-
 // Which boxes of a step: all, those for this block alone, or those for several blocks.
 enum class Boxes { ALL, OWN, SHARED };
 
 // Copies a box to this block, or to the same place in each block of the cluster that `mask` has a
-// bit for, and counts its bytes on each one's barrier. The second form also has a `policy` of the L2
-// cache.
-#define SEND_BOX(OPTIONS, OPERANDS, ...)                                                          \
-  asm volatile(                                                                                   \
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes" OPTIONS       \
-      " [%0], [%1, {%2, %3}], [%4], " OPERANDS ";" ::"r"(shared_address(to)),                     \
-      "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), __VA_ARGS__                     \
-      : "memory")
+// bit for, and counts its bytes on the barrier of each. `policy` is one of the L2 cache.
+#define SEND_BOX(OPTIONS, OPERANDS, ...)                                                     \
+  PTX("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes" OPTIONS  \
+      " [%0], [%1, {%2, %3}], [%4], " OPERANDS ";",                                          \
+      "r"(shared_address(to)), "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)),   \
+      __VA_ARGS__)
 template <int BLOCKS>
 __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
                                          int row, int col, unsigned short mask) {
@@ -113,8 +100,8 @@ fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& ra
            const BlockTile& tile, int k, const CUtensorMap* a_map, const CUtensorMap* b_map,
            const CUtensorMap* rest_map = nullptr, Policy... policy) {
   constexpr int A_PARTS = BK / WIDTH;
-  constexpr unsigned short ROW = (1 << CN) - 1;
-  constexpr unsigned short COLUMN = every_bit(CM, CN);
+  constexpr unsigned short ROW = (1 << CN) - 1;                  // CN bits
+  constexpr unsigned short COLUMN = ((1 << CM * CN) - 1) / ROW;  // CM bits, CN apart
   static_assert(BM % (8 * CN) == 0 && (B_ALONG_K ? BN : BK) % (8 * CM) == 0,
                 "the swizzle has 8 rows");
   if constexpr (WHICH != Boxes::SHARED) {
@@ -200,10 +187,10 @@ __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stage
   await_all_freed(ring, slot);
 }
 
-// The producer's work, by one warp: the steps of this block's tiles from number `first` on, or of
-// one tile if it does not STAY. The first `steps.first` steps of a tile are other blocks'. In a
-// SERPENTINE, every second tile runs through k backwards. It initializes the ring. Of the first step,
-// it requests what this block needs alone before the cluster meets, as the other threads do.
+// The producer's work, by one warp, which also initializes the ring: the steps of this block's
+// tiles from number `first` on, or of that tile alone if it does not STAY. In a SERPENTINE, every
+// second tile runs through k backwards. Boxes for several blocks wait until all blocks have
+// initialized their rings. Boxes for this block alone do not.
 template <bool STAYS, int BM, int BN, int BK, bool B_ALONG_K, bool SERPENTINE = false,
           int B_BOX = 0, int STAGES, typename Tiles, typename Steps, typename... Policy>
 __device__ __forceinline__ void
@@ -223,16 +210,14 @@ produce_early(Ring<STAGES>& ring, int releases, unsigned char* stages, const Til
   arrive_at_cluster();
   if (fetches) {
     wait_for_previous_launch();
-    fetch_step<BM, BN, BK, BK, B_ALONG_K, B_BOX, Boxes::OWN>(ring.filled[0], stages, tiles.rank, tile,
-                                                         first_k, a_map, b_map, rest_map,
-                                                         policy...);
+    fetch_step<BM, BN, BK, BK, B_ALONG_K, B_BOX, Boxes::OWN>(
+        ring.filled[0], stages, tiles.rank, tile, first_k, a_map, b_map, rest_map, policy...);
   }
   __syncwarp();
   await_cluster();
   if (!fetches) return;
-  fetch_step<BM, BN, BK, BK, B_ALONG_K, B_BOX, Boxes::SHARED>(ring.filled[0], stages, tiles.rank, tile,
-                                                          first_k, a_map, b_map, rest_map,
-                                                          policy...);
+  fetch_step<BM, BN, BK, BK, B_ALONG_K, B_BOX, Boxes::SHARED>(
+      ring.filled[0], stages, tiles.rank, tile, first_k, a_map, b_map, rest_map, policy...);
   Slot<STAGES> slot;
   slot.advance();
   int step = 1;

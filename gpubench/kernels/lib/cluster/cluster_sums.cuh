@@ -9,22 +9,17 @@
 
 #pragma once
 
+#include "../tma/ptx.cuh"
 #include "../tiles/vector.cuh"
 
 // Steps of K for one of PARTS blocks that share a tile. Each has at least one; where K is shorter,
 // the TMA brings zeros.
 struct StepsOfPart {
-  int first;
-  int count;
+  int first, count;
 
   __host__ __device__ constexpr StepsOfPart(int steps, int part, int parts)
-      : first(begin(steps, part, parts)),
-        count(begin(steps, part + 1, parts) - begin(steps, part, parts)) {}
-
- private:
-  __host__ __device__ static constexpr int begin(int steps, int part, int parts) {
-    return (steps > parts ? steps : parts) * part / parts;
-  }
+      : first((steps > parts ? steps : parts) * part / parts),
+        count((steps > parts ? steps : parts) * (part + 1) / parts - first) {}
 };
 
 // This address in the shared memory of block `rank` of the cluster.
@@ -35,20 +30,16 @@ __device__ __forceinline__ unsigned remote_address(unsigned address, int rank) {
 }
 
 // 16 bytes of another block's shared memory.
-__device__ __forceinline__ float4 load_remote(unsigned address) {
-  float4 value;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-               : "r"(address)
-               : "memory");
-  return value;
-}
 template <typename Number>
-__device__ __forceinline__ Vector<Number> load_remote_vector(unsigned address) {
-  const union {
+__device__ __forceinline__ Vector<Number> load_remote(unsigned address) {
+  union {
     float4 bits;
     Vector<Number> vector;
-  } both = {load_remote(address)};
+  } both;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(both.bits.x), "=f"(both.bits.y), "=f"(both.bits.z), "=f"(both.bits.w)
+               : "r"(address)
+               : "memory");
   return both.vector;
 }
 
@@ -66,11 +57,11 @@ __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, S
   static_assert(BN % WIDTH == 0 && PITCH_BYTES % 16 == 0, "rows of whole vectors");
   unsigned from[PARTS];
   if constexpr (PARTS == 1) {
-    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+    PTX("bar.sync 1, %0;", "n"(THREADS));
     from[0] = memory;
   } else {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    PTX("barrier.cluster.arrive.release.aligned;");
+    PTX("barrier.cluster.wait.acquire.aligned;");
 #pragma unroll
     for (int other = 0; other < PARTS; ++other) {
       from[other] = remote_address(memory, peer + other * BLOCKS);
@@ -89,7 +80,7 @@ __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, S
 #pragma unroll
       for (int other = 0; other < PARTS; ++other) {
         sums[j][other] =
-            load_remote_vector<Number>(from[other] + at / ACROSS * PITCH_BYTES + at % ACROSS * 16);
+            load_remote<Number>(from[other] + at / ACROSS * PITCH_BYTES + at % ACROSS * 16);
       }
     }
 #pragma unroll
@@ -106,7 +97,7 @@ __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, S
   }
   if constexpr (PARTS > 1) {
     __syncwarp();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    PTX("barrier.cluster.arrive.relaxed.aligned;");
+    PTX("barrier.cluster.wait.aligned;");
   }
 }

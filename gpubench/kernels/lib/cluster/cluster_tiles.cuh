@@ -2,16 +2,15 @@
 // introduces them and explains why, and `wgmma_mixed` introduces `MixedTiles`.
 //
 // The blocks of a cluster of CM×CN compute neighbouring tiles: CM rows of CN tiles. The order: down
-// GROUP rows of clusters, then along the columns; every second such group backwards, so that the next
-// group begins with the columns that were used last:
+// GROUP rows of clusters, then along the columns. Every second such group goes backwards, and so
+// begins with the columns that were used last:
 //
 //      0  2  4  6          GROUP = 2
 //      1  3  5  7
 //     14 12 10  8
 //     15 13 11  9
 //
-// Every second tile of a block runs through k backwards, and so begins with the parts of A and B
-// that the L2 cache got last.
+// Every second tile of a block runs through k backwards, and so begins with what was used last.
 
 #pragma once
 
@@ -19,19 +18,16 @@
 
 // A block's tile of C.
 struct BlockTile {
-  int row;
-  int col;
-  int columns;
+  int row, col, columns;
 };
 
-// This block's place in its cluster: in PARTS groups of CM×CN blocks, each of which shares what it
+// This block's place in its cluster of PARTS groups of CM×CN blocks. A group shares what it
 // fetches.
 template <int CM, int CN, int PARTS = 1>
 struct Rank {
   int part = 0;
   int first = 0;  // number in the cluster of the first block of this part
-  int row;
-  int col;
+  int row, col;
 
   __device__ __forceinline__ Rank() {
     unsigned rank;
@@ -49,8 +45,7 @@ struct Rank {
 };
 
 struct Place {
-  int row;
-  int col;
+  int row, col;
 };
 
 // The place of a tile among `down` rows and `across` columns of tiles, in the order above.
@@ -68,8 +63,7 @@ template <int BM, int BN, int CM, int CN, int GROUP, int PARTS = 1>
 struct ClusterTiles {
   static constexpr int BLOCKS = CM * CN;  // that share what they fetch
   Rank<CM, CN, PARTS> rank;
-  int down;
-  int across;
+  int down, across;
 
   __device__ __forceinline__ ClusterTiles(int M, int N)
       : down((M + BM * CM - 1) / (BM * CM)), across((N + BN * CN - 1) / (BN * CN)) {}
@@ -88,9 +82,7 @@ template <int BM, int BN, int CM, int CN, int GROUP>
 struct MixedTiles {
   static constexpr int BLOCKS = CM * CN;  // that share what they fetch
   Rank<CM, CN> rank;
-  int down;
-  int wide;
-  int narrow;
+  int down, wide, narrow;
 
   __device__ __forceinline__ MixedTiles(int M, int N, int wide)
       : down((M + BM * CM - 1) / (BM * CM)),

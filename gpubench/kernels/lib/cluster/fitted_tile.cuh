@@ -1,15 +1,14 @@
-// fitted_tile: tiles whose rows are a multiple of 8 or whose columns are one of 16, so that there is
-// one for nearly every shape. `wgmma_fitted` introduces them, and `wgmma_pingpong` uses them.
+// fitted_tile: tiles of nearly any size. `wgmma_fitted` introduces them.
 //
-// An instruction multiplies 64 rows of its first operand by 8 to 256 columns of its second one.
-// Given A and B, it computes tiles of 64, 128, … rows and any multiple of 8 columns (16 here).
-// Given Bᵀ and Aᵀ, the transposed problem, it computes 64, 128, … columns of C and any multiple of
-// 8 rows, so C with 8 rows is not padded to 64. In shared memory A and B lie as before in both forms.
-// Transposed results are turned on their way back.
+// An instruction multiplies 64 rows of its first operand by a multiple of 8 columns of its second
+// operand, up to 256. If these are A and B, a tile has 64, 128 or more rows, and any multiple of 16
+// columns. If they are Bᵀ and Aᵀ, the instruction computes a part of Cᵀ = Bᵀ·Aᵀ. We call this
+// transposed: a tile has 64, 128 or more columns, and any multiple of 8 rows. Shared memory is the
+// same in both forms, and transposed sums are turned on their way to C.
 //
-// One warp requests tiles, one to three warpgroups multiply. Where sums leave enough registers,
-// they are not moved between roles, and the block does without the three idle warps that a
-// warpgroup of its own brings along. When all steps have been multiplied the ring is free, and
+// One warp requests tiles, and one to three warpgroups multiply. `setmaxnreg`, which moves
+// registers to them, needs a whole warpgroup that fetches. So where the sums leave enough
+// registers, the block has only the one warp. When all steps are multiplied, the ring is free, and
 // results leave through it.
 
 #pragma once
@@ -59,13 +58,21 @@ start_fitted(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned stage, int warpgroup, bo
   commit_multiplications();
 }
 
+// C, and where a block's tile begins.
+template <typename Scalar>
+struct Results {
+  Scalar* C;
+  int M, N;
+  int row, col;
+};
+
 // Computes the only tile of a block, or its part of K of a tile: a warp fetches, and warpgroups
 // multiply. Each of these then calls `leave` with its sums, the free ring, the block's place in its
-// cluster, its own number, and the tile.
+// cluster, its own number, and where its results go.
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
           int GROUP, bool PDL, typename Leave>
 __device__ __forceinline__ void
-compute_tile(unsigned char* stages, int M, int N, int K, const CUtensorMap* a_map,
+compute_tile(unsigned char* stages, Scalar* C, int M, int N, int K, const CUtensorMap* a_map,
              const CUtensorMap* b_map, const CUtensorMap* rest_map, Leave leave) {
   using T = FittedTile<BM, BN>;
   constexpr int BLOCKS = CM * CN;  // that share what they fetch
@@ -98,14 +105,15 @@ compute_tile(unsigned char* stages, int M, int N, int K, const CUtensorMap* a_ma
       ring.filled[slot.stage].wait(slot.parity);
       start_fitted<Scalar, BM, BN>(sum, base + slot.stage * T::STAGE_BYTES, warpgroup, add);
     });
-    leave(sum, base, rank, warpgroup, tile);
+    leave(sum, base, rank, warpgroup,
+          Results<Output<Scalar>>{reinterpret_cast<Output<Scalar>*>(C), M, N, tile.row, tile.col});
   }
 }
 
 // The warpgroups that multiply have come here.
 template <int CONSUMERS>
 __device__ __forceinline__ void synchronize_consumers() {
-  asm volatile("bar.sync 8, %0;" ::"n"(128 * CONSUMERS) : "memory");
+  PTX("bar.sync 8, %0;", "n"(128 * CONSUMERS));
 }
 
 // ---- results
@@ -115,8 +123,7 @@ __device__ __forceinline__ void synchronize_consumers() {
 constexpr int UNIT_SUMS = 8;
 constexpr int UNIT = 16;
 
-// Where lane t has `stmatrix` put 16 bytes of its warp's 16 rows of 16 columns: the row, and which
-// half of the columns.
+// Of its warp's 16 rows of 16 columns, a lane stores 16 bytes: in which row, and which half of it.
 template <bool TRANSPOSED>
 __host__ __device__ constexpr int unit_row(int lane) {
   return TRANSPOSED ? lane / 16 * 8 + lane % 8 : lane % 16;
@@ -126,8 +133,7 @@ __host__ __device__ constexpr int unit_half(int lane) {
   return TRANSPOSED ? lane % 16 / 8 : lane / 16;
 }
 
-// Where thread t puts 16 bytes of a transposed unit in a box of rows of 64 columns, swizzled as the
-// TMA reads it.
+// The offset of thread t's 16 bytes of a transposed unit in a swizzled box of rows of 64 columns.
 __host__ __device__ constexpr int unit_offset(int t, int unit) {
   const int row = unit * UNIT + unit_row<true>(t % 32);
   return row * ROW_BYTES + swizzle(row, t / 32 * 2 + unit_half<true>(t % 32)) * 16;
@@ -140,18 +146,8 @@ __device__ __forceinline__ void round_unit(unsigned (&words)[4], const float* su
   for (int i = 0; i < 4; ++i) words[i] = pack<Scalar>(sums[2 * i], sums[2 * i + 1]);
 }
 
-// C, and where a block's tile begins. N is a multiple of 8.
-template <typename Scalar>
-struct Results {
-  Scalar* C;
-  int rows;
-  int cols;
-  int row;
-  int col;
-};
-
 // Stores a warp's 16×16 results of a unit of a piece: through 512 bytes of its own, so that each
-// thread stores 16 bytes of a row.
+// thread stores 16 bytes of a row. N is a multiple of 8.
 template <bool TRANSPOSED, typename Scalar>
 __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned scratch,
                                            const Results<Scalar>& to, int piece, int unit) {
@@ -167,13 +163,12 @@ __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned 
   const int of_warp = piece * 64 + threadIdx.x % 128 / 32 * 16;
   const int row = to.row + (TRANSPOSED ? unit * UNIT : of_warp) + lane / 2;
   const int col = to.col + (TRANSPOSED ? of_warp : unit * UNIT) + lane % 2 * 8;
-  if (row < to.rows && col < to.cols) {
-    reinterpret_cast<uint4*>(to.C)[(static_cast<size_t>(row) * to.cols + col) / 8] = whole;
+  if (row < to.M && col < to.N) {
+    reinterpret_cast<uint4*>(to.C)[(static_cast<size_t>(row) * to.N + col) / 8] = whole;
   }
 }
 
-// A piece's transposed sums, rounded, as a box of rows of 64 columns. The last unit may have half of
-// the rows: 8.
+// Rounds a piece's transposed sums into a box of rows of 64 columns. The last unit may have 8 rows.
 template <typename Scalar, int SUMS>
 __device__ __forceinline__ void put_box(unsigned box, const float (&sum)[SUMS]) {
   const int t = threadIdx.x % 128;
@@ -187,26 +182,21 @@ __device__ __forceinline__ void put_box(unsigned box, const float (&sum)[SUMS]) 
     constexpr int FIRST = SUMS / UNIT_SUMS * UNIT_SUMS;
     const unsigned words[2] = {pack<Scalar>(sum[FIRST], sum[FIRST + 1]),
                                pack<Scalar>(sum[FIRST + 2], sum[FIRST + 3])};
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(
-                     box + unit_offset(t, SUMS / UNIT_SUMS)),
-                 "r"(words[0]), "r"(words[1])
-                 : "memory");
+    PTX("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};",
+        "r"(box + unit_offset(t, SUMS / UNIT_SUMS)), "r"(words[0]), "r"(words[1]));
   }
 }
 
 // Has the TMA store a box that lies in shared memory, by one thread.
 __device__ __forceinline__ void store_box(const CUtensorMap* map, unsigned box, int row, int col) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
-      "r"(col), "r"(row), "r"(box)
-      : "memory");
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  PTX("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];", "l"(map),
+      "r"(col), "r"(row), "r"(box));
+  PTX("cp.async.bulk.commit_group;");
 }
 
-// All sums of a block through the free ring. Transposed ones lie there in boxes, a piece each,
-// which the TMA stores; others, whose last columns would be a narrower box, are stored by the
-// threads.
-template <typename Scalar, int BM, int BN, int PIECES, int SUMS>
+// Stores all sums of a block through the free ring. The TMA stores transposed sums, a box for each
+// piece. Threads store other sums, whose last columns would be a narrower box.
+template <int BM, int BN, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void store_through_ring(const float (&sum)[PIECES][SUMS], unsigned ring,
                                                    const CUtensorMap* c_map, int warpgroup,
                                                    const Results<Scalar>& to) {

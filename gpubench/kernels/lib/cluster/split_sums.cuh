@@ -1,17 +1,15 @@
 // split_sums: the sums of blocks of one cluster that share a tile of C, each with a part of K, meet
 // through distributed shared memory. `wgmma_split_cluster` introduces this.
 //
-// A unit is eight sums of a thread (`fitted_tile.cuh`). Each block completes as many of the units
-// as any other: it adds the other blocks' sums to its own, in the order of the parts, so the result
-// is the same in every run. The others' sums it reads from their shared memory, where each thread
-// has left those of units that are not its block's own:
+// A unit is eight sums of a thread (`fitted_tile.cuh`). Each block completes an equal share of the
+// units: it adds the other blocks' sums to its own, always in the order of the parts. It reads them
+// from the other blocks' shared memory, where threads leave all sums but those of their own block:
 //
 //     part 0   own  own  ->1  ->1  ->2  ->2
 //     part 1   ->0  ->0  own  own  ->2  ->2       six units, three parts
 //     part 2   ->0  ->0  ->1  ->1  own  own
 //
-// The cluster has two barriers: one when all sums lie in shared memory, one before any block may
-// leave.
+// The cluster meets twice: when all sums lie in shared memory, and before any block leaves.
 
 #pragma once
 
@@ -29,20 +27,13 @@ __host__ __device__ constexpr int half_unit_offset(int unit, int half, int t) {
   return unit * UNIT_BYTES + half * (UNIT_BYTES / 2) + t * 16;
 }
 
-// Where a thread's sums meet those of its peers, and where they go.
-template <typename Scalar>
-struct Meeting {
-  unsigned memory;  // this warpgroup's units, in the free ring
-  int peer;         // number in the cluster of the block with part 0
-  int warpgroup;
-  Results<Scalar> to;
-};
-
 // Completes and stores the units of part `part`, which is PART or a later one of PARTS. Sums are in
-// registers, so the numbers of units must be constants.
+// registers, so the numbers of units must be constants. `memory` has this warpgroup's units, in the
+// free ring, and `peer` is the number in the cluster of the block with part 0.
 template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void
-complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting, int part) {
+complete_part(float (&sum)[PIECES][SUMS], unsigned memory, int part, int peer, int warpgroup,
+              const Results<Scalar>& results) {
   constexpr int EACH = SUMS / UNIT_SUMS;
   constexpr int FIRST = first_unit(PIECES * EACH, PART, PARTS);
   constexpr int COUNT = first_unit(PIECES * EACH, PART + 1, PARTS) - FIRST;
@@ -51,33 +42,31 @@ complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting, int pa
 #pragma unroll
     for (int other = 0; other < PARTS; ++other) {
       if (other == PART) continue;
-      const unsigned from = remote_address(meeting.memory, meeting.peer + other * BLOCKS);
-      float4 halves[2 * COUNT + 1];
+      const unsigned from = remote_address(memory, peer + other * BLOCKS);
+      Vector<float> halves[2 * COUNT + 1];
 #pragma unroll
       for (int i = 0; i < 2 * COUNT; ++i) {
-        halves[i] = load_remote(from + half_unit_offset(FIRST + i / 2, i % 2, t));
+        halves[i] = load_remote<float>(from + half_unit_offset(FIRST + i / 2, i % 2, t));
       }
 #pragma unroll
       for (int i = 0; i < 2 * COUNT; ++i) {
         const int unit = FIRST + i / 2;
         float* const to = sum[unit / EACH] + unit % EACH * UNIT_SUMS + i % 2 * 4;
-        to[0] += halves[i].x;
-        to[1] += halves[i].y;
-        to[2] += halves[i].z;
-        to[3] += halves[i].w;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) to[e] += halves[i].lanes[e];
       }
     }
-    if constexpr (PARTS > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    if constexpr (PARTS > 1) PTX("barrier.cluster.arrive.relaxed.aligned;");
 #pragma unroll
     for (int unit = FIRST; unit < FIRST + COUNT; ++unit) {
       // Nobody reads where this block's own units would lie: through there they are stored.
       unsigned words[4];
       round_unit<Scalar>(words, sum[unit / EACH] + unit % EACH * UNIT_SUMS);
-      store_unit<TRANSPOSED>(words, meeting.memory + unit * UNIT_BYTES + t / 32 * 512, meeting.to,
-                             meeting.warpgroup * PIECES + unit / EACH, unit % EACH);
+      store_unit<TRANSPOSED>(words, memory + unit * UNIT_BYTES + t / 32 * 512, results,
+                             warpgroup * PIECES + unit / EACH, unit % EACH);
     }
   } else if constexpr (PART + 1 < PARTS) {
-    complete_part<PART + 1, PARTS, BLOCKS, TRANSPOSED>(sum, meeting, part);
+    complete_part<PART + 1, PARTS, BLOCKS, TRANSPOSED>(sum, memory, part, peer, warpgroup, results);
   }
 }
 
@@ -103,18 +92,15 @@ add_units(float (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN, PARTS>
     const float* const from = sum[unit / EACH] + unit % EACH * UNIT_SUMS;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
-                       own + half_unit_offset(unit, half, threadIdx.x % 128)),
-                   "f"(from[4 * half]), "f"(from[4 * half + 1]), "f"(from[4 * half + 2]),
-                   "f"(from[4 * half + 3])
-                   : "memory");
+      PTX("st.shared.v4.f32 [%0], {%1, %2, %3, %4};",
+          "r"(own + half_unit_offset(unit, half, threadIdx.x % 128)), "f"(from[4 * half]),
+          "f"(from[4 * half + 1]), "f"(from[4 * half + 2]), "f"(from[4 * half + 3]));
     }
   }
   if constexpr (PARTS > 1) {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    PTX("barrier.cluster.arrive.release.aligned;");
+    PTX("barrier.cluster.wait.acquire.aligned;");
   }
-  const Meeting<Scalar> meeting{own, peer, warpgroup, to};
-  complete_part<0, PARTS, CM * CN, T::TRANSPOSED>(sum, meeting, rank.part);
-  if constexpr (PARTS > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  complete_part<0, PARTS, CM * CN, T::TRANSPOSED>(sum, own, rank.part, peer, warpgroup, to);
+  if constexpr (PARTS > 1) PTX("barrier.cluster.wait.aligned;");
 }

@@ -1,5 +1,4 @@
-// bits16: the types, the rounding and the swizzle of all kernels on 16-bit elements. `mma_sync`
-// introduces them.
+// bits16: the types, rounding and swizzle of kernels in 16 bits. `mma_sync` introduces them.
 
 #pragma once
 

@@ -42,7 +42,7 @@ __device__ __forceinline__ double2 load_pair(unsigned at) {
 }
 
 __device__ __forceinline__ void store_shared(unsigned at, double2 pair) {
-  asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(at), "d"(pair.x), "d"(pair.y) : "memory");
+  PTX("st.shared.v2.f64 [%0], {%1, %2};", "r"(at), "d"(pair.x), "d"(pair.y));
 }
 
 // Adds 16 columns of B times 8 rows of A. A lane has the columns 2g and 2g + 1 of row t in sum[0]
@@ -57,14 +57,14 @@ __device__ __forceinline__ void multiply(double (&sum)[4], const double2 (&b)[4]
         "d"(b[3].y), "d"(a[0].x), "d"(a[0].y), "d"(a[1].x), "d"(a[1].y));
 }
 
-// The operands of a warp that multiplies ROWS·8 rows of A by COLUMNS·16 columns of B: all its rows for
-// 16 values of k, and its columns for this pass and the next one. `a_at` and `b_at` are a lane's
-// first addresses in stage 0; A has A_ROWS rows in a stage, and a stage has STAGE bytes.
+// The operands of a warp that multiplies ROWS·8 rows of A by COLUMNS·16 columns of B: all its rows
+// for 16 values of k, and its columns for this pass and the next one. A has A_ROWS rows in a stage,
+// and a stage has STAGE bytes.
 template <int ROWS, int COLUMNS, int A_ROWS, int BK, int STAGE>
 struct DmmaOperands {
   static constexpr int PASSES = BK / 16 * COLUMNS;  // of a step
   static_assert(PASSES % 2 == 0, "a step begins with the same set of columns");
-  unsigned a_at;
+  unsigned a_at;  // a lane's first addresses in stage 0
   unsigned b_at;
   double2 a[ROWS][2];
   double2 b[2][4];
@@ -90,8 +90,9 @@ struct DmmaOperands {
     for (int i = 0; i < ROWS; ++i) load_a(stage, 0, i);
     load_b(0, stage, 0);
   }
-  // Multiplies a tile's steps. During the last pass of a step it loads what the next one begins with,
-  // of the next tile if there are `more`. Stages are freed in the blocks from `first_block` on.
+  // Multiplies a tile's steps. During the last pass of a step it loads what the next step begins
+  // with, also that of the next tile if there are `more`. Stages are freed in the blocks from
+  // number `first_block` on.
   template <int BLOCKS, int STAGES>
   __device__ __forceinline__ void
   multiply_steps(double (&sum)[COLUMNS][ROWS][4], Ring<STAGES>& ring, Slot<STAGES>& slot, int steps,
@@ -120,8 +121,8 @@ struct DmmaOperands {
   }
 };
 
-// Calls `store` with the row, the column and the value of each pair of a lane's sums, for a warp
-// whose tile starts at (row, col).
+// Calls `store` with row, column and value of each pair of a lane's sums. A warp's tile starts at
+// (row, col).
 template <int ROWS, int COLUMNS, typename Store>
 __device__ __forceinline__ void
 for_each_pair(const double (&sum)[COLUMNS][ROWS][4], int row, int col, Store store) {

@@ -22,27 +22,36 @@ constexpr int STEP = 64;  // values of k in a row of 128 bytes: 16-bit elements
 
 struct __nv_fp8_e4m3;  // as in `bits16.cuh`: a name suffices
 
+// The types of sums and of results, by the type of operands, and the bytes of a result.
 template <typename Scalar>
-constexpr bool IS_8_BITS = false;
-template <>
-constexpr bool IS_8_BITS<signed char> = true;
-template <>
-constexpr bool IS_8_BITS<__nv_fp8_e4m3> = true;
-
-template <typename Scalar>
-struct SumOf {
-  using Type = float;
+struct Types {
+  using Sum = float;
+  using Output = Scalar;
+  static constexpr bool IS_8_BITS = false;
+  static constexpr int RESULT_BYTES = 2;
 };
 template <>
-struct SumOf<signed char> {
-  using Type = int;
+struct Types<__nv_fp8_e4m3> {
+  using Sum = float;
+  using Output = __nv_bfloat16;
+  static constexpr bool IS_8_BITS = true;
+  static constexpr int RESULT_BYTES = 2;
+};
+template <>
+struct Types<signed char> {
+  using Sum = int;
+  using Output = int;
+  static constexpr bool IS_8_BITS = true;
+  static constexpr int RESULT_BYTES = 4;
 };
 template <typename Scalar>
-using Sum = typename SumOf<Scalar>::Type;
-
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
+using Sum = typename Types<Scalar>::Sum;
+template <typename Scalar>
+using Output = typename Types<Scalar>::Output;
+template <typename Scalar>
+constexpr bool IS_8_BITS = Types<Scalar>::IS_8_BITS;
+template <typename Scalar>
+constexpr int RESULT_BYTES = Types<Scalar>::RESULT_BYTES;
 
 // This thread's warpgroup, read from lane 0, so that the compiler treats it as uniform in a warp.
 __device__ __forceinline__ int warpgroup_index() {
@@ -66,8 +75,7 @@ __device__ __forceinline__ unsigned long long part_of_a(unsigned address, int k)
 }
 
 // Part `k` of B. With 8 bits, B lies like A. With 16 bits, 64 columns have 64 rows: from one 64
-// columns to the next, and from 8 values of k to the next 8. The next part, 16 values of k, begins
-// 16 rows further.
+// columns to the next, and from 8 values of k to the next 8. The next part begins 16 rows further.
 template <typename Scalar>
 __device__ __forceinline__ unsigned long long part_of_b(unsigned address, int k) {
   if constexpr (IS_8_BITS<Scalar>) return part_of_a(address, k);
@@ -189,12 +197,10 @@ multiply_step(Sum<Scalar> (&sum)[SUMS], unsigned a, unsigned b, bool add) {
 }
 
 // Before the first multiplication, and wherever registers with sums were touched.
-__device__ __forceinline__ void wgmma_fence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
+__device__ __forceinline__ void wgmma_fence() { PTX("wgmma.fence.sync.aligned;"); }
 // Closes the group of the multiplications that were started since the last call.
 __device__ __forceinline__ void commit_multiplications() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  PTX("wgmma.commit_group.sync.aligned;");
 }
 // Keeps the compiler from reading sums before a wait that stands above this.
 template <int SUMS>
@@ -210,7 +216,7 @@ __device__ __forceinline__ void fence_sums(int (&sum)[SUMS]) {
 // Waits until at most PENDING groups are unfinished.
 template <int PENDING>
 __device__ __forceinline__ void await_multiplications() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+  PTX("wgmma.wait_group.sync.aligned %0;", "n"(PENDING));
 }
 
 // ---- roles
@@ -219,11 +225,11 @@ __device__ __forceinline__ void await_multiplications() {
 // others take them, by these two calls in the two branches of a single `if`.
 template <int REGISTERS>
 __device__ __forceinline__ void lower_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+  PTX("setmaxnreg.dec.sync.aligned.u32 %0;", "n"(REGISTERS));
 }
 template <int REGISTERS>
 __device__ __forceinline__ void raise_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+  PTX("setmaxnreg.inc.sync.aligned.u32 %0;", "n"(REGISTERS));
 }
 
 // How BM rows are divided: two warpgroups multiply, or one where there are 64 rows.
@@ -239,6 +245,8 @@ struct Roles {
 
 // STAGES stages of shared memory between the producer, which fills them, and the consumers. Each
 // stage has two barriers: it is filled (one arrival, and the bytes), and it is free (all releases).
+// A consumer waits for the parity of its `Slot`. A producer waits for the parity before: that phase
+// of a new barrier counts as ended, so the first round finds all stages free.
 template <int STAGES>
 struct Ring {
   Mbarrier filled[STAGES];
@@ -253,27 +261,6 @@ struct Ring {
   }
 };
 
-// Where a role is in the ring: the stage, and the parity of its barriers' phases. All begin with
-// parity 0, which a consumer waits for. A producer waits for the parity before: that phase of a new
-// barrier counts as ended, so the first round finds all stages free.
-template <int STAGES>
-struct Slot {
-  int stage = 0;
-  unsigned parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-  __device__ __forceinline__ void skip(int steps) {
-    stage += steps;
-    parity ^= stage / STAGES & 1;
-    stage %= STAGES;
-  }
-};
-
 // Reports that this warpgroup, or another group of THREADS, has read a stage: one thread per block
 // arrives at that block's barrier, for BLOCKS blocks of the cluster from number `first` on. The
 // caller has waited for the multiplications that read the stage, so no further ordering is needed.
@@ -284,14 +271,11 @@ __device__ __forceinline__ void free_stage(Mbarrier& barrier, int first = 0) {
   const int block = threadIdx.x % THREADS;
   if (block < BLOCKS) {
     if constexpr (BLOCKS == 1) {
-      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier))
-                   : "memory");
+      PTX("mbarrier.arrive.shared::cta.b64 _, [%0];", "r"(shared_address(&barrier)));
     } else {
-      asm volatile(
-          "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-          "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(shared_address(&barrier)),
-          "r"(first + block)
-          : "memory");
+      PTX("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+          "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}",
+          "r"(shared_address(&barrier)), "r"(first + block));
     }
   }
 }
@@ -330,10 +314,10 @@ __device__ __forceinline__ void start_step(Sum<Scalar> (&sum)[PIECES][BN / 2], R
 // cluster from number `first_block` on.
 template <int BLOCKS, int STAGES>
 __device__ __forceinline__ void
-end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before, bool first, int first_block = 0) {
+end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& previous, bool first, int first_block = 0) {
   await_multiplications<1>();
-  if (!first) free_stage<BLOCKS>(ring.freed[before], first_block);
-  before = slot.stage;
+  if (!first) free_stage<BLOCKS>(ring.freed[previous], first_block);
+  previous = slot.stage;
   slot.advance();
 }
 
@@ -342,14 +326,14 @@ end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before, bool first, int fi
 template <int BLOCKS, int STAGES, typename Start>
 __device__ __forceinline__ void
 multiply_steps(Ring<STAGES>& ring, Slot<STAGES>& slot, int steps, int first_block, Start start) {
-  int before = 0;
+  int previous = 0;
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     start(step > 0);
-    end_step<BLOCKS>(ring, slot, before, step == 0, first_block);
+    end_step<BLOCKS>(ring, slot, previous, step == 0, first_block);
   }
   await_multiplications<0>();
-  free_stage<BLOCKS>(ring.freed[before], first_block);
+  free_stage<BLOCKS>(ring.freed[previous], first_block);
 }
 
 // Computes a consumer's part of a tile: its rows of A times BN columns of B, for all steps.
@@ -365,26 +349,6 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[Roles<BM>::PIECES][BN
 
 // ---- results
 
-// The type of a result: int for int8, bfloat16 for float8, or as the operands; and its bytes.
-template <typename Scalar>
-struct OutputOf {
-  using Type = Scalar;
-};
-template <>
-struct OutputOf<signed char> {
-  using Type = int;
-};
-template <>
-struct OutputOf<__nv_fp8_e4m3> {
-  using Type = __nv_bfloat16;
-};
-template <typename Scalar>
-using Output = typename OutputOf<Scalar>::Type;
-template <typename Scalar>
-constexpr int RESULT_BYTES = 2;
-template <>
-constexpr int RESULT_BYTES<signed char> = 4;
-
 // A box of results is 64 rows of 128 bytes. BOX_SUMS is a thread's number of sums in a box. They
 // take 16 words: pairs of rounded sums, or ints.
 template <typename Scalar>
@@ -392,8 +356,7 @@ constexpr int BOX_SUMS = 16 * 4 / RESULT_BYTES<Scalar>;
 template <typename Scalar>
 constexpr int BOX_COLUMNS = ROW_BYTES / RESULT_BYTES<Scalar>;
 
-// Rounds a thread's sums of a box to words. It is volatile, so that it stays behind a wait for the
-// sums.
+// Rounds a thread's sums of a box to words. It is volatile, to stay behind a wait for the sums.
 template <typename Scalar>
 __device__ __forceinline__ void take_results(unsigned (&words)[16], const Sum<Scalar>* sums) {
 #pragma unroll
@@ -431,36 +394,30 @@ store_sums(const float (&sum)[SUMS], Scalar* C, int row0, int col0, int rows, in
 template <bool TRANSPOSED>
 __device__ __forceinline__ void put_unit(unsigned address, const unsigned* words) {
   if constexpr (TRANSPOSED) {
-    asm volatile(
-        "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-        "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-        : "memory");
+    PTX("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};", "r"(address),
+        "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]));
   } else {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-                 : "memory");
+    PTX("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};", "r"(address),
+        "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]));
   }
 }
 
 // Lets the TMA see what this thread has written to shared memory.
-__device__ __forceinline__ void publish_to_tma() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
+__device__ __forceinline__ void publish_to_tma() { PTX("fence.proxy.async.shared::cta;"); }
 
 // Waits until the TMA has read the boxes that this thread had it store, but for the last PENDING.
 template <int PENDING = 0>
 __device__ __forceinline__ void await_stored_boxes() {
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+  PTX("cp.async.bulk.wait_group.read %0;", "n"(PENDING));
 }
 
 // The threads of a warpgroup have come here.
 __device__ __forceinline__ void synchronize_warpgroup(int warpgroup) {
-  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+  PTX("bar.sync %0, 128;", "r"(warpgroup + 1));
 }
 
 // Stores results from registers. A warpgroup writes boxes of 64 rows and 128 bytes to shared
 // memory, in two buffers by turns. One thread has the TMA store them while the other threads go on.
-// A result has 2 bytes, or 4 as an int.
 struct ResultBoxes {
   static constexpr int BYTES = 64 * ROW_BYTES;
   static constexpr int BUFFERS = 2;
@@ -482,8 +439,7 @@ struct ResultBoxes {
     return row * ROW_BYTES + swizzle(row, 2 * i + t % 32 / 16) * 16;
   }
 
-  // Where thread t puts the two ints that it has of block `block` of 8 columns, in a row or
-  // (`half`) 8 rows further.
+  // Where thread t puts its two ints of a block of 8 columns, in a row or (`half`) 8 rows further.
   static __host__ __device__ constexpr int int_offset(int t, int block, int half) {
     const int row = t / 32 * 16 + t % 32 / 4 + 8 * half;
     return row * ROW_BYTES + swizzle(row, 2 * block + t % 4 / 2) * 16 + t % 2 * 8;
@@ -492,8 +448,7 @@ struct ResultBoxes {
   // banks, so odd ones take blocks in another order.
   static __host__ __device__ constexpr int int_block(int t, int i) { return i ^ t / 4 % 2 * 2; }
 
-  // Stores a box at (row, col) of C; a thread gives 16 pairs of its sums, or 16 ints, in their
-  // order.
+  // Stores a box at (row, col) of C; a thread gives 16 pairs of its sums, or 16 ints.
   template <int EACH = 2>  // bytes
   __device__ __forceinline__ void store(const unsigned* words, int row, int col) {
     const int t = threadIdx.x % 128;
@@ -510,12 +465,10 @@ struct ResultBoxes {
     publish_to_tma();
     synchronize_warpgroup(warpgroup);
     if (t == 0) {  // the L2 cache need not keep results, which nothing reads again
-      asm volatile(
-          "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint"
-          " [%0, {%1, %2}], [%3], %4;" ::"l"(map),
-          "r"(col), "r"(row), "r"(to), "l"(EVICT_FIRST)
-          : "memory");
-      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+      PTX("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint"
+          " [%0, {%1, %2}], [%3], %4;",
+          "l"(map), "r"(col), "r"(row), "r"(to), "l"(EVICT_FIRST));
+      PTX("cp.async.bulk.commit_group;");
     }
   }
   // The same from sums: box `box`, from the left.
@@ -552,9 +505,8 @@ struct ResultBoxes {
         // One of two registers, by a constant number each: registers cannot be indexed.
         const unsigned* const here = ints + 4 * i + 2 * half;
         const unsigned* const other = ints + 4 * (i ^ 2) + 2 * half;
-        asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to + int_offset(t, block, half)),
-                     "r"(block == i ? here[0] : other[0]), "r"(block == i ? here[1] : other[1])
-                     : "memory");
+        PTX("st.shared.v2.b32 [%0], {%1, %2};", "r"(to + int_offset(t, block, half)),
+            "r"(block == i ? here[0] : other[0]), "r"(block == i ? here[1] : other[1]));
       }
     }
   }

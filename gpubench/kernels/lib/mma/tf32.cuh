@@ -1,13 +1,11 @@
-// tf32: products by a warpgroup in TF32, with columns of B in registers. `wgmma_tf32` introduces
-// them.
+// tf32: products in TF32, with columns of B in registers. `wgmma_tf32` introduces them.
 //
 // In shared memory `wgmma` takes 4-byte operands along k only, but a row-major B lies along n. So A
 // and B change places: Cᵀ = Bᵀ·Aᵀ. The operand of 64 rows is 64 columns of B. A warpgroup loads it
 // into registers, and each thread may load them from any address. The operand of N columns is N
 // rows of A, which lie along k. Nothing is transposed beforehand.
 //
-// The TMA rounds to TF32 (to nearest, ties to even) on the way into shared memory. The tensor cores
-// would cut off the bits instead.
+// The TMA rounds to TF32 (to nearest, ties to even). The tensor cores would cut off the bits.
 //
 // One instruction takes 8 values of k. In the 64×8 register operand, thread t (g = t % 32 / 4) has
 // rows g and g + 8 of its warp's 16 rows, at k = t % 4 and k = t % 4 + 4. Any column of B may stand
@@ -26,9 +24,8 @@ __host__ __device__ constexpr int tf32_column(int t) {
   return warp / 2 * 32 + g % 2 * 16 + warp % 2 * 8 + g / 4 * 4 + g / 2 % 2 * 2;
 }
 
-// The offset in bytes, swizzled, of thread t's two columns at k = t % 4 in the warpgroup's parts of
-// B. The 16 threads that load at once use all banks. `tf32_address` goes from there to k = 4i + t %
-// 4.
+// The swizzled offset of thread t's two columns at k = t % 4 in its warpgroup's parts of B. The 16
+// threads that load at once use all banks. `tf32_address` goes on to k = 4i + t % 4.
 __host__ __device__ constexpr int tf32_offset(int t) {
   const int column = tf32_column(t), k = t % 4;
   return (column / TF32_WIDTH * TF32_WIDTH + k) * ROW_BYTES +
@@ -75,24 +72,23 @@ multiply_columns(float (&sum)[N / 2], const Tf32Columns<LOADS>& columns, unsigne
   }
 }
 
-// A warpgroup's steps of a tile with BM rows, in turns by two sets of columns. The first step's
-// columns have been loaded into `even`; the next tile's are loaded behind the last step if `more`.
-// When a stage is freed, one step late (`multiply_steps`), the step has used its columns, and the
-// next ones can take their registers. `a` and `b` are this thread's addresses in stage 0 of STAGE
-// bytes.
+// Multiplies a warpgroup's steps of a tile. While one set of columns is multiplied, the other set
+// is loaded. The first step's columns are in `even` already. If there are `more` tiles, the last
+// step loads the next tile's first columns. `a` and `b` are this thread's addresses in stage 0 of
+// STAGE bytes.
 template <int BM, int STAGE, int BLOCKS, int STAGES, int LOADS>
 __device__ __forceinline__ void
 multiply_tf32_steps(float (&sum)[BM / 2], Ring<STAGES>& ring, Slot<STAGES>& slot, unsigned a,
                     unsigned b, Tf32Columns<LOADS>& even, Tf32Columns<LOADS>& odd, int steps,
                     bool more, int first_block = 0) {
-  int before = 0;
+  int previous = 0;
   const auto multiply_step = [&](int step, const auto& columns, auto& next) {
     wgmma_fence();
     multiply_columns<BM>(sum, columns, a + slot.stage * STAGE, step > 0);
     commit_multiplications();
     await_multiplications<1>();
-    if (step > 0) free_stage<BLOCKS>(ring.freed[before], first_block);
-    before = slot.stage;
+    if (step > 0) free_stage<BLOCKS>(ring.freed[previous], first_block);
+    previous = slot.stage;
     slot.advance();
     // After the very last step, the values loaded here are not used.
     if (more || step + 1 < steps) ring.filled[slot.stage].wait(slot.parity);
@@ -104,7 +100,7 @@ multiply_tf32_steps(float (&sum)[BM / 2], Ring<STAGES>& ring, Slot<STAGES>& slot
     if (step + 1 < steps) multiply_step(step + 1, odd, even);
   }
   await_multiplications<0>();
-  free_stage<BLOCKS>(ring.freed[before], first_block);
+  free_stage<BLOCKS>(ring.freed[previous], first_block);
 }
 
 // Stores the sums of N rows × 64 columns at (row0, col0). If the number of columns is even, both

@@ -8,8 +8,7 @@
 // So the steps of the first `streamed` tiles (one round, and the remainder of the division) are cut
 // into equal ranges, one per block. The other tiles are taken whole, the same number by each block.
 // In this example 7 tiles of 5 steps are streamed (35 steps, 7 per block), and tiles 7 to 11 are
-// taken whole. Time goes from left to right. A digit is a step of that tile. Blocks are named by
-// range:
+// taken whole. Time goes from left to right. A digit is a step of that tile:
 //
 //     range 0 | 0 0 0 0 0 1 1 | 11 11 11 11 11     waits for range 1, adds its sums to tile 1
 //     range 1 | 1 1 1 2 2 2 2 | 10 10 10 10 10     waits for range 2, adds its sums to tile 2
@@ -26,6 +25,7 @@
 
 #pragma once
 
+#include "../tma/ptx.cuh"
 #include "../tiles/rasterization.cuh"
 
 // Consecutive steps of one tile.
@@ -37,8 +37,7 @@ struct Work {
 
 template <int BM, int BN>
 struct StreamK {
-  int M;
-  int N;
+  int M, N;
   int streamed;  // tiles whose steps are cut into ranges
   int steps;     // of a tile
 
@@ -87,7 +86,7 @@ __device__ __forceinline__ void store_release(unsigned* flag) {
 #ifndef __CUDACC__
   __atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
 #else
-  asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(flag) : "memory");
+  PTX("st.release.gpu.global.u32 [%0], 1;", "l"(flag));
 #endif
 }
 

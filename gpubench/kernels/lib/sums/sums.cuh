@@ -1,6 +1,5 @@
-// sums: sums over a warp by shuffles, and over a block by shuffles and one barrier.
-// `gemv_vectorized` introduces the sum over a warp, and `gemv_block` introduces the sum over a
-// block.
+// sums: sums over a warp by shuffles, which `gemv_vectorized` introduces, and over a block by
+// shuffles and one barrier, which `gemv_block` introduces.
 
 #pragma once
 
@@ -12,8 +11,7 @@ __device__ inline Scalar warp_sum(Scalar sum) {
 }
 
 // Returns the sum over the threads of the block, in every thread. `sums` is shared memory for
-// THREADS / 32 elements. Two calls in a row need different memory: another thread may still read
-// it.
+// THREADS / 32 elements, which another thread may still read afterwards.
 template <typename Scalar, int THREADS>
 __device__ Scalar block_sum(Scalar sum, Scalar* sums) {
   sum = warp_sum(sum);

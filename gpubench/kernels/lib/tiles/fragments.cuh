@@ -2,8 +2,7 @@
 // introduces the operands, and `register_banks` introduces the store.
 //
 // A warp of 4×8 threads computes a tile of 4·TM × 8·TN, as in `warptile`. A thread's rows and
-// columns come as vectors of four 4-byte elements, and neighbouring threads take neighbouring
-// vectors.
+// columns come as vectors of four elements, side by side with its neighbours'.
 
 #pragma once
 

@@ -1,5 +1,4 @@
-// interleaved_product: the multiplying loop that `interleaved` introduces and explains. The kernels
-// after it use the loop too.
+// interleaved_product: the multiplying loop that `interleaved` introduces and explains.
 //
 // A stage of shared memory holds BK transposed rows of A's tile, then BK rows of B's tile. If BK
 // does not divide K, the first step is the short step, with zeros for the missing values of k. So
@@ -16,10 +15,9 @@ enum class Layout { ROWS, PANELS };
 
 // Adds the product of this thread's rows of A and columns of B to `sum`, along `depth` values of k
 // of the tile at `origin`. Rows of A are K elements apart, and rows of B are N elements apart.
-// ALIGNED says that N is a multiple of 4. All threads of the block call it. No copy is pending
-// afterwards.
-template <Layout A_LAYOUT, bool ALIGNED, int BM, int BN, int BK, int STAGES, typename Scalar, int TM,
-          int TN>
+// ALIGNED says that N is a multiple of 4. No copy is pending afterwards.
+template <Layout A_LAYOUT, bool ALIGNED, int BM, int BN, int BK, int STAGES, typename Scalar,
+          int TM, int TN>
 __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scalar* B, int M, int N,
                                                     int K, int depth, Origin origin,
                                                     Scalar* stages, Scalar (&sum)[TM][TN]) {
@@ -167,7 +165,8 @@ __device__ __forceinline__ void interleaved_tile(const Scalar* A, const Scalar* 
                                                  unsigned char* shared) {
   Scalar* const stages = reinterpret_cast<Scalar*>(shared);
   Scalar sum[TM][TN] = {};
-  interleaved_product<A_LAYOUT, ALIGNED, BM, BN, BK, STAGES>(A, B, M, N, K, depth, origin, stages, sum);
+  interleaved_product<A_LAYOUT, ALIGNED, BM, BN, BK, STAGES>(A, B, M, N, K, depth, origin, stages,
+                                                             sum);
 
   __syncthreads();  // the stages become scratch
   const int warp = threadIdx.x / 32;

@@ -1,9 +1,9 @@
 // panels: A rearranged, so that each tile is contiguous in global memory in the order of shared
 // memory. `packed_a` introduces it.
 //
-// A panel is BM rows of A. It is cut into tiles of BM×BK, one for each step, which are transposed
-// and contiguous. Tile `step` of panel `panel` starts at (panel · steps + step) · BM · BK, and its
-// row k holds the BM elements of one value of k. Elements outside A are zeros.
+// A panel is BM rows of A, cut into a tile of BM×BK for each step. Tile `step` of panel `panel`
+// starts at (panel · steps + step) · BM · BK, and its row k holds the BM elements of one value of
+// k. Elements outside A are zeros.
 
 #pragma once
 

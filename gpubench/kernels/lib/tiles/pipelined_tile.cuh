@@ -1,5 +1,4 @@
-// pipelined_tile: the work of one block that `pipelined` introduces and explains. `large_tile` uses
-// it too.
+// pipelined_tile: the work of one block of `pipelined`, which explains it, and of `large_tile`.
 
 #pragma once
 
@@ -52,7 +51,9 @@ __device__ __forceinline__ void pipelined_tile(const Scalar* A, const Scalar* B,
       if (b_aligned) {
         copy_async<16>(&b[i], from, left > 0);
       } else {
-        for (int e = 0; e < WIDTH; ++e) copy_async<sizeof(Scalar)>(&b[i].lanes[e], from + e, e < left);
+        for (int e = 0; e < WIDTH; ++e) {
+          copy_async<sizeof(Scalar)>(&b[i].lanes[e], from + e, e < left);
+        }
       }
     }
   };

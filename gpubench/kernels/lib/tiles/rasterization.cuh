@@ -13,8 +13,7 @@
 
 // A tile's first row and column of C.
 struct Origin {
-  int row;
-  int col;
+  int row, col;
 };
 
 template <int BM, int BN>

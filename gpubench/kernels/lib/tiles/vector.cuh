@@ -1,5 +1,4 @@
-// vector: 16 bytes of neighbouring elements, the maximum of one load instruction. `vectorized`
-// introduces them.
+// vector: 16 bytes of neighbours, the maximum of a load. `vectorized` introduces them.
 
 #pragma once
 

@@ -37,8 +37,7 @@ __device__ __forceinline__ void load_tiles(const Scalar* A, const Scalar* B, int
   }
 }
 
-// Adds the outer product of TM elements of a column of A and TN elements of a row of B, which are
-// in registers.
+// Adds the outer product of TM elements of a column of A and TN of a row of B, in registers.
 template <typename Scalar, int A_VECTORS, int B_VECTORS, int TM, int TN>
 __device__ __forceinline__ void add_outer_product(const Vector<Scalar> (&a)[A_VECTORS],
                                                   const Vector<Scalar> (&b)[B_VECTORS],

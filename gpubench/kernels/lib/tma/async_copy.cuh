@@ -1,26 +1,24 @@
-// async_copy: copies from global to shared memory that run while the threads go on. `pipelined`
-// introduces them.
+// async_copy: copies to shared memory that run while threads go on. `pipelined` introduces them.
 //
 // cuda_pipeline.h has the same three calls, but NVRTC does not find it without the CUDA toolkit.
 
 #pragma once
 
-// BYTES is 4, 8 or 16, and both addresses are multiples of it. If not `inside`, zeros are written and
-// nothing is read. Before compute capability 8.0 the copy passes through a register and is finished at once.
+#include "ptx.cuh"
+
+// Starts a copy of 4, 8 or 16 bytes. Both addresses are multiples of BYTES. If not `inside`, zeros
+// are written and nothing is read. Before compute capability 8.0 it copies at once.
 template <int BYTES>
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool inside = true) {
 #ifndef __CUDACC__  // a host that emulates CUDA
   __pipeline_memcpy_async(to, from, BYTES, inside ? 0 : BYTES);
 #elif __CUDA_ARCH__ >= 800
-  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const unsigned at = shared_address(to);
   const int read = inside ? BYTES : 0;
   if (BYTES == 16) {  // bypasses the L1 cache, where nothing would read it again
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(read)
-                 : "memory");
+    PTX("cp.async.cg.shared.global [%0], [%1], 16, %2;", "r"(at), "l"(from), "r"(read));
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(BYTES),
-                 "r"(read)
-                 : "memory");
+    PTX("cp.async.ca.shared.global [%0], [%1], %2, %3;", "r"(at), "l"(from), "n"(BYTES), "r"(read));
   }
 #else
   for (int i = 0; i < BYTES / 4; ++i) {
@@ -34,7 +32,7 @@ __device__ __forceinline__ void commit_copies() {
 #ifndef __CUDACC__
   __pipeline_commit();
 #elif __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  PTX("cp.async.commit_group;");
 #endif
 }
 
@@ -44,6 +42,6 @@ __device__ __forceinline__ void await_copies() {
 #ifndef __CUDACC__
   __pipeline_wait_prior(PENDING);
 #elif __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+  PTX("cp.async.wait_group %0;", "n"(PENDING));
 #endif
 }

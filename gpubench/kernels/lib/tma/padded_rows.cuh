@@ -1,5 +1,4 @@
-// padded_rows: operands whose rows are no multiple of 16 bytes, copied into rows that the TMA takes.
-// `wgmma_any_rows` introduces them.
+// padded_rows: copies operands into rows that the TMA takes. `wgmma_any_rows` introduces it.
 
 #pragma once
 
@@ -16,12 +15,13 @@ __host__ __device__ constexpr int parts_of_row(int row_bytes) {
   return (row_bytes + PART_BYTES - 1) / PART_BYTES;
 }
 
-// Copies a part of a row, of WORDS words a lane, by a warp. A row begins at any byte: a word that is
-// stored lies in two aligned words that are loaded. No load waits for another one. The array's last
-// bytes, which are no whole word, are loaded alone. What lies behind a row's last byte is of no use.
+// Copies a part of a row by a warp, WORDS words a lane. A row begins at any byte, so each word that
+// is stored is made of two aligned words that are loaded. The array's last bytes, which are no
+// whole word, are loaded alone. Anything may be stored behind a row's last byte.
 template <int WORDS>
 __device__ __forceinline__ void
-copy_part(const unsigned char* array, unsigned char* to, int rows, int row_bytes, int row, int begin) {
+copy_part(const unsigned char* array, unsigned char* to, int rows, int row_bytes, int row,
+          int begin) {
   const int of_row = row_bytes - begin;
   const unsigned char* const end = array + static_cast<size_t>(rows) * row_bytes;
   const unsigned char* const last = end - reinterpret_cast<size_t>(end) % 4;

@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include "ptx.cuh"
+
 // A tensor map describes a matrix to the TMA, and the box that one copy takes. The driver encodes
 // it on the host, and the kernel gets it by value.
 struct alignas(64) CUtensorMap {
@@ -30,71 +32,65 @@ struct Mbarrier {
   }
   void wait(unsigned parity) { on_cpu::mbarrier_wait(this, parity); }
 #else
-  __device__ __forceinline__ unsigned address() const {
-    return static_cast<unsigned>(__cvta_generic_to_shared(this));
-  }
   __device__ __forceinline__ void init(int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals)
-                 : "memory");
+    PTX("mbarrier.init.shared::cta.b64 [%0], %1;", "r"(shared_address(this)), "r"(arrivals));
   }
   // Arrives, and adds `bytes` to the number of bytes that this phase waits for.
   __device__ __forceinline__ void arrive_expect_bytes(unsigned bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),
-                 "r"(bytes)
-                 : "memory");
+    PTX("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;", "r"(shared_address(this)),
+        "r"(bytes));
   }
   // Starts a copy of contiguous bytes.
   __device__ __forceinline__ void copy_bulk(void* to, const void* from, unsigned bytes) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-            "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
-        "l"(from), "r"(bytes), "r"(address())
-        : "memory");
+    PTX("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];",
+        "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(this)));
   }
   // Starts a copy of the box at (row, col) of the map's matrix, with zeros outside the matrix.
   __device__ __forceinline__ void copy_box(void* to, const CUtensorMap* map, int row, int col) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%2, %3}], [%4];" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
-        "l"(map), "r"(col), "r"(row), "r"(address())
-        : "memory");
+    PTX("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%2, %3}], [%4];",
+        "r"(shared_address(to)), "l"(map), "r"(col), "r"(row), "r"(shared_address(this)));
   }
   // Waits for the end of the phase with this parity; phases have parities 0, 1, 0, 1, ...
   __device__ __forceinline__ void wait(unsigned parity) {
-    asm volatile(
-        "{\n.reg .pred done;\nagain%=:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again%=;\n}" ::"r"(
-            address()),
-        "r"(parity)
-        : "memory");
+    PTX("{\n.reg .pred done;\nagain%=:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again%=;\n}",
+        "r"(shared_address(this)), "r"(parity));
   }
 #endif
 };
 
+// The place of a thread in a ring of stages: the stage, and the parity of its barriers' phases.
+template <int STAGES>
+struct Slot {
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+  __device__ __forceinline__ void skip(int steps) {
+    stage += steps;
+    parity ^= stage / STAGES & 1;
+    stage %= STAGES;
+  }
+};
+
 // Has the TMA read a map that it will need.
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
-#ifdef __CUDACC__
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-#endif
+  PTX("prefetch.tensormap [%0];", "l"(map));
 }
 
 // Makes `Mbarrier::init` visible to the TMA.
 __device__ __forceinline__ void fence_mbarrier_init() {
-#ifdef __CUDACC__
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#endif
+  PTX("fence.mbarrier_init.release.cluster;");
 }
 
 // Allows the next launch to start as soon as there is room (programmatic dependent launch).
-__device__ __forceinline__ void start_next_launch() {
-#ifdef __CUDACC__
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+__device__ __forceinline__ void start_next_launch() { PTX("griddepcontrol.launch_dependents;"); }
 
 // Waits until the previous launch has ended and its results are visible.
-__device__ __forceinline__ void wait_for_previous_launch() {
-#ifdef __CUDACC__
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
+__device__ __forceinline__ void wait_for_previous_launch() { PTX("griddepcontrol.wait;"); }
