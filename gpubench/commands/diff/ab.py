@@ -14,6 +14,7 @@ from signal import strsignal
 from tempfile import TemporaryDirectory
 from time import monotonic
 
+from gpubench.backends import AUTO, find_devices
 from gpubench.commands.diff.options import Options
 from gpubench.commands.diff.run import diff_command, read_limits, run_diff
 from gpubench.errors import UsageError
@@ -36,6 +37,10 @@ ORDER_SEED = 58
 BUDGET_PAIRS = 5
 """Minimum number of pairs with a budget."""
 
+CPU_ROUNDS = 2
+"""Rounds of each sweep on a CPU. Other work comes and goes within seconds, so a second round makes
+it likelier that a sweep has a time without it, and takes a quarter of the time of a sweep."""
+
 
 class SideError(UsageError):
     """A side cannot be measured; `side` is `base` or `new`."""
@@ -56,12 +61,12 @@ class Build:
     kernels: Path | None = None
 
     def sweep(self, options: Mapping[str, str], output: Path) -> None:
-        """Measure one round into `output`, by the command line alone. It ends with this process.
+        """Measure one sweep into `output`, by the command line alone. It ends with this process.
 
         Raises SideError with the side's own message if it makes no file, and KeyboardInterrupt if
         it is interrupted.
         """
-        texts = {**options, "rounds": "1", "output": str(output)}
+        texts = {**options, "output": str(output)}
         if self.kernels:
             texts["kernels"] = str(self.kernels)
         command = [self.interpreter, "-m", "gpubench", "sweep"]
@@ -140,8 +145,10 @@ def compare_builds(
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
         raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
     texts = option_texts(options, config)
-    budget_s = read_sweep(texts).timing.budget_s
+    sweep = read_sweep(texts)
+    budget_s = sweep.timing.budget_s
     texts = {name: text for name, text in texts.items() if name not in OWN}
+    texts["rounds"] = str(CPU_ROUNDS if _on_cpu(sweep.device) else 1)
     if save:
         store.checked(save, "--save")
     if settings.output:
@@ -206,6 +213,12 @@ def measure_in_turns(
                 passed_s = monotonic() - began_s
                 screen.print(f"{_place(pair, pairs, budget_s)} measured; {passed_s:.0f} s so far")
     return files
+
+
+def _on_cpu(name: str) -> bool:
+    """Return whether `--device` names a CPU; for `auto`, whether this installation finds no GPU."""
+    backend = name.partition(":")[0]
+    return (find_devices(AUTO)[0][0].backend if backend == AUTO else backend) == "cpu"
 
 
 def _place(pair: int, pairs: int, budget_s: float | None) -> str:
