@@ -9,8 +9,7 @@
 // The sums of the parts meet in distributed shared memory (`cluster_sums.cuh`). Rows of sums have
 // 32 bytes of padding, so that eight lanes write to 32 different banks.
 //
-// What limits it: small tiles fetch more. 64×64 takes 32 bytes per clock of multiplication from the
-// L2 cache, and 128×128 takes 16.
+// What limits it: 64×64 fetches 32 bytes per clock of multiplication, where 128×128 fetches 16.
 
 #include "../lib/cluster/cluster_sums.cuh"
 #include "../lib/cluster/cluster_gemm.cuh"

@@ -3,13 +3,11 @@
 // A language model that writes one token for each of M users multiplies M rows by its weights, B.
 // For M = 1 it uses each element of B once, so the limit is memory, as for `gemv_vectorized`.
 // Tensor cores would multiply at least 8 rows, most of them zeros, from tiles in shared memory.
-// Here a thread loads 16 bytes of each of several rows of B, and multiplies them by TM elements of
-// A in ordinary instructions.
+// Here a thread loads 16 bytes of several rows of B, and multiplies them by TM elements of A.
 //
 // Two things keep memory busy. Many loads: a thread has 16 bytes of UNROLL·V rows of B in flight (V
 // elements are 16 bytes). And many threads: all threads of a block that its columns leave divide
-// its part of K, and up to eight blocks of a cluster divide K. 1×4096 are 32 tiles of 128 columns,
-// and in eight parts 256 blocks.
+// its part of K, and up to eight blocks of a cluster divide K: 256 blocks for 1×4096.
 //
 //     B      columns 0-3   4-7    ...   of 128, each a thread's 16 bytes
 //     k = 0  thread 0      1      ...
@@ -46,8 +44,7 @@ using Words = Vector<typename Loaded<Scalar>::Word>;
 template <typename Scalar>
 constexpr int ELEMENTS = Vector<Element<Scalar>>::SIZE;  // of 16 bytes
 
-// Loads the 16 bytes at element `at` of a row of `length` elements, with 0 past its end. WHOLE: no
-// element is past its end.
+// Loads 16 bytes at element `at` of a row of `length` elements, with 0 past its end unless WHOLE.
 template <typename Scalar, bool ALIGNED, bool WHOLE>
 __device__ __forceinline__ Words<Scalar>
 load_words(const Element<Scalar>* row, int at, int length) {

@@ -24,8 +24,7 @@
 #include "../lib/tiles/interleaved_product.cuh"
 #include "../lib/tiles/vector_tiles.cuh"
 
-// ALIGNED: N is a multiple of 4. Other N have an instance of their own, since a second loop beside
-// the first would take registers from it.
+// ALIGNED: N is a multiple of 4. In one instance for all N, a second loop would take registers.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, bool ALIGNED = true>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 interleaved(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {

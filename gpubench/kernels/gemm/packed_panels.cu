@@ -2,8 +2,7 @@
 //
 // Against `bulk_copies`: the panels, the copies and the innermost loop are the same. But there a
 // block computes one tile of C: it waits for its first stages, and multiplies nothing while it
-// stores its sums. And 4096×4096 are 512 tiles of 128×256, 3.88 for each of 132 multiprocessors: in
-// the fourth round 16 of them are idle.
+// stores its sums. And 4096×4096 are 512 tiles of 128×256, 3.88 for each of 132 multiprocessors.
 //
 // Here the number of blocks is what the GPU holds at once, and each block computes tile after tile
 // (persistent blocks). The stages of the next tile arrive while the sums of the last tile are

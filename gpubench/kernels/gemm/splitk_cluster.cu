@@ -3,8 +3,7 @@
 // Compared with `splitk`: the parts of a tile are blocks of one cluster, whose sums meet in each
 // other's shared memory (`cluster_sums.cuh`). So there is no workspace and no second launch.
 // Nothing is packed: A is transposed while it is copied, as in `interleaved`. 396×444×668 are 49
-// tiles of 64×64 for 132 multiprocessors. With K in four parts there are 196 blocks, and several
-// fit on a multiprocessor.
+// tiles of 64×64 for 132 multiprocessors. With K in four parts there are 196 blocks.
 //
 // The next launch begins while the last blocks of this launch run (programmatic dependent launch),
 // since a launch is a large part of the few microseconds that such a product takes.

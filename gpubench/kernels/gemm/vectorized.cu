@@ -13,8 +13,7 @@
 // threads read every other vector, so neighbours meet in a bank (two cycles instead of one).
 // `warptile` arranges the warp differently.
 //
-// Vectors need aligned rows. If N or K is not a multiple of the vector, the same loop loads single
-// elements, which is right but slower.
+// If N or K is not a multiple of the vector, the same loop loads single elements, which is slower.
 
 #include "../lib/tiles/vector_tiles.cuh"
 

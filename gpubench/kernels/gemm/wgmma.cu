@@ -10,8 +10,7 @@
 // A block computes one tile of C with BM/64 warpgroups of 64 rows each. All of them wait for the
 // tiles of a step, multiply, and wait for one another before the next tiles overwrite these.
 //
-// What limits it: while tiles are fetched, this block multiplies nothing, and only other blocks on
-// the multiprocessor fill the gap.
+// What limits it: while a block fetches tiles, only other blocks on the multiprocessor multiply.
 
 #include "../lib/tiles/rasterization.cuh"
 #include "../lib/mma/tensor_cores.cuh"

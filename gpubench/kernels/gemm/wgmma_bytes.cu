@@ -4,7 +4,6 @@
 // same number of bytes of k in the same time, so twice the operations. But with 8 bits it takes B
 // along k only, like A. So B is N×K, and its columns are fetched by boxes like A's rows. Results of
 // float8 are bfloat16, and sums have 14 bits in the tensor core, against which `wgmma_split` helps.
-// int8 is exact.
 //
 // Results of int8 have 32 bits. The product takes half the time, so writing C is a larger part of
 // it. If all blocks wrote at once, they would then all read at once. So here too a tile's results

@@ -6,8 +6,7 @@
 //
 // A cluster is a pair of blocks on neighbouring multiprocessors. One above the other (2×1), they
 // need the same columns of B: each fetches half of them, and the TMA writes that half into both
-// (`cluster_gemm.cuh`). Side by side (1×2), they share rows of A. The order of tiles is in
-// `cluster_tiles.cuh`.
+// (`cluster_gemm.cuh`). Side by side (1×2), they share rows of A. `cluster_tiles.cuh` orders tiles.
 //
 // Either block writes into both. So a stage is free only when the consumers of both blocks have
 // reported it, and no block may end while the other block arrives at its barriers.

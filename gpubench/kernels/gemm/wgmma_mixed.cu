@@ -34,8 +34,7 @@ struct Consumer {
   Slot<STAGES> slot = {};
   BlockTile pending = {};  // the tile whose piece 1 is not stored yet, or no columns
 
-  // Multiplies a tile of at least 4 steps. If a piece is pending, its sums, `last`, are stored
-  // meanwhile. They may be sum[1].
+  // Multiplies a tile of at least 4 steps. Stores the sums of a PENDING piece, `last`, meanwhile.
   template <bool PENDING, int SUMS, int LAST>
   __device__ __forceinline__ void multiply_tile(Sum<Scalar> (&sum)[2][SUMS],
                                                 const Sum<Scalar> (&last)[LAST],

@@ -14,8 +14,7 @@
 // but 128 sums in each thread. `setmaxnreg` moves registers: the producer keeps 24, and a consumer
 // gets 240 instead of the 168 that each of 384 threads would have.
 //
-// What limits it: a block begins with empty stages and ends with stores, and the tensor cores wait
-// for both, once for each tile of C.
+// What limits it: for each tile of C, the tensor cores wait for the first stage and for the stores.
 
 #include "../lib/tiles/rasterization.cuh"
 #include "../lib/mma/tensor_cores.cuh"

@@ -12,8 +12,7 @@
 #include "../tma/ptx.cuh"
 #include "../tiles/vector.cuh"
 
-// Steps of K for one of PARTS blocks that share a tile. Each has at least one; where K is shorter,
-// the TMA brings zeros.
+// Steps of K for one of `parts` blocks that share a tile: at least one, of zeros if K is short.
 struct StepsOfPart {
   int first, count;
 

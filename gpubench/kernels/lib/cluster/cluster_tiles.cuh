@@ -21,8 +21,7 @@ struct BlockTile {
   int row, col, columns;
 };
 
-// This block's place in its cluster of PARTS groups of CM×CN blocks. A group shares what it
-// fetches.
+// This block's place in its cluster: PARTS groups of CM×CN blocks that share what they fetch.
 template <int CM, int CN, int PARTS = 1>
 struct Rank {
   int part = 0;

@@ -8,8 +8,7 @@
 //
 // One warp requests tiles, and one to three warpgroups multiply. `setmaxnreg`, which moves
 // registers to them, needs a whole warpgroup that fetches. So where the sums leave enough
-// registers, the block has only the one warp. When all steps are multiplied, the ring is free, and
-// results leave through it.
+// registers, the block has only the one warp. Results leave through the free ring.
 
 #pragma once
 

@@ -58,8 +58,7 @@ __device__ __forceinline__ void multiply(double (&sum)[4], const double2 (&b)[4]
 }
 
 // The operands of a warp that multiplies ROWS·8 rows of A by COLUMNS·16 columns of B: all its rows
-// for 16 values of k, and its columns for this pass and the next one. A has A_ROWS rows in a stage,
-// and a stage has STAGE bytes.
+// for 16 values of k, and its columns for this pass and the next one. A stage has A_ROWS rows of A.
 template <int ROWS, int COLUMNS, int A_ROWS, int BK, int STAGE>
 struct DmmaOperands {
   static constexpr int PASSES = BK / 16 * COLUMNS;  // of a step
@@ -90,9 +89,8 @@ struct DmmaOperands {
     for (int i = 0; i < ROWS; ++i) load_a(stage, 0, i);
     load_b(0, stage, 0);
   }
-  // Multiplies a tile's steps. During the last pass of a step it loads what the next step begins
-  // with, also that of the next tile if there are `more`. Stages are freed in the blocks from
-  // number `first_block` on.
+  // Multiplies a tile's steps. The last pass of a step loads what the next step begins with, also
+  // that of the next tile if there are `more`. Stages are freed from block `first_block` on.
   template <int BLOCKS, int STAGES>
   __device__ __forceinline__ void
   multiply_steps(double (&sum)[COLUMNS][ROWS][4], Ring<STAGES>& ring, Slot<STAGES>& slot, int steps,
@@ -121,8 +119,7 @@ struct DmmaOperands {
   }
 };
 
-// Calls `store` with row, column and value of each pair of a lane's sums. A warp's tile starts at
-// (row, col).
+// Calls `store` with row, column and value of each pair of a lane's sums of a tile at (row, col).
 template <int ROWS, int COLUMNS, typename Store>
 __device__ __forceinline__ void
 for_each_pair(const double (&sum)[COLUMNS][ROWS][4], int row, int col, Store store) {

@@ -310,8 +310,7 @@ __device__ __forceinline__ void start_step(Sum<Scalar> (&sum)[PIECES][BN / 2], R
   commit_multiplications();
 }
 
-// Waits for the previous step's multiplications, and frees its stage in BLOCKS blocks of the
-// cluster from number `first_block` on.
+// Waits for the previous step, and frees its stage in BLOCKS blocks from number `first_block` on.
 template <int BLOCKS, int STAGES>
 __device__ __forceinline__ void
 end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& previous, bool first, int first_block = 0) {

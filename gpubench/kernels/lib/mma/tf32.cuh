@@ -74,8 +74,7 @@ multiply_columns(float (&sum)[N / 2], const Tf32Columns<LOADS>& columns, unsigne
 
 // Multiplies a warpgroup's steps of a tile. While one set of columns is multiplied, the other set
 // is loaded. The first step's columns are in `even` already. If there are `more` tiles, the last
-// step loads the next tile's first columns. `a` and `b` are this thread's addresses in stage 0 of
-// STAGE bytes.
+// step loads the next tile's first columns. `a` and `b` are this thread's addresses in stage 0.
 template <int BM, int STAGE, int BLOCKS, int STAGES, int LOADS>
 __device__ __forceinline__ void
 multiply_tf32_steps(float (&sum)[BM / 2], Ring<STAGES>& ring, Slot<STAGES>& slot, unsigned a,

@@ -1,5 +1,4 @@
-// partial_sums: adds up what several blocks computed of the same vector, always in the same order.
-// `gemv_t_vectorized` introduces it.
+// partial_sums: adds up blocks' parts of a vector in order. `gemv_t_vectorized` introduces it.
 //
 // Atomic additions to the result would need no second launch. But the result must be set to zero
 // before, and the order of additions would change from run to run, and with it the last digits.
@@ -10,8 +9,7 @@ constexpr int SUM_COLUMNS = 32;  // a warp reads neighbouring elements
 constexpr int SUM_GROUPS = 16;   // groups of threads; each adds every SUM_GROUPS-th part
 constexpr int SUM_BATCH = 8;     // loads that a thread has in flight
 
-// y[j] = Σ parts[p·N + j] over p < count. The grid covers N in steps of SUM_COLUMNS; a block has
-// SUM_COLUMNS × SUM_GROUPS threads.
+// y[j] = Σ parts[p·N + j] over p < count. Blocks have SUM_COLUMNS × SUM_GROUPS threads.
 template <typename Scalar>
 __device__ void partial_sums(const Scalar* parts, Scalar* y, int N, int count) {
   __shared__ Scalar sums[SUM_GROUPS][SUM_COLUMNS];

@@ -1,5 +1,4 @@
-// element_tiles: copies of tiles of A and B to shared memory, element by element. `blocktile_1d`
-// introduces them, and `blocktile_2d` uses them too.
+// element_tiles: copies tiles to shared memory element by element. `blocktile_1d` introduces it.
 
 #pragma once
 

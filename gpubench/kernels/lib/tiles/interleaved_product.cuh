@@ -62,8 +62,7 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   const size_t a_pass = static_cast<size_t>(A_ROWS) * K;
   const size_t b_pass = static_cast<size_t>(B_ROWS) * N;
 
-  // Requests the copies that chunk `chunk` makes of the next step's tiles. Values of k below
-  // `zeros` are filled with 0.
+  // Requests a chunk's copies of the next step's tiles, with 0 for values of k below `zeros`.
   const auto copy = [&](int chunk, Scalar* stage, int zeros) {
     if constexpr (A_LAYOUT == Layout::PANELS) {  // contiguous, 16 bytes at a time
       constexpr int VECTORS = BM * BK / 4 / THREADS / CHUNKS;

@@ -1,9 +1,7 @@
-// panels: A rearranged, so that each tile is contiguous in global memory in the order of shared
-// memory. `packed_a` introduces it.
+// panels: A in contiguous tiles, in the order of shared memory. `packed_a` introduces them.
 //
 // A panel is BM rows of A, cut into a tile of BM×BK for each step. Tile `step` of panel `panel`
-// starts at (panel · steps + step) · BM · BK, and its row k holds the BM elements of one value of
-// k. Elements outside A are zeros.
+// starts at (panel · steps + step) · BM · BK. A row of it has one value of k. Zeros are outside A.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// bulk_product: the innermost loop on a stage of shared memory that the TMA has filled, and a
-// padded copy of B. `bulk_copies` introduces them, and `packed_panels` uses them too.
+// bulk_product: the innermost loop on a stage that the TMA has filled, and a padded copy of B.
+// `bulk_copies` introduces them.
 //
 // As in `interleaved`, the operands of the next k are loaded into a second set of registers while
 // those of this k are multiplied, and the loop over CHUNK values of k stays a loop. Here one turn

@@ -12,8 +12,7 @@ struct alignas(64) CUtensorMap {
   unsigned long long opaque[16];
 };
 
-// Policies of the L2 cache for all lines of a copy, as createpolicy.fractional makes them: to be
-// replaced first, and as usual.
+// Policies of the L2 cache, as createpolicy.fractional makes them: replaced first, and as usual.
 constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000, EVICT_NORMAL = 0x16F0000000000000;
 
 // A barrier in shared memory. Its phase ends when all threads that it counts have arrived, and all
