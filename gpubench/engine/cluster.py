@@ -130,7 +130,9 @@ def connected(on: str, device: str) -> Iterator[Client]:
         try:
             from distributed import Client  # this takes a second, and the search two
         except ImportError:
-            raise UsageError(f"--on needs Dask: {install_command('fleet')}") from None
+            raise UsageError(
+                f"measuring on several devices needs Dask: {install_command('fleet')}"
+            ) from None
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("distributed"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # gpubench reports what matters

@@ -158,7 +158,7 @@ def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> 
         if (source := Path(f"{name}.cu")).is_file():
             describe = f"'gpubench new-kernel {name} --from {source}' describes it"
             return f"unknown variant '{name}'; {describe}, for --kernels own"
-    return unknown("variant", name, names)
+    return unknown("variant", name, sorted(names))
 
 
 def is_ours(variant: Variant) -> bool:

@@ -426,7 +426,9 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
 
 def test_a_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    refused: Any = pytest.raises(UsageError, match=r"--on needs Dask: pip install '.*\[fleet\]'")
+    refused: Any = pytest.raises(
+        UsageError, match=r"on several devices needs Dask: pip install '.*\[fleet\]'"
+    )
     with refused, connected(LOCAL, "cpu"):
         pass
 
