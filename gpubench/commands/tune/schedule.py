@@ -17,6 +17,7 @@ from gpubench.model import Config, Device, Measurement, Point, Space, Status, Ti
 from gpubench.plan.schedule import Known, Schedule, Visit
 from gpubench.plan.sweep import Sweep
 from gpubench.stats.race import MAX_ROUNDS, MIN_VISITS, Race
+from gpubench.text import counted
 from gpubench.view.numbers import time_text
 
 LARGE = 3000
@@ -195,7 +196,7 @@ class _Contest:
             return f"all that are left are within {100 * self._within:g} % of each other"
         if race.settled:
             return f"not told apart in {rounds} rounds, each in a process of its own"
-        return f"undecided after {rounds} rounds, {MIN_VISITS} are needed: --budget was too short"
+        return f"--budget ended after {counted(rounds, 'round')}"
 
     def _enter(self, points: Sequence[Point]) -> None:
         self._builds.start(points)
