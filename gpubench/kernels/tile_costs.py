@@ -44,13 +44,12 @@ from gpubench.kernels.tensor_cores import cluster as blocks_of_cluster
 from gpubench.model import Config, Problem
 
 PICKS = 2
-"""Number of configurations that the model picks per kernel, on average over kernels that it ranks
-together."""
+"""Number of configurations that the model picks of a kernel that it ranks alone."""
 
-FEWEST_PICKS = 4
-"""Minimum number of picks at a problem, of all kernels that are ranked together. At 24 products in
-TF32 on an H100, the best of two picks takes 5 % longer than the fastest of some 35 configurations,
-and the best of four 3 %."""
+PICKS_TOGETHER = 8
+"""Number of configurations that it picks of kernels that it ranks together. At 12 products in TF32
+on an H100 that fitted nothing, the best of two takes 3.8 % longer than the fastest of some 35
+configurations, the best of four 2.2 %, and the best of eight 1.6 %."""
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -437,9 +436,7 @@ def choices_of(form: Form) -> Choices:
 def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice | SmallTile]]:
     """Return what is picked of all forms for a problem's precision, by form.
 
-    Each form has at least one configuration, so that `--tiles auto` always measures it. `PICKS`
-    more are picked if rows are copied, because few kernels take such rows, and for at most 64 rows,
-    whose times the model predicts less well.
+    Each form has at least one configuration, so that `--tiles auto` always measures it.
     """
     odd_rows = any(row_bytes(problem))
     # Kernels whose warpgroups take turns copy no rows, and store results by boxes.
@@ -454,22 +451,19 @@ def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice 
         for choice, time_us in ranked(choices_of(form), problem, multiprocessors).items()
     ]
     every.sort(key=lambda entry: entry[0])
-    further = odd_rows or problem.m <= BY_64
-    return first_together(((form, choice) for _, form, choice in every), forms, further)
+    return first_together(((form, choice) for _, form, choice in every), forms)
 
 
 def first_together(
-    ranked_together: Iterable[tuple[Key, Item]], kernels: Collection[Key], further: int = 0
+    ranked_together: Iterable[tuple[Key, Item]], kernels: Collection[Key]
 ) -> dict[Key, list[Item]]:
     """Return what is picked of all kernels' items, each with its kernel, the fastest first.
 
-    The number of picks is `PICKS` times the number of kernels and `further` ones, and at least
-    `FEWEST_PICKS`. Beyond these, each kernel without a pick has its first item.
+    Beyond `PICKS_TOGETHER`, each kernel without a pick has its first item.
     """
-    count = max(PICKS * (len(kernels) + further), FEWEST_PICKS)
     of_kernel: dict[Key, list[Item]] = {kernel: [] for kernel in kernels}
     for place, (kernel, item) in enumerate(ranked_together):
-        if place < count or not of_kernel[kernel]:
+        if place < PICKS_TOGETHER or not of_kernel[kernel]:
             of_kernel[kernel].append(item)
     return of_kernel
 

@@ -26,7 +26,7 @@ from gpubench.kernels.fitted_tile import (
 from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, clusters
 from gpubench.kernels.tile_costs import (
     COSTS,
-    PICKS,
+    PICKS_TOGETHER,
     Choice,
     Picks,
     choices,
@@ -301,7 +301,7 @@ def test_auto_tiles_are_few_for_each_size_and_depend_on_it() -> None:
         if point.variant.name == "wgmma_fitted":
             by_size.setdefault(point.problem.size, set()).add(str(point.tile))
     small, large = by_size.values()
-    assert 1 <= len(small) <= PICKS * len(VARIANTS)
+    assert 1 <= len(small) <= PICKS_TOGETHER
     assert not small & large
     plain = {str(point.tile) for point in points if point.variant.name == "wgmma"}
     assert plain == set(VARIANTS and of_op("gemm")["wgmma"].tiles.default)  # it has no model
@@ -320,7 +320,7 @@ def test_kernels_of_a_precision_are_ranked_together_and_each_has_a_pick() -> Non
         times = sorted(
             time for form in of_form for time in ranked(choices_of(form), of_shape, 132).values()
         )
-        limit_us = times[PICKS * (len(of_form) + of_shape.m % 2) - 1]  # more if rows are copied
+        limit_us = times[PICKS_TOGETHER - 1]
         for form, own in of_form.items():
             assert own == list(ranked(choices_of(form), of_shape, 132))[: len(own)]
             slow = [one for one in own if time_us(one, of_shape) > limit_us]

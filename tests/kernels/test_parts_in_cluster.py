@@ -16,7 +16,14 @@ from machine_code import between_labels, listing_of, opcodes
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.kernels.block_tiles import MAX_SHARED_BYTES
 from gpubench.kernels.gemm import dmma_split_cluster, splitk_cluster
-from gpubench.kernels.tile_costs import COSTS, FEWEST_PICKS, PICKS, SmallTile, predicted_us, ranked
+from gpubench.kernels.tile_costs import (
+    COSTS,
+    PICKS,
+    PICKS_TOGETHER,
+    SmallTile,
+    predicted_us,
+    ranked,
+)
 from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import of_op
 
@@ -353,8 +360,8 @@ def test_auto_tiles_are_legal_and_few(name: str) -> None:
     variant = VARIANTS[name]
     for of_shape in shapes(variant, 8):
         tiles = variant.tiles_for(of_shape, 132)
-        few = of_shape.m <= splitk_cluster.FEW_ROWS or name not in SMALL_TILES
-        assert 1 <= len(tiles) <= (FEWEST_PICKS if few else PICKS)
+        alone = 2 * PICKS if of_shape.m <= splitk_cluster.FEW_ROWS else PICKS
+        assert 1 <= len(tiles) <= (alone if name in SMALL_TILES else PICKS_TOGETHER)
         sizes = {tile["BM"] * tile["BN"] / tile["splits"] for tile in tiles}
         assert len(sizes) == len(tiles) or name not in SMALL_TILES
         for tile in tiles:
