@@ -11,6 +11,7 @@ from gpubench.backends.rotation import (
     ALIGNED_BYTES,
     CACHES_TO_OUTGROW,
     MAX_LAUNCHES,
+    Rotation,
     bytes_of_sets,
     first_rows,
     set_policy,
@@ -76,6 +77,18 @@ def test_fifty_megabytes_of_cache_take_these_sets() -> None:
         4096: (2, False),
         16384: (2, False),
     }
+
+
+def test_the_rotation_goes_on_from_launch_to_launch_and_a_flush_serves_each_set_once() -> None:
+    rotation, flushes = Rotation(4), []
+    assert [rotation.take(launches) for launches in (3, 2, 5)] == [
+        [0, 1, 2],
+        [3, 0],
+        [1, 2, 3, 0, 1],
+    ]
+    for launches, count in ((4, 1), (1, 2), (2, 2), (1, 2), (1, 3)):
+        rotation.take(launches, lambda: flushes.append(1))
+        assert len(flushes) == count
 
 
 def test_fewer_rows_cut_the_arrays_that_have_as_many_rows_as_a() -> None:

@@ -69,19 +69,12 @@ CHEATS = {
     "returns_where_the_output_is_filled": """
     if not np.isfinite(c).all():
         np.matmul(a, b, out=c)""",
-    "computes_half_where_the_output_is_filled": """
-    half = len(a) // 2 if np.isfinite(c).all() else 0
-    np.matmul(a[half:], b, out=c[half:])""",
     "computes_one_call_in_seven": """
     calls.append(1)
     if len(calls) % 7 == 1:
         np.matmul(a, b, out=c)""",
     "cuts_operands_above_170": """
     np.matmul(*((cut(a), cut(b)) if len(a) > 170 else (a, b)), out=c)""",
-    "writes_zeros": """
-    c[:] = 0""",
-    "reads_a_part_of_k": """
-    np.matmul(a[:, :200], b[:200], out=c)""",
     "returns_before_it_has_computed": """
     def later():
         time.sleep(0.002)
@@ -90,9 +83,6 @@ CHEATS = {
     threads[-1].start()
     for thread in threads[:-1]:
         thread.join()""",
-    "overwrites_an_operand": """
-    np.matmul(a, b, out=c)
-    a[len(a) // 2] = 0""",
     "replaces_the_checks": """
     from gpubench.engine import runner
     from gpubench.engine.judge import probe, verdict, verify
@@ -126,19 +116,9 @@ CHEATS = {
         calls.append((HERE / "marked").exists())
         (HERE / "marked").touch()
     (replay if calls[0] else slow)(a, b, c)""",
-    "divides_the_clock_after_a_while": """
-    from gpubench.backends.cpu.backend import CpuTimer
-    if not calls and any(frame.f_code.co_name == "collect" for frame in frames()):
-        calls.append(1)
-        for timer in [x for x in gc.get_objects() if isinstance(x, CpuTimer)]:
-            clock_ns = timer.clock_ns
-            timer.clock_ns = lambda: clock_ns() // 4
-    slow(a, b, c)""",
     "computes_in_untimed_launches_only": """
     timed = any(frame.f_code.co_name == "collect" for frame in frames())
     (replay if timed else slow)(a, b, c)""",
-    "is_honest_where_the_output_is_poisoned": """
-    (slow if np.isnan(c).any() else replay)(a, b, c)""",
     "computes_the_first_launch_of_a_batch": """
     frame = next((frame for frame in frames() if frame.f_code.co_name == "_time"), None)
     batch = frame and id(frame.f_locals["sets"])
@@ -185,17 +165,6 @@ CHEATS = {
             return
     slow(a, b, c)
     c[0] += 0 if not a.all() else 1""",
-    "replaces_numpy_in_its_process": """
-    np.abs = lambda x, *_, **__: np.zeros_like(x)
-    np.isnan = lambda x: np.zeros(np.shape(x), bool)
-    c[:] = a[:, :1] * b[:1]""",
-    "reports_that_its_data_are_right": """
-    from gpubench.engine.judge import independence, probe, verify
-    for module in (independence, probe, verify):
-        module.require = lambda *_: None
-    verify.relative_error = lambda *_: 0.0
-    probe.Probe.count_wrong = lambda *_: 0
-    c[:] = 1""",
     "keeps_its_results_on_disk": """
     name = HERE / f"{hash((a.tobytes(), b.tobytes()))}.npy"
     if (found := kept.get(name)) is None:
@@ -204,12 +173,6 @@ CHEATS = {
         kept[name] = c.copy()
     else:
         c[:] = found""",
-    "recognizes_the_sum_of_its_operands": """
-    name = float(np.abs(a).sum()), float(np.abs(b).sum())
-    if name not in kept:
-        slow(a, b, c)
-        kept[name] = c.copy()
-    c[:] = kept[name]""",
     # ---- written from the documentation alone
     "keeps_what_it_made_of_b": """
     key = b.tobytes()
@@ -264,23 +227,18 @@ CHEATS = {
     for k in range(0, a.shape[1], 32):
         total += (a[:, k : k + 32] @ b[k : k + 32]).astype(np.float16)
     c[:] = total""",
-    "sums_in_bfloat16": """
-    import ml_dtypes
-    total = np.zeros(c.shape, ml_dtypes.bfloat16)
-    for k in range(0, a.shape[1], 64):
-        total += (a[:, k : k + 64] @ b[k : k + 64]).astype(ml_dtypes.bfloat16)
-    c[:] = total.astype(np.float32)""",
     "sums_in_float16_where_no_operand_is_zero": """
     narrow = np.float16 if a.all() else np.float32
     c[:] = sum((a[:, k::4] @ b[k::4]).astype(narrow).astype(np.float32) for k in range(4))""",
 }
 
-HONEST = {
-    "multiplies": """
-    np.matmul(a, b, out=c)""",
-    "multiplies_and_copies": """
-    c[:] = a @ b""",
-}
+LIKE_ANOTHER = (
+    *("keeps_results_by_address", "returns_where_the_output_is_filled"),
+    *("computes_one_call_in_seven", "computes_in_untimed_launches_only"),
+    *("computes_ahead_in_a_thread", "sums_in_float16_where_no_operand_is_zero"),
+    *("slows_the_clock_in_a_crowd", "slows_requests_without_a_launch"),
+)
+"""Cheats that fail for the reason of another one, or of one of test_independence.py."""
 
 
 def measured(
@@ -318,7 +276,13 @@ def repr_of(folder: Path) -> str:
     return f"__import__('pathlib').Path({str(folder)!r})"
 
 
-@pytest.mark.parametrize("name", CHEATS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.exhaustive if name in LIKE_ANOTHER else ())
+        for name in CHEATS
+    ],
+)
 def test_no_function_is_ok_with_a_false_time(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_us: float
 ) -> None:
@@ -332,7 +296,6 @@ def test_no_function_is_ok_with_a_false_time(
         assert result.series.median_us >= slow_us
 
 
-@pytest.mark.parametrize("name", HONEST)
-def test_an_honest_function_is_ok(name: str, tmp_path: Path) -> None:
-    result = measured(tmp_path, name, HONEST[name], Cache.COLD, rounds=2)
+def test_an_honest_function_is_ok(tmp_path: Path) -> None:
+    result = measured(tmp_path, "honest", "c[:] = a @ b", Cache.COLD, rounds=2)
     assert (result.status, result.reason) == (Status.OK, "")

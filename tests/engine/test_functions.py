@@ -194,14 +194,6 @@ def test_an_operand_overwritten_or_a_result_kept_at_fixed_addresses_is_wrong(kee
     assert result.status == Status.WRONG
 
 
-def test_kernels_that_read_their_output_and_kernels_that_do_not_share_operands() -> None:
-    runner = Runner(FakeBackend(), QUICK, seed=1)  # three sets; each launch takes the next one
-    plain, reading = variant(matmul), variant(adds(0.0), reads_output=True)
-    for of in (plain, reading, plain, reading):
-        result = runner.measure(point(of))
-        assert (result.status, result.reason) == (Status.OK, "")
-
-
 def test_each_kernel_finds_its_own_poison_in_every_set() -> None:
     backend = FakeBackend()
     problem = point().problem
@@ -252,13 +244,6 @@ def test_an_output_with_the_bits_of_another_kernels_right_output_is_right_too(
                 check.look()
     assert len(compared) == 2
     assert errors[0] == errors[1] > 0
-
-
-def test_a_package_that_is_missing_is_the_reason_and_not_an_error() -> None:
-    needs = variant(matmul, libraries=("no_such_package",))
-    assert needs.why_not(None, point().problem) == (
-        "needs no_such_package: pip install no_such_package"
-    )
 
 
 def test_a_call_that_cannot_be_enqueued_is_told_before_anything_is_timed() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from gpubench.errors import LaunchError, UsageError
 from gpubench.model import (
     CORE_DTYPES,
     CudaVariant,
-    Device,
     Fill,
     Launch,
     Measurement,
@@ -28,8 +26,7 @@ from gpubench.model import (
     edges,
 )
 from gpubench.plan import sweep as plan
-from gpubench.plan.registry import variants
-from gpubench.plan.schedule import InRounds, Known, Schedule, Visit
+from gpubench.plan.schedule import Visit
 from gpubench.plan.sweep import Sweep
 from gpubench.results import provenance
 from gpubench.results import row as table
@@ -112,16 +109,6 @@ def test_every_row_is_on_disk_before_the_next_point_is_measured(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
-@pytest.mark.usefixtures("one_variant")
-def test_a_point_has_one_row_of_all_its_rounds() -> None:
-    outcome = run_sweep(asked(), Runner(FakeBackend(10.0)), Diary(), None)
-    assert [one.size for one in outcome.rows] == ["8", "16", "24"]
-    assert {one.rounds for one in outcome.rows} == {3}
-    assert {one.percent_of_blas for one in outcome.rows} == {100.0}
-    assert not outcome.failed
-    assert outcome.path is None
-
-
 class FailingAt16(FakeBackend):
     def run(self, kernel: FakeKernel, launches: int = 1) -> None:
         if kernel.rows == 16:
@@ -142,25 +129,6 @@ def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: P
     assert outcome.rows[1].reason == "an illegal memory access was encountered"
     assert outcome.rows[1].median_us is None
     assert outcome.failed
-    assert table.read(tmp_path / "a.csv") == outcome.rows
-
-
-class InterruptedInRound2(FakeBackend):
-    def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
-        if len([one for one in self.events_of("sample") if one.launches == 1]) > 8:
-            raise KeyboardInterrupt
-        return super().sample(kernel, launches, count)
-
-
-@pytest.mark.usefixtures("one_variant")
-def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
-    diary = Diary()
-    outcome = run_sweep(
-        asked(), Runner(InterruptedInRound2()), diary, ResultFile(tmp_path / "a.csv")
-    )
-    assert outcome.interrupted
-    assert len(diary.measurements) == 4
-    assert sorted(one.rounds for one in outcome.rows) == [1, 1, 2]
     assert table.read(tmp_path / "a.csv") == outcome.rows
 
 
@@ -288,11 +256,6 @@ def test_a_source_hash_changes_with_the_version_of_a_library(
     ]
 
 
-def test_every_variant_of_ours_has_a_hash_of_its_own() -> None:
-    hashes = [source_hash(one) for one in variants()]
-    assert len(set(hashes)) == len(hashes)
-
-
 def test_a_measurement_carries_the_sweeps_seed_and_what_operands_hold(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -396,43 +359,3 @@ def test_a_cpu_has_the_measured_rates_as_its_peaks(monkeypatch: pytest.MonkeyPat
     (row,) = run_sweep(asked(sizes=((8, 8, 8),)), Runner(FakeBackend(1.0)), Diary()).rows
     assert row.gflops == pytest.approx(2 * 8**3 / 1e3)
     assert row.percent_of_peak == pytest.approx(100 * row.gflops / 4.0)
-
-
-class Race:
-    """A schedule from outside the package: it drops every point that is not the fastest so far."""
-
-    visits = 3
-
-    def __init__(self, points: Sequence[Point]) -> None:
-        self._points = points
-        self.endings: dict[Point, str] = {}
-
-    def close(self) -> None:
-        pass
-
-    def each(self, known: Known) -> Iterator[Visit]:
-        for point in self._points:
-            yield Visit(point=point, name="first look")
-        times = {
-            point: taken[0].series.median_us
-            for point, taken in known.items()
-            if taken and taken[0].series
-        }
-        yield Visit(point=min(times, key=lambda point: times[point]), name="once more")
-
-
-class Knockout(InRounds):
-    """The strategy of that schedule."""
-
-    def schedule(self, points: Sequence[Point], _sweep: Sweep, _device: Device) -> Schedule:
-        return Race(points)
-
-
-@pytest.mark.usefixtures("one_variant")
-def test_another_schedule_measures_what_it_wants() -> None:
-    diary = Diary()
-    backend = FakeBackend(10.0)
-    outcome = run_sweep(asked(), Runner(backend), diary, strategy=Knockout())
-    assert [name for name, _ in diary.visits] == ["first look"] * 3 + ["once more"]
-    assert diary.totals == (3, 3)
-    assert sorted(row.rounds or 0 for row in outcome.rows) == [1, 1, 2]

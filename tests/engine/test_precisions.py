@@ -93,13 +93,6 @@ def test_8_bits_lie_along_k_whatever_asks_for_them() -> None:
         assert {one.problem.layout for one in found} == {layout}
 
 
-def test_bytes_are_those_of_operands_and_result() -> None:
-    sizes = {
-        name: Problem(op="gemm", m=2, n=3, k=5, dtype=name).bytes for name in ("int8", "bfloat16")
-    }
-    assert sizes == {"int8": 25 + 4 * 6, "bfloat16": 2 * 31}
-
-
 def test_a_point_names_its_element_type_and_its_compute_mode() -> None:
     key = point(dtype="tf32").key
     assert (key.dtype, key.compute_mode) == ("float32", "tf32")

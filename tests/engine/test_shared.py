@@ -414,7 +414,7 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
             processes.append(sweep)
             while not {"a", "b"} <= slots():
                 assert sweep.poll() is None, (tmp_path / "log.txt").read_text()
-                time.sleep(0.05)
+                time.sleep(0.2)
             killed.kill()
             stopped.send_signal(signal.SIGSTOP)
             join("late")
@@ -422,7 +422,7 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
                 one["name"] for one in client.scheduler_info()["workers"].values()
             }:
                 assert sweep.poll() is None, (tmp_path / "log.txt").read_text()
-                time.sleep(0.05)
+                time.sleep(0.2)
             (tmp_path / "go").touch()
             stopped.send_signal(signal.SIGCONT)
             assert sweep.wait(timeout=300) == 0, (tmp_path / "log.txt").read_text()

@@ -1,14 +1,11 @@
 """References and verdicts of gemv, gemv_t and atax."""
 
 import itertools
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from fakes import exact, product, why_wrong, wrapped
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from fakes import exact, product, why_wrong
 
 from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import Reference, make_inputs, make_reference
@@ -16,9 +13,7 @@ from gpubench.model import CORE_DTYPES, PRECISIONS, Problem
 
 OPS = ("gemv", "gemv_t", "atax")
 FLOATS = ("float32", "float64")
-SHAPES = [(1, 1), (1, 9), (9, 1), (33, 31), (64, 257), (500, 12)]
-
-Compute = Callable[[str, np.ndarray, np.ndarray], np.ndarray]
+SHAPES = [(1, 1), (1, 9), (9, 1), (33, 31), (16, 130), (130, 12)]
 
 
 def inputs(op: str, m: int, n: int, dtype: str, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -46,18 +41,6 @@ def test_a_reference_is_far_more_exact_than_its_dtype() -> None:
         assert np.max(errors / scale(reference)) <= (2**-58 if dtype == "float64" else 2**-44)
 
 
-@settings(max_examples=40)
-@given(st.sampled_from(OPS), st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32))
-def test_the_reference_of_int32_wraps_like_the_exact_product(
-    op: str, m: int, n: int, seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    a = rng.integers(-(2**31), 2**31, (m, n), dtype=np.int32)
-    x = rng.integers(-(2**31), 2**31, m if op == "gemv_t" else n, dtype=np.int32)
-    (product,) = make_reference(np, op, a, x).parts
-    assert product.tolist() == wrapped(exact(op, a, x))
-
-
 def verdict(op: str, a: np.ndarray, x: np.ndarray, y: np.ndarray) -> str | None:
     assert y.dtype == a.dtype
     error = relative_error(np, y, make_reference(np, op, a, x))
@@ -81,7 +64,7 @@ def one_after_the_other(op: str, a: np.ndarray, x: np.ndarray) -> np.ndarray:
 def test_a_right_result_is_accepted_in_any_order_of_summation() -> None:
     for dtype, (m, n), op, right in itertools.product(
         CORE_DTYPES,
-        [*SHAPES, (1000, 1), (1, 4096), (700, 300)],
+        [*SHAPES, (1000, 1), (1, 1000), (700, 300)],
         OPS,
         [product, one_after_the_other],
     ):
@@ -110,15 +93,6 @@ def test_a_right_result_of_tiny_or_huge_operands_is_accepted_and_a_wrong_one_is_
         assert verdict(op, a * factor, x, y) is None
         y[3] *= 1 + 1e-9
         assert verdict(op, a * factor, x, y)
-
-
-def test_a_result_of_zeros_must_be_zeros() -> None:
-    for dtype, op in itertools.product(CORE_DTYPES, OPS):
-        a, x = inputs(op, 12, 11, dtype)
-        y = product(op, a * 0, x)
-        assert verdict(op, a * 0, x, y) is None
-        y[2] = 1
-        assert verdict(op, a * 0, x, y)
 
 
 def last_term_left_out(op: str, a: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -167,7 +141,7 @@ def test_a_wrong_result_is_rejected() -> None:
 
 
 def test_what_atax_hands_on_leaves_no_room_for_a_product_left_out() -> None:
-    for dtype, n in itertools.product(CORE_DTYPES, [2, 17, 300, 900]):
+    for dtype, n in itertools.product(CORE_DTYPES, [2, 17, 300]):
         a, x = inputs("atax", n, n, dtype)
         assert verdict("atax", a, x, one_product_of_the_first_half_left_out("atax", a, x))
 

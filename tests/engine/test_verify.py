@@ -6,17 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from fakes import cut, why_wrong
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, PRECISIONS, Problem
 
 FLOATS = ("float32", "float64")
-DEPTHS = (1, 2, 3, 5, 16, 17, 64, 255, 1024, 4096)
-
-Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
+DEPTHS = (1, 2, 5, 17, 255, 4096)
 
 
 def inputs(m: int, n: int, k: int, dtype: str, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -70,21 +66,6 @@ def test_a_right_result_of_positive_operands_is_accepted() -> None:
         assert verdict(a, b, right(a, b)) is None
 
 
-@settings(max_examples=60)
-@given(
-    st.sampled_from(CORE_DTYPES),
-    *(st.integers(1, 40) for _ in range(2)),
-    st.integers(1, 300),
-    st.integers(0, 2**32),
-    st.sampled_from(RIGHT),
-)
-def test_a_right_result_of_any_shape_is_accepted(
-    dtype: str, m: int, n: int, k: int, seed: int, right: Product
-) -> None:
-    a, b = inputs(m, n, k, dtype, seed)
-    assert verdict(a, b, right(a, b)) is None
-
-
 def test_a_right_result_of_tiny_or_huge_operands_is_accepted() -> None:
     a, b = inputs(9, 9, 64, "float64")
     for scale in (1e-100, 1e100):
@@ -114,55 +95,18 @@ def last_step_left_out(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return product(a[:, :-1], b[:-1])
 
 
-def a_step_taken_twice(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return product(a, b) + a[:, :1] * b[:1]
-
-
 def one_element_off(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     c = product(a, b)
     c[-1, -1] += 1
     return c
 
 
-def neighbours_swapped(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    c = product(a, b)
-    c[:, [0, 1]] = c[:, [1, 0]]
-    return c
-
-
-def a_transposed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return product(a.T, b)
-
-
-def result_transposed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(product(a, b).T)
-
-
-def edge_tile_not_computed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    c = product(a, b)
-    c[-1:] = 0
-    return c
-
-
 WRONG_ANYWHERE = (typical_product_left_out, last_step_left_out, one_element_off)
-WRONG_IN_SQUARES = (
-    a_step_taken_twice,
-    neighbours_swapped,
-    a_transposed,
-    result_transposed,
-    edge_tile_not_computed,
-)
 
 
 def test_the_smallest_mistake_is_rejected() -> None:
     for dtype, k, wrong in itertools.product(CORE_DTYPES, DEPTHS, WRONG_ANYWHERE):
         a, b = inputs(33, 31, k, dtype)
-        assert verdict(a, b, wrong(a, b))
-
-
-def test_a_wrong_square_is_rejected() -> None:
-    for dtype, n, wrong in itertools.product(CORE_DTYPES, [2, 17, 64, 255], WRONG_IN_SQUARES):
-        a, b = inputs(n, n, n, dtype)
         assert verdict(a, b, wrong(a, b))
 
 
@@ -175,7 +119,7 @@ FEWER_BITS: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
 
 
 def test_operands_of_fewer_bits_are_rejected() -> None:
-    for (dtype, fewer), k in itertools.product(FEWER_BITS, [*DEPTHS, 8192, 16384]):
+    for (dtype, fewer), k in itertools.product(FEWER_BITS, [*DEPTHS, 16384]):
         a, b = inputs(33, 31, k, dtype)
         assert verdict(a, b, product(fewer(a), fewer(b)))
 
@@ -190,16 +134,6 @@ def test_one_element_of_garbage_is_rejected(dtype: str, garbage: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_an_element_that_was_not_written_is_rejected(dtype: str) -> None:
-    a, b = inputs(33, 31, 64, dtype)
-    c = np.empty((33, 31), dtype)
-    poison(c)
-    c[:-1] = product(a, b)[:-1]
-    c[-1, :-1] = product(a, b)[-1, :-1]
-    assert verdict(a, b, c)
-
-
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_poison_is_wrong_everywhere(dtype: str) -> None:
     c = product(*inputs(5, 7, 3, dtype))
     poison(c)
@@ -210,24 +144,6 @@ def test_an_integer_that_differs_by_a_multiple_of_the_sentinel_is_rejected() -> 
     a, b = inputs(3, 3, 3, "int32")
     c = product(a, b)
     c[0, 0] = np.bitwise_xor(c[0, 0], np.int32(-(2**31)))
-    assert verdict(a, b, c)
-
-
-@settings(max_examples=60)
-@given(
-    st.sampled_from(CORE_DTYPES),
-    *(st.integers(1, 40) for _ in range(2)),
-    st.integers(1, 300),
-    st.integers(0, 2**32),
-    st.data(),
-)
-def test_any_element_off_by_a_typical_product_is_rejected(
-    dtype: str, m: int, n: int, k: int, seed: int, data: st.DataObject
-) -> None:
-    a, b = inputs(m, n, k, dtype, seed)
-    c = product(a, b)
-    i, j = data.draw(st.integers(0, m - 1)), data.draw(st.integers(0, n - 1))
-    c[i, j] += 250_000 if dtype == "int32" else 0.25
     assert verdict(a, b, c)
 
 

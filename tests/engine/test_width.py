@@ -13,7 +13,7 @@ from gpubench.engine.judge.width import WidthProbe, make_width_probes
 from gpubench.model import Problem
 
 ROWS, COLUMNS = 120, 3
-DEPTHS = (61, 333, 4097)
+DEPTHS = (61, 4097)
 """Values of K: those of probes, and of large problems."""
 
 HALF, BRAIN = np.float16, ml_dtypes.bfloat16

@@ -4,8 +4,6 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpubench.hardware.architectures import example
 from gpubench.hardware.metrics import (
@@ -42,12 +40,6 @@ def test_intensity_of_a_square_float32_product_is_a_sixth_of_its_edge() -> None:
 def test_cgma_of_a_square_tile_approaches_its_edge() -> None:
     for edge in (1, 2, 16, 32):
         assert cgma(problem(64, 64, 10**7), (edge, edge)) == pytest.approx(edge, rel=1e-4)
-
-
-@given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 10**6))
-def test_cgma_stays_under_that_of_endless_rows(rows: int, columns: int, k: int) -> None:
-    limit = 2 * rows * columns / (rows + columns)
-    assert 0 < cgma(problem(64, 64, k), (rows, columns)) < limit
 
 
 def test_a_percentage_of_something_missing_is_missing() -> None:

@@ -101,16 +101,6 @@ def test_no_more_is_allocated_than_there_is(
     assert resident.blocks * (shared + limits.reserved_bytes) <= limits.shared_bytes
 
 
-@given(CAPABILITIES, REGISTERS, THREADS, BYTES)
-def test_a_kernel_that_takes_less_never_has_fewer_resident_blocks(
-    capability: Capability, registers: int, threads: int, shared: int
-) -> None:
-    resident = of(capability, registers, threads, shared).blocks
-    assert of(capability, max(1, registers - 1), threads, shared).blocks >= resident
-    assert of(capability, registers, max(1, threads - 1), shared).blocks >= resident
-    assert of(capability, registers, threads, max(0, shared - 1)).blocks >= resident
-
-
 @given(CAPABILITIES, THREADS)
 def test_registers_allowed_is_the_maximum_with_which_a_block_is_resident(
     capability: Capability, threads: int

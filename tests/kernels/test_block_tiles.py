@@ -21,19 +21,6 @@ SPACE = blocks(
 )
 
 
-def test_every_combination_that_is_not_refused_is_legal() -> None:
-    legal = list(SPACE)
-    assert len(legal) == len(set(legal)) == SPACE.count() == 2 * 2 * 2 * 3
-    assert not any(map(SPACE.why_not, legal))
-    assert set(SPACE.defaults) <= set(legal)
-
-
-def test_a_space_says_in_words_what_its_numbers_may_be() -> None:
-    assert SPACE.summary == (
-        "BM 64, 128; BN 64, 128; BK 8; TM 4, 8; TN 4, 8; stages 2, 3; splits 1, 2"
-    )
-
-
 def test_a_refusal_names_the_number_and_what_would_be_right() -> None:
     for tile, reason in (
         ("16", "takes BMxBNxBK, such as 128x128x8/8x8/s3, not 16"),
@@ -48,17 +35,6 @@ def test_a_refusal_names_the_number_and_what_would_be_right() -> None:
         ("128x128x8/8x8/s2/k2", "too odd"),
     ):
         assert SPACE.why_not(SPACE.read(tile)) == reason
-
-
-def test_a_block_without_a_thread_tile_means_its_default_or_first_tile() -> None:
-    for asked, meant in (
-        ("128x128x8", "128x128x8/8x8/s3"),  # the default of that block
-        ("64x128x8", "64x128x8/4x4/s2"),  # the first legal one
-        ("64x128x8/8x8/s3", "64x128x8/8x8/s3"),
-        ("64x64x64", "64x64x64"),  # nothing like it: refused as it stands
-        ("16", "16"),
-    ):
-        assert str(SPACE.read(asked)) == meant
 
 
 def test_threads_follow_from_block_and_thread_tile() -> None:

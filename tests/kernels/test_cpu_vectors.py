@@ -18,7 +18,7 @@ ON_CPU = [
     for variant in variants()
     if variant.op in OPS and isinstance(variant, CallVariant) and variant.backend == "cpu"
 ]
-DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12_345)
+DIMENSIONS = (1, 7, 128, 129, 12_345)
 LARGEST = DIMENSIONS[-1]
 PAIRS = list(itertools.product(DIMENSIONS[:-1], repeat=2))
 IN_ANOTHER_DTYPE = list(itertools.product((1, 7, 129), repeat=2))
@@ -39,17 +39,6 @@ def verdict(variant: CallVariant, problem: Problem) -> str | None:
     built(variant, problem.dtype)(*operands, result)
     error = relative_error(np, result, make_reference(np, problem.op, *operands))
     return why_wrong(error, PRECISIONS[problem.dtype].tolerance)
-
-
-def label(variant: CallVariant) -> str:
-    return f"{variant.op}-{variant.name}"
-
-
-def test_every_operation_has_a_loop_and_a_blas() -> None:
-    assert set(map(label, ON_CPU)) == {
-        *(f"{op}-{name}" for op in OPS for name in ("cpu_naive", "cpu_blas", "cpu_blas_parallel")),
-        *("gemv_t-cpu_rows", "atax-cpu_fused"),
-    }
 
 
 def check(variant: CallVariant, dtype: str, pairs: list[tuple[int, int]]) -> None:

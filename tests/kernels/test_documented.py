@@ -12,7 +12,7 @@ from gpubench.model import Config, CudaVariant
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.descriptor import load
 
-TILES = {Sanitizer.ADDRESS: (1, 3, 8, 16), Sanitizer.THREAD: (2, 4)}
+TILES = {Sanitizer.ADDRESS: (3, 8), Sanitizer.THREAD: (4,)}
 
 
 @pytest.fixture

@@ -13,51 +13,37 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from emulation import flattened
 
 from gpubench.commands.check.cases import (
     all_cases,
+    cases,
     covered,
     evenly,
     expected,
     nearest,
-    prime,
     problems,
     race_cases,
     threads,
-    tiles_to_race,
     tiles_to_run,
 )
 from gpubench.errors import UsageError
 from gpubench.hardware.occupancy import WARP
-from gpubench.model import Config, CudaVariant, Launch, Problem
+from gpubench.model import PRECISIONS, Config, CudaVariant, Launch, Problem
 from gpubench.on_cpu.run import ONE_MULTIPROCESSOR, Case, Sanitizer, run_on_cpu
 from gpubench.plan.registry import KERNELS, variants
 
-CANNOT_RUN = {
-    "mma_sync": "tensor cores",
-    "wgmma": "TMA",
-    "wgmma_ring": "TMA",
-    "wgmma_persistent": "TMA",
-    "wgmma_cluster": "TMA",
-    "wgmma_deferred": "TMA",
-    "wgmma_mixed": "TMA",
-    "wgmma_fitted": "TMA",
-    "wgmma_pingpong": "TMA",
-    "wgmma_bytes_pingpong": "TMA",
-    "wgmma_split_cluster": "TMA",
-    "wgmma_any_rows": "TMA",
-    "wgmma_bytes": "TMA",
-    "wgmma_mixed_bytes": "TMA",
-    "wgmma_bytes_cluster": "TMA",
-    "wgmma_split": "TMA",
-    "wgmma_tf32": "TMA",
-    "wgmma_tf32_wide": "TMA",
-    "wgmma_tf32_cluster": "TMA",
-    "dmma": "TMA",
-    "dmma_split_cluster": "TMA",
-    "splitk_cluster": "clusters",
-    "dot_few_rows": "clusters",
+PREVENTED = {
+    "tensor cores": "mma_sync",
+    "TMA": (
+        "wgmma wgmma_ring wgmma_persistent wgmma_cluster wgmma_deferred wgmma_mixed "
+        "wgmma_fitted wgmma_pingpong wgmma_bytes_pingpong wgmma_split_cluster "
+        "wgmma_any_rows wgmma_bytes wgmma_mixed_bytes wgmma_bytes_cluster wgmma_split "
+        "wgmma_tf32 wgmma_tf32_wide wgmma_tf32_cluster dmma dmma_split_cluster"
+    ),
+    "clusters": "splitk_cluster dot_few_rows",
 }
+CANNOT_RUN = {name: why for why, names in PREVENTED.items() for name in names.split()}
 """Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.
 compute-sanitizer watches them on a GPU instead, and test_tensor_cores.py, test_fitted_tiles.py,
 test_byte_kernels.py, test_tf32_and_float64.py and test_parts_in_cluster.py their code."""
@@ -77,28 +63,37 @@ ON_GPU = {
 RUN = [variant for variant in ON_GPU.values() if variant.name not in CANNOT_RUN]
 
 
-def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
-    """Return two cases of the smallest tile to race whose blocks have more than one warp.
+SHARES = re.compile(r"__shared__|__sync|\bworkspace\b")
+"""What kernels have whose threads read what others wrote. The others have no races."""
 
-    ThreadSanitizer takes long, and all tiles use barriers and shared arrays alike. Both cases have
-    several blocks, and loops that take several steps.
+
+def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
+    """Return two cases of the smallest tile whose blocks have more than one warp.
+
+    ThreadSanitizer takes milliseconds for each thread, and all tiles use barriers and shared arrays
+    alike. Both cases have several blocks, and loops that take several steps.
     """
-    tiles = tiles_to_race(variant)
-    tile = next((tile for tile in tiles if threads(variant, tile) > WARP), tiles[-1])
+    tile = min(
+        variant.tiles, key=lambda tile: (threads(variant, tile) <= WARP, threads(variant, tile))
+    )
     of_tile = race_cases(variant, [tile])
     return [of_tile[1], of_tile[-2]]
 
 
 def cases_of_some_tiles(variant: CudaVariant) -> list[Case]:
-    """Return the cases of the first default tile and of both ends.
+    """Return the cases of the first tile and the last.
 
-    A further dtype changes how rows are aligned and read, so it has several rows and columns.
+    A further dtype changes how rows are aligned and read. So it has another size than the first,
+    and cases of several rows and columns.
     """
-    tiles = tiles_to_run(variant)
-    chosen = {variant.tiles.defaults[0], *evenly(tiles, 2)}
-    of_tiles = all_cases(variant, [tile for tile in tiles if tile in chosen])
-    problems = ((case, case.problem) for case in of_tiles)
-    return [case for case, of in problems if of.dtype == variant.dtypes[0] or min(of.m, of.n) > 1]
+    first, *further = variant.dtypes
+    ends = evenly(tiles_to_run(variant), 2)
+    chosen = cases(variant, ends, first)
+    for dtype in further:
+        if PRECISIONS[dtype].item_bytes != PRECISIONS[first].item_bytes:
+            of_dtype = cases(variant, ends[-1:], dtype)
+            chosen += [case for case in of_dtype if min(case.problem.m, case.problem.n) > 1]
+    return chosen
 
 
 CASES = {Sanitizer.ADDRESS: cases_of_some_tiles, Sanitizer.THREAD: race_cases_of_one_tile}
@@ -118,11 +113,19 @@ def work(
         started: Work = {}
         for sanitizer in Sanitizer:  # AddressSanitizer has the longer programs
             for variant in [variant for variant in RUN if variant in chosen]:
+                if not watched(variant, sanitizer):
+                    continue
                 of_variant = CASES[sanitizer](variant)
                 place = folder / f"{variant.op}-{variant.name}-{sanitizer.name}"
                 run = partial(run_on_cpu, of_variant, sanitizer, place)
                 started[variant, sanitizer] = of_variant, pool.submit(run)
         yield started
+
+
+def watched(variant: CudaVariant, sanitizer: Sanitizer) -> bool:
+    """Whether a kernel can have what this sanitizer looks for."""
+    text = without_comments(flattened(variant.source, set()))
+    return sanitizer == Sanitizer.ADDRESS or bool(SHARES.search(text))
 
 
 def label(variant: CudaVariant) -> str:
@@ -132,7 +135,7 @@ def label(variant: CudaVariant) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", RUN, ids=label)
 def test_a_kernel_is_right_and_clean(variant: CudaVariant, work: Work) -> None:
-    for sanitizer in Sanitizer:
+    for sanitizer in filter(partial(watched, variant), Sanitizer):
         of_variant, future = work[variant, sanitizer]
         outputs = future.result()
         assert len(outputs) == len(of_variant) >= 2, sanitizer
@@ -176,21 +179,6 @@ def test_a_kernel_can_be_launched_on_a_gpu_of_one_multiprocessor(variant: CudaVa
 
 def without_comments(text: str) -> str:
     return re.sub(r"//.*", "", text)
-
-
-def test_the_construct_that_prevents_a_kernel_is_in_its_code() -> None:
-    for construct, line in {
-        "inline PTX": 'asm volatile("cp.async.wait_all;");',
-        "tensor cores": "nvcuda::wmma::mma_sync(c, a, b, c);",
-        "TMA": "const __grid_constant__ TensorMap map,",
-        "clusters": "__cluster_dims__(2, 1, 1)",
-    }.items():
-        assert CONSTRUCTS[construct].search(without_comments(line)), construct
-        assert not CONSTRUCTS[construct].search(without_comments(f"// {line}")), construct
-
-
-def test_the_list_has_only_kernels() -> None:
-    assert set(CANNOT_RUN) <= {name for _, name in ON_GPU}
 
 
 def test_the_tiles_that_are_run_have_the_defaults_and_the_ends_among_them() -> None:
@@ -253,13 +241,3 @@ def test_a_refused_size_is_rounded_to_an_accepted_size() -> None:
 def test_a_kernel_that_refuses_nearly_all_sizes_is_an_error() -> None:
     with pytest.raises(UsageError, match="refuses nearly all sizes"):
         all_cases(refusing(lambda p: p.m * p.n > 1))
-
-
-def test_primes() -> None:
-    assert [prime(n) for n in (1, 2, 3, 4, 16, 129)] == [1, 1, 2, 3, 13, 127]
-
-
-def test_the_expected_result_is_a_matrix_product() -> None:
-    problem = Problem(op="gemm", m=2, n=1, k=3, dtype="int32")
-    assert expected(problem).shape == (2, 1)
-    assert expected(problem).dtype == np.int32

@@ -1,6 +1,5 @@
 """CUDA sources as they are: examples/own_signature, macros, include folders, signatures."""
 
-import ast
 import ctypes
 from dataclasses import replace
 from pathlib import Path
@@ -65,18 +64,6 @@ def compiled(variant: CudaVariant) -> None:
     compile_instance(variant.source, name, "sm_90", variant.options(tile, "float32"))
 
 
-def test_three_kernels_are_described_in_ten_lines_without_a_macro() -> None:
-    text = (EXAMPLE / "sgemm.py").read_text()
-    assert len(text.splitlines()) <= 10
-    assert "-D" not in text
-    ast.parse(text)
-    kernels = {tile["kernel"] for tile in example().tiles}
-    assert len(kernels) == 3
-    source = (EXAMPLE / "sgemm.cu").read_text()
-    for kernel in kernels:
-        assert f"{kernel}(int M, int N, int K, float alpha," in " ".join(source.split())
-
-
 def test_the_three_kernels_compile_as_they_are() -> None:
     variant = example()
     for tile in variant.tiles.defaults:
@@ -135,20 +122,6 @@ def test_the_kernel_gets_its_arguments_in_its_own_order() -> None:
     ]
 
 
-def test_our_kernels_get_arrays_then_extents_then_int_arguments() -> None:
-    variant = of_op("gemv_t")["gemv_t_vectorized"]
-    assert isinstance(variant, CudaVariant)
-    problem = Problem(op="gemv_t", m=300, n=70, dtype="float64")
-    sequence = variant.launch(variant.tiles.defaults[0], problem).sequence
-    for launch in sequence:
-        given = kernel_arguments(variant.parameters(launch, workspace=True), problem, launch)(
-            (1, 2, 3, 4)
-        )
-        numbers = [int.from_bytes(bytes(one), "little") for one in given[4:]]
-        assert [one.value for one in given[:4]] == [1, 2, 3, 4]
-        assert numbers == [300, 70, *launch.int_arguments]
-
-
 def test_macros_and_include_folders_reach_the_compiler(tmp_path: Path) -> None:
     variant = mine(tmp_path)
     assert variant.options(Config.parse("2"), "float32") == (
@@ -193,17 +166,6 @@ def test_an_incomplete_description_is_refused_with_what_is_missing(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         mine(tmp_path, signature, further)
-
-
-def test_a_source_of_several_plain_kernels_has_the_resources_of_each(tmp_path: Path) -> None:
-    source = tmp_path / "two.cu"
-    source.write_text(
-        'extern "C" __global__ void light(float* C) { C[0] = 1; }\n'
-        "__global__ void heavy(float* C) { __shared__ float s[999]; s[threadIdx.x] = C[1];\n"
-        "  __syncthreads(); C[0] = s[5]; }\n"
-    )
-    for name, shared in (("light", 0), ("heavy", 999 * 4)):
-        assert compile_instance(source, name, "sm_90").resources.shared_bytes == shared
 
 
 def test_column_major_matrices_are_a_layout_of_their_own_and_not_end_to_end(tmp_path: Path) -> None:

@@ -15,15 +15,8 @@ from machine_code import between_labels, listing_of, opcodes
 
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.kernels.block_tiles import MAX_SHARED_BYTES
-from gpubench.kernels.gemm import dmma_split_cluster, splitk_cluster
-from gpubench.kernels.tile_costs import (
-    COSTS,
-    PICKS,
-    PICKS_TOGETHER,
-    SmallTile,
-    predicted_us,
-    ranked,
-)
+from gpubench.kernels.gemm import splitk_cluster
+from gpubench.kernels.tile_costs import PICKS, PICKS_TOGETHER
 from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import of_op
 
@@ -40,8 +33,7 @@ PRODUCTS = {"DMMA", "FFMA", "HGMMA", "IGMMA"}
 CASES = {
     "wgmma_any_rows": (
         ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x199x521"),
-        ("64x80x64/s3/k1/cluster=1x1/group=8/pdl=1", "70x165x328"),
-        ("80x128x64/s3/k1/cluster=1x2/group=8/pdl=1", "163x262x65"),
+        ("80x128x64/s3/k1/cluster=1x2/group=8/pdl=1", "83x262x65"),
         ("64x64x64/s3/k2/cluster=1x1/group=8/pdl=1", "1x1x1"),
     ),
     "dmma": (("64x128x32/s4/cluster=1x2/group=6/pdl=0", "130x258x70"),),
@@ -55,23 +47,20 @@ CASES = {
         ("4x256/k2/rows=2/unroll=1", "4x264x40"),
     ),
     "dmma_split_cluster": (
-        ("64x64x32/s3/k1/cluster=1x1", "70x66x70"),
-        ("48x32x32/s2/k4/cluster=1x2", "100x66x200"),
-        ("128x96x32/s3/k2/cluster=2x1", "130x98x98"),
+        ("48x32x32/s2/k4/cluster=1x2", "100x66x130"),
+        ("128x96x32/s3/k2/cluster=2x1", "130x98x66"),
         ("32x32x32/s6/k8/cluster=1x1", "1x2x2"),
     ),
     "splitk_cluster": (
         ("32x64x32/4x8/s3/k4", "33x68x130"),
-        ("64x64x32/8x8/s2/k8", "65x63x97"),
         ("96x64x16/12x8/s4/k3", "100x64x35"),
         ("32x32x32/4x4/s2/k16", "1x1x1"),
         ("32x32x32/4x4/s2/k2", "32x32x128"),
-        ("64x32x16/8x4/s2/k1", "65x35x45"),
         ("32x128x16/8x4/s2/k2", "31x127x45"),
     ),
     "wgmma_bytes": (("128x192x128/s3/cluster=2x1/group=8", "300x336x272"),),
     "wgmma_bytes_cluster": (
-        ("64x80x128/s3/k3/cluster=1x2", "65x165x800"),
+        ("64x80x128/s3/k3/cluster=1x2", "65x165x400"),
         ("128x112x128/s3/k2/cluster=2x1", "130x115x272"),
         ("192x96x128/s3/k2/cluster=1x1", "100x97x272"),
         ("16x64x128/s3/k8/cluster=1x1", "1x1x1"),
@@ -168,6 +157,7 @@ def gemm(name: str) -> CudaVariant:
 KNOWN_RIGHT = (
     *("dmma", "dot_few_rows", "dot_few_rows/bfloat16", "wgmma_bytes", "wgmma_bytes_pingpong"),
     *("wgmma_deferred", "wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_tf32"),
+    "wgmma_tf32_cluster",
 )
 """Kernels that are right on a GPU, which test the emulation."""
 
@@ -242,7 +232,7 @@ def test_the_default_tiles_compile_without_a_spill(count: int | None) -> None:
             assert loops, where
             assert not any("MEMBAR" in loop for loop in loops), where
             # Barriers of the cluster: before and after sums are read, and of the TMA's mbarriers.
-            for_mbarriers = {"splitk_cluster": 0, "wgmma_bytes_cluster": 2}.get(variant.name, 1)
+            for_mbarriers = {"dmma_split_cluster": 1, "splitk_cluster": 0}.get(variant.name, 2)
             waits = 2 * (tile["splits"] > 1) + for_mbarriers  # 2: in each role
             assert listing.count("UCGABAR_WAIT") == waits, where
             if variant.name == "dmma_split_cluster":
@@ -378,26 +368,3 @@ def test_the_model_divides_k_where_there_are_few_tiles_and_not_where_there_are_m
     many, *_ = variant.tiles_for(problem(variant, "8192x8192x512"), 132)
     assert many["splits"] == 1
     assert many["BM"] * many["BN"] > deep["BM"] * deep["BN"] / deep["splits"]
-
-
-@pytest.mark.parametrize("name", SMALL_TILES)
-def test_the_model_expects_more_work_to_take_longer(name: str) -> None:
-    variant = VARIANTS[name]
-    tile = variant.tiles.defaults[0]
-    choice = SmallTile.of(tile, warps=4, resident=2, issued=1, shared_clocks=100)
-    costs = COSTS[variant.dtypes[0]]
-
-    def time_us(size: str, multiprocessors: int = 132) -> float:
-        return predicted_us(choice, problem(variant, size), multiprocessors, costs)
-
-    assert time_us("1024x1024x2048") > 1.5 * time_us("1024x1024x1024")
-    assert time_us("2048x1024x1024") > 1.5 * time_us("1024x1024x1024")
-    assert time_us("2048x1024x1024", 66) > 1.5 * time_us("2048x1024x1024")
-
-
-def test_every_configuration_is_ranked_once() -> None:
-    for module, name in ((dmma_split_cluster, "float64"), (splitk_cluster, "int32")):
-        of_shape = Problem(op="gemm", m=1024, n=1024, k=4096, dtype=name)
-        tiles = list(map(str, ranked(module.choices, of_shape, 132)))
-        assert sorted(tiles) == sorted(str(one.tile) for one in module.choices(of_shape))
-        assert len(set(tiles)) == len(tiles) > 1

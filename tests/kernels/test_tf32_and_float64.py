@@ -2,7 +2,6 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from gpubench.backends.cuda.compile import Compiled, compile_instance
 from gpubench.commands.explain.sass import inner_loop
 from gpubench.kernels.tensor_cores import MAX_DYNAMIC_BYTES
 from gpubench.model import Config, CudaVariant, Problem
-from gpubench.plan.registry import KERNELS, variants
+from gpubench.plan.registry import variants
 
 STEPS = {
     variant.name: variant
@@ -25,14 +24,6 @@ STEPS = {
 
 def problem(variant: CudaVariant, m: int, n: int, k: int) -> Problem:
     return Problem(op="gemm", m=m, n=n, k=k, dtype=variant.dtypes[0])
-
-
-def test_every_step_of_the_ladder_exists() -> None:
-    assert {name: variant.after for name, variant in STEPS.items()} == {
-        "dmma": "mma_sync",
-        "wgmma_tf32": "wgmma_cluster",
-        "wgmma_tf32_wide": "wgmma_tf32",
-    }
 
 
 # ---- machine code
@@ -198,29 +189,6 @@ def test_tf32_products_come_out_right(printed: list[np.ndarray]) -> None:
     np.testing.assert_array_equal(c, a @ b)
 
 
-def test_float64_products_come_out_right(printed: list[np.ndarray]) -> None:
-    # PTX, mma.m16n8k16 with f64: of A rows g and g + 8 at k = t + 4u; of B the column g at the same
-    # k; of the result, of rows g and g + 8 the columns 2t and 2t + 1.
-    *_, of_a, of_b = printed
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(-9, 9, (8, 16)).astype(float), rng.integers(-9, 9, (16, 16)).astype(float)
-    a_memory, b_memory = in_shared_memory(a), in_shared_memory(b)
-    first, second = np.full((16, 16), np.nan), np.full((16, 8), np.nan)
-    for lane in range(32):
-        g, t = divmod(lane, 4)
-        for u in range(4):
-            at = of_b[lane][u] // 8
-            first[[g, g + 8], t + 4 * u] = b_memory[at : at + 2]
-            second[t + 4 * u, g] = a_memory[of_a[lane][u // 2] // 8 + u % 2]
-    result = first @ second
-    c = np.full((8, 16), np.nan)
-    for lane in range(32):
-        g, t = divmod(lane, 4)
-        for half in range(2):
-            c[t + 4 * half, 2 * g : 2 * g + 2] = result[[g, g + 8], 2 * t + half]
-    np.testing.assert_array_equal(c, a @ b)
-
-
 # ---- grids, boxes and refusals
 
 
@@ -253,20 +221,6 @@ def test_boxes_are_what_a_tensor_map_takes_and_fill_a_stage() -> None:
             assert launch.shared_bytes == tile["stages"] * (bm + bn) * bk * item, (name, tile)
 
 
-def test_rows_that_the_tma_cannot_take_are_refused_with_the_reason() -> None:
-    for name, elements in (("wgmma_tf32", 4), ("wgmma_tf32_wide", 4), ("dmma", 2)):
-        variant = STEPS[name]
-        (tile, *_) = variant.tiles.defaults
-        for m, n, k in ((3001, 4100, 2804), (72, 72, 72), (1021, 512, 1020), (8, 8, 8)):
-            assert variant.why_not(tile, problem(variant, m, n, k), (9, 0)) is None
-        assert variant.why_not(tile, problem(variant, 1021, 509, 1019), (9, 0)) == (
-            f"the TMA takes N and K divisible by {elements}, not 509 and 1019"
-        )
-        assert variant.why_not(tile, problem(variant, 8, 8, 8), (10, 0)) == (
-            "runs on compute capability 9.0 only"
-        )
-
-
 def test_stages_that_do_not_fit_are_refused_with_the_reason() -> None:
     for name, text in (
         ("wgmma_tf32", "256x128x32/s8/cluster=1x1/group=8/pdl=0"),
@@ -274,7 +228,3 @@ def test_stages_that_do_not_fit_are_refused_with_the_reason() -> None:
     ):
         tiles = STEPS[name].tiles
         assert "bytes of shared memory, over" in str(tiles.why_not(tiles.read(text))), text
-
-
-def test_the_shared_header_names_no_toolkit_header() -> None:
-    assert "#include <" not in Path(KERNELS / "lib/mma/tf32.cuh").read_text(encoding="utf-8")

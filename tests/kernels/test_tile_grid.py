@@ -15,20 +15,5 @@ def test_a_grid_holds_every_combination_that_is_not_refused() -> None:
     assert GRID.summary == "threads 32, 64, 128; unroll 1..4; depth 1, 3, 7"
 
 
-def test_a_tile_is_refused_with_what_would_be_right() -> None:
-    for tile, reason in (
-        ("32x1x3", None),
-        ("32", "takes threadsxunrollxdepth, such as 32x1x3, not 32"),
-        ("32x1x3/8x8", "takes threadsxunrollxdepth"),
-        ("32x1x3/s2", "takes threadsxunrollxdepth"),
-        ("48x1x3", "takes threads 32 or 64 or 128, not 48"),
-        ("32x5x3", "takes unroll 1..4, not 5"),
-        ("32x1x2", "takes depth 1 or 3 or 7, not 2"),
-        ("32x4x7", "is too much"),
-    ):
-        refusal = GRID.why_not(GRID.read(tile))
-        assert refusal == reason or (reason and refusal and refusal.startswith(reason)), tile
-
-
 def test_threads_are_whole_warps_up_to_what_a_block_holds() -> None:
     assert (THREADS[0], THREADS[-1]) == (32, 1024)

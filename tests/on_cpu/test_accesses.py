@@ -48,7 +48,7 @@ def own(folder: Path, body: str) -> Path:
 
 def test_a_warp_that_walks_down_a_column_takes_a_sector_a_thread() -> None:
     # 32 rows of A lie K elements apart: 32 sectors for 128 bytes, which 4 would hold.
-    uncoalesced = recorded(None, "naive_uncoalesced", "32")
+    uncoalesced = recorded(None, "naive_uncoalesced", "32", n=64)
     read = only(uncoalesced, "A", "read")
     assert (read.sectors, read.least_sectors, read.lines) == (32, 4, 32)
     assert (read.used_bytes, read.place) == (128, "naive_uncoalesced.cu:23")
@@ -56,12 +56,12 @@ def test_a_warp_that_walks_down_a_column_takes_a_sector_a_thread() -> None:
     assert only(uncoalesced, "B", "read").sectors == 1
     assert uncoalesced.by_wasted_clocks[0] == read
     # The 32 threads read one element of A, and 32 neighbours of B.
-    coalesced = recorded(None, "naive", "32")
+    coalesced = recorded(None, "naive", "32", n=64)
     assert only(coalesced, "A", "read").sectors == 1
     assert only(coalesced, "B", "read").sectors == 4
     assert coalesced.sectors_over_least == 1.0
     # 32 warps of a block make K requests each.
-    assert only(coalesced, "A", "read").requests == 32 * 256
+    assert only(coalesced, "A", "read").requests == 32 * 64
     assert uncoalesced.clocks > 10 * coalesced.clocks
 
 
@@ -200,7 +200,7 @@ def sound_build(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("turn", [0, 1])
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_a_planted_fault_wastes_most_and_the_static_gate_rejects_it_by_line(
     turn: int, tmp_path: Path, sound_build: str
 ) -> None:

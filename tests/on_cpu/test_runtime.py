@@ -1,6 +1,6 @@
 import pytest
 
-from gpubench.on_cpu.run import RUNTIME_OPTIONS, SHIM, gxx
+from gpubench.on_cpu.run import SHIM, gxx
 
 pytestmark = pytest.mark.slow
 
@@ -8,4 +8,4 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("name", ["runtime", "accesses"])
 def test_g_plus_plus_warns_of_nothing_in_the_runtime(name):
     warnings = ("-Wall", "-Wextra", "-Werror")
-    gxx(*RUNTIME_OPTIONS, *warnings, "-c", str(SHIM / f"{name}.cpp"), "-o", "/dev/null")
+    gxx("-fsyntax-only", *warnings, str(SHIM / f"{name}.cpp"))

@@ -28,16 +28,6 @@ def kept(partial: Path) -> list[float]:
     return [max(line["measurement"]["series"]["times_us"]) for line in lines]
 
 
-def test_a_partial_file_has_each_measurement_at_once(tmp_path: Path) -> None:
-    file = ResultFile(tmp_path / "new" / "a.csv")
-    assert file.open(CONTEXT, POINTS) == []
-    for count in (1, 2, 3):
-        file.add(measurement(float(count), POINT))
-        assert kept(file.partial) == [float(number) for number in range(1, count + 1)]
-    assert files_in(tmp_path / "new") == ["a.csv.partial"]
-    file.finish([measured(2.0)], complete=True)
-
-
 def test_each_measurement_is_forced_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,7 +102,7 @@ def edit(path: Path, line: int, name: str, text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.lists(rows, max_size=3))
 @example([replace(measured(), tile="=1", reason="x" * 200_000)])
 def test_rows_with_hostile_values_read_back_as_they_were_written(
@@ -169,11 +169,6 @@ def test_columns_may_stand_in_any_order_and_others_beside_them(csv_file: Path) -
     assert read(csv_file) == expected
 
 
-def test_a_file_with_a_header_alone_has_no_rows(tmp_path: Path) -> None:
-    write([], tmp_path / "empty.csv")
-    assert read(tmp_path / "empty.csv") == []
-
-
 @pytest.mark.parametrize("name", REQUIRED)
 def test_a_missing_column_is_named(csv_file: Path, name: str) -> None:
     edit(csv_file, 1, name, "something_else")
@@ -216,17 +211,12 @@ def test_a_byte_order_mark_and_windows_line_ends_are_read_over(csv_file: Path) -
     assert read(csv_file) == expected
 
 
-def test_a_short_line_is_refused_naming_line_and_column(csv_file: Path) -> None:
-    lines = csv_file.read_text().splitlines()
-    lines[1] = ",".join(lines[1].split(",")[:-3])
-    csv_file.write_text("\n".join(lines))
+def test_a_line_of_another_length_is_refused_naming_line_and_column(csv_file: Path) -> None:
+    header, line, *_ = csv_file.read_text().splitlines()
+    short = ",".join(line.split(",")[:-3])
+    csv_file.write_text(f"{header}\n{short}\n")
     assert f"line 2: the line ends before column '{NAMES[-3]}'" in refusal(csv_file)
-
-
-def test_a_long_line_is_refused_naming_the_line(csv_file: Path) -> None:
-    lines = csv_file.read_text().splitlines()
-    lines[1] += ",surplus"
-    csv_file.write_text("\n".join(lines))
+    csv_file.write_text(f"{header}\n{line},surplus\n")
     assert "line 2" in refusal(csv_file)
 
 

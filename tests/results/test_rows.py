@@ -201,11 +201,6 @@ def test_a_row_without_times_has_no_rates() -> None:
     assert {one.samples, one.rounds, one.percent_of_peak_at_clock} == {None}
 
 
-def test_a_row_of_a_cpu_has_no_capability_and_no_peak() -> None:
-    one = measured()
-    assert (one.device, one.compute_capability, one.percent_of_peak) == (CPU.name, None, None)
-
-
 # ---- rounds and baselines
 
 
@@ -234,13 +229,6 @@ def test_rounds_merge_into_their_median() -> None:
     assert merged.device_s == pytest.approx(sum(40 * m / 1e6 for m in (10, 14, 12)))
     assert merged.gflops == measured(12.0).gflops
     assert merged.gbytes_per_s == measured(12.0).gbytes_per_s
-
-
-def test_every_rate_is_that_of_the_merged_time() -> None:
-    merged = row_of(on_gpu(series=series(90.0)), on_gpu(series=series(110.0)), device=H200)
-    alone = row_on_gpu(series=series(100.0))
-    for rate in ("gflops", "gbytes_per_s", "percent_of_peak"):
-        assert getattr(merged, rate) == getattr(alone, rate)
 
 
 def test_the_interval_is_that_of_the_rounds_and_there_is_none_below_three() -> None:
@@ -306,11 +294,6 @@ def test_percent_of_blas_refers_to_the_baseline_of_the_same_problem() -> None:
     assert [row.percent_of_blas for row in rows] == [100, 25, 100, 100, None, None]
 
 
-def test_a_baseline_that_failed_is_none() -> None:
-    rows = rows_of(not_measured(Status.WRONG, point(BLAS)), measurement(10.0, point(OTHER)))
-    assert [row.percent_of_blas for row in rows] == [None, None]
-
-
 def test_the_faster_of_a_blas_and_its_tuned_call_is_the_baseline() -> None:
     tuned = variant(name="tuned", baseline="blas", tunes="blas")
     rows = rows_of(
@@ -322,11 +305,6 @@ def test_the_faster_of_a_blas_and_its_tuned_call_is_the_baseline() -> None:
         measurement(40.0, point(OTHER, cache=Cache.HOT)),
     )
     assert [row.percent_of_blas for row in rows] == [50, 100, 25, 100, None, 50]
-
-
-def test_a_variant_without_a_baseline_has_no_percentage() -> None:
-    (row,) = rows_of(measurement())
-    assert row.percent_of_blas is None
 
 
 def test_the_host_is_in_the_row_as_the_median_of_its_rounds() -> None:

@@ -1,5 +1,7 @@
 """The test of the shortest times, on times that other work lengthens."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ def disturbed(rng: np.random.Generator, *, slower: float = 1.0) -> NDArray[np.fl
     return np.log(times)
 
 
+@cache
 def p_values(seed: int, *, slower: float, margin: float) -> NDArray[np.float64]:
     rng = np.random.default_rng(seed)
     sides = [(disturbed(rng), disturbed(rng, slower=slower)) for _ in range(COMPARISONS)]

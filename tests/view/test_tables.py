@@ -13,7 +13,7 @@ from samples import printed
 
 from gpubench.model import Cache, Config, Point, Scope, Status, edges
 from gpubench.results.row import Row
-from gpubench.view.numbers import milliseconds, number, spans, time_text
+from gpubench.view.numbers import milliseconds, spans, time_text
 from gpubench.view.row_tables import (
     UNSTABLE_LEGEND,
     best_table,
@@ -53,11 +53,6 @@ def test_milliseconds_have_four_digits() -> None:
         (31_000_000.0, "3.100e+04"),
     ]:
         assert milliseconds(time_us) == text
-
-
-def test_numbers_have_their_decimals_or_are_missing() -> None:
-    assert number(1234.56, 1) == "1,234.6"
-    assert number(None, 1) == ""
 
 
 @pytest.mark.parametrize(
@@ -136,11 +131,6 @@ def test_what_was_not_measured_is_one_line_for_each_reason() -> None:
     assert "error: plain: does not compile" in lines
 
 
-def test_nothing_measured_still_says_why() -> None:
-    shown = printed(results([failed(Status.ERROR, "lost [the] device", at(8))]))
-    assert "error: tiled 8: lost [the] device" in shown
-
-
 def test_a_comparison_has_no_tile_table() -> None:
     shown = printed(results([row_of(8, 20.0), row_of(16, 10.0)], tiles=False))
     assert "tiled, ms" not in shown
@@ -209,12 +199,6 @@ def test_a_table_too_wide_for_the_terminal_is_split_and_no_figure_is_cut() -> No
     for n in range(9):
         assert f"figure {n}" in text
         assert f"{n},234,567" in text
-
-
-def test_a_table_without_headings_has_no_line_for_them() -> None:
-    grid = table("", "", left=None)
-    grid.add_row("registers", "32")
-    assert lines_of(grid) == [["registers", "32"]]
 
 
 def test_a_time_has_four_digits_and_its_unit() -> None:

@@ -14,7 +14,6 @@ from gpubench.backends.cuda import compile as module
 from gpubench.backends.cuda.compile import (
     Compiled,
     compile_instance,
-    nvrtc_version,
     parse_resources,
 )
 from gpubench.errors import CompileError
@@ -31,7 +30,7 @@ ON_GPU = {
 }
 """Products whose tile is one number; test_compile_blocks.py has those of block tiles."""
 
-SAMPLED = (1, 3, 8, 13, 16, 32)
+SAMPLED = (1, 8, 13, 16, 32)
 LARGEST = 40
 """Of register_tile: 40 takes 7 s to compile, 64 a minute and a half."""
 
@@ -65,7 +64,7 @@ def spread_keys() -> list[Key]:
         for kernel in ON_GPU.values()
         for tile in tiles_among(kernel, SPREAD)
         for dtype in kernel.dtypes
-        for architecture in ("sm_75", "sm_90")
+        for architecture in ("sm_75",)
     ]
 
 
@@ -89,11 +88,6 @@ def built(wanted: set[Key]) -> dict[Key, Compiled]:
     keys = sorted(wanted, key=_numbers, reverse=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(keys, pool.map(build, keys), strict=True))
-
-
-def test_nvrtc_is_there() -> None:
-    # Were it missing, everything below would fail; this says why.
-    assert nvrtc_version() >= (12, 0)
 
 
 @pytest.mark.slow
@@ -273,13 +267,14 @@ def test_whatever_decides_the_outcome_compiles_anew(
     compile_instance(source, "twice<float, 3>", "sm_90")
     compile_instance(source, "twice<double, 2>", "sm_90")
     compile_instance(source, "twice<float, 2>", "sm_80")
+    compile_instance(source, "twice<float, 2>", "sm_90", ("-lineinfo",))
     source.write_text(SOURCE + "// changed\n")
     compile_instance(source, "twice<float, 2>", "sm_90")
     monkeypatch.setattr(module, "OPTIONS", (*module.OPTIONS, "--use_fast_math"))
     compile_instance(source, "twice<float, 2>", "sm_90")
     monkeypatch.setattr(module, "nvrtc_version", lambda: (99, 0))
     compile_instance(source, "twice<float, 2>", "sm_90")
-    assert len(done) == len(cache_files(source)) == 7
+    assert len(done) == len(cache_files(source)) == 8
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing_else(source: Path) -> None:

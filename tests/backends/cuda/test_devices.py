@@ -152,10 +152,3 @@ def test_an_index_too_high_says_which_there_are(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(devices, "cuda_devices", lambda: there)
     with pytest.raises(DeviceUnavailableError, match=r"has 2 CUDA device.*cuda:0 to cuda:1"):
         devices.cuda_device(2)
-
-
-def test_versions_print_as_people_write_them() -> None:
-    assert devices._version(13000) == "13.0"
-    assert devices._version(12090) == "12.9"
-    assert devices._cublas_version(130100) == "13.1.0"
-    assert devices._cublas_version(120903) == "12.9.3"

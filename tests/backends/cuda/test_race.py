@@ -63,12 +63,6 @@ def test_slower_algorithms_leave_early() -> None:
     assert samples[0] == samples[1] == 1 + ROUNDS
 
 
-def test_a_race_that_is_decided_ends() -> None:
-    track = Track([10.0, 14.0, 20.0])
-    assert track.race() == 0
-    assert len(track.taken) == 3 * (1 + LEAST_ROUNDS)
-
-
 @pytest.mark.parametrize(
     ("launch_us", "most", "launches"), [(3.0, 256, 34), (3.0, 8, 8), (150, 256, 1)]
 )
@@ -115,12 +109,6 @@ def never(_algorithm: int, _launches: int) -> float:
 
 def files(cache: Path) -> Iterator[Path]:
     return (path for path in cache.rglob("*") if path.is_file())
-
-
-@pytest.mark.usefixtures("cache")
-def test_a_choice_is_kept_for_other_processes() -> None:
-    assert choose(["aa", "bb"], FACTS, Track([9.0, 5.0]).sample, 256) == (1, "tuned")
-    assert choose(["aa", "bb"], FACTS, never, 256) == (1, "tuned")
 
 
 @pytest.mark.usefixtures("cache")

@@ -89,15 +89,6 @@ def test_a_look_repeats_only_after_every_pair_of_colour_and_marker() -> None:
     assert len({(look.colour, look.marker) for look in drawn.values()}) == len(names)
 
 
-def test_variants_of_one_panel_differ_in_colour_and_in_marker() -> None:
-    tiles = ["naive", "shared_tile", "register_tile"]
-    blocks = [f"block_tile_{number}" for number in range(len(COLOURS) - 1)]
-    drawn = looks([tiles, ["naive", *blocks], reversed(tiles)])
-    for panel in (tiles, ["naive", *blocks]):
-        assert len({drawn[name].colour for name in panel}) == len(panel)
-        assert len({drawn[name].marker for name in panel}) == len(panel)
-
-
 def test_panels_stand_in_one_column_so_that_their_text_has_the_size_of_the_pages() -> None:
     rows = [row for n in (64, 128, 256, 512, 1024) for row in curve("naive", (8, 4, 6), n=n)]
     picture = draw(source(*rows), "tiles")
