@@ -63,7 +63,8 @@ void finish(const BoxCopy& copy) {
     for (long r = 0; r < map.box_rows; ++r) {
       for (size_t b = 0; b < row_bytes; ++b) {
         const long row = copy.row + r, column = copy.column + b / map.item_bytes;
-        const bool inside = row >= 0 && row < map.rows && column < map.columns;
+        const bool inside =
+            row >= 0 && row < map.rows && column >= 0 && column < map.columns;
         const size_t from = (row * map.pitch + copy.column) * map.item_bytes + b;
         unsigned at = to + r * pitch + b;
         if (map.swizzle_bytes == 128) at ^= (at >> 7 & 7) << 4;
@@ -211,7 +212,7 @@ void finish_stores(size_t pending) {
       const long item = i / map.item_bytes;
       const long row = store.row + item / map.box_columns;
       const long column = store.column + item % map.box_columns;
-      if (row >= map.rows || column >= map.columns) continue;
+      if (row < 0 || row >= map.rows || column < 0 || column >= map.columns) continue;
       map.address[(row * map.pitch + column) * map.item_bytes + i % map.item_bytes] =
           store.content[i];
     }
