@@ -3,8 +3,9 @@
 The numbers are the same as in `fitted_tile.cuh` and `split_sums.cuh`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gpubench.kernels.tensor_cores import (
     BYTES_STEP,
@@ -79,29 +80,11 @@ class Form:
     options: str = "/group=8"
     """What a configuration says after its cluster."""
 
-    def tiles(
-        self,
-        *,
-        default: tuple[str, ...],
-        shared_bytes: Callable[[Config], int],
-        constraint: Callable[[Config], str | None],
-        stages: Sequence[int] = STAGES,
-        **further: Sequence[int | str],
-    ) -> Space:
-        """Return the space of the form's tiles, with further axes (`tensor_cores.tiles`)."""
-        parts = {"splits": self.splits} if len(self.splits) > 1 else {}
-        return tiles(
-            rows=self.rows,
-            columns=self.columns,
-            step=self.step,
-            default=default,
-            shared_bytes=shared_bytes,
-            constraint=constraint,
-            stages=stages,
-            **parts,
-            cluster=self.clusters,
-            **further,
-        )
+    def tiles(self, *, stages: Sequence[int] = STAGES, **further: Any) -> Space:
+        """Return the space of the form's tiles. `further` are arguments of `tensor_cores.tiles`."""
+        parts: dict[str, Any] = {"splits": self.splits} if len(self.splits) > 1 else {}
+        extents: dict[str, Any] = {"rows": self.rows, "columns": self.columns, "step": self.step}
+        return tiles(**extents, stages=stages, **parts, cluster=self.clusters, **further)
 
 
 WHOLE = Form(rows=ROWS_BY_8, options="/group=8/pdl=1")

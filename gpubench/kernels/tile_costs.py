@@ -27,6 +27,7 @@ from gpubench.kernels.fitted_tile import (
     MAX_SUMS,
     MAX_SUMS_OF_TURNS,
     RESIDENT,
+    STAGES,
     UNIT,
     Form,
     consumers,
@@ -53,8 +54,6 @@ configurations, the best of four 2.2 %, and the best of eight 1.6 %."""
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
-
-MIN_STAGES, MAX_STAGES = 3, 8
 
 SECTOR_BYTES = 32
 """Bytes of a sector of the L2 cache."""
@@ -211,7 +210,7 @@ class Choice(Tile):
         """Number of stages that fill shared memory."""
         results = 2 * self.rows * ROW_BYTES if self.form.in_turns else 0
         room = MAX_DYNAMIC_BYTES - results
-        return min(MAX_STAGES, room // stage_bytes(self.rows, self.columns))
+        return min(STAGES[-1], room // stage_bytes(self.rows, self.columns))
 
     def rounds_us(
         self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
@@ -396,7 +395,7 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
                 continue
             choice = Choice(form=form, rows=rows, columns=columns, down=down, across=across)
             most = MAX_SUMS_OF_TURNS if form.in_turns else MAX_SUMS[choice.consumers]
-            if choice.sums > most or choice.stages < MIN_STAGES:
+            if choice.sums > most or choice.stages < STAGES[0]:
                 continue
             for parts in splits:
                 if not transposed or rows in (whole_rows if parts == 1 else rows_in_parts):
