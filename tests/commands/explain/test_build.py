@@ -246,7 +246,8 @@ def test_a_folder_at_another_place_with_bytes_that_are_not_utf8_has_the_same_row
 ) -> None:
     for side in ("base", "new"):
         kernels = copy_kernels(tmp_path / side, "naive")
-        plant(kernels, "gemm/my_naive.py", ('idea="', 'compile_options=("-I.",), idea="'))
+        options = ('idea="', 'compile_options=("-I.",), idea="')
+        plant(kernels, "gemm/my_naive.py", options, ("edges(1, 32", "edges(32, 32"))
         source = kernels / "gemm/my_naive.cu"
         source.write_bytes(b"// \xe9t\xe9\n" + source.read_bytes())
         assert build(tmp_path, f"{side}.csv", *own(kernels, "--arch", "sm_90"))[0].code == 0
