@@ -238,21 +238,6 @@ def test_every_launch_of_a_variant_has_its_page(
     ]
 
 
-def test_a_users_own_kernel_is_explained(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    folder = KERNELS["shared_tile"].path.parent
-    for kind in (".py", ".cu"):
-        text = (folder / f"shared_tile{kind}").read_text(encoding="utf-8")
-        (tmp_path / f"mine{kind}").write_text(text.replace("shared_tile", "mine"), encoding="utf-8")
-    out, _ = printed(capsys, "mine", tiles="16", kernels=tmp_path)
-    assert "mine 16 at 1024 float32" in out
-    (tmp_path / "mine.py").write_text(
-        (tmp_path / "mine.py").read_text(encoding="utf-8").replace('square_blocks("mine")', "1 / 0")
-    )
-    assert "mine.py, line" in refusal("mine", tiles="16", kernels=tmp_path)
-
-
 # ---- JSON
 
 
@@ -293,14 +278,6 @@ def test_a_sweeps_times_are_compared_with_the_bound(
     assert by_tile["8"][-2:] == ["0.4380", "7"]
     assert by_tile["16"][-2:] == ["0.2830", "11"]
     assert "0." not in by_tile["32"][-1]
-
-
-def test_times_of_another_product_are_noted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    write([row(16, 283.0, device="NVIDIA H100")], tmp_path / "a.csv")
-    _, err = printed(capsys, "shared_tile", tiles="16", times=tmp_path / "a.csv")
-    assert "are of NVIDIA H100, the bound is that of NVIDIA H200" in err
 
 
 def test_times_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -117,27 +117,15 @@ def test_nothing_is_overwritten_unless_forced(tmp_path: Path) -> None:
     assert "mine" in of_op("gemm", tmp_path)
 
 
-def test_a_name_that_is_not_an_identifier_is_refused(tmp_path: Path) -> None:
+def test_a_wrong_name_start_operation_or_folder_is_refused(tmp_path: Path) -> None:
     for name in ("", "Mine", "2nd", "a-b", "../mine", "a b", "mine.cu", "_x"):
         assert "cannot name a kernel, which is lower-case letters" in refusal(tmp_path, name)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_keyword_of_cpp_is_refused(tmp_path: Path) -> None:
     for name in ("double", "template", "xor"):
         assert "a keyword of C++" in refusal(tmp_path, name)
-
-
-def test_the_name_of_a_packaged_kernel_is_refused(tmp_path: Path) -> None:
     assert "already" in refusal(tmp_path, "cublas")
-
-
-def test_an_unknown_start_or_operation_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     assert "did you mean 'shared_tile'" in refusal(tmp_path, like="shard_tile")
     assert "--like: unknown CUDA kernel 'cublas'" in refusal(tmp_path, like="cublas")
     assert "did you mean 'gemv_t'" in refusal(tmp_path, op="gemv_x")
-
-
-def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     assert "cannot write" in refusal(tmp_path / "file")

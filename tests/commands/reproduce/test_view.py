@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from fakes import CPU, series
-from msgspec import structs
 
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, read_experiment, shipped
@@ -129,21 +128,3 @@ def test_a_point_that_went_wrong_says_so_in_its_place() -> None:
     assert first.table.lines[0][:3] == ("8", "3.006406", "wrong")
     wrong = "wrong: naive 8 at 512x512x1024 int32: off by one"  # in both scopes
     assert closing(ran) == [wrong, *experiment.file.notes]
-
-
-def test_a_skipped_point_is_told_of_where_a_figure_is_missing_for_it() -> None:
-    experiment = read_experiment(shipped()["lecture-sdk"])
-    ran = as_if_run(experiment, gpu=True)
-    skipped = [
-        replace(one, status="skipped", reason="too slow", median_us=None)
-        for one in ran.rows
-        if one.variant == "cublas"
-    ]
-    lines = closing(replace(ran, rows=skipped))
-    skips = [line for line in lines if line not in experiment.file.notes]
-    assert len(skips) == 4  # one of the five shapes is matrixMul's alone
-    assert skips[0] == "skipped: cublas at 320x160x160 float32: too slow"
-    without_figures = replace(experiment, file=structs.replace(experiment.file, series=()))
-    assert closing(replace(ran, experiment=without_figures, rows=skipped)) == [
-        *experiment.file.notes
-    ]
