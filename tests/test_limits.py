@@ -110,7 +110,7 @@ def test_a_number_that_cannot_be_is_refused_where_it_is_read(
 def test_every_command_refuses_such_a_number_in_one_line(tmp_path: Path) -> None:
     write([sample()], tmp_path / "b.csv")
     write_with(tmp_path / "m.csv", [sample()], m="1e308")
-    write_with(tmp_path / "inf.csv", [sample(), sample(n=512)], gflops="inf")
+    write_with(tmp_path / "inf.csv", [sample(), sample(n=512)], median_us="inf")
     for command in ("plot", "report", "show", "diff b.csv"):
         for name in ("m.csv", "inf.csv"):
             done = call(tmp_path, *command.split(), name)
