@@ -284,6 +284,8 @@ SHAPES = {
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
     "3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
     "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
+    "alone_401_bfloat16": "--seed 401 --count 80 --dtype bfloat16",
+    "alone_404_tf32": "--seed 404 --count 80 --dtype tf32",
     "alone_17_bfloat16": "--seed 17 --count 60 --dtype bfloat16",
     "alone_18_float16": "--seed 18 --count 30 --dtype float16",
     "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
