@@ -68,16 +68,16 @@ SHARES = re.compile(r"__shared__|__sync|\bworkspace\b")
 
 
 def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
-    """Return two cases of the smallest tile whose blocks have more than one warp.
+    """Return cases of the smallest tile whose blocks have more than one warp.
 
     ThreadSanitizer takes milliseconds for each thread, and all tiles use barriers and shared arrays
-    alike. Both cases have several blocks, and loops that take several steps.
+    alike. The cases have several blocks, and loops that take several steps.
     """
     tile = min(
         variant.tiles, key=lambda tile: (threads(variant, tile) <= WARP, threads(variant, tile))
     )
     of_tile = race_cases(variant, [tile])
-    return [of_tile[1], of_tile[-2]]
+    return of_tile[-2:-1] if of_tile[0].problem.operation.has_k else [of_tile[1], of_tile[-2]]
 
 
 def cases_of_some_tiles(variant: CudaVariant) -> list[Case]:
@@ -138,7 +138,7 @@ def test_a_kernel_is_right_and_clean(variant: CudaVariant, work: Work) -> None:
     for sanitizer in filter(partial(watched, variant), Sanitizer):
         of_variant, future = work[variant, sanitizer]
         outputs = future.result()
-        assert len(outputs) == len(of_variant) >= 2, sanitizer
+        assert len(outputs) == len(of_variant) >= 1, sanitizer
         for case, output in zip(of_variant, outputs, strict=True):
             np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
 

@@ -13,8 +13,10 @@ from gpubench.hardware.architectures import example
 from gpubench.kernel_options import find_kernel
 from gpubench.model import CudaVariant, Problem
 from gpubench.on_cpu.accesses import SHARED, Access, Accesses, record, sampled_blocks
+from gpubench.plan import registry
 
 DEVICE = example("sm_90")
+OURS = registry.KERNELS / "gemm"
 
 
 def recorded(folder: Path | None, name: str, tile: str, op: str = "gemm", n: int = 256) -> Accesses:
@@ -51,7 +53,8 @@ def test_a_warp_that_walks_down_a_column_takes_a_sector_a_thread() -> None:
     uncoalesced = recorded(None, "naive_uncoalesced", "32", n=64)
     read = only(uncoalesced, "A", "read")
     assert (read.sectors, read.least_sectors, read.lines) == (32, 4, 32)
-    assert (read.used_bytes, read.place) == (128, "naive_uncoalesced.cu:23")
+    line = line_with(OURS / "naive_uncoalesced.cu", "a[k]")
+    assert (read.used_bytes, read.place) == (128, f"naive_uncoalesced.cu:{line}")
     # All threads of the warp read one element of B.
     assert only(uncoalesced, "B", "read").sectors == 1
     assert uncoalesced.by_wasted_clocks[0] == read
