@@ -139,13 +139,13 @@ def choose(
             here = {variant.name: variant for variant in fitting if variant.backend == backend}
             if not here:
                 raise UsageError(
-                    f"--variants: '{name}' runs on {fitting[0].backend}, and this sweep on "
+                    f"variant '{name}' runs on {fitting[0].backend}, and this sweep on "
                     f"{backend}: 'gpubench variants --device {backend}' lists what runs there. "
                     f"On a machine that has it, use --device {fitting[0].backend}"
                 )
             chosen |= here
         else:
-            raise UsageError(f"--variants: {unknown_variant(name, by_name, kernels)}")
+            raise UsageError(unknown_variant(name, by_name, kernels))
     return tuple(chosen.values())
 
 
