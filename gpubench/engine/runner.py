@@ -147,7 +147,7 @@ class Runner:
         self._first_us: dict[Point, float] = {}
         self._threads: dict[Point, int] = {}
         self._launched: set[Instance] = set()
-        """What was launched in this process, in a later round of the job."""
+        """The instances that a later round of the job has launched in this process."""
 
         self.spent_s: defaultdict[str, float] = defaultdict(float)
         """Wall time of this job by phase."""
@@ -466,6 +466,7 @@ class Runner:
         operands = self._operand_cache.operands(uniform)
         kernel, check = self._backend.bind(uniform, operands), self._check(uniform, operands)
         self._verify(uniform, kernel, len(operands.sets), check)
+        self._first_us.pop(uniform, None)  # a point of the sweep may have these operands
 
     def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
         """Compare the outputs of the first launches: one, then batches of at most one per set.
