@@ -198,8 +198,8 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     if modes := [rows[key].label for key, finding in two_sided.items() if finding.modes > 1]:
         yield (
             f"{shortened(modes, ', ')} ran at two speeds: each process has one of them. Such a "
-            f"point is never the same, and is judged by {DECIDING_ROUNDS} rounds of both sides "
-            "together, unless the sides are further apart than the speeds"
+            "point is never the same. It stays ambiguous until both sides together have "
+            f"{DECIDING_ROUNDS} rounds, unless the sides are further apart than the speeds"
         )
     if comparison.drifted:
         yield (
