@@ -17,7 +17,7 @@
 // there is one barrier for 64 values of k.
 //
 // Bounds: zeros pad the panels where A ends, and the TMA writes zeros where B ends. A tensor map
-// takes rows at multiples of 16 bytes, so the first launch also copies other B.
+// takes rows at multiples of 16 bytes. If B has other rows, the first launch copies B, too.
 //
 // What remains is around the loop. A block waits for its first tiles. The next block on a
 // multiprocessor starts only when this block has stored its sums. In the last wave of blocks some
@@ -26,7 +26,7 @@
 #include "../lib/tma/bulk_product.cuh"
 #include "../lib/tiles/rasterization.cuh"
 
-// Launched with a block for each BM×BK tile of A, and for each row of B that is not aligned.
+// Launched with a block for each BM×BK tile of A, and one for each row of B if B is copied.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__(256)
 pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {

@@ -35,7 +35,7 @@ def pack_and_multiply(
     elements_before: int = 0,
     elements_after: int = 0,
 ) -> Launch:
-    """Launch the packing, with a block per tile of A and per unaligned row of B, then the product.
+    """Launch the packing, with a block per tile of A and per row of a copied B, then the product.
 
     The product gets its tensor map of B. The workspace holds `elements_before`, A's panels, the
     copy of B, and `elements_after`.

@@ -37,7 +37,7 @@
 // The workspace holds a flag per block, then A's panels, B's copy, and the sums of shared tiles.
 constexpr int FLAGS = 1024;
 
-// Launched with a block for each BM×BK tile of A, and for each row of B that is not aligned.
+// Launched with a block for each BM×BK tile of A, and one for each row of B if B is copied.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
 __global__ void __launch_bounds__(256)
 pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {

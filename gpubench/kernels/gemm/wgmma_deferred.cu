@@ -8,8 +8,8 @@
 //
 // A tile has at least as many steps as boxes. If K is shorter, the TMA fetches zeros.
 //
-// A block's first step is requested before its cluster has met (`produce_early`): with one tile for
-// each block, as at 2048, that is 1 % of the time.
+// A block requests its own part of its first step before its cluster has met (`produce_early`):
+// with one tile for each block, as at 2048, that is 1 % of the time.
 //
 // What limits it: blocks of 128×256 fetch the same operands many times. A larger tile would fetch
 // less, but leaves no registers for the pairs.

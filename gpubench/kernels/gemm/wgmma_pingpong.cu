@@ -19,12 +19,13 @@
 //     step        BK values of k of a tile
 //     ring        STAGES buffers in shared memory, one for each step that is fetched. A stage has
 //                 two barriers, for "it is filled" and "it is free" (`wgmma_ring`)
-//     cluster     CM×CN blocks, of which each fetches a part of what all need (`wgmma_cluster`)
+//     cluster     CM×CN blocks. Those of a column share columns of B, and those of a row share rows
+//                 of A: each fetches a part of them for all (`wgmma_cluster`)
 //
 // Who fetches: one warp of a third warpgroup. It fills the ring with the steps of all tiles of the
-// block, tile by tile. So a warpgroup skips the steps of every second tile. It looks at no stage
-// before its turn: a barrier tells only even rounds of the ring from odd ones, so a stage that was
-// filled two rounds earlier would pass for its own.
+// block, tile by tile. So warpgroups 0 and 1 skip the steps of every second tile. They look at no
+// stage before their turn: a barrier tells only even rounds of the ring from odd ones, so a stage
+// that was filled two rounds earlier would pass for their own.
 //
 // Whose turn: a warpgroup ends its turn when it has started its last step. The tensor cores
 // multiply this step while the other warpgroup starts its first step.
@@ -35,8 +36,11 @@
 //
 // How results leave: a warpgroup rounds 64 columns of its tile into a box in shared memory, and one
 // thread has the TMA copy the box to C. A warpgroup has one box, so its next columns wait until the
-// TMA has read the last ones. The block's last tile needs not wait: nothing uses the ring any more,
-// and all its boxes lie there side by side.
+// TMA has read the last ones. The ring has no room for them: it has the other warpgroup's steps.
+// Only the block's last tile finds it free, and puts all its boxes there, side by side.
+//
+// Edges: the TMA reads zeros outside A and B, and writes nothing outside C. Blocks whose tile lies
+// outside C fetch their part for their cluster, too.
 //
 // What limits it: smaller tiles fetch more, 61 bytes per clock of multiplication for 104×192 where
 // 168×256 takes 40. So clusters have up to eight blocks, which divide what they fetch.
@@ -72,7 +76,7 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
     if (threadIdx.x % 128 >= 32) return;  // a warp fetches
     produce_early<true, BM, BN, BK, IS_8_BITS<Scalar>>(
         ring, BLOCKS, stages, tiles, first, clusters, StepsOfPart(steps, 0, 1), a_map, b_map,
-        nullptr);
+        nullptr);  // a stage is free when one warpgroup of each of BLOCKS blocks has read it
   } else {
     raise_registers<240>();
     meet_cluster();

@@ -122,7 +122,7 @@ __device__ __forceinline__ void synchronize_consumers() {
 constexpr int UNIT_SUMS = 8;
 constexpr int UNIT = 16;
 
-// Of its warp's 16 rows of 16 columns, a lane stores 16 bytes: in which row, and which half of it.
+// A lane names 16 bytes of its warp's 16 rows of 16 columns: the row, and the half of the row.
 template <bool TRANSPOSED>
 __host__ __device__ constexpr int unit_row(int lane) {
   return TRANSPOSED ? lane / 16 * 8 + lane % 8 : lane % 16;
@@ -186,7 +186,7 @@ __device__ __forceinline__ void put_box(unsigned box, const float (&sum)[SUMS]) 
   }
 }
 
-// Has the TMA store a box that lies in shared memory, by one thread.
+// Has the TMA store a box of shared memory, as far as it lies inside the matrix, by one thread.
 __device__ __forceinline__ void store_box(const CUtensorMap* map, unsigned box, int row, int col) {
   PTX("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];", "l"(map),
       "r"(col), "r"(row), "r"(box));
