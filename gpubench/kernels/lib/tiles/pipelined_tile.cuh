@@ -1,4 +1,4 @@
-// pipelined_tile: the work of one block of `pipelined`, which explains it, and of `large_tile`.
+// pipelined_tile: the work of one block. `pipelined` introduces it, and `large_tile` uses it too.
 
 #pragma once
 

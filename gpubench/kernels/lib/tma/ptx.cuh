@@ -1,4 +1,4 @@
-// ptx: instructions that have no names in CUDA C++.
+// ptx: instructions that have no names in CUDA C++. `pipelined` introduces the first of them.
 
 #pragma once
 
