@@ -84,7 +84,7 @@ class LiveProgress(Watcher):
 
     def compiled(self, kernels: int) -> None:
         """Show the number of compiled kernels."""
-        self._describe(f"compiling: {kernels} kernels")
+        self._describe(f"compiling: {counted(kernels, 'kernel')}")
 
     def measuring(self, visit: Visit) -> None:
         """Show the point and the time left."""
@@ -141,7 +141,7 @@ class PlainProgress(Watcher):
 
     def compiled(self, kernels: int) -> None:
         """Print the number of compiled kernels, every few seconds."""
-        self._now_and_then(f"compiling: {kernels} kernels")
+        self._now_and_then(f"compiling: {counted(kernels, 'kernel')}")
 
     def measuring(self, visit: Visit) -> None:
         """Keep the visit's name and the time left, which `measured` prints."""

@@ -77,7 +77,7 @@ def test_plain_progress_says_what_runs_and_every_failure(
     assert err.splitlines() == [
         "clocks stay empty: [no] NVML",
         "Fake CPU (CPU): 2 points, 3 rounds; 2 kernels to compile, about 1:05",
-        "compiling: 1 kernels",
+        "compiling: 1 kernel",
         "[1/6] round 1/3 fake at 64x48x32 float32: 10.00 µs; 0:00 elapsed, 1:05 left",
         f"wrong: fake at 64x48x32 float32: {REASON}",
     ]
