@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 
 from gpubench import completion
 from gpubench import options as option
-from gpubench.commands.diff.options import AB_PAIRS, Options, diff_options
+from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options, diff_options
 from gpubench.errors import GpubenchError
 
 app = typer.Typer()
@@ -113,8 +113,12 @@ def ab(
     *,
     config: option.Config = None,
     pairs: Annotated[
-        int, typer.Option(help="Number of pairs of sweeps, without --budget.")
-    ] = AB_PAIRS,
+        int | None,
+        typer.Option(
+            help="Number of pairs of sweeps, without --budget. "
+            f"Default: {AB_PAIRS}, and {AB_CPU_PAIRS} on a CPU."
+        ),
+    ] = None,
     results: Annotated[
         Path | None,
         typer.Option(
@@ -126,8 +130,8 @@ def ab(
 ) -> None:
     """Measure two installations or kernel directories in turns, and compare them.
 
-    Sweeps alternate on one device, and are judged by the rules of diff. They have one round, and
-    two on a CPU. Each side runs its own gpubench. --budget is the time of the whole comparison.
+    Sweeps of one round alternate on one device, and are judged by the rules of diff. Each side runs
+    its own gpubench. --budget is the time of the whole comparison.
     """
     from gpubench.commands.diff.ab import compare_builds
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 
 from gpubench.backends import AUTO, find_devices
-from gpubench.commands.diff.options import Options
+from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
 from gpubench.commands.diff.run import diff_command, read_limits, run_diff
 from gpubench.errors import UsageError
 from gpubench.options import OPTIONS, option_texts, read_sweep
@@ -37,10 +37,6 @@ ORDER_SEED = 58
 BUDGET_PAIRS = 5
 """Minimum number of pairs with a budget."""
 
-CPU_ROUNDS = 2
-"""Rounds of each sweep on a CPU. Other work comes and goes within seconds, so a second round makes
-it likelier that a sweep has a time without it, and takes a quarter of the time of a sweep."""
-
 
 class SideError(UsageError):
     """A side cannot be measured; `side` is `base` or `new`."""
@@ -61,12 +57,12 @@ class Build:
     kernels: Path | None = None
 
     def sweep(self, options: Mapping[str, str], output: Path) -> None:
-        """Measure one sweep into `output`, by the command line alone. It ends with this process.
+        """Measure one round into `output`, by the command line alone. It ends with this process.
 
         Raises SideError with the side's own message if it makes no file, and KeyboardInterrupt if
         it is interrupted.
         """
-        texts = {**options, "output": str(output)}
+        texts = {**options, "rounds": "1", "output": str(output)}
         if self.kernels:
             texts["kernels"] = str(self.kernels)
         command = [self.interpreter, "-m", "gpubench", "sweep"]
@@ -133,7 +129,7 @@ def compare_builds(
     settings: Options,
     *,
     config: Path | None,
-    pairs: int,
+    pairs: int | None,
     results: Path | None,
     save: str | None,
 ) -> int:
@@ -142,13 +138,14 @@ def compare_builds(
     Raises UsageError for sides, options and files that cannot be used, before anything is measured.
     """
     read_limits(settings)
-    if not MIN_PAIRS <= pairs <= MAX_PAIRS:
-        raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
     texts = option_texts(options, config)
     sweep = read_sweep(texts)
+    if pairs is None:
+        pairs = AB_CPU_PAIRS if _on_cpu(sweep.device) else AB_PAIRS
+    if not MIN_PAIRS <= pairs <= MAX_PAIRS:
+        raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
     budget_s = sweep.timing.budget_s
     texts = {name: text for name, text in texts.items() if name not in OWN}
-    texts["rounds"] = str(CPU_ROUNDS if _on_cpu(sweep.device) else 1)
     if save:
         store.checked(save, "--save")
     if settings.output:

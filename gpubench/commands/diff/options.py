@@ -11,8 +11,10 @@ import typer
 
 from gpubench import options as option
 
-AB_PAIRS = 26
-"""Default number of pairs of sweeps that `gpubench ab` measures."""
+AB_PAIRS, AB_CPU_PAIRS = 26, 40
+"""Default numbers of pairs of sweeps that `gpubench ab` measures, on a GPU and on a CPU. Beside
+other work on a CPU, up to two thirds of the sweeps have no undisturbed sample
+(results/decisions/ab_shortest.md)."""
 
 
 class Format(StrEnum):

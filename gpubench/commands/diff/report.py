@@ -17,7 +17,7 @@ from gpubench.commands.diff.compare import (
     Limits,
 )
 from gpubench.commands.diff.formats import STRICT, Line, Report, exit_code, shortened
-from gpubench.commands.diff.options import AB_PAIRS
+from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import OPERATIONS, Timer, layouts_of
 from gpubench.results.row import KEY, Row
@@ -292,7 +292,8 @@ def _advice(
         return []
     # On a CPU these are sweeps.
     rounds = min(min(finding.base_rounds, finding.new_rounds) for finding in open_points.values())
-    pairs = {"pairs": str(2 * rounds)} if 2 * rounds > AB_PAIRS else {}
+    default = AB_CPU_PAIRS if {key.backend for key in open_points} == {"cpu"} else AB_PAIRS
+    pairs = {"pairs": str(2 * rounds)} if 2 * rounds > default else {}
     lines = []
     for op in dict.fromkeys(key.op for key in open_points):  # a sweep has one operation
         chosen = [rows[key] for key in open_points if key.op == op]

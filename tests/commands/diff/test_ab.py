@@ -64,13 +64,13 @@ def test_either_side_may_be_first_in_a_pair(call: Call) -> None:
         *(f"base-0{pair}.csv" for pair in (1, 2, 3)),
         *(f"new-0{pair}.csv" for pair in (1, 2, 3)),
     ]
-    assert "sweep --sizes=64 --rounds=2 --output=" in log()[0]
+    assert "sweep --sizes=64 --rounds=1 --output=" in log()[0]
 
 
-@pytest.mark.parametrize(("device", "rounds"), [("cpu", 2), ("cuda:0", 1)])
-def test_sweeps_have_a_second_round_on_a_cpu(call: Call, device: str, rounds: int) -> None:
-    call(side("old", rows()), side("new", rows()), "--pairs", "2", "--device", device)
-    assert f"--rounds={rounds} " in log()[0]
+@pytest.mark.parametrize(("device", "pairs"), [("cpu", 40), ("cuda:0", 26)])
+def test_a_cpu_has_more_pairs_by_default(call: Call, device: str, pairs: int) -> None:
+    call(side("old", rows()), side("new", rows()), "--device", device)
+    assert len(log()) == 2 * pairs
 
 
 def test_the_last_line_is_a_sentence_about_the_point_that_changed_most(call: Call) -> None:
