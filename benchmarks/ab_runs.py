@@ -1,6 +1,6 @@
 """Count what `gpubench ab` says on a CPU while other work starts and stops beside it.
 
-    python benchmarks/ab_runs.py --runs 60 -o ab.json    # two hours on two quiet CPUs
+    python benchmarks/ab_runs.py --runs 60 -o ab.json    # six hours on two CPUs
     taskset -c 8-31 python benchmarks/ab_runs.py --runs 48 -o ab.json    # twelve runs at once
 
 Each run has the default number of pairs. Runs in turns compare a directory that holds a kernel with
@@ -25,6 +25,7 @@ from typing import Any
 
 from shared import GPUBENCH, child, save
 
+from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.results.provenance import package_version
 
 SIZES = "128,192"
@@ -97,6 +98,7 @@ def run(slower: bool) -> dict[str, object]:
         compared = json.loads((folder / "diff.json").read_text())
     return {
         "package": package_version()[0],
+        "pairs": AB_CPU_PAIRS,
         "new": SLOWER if slower else SAME,
         "exit": ended.code,
         "seconds": round(ended.wall_s),

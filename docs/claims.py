@@ -38,6 +38,7 @@ from tables import (
     table,
 )
 
+from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.model import DTYPES
 from gpubench.results.row import Row, read
 
@@ -278,9 +279,15 @@ def long_runs(dtype: str) -> Figure:
     return "; ".join(said), by_outcome(sizes)
 
 
-def in_turns(least: float, most: float, new: str) -> Figure:
-    """Judge how many runs of `gpubench ab` beside other work exit 1."""
-    codes = [run["exit"] for run in load(RESULTS / "cpu/ab.json") if run["new"] == new]
+def default_pairs(default: bool) -> list[dict[str, Any]]:
+    """Return the runs of `gpubench ab` beside other work with, or without, the default of today."""
+    runs = load(RESULTS / "cpu/ab.json")
+    return [run for run in runs if (run.get("pairs") == AB_CPU_PAIRS) == default]
+
+
+def in_turns(least: float, most: float, new: str, *, default: bool = True) -> Figure:
+    """Judge how many of these runs exit 1."""
+    codes = [run["exit"] for run in default_pairs(default) if run["new"] == new]
     return rate(codes.count(1), len(codes), least=least, most=most)
 
 
