@@ -164,14 +164,23 @@ def compare_builds(
                 "--variants NAME,cpu_blas measures yours and the BLAS",
                 soft_wrap=True,
             )
-        base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
+        folder = shlex.quote(str(directory))
+        again = diff_command(f"--base {folder}/base-*.csv --new {folder}/new-*.csv", settings)
+        try:
+            base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
+        except KeyboardInterrupt:
+            if any(directory.glob("base-*.csv")) and any(directory.glob("new-*.csv")):
+                _say(f"stopped; what it measured so far: {again}")
+            raise
     code = run_diff(base_files, new_files, settings, (str(base), str(new)))
     for path in new_files if save else ():
         store.save(read(path), save or "")
-    folder = shlex.quote(str(directory))
-    again = diff_command(f"--base {folder}/base-*.csv --new {folder}/new-*.csv", settings)
-    console(stderr=True).print(f"again: {again}", markup=False, soft_wrap=True)
+    _say(f"again: {again}")
     return code
+
+
+def _say(line: str) -> None:
+    console(stderr=True).print(line, markup=False, soft_wrap=True)
 
 
 def measure_in_turns(

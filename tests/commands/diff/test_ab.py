@@ -73,6 +73,15 @@ def test_a_cpu_has_more_pairs_by_default(call: Call, device: str, pairs: int) ->
     assert len(log()) == 2 * pairs
 
 
+def test_ctrl_c_names_the_command_that_compares_what_was_measured(call: Call) -> None:
+    script = Path(side("new", rows()))
+    limit = '[ "$(wc -l < log.txt)" -lt 4 ] || exit 130\nfor word'
+    script.write_text(script.read_text().replace("for word", limit, 1))
+    code, _, err = call(side("old", rows()), str(script))
+    assert code == 130
+    assert "stopped; what it measured so far: gpubench diff --base results/" in err
+
+
 def test_the_last_line_is_a_sentence_about_the_point_that_changed_most(call: Call) -> None:
     slow = side("slow", rows(own=1.25))
     _, out, err = call(side("old", rows()), slow, "--pairs", "5", "--threshold", "5%", "--strict")
