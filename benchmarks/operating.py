@@ -13,7 +13,6 @@ draw other landscapes and fleets of the same kinds, from another seed. Needs no 
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ import numpy as np
 import operating_fleet
 import operating_tune
 from numpy.typing import NDArray
-from shared import ROOT, markdown, measured_file
+from shared import ROOT, markdown, measured, measured_file
 
 from gpubench.commands.diff.compare import (
     Comparison,
@@ -423,10 +422,7 @@ TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]
 
 def source() -> str:
     """Return the sweeps whose rounds are drawn, and the commits that measured them."""
-    with (ROOT / "results" / "measured.csv").open(newline="", encoding="utf-8") as file:
-        commits = {
-            name: row["commit"] for row in csv.DictReader(file) for name in row["files"].split()
-        }
+    commits = measured("commit")
     names = [str(path.relative_to(ROOT / "results")) for path in SWEEPS]
     return f"Rounds of {' and '.join(f'{name} (commit {commits[name]})' for name in names)}."
 

@@ -1,6 +1,7 @@
 """Functions that several of these scripts use: child processes, points, statistics, tables."""
 
 import contextlib
+import csv
 import json
 import os
 import signal
@@ -32,6 +33,12 @@ def measured_file(name: str) -> Path:
     """Return a file of results/, of the GPU that measured it. It may not exist."""
     paths = [ROOT / "results" / card / name for card in CARDS]
     return next(filter(Path.exists, paths), paths[0])
+
+
+def measured(column: str) -> dict[str, str]:
+    """Return a column of results/measured.csv by file, without files of scripts that are gone."""
+    with (ROOT / "results" / "measured.csv").open(newline="", encoding="utf-8") as lines:
+        return {file: row[column] for row in csv.DictReader(lines) for file in row["files"].split()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from shape_tables import (
     path_of_others,
     plain_mean,
 )
-from shared import ROOT, measured_file
+from shared import ROOT, measured, measured_file
 from tables import (
     DISAGREE,
     RESULTS,
@@ -76,8 +76,7 @@ class Claim:
 @cache
 def days_by_file() -> Mapping[str, str]:
     """Return the day on which each file of results/ was measured, but not of scripts that are gone."""
-    lines = dictionaries(RESULTS / "measured.csv")
-    return {file: line["utc"][:10] for line in lines for file in line["files"].split()}
+    return {file: utc[:10] for file, utc in measured("utc").items()}
 
 
 def met(figure: str, holds: bool) -> Figure:

@@ -228,8 +228,8 @@ def ab_runs() -> str:
     default, earlier = default_pairs(True), default_pairs(False)
     minutes, loads = (sorted(run[name] for run in default) for name in ("seconds", "load"))
     same, slower, same_before, slower_before = (
-        in_turns(0.0, 1.0, new, default=default)[0].replace(" (", " runs (")
-        for default in (True, False)
+        in_turns(0.0, 1.0, new, default=of_today)[0].replace(" (", " runs (")
+        for of_today in (True, False)
         for new in ("same", "10 % slower")
     )
     return fill(
