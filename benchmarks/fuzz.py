@@ -84,7 +84,6 @@ def attempt(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int, flo
     import readers
     from mutations import mutated
 
-    contract.TRACED = False
     numbers, names = chunk
     tried: Counter[str] = Counter()
     findings = 0

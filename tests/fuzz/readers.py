@@ -16,7 +16,13 @@ import command_lines
 import msgspec
 import mutations
 import numpy as np
-from contract import BrokenContractError, call_within_contract, checked_message, contents
+from contract import (
+    BrokenContractError,
+    call_within_contract,
+    checked_message,
+    contents,
+    empty_folder,
+)
 from fakes import CPU, measured, point
 from stub import nothing_measured
 
@@ -30,13 +36,12 @@ from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.tune.where import condition
 from gpubench.engine.cluster import Member
-from gpubench.model import LARGEST, Config
+from gpubench.model import Config
 from gpubench.options import read_sweep
-from gpubench.plan.problems import MAX_PROBLEMS, read_problems
 from gpubench.plan.toml_file import decode
 from gpubench.plan.tuned import Winner, keep_winners, read_winners
-from gpubench.results import build_row, store
 from gpubench.results import row as table
+from gpubench.results import store
 from gpubench.results.output import Output
 from gpubench.results.result_file import read_context
 from gpubench.view.pictures import Kind
@@ -149,24 +154,14 @@ def _configs(*, experiments: bool) -> list[bytes]:
     return [text for text in files if (b"[[sweep]]" in text) == experiments]
 
 
-CONFIG = b"""op = "gemm"
-variants = ["naive", "shared_tile"]
-sizes = "64..512:64,320x640x320"
+CONFIG = b"""sizes = "64..512:64,320x640x320"
 tiles = [8, 16]
 dtypes = "float32,float64"
-device = "auto"
 kernels = "mine"
 output = "a.csv"
-seed = 7
-operands = "index"
-rounds = 5
 precision = "0.5%"
-cache = "both"
-scope = "kernel"
-timer = "events"
 point_limit = 60.5
 budget = 100
-launch_limit = 1
 """
 
 
@@ -201,15 +196,21 @@ def rows(name: str) -> Callable[[bytes, Path], None]:
 
 
 def problems(data: bytes, folder: Path) -> None:
-    """Read the list of `--sizes FILE.csv`, and plan it."""
-    path = _in_file("a.csv", data, folder)
-    op = "gemm" if b"k" in data else "gemv"
-    found = call_within_contract(lambda: read_problems(path, op), folder) or ()
-    assert len(found) <= MAX_PROBLEMS
-    assert all(1 <= number <= LARGEST for problem in found for number in problem.size)
+    """Plan the list of `--sizes FILE.csv`."""
+    _in_file("a.csv", data, folder)
     with nothing_measured():
         command_lines.run(["sweep", "--sizes", "a.csv", "--device", "cpu", "--dry-run"], folder)
     require_unchanged(folder, {"a.csv": data})
+
+
+def compared(base: bytes, data: bytes, folder: Path) -> None:
+    """Compare with a valid file, and print one of the formats."""
+    _in_file("base.csv", base, folder)
+    _in_file("a.csv", data, folder)
+    name = tuple(Format)[len(data) % len(Format)]
+    sides = ["base.csv", "a.csv"] if len(data) % 3 else ["a.csv", "base.csv"]
+    command_lines.run(["diff", *sides, "--ignore-device", "--format", name], folder)
+    require_unchanged(folder, {"base.csv": base, "a.csv": data})
 
 
 NVBENCH = b"""{"benchmarks": [{"name": "b", "states": [{"device": 0, "axis_values":
@@ -225,22 +226,10 @@ PROBLEMS = (
 )
 
 
-def build(data: bytes, folder: Path) -> None:
-    """Read a build file, and compare it with the valid one."""
-    base = _in_file("base.csv", _builds()[0], folder)
-    path = _in_file("a.csv", data, folder)
-    if call_within_contract(lambda: build_row.is_build_file(path), folder):
-        call_within_contract(lambda: build_row.read(path), folder)
-    name = tuple(Format)[len(data) % len(Format)]
-    sides = ["base.csv", "a.csv"] if len(data) % 3 else ["a.csv", "base.csv"]
-    command_lines.run(["diff", *sides, "--format", name], folder)
-    require_unchanged(folder, {"base.csv": base.read_bytes(), "a.csv": data})
-
-
 @functools.cache
-def _builds() -> tuple[bytes, ...]:
+def _builds() -> list[bytes]:
     lines = (REPOSITORY / "results/build.csv").read_bytes().splitlines(True)
-    return (b"".join(lines[:5]),)
+    return [b"".join(lines[:5])]
 
 
 # ---- the store
@@ -269,32 +258,22 @@ def saved(data: bytes, folder: Path) -> None:
 def fleet(data: bytes, folder: Path) -> None:
     """Judge a fleet beside what the store has of an earlier run."""
     _in_store("fleet/20260101T000000.000000Z.jsonl", data, folder)
+    reports = [Report(Member(slot, "h", CPU, ""), _unit_times(slot), {}, {}) for slot in "abc"]
+
+    def judged() -> None:
+        earlier, unreadable = fleet_times.earlier(CPU.name, 10)
+        for message in unreadable:
+            checked_message(message)
+        assess(reports, earlier)
+
     with patch.dict(os.environ, {store.VARIABLE: str(folder / "store")}):
-
-        def judged() -> None:
-            reports = [
-                Report(Member(slot, "h", CPU, ""), _unit_times(slot), {}, {}) for slot in "abc"
-            ]
-            earlier, unreadable = fleet_times.earlier(CPU.name, 10)
-            for message in unreadable:
-                checked_message(message)
-            assess(reports, earlier)
-
         call_within_contract(judged, folder)
 
 
 def _unit_times(slot: str) -> list[fleet_times.UnitTime]:
+    usual = {"host": "h", "slot": slot, "device_uuid": None, "device": CPU.name, "status": "ok"}
     return [
-        fleet_times.UnitTime(
-            host="h",
-            slot=slot,
-            device_uuid=None,
-            device=CPU.name,
-            unit=unit,
-            phase=phase,
-            status="ok",
-            time_us=100.0 + number,
-        )
+        fleet_times.UnitTime(unit=unit, phase=phase, time_us=100.0 + number, **usual)  # type: ignore[arg-type]
         for unit in ("copy", "float32 product")
         for phase in ("alone", "together")
         for number in range(3)
@@ -303,15 +282,6 @@ def _unit_times(slot: str) -> list[fleet_times.UnitTime]:
 
 def _fleets() -> tuple[bytes, ...]:
     return (msgspec.json.Encoder().encode_lines([*_unit_times("a"), *_unit_times("b")]),)
-
-
-def diff(data: bytes, folder: Path) -> None:
-    """Compare, and print one of the formats."""
-    base = _in_file("base.csv", _csv()[0], folder)
-    _in_file("a.csv", data, folder)
-    name = tuple(Format)[len(data) % len(Format)]
-    command_lines.run(["diff", "base.csv", "a.csv", "--ignore-device", "--format", name], folder)
-    require_unchanged(folder, {"base.csv": base.read_bytes(), "a.csv": data})
 
 
 def _csv_of_gpu() -> bytes:
@@ -406,8 +376,6 @@ RACE = ("tune", "cpu_tile", "--device", "cpu", "--sizes", "64", "--where", "edge
 
 def _killed(*argv: str) -> bytes:
     """Return the file that a killed command leaves, measured by the stand-in for the worker."""
-    from contract import empty_folder
-
     with empty_folder() as folder, nothing_measured(), redirect_stdout(io.StringIO()):
         with redirect_stderr(io.StringIO()):
             command_lines.run([*argv, "-o", "a.csv"], folder)
@@ -466,15 +434,10 @@ def _resumed(argv: Sequence[str], data: bytes, folder: Path) -> dict[str, bytes]
 def _operands(name: str) -> Callable[[], list[bytes]]:
     @functools.cache
     def made() -> list[bytes]:
-        from contract import empty_folder
-
-        found = []
-        for m, n in ((2, 3), (1, 1), (7, 5)):
-            with empty_folder() as folder:
-                a, v = np.ones((m, n), np.float32), np.ones(n, np.float32)
-                write_operands(Output(folder / name), a, v)
-                found.append((folder / name).read_bytes())
-        return found
+        a, v = np.ones((2, 3), np.float32), np.ones(3, np.float32)
+        with empty_folder() as folder:
+            write_operands(Output(folder / name), a, v)
+            return [(folder / name).read_bytes()]
 
     return made
 
@@ -484,11 +447,8 @@ def _read_operands(name: str) -> Callable[[bytes, Path], None]:
         path = _in_file(name, data, folder)
         found = call_within_contract(lambda: read_operands(path), folder)
         if found:
-            a, v = found
-            assert a.ndim == 2
-            assert v.ndim == 1
-            assert np.isfinite(a).all()
-            assert np.isfinite(v).all()
+            assert [array.ndim for array in found] == [2, 1]
+            assert all(np.isfinite(array).all() for array in found)
         require_unchanged(folder, {name: data})
 
     return read
@@ -511,8 +471,8 @@ READERS = {
     "source": Reader(source, lambda: (SOURCE,), TEXT),
     "nvbench": Reader(rows("a.json"), lambda: (as_nvbench(_rows()), NVBENCH), TEXT),
     "problems": Reader(problems, lambda: PROBLEMS, TABLE),
-    "diff": Reader(diff, _csv, TABLE),
-    "build": Reader(build, _builds, TABLE),
+    "diff": Reader(lambda *to: compared(_csv()[0], *to), _csv, TABLE),
+    "build": Reader(lambda *to: compared(_builds()[0], *to), _builds, TABLE),
     "saved": Reader(saved, _csv, TABLE),
     "fleet": Reader(fleet, _fleets, TEXT),
     "partial": Reader(partial, _partial, (*TABLE, *TEXT)),
