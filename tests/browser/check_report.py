@@ -2,16 +2,18 @@
 
     python tests/browser/check_report.py [--screenshots FOLDER] results/h200/sweep.csv …
 
-Not part of the test suite, which needs no browser; on Debian, `apt-get install chromium`.
+Not part of the test suite, which needs no browser: `pip install playwright`, and `playwright
+install chromium` or the path of one in CHROMIUM.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from chromium import Chromium
+from playwright.sync_api import Page, sync_playwright
 
 from gpubench.commands.report.page import page
 from gpubench.results.row import Row, read
@@ -20,7 +22,7 @@ MAX_BYTES = 2_000_000
 LEAST_CONTRAST = 4.5
 """WCAG 2.2, success criterion 1.4.3."""
 
-PHONE, DESK = (390, 844), (1280, 900)
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 
 COLUMN = """
 (title) => {
@@ -66,80 +68,86 @@ def main() -> None:
     arguments.add_argument("--screenshots", type=Path)
     asked = arguments.parse_args()
     results = [(path, read(path)) for path in asked.files]
-    with tempfile.TemporaryDirectory() as folder, Chromium() as browser:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM"))
+        tab = browser.new_page(viewport=DESK, color_scheme="light")
+        requests: list[str] = []
+        complaints: list[str] = []
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.on("console", lambda message: complaints.append(message.text))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
         target = Path(folder, "report.html")
         target.write_text(page(results), encoding="utf-8")
         assert target.stat().st_size < MAX_BYTES, target.stat().st_size
-        browser.look(*DESK, "light")
-        browser.open(target)
-        check_sorting(browser)
-        check_filtering(browser)
-        check_keyboard(browser)
-        check_structure(browser)
-        check_looks(browser, asked.screenshots)
+        tab.goto(target.as_uri())
+        check_sorting(tab)
+        check_filtering(tab)
+        check_keyboard(tab)
+        check_structure(tab)
+        check_looks(tab, asked.screenshots)
         target.write_text(page([(Path("evil.csv"), evil(results[0][1]))]), encoding="utf-8")
-        browser.open(target)
-        assert browser.run("window.injected") is None
-        alone = {url for url in browser.requests if not url.startswith("data:")}
-        assert alone == {target.resolve().as_uri()}, alone
-        assert browser.complaints == [], browser.complaints
+        tab.goto(target.as_uri())
+        assert tab.evaluate("window.injected") is None
+        assert {url for url in requests if not url.startswith("data:")} == {target.as_uri()}
+        assert complaints == []
     sys.stdout.write("the page is sound: sorting, filtering, keyboard, dark, phone, no network\n")
 
 
-def check_sorting(browser: Chromium) -> None:
+def check_sorting(tab: Page) -> None:
     column = f"({COLUMN})('ms')"
     for direction in ("ascending", "descending"):
-        browser.run(f"{column}.head.querySelector('button').click()")
+        tab.evaluate(f"{column}.head.querySelector('button').click()")
         values = [
-            float(text.split()[0].replace(",", "")) for text in browser.run(f"{column}.shown")
+            float(text.split()[0].replace(",", "")) for text in tab.evaluate(f"{column}.shown")
         ]
         assert len(values) > 1
         assert values == sorted(values, reverse=direction == "descending")
-        assert browser.run(f"{column}.head.getAttribute('aria-sort')") == direction
+        assert tab.evaluate(f"{column}.head.getAttribute('aria-sort')") == direction
 
 
-def check_filtering(browser: Chromium) -> None:
+def check_filtering(tab: Page) -> None:
     variants = f"({COLUMN})('variant').shown"
-    everything = browser.run(variants)
+    everything = tab.evaluate(variants)
     chosen = everything[0]
     section = "document.querySelector('.listing[aria-labelledby=points]')"
-    browser.run(
+    tab.evaluate(
         f"(() => {{ const menu = {section}.querySelector('select'); menu.value = '{chosen}';"
         "menu.dispatchEvent(new Event('input', {bubbles: true})) })()"
     )
-    left = browser.run(variants)
+    left = tab.evaluate(variants)
     assert left == [chosen] * everything.count(chosen)
     assert len(left) < len(everything)
-    said = browser.run(f"{section}.querySelector('output').value")
+    said = tab.evaluate(f"{section}.querySelector('output').value")
     assert said == f"{len(left)} of {len(everything)} rows"
-    browser.run(
+    tab.evaluate(
         f"(() => {{ {section}.querySelector('select').value = '';"
         f"const field = {section}.querySelector('input'); field.value = 'no such words';"
         "field.dispatchEvent(new Event('input', {bubbles: true})) })()"
     )
-    assert browser.run(variants) == []
-    browser.run(
+    assert tab.evaluate(variants) == []
+    tab.evaluate(
         f"(() => {{ const field = {section}.querySelector('input'); field.value = '';"
         "field.dispatchEvent(new Event('input', {bubbles: true})) })()"
     )
-    assert sorted(browser.run(variants)) == sorted(everything)
+    assert sorted(tab.evaluate(variants)) == sorted(everything)
 
 
-def check_keyboard(browser: Chromium) -> None:
+def check_keyboard(tab: Page) -> None:
     """Tab reaches the skip link first; Enter on a head's button sorts."""
-    browser.press("Tab", 9)
-    assert browser.run("document.activeElement.className") == "skip"
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.className") == "skip"
     column = f"({COLUMN})('variant')"
-    browser.run(f"{column}.head.querySelector('button').focus()")
-    browser.press("Enter", 13, "\r")
-    values = browser.run(f"{column}.shown")
+    tab.evaluate(f"{column}.head.querySelector('button').focus()")
+    tab.keyboard.press("Enter")
+    values = tab.evaluate(f"{column}.shown")
     assert values == sorted(values)
-    assert browser.run(f"{column}.head.getAttribute('aria-sort')") == "ascending"
+    assert tab.evaluate(f"{column}.head.getAttribute('aria-sort')") == "ascending"
 
 
-def check_structure(browser: Chromium) -> None:
+def check_structure(tab: Page) -> None:
     """What a screen reader lives by."""
-    tree = browser("Accessibility.getFullAXTree")["nodes"]
+    session = tab.context.new_cdp_session(tab)
+    tree = session.send("Accessibility.getFullAXTree")["nodes"]
     named = [
         (node["role"]["value"], node.get("name", {}).get("value", ""))
         for node in tree
@@ -151,28 +159,34 @@ def check_structure(browser: Chromium) -> None:
     for role in ("table", "region", "combobox", "searchbox", "button", "image", "link"):
         nameless = [one for one in named if one[0] == role and not one[1]]
         assert not nameless, role
-    ids = browser.run("[...document.querySelectorAll('[id]')].map((one) => one.id)")
+    ids = tab.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
     assert len(ids) == len(set(ids))
 
 
-def check_looks(browser: Chromium, screenshots: Path | None) -> None:
+def check_looks(tab: Page, screenshots: Path | None) -> None:
     """Nothing too faint, nothing wider than a phone, nothing empty beside a table."""
     for scheme in ("light", "dark"):
         for name, size in (("desk", DESK), ("phone", PHONE)):
-            browser.look(*size, scheme)
-            browser.run("scrollTo(0, 0)")
-            least, where = browser.run(CONTRAST)
+            tab.set_viewport_size(size)
+            tab.emulate_media(color_scheme=scheme)
+            tab.evaluate("scrollTo(0, 0)")
+            least, where = tab.evaluate(CONTRAST)
             assert least >= LEAST_CONTRAST, (scheme, least, where)
-            assert browser.run("document.documentElement.scrollWidth") <= size[0], (scheme, name)
+            assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"], (
+                scheme,
+                name,
+            )
             boxes = "[...document.querySelectorAll('.scroll')].map((box) => "
-            empty = browser.run(boxes + "box.clientWidth - box.querySelector('table').offsetWidth)")
+            empty = tab.evaluate(
+                boxes + "box.clientWidth - box.querySelector('table').offsetWidth)"
+            )
             assert max(empty) <= 0, (scheme, name, empty)
             if screenshots:
-                screenshots.mkdir(parents=True, exist_ok=True)
-                browser.screenshot(screenshots / f"report-{scheme}-{name}.png", whole=True)
-    ink = browser.run("getComputedStyle(document.body).color")
+                path = screenshots / f"report-{scheme}-{name}.png"
+                tab.screenshot(path=path, full_page=True)
+    ink = tab.evaluate("getComputedStyle(document.body).color")
     labels = "[...new Set([...document.querySelectorAll('svg text')].map((one) => "
-    fills = browser.run(labels + "getComputedStyle(one).fill))]")
+    fills = tab.evaluate(labels + "getComputedStyle(one).fill))]")
     assert ink in fills, (ink, fills)
 
 
