@@ -160,39 +160,22 @@ def row(name: str, time_us: float, size: int = 64) -> Row:
     return measured(time_us, point(variant(name=name), size=(size,) * 3), **facts)
 
 
-def test_a_claim_holds_by_the_interval_of_what_was_measured(tmp_path: Path) -> None:
+def test_a_claim_is_judged_by_the_interval_of_what_was_measured(tmp_path: Path) -> None:
     blas = [row("cpu_blas", 150, size) for size in (64, 96)]
     wrong = failed(Status.WRONG, "half", point(variant(name="theirs"), size=(96, 96, 96)))
-    assert claims(tmp_path, *blas, row("theirs", 95), wrong) == [
-        "holds on this device",
-        "wrong at this shape",
-        "holds",
-        "other device: ratio only",
-    ]
-
-
-def test_a_kernel_that_is_wrong_under_one_condition_is_wrong_at_the_shape(tmp_path: Path) -> None:
-    blas = [row("cpu_blas", 150, size) for size in (64, 96)]
-    hot = replace(
-        failed(Status.WRONG, "", point(variant(name="theirs"), size=(96, 96, 96))), cache="hot"
-    )
-    verdicts = claims(tmp_path, *blas, row("theirs", 95), row("theirs", 95, 96), hot)
-    assert verdicts[:2] == ["holds on this device", "wrong at this shape"]
-
-
-def test_a_claim_does_not_hold_or_is_not_decided(tmp_path: Path) -> None:
-    blas = [row("cpu_blas", 150, size) for size in (64, 96)]
-    assert claims(tmp_path, *blas, row("theirs", 120), row("theirs", 102, 96)) == [
-        "does not hold on this device",
-        "not decided",
-        "does not hold",
-        "other device: ratio only",
-    ]
-
-
-def test_rounds_that_disagree_widen_the_interval_that_decides(tmp_path: Path) -> None:
-    blas = [row("cpu_blas", 150, size) for size in (64, 96)]
     slow = replace(row("theirs", 120), round_medians_us="100;120;140")
     fast = replace(row("theirs", 22, 96), round_medians_us="20;22;28")
-    verdicts = claims(tmp_path, *blas, slow, fast)[:2]
-    assert verdicts == ["not decided", "holds on this device"]
+    for rows, verdicts in (
+        ([row("theirs", 95), wrong], ["holds on this device", "wrong at this shape", "holds"]),
+        (  # wrong under one condition
+            [row("theirs", 95), row("theirs", 95, 96), replace(wrong, cache="hot")],
+            ["holds on this device", "wrong at this shape", "holds"],
+        ),
+        (
+            [row("theirs", 120), row("theirs", 102, 96)],
+            ["does not hold on this device", "not decided", "does not hold"],
+        ),
+        # rounds that disagree widen the interval
+        ([slow, fast], ["not decided", "holds on this device", "does not hold"]),
+    ):
+        assert claims(tmp_path, *blas, *rows) == [*verdicts, "other device: ratio only"]

@@ -12,7 +12,6 @@ from gpubench.backends.rotation import OperandSets
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.reproduce.run import reproduce
-from gpubench.engine import runner
 from gpubench.engine.pool import LocalPool, Watcher
 from gpubench.engine.runner import Runner
 from gpubench.model import Device, Point
@@ -98,15 +97,6 @@ BLAS += [("cpu_blas_parallel", "16")]
 LOOPS = [("cpu_naive", "8"), ("cpu_naive", "16")]
 
 
-@pytest.mark.slow
-def test_without_a_gpu_the_cpus_sweeps_run_and_what_stands_in_for_it(tmp_path: Path) -> None:
-    done, _ = ran(tmp_path)
-    assert variants_of(done) == [*BLAS, *LOOPS, ("cpu_tile", "8")]
-    assert not done.interrupted
-    assert not done.failed
-    assert [device.name for device in done.devices] == [CPU.name]
-
-
 def test_with_a_gpu_its_sweeps_run_on_it_and_nothing_stands_in(tmp_path: Path) -> None:
     done, backends = ran(tmp_path, gpu=True)
     assert variants_of(done) == [*BLAS, *LOOPS, ("naive", "8"), ("shared_tile", "8")]
@@ -143,23 +133,6 @@ def test_another_cpu_measures_for_itself(tmp_path: Path) -> None:
     assert {row.median_us for row in done.rows} == {77.0}
 
 
-def test_a_slow_loop_is_launched_three_times_and_the_verified_launch_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runner, "WATCHING_S", 0.0)  # as after a launch that really took so long
-    _, backends = ran(tmp_path, cpu=FakeBackend(2e6))
-
-    def launches(name: str) -> list[Event]:
-        return [
-            event
-            for what in ("run", "sample")
-            for event in backends["cpu"].events_of(what)
-            if event.point and event.point.variant.name == name and event.point.problem.m == 16
-        ]
-
-    assert [event.what for event in launches("cpu_naive")] == ["sample"] * 3
-
-
 def test_a_loop_whose_rounds_disagree_is_measured_again_next_time(tmp_path: Path) -> None:
     class Disturbed(FakeBackend):
         """From launch to launch twice as slow."""
@@ -173,12 +146,6 @@ def test_a_loop_whose_rounds_disagree_is_measured_again_next_time(tmp_path: Path
     assert all(row.unstable for row in first.rows if row.variant == "cpu_naive")
     again, _ = ran(tmp_path)
     assert {row.median_us for row in again.rows if row.variant == "cpu_naive"} == {10.0}
-
-
-def test_rounds_and_budget_are_passed_on(tmp_path: Path) -> None:
-    done, _ = ran(tmp_path, rounds=2, budget=60)
-    rounds = {row.variant: row.rounds for row in done.rows}
-    assert rounds == {"cpu_blas": 2, "cpu_blas_parallel": 2, "cpu_naive": 3, "cpu_tile": 2}
 
 
 def test_a_budget_is_divided_by_points(tmp_path: Path) -> None:

@@ -104,29 +104,16 @@ def judged(folder: Path, rows: list[Row]) -> list[Judgement]:
     return [judgement for rules in run(folder, rows).judgements.values() for judgement in rules]
 
 
-def test_each_figure_is_that_of_its_row(folder: Path) -> None:
+def test_each_figure_is_that_of_its_row_with_its_ratio_and_percentage(folder: Path) -> None:
     times, rates = compared(folder, ROWS)
     assert values(times) == [[1.0, 0.8, 2.0], [0.25, 0.2, 8.0], [0.1, 0.08, 20.0]]
+    assert [entries[0].ratio for entries in times] == [2.0, 4.0, None]  # how many times as fast
     best, loop = (entries[0] for entries in rates)
     assert (best.row, best.measured) == (ROWS[5], ROWS[5].gflops)
     assert (loop.row, loop.measured) == (ROWS[6], ROWS[6].gflops)
-
-
-def test_a_ratio_says_how_many_times_as_fast(folder: Path) -> None:
-    times, rates = compared(folder, ROWS)
-    assert [entries[0].ratio for entries in times] == [2.0, 4.0, None]
-    rate = ROWS[6].gflops
-    assert rate
-    assert rates[1][0].ratio == pytest.approx(rate / 50)
-
-
-def test_percent_of_the_published_peak_is_of_rates_alone(folder: Path) -> None:
-    times, rates = compared(folder, ROWS)
-    assert [entries[0].published_percent_of_peak for entries in times] == [None] * 3
-    assert [entries[0].published_percent_of_peak for entries in rates] == [5.0, 2.5]
-
-
-def test_rules_are_judged_at_the_published_labels(folder: Path) -> None:
+    assert loop.ratio == pytest.approx((ROWS[6].gflops or 0) / 50)
+    for labels, percents in ((times, [None] * 3), (rates, [5.0, 2.5])):
+        assert [entries[0].published_percent_of_peak for entries in labels] == percents
     lowest, highest = judged(folder, ROWS)
     assert (lowest.holds, highest.holds) == (True, True)
     assert lowest.sentence.endswith("measured at 8, published at 8")
@@ -148,11 +135,8 @@ def test_a_point_that_failed_has_a_row_and_no_figure(folder: Path) -> None:
 
 
 def test_the_best_tile_is_the_fastest_that_was_right(folder: Path) -> None:
-    wrong = replace(
-        failed(Status.ERROR, "crash", point(TILE, size=(64, 64, 64), tile=Config.parse("4")))
-    )
-    _, rates = compared(folder, [wrong, ROWS[5], ROWS[4]])
-    assert rates[0][0].row == ROWS[5]
+    wrong = failed(Status.ERROR, "", point(TILE, size=(64, 64, 64), tile=Config.parse("4")))
+    assert compared(folder, [wrong, ROWS[5], ROWS[4]])[1][0][0].row == ROWS[5]
 
 
 def disagreeing(row: Row) -> Row:

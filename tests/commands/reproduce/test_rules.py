@@ -27,19 +27,9 @@ CASES: dict[str, tuple[Rule, dict[str, float], bool, str]] = {
     "maximum elsewhere": (rule("maximum-at", "1"), REGISTER_TILE, False, "at 64"),
     "falls": (rule("falls-until", "8", by=10), SHARED_TILE, True, "×29.6"),
     "falls too little": (rule("falls-until", "8", by=30), SHARED_TILE, False, "×29.6"),
-    "falls, but not at each step": (
-        rule("falls-until", "32"),
-        SHARED_TILE,
-        False,
-        "rising from 16 to 32",
-    ),
+    "not at each step": (rule("falls-until", "32"), SHARED_TILE, False, "rising from 16 to 32"),
     "rises": (rule("rises-from", "16", by=2), REGISTER_TILE, True, "×3.24 at 64, the least"),
-    "rises too little": (
-        rule("rises-from", "16", by=3.3),
-        REGISTER_TILE,
-        False,
-        "×3.24 at 64, the least",
-    ),
+    "too little": (rule("rises-from", "16", by=4), REGISTER_TILE, False, "×3.24 at 64, the least"),
     "flat": (rule("flat-from", "8", by=1.25), SHARED_TILE, True, "×1.14"),
     "not flat": (rule("flat-from", "4", by=1.25), SHARED_TILE, False, "×1.5"),
     "rising": (rule("rising"), {"1024": 44.0, "2048": 255.0}, True, "rising"),
@@ -97,29 +87,17 @@ def test_faster_looks_at_the_worst_of_the_labels_that_both_have() -> None:
     assert faster.observe(figures) == (False, "×1.5 at b, the least")
 
 
-def test_equals_are_not_faster() -> None:
-    assert not rule("faster-than", than="it").observe({"a": 1})[0]
-
-
-def test_a_shape_that_holds_says_so_with_both_sides() -> None:
+def test_a_judgement_quotes_both_sides() -> None:
     measured = REGISTER_TILE | {"4": 0.31}
-    judgement = judge(rule("minimum-at", "4", "8"), REGISTER_TILE, measured)
-    assert judgement.holds is True
-    assert judgement.sentence == "shape holds: minimum at 4 or 8: measured at 4, published at 8"
-
-
-def test_a_shape_that_differs_says_where() -> None:
-    measured = {label: 1 / figure for label, figure in REGISTER_TILE.items()}
-    judgement = judge(rule("minimum-at", "8"), REGISTER_TILE, measured)
-    assert judgement.holds is False
-    assert judgement.sentence == "shape differs: minimum at 8: measured at 64, published at 8"
-
-
-def test_a_missing_figure_is_no_verdict() -> None:
-    measured = {label: 1.0 for label in REGISTER_TILE if label not in {"32", "64"}}
-    judgement = judge(rule("minimum-at", "8"), REGISTER_TILE, measured)
-    assert judgement.holds is None
-    assert judgement.sentence == "shape not judged: minimum at 8: nothing measured at 32, 64"
+    turned = {label: 1 / figure for label, figure in REGISTER_TILE.items()}
+    lacking = {label: 1.0 for label in REGISTER_TILE if label not in {"32", "64"}}
+    for figures, holds, said in (
+        (measured, True, "shape holds: minimum at 4 or 8: measured at 4, published at 8"),
+        (turned, False, "shape differs: minimum at 4 or 8: measured at 64, published at 8"),
+        (lacking, None, "shape not judged: minimum at 4 or 8: nothing measured at 32, 64"),
+    ):
+        judgement = judge(rule("minimum-at", "4", "8"), REGISTER_TILE, figures)
+        assert (judgement.holds, judgement.sentence) == (holds, said)
 
 
 def test_figures_that_were_measured_besides_do_not_count() -> None:
@@ -135,11 +113,9 @@ def test_the_slower_series_may_be_the_one_that_lacks_a_figure() -> None:
         faster.concerned(Figure.SPEEDUP, figures, {"naive": slower})
         for slower in ({"1024": 40.0, "2048": 41.0}, {"1024": 40.0})
     )
-    held = judge(faster, both, both)
-    assert held.sentence.startswith("shape holds: faster than naive: measured ×1.1 at 1024")
+    assert judge(faster, both, both).sentence.startswith("shape holds: faster than naive: measured")
     lacking = judge(faster, both, one)
-    assert lacking.holds is None
-    assert "nothing measured at 2048" in lacking.sentence
+    assert (lacking.holds, "nothing measured at 2048" in lacking.sentence) == (None, True)
 
 
 FIGURES = st.dictionaries(st.integers(1, 64).map(str), st.floats(1e-3, 1e6), min_size=2, max_size=8)
