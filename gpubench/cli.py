@@ -9,7 +9,6 @@ import errno
 import inspect
 import signal
 import sys
-from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -43,45 +42,22 @@ COMMANDS = (
 )
 
 
-class Commands(MutableMapping[str, Any]):
-    """The commands by name. A command's module is imported when the command is looked up."""
+class Group(TyperGroup):
+    """The group of all commands. A command's module is imported when the command is looked up."""
 
-    def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
 
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            if name not in COMMANDS:
-                raise KeyError(name)
+    def get_command(self, _ctx: Any, name: str) -> Any:
+        """Return a command, or None if there is no command with this name."""
+        if name in COMMANDS and self.commands[name] is None:
             # A command of a Typer app without a name becomes a command of the group above it.
             parent = typer.Typer(rich_markup_mode=None, add_completion=False)
             parent.add_typer(import_module(f"gpubench.commands.{package(name)}").app)
             parent.callback()(lambda: None)
-            self._loaded |= typer.main.get_group(parent).commands
-        return self._loaded[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._loaded[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._loaded[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in COMMANDS
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-
-class Group(TyperGroup):
-    """The group of all commands."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = Commands()
+            self.commands |= typer.main.get_group(parent).commands
+        return self.commands.get(name)
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """List the commands with the first line of their help, without importing them."""

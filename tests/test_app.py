@@ -17,7 +17,7 @@ from gpubench.options import OPTIONS, Option
 from gpubench.plan.registry import of_op
 
 GROUP = typer.main.get_command(app)
-COMMANDS = GROUP.commands
+COMMANDS = {name: GROUP.get_command(None, name) for name in GROUP.commands}
 PARAMETERS = [
     (name, one)
     for name, command in COMMANDS.items()

@@ -32,7 +32,7 @@ from gpubench.results.row import NAMES, read
 
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch")
 
-COMMANDS = GROUP.commands
+COMMANDS = {name: GROUP.get_command(None, name) for name in GROUP.commands}
 ANSI = "\x1b["
 
 

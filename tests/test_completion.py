@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def context(**params: str) -> typer.Context:
-    made = typer.Context(typer.main.get_command(app).commands["sweep"])
+    made = typer.Context(typer.main.get_command(app).get_command(None, "sweep"))
     made.params = dict(params)
     return made
 
