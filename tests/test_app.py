@@ -64,16 +64,16 @@ def test_every_package_of_commands_has_a_command() -> None:
 
 
 def test_every_command_says_what_it_does_and_shows_itself_at_work() -> None:
-    for name in COMMANDS:
-        assert COMMANDS[name].help
+    for name, command in COMMANDS.items():
+        assert command.help
         assert example(name)[0] == name
 
 
 def test_the_example_of_a_command_is_understood() -> None:
     """Its options and arguments are the command's own; the command itself is not run."""
-    for name in COMMANDS:
+    for name, command in COMMANDS.items():
         _, *arguments = example(name)
-        COMMANDS[name].make_context(name, arguments)
+        command.make_context(name, arguments)
 
 
 def test_every_option_and_argument_has_help() -> None:

@@ -17,7 +17,7 @@ from gpubench.errors import UsageError
 from gpubench.results import row as table
 from gpubench.results.columns import MAX_ROWS, MAX_VALUE, MIN_VALUE
 from gpubench.results.row import NAMES, Row, read, write
-from gpubench.view.pictures.style import MAX_LINES, MAX_PANELS
+from gpubench.view.pictures.kinds import MAX_LINES, MAX_PANELS
 
 
 class Ended(NamedTuple):

@@ -5,7 +5,7 @@ move (each operand once). A kernel that loads more bytes is below the roof. No k
 come from memory can be above it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -27,19 +27,19 @@ from gpubench.view.pictures.series import (
     extent,
     looks_of,
     panels,
-    single_source,
+    titles,
 )
-from gpubench.view.pictures.tiles import tile_panels
+from gpubench.view.pictures.tiles import draw_tiles, tile_panels
 from gpubench.view.row_tables import DISAGREE, NAIVE_LOOP, is_bandwidth_bound, is_baseline
 
 MIN_CURVE = 3
 """Minimum number of points of a line."""
 
+MAX_PANELS, MAX_LINES = 24, 200
+"""Maximum numbers of panels and lines of a picture. More take a minute to draw."""
+
 CURVE_IN, LINE_IN = 3.8, 0.23
 """Height of axes, and of a line of text beside bars."""
-
-SHADES = (1.0, 0.65, 0.4, 0.25)
-"""Opacity of the bars of each source."""
 
 EXACT = 100
 """Speed-ups below this value are shown with a decimal."""
@@ -49,11 +49,14 @@ class _Drawing(NamedTuple):
     """How a kind draws rows."""
 
     headline: str
-    panels: Callable[[Sequence[Source], style.Looks], style.Panels]
+    panels: Callable[[Sequence[Source]], list[Panel]]
     """Returns no panel if the rows do not suffice."""
 
+    draw: Callable[[Panel, style.Looks, Axes], float]
+    """Draws a panel into axes, and returns their height in inches."""
+
     missing: str
-    """What the rows lack then."""
+    """What the rows lack if there is no panel."""
 
 
 def draw(
@@ -65,20 +68,25 @@ def draw(
 ) -> style.Picture:
     """Draw the rows of sources; `looks` are those of a page with several pictures.
 
-    Raises UsageError for an unknown kind or theme, or too few rows.
+    Raises UsageError for an unknown kind or theme, for too few rows, and for too many lines.
     """
     if theme not in list(Theme):
         raise UsageError(f"--theme: {unknown('theme', theme, list(Theme))}")
     kind = resolve(group, kind)
     drawing = KINDS[kind]
-    drawn = drawing.panels(group, looks or looks_of(group))
+    drawn = drawing.panels(group)
     if not drawn:
         raise UsageError(f"--kind {kind}: {drawing.missing}")
-    library = group[0].rows[0].library or "the BLAS"
-    headline = drawing.headline.format(library=library)
-    if alone := single_source(group, by_size=kind in {Kind.TILES, Kind.BLAS}):
-        headline += f"\nNot drawn, as only one file has it: {'; '.join(alone)}"
-    return style.compose(headline, drawn, Theme(theme))
+    lines = sum(len(panel.series) for panel in drawn)
+    if len(drawn) > MAX_PANELS or lines > MAX_LINES:
+        raise UsageError(
+            f"a picture of {len(drawn):,} panels and {lines:,} lines; at most {MAX_PANELS} and "
+            f"{MAX_LINES} are drawn: choose with --only or --exclude"
+        )
+    looks = looks or looks_of(group)
+    headline = drawing.headline.format(library=group[0].rows[0].library or "the BLAS")
+    into = [(panel.title, partial(drawing.draw, panel, looks)) for panel in drawn]
+    return style.compose(headline, into, Theme(theme))
 
 
 def resolve(group: Sequence[Source], kind: str) -> Kind:
@@ -122,19 +130,23 @@ def _rows(group: Sequence[Source]) -> list[Row]:
     return [row for source in group for row in source.rows]
 
 
+def _having(column: str) -> Callable[[Sequence[Source]], list[Panel]]:
+    """Return the function that makes a panel for each dtype, cache state and scope.
+
+    Some rows of a panel have the column.
+    """
+
+    def with_column(group: Sequence[Source]) -> list[Panel]:
+        by_conditions = panels(group, titles(group, by_size=False))
+        return [p for p in by_conditions if any(getattr(row, column) for row in p.rows)]
+
+    return with_column
+
+
 # ---- speed against size: each variant at its best tile
 
 
-def _sizes(group: Sequence[Source], looks: style.Looks) -> style.Panels:
-    """A panel for each dtype, cache state and scope, with the peak and the BLAS."""
-    return [
-        (panel.title, partial(_rates, panel, looks))
-        for panel in panels(group, by_size=False)
-        if any(row.gflops for row in panel.rows)
-    ]
-
-
-def _rates(panel: Panel, looks: style.Looks, axes: Axes) -> float:
+def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     """Draw bytes/s below a copy's if memory bandwidth limits, else operations/s below the peak."""
     if is_bandwidth_bound(panel.rows[0]):
         rate, unit, limited_by = "gbytes_per_s", "GB/s", "copy"
@@ -161,15 +173,10 @@ def _rates(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     return CURVE_IN
 
 
-def _size_axis(axes: Axes, rows: Iterable[Row]) -> dict[str, float]:
+def _size_axis(axes: Axes, rows: Sequence[Row]) -> dict[str, float]:
     """Make an x axis of sizes, with the names of problems of a list. Return each size's place."""
-    extents: dict[str, float] = {}
-    names: dict[str, str] = {}
-    for row in rows:
-        extents[row.size] = extent(row)
-        if row.problem:
-            names[row.size] = row.problem
-    return style.size_axis(axes, extents, "problem" if names else "matrix size", names)
+    names = {row.size: row.problem for row in rows if row.problem}
+    return style.size_axis(axes, list({row.size: 0 for row in sorted(rows, key=extent)}), names)
 
 
 def _line(
@@ -195,13 +202,8 @@ def _line(
 # ---- the roofline
 
 
-def _roofline(group: Sequence[Source], looks: style.Looks) -> style.Panels:
-    """A panel for each dtype, cache state and scope; a marker per size and variant."""
-    rated = [panel for panel in panels(group, by_size=False) if any(panel.peaks_gflops.values())]
-    return [(panel.title, partial(_roofs, panel, looks)) for panel in rated]
-
-
-def _roofs(panel: Panel, looks: style.Looks, axes: Axes) -> float:
+def _roofline(panel: Panel, looks: style.Looks, axes: Axes) -> float:
+    """Draw a marker per size and variant, and the roof of each source."""
     lines = []
     for line in panel.series:
         rows = line.best_by_size
@@ -242,30 +244,19 @@ def _roofs(panel: Panel, looks: style.Looks, axes: Axes) -> float:
 # ---- speed-up over the CPU
 
 
-def _speedup(group: Sequence[Source], looks: style.Looks) -> style.Panels:
-    """A panel for each operation, dtype and scope.
+def _with_loop(group: Sequence[Source]) -> list[Panel]:
+    """Return a panel for each operation, dtype and scope, of all devices."""
 
-    Speed-ups over the naive loop alone overstate a GPU. So the panel also has the CPU's BLAS, on
-    one core and on all cores.
-    """
-    groups = grouped(
-        (line for panel in panels(group, by_size=False) for line in panel.series),
-        lambda line: (
-            *(line.rows[0].op, line.rows[0].dtype, line.rows[0].scope),
-            line.rows[0].special,
-        ),
-    )
-    compared = []
-    for (op, dtype, scope, special), lines in groups.items():
-        if any(line.variant == NAIVE_LOOP for line in lines):
-            devices = " and ".join(dict.fromkeys(line.rows[0].device or "" for line in lines))
-            end_to_end = "" if scope == "kernel" else f", {scope}"
-            title = f"{op} {dtype}: {devices}{end_to_end}{special}"
-            compared.append(Panel(title=title, series=tuple(lines)))
-    return [(panel.title, partial(_times, panel, looks)) for panel in compared]
+    def title(row: Row) -> str:
+        end_to_end = "" if row.scope == "kernel" else f", {row.scope}"
+        return f"{row.op} {row.dtype}{end_to_end}{row.special}"
+
+    every = panels(group, title)
+    return [p for p in every if any(line.variant == NAIVE_LOOP for line in p.series)]
 
 
-def _times(panel: Panel, looks: style.Looks, axes: Axes) -> float:
+def _speedup(panel: Panel, looks: style.Looks, axes: Axes) -> float:
+    """Draw speed-ups over the naive loop. They overstate a GPU, so the CPU's BLAS is beside it."""
     baselines = [row for row in panel.rows if row.variant == NAIVE_LOOP]
     baseline_us = {row.size: row.median_us or 0.0 for row in baselines}
     places = _size_axis(axes, [row for row in panel.rows if row.size in baseline_us])
@@ -287,88 +278,78 @@ def _times(panel: Panel, looks: style.Looks, axes: Axes) -> float:
 # ---- percent of the BLAS
 
 
-def _blas(group: Sequence[Source], _looks: style.Looks) -> style.Panels:
-    """A panel for each dtype, cache state and scope, at the largest size of each."""
-    groups = grouped(_rows(group), lambda row: (row.op, row.compute_mode))
-    largest = {name: max(map(extent, rows)) for name, rows in groups.items()}
+def _rated(group: Sequence[Source]) -> list[Panel]:
+    """Return a panel for each dtype, cache state and scope, at the largest size of each."""
+    rows = grouped(_rows(group), lambda row: (row.op, row.compute_mode))
+    largest = {name: max(map(extent, of_name)) for name, of_name in rows.items()}
 
     def is_largest(row: Row) -> bool:
         return extent(row) == largest[row.op, row.compute_mode]
 
     group = [replace(source, rows=tuple(filter(is_largest, source.rows))) for source in group]
-    rated = [panel for panel in panels(group, by_size=True) if any(map(_percent, panel.series))]
-    return [(panel.title, partial(_bars, panel)) for panel in rated]
+    every = panels(group, titles(group, by_size=True))
+    return [panel for panel in every if any(map(_percent, panel.series))]
 
 
-def _bars(panel: Panel, axes: Axes) -> float:
-    """Draw a bar for each variant and source, the slowest variant on top."""
-    rated = [line for line in panel.series if line.best.percent_of_blas is not None]
-    variants = sorted(
-        grouped(rated, lambda line: line.variant).values(),
-        key=lambda lines: max(map(_percent, lines)),
-    )
-    labels = list(dict.fromkeys(line.source.label for line in panel.series))
-    thick = 0.8 / len(labels)
-    texts = {}
-    for place, lines in enumerate(variants):
-        for line in lines:
-            index = labels.index(line.source.label)
-            y = place + (index - (len(labels) - 1) / 2) * thick
-            axes.barh(
-                y,
-                _percent(line),
-                thick * 0.9,
-                color=style.ink() if style.is_library(line.variant) else style.COLOURS[0],
-                alpha=SHADES[index % len(SHADES)],
-            )
-            tile = f"tile {line.best.tile}" if line.best.tile else ""
-            percent = f"{_percent(line):,.1f} %{' !' * line.best.unstable}"
-            about = filter(None, (percent, tile, line.source.label))
-            texts[y] = style.label(", ".join(about))
+def _blas(panel: Panel, _looks: style.Looks, axes: Axes) -> float:
+    """Draw a bar for each variant and source, the slowest on top."""
+    lines = sorted(filter(_percent, panel.series), key=_percent)
+    libraries = [style.is_library(line.variant) for line in lines]
+    colours = [style.ink() if is_library else style.COLOURS[0] for is_library in libraries]
+    places = range(len(lines))
+    axes.barh(places, [_percent(line) for line in lines], 0.72, color=colours)
     axes.axvline(100, color=style.ink(), linewidth=1, linestyle=(0, (4, 2)))
-    names = [style.label(lines[0].variant) for lines in variants]
-    _label_bars(axes, names, texts)
-    explained = f" (!: {DISAGREE})" if any(line.best.unstable for line in rated) else ""
+    names = [style.label(line.name) for line in lines]
+    figures = [
+        style.label(
+            f"{_percent(line):,.1f} %{' !' * line.best.unstable}{tile and f', tile {tile}'}"
+        )
+        for line in lines
+        for tile in (line.best.tile,)
+    ]
+    axes.set_ylim(len(lines) - 0.45, -0.55)
+    axes.set_yticks(places, names)
+    beside = axes.secondary_yaxis("right")
+    beside.set_yticks(places, figures)
+    beside.spines["right"].set_visible(False)
+    for side in (axes, beside):
+        side.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    explained = f" (!: {DISAGREE})" if any(line.best.unstable for line in lines) else ""
     axes.set_xlabel(f"percent{explained}")
-    return LINE_IN * len(variants) * len(labels) * style.line_count([*names, *texts.values()])
+    return LINE_IN * len(lines) * style.line_count([*names, *figures])
 
 
 def _percent(line: Series) -> float:
     return line.best.percent_of_blas or 0.0
 
 
-def _label_bars(axes: Axes, names: Sequence[str], texts: Mapping[float, str]) -> None:
-    """Name the groups of bars on the left, from the top, and each bar on the right."""
-    axes.set_ylim(len(names) - 0.45, -0.55)
-    axes.set_yticks(range(len(names)), names)
-    beside = axes.secondary_yaxis("right")
-    beside.set_yticks(list(texts), list(texts.values()))
-    beside.spines["right"].set_visible(False)
-    for side in (axes, beside):
-        side.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-
-
 KINDS = {
     Kind.TILES: _Drawing(
         "Time against tile size",
         tile_panels,
+        draw_tiles,
         "no row has a tile; --kind blas compares without tiles",
     ),
-    Kind.SIZES: _Drawing("Speed against size, best tile", _sizes, "no row has gflops"),
+    Kind.SIZES: _Drawing(
+        "Speed against size, best tile", _having("gflops"), _sizes, "no row has gflops"
+    ),
     Kind.BLAS: _Drawing(
         "Speed in percent of {library}, best tile",
+        _rated,
         _blas,
         "no row has percent_of_blas; sweep 'cublas' with the kernels, or use "
         "'gpubench compare-cublas'",
     ),
     Kind.ROOFLINE: _Drawing(
         "Roofline, best tile of each size",
+        _having("percent_of_peak"),
         _roofline,
         "no row has percent_of_peak, so the roof is unknown",
     ),
     Kind.SPEEDUP: _Drawing(
         "Times faster than the naive loop on one CPU core",
+        _with_loop,
         _speedup,
         f"no row of '{NAIVE_LOOP}', which speed-ups are over; add the CSV of "
         f"'gpubench sweep --device cpu --variants {NAIVE_LOOP},cpu_blas,cpu_blas_parallel'",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, cycle
+from itertools import cycle
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from gpubench.view.pictures.style import (
     Looks,
     is_library,
     looks,
-    require_drawable,
 )
 from gpubench.view.row_tables import best_of, best_of_each
 
@@ -110,11 +109,6 @@ class Panel:
         place = [name for name in names if name not in coloured].index(variant)
         return FAINT._replace(marker=MARKERS[place % len(MARKERS)])
 
-    def having(self, test: Callable[[Row], object]) -> Panel:
-        """Return the panel with the rows that pass the test."""
-        lines = [replace(line, rows=tuple(filter(test, line.rows))) for line in self.series]
-        return replace(self, series=tuple(line for line in lines if line.rows))
-
     @property
     def peaks_gflops(self) -> dict[Source, float | None]:
         """The theoretical peak of each source."""
@@ -157,55 +151,37 @@ def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
     return labels
 
 
-def panels(group: Sequence[Source], *, by_size: bool) -> list[Panel]:
-    """Return a panel for each precision, cache, state, scope, clock, and size if `by_size`.
+def panels(group: Sequence[Source], title: Callable[[Row], str]) -> list[Panel]:
+    """Return a panel for each title of rows."""
+    lines: dict[str, list[Series]] = {}
+    for source in group:
+        of_source = grouped(source.rows, lambda row: (title(row), row.variant))
+        for (name, variant), rows in of_source.items():
+            line = Series(variant=variant, source=source, rows=tuple(rows))
+            lines.setdefault(name, []).append(line)
+    return [Panel(title=name, series=tuple(series)) for name, series in lines.items()]
 
-    If some panels have several sources, the panels with a single source are left out, as they
-    compare nothing. Raises UsageError if there are too many panels or lines.
+
+def titles(group: Sequence[Source], *, by_size: bool) -> Callable[[Row], str]:
+    """Return the function that gives a row the title of its panel.
+
+    Rows of a panel have the same precision and conditions, and the same size if `by_size`.
     """
-    alone = single_source(group, by_size=by_size)
-    drawn = [panel for panel in _panels(group, by_size=by_size) if panel.title not in alone]
-    require_drawable(len(drawn), sum(len(panel.series) for panel in drawn))
-    return drawn
-
-
-def single_source(group: Sequence[Source], *, by_size: bool) -> list[str]:
-    """Return the titles of the panels of a single source, if other panels have several."""
-    drawn = _panels(group, by_size=by_size)
-    alone = [panel.title for panel in drawn if len({line.source for line in panel.series}) == 1]
-    return alone if len(alone) < len(drawn) else []
-
-
-def _panels(group: Sequence[Source], *, by_size: bool) -> list[Panel]:
-    devices = list(dict.fromkeys(row.device or "" for source in group for row in source.rows))
-    where = f" on {devices[0]}" if len(devices) == 1 else ""  # several stand in the legend
+    devices = {row.device for source in group for row in source.rows}
+    where = f" on {devices.pop()}" if len(devices) == 1 else ""  # several stand in the legend
 
     def title(row: Row) -> str:
         """`gemm 2048 float32 on NVIDIA H200, cold cache`."""
         size = f" {row.problem or row.size.replace('x', '×')}" if by_size else ""
         return f"{row.op}{size} {row.compute_mode}{where}, {row.conditions}{row.special}"
 
-    lines: dict[str, list[Series]] = {}
-    for source in group:
-        for (name, variant), rows in grouped(
-            source.rows, lambda row: (title(row), row.variant)
-        ).items():
-            line = Series(variant=variant, source=source, rows=tuple(rows))
-            lines.setdefault(name, []).append(line)
-    return [Panel(title=name, series=tuple(series)) for name, series in lines.items()]
+    return title
 
 
 def looks_of(group: Sequence[Source]) -> Looks:
-    """Return the look of each variant, for all pictures of these rows."""
-    by_size = _panels(group, by_size=True)
-    leading: dict[tuple[str, str], set[str]] = {}
-    for panel in (
-        *_panels(group, by_size=False),
-        *(panel.having(test) for panel in by_size for test in (is_no_block, is_block)),
-    ):
-        for row in panel.rows[:1]:
-            leading.setdefault((row.op, row.dtype), set()).update(panel.leading)
-    return looks(leading.values(), filter(is_library, chain(*leading.values())))
+    """Return the looks of the variants that are in colour, for all pictures of these rows."""
+    by_conditions = panels(group, titles(group, by_size=False))
+    return looks({variant for panel in by_conditions for variant in panel.leading})
 
 
 def edge_of(row: Row) -> int | None:
@@ -216,11 +192,6 @@ def edge_of(row: Row) -> int | None:
 def is_block(row: Row) -> bool:
     """Return whether the tile has several extents: it has no place on an axis of edges."""
     return bool(row.tile) and edge_of(row) is None
-
-
-def is_no_block(row: Row) -> bool:
-    """Return whether the row has a place on an axis of edges, or is of a kernel without tiles."""
-    return not is_block(row)
 
 
 def extent(row: Row) -> float:

@@ -3,11 +3,11 @@
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
-from itertools import chain, count, cycle, pairwise
+from itertools import chain, count, cycle
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal, NamedTuple
@@ -83,17 +83,11 @@ WRAPPED_LINES = 3
 KEY_LINES = 8
 """Maximum number of lines of the names of a list's problems, below an axis."""
 
-MAX_PANELS, MAX_LINES = 24, 200
-"""Maximum numbers of panels and lines of a picture. More take a minute to draw."""
-
 TICK_CHARACTERS = 60
 """Approximate number of characters that fit below the axes."""
 
 NARROW = 10**2.3
 """A logarithmic axis with a smaller ratio of its ends has ticks at 1, 2 and 5, not only at 1."""
-
-DISTINCT = 1.05
-"""Sizes with a smaller ratio would be drawn on top of each other."""
 
 FORMATS = (".svg", ".png", ".pdf")
 
@@ -211,27 +205,21 @@ Looks = Mapping[str, Look]
 Points = Sequence[tuple[float, float]]
 
 
-def looks(groups: Iterable[Iterable[str]], libraries: Iterable[str] = ()) -> dict[str, Look]:
-    """Return the look of each variant; variants that share a group have different looks.
+def looks(variants: Collection[str]) -> dict[str, Look]:
+    """Return the look of each variant of a page. No two variants have the same look.
 
-    A variant of gpubench has the same colour in different pictures, as far as its group allows.
+    A variant of gpubench has the same colour in different pictures, as far as the others allow.
     Libraries have the colour of text.
     """
-    neighbours: dict[str, list[str]] = {}
-    for group in groups:
-        names = [name for name in dict.fromkeys(group) if not is_library(name)]
-        for name in names:
-            neighbours.setdefault(name, []).extend(names)
-    taken: dict[str, int] = {}
-    for name in sorted(neighbours, key=_preference):
-        used = {taken.get(other) for other in neighbours[name]}
-        first = _preference(name)[0]
+    taken: dict[int, str] = {}
+    for name in sorted(name for name in variants if not is_library(name)):
+        first = _places().get(name, crc32(name.encode()))
         numbers = chain(((first + step) % SAFE for step in range(SAFE)), count(SAFE))
-        taken[name] = next(number for number in numbers if number not in used)
-    drawn = {name: look(number) for name, number in taken.items()}
-    for name, marker in zip(sorted(set(libraries)), cycle(LIBRARY_MARKERS), strict=False):
-        drawn[name] = Look("", marker)
-    return drawn
+        taken[next(number for number in numbers if number not in taken)] = name
+    libraries = sorted(filter(is_library, variants))
+    return {name: look(number) for number, name in taken.items()} | {
+        name: Look("", marker) for name, marker in zip(libraries, cycle(LIBRARY_MARKERS))
+    }
 
 
 def is_library(variant: str) -> bool:
@@ -239,13 +227,9 @@ def is_library(variant: str) -> bool:
     return "blas" in variant
 
 
-def _preference(variant: str) -> tuple[int, str]:
-    """Return the place of a variant among those of gpubench; any number for other variants."""
-    return _places().get(variant, crc32(variant.encode())), variant
-
-
 @cache
 def _places() -> dict[str, int]:
+    """Return the place of each variant of gpubench among all."""
     paths = (path for op in OPERATIONS for path in descriptors(KERNELS / op))
     return {path.stem: place for place, path in enumerate(paths)}
 
@@ -305,15 +289,6 @@ def wrapped(text: str, characters: int, lines: int = WRAPPED_LINES) -> str:
     return fill(text, characters, max_lines=lines, placeholder=" …")
 
 
-def require_drawable(panels: int, lines: int) -> None:
-    """Raise UsageError if a picture would have too many panels or lines."""
-    if panels > MAX_PANELS or lines > MAX_LINES:
-        raise UsageError(
-            f"a picture of {panels:,} panels and {lines:,} lines; at most {MAX_PANELS} and "
-            f"{MAX_LINES} are drawn: choose with --only or --exclude"
-        )
-
-
 def line_count(labels: Iterable[str]) -> int:
     """Return the number of lines of the longest label."""
     return max(text.count("\n") + 1 for text in labels)
@@ -336,52 +311,24 @@ def y_title(axes: Axes, text: str) -> None:
     axes.yaxis.set_label_coords(0.0, 1.0, axes.transAxes + above)
 
 
-def size_axis(
-    axes: Axes, sizes: Mapping[str, float], title: str, names: Mapping[str, str] | None = None
-) -> dict[str, float]:
-    """Make an x axis of named sizes, and return the place of each.
+def size_axis(axes: Axes, sizes: Sequence[str], names: Mapping[str, str]) -> dict[str, float]:
+    """Make an evenly spaced x axis of sizes, and return the place of each.
 
-    The axis is logarithmic, or evenly spaced if two sizes are nearly equal. The name of a rectangle
-    has a line for each extent. Sizes without room for their name have no tick. With `names` for
-    sizes, such as those of a model's problems, the axis is evenly spaced. Names without room have
+    The text of a rectangle has a line for each extent. `names` has names of sizes, such as those of
+    a model's problems. Sizes without room for their text have no tick. Names without room have
     numbers, which the title explains.
     """
-    ordered = sorted(sizes, key=lambda name: sizes[name])
-    even = bool(names) or any(
-        sizes[high] / sizes[low] < DISTINCT for low, high in pairwise(ordered)
-    )
-    places = {name: float(index) if even else sizes[name] for index, name in enumerate(ordered)}
-    if not even:
-        axes.set_xscale("log", base=2)
-    along = {name: place if even else math.log(place) for name, place in places.items()}
-    character = (along[ordered[-1]] - along[ordered[0]]) / TICK_CHARACTERS
-    texts = {name: name.replace("x", "×\n") for name in ordered}
-    named: list[str] = []
-    for name in ordered:
-        characters = max(map(len, texts[name].split("\n"))) + 1
-        if not named or along[name] - along[named[-1]] > characters * character:
-            named.append(name)
-    if names:
-        shown = [label(names.get(name, name)) for name in ordered]
-        if max(map(len, shown)) * len(shown) > TICK_CHARACTERS:
-            listed = ", ".join(f"{place}\u00a0{name}" for place, name in enumerate(shown, 1))
-            title = wrapped(f"{title}: {listed}", TITLE_CHARACTERS, KEY_LINES)
-            shown = [str(place) for place, _ in enumerate(shown, 1)]
-        axes.set_xticks(list(places.values()), shown)
-    else:
-        axes.set_xticks([places[name] for name in named], [texts[name] for name in named])
-    axes.set_xticks([], minor=True)
+    texts = [label(names.get(size, "")) or size.replace("x", "×\n") for size in sizes]
+    characters = max(len(line) for text in texts for line in text.split("\n"))
+    title = "problem" if names else "matrix size"
+    if names and characters * len(texts) > TICK_CHARACTERS:
+        listed = ", ".join(f"{place}\u00a0{name}" for place, name in enumerate(texts, 1))
+        title = wrapped(f"{title}: {listed}", TITLE_CHARACTERS, KEY_LINES)
+        texts, characters = [str(place) for place, _ in enumerate(texts, 1)], 2
+    step = math.ceil(len(texts) * (characters + 1) / TICK_CHARACTERS)
+    axes.set_xticks(range(0, len(texts), step), texts[::step])
     axes.set_xlabel(title)
-    return places
-
-
-def interval(axes: Axes, places: Sequence[float], rows: Sequence[Row], colour: str) -> None:
-    """Draw the 95 % interval of the rows' times, in milliseconds, as a band."""
-    low, high = (
-        [(getattr(row, name) or row.median_us or 0.0) / 1e3 for row in rows]
-        for name in ("ci_low_us", "ci_high_us")
-    )
-    axes.fill_between(places, low, high, color=colour, alpha=0.25, linewidth=0)
+    return {size: float(place) for place, size in enumerate(sizes)}
 
 
 def default_theme(path: Path) -> Theme:

@@ -7,7 +7,7 @@ import pytest
 from samples import sample
 
 from gpubench.results.row import Row
-from gpubench.view.pictures.series import extent, panels, sources
+from gpubench.view.pictures.series import extent, panels, sources, titles
 
 
 def labels(*files: tuple[str, Row]) -> list[str]:
@@ -58,25 +58,13 @@ def test_panels_hold_what_may_be_compared() -> None:
         sample(cache="hot"),
     ]
     (of,) = sources([(Path("a.csv"), rows)])
-    assert [panel.title for panel in panels([of], by_size=True)] == [
+    assert [panel.title for panel in panels([of], titles([of], by_size=True))] == [
         "gemm 1024 float32 on Fake GPU, cold cache",
         "gemm 1024 float64 on Fake GPU, cold cache",
         "gemm 2048 float32 on Fake GPU, cold cache",
         "gemm 1024 float32 on Fake GPU, hot cache",
     ]
-    assert len(panels([of], by_size=False)) == 3
-
-
-def test_sources_that_share_panels_are_drawn_in_these_alone() -> None:
-    of = sources(
-        [
-            (Path("a.csv"), [sample(), sample(n=2048)]),
-            (Path("b.csv"), [sample(), sample(n=4096)]),
-        ]
-    )
-    (panel,) = panels(of, by_size=True)
-    assert "1024" in panel.title
-    assert len(panel.series) == 2
+    assert len(panels([of], titles([of], by_size=False))) == 3
 
 
 def test_the_extent_is_the_edge_of_a_cube_or_square_with_as_much_work() -> None:

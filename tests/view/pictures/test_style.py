@@ -85,7 +85,7 @@ def test_colours_differ_for_colour_blind_readers(kind: str) -> None:
 
 def test_a_look_repeats_only_after_every_pair_of_colour_and_marker() -> None:
     names = [f"variant {number}" for number in range(len(COLOURS) * len(MARKERS))]
-    drawn = looks([names])
+    drawn = looks(names)
     assert len({(look.colour, look.marker) for look in drawn.values()}) == len(names)
 
 
