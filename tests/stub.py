@@ -102,7 +102,6 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.engine.cluster._own_cluster": _no_cluster,
             "gpubench.engine.cluster.devices_of": _no_cluster,
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
-            "gpubench.commands.check.run.call_cases": lambda *_: iter(()),
             "gpubench.commands.diff.ab.unpacked": lambda _name, path: nullcontext(path),
             "gpubench.plan.description_process.load": load,
             "gpubench.on_cpu.accesses.missing_tool": lambda: "no program is started here",

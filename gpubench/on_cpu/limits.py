@@ -43,16 +43,13 @@ def memory_limit() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def limit_process(*, memory: bool = True) -> None:
-    """Limit this process and the programs that it becomes.
+def limit_process() -> None:
+    """Limit this process and the programs that it becomes, but not their memory.
 
-    `memory` limits the writable memory too. Sanitizers reserve far more than they use, so programs
-    with a sanitizer have an option of their own for that.
+    Sanitizers reserve far more than they use, so they have an option of their own for that.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _lower(resource.RLIMIT_FSIZE, FILE_BYTES)
-    if memory:
-        _lower(resource.RLIMIT_DATA, memory_limit())
     if not _forbid_processes():
         _lower(resource.RLIMIT_NPROC, _processes_of_user() + MAX_PROCESSES)
 
@@ -100,5 +97,5 @@ def _forbid_processes() -> bool:
 
 
 if __name__ == "__main__":
-    limit_process(memory=False)
+    limit_process()
     os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606 # the command that the caller built

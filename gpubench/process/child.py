@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import IO
 
 from gpubench.process.channel import Channel
 from gpubench.text import clean_lines
@@ -50,15 +49,15 @@ class Child:
         """Whether the process has ended."""
         return self.process.poll() is not None
 
-    def how_it_ended(self, ended: str = "ended by itself") -> str:
-        """Return how the process ended, in words. `ended` stands before an exit code."""
+    def how_it_ended(self) -> str:
+        """Return how the process ended, in words."""
         try:
             code = self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             return "closed its channel; killed"
         if code < 0:
             return f"crashed: {signal.strsignal(-code)} (signal {-code})"
-        return f"{ended} with exit code {code}"
+        return f"ended by itself with exit code {code}"
 
     def kill(self) -> None:
         """Kill the process, and all processes that its kernels started."""
@@ -69,16 +68,12 @@ class Child:
 
 
 def start(
-    module: str,
-    function: str,
-    *words: str,
-    environment: Mapping[str, str] | None = None,
-    printed: IO[bytes] | None = None,
+    module: str, function: str, *words: str, environment: Mapping[str, str] | None = None
 ) -> Child:
     """Start a child that calls a function with the descriptor of its socket, and with `words`.
 
-    `environment` replaces the environment of this process. `printed` receives what the child
-    prints. The child has a process group of its own, so Ctrl-C does not reach it.
+    `environment` replaces the environment of this process. The child has a process group of its
+    own, so Ctrl-C does not reach it.
     """
     ours, theirs = socket.socketpair()
     try:
@@ -89,8 +84,6 @@ def start(
                     *(json.dumps(sys.path), str(theirs.fileno()), *words),
                 ],
                 stdin=subprocess.DEVNULL,
-                stdout=printed,
-                stderr=printed,
                 env=environment,
                 pass_fds=(theirs.fileno(),),
                 process_group=0,

@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -19,8 +18,10 @@ from gpubench.commands.check.cases import (
     race_cases,
     tiles_to_run,
 )
-from gpubench.commands.check.function import Call, FunctionFaultError, call_cases
 from gpubench.engine.judge.verify import is_unwritten, never_written
+from gpubench.engine.pool import local_pool
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import run
 from gpubench.errors import CompileError, UsageError
 from gpubench.grouping import grouped
 from gpubench.hardware.architectures import DEFAULT, example
@@ -29,19 +30,20 @@ from gpubench.kernel_options import HOST_HINT, find_variant, require_architectur
 from gpubench.model import (
     OPERATIONS,
     BrokenVariant,
+    Cache,
     CallVariant,
     Config,
     CudaVariant,
     HostVariant,
     Problem,
+    Status,
+    Timing,
     Variant,
 )
 from gpubench.on_cpu.run import (
     Case,
     KernelFaultError,
     Sanitizer,
-    changed_operand,
-    operands,
     run_on_cpu,
 )
 from gpubench.plan.descriptor import described_by, launch_on
@@ -54,18 +56,11 @@ from gpubench.view.tables import console, say, table
 FAULTY, NOT_RUN = 1, 3
 """Exit codes: a fault was found; the kernel cannot be run here."""
 
-SIZES = ((1, 1, 1), (17, 17, 17), (32, 32, 32), (13, 7, 5), (33, 1, 20), (1, 33, 20))
+SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 """M, N and K at which a function on arrays is checked."""
 
-MOVED = (
-    "right in the first call, and wrong where its arguments had moved: it may keep addresses. "
-    "Make what depends on an address, such as a tensor map, again where the address differs, "
-    "or write fixed_addresses=True"
-)
-REWRITTEN = (
-    "right for the first contents of its arguments, and wrong for new contents at the same "
-    "addresses: it may keep what it has read or computed"
-)
+SHORTEST = Timing(rounds=1, min_samples=2, few_samples=1, min_device_s=0, max_wall_s=0.001)
+"""The policy of a sweep whose times are not shown."""
 
 MAX_SHOWN = 5
 """Maximum number of wrong results that are printed."""
@@ -86,14 +81,14 @@ def run_check(
     tile, and for what the descriptor raises.
     """
     if name:
-        return _check(find_variant(name, op, kernels), tiles, arch)
+        return _check(find_variant(name, op, kernels), kernels, tiles, arch)
     if kernels is None:
         raise UsageError("name a kernel, such as shared_tile, or the directory --kernels of yours")
     codes = []
     for variant in own_variants(op, kernels):
         say(f"\n{variant.name}", "bold")
         try:
-            codes.append(_check(variant, tiles, arch))
+            codes.append(_check(variant, kernels, tiles, arch))
         except UsageError as error:
             say(str(error), "red")
             codes.append(FAULTY)
@@ -106,13 +101,13 @@ def own_variants(op: str | None, kernels: Path) -> list[Variant]:
     return [variant for variant in by_name.values() if not is_ours(variant)]
 
 
-def _check(variant: Variant, tiles: str | None, arch: str | None) -> int:
+def _check(variant: Variant, kernels: Path | None, tiles: str | None, arch: str | None) -> int:
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
         if isinstance(variant, HostVariant):
             return _check_host(variant, chosen, arch or DEFAULT)
         if isinstance(variant, CallVariant):
-            return _check_call(variant, chosen)
+            return _check_call(variant, kernels, chosen)
         if isinstance(variant, CudaVariant):
             configs = [tile for tile in chosen if tile is not None]
             compiles = _compile(variant, configs, arch or DEFAULT)
@@ -131,7 +126,7 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
         return list(space or [None])
     if tiles is None:
         default = tiles_to_run(variant) if isinstance(variant, CudaVariant) else space.defaults
-        problem = _problem(variant, LAUNCHED)
+        problem = _launched_problem(variant)
         return list(evenly([x for x in default if not variant.refuse(x, problem)], MAX_TILES))
     chosen = [space.read(text) for text in parse_tiles(tiles)]
     for tile in chosen:
@@ -159,7 +154,7 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
         except CompileError as error:
             say(f"does not compile: {error}", "red")
             return False
-        launch = launch_on(variant, tile, _problem(variant, LAUNCHED), gpu).main
+        launch = launch_on(variant, tile, _launched_problem(variant), gpu).main
         need = compiled.resources
         notes[compiled.note] = notes.get(compiled.note, 0) + compiled.seconds
         held = occupancy(gpu.compute_capability, need, launch)
@@ -221,37 +216,32 @@ def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool)
     return code
 
 
-def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
-    """Call a function on NumPy arrays at odd sizes, in another process. Return the exit code."""
+def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Config | None]) -> int:
+    """Sweep a function at odd sizes, as `gpubench sweep` verifies it. Return the exit code."""
     if not backends()[variant.backend].host_arrays:
         say(f"not run: {variant.name} runs on {variant.backend}; sweep it there")
         return NOT_RUN
-    calls = []
-    for dtype in variant.dtypes:
-        for tile in tiles:
-            for m, n, k in SIZES:
-                problem = _problem(variant, m, n, k, dtype)
-                problem = replace(problem, column_major=variant.column_major)
-                if not variant.why_not(tile, problem):
-                    label = f"{variant.name} {tile or ''} at {problem.size} {dtype}"
-                    call = Call(tile=tile, problem=problem, label=label.replace("  ", " "))
-                    calls.append(call)
-    wrong: list[tuple[str, str]] = []
-    try:
-        for call, (*after, first, moved, rewritten) in call_cases(variant, calls):
-            right = expected(call.problem)
-            if name := changed_operand(call.problem, operands(call.problem), after):
-                wrong.append((call.label, f"the function overwrites its operand {name}"))
-            elif reason := _wrong(first, right, variant):
-                wrong.append((call.label, reason))
-            elif (moved != right).any():
-                wrong.append((call.label, MOVED))
-            elif (rewritten != -right).any():
-                wrong.append((call.label, REWRITTEN))
-    except FunctionFaultError as fault:
-        say(f"fault: {fault}", "red")
-        return FAULTY
-    return _conclude(variant, wrong, f"{len(calls)} calls")
+    sweep = Sweep(
+        op=variant.op,
+        variants=(variant.name,),
+        sizes=SIZES if OPERATIONS[variant.op].has_k else tuple((m, n, 1) for m, n, _ in SIZES),
+        tiles=tuple(str(tile) for tile in tiles if tile),
+        dtypes=variant.dtypes,
+        device=variant.backend,
+        caches=(Cache.HOT,),
+        kernels=kernels,
+        timing=SHORTEST,
+    )
+    with local_pool(sweep.device, sweep.timer) as pool:
+        outcome = run(prepare(sweep, pool.device), pool)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    faults = [
+        (row.label, row.reason or "")
+        for row in outcome.rows
+        if row.status not in {Status.OK, Status.SKIPPED}
+    ]
+    return _conclude(variant, faults, counted(len(outcome.rows), "point"))
 
 
 def _check_host(variant: HostVariant, tiles: Sequence[Config | None], architecture: str) -> int:
@@ -308,14 +298,6 @@ def _conclude(variant: Variant, wrong: Sequence[tuple[str, str]], what: str) -> 
     return 0
 
 
-def _problem(
-    variant: Variant, m: int, n: int | None = None, k: int | None = None, dtype: str = ""
-) -> Problem:
-    has_k = OPERATIONS[variant.op].has_k
-    return Problem(
-        op=variant.op,
-        m=m,
-        n=m if n is None else n,
-        k=(m if k is None else k) if has_k else 1,
-        dtype=dtype or variant.dtypes[0],
-    )
+def _launched_problem(variant: Variant) -> Problem:
+    k = LAUNCHED if OPERATIONS[variant.op].has_k else 1
+    return Problem(op=variant.op, m=LAUNCHED, n=LAUNCHED, k=k, dtype=variant.dtypes[0])
