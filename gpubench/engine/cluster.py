@@ -6,7 +6,6 @@ import logging
 import os
 import platform
 import signal
-import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from gpubench.backends import find_devices
-from gpubench.engine.child.requests import Raised
+from gpubench.engine.child.supervisor import START_LIMIT_S
 from gpubench.errors import (
+    ChildLostError,
     DeviceUnavailableError,
     GpubenchError,
     PeerLostError,
@@ -31,8 +31,8 @@ from gpubench.errors import (
     install_command,
 )
 from gpubench.model import Device
-from gpubench.process.channel import Channel
-from gpubench.process.child import start
+from gpubench.process.child import open_channel, start
+from gpubench.process.requests import answer_requests, ask
 from gpubench.results.provenance import package_version
 
 if TYPE_CHECKING:
@@ -283,28 +283,19 @@ def devices_of(name: str) -> list[Device]:
     The search opens a context on the GPU. In this process it would stay there, and would count as
     another user of the GPU.
     """
-    child = start(__name__, "send_devices", name)
+    child = start(__name__, "send_devices")
     try:
-        answer = msgspec.json.decode(Channel(child.socket).receive(), type=list[Device] | Raised)
-    except (EOFError, OSError, ValueError):
-        how = child.how_it_ended()
-        raise DeviceUnavailableError(f"the process that looks for devices {how}") from None
+        return msgspec.json.decode(ask(child, name.encode(), START_LIMIT_S), type=list[Device])
+    except ChildLostError as lost:
+        raise DeviceUnavailableError(f"the process that looks for devices {lost.why}") from None
     finally:
         child.kill()
-    if isinstance(answer, Raised):
-        raise answer.error
-    return answer
 
 
-def send_devices(descriptor: int, name: str) -> None:
+def send_devices(descriptor: int) -> None:
     """Send the answer for `devices_of`."""
-    os.dup2(2, 1)  # libraries may print
-    answer: list[Device] | Raised
-    try:
-        answer = find_devices(name)[0]
-    except GpubenchError as error:
-        answer = Raised.of(error)
-    Channel(socket.socket(fileno=descriptor)).send(msgspec.json.encode(answer))
+    channel = open_channel(descriptor)
+    answer_requests(channel, lambda name, _: msgspec.json.encode(find_devices(name.decode())[0]))
 
 
 def members(client: Client, device: str) -> dict[str, Member]:

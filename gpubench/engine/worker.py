@@ -11,19 +11,11 @@ from datetime import UTC, datetime
 from secrets import randbits
 from typing import Self
 
-from gpubench.engine.child.requests import (
-    Begin,
-    Compile,
-    Measure,
-    MeasureCeilings,
-    MeasurePairs,
-    MeasureParts,
-    WarmUp,
-)
-from gpubench.engine.child.supervisor import Supervisor, recorded_variables
+from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, recorded_variables
 from gpubench.engine.judge.examination import Examination
 from gpubench.engine.lock import DeviceLock
 from gpubench.engine.operands import SEED_BITS
+from gpubench.engine.runner import Runner
 from gpubench.errors import ChildLostError
 from gpubench.model import (
     Measurement,
@@ -64,7 +56,7 @@ class Worker:
         self._last: Point | None = None
         """The point that this child measured last."""
 
-        self._begin = Begin(timing=Timing(), seed=0)
+        self._timing, self._seed = Timing(), 0
         """The policy of the job."""
 
         self._measured: dict[Point, Measurement] = {}
@@ -111,12 +103,12 @@ class Worker:
     def begin(self, timing: Timing, seed: int, verified: Sequence[Measurement] = ()) -> None:
         """Send the policy of a job to the child. Later children get the same policy."""
         self._child.forget_times()
-        self._begin = Begin(timing=timing, seed=seed)
+        self._timing, self._seed = timing, seed
         self._faults.clear()
         self._measured = {measurement.point: measurement for measurement in verified}
         if not self._child.has_child:
             self._child.open()
-        self._child.request(self._begin)
+        self._child.request(START_LIMIT_S, Runner.begin, timing, seed)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Compile ahead, and start the children of later rounds meanwhile.
@@ -126,26 +118,26 @@ class Worker:
         """
         if len({owner_of(point.variant) for point in points}) > 1:
             points = [point for point in points if not owner_of(point.variant)]
-        limit_s = self._begin.timing.point_limit_s or COMPILE_LIMIT_S
-        later = min(self._begin.timing.rounds - 1, MAX_AHEAD)
+        limit_s = self._timing.point_limit_s or COMPILE_LIMIT_S
+        later = min(self._timing.rounds - 1, MAX_AHEAD)
         ahead = self._child.starting_ahead(self.device.backend, later)
         with ahead, suppress(ChildLostError):
-            self._child.request(Compile(points=tuple(points)), limit_s, on_built)
+            self._child.compile(points, limit_s, on_built)
 
     def warm_up(self) -> None:
         """Warm up in this child. A later child warms up when it starts."""
         if self._child.has_child:
-            self._child.request(WarmUp())
+            self._child.request(START_LIMIT_S, Runner.warm_up)
 
     def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
         """Measure the device's highest rates in the child."""
         self._make_ready()
-        return self._child.request(MeasureCeilings(dtypes=tuple(dtypes), kept=kept))
+        return self._child.request(START_LIMIT_S, Runner.ceilings, tuple(dtypes), kept)
 
     def parts(self) -> Parts:
         """Measure fixed work on each part of the device, in the child."""
         self._make_ready()
-        return self._child.request(MeasureParts())
+        return self._child.request(START_LIMIT_S, Runner.parts)
 
     def next_round(self) -> None:
         """End the child. The next point starts another."""
@@ -178,7 +170,7 @@ class Worker:
         for left in reversed(range(EXAMINATIONS)):
             if result.status != Status.OK or is_ours(point.variant):
                 break
-            is_first, timing = point not in self._measured, self._begin.timing
+            is_first, timing = point not in self._measured, self._timing
             examined, verdict = self._examination.judge(result, timing, is_first=is_first)
             if not (left and verdict.may_be_load):
                 result = examined
@@ -193,8 +185,8 @@ class Worker:
         """Measure a kernel and a library in turns in the child; return a fault as the reason."""
         self._make_ready()
         try:
-            request = MeasurePairs(point=point, library=library)
-            return self._child.request(request, self._begin.timing.hang_s)
+            hang_s = self._timing.hang_s
+            return self._child.request(hang_s, Runner.measure_pairs, point, library)
         except ChildLostError as lost:
             return lost.why
 
@@ -206,13 +198,14 @@ class Worker:
         self._make_ready()
         started = datetime.now(UTC).isoformat(timespec="microseconds")
         try:
-            request = Measure(
-                point=point,
-                wall_limit_s=wall_limit_s,
-                earlier=self._measured.get(point),
-                seed=self._seed_of(point.variant),
+            result = self._child.request(
+                self._timing.hang_s,
+                Runner.measure,
+                point,
+                wall_limit_s,
+                self._measured.get(point),
+                self._seed_of(point.variant),
             )
-            result = self._child.request(request, self._begin.timing.hang_s)
         except ChildLostError as lost:
             result = Measurement(
                 point=point, status=Status.ERROR, reason=lost.why, started_utc=started
@@ -240,5 +233,5 @@ class Worker:
             self._last = None
             self._child.open()
             self._child_seed = randbits(SEED_BITS)
-            self._child.request(self._begin)
-            self._child.request(WarmUp())
+            self._child.request(START_LIMIT_S, Runner.begin, self._timing, self._seed)
+            self._child.request(START_LIMIT_S, Runner.warm_up)

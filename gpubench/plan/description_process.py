@@ -14,14 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from secrets import randbits
 from threading import Lock
-from time import perf_counter
 from typing import Annotated, Any
 
 import msgspec
 
-from gpubench.errors import UsageError
+from gpubench.errors import ChildLostError, UsageError
 from gpubench.model import (
     LARGEST,
     CallVariant,
@@ -38,9 +36,8 @@ from gpubench.model.expression import Expression
 from gpubench.model.variant import Gpu, PlainLaunch
 from gpubench.plan import descriptor
 from gpubench.plan.descriptor import FUNCTIONS, described_by, plain_fields
-from gpubench.process.channel import Channel
 from gpubench.process.child import Child, open_channel, start
-from gpubench.text import clean
+from gpubench.process.requests import Report, answer_requests, ask
 
 ANSWER_S = 60.0
 """Time limit of an answer. The first answer of a process includes its start and all imports."""
@@ -51,8 +48,6 @@ MAX_TEXT = 10_000
 
 MAX_LAUNCH = 2**40
 """Largest number in a launch, such as the bytes of its workspace."""
-
-TOKEN_BITS = 63
 
 _KINDS: dict[str, type[Variant]] = {
     kind.__name__: kind for kind in (HostVariant, CallVariant, CudaVariant)
@@ -79,19 +74,10 @@ class _EndedError(UsageError):
 class _Request(msgspec.Struct, frozen=True):
     """Load a description, or call one of its functions."""
 
-    token: int
     path: str
     op: str
-    function: str = ""
-    arguments: bytes = b""
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    """The value, or the error that the user reads."""
-
-    token: int
-    error: str = ""
-    value: bytes = b""
+    function: str
+    arguments: msgspec.Raw
 
 
 class _Axis(msgspec.Struct, frozen=True):
@@ -192,15 +178,12 @@ def _made(answer: _Description, path: Path, op: str) -> Variant:
 
 def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] = ()) -> Any:
     """Return what a description answers. Raises UsageError with the file and what is wrong."""
-    kind = _SIGNATURES[function][1] if function else _Description
     where = f"{path}: VARIANT: {function}" if function else str(path)
-    content = msgspec.msgpack.encode(arguments, enc_hook=_plain)
-    request = _Request(randbits(TOKEN_BITS), str(path), op, function, content)
-    answer = _process.answer(request, where)
-    if answer.error:
-        raise UsageError(clean(answer.error))
+    kind = _SIGNATURES[function][1] if function else _Description
+    content = msgspec.Raw(msgspec.msgpack.encode(arguments, enc_hook=_plain))
+    request = msgspec.msgpack.encode(_Request(str(path), op, function, content))
     try:
-        value = msgspec.msgpack.decode(answer.value, type=kind)
+        value = msgspec.msgpack.decode(_process.ask(request, where), type=kind)
         for launch in value.sequence if isinstance(value, Launch) else ():
             _check(launch)
     except (ValueError, RecursionError) as error:
@@ -222,35 +205,20 @@ class _Process:
         self._child: Child | None = None
         self._lock = Lock()
 
-    def answer(self, request: _Request, where: str) -> _Answer:
+    def ask(self, request: bytes, where: str) -> bytes:
         """Return the answer to a request. Raises UsageError if the process ends or is too late."""
-        answer: _Answer | None = None
         with self._lock:
             if self._child is None or self._child.has_ended:
                 self.end()
                 self._child = start(__name__, "serve")
-            child = self._child
             try:
-                channel, deadline_s = Channel(child.socket), perf_counter() + ANSWER_S
-                channel.send(msgspec.msgpack.encode(request), ANSWER_S)
-                while answer is None:
-                    left_s = max(0.0, deadline_s - perf_counter())
-                    text = channel.receive(left_s, MAX_ANSWER_BYTES)
-                    received = msgspec.msgpack.decode(text, type=_Answer)
-                    if received.token == request.token:  # a copy that was forked has older tokens
-                        answer = received
-            except (EOFError, OSError, ValueError, RecursionError) as error:
-                if isinstance(error, TimeoutError):
-                    why = f"no answer in {ANSWER_S:g} s"
-                elif isinstance(error, EOFError | OSError):
-                    why = f"its process {child.how_it_ended()}"
-                else:  # it wrote into the channel
-                    why = f"what it sent is no answer: {error}"
-                raise _EndedError(f"{where}: {why}") from error
-            finally:
-                if answer is None:
-                    self.end()
-        return answer
+                return ask(self._child, request, ANSWER_S, max_bytes=MAX_ANSWER_BYTES)
+            except ChildLostError as lost:
+                self.end()
+                raise _EndedError(f"{where}: its process {lost.why}") from lost
+            except KeyboardInterrupt:
+                self.end()
+                raise
 
     def end(self) -> None:
         """End the process, with all that descriptions started."""
@@ -273,28 +241,26 @@ def serve(descriptor_of_socket: int) -> None:
     with suppress(ValueError, OSError):  # a system without this limit, or with a lower limit
         resource.setrlimit(resource.RLIMIT_DATA, (half, half))
     try:
-        while True:
-            channel.send(_answer(channel.receive()))
+        answer_requests(channel, _answer)
     finally:
         os._exit(1)  # no thread that goes on keeps this process, and no traceback is printed
 
 
-def _answer(content: bytes) -> bytes:
+def _answer(content: bytes, _report: Report) -> bytes:
+    """Return the answer to a request. Raises UsageError with file and line."""
     request = msgspec.msgpack.decode(content, type=_Request)
     path, depth = Path(request.path), sys.getrecursionlimit()
     try:
-        answer = _Answer(request.token, value=_value(request, path))
+        return _value(request, path)
     except UsageError as error:
-        answer = _Answer(request.token, error=clean(str(error)[:MAX_TEXT]))
+        raise UsageError(str(error)[:MAX_TEXT]) from error
     except BaseException as error:  # a description may raise anything
-        answer = _Answer(request.token, error=f"{path}: {type(error).__name__}")
+        raise UsageError(f"{path}: {type(error).__name__}") from error
     finally:
         sys.setrecursionlimit(depth)
-    return msgspec.msgpack.encode(answer)
 
 
 def _value(request: _Request, path: Path) -> bytes:
-    """Return the answer to a request as bytes. Raises UsageError with file and line."""
     name, variant = request.function, descriptor.load(path, request.op)
     if not name:
         return msgspec.msgpack.encode(_description(variant))

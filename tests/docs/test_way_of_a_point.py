@@ -13,7 +13,7 @@ from newcomer import REPOSITORY
 
 import gpubench
 from gpubench.engine import worker
-from gpubench.engine.child.requests import Compile, Opened
+from gpubench.engine.child.calls import Opened
 from gpubench.engine.child.supervisor import Supervisor
 from gpubench.engine.pool import Watcher
 from gpubench.engine.run import measure
@@ -37,14 +37,17 @@ ENTRIES = {
 
 
 class InThisProcess(Supervisor):
-    """Answers the requests of the child here, on a fake device."""
+    """Calls the methods of the child here, on a fake device."""
 
     def open(self) -> Opened:
         self.runner = Runner(FakeBackend())
         return Opened(self.runner.device, ())
 
-    def request(self, request: Any, *_limits: object) -> Any:
-        return None if isinstance(request, Compile) else request.answer(self.runner)
+    def request(self, _limit_s: float, method: Any, *arguments: Any, **named: Any) -> Any:
+        return method(self.runner, *arguments, **named)
+
+    def compile(self, *_arguments: object) -> None:
+        """Compile nothing: the backend is a fake."""
 
 
 def traced(run: Callable[[], object]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fakes import CPU, measurement, point, variant
 
-from gpubench.engine.child.requests import RunAtUnusualSize
+from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.judge import examination
 from gpubench.engine.judge.examination import Examination
 from gpubench.engine.judge.verdict import (
@@ -229,8 +229,8 @@ def test_a_variant_that_ended_its_child_at_an_unusual_size_is_not_launched_there
     naive = of_op("gemm")["naive"]
     asked: list[Any] = []
 
-    def request(what: Any, *_limit: Any) -> str:
-        asked.append(what)
+    def request(_limit_s: float, method: Any, *_arguments: Any) -> str:
+        asked.append(method)
         if is_lost:
             raise ChildLostError("crashed")
         return "at fault"
@@ -241,4 +241,4 @@ def test_a_variant_that_ended_its_child_at_an_unusual_size_is_not_launched_there
     for tile in naive.tiles.defaults[:2]:
         at = replace(point(replace(naive, path=tmp_path / "mine.py")), tile=tile)
         examine(measurement(of=at), Timing(), is_first=True)
-    assert [type(what) for what in asked] == [RunAtUnusualSize]
+    assert asked == [Examiner.at_unusual_size]

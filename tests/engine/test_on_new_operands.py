@@ -13,14 +13,13 @@ from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.new_elements import new_elements
 from gpubench.backends.rotation import ALIGNED_BYTES, set_size
 from gpubench.engine.child.examiner import Examiner
-from gpubench.engine.child.requests import LaunchOnNewOperands, PutNewOperands, ReadResults, Request
 from gpubench.engine.judge import clock
 from gpubench.engine.judge.examination import library_note
 from gpubench.engine.judge.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import make_inputs, make_new_values, new_rows, transposed
-from gpubench.model import Cache, Fill, Measurement, Problem, Timer
+from gpubench.model import Cache, Fill, Measurement, Point, Problem, Timer
 
 SEED, LAUNCH_US, REQUEST_S = 7, 20.0, 1e-3
 GPU = replace(CPU, backend="cuda", memory_bandwidth_gbytes_per_s=1000.0)
@@ -45,30 +44,31 @@ class Gpu:
         monkeypatch.setattr(clock, "perf_counter", lambda: self.now_s)
         monkeypatch.setattr(clock, "_scheduled", lambda _task: clock._Scheduled(0.0, 0.0))
 
-    def __call__(self, request: Request[Any]) -> Any:
-        match request:
-            case PutNewOperands():
-                assert request.seed is None or self.room == 0  # a held launch has no operands yet
-                self.launches, self.position = request.launches, request.position
-                self.sets = request.sets
-                return self.launches <= self.room or request.seed is not None
-            case LaunchOnNewOperands():
-                self.seed = request.seed
-                late = 1.2 if self.from_memory and self.sets > 1 else 1.0
-                late *= 1.3 if self.now_s < self.slow_until_s else 1.0
-                self.now_s += REQUEST_S + self.launches * late * LAUNCH_US / 1e6
-                return None
-            case ReadResults():
-                problem = result().point.problem
-                values = make_new_values(problem, SEED, Fill.UNIFORM)
-                a, b = make_inputs(problem, SEED)
-                at = transposed(problem) if self.position else problem
-                first = new_rows(at, values, self.seed, request.copies, request.rows)
-                rows = first @ (a.T if self.position else b)
-                for place, (copy, row) in enumerate(zip(request.copies, request.rows, strict=True)):
-                    rows[place] *= not self.skips(copy, row)
-                return rows.tobytes()
-        raise AssertionError(request)
+    def __call__(self, method: Callable[..., object], *arguments: Any) -> Any:
+        return getattr(self, method.__name__)(*arguments)
+
+    def put_new_operands(
+        self, _point: Point, launches: int, seed: int | None, position: int, count: int
+    ) -> bool:
+        assert seed is None or self.room == 0  # a held launch has no operands yet
+        self.launches, self.position, self.sets = launches, position, count
+        return launches <= self.room or seed is not None
+
+    def launch_on_new_operands(self, seed: int) -> None:
+        self.seed = seed
+        late = 1.2 if self.from_memory and self.sets > 1 else 1.0
+        late *= 1.3 if self.now_s < self.slow_until_s else 1.0
+        self.now_s += REQUEST_S + self.launches * late * LAUNCH_US / 1e6
+
+    def read_results(self, copies: list[int], chosen: list[int]) -> bytes:
+        problem = result().point.problem
+        values = make_new_values(problem, SEED, Fill.UNIFORM)
+        a, b = make_inputs(problem, SEED)
+        at = transposed(problem) if self.position else problem
+        rows = new_rows(at, values, self.seed, copies, chosen) @ (a.T if self.position else b)
+        for place, (copy, row) in enumerate(zip(copies, chosen, strict=True)):
+            rows[place] *= not self.skips(copy, row)
+        return rows.tobytes()
 
 
 @pytest.mark.parametrize("by_columns", [False, True])

@@ -85,14 +85,14 @@ class Examiner:
         self._new = self._kernel = self._release = None
 
     @_or_lost()
-    def probe_outputs(self, point: Point) -> list[Any]:
-        """Return the results on the operands of the point's probes, for another process to judge.
+    def probe_outputs(self, point: Point) -> list[bytes]:
+        """Return the results on the operands of the point's probes, by rows.
 
         Raises ChildLostError for a result that cannot be computed.
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
         probes = all_probes(problem, self._operand_cache.seed)
-        return [on_host(self._output_of(point, probe)) for probe in probes]
+        return [on_host(self._output_of(point, probe)).tobytes() for probe in probes]
 
     @_or_lost()
     def repeat(self, point: Point, launches: int) -> float | None:
@@ -111,7 +111,9 @@ class Examiner:
     ) -> bool:
         """Prepare launches on new copies of A or B; poison the outputs. Raises ChildLostError.
 
-        Return whether `launch_on_new_operands` can begin them (`Backend.hold`).
+        `position` is 0 for A and 1 for B. Launches use its `count` copies in turns. Without a
+        `seed` of the copies, the launches wait for it in the queue of a GPU. Return whether
+        `launch_on_new_operands` can begin them (`Backend.hold`).
         """
         if seed is None and bytes_of_sets(point.problem, count) > self._backend.bytes_free():
             return False
@@ -154,7 +156,7 @@ class Examiner:
     def read_results(self, copies: Sequence[int], rows: Sequence[int]) -> bytes:
         """Return a row of each copy's result, or a column if B is new.
 
-        Return the first copy's whole result without `rows`.
+        Return the first copy's whole result without `rows`. The parent chooses afterwards.
         """
         outputs = [self._new.sets[copy][-1] for copy in copies] if self._new else []
         if self._new and self._new.position:

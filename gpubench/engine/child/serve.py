@@ -1,29 +1,22 @@
-"""The child's side of the wall: it answers requests with a `Runner`, one after the other."""
+"""The child's side of the wall: it answers the parent's calls with a `Runner`, one by one."""
 
 import os
-from contextlib import suppress
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
 from gpubench.backends import backends, open_backend, passed_over
-from gpubench.engine.child.requests import (
-    Answer,
-    Built,
-    Compile,
-    Done,
-    Open,
-    Opened,
-    Raised,
-    Request,
-    decode_request,
-    token_of,
-)
+from gpubench.engine.child.calls import Call, Done, Opened, decode_arguments, encode
+from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.runner import Runner
-from gpubench.errors import ChildLostError, GpubenchError, UsageError, with_place
-from gpubench.model import Measurement, Status, Timer
+from gpubench.errors import ChildLostError, UsageError
+from gpubench.model import Measurement, Point, Status, Timer
 from gpubench.process.child import open_channel
+from gpubench.process.requests import Report, answer_requests
 from gpubench.results.output import guard_streams
+
+MAY_BREAK_DEVICE = Examiner.at_unusual_size.__qualname__
+"""After this method the device may not work, whatever the method returned."""
 
 
 def serve(descriptor: int, backend: str) -> None:
@@ -34,53 +27,50 @@ def serve(descriptor: int, backend: str) -> None:
     guard_streams()
     channel = open_channel(descriptor)
     os.register_at_fork(after_in_child=channel.close)  # what a kernel forks does not keep it open
-    pid = os.getpid()
     if backend:
         if load := backends()[backend].load:
             load()
         channel.send(b"")
-    runner: Runner | None = None
+    answer_requests(channel, Server().answer)
 
-    def send(token: int, body: Built | Done | Raised) -> None:
-        if os.getpid() != pid:  # a kernel forked, and its copy returned to here
-            os._exit(0)
-        with suppress(ConnectionError):  # the parent was killed; the next request ends this process
-            channel.send(msgspec.msgpack.encode(Answer(pid, token, body)))
 
-    def answer(token: int, request: Request[Any]) -> Done:
-        nonlocal runner
-        if isinstance(request, Open):
-            runner = Runner(open_backend(request.device, Timer(request.timer)))
-            notices = (*passed_over(request.device), *runner.notices)
-            return Done(value=request.encode(Opened(runner.device, notices)), spent_s={})
-        if runner is None:
+class Server:
+    """Calls methods of its own, of its runner, and of the runner's examiner."""
+
+    def __init__(self) -> None:
+        self._runner: Runner | None = None
+        self._report: Report = lambda _steps: None
+
+    def open(self, device: str, timer: Timer) -> Opened:
+        """Open the device. This is a child's first call, and nothing else opens a device."""
+        self._runner = Runner(open_backend(device, timer))
+        notices = (*passed_over(device), *self._runner.notices)
+        return Opened(self._runner.device, notices)
+
+    def compile(self, points: Sequence[Point]) -> None:
+        """Compile what points need, and report the number of kernels compiled so far."""
+        self._opened.compile(points, self._report)
+
+    @property
+    def _opened(self) -> Runner:
+        if self._runner is None:
             raise ChildLostError("has no device yet")
-        if isinstance(request, Compile):
-            runner.compile(request.points, lambda built: send(token, Built(built)))
-            return _done(runner, request, None)
-        return _done(runner, request, request.answer(runner))
+        return self._runner
 
-    while True:
+    def answer(self, content: bytes, report: Report) -> bytes:
+        """Call a method, and return its result as bytes."""
+        self._report = report
+        call = msgspec.msgpack.decode(content, type=Call)
+        owner, _, name = call.method.partition(".")
+        target: object = self if owner == Server.__name__ else self._opened
+        if owner == Examiner.__name__:
+            target = self._opened.examiner
         try:
-            content = channel.receive()
-        except (EOFError, ConnectionError):  # the parent ended, or closed the channel
-            return
-        token = token_of(content)
-        body: Built | Done | Raised
-        try:
-            try:
-                request = decode_request(content)
-            except UsageError as error:  # a description changed since the parent read it
-                raise ChildLostError(str(error)) from error
-            body = answer(token, request)
-        except GpubenchError as error:
-            body = Raised.of(error)
-        except Exception as error:  # unexpected
-            body = Raised.of(ChildLostError(f"failed: {with_place(error)}"))
-        send(token, body)
-
-
-def _done(runner: Runner, request: Request[Any], value: Any) -> Done:
-    failed = isinstance(value, Measurement) and value.status == Status.ERROR
-    usable = not (failed or request.may_break_device) or runner.usable
-    return Done(value=request.encode(value), spent_s=dict(runner.spent_s), usable=usable)
+            arguments = decode_arguments(getattr(type(target), name), call.arguments)
+        except UsageError as error:  # a description changed since the parent read it
+            raise ChildLostError(str(error)) from error
+        result = getattr(target, name)(**arguments)
+        failed = isinstance(result, Measurement) and result.status == Status.ERROR
+        usable = not (failed or call.method == MAY_BREAK_DEVICE) or self._opened.usable
+        spent_s = dict(self._opened.spent_s)
+        return encode(Done(msgspec.Raw(encode(result)), spent_s=spent_s, usable=usable))

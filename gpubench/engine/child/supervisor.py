@@ -2,32 +2,25 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from secrets import randbits
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
 from gpubench.backends import backends
 from gpubench.cache import environment_with_caches
-from gpubench.engine.child.requests import (
-    Answer,
-    Built,
-    Done,
-    Open,
-    Opened,
-    Raised,
-    Request,
-    encode_request,
-)
+from gpubench.engine.child.calls import Done, Opened, bound, decode_result, encode_call
+from gpubench.engine.child.serve import Server
 from gpubench.errors import ChildLostError
 from gpubench.hardware.host import CACHE_VARIABLE
-from gpubench.model import Timer
+from gpubench.model import Point, Timer
 from gpubench.process.channel import Channel
 from gpubench.process.child import Child, start
+from gpubench.process.requests import NO_ANSWER, Report, ask
 
+P = ParamSpec("P")
 A = TypeVar("A")
 
 THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
@@ -37,8 +30,6 @@ waits for them (docs/decisions/0019)."""
 
 START_LIMIT_S = 120.0
 """Time limit for a child to open its device, which includes all imports from a slow disk."""
-
-TOKEN_BITS = 63
 
 SILENT_VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",
@@ -64,7 +55,7 @@ class Supervisor:
         """Whether the device still worked after the last request."""
 
         self._spent_s: defaultdict[str, float] = defaultdict(float)
-        self._child_spent_s: dict[str, float] = {}
+        self._child_spent_s: Mapping[str, float] = {}
         environment, self.unkept = environment_with_caches()
         kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
         self._environment = kept | THREADS_SLEEP
@@ -96,7 +87,7 @@ class Supervisor:
         while self._waiting and self._waiting[0].has_ended:  # killed while it waited
             self._waiting.pop(0).kill()
         self._child = self._waiting.pop(0) if self._waiting else self._start()
-        opened = self.request(Open(device=self.device_name, timer=self._timer.value))
+        opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
         self._spent_s["starting"] += perf_counter() - started
         return opened
 
@@ -133,37 +124,47 @@ class Supervisor:
 
     def request(
         self,
-        request: Request[A],
-        limit_s: float = START_LIMIT_S,
-        on_built: Callable[[int], None] = lambda _count: None,
+        limit_s: float,
+        method: Callable[Concatenate[Any, P], A],
+        *arguments: P.args,
+        **named: P.kwargs,
     ) -> A:
-        """Send the child a request and return its answer. Raises what the child raised.
+        """Call a method of the child's `Server`, `Runner` or `Examiner`.
 
-        Raises ChildLostError if no answer arrives within the limit, or if the answer is none. The
-        child is then ended.
+        Raises what the method raised, and ChildLostError if no answer arrives within the limit, or
+        if the answer is none. The child is then ended.
         """
-        child, token = self._living, randbits(TOKEN_BITS)
-        channel, content = Channel(child.socket), encode_request(token, request)
+        by_name = bound(method, *arguments, **named)
+        result: A = self._result(limit_s, lambda _steps: None, method, by_name)
+        return result
+
+    def compile(self, points: Sequence[Point], limit_s: float, on_built: Report) -> None:
+        """Compile what points need; `on_built` gets the number of kernels compiled so far.
+
+        Each of them has the time limit. Raises ChildLostError.
+        """
+        self._result(limit_s, on_built, Server.compile, {"points": tuple(points)})
+
+    def _result(
+        self,
+        limit_s: float,
+        report: Report,
+        method: Callable[..., Any],
+        arguments: Mapping[str, Any],
+    ) -> Any:
+        child = self._living
         try:
-            channel.send(content, limit_s)
-            while isinstance(body := _receive(channel, child.pid, token, limit_s), Built):
-                on_built(body.count)
-            if isinstance(body, Raised):
-                raise body.error
-            value = request.decode(body.value)
+            content = ask(child, encode_call(method, arguments), limit_s, report)
+            done = msgspec.msgpack.decode(content, type=Done)
+            result = decode_result(method, arguments, done.result)
         except ChildLostError:
             self.end()
             raise
-        except (EOFError, OSError, ValueError, RecursionError) as error:
-            why = "sent what is no answer; killed"  # a kernel wrote into the channel
-            if isinstance(error, EOFError | OSError):
-                why = child.how_it_ended()
-            if isinstance(error, TimeoutError):
-                why = f"hung: no answer within {limit_s:g} s; killed"
+        except (ValueError, RecursionError) as error:
             self.end()
-            raise ChildLostError(why) from error
-        self._child_spent_s, self.usable = body.spent_s, body.usable
-        return value
+            raise ChildLostError(NO_ANSWER) from error
+        self._child_spent_s, self.usable = done.spent_s, done.usable
+        return result
 
     def end(self) -> None:
         """Kill the child and all processes that its kernels started. Keep its times by phase."""
@@ -179,16 +180,6 @@ class Supervisor:
         self.end()
         while self._waiting:
             self._waiting.pop().kill()
-
-
-def _receive(channel: Channel, pid: int, token: int, limit_s: float) -> Built | Done | Raised:
-    """Return the child's answer to a request. Answers of forked copies are dropped."""
-    deadline_s = perf_counter() + limit_s
-    while True:
-        left_s = max(0.0, deadline_s - perf_counter())
-        answer = msgspec.msgpack.decode(channel.receive(left_s), type=Answer)
-        if (answer.pid, answer.token) == (pid, token):
-            return answer.body
 
 
 def recorded_variables() -> list[str]:

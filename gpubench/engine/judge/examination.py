@@ -1,11 +1,12 @@
 """Judges measurements of users' kernels from outside the process that runs them."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from secrets import randbelow
+from typing import Any
 
-from gpubench.engine.child.requests import ProbeOutputs, Repeat, RunAtUnusualSize
+from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.child.supervisor import Supervisor
 from gpubench.engine.judge.clock import require_time
 from gpubench.engine.judge.on_new_operands import OnNewOperands
@@ -48,20 +49,23 @@ class Examination:
     ) -> tuple[Measurement, Verdict]:
         """Return the measurement as this process judges it, and the verdict."""
         point, limit_s = result.point, timing.hang_s
-        request = partial(self._child.request, limit_s=limit_s)
         reported_us = result.series.median_us if result.series else 0.0
+
+        def request(method: Callable[..., Any], *arguments: Any) -> Any:
+            return self._child.request(limit_s, method, *arguments)
+
         try:
             is_function = isinstance(point.variant, CallVariant)
             if is_function or is_first or randbelow(timing.examined_in) == 0:
                 ratio = require_time(
                     reported_us,
-                    lambda launches: request(Repeat(point=point, launches=launches)),
+                    lambda launches: request(Examiner.repeat, point, launches),
                     self._child.pid,
                     by_events=point.timer != Timer.HOST,
                 )
                 if is_function:
                     at = probe_problem(point, self._device.compute_capability)
-                    outputs = request(ProbeOutputs(point=point))
+                    outputs = request(Examiner.probe_outputs, point)
                     require_exact_outputs(outputs, at, result.seed or 0)
                 if (is_function or ratio is None) and point.problem.bytes <= MAX_JUDGED_BYTES:
                     new = OnNewOperands(request, self._child.pid, result, self._device)
@@ -88,7 +92,7 @@ class Examination:
         note = ""
         try:
             if point.variant not in self._fragile:
-                note = self._child.request(RunAtUnusualSize(point=point), limit_s)
+                note = self._child.request(limit_s, Examiner.at_unusual_size, point)
                 if not self._child.usable:
                     self._fragile.add(point.variant)
                     self._child.end()

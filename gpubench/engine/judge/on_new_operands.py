@@ -8,12 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpubench.engine.child.requests import (
-    LaunchOnNewOperands,
-    PutNewOperands,
-    ReadResults,
-    Request,
-)
+from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.judge.clock import AGREEING_S, require_time_on_new_operands
 from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
 from gpubench.engine.judge.verdict import MissingResult, require
@@ -53,7 +48,7 @@ class OnNewOperands:
 
     def __init__(
         self,
-        request: Callable[[Request[Any]], Any],
+        request: Callable[..., Any],
         pid: int,
         result: Measurement,
         device: Device,
@@ -136,27 +131,21 @@ class OnNewOperands:
 
     def _can_hold(self) -> bool:
         is_held = self._put(self._launches)
-        self._request(LaunchOnNewOperands(seed=1))
+        self._request(Examiner.launch_on_new_operands, 1)
         return is_held
 
     def _put(self, launches: int) -> bool:
         self._seed = randbits(SEED_BITS) | 1  # 0 means that there is no seed yet
         seed = None if self._is_held else self._seed
         put: bool = self._request(
-            PutNewOperands(
-                point=self._point,
-                launches=launches,
-                sets=self._sets,
-                position=self._position,
-                seed=seed,
-            )
+            Examiner.put_new_operands, self._point, launches, seed, self._position, self._sets
         )
         return put
 
     def _hold(self, launches: int) -> Callable[[], None]:
         if not self._put(launches):
             require(MissingResult(left="launches that waited before did not wait again"))
-        return lambda: self._request(LaunchOnNewOperands(seed=self._seed))
+        return lambda: self._request(Examiner.launch_on_new_operands, self._seed)
 
     def _require_results(self) -> None:
         """Raise WrongError unless some rows are right, of different launches if they can be."""
@@ -165,14 +154,14 @@ class OnNewOperands:
         if problem.op == "gemm":
             rows = [randbelow(height) for _ in range(CHECKED_ROWS)]
             copies = [randbelow(self._sets) for _ in rows]
-            request = ReadResults(copies=tuple(copies), rows=tuple(rows))
+            requested: tuple[list[int], list[int]] = copies, rows
             shape: tuple[int, ...] = (len(rows), *problem.output_shape[1:])
         else:
             rows = list(range(problem.input_shapes[0][0]))
             copies = [randbelow(self._sets)] * len(rows)
-            request = ReadResults(copies=tuple(copies[:1]), rows=())
+            requested = copies[:1], []
             shape = problem.output_shape
-        content = self._request(request)
+        content = self._request(Examiner.read_results, *requested)
         kind = np.dtype(problem.precision.result)
         if len(content) != kind.itemsize * math.prod(shape):
             require(MissingResult(left=f"{len(content)} bytes at {problem.size}"))

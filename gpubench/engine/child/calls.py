@@ -1,0 +1,170 @@
+"""Calls of a child's methods as bytes, and what the methods return.
+
+The parent names a method of the child's `Server`, `Runner` or `Examiner`. Arguments and results are
+plain data (msgspec), which is checked where it is read, by the types that the method states. A
+variant, which has functions, is sent as the path of its file. A kernel can change anything in the
+child, so the parent reads no object that the child made.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from inspect import signature
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+from msgspec.structs import asdict
+
+from gpubench.model import Config, Device, Measurement, PairedTimes, Point, Status
+from gpubench.model.config import ConfigParts
+from gpubench.plan.descriptor import load
+
+
+def _struct_of(kind: type[Any], *left_out: str) -> type[msgspec.Struct]:
+    """Return a message with the fields of a dataclass, without those that hold a variant."""
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind) if field.name not in left_out]
+    return msgspec.defstruct(f"{kind.__name__}Message", [(name, hints[name]) for name in names])
+
+
+_CONDITIONS = _struct_of(Point, "variant", "tile")
+_POINT = msgspec.defstruct(
+    "PointMessage",
+    [("path", str), ("op", str), ("tile", ConfigParts | None), ("conditions", _CONDITIONS)],
+)
+_MEASUREMENT = _struct_of(Measurement, "point")
+_PAIRED_TIMES = _struct_of(PairedTimes, "point", "library")
+
+_SENT: dict[Any, Any] = {
+    Point: _POINT,
+    Sequence[Point]: tuple[_POINT, ...],  # type: ignore[valid-type] # a type that is made here
+    Measurement: _MEASUREMENT,
+    Measurement | None: _MEASUREMENT | None,
+    PairedTimes | str: _PAIRED_TIMES | str,
+}
+"""Types that hold a variant, and what is sent of them."""
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """What a child opened."""
+
+    device: Device
+    notices: tuple[str, ...]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call of a method, by the names of the method and of its arguments."""
+
+    method: str
+    arguments: msgspec.Raw
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What a method returned, and the state of its child."""
+
+    result: msgspec.Raw
+    spent_s: Mapping[str, float]
+    usable: bool
+    """Whether the device still works. After an illegal access it does not, and the child ends."""
+
+
+_signature_of = cache(signature)
+
+
+def bound(method: Callable[..., Any], *arguments: Any, **named: Any) -> dict[str, Any]:
+    """Return the arguments of a method by name."""
+    _, *by_name = _signature_of(method).bind(None, *arguments, **named).arguments.items()
+    return dict(by_name)
+
+
+def encode_call(method: Callable[..., Any], arguments: Mapping[str, Any]) -> bytes:
+    """Return a call for `decode_arguments`."""
+    sent = {name: _plain(value) for name, value in arguments.items()}
+    return encode(Call(method.__qualname__, msgspec.Raw(encode(sent))))
+
+
+def decode_arguments(method: Callable[..., Any], content: msgspec.Raw) -> dict[str, Any]:
+    """Return the arguments of a call, in the child.
+
+    Raises what the descriptions of the variants raise.
+    """
+    values: dict[str, Any] = {}
+    message = msgspec.msgpack.decode(content, type=_arguments_of(method))
+    for name in message.__struct_fields__:  # a point comes before its earlier measurement
+        if (value := getattr(message, name)) is not msgspec.UNSET:
+            values[name] = _made(value, values)
+    return values
+
+
+def encode(value: object) -> bytes:
+    """Return a message, or what a method returned, as bytes."""
+    return msgspec.msgpack.encode(_plain(value))
+
+
+def decode_result(
+    method: Callable[..., Any], arguments: Mapping[str, Any], content: msgspec.Raw
+) -> Any:
+    """Return what a method returned, in the parent. Raises ValueError for other bytes."""
+    result = msgspec.msgpack.decode(content, type=_types_of(method)["return"])
+    value = _made(result, arguments)
+    if isinstance(value, Measurement) and value.status == Status.OK and value.series is None:
+        raise ValueError("the point is ok and has no times")
+    return value
+
+
+@cache
+def _arguments_of(method: Callable[..., Any]) -> type[msgspec.Struct]:
+    """Return the message of a method's arguments, any of which may be left out."""
+    types = _types_of(method)
+    return msgspec.defstruct(
+        "Arguments",
+        [
+            (name, types[name] | msgspec.UnsetType, msgspec.UNSET)
+            for name in _signature_of(method).parameters
+            if name in types
+        ],
+        forbid_unknown_fields=True,
+    )
+
+
+@cache
+def _types_of(method: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types in which a method's arguments and its result are sent, by name."""
+    return {name: _SENT.get(kind, kind) for name, kind in get_type_hints(method).items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return an argument or a result as it is sent."""
+    match value:
+        case Point(variant=variant, tile=tile):
+            parts = None if tile is None else tile.parts
+            conditions = _message(_CONDITIONS, value)
+            return _POINT(path=str(variant.path), op=variant.op, tile=parts, conditions=conditions)
+        case Measurement():
+            return _message(_MEASUREMENT, value)
+        case PairedTimes():
+            return _message(_PAIRED_TIMES, value)
+        case tuple() | list():
+            return tuple(map(_plain, value))
+    return value
+
+
+def _message(struct: type[msgspec.Struct], value: Any) -> msgspec.Struct:
+    return struct(**{name: getattr(value, name) for name in struct.__struct_fields__})
+
+
+def _made(message: Any, arguments: Mapping[str, Any]) -> Any:
+    """Return what was sent. What holds a point has the point of the arguments."""
+    if isinstance(message, _POINT):
+        sent: Any = message
+        tile = sent.tile and Config(*sent.tile)
+        return Point(variant=load(Path(sent.path), sent.op), tile=tile, **asdict(sent.conditions))
+    if isinstance(message, _MEASUREMENT):
+        return Measurement(point=arguments["point"], **asdict(message))
+    if isinstance(message, _PAIRED_TIMES):
+        points = {name: arguments[name] for name in ("point", "library")}
+        return PairedTimes(**points, **asdict(message))
+    return (
+        tuple(_made(each, arguments) for each in message) if isinstance(message, tuple) else message
+    )

@@ -1,0 +1,127 @@
+"""Requests to a child that runs what users wrote, and its answers, one after the other.
+
+What users wrote can change anything in its process. So the parent reads no object that the child
+made: a value is bytes, which the caller decodes and checks.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from secrets import randbits
+from time import perf_counter
+
+import msgspec
+
+from gpubench.errors import (
+    ChildLostError,
+    DeviceBusyError,
+    DeviceUnavailableError,
+    GpubenchError,
+    UsageError,
+    with_place,
+)
+from gpubench.process.channel import MAX_BYTES, Channel
+from gpubench.process.child import Child
+from gpubench.text import clean
+
+TOKEN_BYTES = 8
+
+NO_ANSWER = "sent what is no answer; killed"
+"""What is wrong with a child that wrote something else into the channel."""
+
+_ERRORS: dict[str, type[GpubenchError]] = {
+    kind.__name__: kind
+    for kind in (UsageError, DeviceUnavailableError, DeviceBusyError, ChildLostError)
+}
+
+Report = Callable[[int], None]
+"""Gets the number of steps of a request that are done so far."""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """An answer, and who gives it.
+
+    Code that forks would answer twice, so an answer has the id of its process. It repeats the token
+    of its request, which nobody can guess who only has the descriptor of the channel.
+    """
+
+    pid: int
+    token: bytes
+    steps: int | None = None
+    """Number of steps that are done so far. The request is not finished."""
+
+    value: bytes = b""
+    error: str = ""
+    """The type of the error that the child raised; empty for a value."""
+
+    message: str = ""
+
+
+def ask(
+    child: Child,
+    request: bytes,
+    limit_s: float,
+    report: Report = lambda _steps: None,
+    max_bytes: int = MAX_BYTES,
+) -> bytes:
+    """Return the value that a child answers. Raise the error that the child raised.
+
+    Raises ChildLostError if no answer arrives within the limit, or if the answer is none. The child
+    must then be killed.
+    """
+    channel, token = Channel(child.socket), randbits(8 * TOKEN_BYTES).to_bytes(TOKEN_BYTES)
+    try:
+        channel.send(token + request, limit_s)
+        deadline_s = perf_counter() + limit_s
+        while True:
+            content = channel.receive(max(0.0, deadline_s - perf_counter()), max_bytes)
+            answer = msgspec.msgpack.decode(content, type=_Answer)
+            if (answer.pid, answer.token) != (child.pid, token):
+                continue  # of a copy that was forked
+            if answer.steps is None:
+                break
+            report(answer.steps)
+            deadline_s = perf_counter() + limit_s
+    except TimeoutError as error:
+        raise ChildLostError(f"hung: no answer within {limit_s:g} s; killed") from error
+    except (EOFError, OSError) as error:
+        raise ChildLostError(child.how_it_ended()) from error
+    except (ValueError, RecursionError) as error:
+        raise ChildLostError(NO_ANSWER) from error
+    if answer.error:
+        raise _ERRORS.get(answer.error, ChildLostError)(clean(answer.message))
+    return answer.value
+
+
+def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]) -> None:
+    """Answer requests in a child until the channel closes.
+
+    `value_of` returns the value of a request. Its errors for users are sent; any other exception is
+    sent as a ChildLostError.
+    """
+    pid = os.getpid()
+
+    def report(token: bytes, steps: int) -> None:
+        send(_Answer(pid, token, steps))
+
+    def send(answer: _Answer) -> None:
+        if os.getpid() != pid:  # a kernel forked, and its copy returned to here
+            os._exit(0)
+        with suppress(ConnectionError):  # the parent was killed; the next request ends this process
+            channel.send(msgspec.msgpack.encode(answer))
+
+    while True:
+        try:
+            content = channel.receive()
+        except (EOFError, ConnectionError):  # the parent ended, or closed the channel
+            return
+        token, request = content[:TOKEN_BYTES], content[TOKEN_BYTES:]
+        try:
+            answer = _Answer(pid, token, value=value_of(request, partial(report, token)))
+        except Exception as error:  # also what users' code raises
+            known = error if isinstance(error, GpubenchError) else None
+            known = known or ChildLostError(f"failed: {with_place(error)}")
+            name, message = type(known).__name__, str(known.args[0])
+            answer = _Answer(pid, token, error=name, message=message)
+        send(answer)

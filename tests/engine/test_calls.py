@@ -1,0 +1,71 @@
+"""Calls and their results pass the wall."""
+
+import msgspec
+import pytest
+from fakes import measurement
+
+from gpubench.engine.child.calls import (
+    Call,
+    bound,
+    decode_arguments,
+    decode_result,
+    encode,
+    encode_call,
+)
+from gpubench.engine.runner import Runner
+from gpubench.model import Cache, PairedTimes, Point, Problem, Scope, Status, Timer
+from gpubench.plan.registry import of_op
+
+PROBLEM = Problem(op="gemm", m=8, n=9, k=7, dtype="bfloat16", column_major=("B",))
+POINTS = tuple(
+    Point(
+        variant=variant,
+        tile=tile,
+        problem=PROBLEM,
+        cache=Cache.HOT,
+        scope=Scope.KERNEL,
+        timer=Timer.EVENTS,
+    )
+    for variant in (of_op("gemm")[name] for name in ("cublas", "shared_tile", "wgmma_split"))
+    for tile in (variant.tiles.defaults if variant.tiles else (None,))
+)
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.label)
+def test_a_call_arrives_as_it_was_made(point: Point) -> None:
+    arguments = bound(Runner.measure, point, 0.5, measurement(of=point), seed=3)
+    call = msgspec.msgpack.decode(encode_call(Runner.measure, arguments), type=Call)
+    received = decode_arguments(Runner.measure, call.arguments)
+    assert call.method == "Runner.measure"
+    assert received == arguments
+    assert repr(received) == repr(arguments)  # tiles are equal whatever their parts are called
+
+
+def test_an_argument_of_another_type_is_refused() -> None:
+    content = encode_call(Runner.measure, {"point": POINTS[0], "seed": "1"})
+    call = msgspec.msgpack.decode(content, type=Call)
+    with pytest.raises(msgspec.ValidationError, match="Expected `int "):
+        decode_arguments(Runner.measure, call.arguments)
+
+
+def test_a_result_comes_back_with_the_points_that_were_requested() -> None:
+    points = {"point": POINTS[1], "library": POINTS[0]}
+    pairs = PairedTimes(**points, heated_s=1.0, times_us=(2.0,), library_times_us=(3.0,))
+    for method, result in (
+        (Runner.measure, measurement(of=POINTS[1])),
+        (Runner.measure_pairs, pairs),
+        (Runner.measure_pairs, "too short"),
+        (Runner.ceilings, {"copy": 1.0}),
+    ):
+        assert decode_result(method, points, msgspec.Raw(encode(result))) == result
+
+
+@pytest.mark.parametrize(
+    "changed", [{"seed": "1"}, {"status": "fine"}, {"status": "ok", "series": None}]
+)
+def test_a_result_that_no_measurement_can_be_is_refused(changed: dict[str, object]) -> None:
+    taken = measurement(of=POINTS[0])
+    assert taken.status == Status.OK
+    content = msgspec.msgpack.encode(msgspec.msgpack.decode(encode(taken)) | changed)
+    with pytest.raises(ValueError, match=r"Expected `int|Invalid enum|has no times"):
+        decode_result(Runner.measure, {"point": POINTS[0]}, msgspec.Raw(content))
