@@ -111,9 +111,6 @@ def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> No
 
 SWEEP = ("sweep", "--device", "cpu")
 QUICKER = ("--rounds", "1", "--cache", "hot")
-SHORT = ("--rounds", "1", "--budget", "1s", "--precision", "20%")
-"""Added to a sweep of the documentation, which would measure for ten seconds."""
-
 QUICK = (*SWEEP, "--sizes", "8", "--variants", "cpu_blas")
 LONG = ("sweep", "--device", "cpu", "--sizes", "8..512:2", "--variants", "cpu_blas", "-o", "a.csv")
 """It does not end before it is interrupted."""

@@ -1,36 +1,28 @@
 """gpubench as a library."""
 
 import pydoc
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from diffs import rows
 from samples import SWEEP
+from stub import nothing_measured
 
 import gpubench
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.results.row import NAMES, write
 
 
-@pytest.mark.slow
 def test_a_sweep_returns_the_frame_of_its_file(tmp_path: Path) -> None:
     output = tmp_path / "sweep.csv"
-    frame = gpubench.sweep(
-        sizes=[64],
-        tiles=[7, 8],
-        variants=["cpu_tile"],
-        device="cpu",
-        rounds=1,
-        cache="hot",
-        output=output,
-    )
+    with nothing_measured():
+        frame = gpubench.sweep(
+            sizes=[64], tiles=[7, 8], variants=["cpu_tile"], device="cpu", rounds=1, output=output
+        )
     assert list(frame.columns) == list(NAMES)
     assert frame["tile"].tolist() == ["7", "8"]
     assert set(frame["status"]) == {"ok"}
-    assert (frame["median_us"] > 0).all()
     assert (frame["rounds"] == 1).all()
     pd.testing.assert_frame_equal(frame, gpubench.read_csv(output))
 
@@ -38,7 +30,7 @@ def test_a_sweep_returns_the_frame_of_its_file(tmp_path: Path) -> None:
 def test_what_the_command_refuses_the_library_refuses_too() -> None:
     with pytest.raises(UsageError, match="--sizes"):
         gpubench.sweep(sizes=[0], device="cpu")
-    with pytest.raises(UsageError, match="did you mean 'cpu_tile'"):
+    with nothing_measured(), pytest.raises(UsageError, match="did you mean 'cpu_tile'"):
         gpubench.sweep(sizes=[8], variants=["cpu_tyle"], device="cpu")
     with pytest.raises(DeviceUnavailableError):
         gpubench.sweep(sizes=[8], device="cuda")
@@ -49,13 +41,6 @@ def test_what_the_command_refuses_the_library_refuses_too() -> None:
 def test_an_unknown_attribute_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'sweeep'"):
         _ = gpubench.sweeep
-
-
-@pytest.mark.usefixtures("cold")
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    code = "import sys, gpubench; print({'numpy', 'pandas', 'numba', 'cupy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
 
 
 OWN = """
@@ -71,29 +56,20 @@ VARIANT = CallVariant(
 """
 
 
-@pytest.mark.slow
 def test_kernels_of_ones_own_are_swept_and_read_again_when_they_change(tmp_path: Path) -> None:
     """As in a notebook: edit, sweep, edit, sweep."""
-
-    def status() -> tuple[str, str]:
-        frame = gpubench.sweep(
-            sizes=[8], variants="mine", device="cpu", kernels=tmp_path, rounds=1, cache="hot"
-        )
-        (row,) = frame.to_dict("records")
-        return row["status"], row["source_hash"]
-
-    path = tmp_path / "mine.py"
-    path.write_text(OWN)
-    right, before = status()
-    path.write_text(OWN.replace("np.matmul(a, b,", "np.matmul(a, -b,"))
-    wrong, after = status()
-    assert (right, wrong) == ("ok", "wrong")
-    assert before != after
+    hashes = set()
+    for text in (OWN, OWN.replace("np.matmul(a, b,", "np.matmul(a, -b,")):
+        (tmp_path / "mine.py").write_text(text)
+        with nothing_measured():
+            frame = gpubench.sweep(sizes=[8], variants="mine", device="cpu", kernels=tmp_path)
+        hashes.add(frame["source_hash"][0])
+    assert len(hashes) == 2
 
 
 def test_a_frame_is_drawn_as_its_file_would_be(tmp_path: Path) -> None:
     frames = (gpubench.read_csv(SWEEP), pd.read_csv(SWEEP))  # pandas makes floats of some columns
-    chosen = [frame[(frame["m"] == 1024) & (frame["variant"] == "naive")] for frame in frames]
+    chosen = [frame[(frame.m == 1024) & (frame.variant == "naive")] for frame in frames]
     drawn = [gpubench.plot(frame, kind="tiles") for frame in chosen]
     titles = [axes.get_title(loc="left") for figure in drawn for axes in figure.axes]
     assert titles == ["gemm 1024 float32 on NVIDIA H200, cold cache"] * 2

@@ -28,9 +28,9 @@ from commandline import (
 
 import gpubench
 from gpubench.cli import summary
-from gpubench.results.row import NAMES, read
+from gpubench.results.row import read
 
-HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch")
+HEAVY = {"numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch"}
 
 COMMANDS = {name: GROUP.get_command(None, name) for name in GROUP.commands}
 ANSI = "\x1b["
@@ -39,51 +39,46 @@ ANSI = "\x1b["
 # ---- help
 
 
+LOADED = """
+import sys
+import gpubench
+of_package = set(sys.modules)
+from gpubench.cli import main
+for command in {commands}:
+    sys.argv[1:] = [*filter(None, [command]), "--help"]
+    try:
+        main()
+    except SystemExit as error:
+        assert not error.code
+    if not command:
+        of_list = set(sys.modules)
+for modules in (of_package, of_list, set(sys.modules)):
+    print(*modules, file=sys.stderr)
+"""
+
+
 @pytest.mark.usefixtures("cold")
-def test_help_loads_nothing_heavy() -> None:
-    code = (
-        "import sys\n"
-        "from gpubench.cli import main\n"
-        f"for command in {['', *COMMANDS]}:\n"
-        "    sys.argv[1:] = [*filter(None, [command]), '--help']\n"
-        "    try:\n        main()\n"
-        "    except SystemExit as error:\n        assert not error.code\n"
-        f"print(sorted(set({HEAVY}) & set(sys.modules)), file=sys.stderr)\n"
-    )
+def test_help_loads_nothing_heavy_and_the_list_of_commands_no_command_and_no_options() -> None:
+    code = LOADED.format(commands=["", *COMMANDS])
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
     )
-    assert done.stderr.strip() == "[]"
     assert done.stdout.count("Usage: ") == 1 + len(COMMANDS)
-
-
-@pytest.mark.usefixtures("cold")
-def test_the_list_of_commands_imports_no_command_and_no_options() -> None:
-    code = (
-        "import sys\n"
-        "from gpubench.cli import main\n"
-        "sys.argv[1:] = ['--help']\n"
-        "try:\n    main()\n"
-        "finally:\n    print(*sys.modules, file=sys.stderr)\n"
+    loaded = [set(line.split()) for line in done.stderr.splitlines()]
+    assert [modules & HEAVY for modules in loaded] == [set()] * 3
+    of_package, of_list = (
+        {name for name in modules if name.startswith("gpubench.")} for modules in loaded[:2]
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
-    )
-    imported = {name for name in done.stderr.split() if name.startswith("gpubench.")}
-    assert imported == {
+    assert of_package == set()
+    assert of_list == {
         f"gpubench.{name}" for name in ("cli", "errors", "results", "results.output", "text")
     }
-    assert "msgspec" not in done.stderr.split()
+    assert "msgspec" not in loaded[1]
 
 
 def test_the_list_of_commands_shows_the_first_line_of_each_help() -> None:
     for name, command in COMMANDS.items():
         assert summary(name) == command.help.partition("\n")[0] != ""
-
-
-def test_the_version_is_printed(tmp_path: Path) -> None:
-    done = run(tmp_path, "--version")
-    assert (done.code, done.out, done.err) == (0, f"gpubench {gpubench.__version__}\n", "")
 
 
 @pytest.mark.parametrize("name", ["sweep", "compare-cublas"])
@@ -102,67 +97,48 @@ DRY = (*SWEEP, "--dry-run")
 
 REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "no size": ((*SWEEP, "--sizes="), "--sizes"),
-    "a tile of 400 digits": ((*SWEEP, "--tiles", "9" * 400), "--tiles"),
-    "size of two numbers": ((*SWEEP, "--sizes", "4x4"), "MxNxK"),
     "generate without a shape": (("generate", "a.bin"), "--sizes"),
     "generate of two shapes": (("generate", "a.bin", "--sizes", "4,5"), "one shape"),
     "generate of too much": (("generate", "a.bin", "--sizes", "999999x999999"), "are free"),
     "a seed that is not UTF-8": (("generate", "a.bin", "--sizes", "4", b"--seed=\xff"), "--seed"),
-    "run without a file": (("run", "nowhere.bin", "-o", "c.bin"), "does not exist"),
     "run without an output": (("run", "nowhere.bin"), "--output"),
     "run of two tiles": (("run", "a.bin", "-o", "c.bin", "--tiles", "8,9"), "one tile"),
     "run of a vector too short": (
         ("run", "{folder}/wide.bin", "-o", "c.bin", "--op", "gemv_t"),
         "v has 2 elements, and gemv_t of 1x2 takes 1",
     ),
-    "run over its own file": (
-        ("run", "{folder}/wide.bin", "-o", "{folder}/wide.bin", "--force"),
-        "is the operand file itself",
-    ),
-    "run without the gpu": (
-        ("run", "{folder}/wide.bin", "-o", "c.bin", "--device", "cuda"),
-        "CUDA",
-    ),
     "bytes that are no text": ((*SWEEP, "--sizes", b"\xff\xfe"), "--sizes"),
     "unknown variant": ((*DRY, "--variants", "cpu_tyle"), "did you mean 'cpu_tile'"),
     "variant of a gpu": ((*DRY, "--variants", "shared_tile"), "--device cuda"),
-    "dtype nobody has": ((*DRY, "--variants", "cpu_blas", "--dtypes", "int32"), "has no int32"),
     "blank in a list": ((*SWEEP, "--dtypes", "float32,", "int32"), "write float32,int32"),
     "unknown order": (("show", "{folder}/good.csv", "--sort", "speed"), "'speed' is not one of"),
     "unknown device": (("sweep", "--device", "tpu"), "auto, cpu, cuda"),
-    "gpu that is not there": (("sweep", "--device", "cuda"), "CUDA"),
-    "second gpu": (("sweep", "--device", "cuda:1"), "CUDA"),
+    "a device of numbered nonsense": (("sweep", "--device", "x:y"), "is not a device"),
+    "gpu that is not there": (("sweep", "--device", "cuda:1"), "CUDA"),
     "cupti on a cpu": ((*SWEEP, "--timer", "cupti"), "--timer cupti"),
-    "too many points": ((*DRY, "--sizes", "1..10000", "--tiles", "1..64"), "points"),
     "output in a file": ((*SWEEP, "--output", "/dev/null/x.csv"), "--output"),
-    "output is a directory": ((*SWEEP, "--output", "/usr"), "--output"),
-    "output is empty": ((*SWEEP, "--output", ""), "--output"),
     "output is unwritable": ((*SWEEP, "--output", "/proc/x.csv"), "--output"),
     "missing config": ((*SWEEP, "--config", "nowhere.toml"), "cannot read nowhere.toml"),
-    "broken toml": ((*SWEEP, "--config", "{folder}/broken.toml"), "is not TOML"),
     "unknown option": ((*SWEEP, "--tile", "8"), "No such option"),
     "option without value": (("sweep", "--sizes"), "requires an argument"),
-    "stray argument": (("sweep", "extra"), "extra"),
+    "stray argument of any length": (("sweep", "9" * 50_000), "unexpected extra argument"),
     "unknown command": (("swep",), "Did you mean 'sweep'"),
     "misspelt option": ((*SWEEP, "--varaints", "8"), "--variants"),
-    "kernels of 300 letters": ((*DRY, "--kernels", 300 * "k"), "is not a directory"),
     "resuming nothing": (("sweep", "--resume", ""), "--resume: '.' does not name a file"),
     "reproducing from nothing": (("reproduce", "--resume", ""), "nothing to continue"),
     "a report of no end": (("report", "/dev/zero", "-o", "a.html"), "more than 200,000 rows"),
     "a config of no end": ((*SWEEP, "--config", "/dev/zero"), "has more than"),
-    "a folder without kernels": ((*DRY, "--kernels", "."), "holds no gemm kernel"),
     "a broken kernel": (
         (*SWEEP, "--kernels", "{folder}/broken_kernels"),
         "mine.py, line 2: SyntaxError",
     ),
-    "a kernel with a name of ours": ((*DRY, "--kernels", "{folder}/taken"), "rename yours"),
-    "dry run of nothing": ((*DRY, "--tiles", "1000"), "no variant takes any"),
     "dry run of a resumed sweep": ((*DRY, "--resume", "a.csv"), "--dry-run"),
-    "dry run without gpu": (("sweep", "--dry-run", "--device", "cuda"), "CUDA"),
     "new kernel nowhere": (("new-kernel", "mine", "--dir", "/proc/x"), "cannot write"),
-    "compare with bad sizes": (("compare-cublas", "--sizes", "0"), "--sizes"),
+    "comparing on a cpu": (
+        ("compare-cublas", "--device", "cpu"),
+        "compare-cublas needs an NVIDIA GPU",
+    ),
     "deviceinfo of a gpu": (("deviceinfo", "--device", "cuda"), "CUDA"),
-    "a sweep on numbered nonsense": (("sweep", "--device", "x:y"), "is not a device"),
     "selfcheck without gpu": (("selfcheck",), "GPU"),
     "selfcheck on the cpu": (("selfcheck", "--device", "cpu"), "--device: selfcheck"),
 }
@@ -172,10 +148,8 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
 def configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files that cannot be used."""
     configs = tmp_path_factory.mktemp("configs")
-    (configs / "broken.toml").write_text('sizes = "8')
-    for path in ("broken_kernels/mine.py", "taken/cpu_blas.py"):
-        (configs / path).parent.mkdir()
-        (configs / path).write_text("\nVARIANT = (\n")
+    (configs / "broken_kernels").mkdir()
+    (configs / "broken_kernels" / "mine.py").write_text("\nVARIANT = (\n")
     (configs / "wide.bin").write_bytes(struct.pack("<II8x4f", 2, 1, 1, 2, 3, 4))
     return configs
 
@@ -186,15 +160,13 @@ def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(configs: Path, tmp_
         done = call(
             tmp_path,
             *(
-                argument.replace("{folder}", str(configs))
-                if isinstance(argument, str)
-                else argument
-                for argument in arguments
+                word.replace("{folder}", str(configs)) if isinstance(word, str) else word
+                for word in arguments
             ),
         )
         assert len(done.err.splitlines()) == 1, (case, done.err)
         assert done.err.startswith("gpubench: "), case
-        assert len(done.err) < 700, case
+        assert len(done.err) < 1600, case
         assert hint in done.err, (case, done.err)
         assert (done.code, done.out, done.files) == (2, "", []), case
 
@@ -226,43 +198,32 @@ def test_what_was_generated_is_computed_from_and_nothing_is_overwritten(tmp_path
 
 
 @pytest.mark.slow
-def test_a_sweep_shows_its_tables_and_last_the_csv_under_results_and_progress_on_stderr(
+def test_a_sweep_shows_its_tables_and_last_the_csv_under_results_which_is_read_back(
     tmp_path: Path,
 ) -> None:
-    variants = ("--variants", "cpu_tile,cpu_blas", "--tiles", "8")
-    swept = run(tmp_path, *SWEEP, "--sizes", "16", *variants, *QUICKER)
-    assert swept.code == 0
-    (file,) = swept.files
-    assert re.fullmatch(r"results/\d{8}T\d{6}Z-.*-gemm\.csv", file)
-    assert swept.out.splitlines()[-1] == file
-
-    assert "gemm 16 float32 on" in swept.out
-    assert "     cpu_tile\n" in swept.out
-    assert re.search(r"% of +% of", swept.out)  # of the peak, and of the BLAS
-    assert "2 points" in swept.err
-    assert ANSI not in swept.out + swept.err
-    assert "\r" not in swept.out + swept.err
-
-
-@pytest.mark.slow
-def test_what_a_sweep_wrote_is_read_back(tmp_path: Path) -> None:
-    done = call(
+    done = run(
         tmp_path,
-        *(*SWEEP, "--sizes", "8,9x7x5", "--variants", "cpu_blas,cpu_naive"),
-        *("--dtypes", "float32,int32", *QUICKER, "-o", "a.csv"),
+        *(*SWEEP, "--sizes", "8,9x7x5", "--variants", "cpu_tile,cpu_blas", "--tiles", "8"),
+        *("--dtypes", "float32,int32", *QUICKER),
     )
-    assert (done.code, done.files) == (0, ["a.csv"])
-    rows = read(tmp_path / "a.csv")
-    assert [(one.variant, one.size, one.dtype, one.status) for one in rows] == [
-        ("cpu_blas", "8", "float32", "ok"),
-        ("cpu_naive", "8", "float32", "ok"),
-        ("cpu_blas", "9x7x5", "float32", "ok"),
-        ("cpu_naive", "9x7x5", "float32", "ok"),
-        ("cpu_naive", "8", "int32", "ok"),
-        ("cpu_naive", "9x7x5", "int32", "ok"),
-    ]
+    assert done.code == 0
+    (file,) = done.files
+    assert re.fullmatch(r"results/\d{8}T\d{6}Z-.*-gemm\.csv", file)
+    assert done.out.splitlines()[-1] == file
+    assert "gemm 8 float32 on" in done.out
+    assert re.search(r"% of +% of", done.out)  # of the peak, and of the BLAS
+    assert "6 points" in done.err
     assert "left out: cpu_blas has no int32\n" in done.err
-    assert (tmp_path / "a.csv").read_text().splitlines()[0] == ",".join(NAMES)
+    assert not re.search(r"\x1b\[|\r", done.out + done.err)
+    rows = [(one.variant, one.size, one.dtype, one.status) for one in read(tmp_path / file)]
+    assert rows == [
+        ("cpu_tile", "8", "float32", "ok"),
+        ("cpu_blas", "8", "float32", "ok"),
+        ("cpu_tile", "9x7x5", "float32", "ok"),
+        ("cpu_blas", "9x7x5", "float32", "ok"),
+        ("cpu_tile", "8", "int32", "ok"),
+        ("cpu_tile", "9x7x5", "int32", "ok"),
+    ]
 
 
 @pytest.mark.slow
@@ -299,8 +260,6 @@ def test_a_size_that_does_not_fit_into_memory_is_skipped(tmp_path: Path) -> None
     fitting, hopeless = read(tmp_path / "a.csv")
     assert (fitting.status, hopeless.status) == ("ok", "skipped")
     assert "bytes of memory" in hopeless.reason
-    alone = call(tmp_path, *QUICK, *QUICKER, "--sizes", "2000000", "-o", "b.csv")
-    assert (alone.code, "no point was timed" in alone.err) == (1, True)
 
 
 INTERRUPTED_WHILE_LOADING = """
@@ -334,13 +293,10 @@ def test_ctrl_c_while_the_command_line_is_loaded_ends_it_without_a_message(
     assert (done.returncode, done.stdout, done.stderr) == (code, out, "")
 
 
-@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_sweep_keeps_what_was_measured_and_exits_130(
-    tmp_path: Path, ended_by: int
-) -> None:
+def test_an_interrupted_sweep_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
     with start(tmp_path, *LONG, "--cache", "hot") as process:
         wait_for_lines(tmp_path / "a.csv.partial", 4, process)
-        process.send_signal(ended_by)
+        process.send_signal(signal.SIGTERM)  # like Ctrl-C, which test_files.py tries
         out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
     assert "Traceback" not in err
@@ -385,14 +341,6 @@ def test_a_killed_sweep_goes_on_where_it_was_and_only_as_it_was_begun(tmp_path: 
     again = call(tmp_path, "sweep", "--resume", "a.csv")
     assert again.code == 2
     assert "a.csv is complete" in again.err
-
-
-def test_an_argument_of_any_length_is_refused_in_a_short_line(tmp_path: Path) -> None:
-    refused = call(tmp_path, "sweep", "9" * 50_000)
-    assert refused.code == 2
-    assert "unexpected extra argument" in refused.err
-    assert len(refused.err) < 1600
-    assert refused.err.endswith("9…\n")
 
 
 def test_a_file_does_not_make_kernels_run_by_itself(tmp_path: Path) -> None:
@@ -450,9 +398,6 @@ def test_no_color_is_honoured_in_a_terminal(tmp_path: Path) -> None:
     assert ANSI in forced.out
     plain = call(tmp_path, "deviceinfo", FORCE_COLOR="1", NO_COLOR="1")
     assert not re.search(r"\x1b\[[\d;]*3\dm", plain.out)
-
-
-# ---- explain
 
 
 def test_named_variants_are_listed_alone(tmp_path: Path) -> None:

@@ -29,30 +29,22 @@ def shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["2>&1 | head -1", "2>&-"])
-def test_a_sweep_whose_output_is_lost_finishes_its_file(tmp_path: Path, to: str) -> None:
-    done = shell(tmp_path, f"{SWEEP} -o a.csv {to}")
+def test_a_sweep_whose_output_is_lost_finishes_its_file(tmp_path: Path) -> None:
+    done = shell(tmp_path, f"{SWEEP} -o a.csv 2>&1 | head -1")
     assert done.returncode == 74
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
-    assert [(row.size, row.status) for row in read(tmp_path / "a.csv")] == [
-        ("8", "ok"),
-        ("16", "ok"),
-    ]
+    rows = [(row.size, row.status) for row in read(tmp_path / "a.csv")]
+    assert rows == [("8", "ok"), ("16", "ok")]
 
 
-@pytest.mark.parametrize(
-    ("command", "reason"),
-    [("variants >&-", "Bad file descriptor"), ("--help > /dev/full", "No space left on device")],
-)
-def test_output_that_is_lost_is_said_in_a_line_and_by_the_exit_code(
-    tmp_path: Path, command: str, reason: str
-) -> None:
-    done = shell(tmp_path, f"{GPUBENCH} {command}")
-    assert (done.returncode, done.stderr) == (74, f"gpubench: cannot write the output: {reason}\n")
+def test_output_that_is_lost_is_said_in_a_line_and_by_the_exit_code(tmp_path: Path) -> None:
+    done = shell(tmp_path, f"{GPUBENCH} --help > /dev/full")
+    said = "gpubench: cannot write the output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (74, said)
 
 
-@pytest.mark.parametrize("command", ["variants | true", "nonsense 2> /dev/full", "nonsense 2>&-"])
+@pytest.mark.parametrize("command", ["--help | true", "nonsense 2>&-"])
 def test_output_that_is_lost_where_nobody_can_be_told_is_said_by_the_exit_code(
     tmp_path: Path, command: str
 ) -> None:

@@ -2,12 +2,14 @@
 
 import shlex
 import shutil
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from commandline import GROUP, SHORT, call
+from commandline import GROUP, call
 from newcomer import Block, Newcomer, blocks
+from stub import nothing_measured
 
 from gpubench.results.row import read
 
@@ -27,10 +29,10 @@ def steps() -> list[Block]:
 
 def test_the_page_shows_sweep_plot_report_diff_and_new_kernel() -> None:
     named = [command.split()[0] for block in STEPS for command in block.commands]
-    assert set(named) <= set(GROUP.commands)
-    assert sorted(
-        {"sweep", "plot", "report", "diff", "new-kernel"} & set(named), key=named.index
-    ) == ["sweep", "plot", "report", "diff", "new-kernel"]
+    shown = {"sweep", "plot", "report", "diff", "new-kernel"}
+    assert [name for name in dict.fromkeys(named) if name in shown] == [
+        *("sweep", "plot", "report", "diff", "new-kernel")
+    ]
     for block in STEPS:
         assert not block.commands or len(block.commands) == len(block.text.splitlines())
 
@@ -51,7 +53,11 @@ def test_every_step_works_as_written(tmp_path: Path) -> None:
         if words[-1:] == ["second.csv"]:  # the same sweep again
             shutil.copy(tmp_path / "first.csv", tmp_path / "second.csv")
             continue
-        done = call(tmp_path, name, *words, *(SHORT if name == "sweep" else ()))
+        if words[:2] == ["my_tile", "--kernels"]:  # as tests of `check` do
+            GROUP.commands[name].make_context(name, words)
+            continue
+        with nothing_measured() if name == "sweep" else nullcontext():
+            done = call(tmp_path, name, *words)
         assert done.code == 0, f"{command}\n{done.err}"
         outputs[words[0]] = done.out.splitlines()
         if "--dry-run" not in words:

@@ -1,5 +1,6 @@
 """The screen of compare-cublas: several precisions fit on 60 lines of 80 columns."""
 
+import functools
 import re
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ H200 = replace(example("sm_90"), l2_bytes=CPU.l2_bytes)
 DTYPES = ("bfloat16", "float32", "float8_e4m3")
 
 
+@functools.cache
 def job(*sizes: int) -> Job:
     sweep = Sweep(dtypes=DTYPES, sizes=tuple((n, n, n) for n in sizes), tiles=("auto",))
     return prepare(replace(sweep, variants=with_libraries(sweep, "cuda", ())), H200)

@@ -12,6 +12,7 @@ import pytest
 from commandline import call
 from newcomer import PAGES
 from samples import sample
+from stub import nothing_measured
 
 from gpubench.commands.judge.from_file import with_description
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
@@ -29,13 +30,8 @@ import make_schemas
 FUNCTION = """
 from gpubench.model import CallVariant
 
-def build(tile, dtype):
-    def function(a, b, c):
-        {line}
-    return function
-
 VARIANT = CallVariant(
-    idea="a product", runs_on="cpu", build=build, dtypes=("float32",), baseline="cpu_blas"
+    idea="a product", runs_on="cpu", build=print, dtypes=("float32",), baseline="cpu_blas"
 )
 """
 
@@ -123,25 +119,21 @@ def test_more_verdicts_have_wider_intervals_so_that_all_hold_together() -> None:
 
 def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
-    for name, line in (("honest", "c[:] = a @ b"), ("lazy", "c[0] = a[0] @ b")):
-        (tmp_path / "own" / f"{name}.py").write_text(FUNCTION.format(line=line))
+    for name in ("honest", "lazy"):
+        (tmp_path / "own" / f"{name}.py").write_text(FUNCTION)
     flags = ("--kernels", "own", "--device", "cpu", "--sizes", "24", "--rounds", "3", "--json")
-    chosen = tmp_path / "own" / "weak.py"
-    chosen.write_text(FUNCTION.format(line="c[:] = a @ b").replace("cpu_blas", "cpu_naive"))
-    refused = call(tmp_path, "judge", "weak", *flags)
+    with nothing_measured():  # the results of `lazy` are wrong
+        done = call(tmp_path, "judge", *flags, "--output", "a.csv")
+        (tmp_path / "own" / "weak.py").write_text(FUNCTION.replace("cpu_blas", "cpu_naive"))
+        refused = call(tmp_path, "judge", "weak", *flags)
     assert refused.code == 2
     assert "names cpu_naive, which is no library: name the baseline" in refused.err
-    chosen.unlink()
-    done = call(tmp_path, "judge", *flags, "--output", "a.csv")
     document = json.loads(done.out)
     assert (done.code, document["exit_code"]) == (1, 1)
     found = {each["variant"]: each for each in document["verdicts"]}
-    assert found["lazy"]["verdict"] == "wrong"
-    assert found["lazy"]["reason"]
-    assert found["honest"]["verdict"] in {"faster", "same", "slower", "not decided"}
-    assert found["honest"]["ratio_low"] < found["honest"]["ratio"] < found["honest"]["ratio_high"]
-    seeds = {row["variant"]: row["round_seeds"] for row in document["rows"]}
-    assert seeds["honest"].count(";") == 2  # to repeat it
+    assert (found["lazy"]["verdict"], found["lazy"]["reason"]) == ("wrong", "half is missing")
+    assert found["honest"]["verdict"] == "same"
+    assert found["honest"]["ratio_low"] <= found["honest"]["ratio"] <= found["honest"]["ratio_high"]
     schema = make_schemas.schemas()["judge-1.json"]
     check = jsonschema.Draft202012Validator(schema)
     check.validate(document)

@@ -1,6 +1,5 @@
 """Tuning from plan to files, on a device whose times are known."""
 
-import re
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commandline import call
 from fakes import CPU, FakeBackend, FakeKernel, matmul, measured, measurement, point, variant
 from samples import printed
+from stub import nothing_measured
 
-from gpubench.cli import app
 from gpubench.commands.tune import run as tuning
 from gpubench.commands.tune import schedule
 from gpubench.commands.tune.run import (
@@ -29,7 +29,7 @@ from gpubench.errors import UsageError
 from gpubench.model import Space, Timing, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import Visit
-from gpubench.plan.sweep import TUNED, Sweep
+from gpubench.plan.sweep import Sweep
 from gpubench.plan.tuned import read_winners
 from gpubench.results.result_file import partial_of
 from gpubench.results.row import read
@@ -336,7 +336,6 @@ def text_of(found: Tuned) -> str:
 
 
 OWN = """
-import numpy as np
 from gpubench.model import CallVariant, Space
 
 VARIANT = CallVariant(
@@ -346,37 +345,29 @@ VARIANT = CallVariant(
         axes={"edge": (8, 16, 64), "way": ("by_rows", "at_once")},
         block=("edge",),
         default=("8/way=by_rows",),
-        constraint=lambda tile: "64 is at once" if tile["edge"] == 64 and tile["way"] == "by_rows"
-        else None,
     ),
-    build=lambda tile, dtype: lambda a, b, c: [
-        np.matmul(a[at : at + tile["edge"]], b, out=c[at : at + tile["edge"]])
-        for at in range(0, len(a), tile["edge"])
-    ],
+    build=print,
     threads=1,
     baseline="cpu_blas",
 )
 """
 
 
-@pytest.mark.slow
 def test_a_kernel_of_ones_own_is_tuned_by_the_command_and_a_sweep_takes_its_winner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("own").mkdir()
-    Path("own", "strips.py").write_text(OWN)
-    here = ["--sizes", "64", "--device", "cpu", "--kernels", "own"]
-    where = ["--where", 'way == "at_once" and edge > 16', "--output", "a.csv", "--rounds", "1"]
-    assert app(["tune", "strips", *here, *where], standalone_mode=False) == 0
-    assert "1 of 1 configuration" in capsys.readouterr().out
-    assert {row.variant for row in read(Path("a.confirmed.csv"))} == {"strips", "cpu_blas"}
-    (tile,) = (one.tile for one in read_winners(TUNED))
-    app(
-        ["sweep", "--dry-run", "--variants", "strips", *here, "--tiles", "tuned"],
-        standalone_mode=False,
-    )
-    assert re.search(rf"strips\s+1\s+{tile}\s", capsys.readouterr().out)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "strips.py").write_text(OWN)
+    here = ("--sizes", "64", "--device", "cpu", "--kernels", "own")
+    where = ("--where", 'way == "at_once" and edge > 16', "--output", "a.csv", "--rounds", "1")
+    with nothing_measured():
+        done = call(tmp_path, "tune", "strips", *here, *where)
+        assert (done.code, "1 of 1 configuration" in done.out) == (0, True), done
+        confirmed = read(tmp_path / "a.confirmed.csv")
+        assert {row.variant for row in confirmed} == {"strips", "cpu_blas"}
+        words = ("--variants", "strips", "--tiles", "tuned", "--rounds", "1", "-o", "b.csv")
+        assert call(tmp_path, "sweep", *here, *words).code == 0
+    assert [row.tile for row in read(tmp_path / "b.csv")] == ["64/way=at_once"]
 
 
 @pytest.mark.usefixtures("choose")
