@@ -15,11 +15,13 @@ from gpubench.kernels.tensor_cores import (
     A,
     B,
     C,
+    block_per_part,
     cluster,
     clusters,
     even_grid,
     row_major_map,
     tiles,
+    why_not_in_cluster,
 )
 from gpubench.model import Config, Launch, Problem, Space, TensorMap
 from gpubench.model.variant import PORTABLE_CLUSTER
@@ -174,9 +176,7 @@ def why_not_shared(tile: Config) -> str | None:
         return f"{tile}: {columns} blocks cannot send multiples of 8 of {tile['BM']} rows"
     if tile["BK"] == BYTES_STEP and tile["BN"] % (8 * rows):
         return f"{tile}: {rows} blocks cannot send multiples of 8 of {tile['BN']} columns"
-    if (blocks := rows * columns * tile.get("splits", 1)) > MAX_CLUSTER:
-        return f"{tile}: {blocks} blocks in a cluster, over {MAX_CLUSTER}"
-    return None
+    return why_not_in_cluster(tile)
 
 
 def box_of_b(columns: int, down: int) -> int:
@@ -216,17 +216,10 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
 
 def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
     """Return a launch of one block per tile and part of K."""
-    rows, columns = cluster(tile)
-    splits = tile.get("splits", 1)
-    blocks = rows * columns * splits
     every = maps(tile, problem)
-    return Launch(
-        grid=(blocks * clusters(tile, problem),),
-        block=(threads(tile),),
-        shared_bytes=shared_bytes(tile),
+    return replace(
+        block_per_part(tile, problem, threads=threads(tile), shared_bytes=shared_bytes(tile)),
         tensor_maps=every[:-1] if "splits" in tile else every,
-        cluster=(blocks, 1, 1),
-        pdl=bool(tile.get("pdl", 1)),
     )
 
 

@@ -17,6 +17,7 @@ from gpubench.model import (
     Space,
     TensorMap,
 )
+from gpubench.model.variant import PORTABLE_CLUSTER
 
 DTYPES = ("bfloat16", "float16")
 
@@ -131,6 +132,28 @@ def even_grid(tiles: int, at_most: int) -> int:
     return -(-tiles // rounds)
 
 
+def block_per_part(tile: Config, problem: Problem, *, threads: int, shared_bytes: int) -> Launch:
+    """Return a launch of one block per tile and part of K, which may start early."""
+    rows, columns = cluster(tile)
+    blocks = rows * columns * int(tile.get("splits", 1))
+    return Launch(
+        grid=(blocks * clusters(tile, problem),),
+        block=(threads,),
+        shared_bytes=shared_bytes,
+        tensor_maps=operand_maps(tile, problem),
+        cluster=(blocks, 1, 1),
+        pdl=bool(tile.get("pdl", 1)),
+    )
+
+
+def why_not_in_cluster(tile: Config) -> str | None:
+    """Return why a cluster cannot have the blocks of a tile's parts of K, or None."""
+    rows, columns = cluster(tile)
+    if (blocks := rows * columns * tile.get("splits", 1)) > PORTABLE_CLUSTER:
+        return f"{tile}: {blocks} blocks in a cluster, over {PORTABLE_CLUSTER}"
+    return None
+
+
 def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Launch at most one block per multiprocessor, in whole clusters."""
     rows, columns = cluster(tile)
@@ -163,17 +186,6 @@ def from_registers(
         )
 
     return launches
-
-
-def stages_that_fit(item_bytes: int) -> Callable[[Config], str | None]:
-    """Return a constraint: why a tile's stages exceed shared memory, or None."""
-
-    def together(tile: Config) -> str | None:
-        if (needed := stages_bytes(tile, item_bytes)) > MAX_DYNAMIC_BYTES:
-            return f"{tile}: {needed} bytes of shared memory, over {MAX_DYNAMIC_BYTES}"
-        return None
-
-    return together
 
 
 def two_widths(tile: Config, problem: Problem, multiprocessors: int) -> Launch:

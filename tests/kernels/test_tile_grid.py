@@ -1,6 +1,6 @@
 """Tiles of several numbers."""
 
-from gpubench.kernels.tile_grid import THREADS, tile_grid
+from gpubench.kernels.vectors import THREADS, tile_grid
 
 GRID = tile_grid(
     {"threads": (32, 64, 128), "unroll": range(1, 5), "depth": (1, 3, 7)},

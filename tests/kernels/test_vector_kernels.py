@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance
-from gpubench.kernels.staged import staged_blocks
+from gpubench.kernels.vectors import staged_blocks
 from gpubench.model import ITEM_BYTES, OPERATIONS, Config, CudaVariant, Gpu, Problem
 from gpubench.plan.registry import variants
 

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from gpubench.kernels.partial_sums import sum_launch
-from gpubench.kernels.tile_grid import THREADS, tile_grid
+from gpubench.kernels.vectors import THREADS, sum_launch, tile_grid
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem
 
 MULTIPROCESSOR_REGISTERS = 65_536

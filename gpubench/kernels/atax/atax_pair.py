@@ -1,7 +1,6 @@
 """gemv_block, then gemv_t_vectorized: A is read twice."""
 
-from gpubench.kernels.partial_sums import slab_launch
-from gpubench.kernels.tile_grid import SLAB_ROWS, THREADS, tile_grid
+from gpubench.kernels.vectors import SLAB_ROWS, THREADS, slab_launch, tile_grid
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from gpubench.kernels.staged import STAGED_TILES, staged_blocks
-from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem
+from gpubench.kernels.vectors import STAGED_TILES, on_staged_blocks
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """Launch one block per row, then one per column. `specialize` reduces the numbers."""
+    """Launch one block per row, then one per column. `on_staged_blocks` reduces the numbers."""
     first = Launch(
         grid=(problem.m,),
         block=(tile["threads"],),
@@ -18,21 +18,10 @@ def launch(tile: Config, problem: Problem) -> Launch:
     )
 
 
-def specialize(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
-    """Each block computes equally many consecutive rows, then columns."""
-    threads = tile["threads"]
-    (second,) = launch.next_launches
-    return replace(
-        launch,
-        grid=(staged_blocks(problem.m, threads, gpu),),
-        next_launches=(replace(second, grid=(staged_blocks(problem.n, threads, gpu),)),),
-    )
-
-
 VARIANT = CudaVariant(
     idea="published: gemv_staged, then gemv_t_staged",
     tiles=STAGED_TILES,
     launch=launch,
-    specialize=specialize,
+    specialize=on_staged_blocks,
     reuse=lambda _tile: (1, 1),
 )

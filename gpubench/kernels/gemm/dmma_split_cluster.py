@@ -5,15 +5,14 @@ from functools import cache
 
 from gpubench.kernels.fitted_tile import MAX_CLUSTER
 from gpubench.kernels.tensor_cores import (
-    MAX_DYNAMIC_BYTES,
-    cluster,
-    clusters,
-    operand_maps,
+    block_per_part,
     stages_bytes,
+    tiles,
     variant,
+    why_not_in_cluster,
 )
 from gpubench.kernels.tile_costs import DifferentPicks, SmallTile
-from gpubench.model import Config, Launch, Problem, Space
+from gpubench.model import Config, Launch, Problem
 
 STEP = 32
 """Values of k of a step."""
@@ -46,28 +45,15 @@ def shared_bytes(tile: Config) -> int:
 
 def why_not(tile: Config) -> str | None:
     """Return why a block cannot have a tile, or a cluster cannot have its blocks, or None."""
-    rows, columns = cluster(tile)
-    if (blocks := rows * columns * tile["splits"]) > MAX_CLUSTER:
-        return f"{tile}: {blocks} blocks in a cluster, over {MAX_CLUSTER}"
-    if (needed := shared_bytes(tile)) > MAX_DYNAMIC_BYTES:
-        return f"{tile}: {needed} bytes of shared memory, over {MAX_DYNAMIC_BYTES}"
     if warps(tile) == EIGHT_WARPS and tile["BM"] % 32 and tile["BN"] % 64:
         return f"{tile}: eight warps take rows by 32, or columns by 64"
-    return None
+    return why_not_in_cluster(tile)
 
 
 def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
     """Return a launch of one block per tile and part of K."""
-    rows, columns = cluster(tile)
-    blocks = rows * columns * tile["splits"]
-    return Launch(
-        grid=(blocks * clusters(tile, problem),),
-        block=(32 * warps(tile) + 128,),
-        shared_bytes=shared_bytes(tile),
-        tensor_maps=operand_maps(tile, problem),
-        cluster=(blocks, 1, 1),
-        pdl=True,
-    )
+    threads = 32 * warps(tile) + 128
+    return block_per_part(tile, problem, threads=threads, shared_bytes=shared_bytes(tile))
 
 
 def shared_clocks(tile: Config) -> float:
@@ -83,21 +69,19 @@ def shared_clocks(tile: Config) -> float:
     return warps(tile) * loads * 4 * depth / 16 + (rows + columns) * depth * BYTES / 128
 
 
-TILES = Space(
-    axes={
-        "BM": range(32, 129, 16),
-        "BN": (32, 64, 96, 128),
-        "BK": (STEP,),
-        "stages": (2, 3, 4, 5, 6),
-        "splits": range(1, MAX_CLUSTER + 1),
-        "cluster": ("1x1", "1x2", "2x1"),
-    },
-    block=("BM", "BN", "BK"),
+TILES = tiles(
+    rows=range(32, 129, 16),
+    columns=(32, 64, 96, 128),
+    step=STEP,
+    stages=(2, 3, 4, 5, 6),
+    splits=range(1, MAX_CLUSTER + 1),
+    cluster=("1x1", "1x2", "2x1"),
     default=(
         "64x64x32/s3/k2/cluster=1x1",
         "96x64x32/s2/k4/cluster=1x1",
         "128x128x32/s3/k1/cluster=1x2",
     ),
+    shared_bytes=shared_bytes,
     constraint=why_not,
 )
 

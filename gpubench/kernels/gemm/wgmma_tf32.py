@@ -1,7 +1,9 @@
 """TF32 on tensor cores: columns of B are in registers, so that nothing is transposed before."""
 
-from gpubench.kernels.tensor_cores import from_registers, stages_that_fit, variant
-from gpubench.model import Config, Space
+from functools import partial
+
+from gpubench.kernels.tensor_cores import from_registers, stages_bytes, tiles, variant
+from gpubench.model import Config
 
 
 def threads(tile: Config) -> int:
@@ -13,17 +15,14 @@ VARIANT = variant(
     idea="TF32: operands change places, and columns of B come from registers without transposing",
     after="wgmma_cluster",
     dtypes=("tf32",),
-    tiles=Space(
-        axes={
-            "BM": (128, 256),
-            "BN": (64, 128),
-            "BK": (32,),
-            "stages": (4, 8),
-            "cluster": ("1x1", "1x2", "2x1"),
-            "group": (8, 16),
-            "pdl": (0, 1),
-        },
-        block=("BM", "BN", "BK"),
+    tiles=tiles(
+        rows=(128, 256),
+        columns=(64, 128),
+        step=32,
+        stages=(4, 8),
+        cluster=("1x1", "1x2", "2x1"),
+        group=(8, 16),
+        pdl=(0, 1),
         default=(
             "256x128x32/s4/cluster=1x2/group=8/pdl=0",
             "256x128x32/s4/cluster=1x1/group=8/pdl=0",
@@ -31,7 +30,7 @@ VARIANT = variant(
             "128x64x32/s8/cluster=1x1/group=8/pdl=0",
             "128x64x32/s8/cluster=1x1/group=8/pdl=1",
         ),
-        constraint=stages_that_fit(4),
+        shared_bytes=partial(stages_bytes, item_bytes=4),
     ),
     launches=from_registers(threads),
 )

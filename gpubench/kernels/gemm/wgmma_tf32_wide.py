@@ -1,7 +1,9 @@
 """`wgmma_tf32` with 192 columns per block and three warpgroups, which all multiply."""
 
-from gpubench.kernels.tensor_cores import from_registers, stages_that_fit, variant
-from gpubench.model import Config, Space
+from functools import partial
+
+from gpubench.kernels.tensor_cores import from_registers, stages_bytes, tiles, variant
+from gpubench.model import Config
 
 
 def threads(tile: Config) -> int:
@@ -13,18 +15,15 @@ VARIANT = variant(
     idea="192 columns per block, so fewer bytes; a thread that multiplies also fetches",
     after="wgmma_tf32",
     dtypes=("tf32",),
-    tiles=Space(
-        axes={
-            "BM": (232, 256),
-            "BN": (192,),
-            "BK": (32,),
-            "stages": (3, 4),
-            "cluster": ("1x1", "2x1"),
-            "group": (3, 4, 8),
-        },
-        block=("BM", "BN", "BK"),
+    tiles=tiles(
+        rows=(232, 256),
+        columns=(192,),
+        step=32,
+        stages=(3, 4),
+        cluster=("1x1", "2x1"),
+        group=(3, 4, 8),
         default=("256x192x32/s4/cluster=2x1/group=4", "232x192x32/s4/cluster=2x1/group=3"),
-        constraint=stages_that_fit(4),
+        shared_bytes=partial(stages_bytes, item_bytes=4),
     ),
     launches=from_registers(threads),
 )

@@ -1,6 +1,6 @@
 """One block per row of A, with loads of 16 bytes."""
 
-from gpubench.kernels.tile_grid import THREADS, tile_grid
+from gpubench.kernels.vectors import THREADS, tile_grid
 from gpubench.model import CudaVariant
 
 VARIANT = CudaVariant(

@@ -1,6 +1,6 @@
 """One warp per ROWS rows of A, with UNROLL loads of 16 bytes in flight for each row."""
 
-from gpubench.kernels.tile_grid import THREADS, tile_grid
+from gpubench.kernels.vectors import THREADS, tile_grid
 from gpubench.model import Config, CudaVariant
 
 MAX_IN_FLIGHT = 16

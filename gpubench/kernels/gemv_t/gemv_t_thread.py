@@ -1,6 +1,6 @@
 """One thread per column of A."""
 
-from gpubench.kernels.tile_grid import THREADS, tile_grid
+from gpubench.kernels.vectors import THREADS, tile_grid
 from gpubench.model import CudaVariant
 
 VARIANT = CudaVariant(

@@ -1,7 +1,6 @@
 """A thread sums 16 bytes of columns over a slab of ROWS rows, and a second launch adds up slabs."""
 
-from gpubench.kernels.partial_sums import slab_launch
-from gpubench.kernels.tile_grid import SLAB_ROWS, THREADS, tile_grid
+from gpubench.kernels.vectors import SLAB_ROWS, THREADS, slab_launch, tile_grid
 from gpubench.model import Config, CudaVariant, Launch, Problem
 
 
