@@ -14,7 +14,7 @@ from gpubench.plan.registry import KERNELS
 
 def listing_of(built: Compiled) -> str:
     """The disassembled kernel; the test fails where nothing disassembles."""
-    listing = disassemble(built.cubin)
+    listing = disassemble(built.cubin, "-c")
     if listing is None:
         pytest.fail("no nvdisasm, which the extra `test` has, or an older one stands on PATH")
     return listing

@@ -100,10 +100,11 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.operand_files.run.open_backend": lambda _device: FakeBackend(),
             "gpubench.commands.deviceinfo.view.with_ceilings": lambda device: device,
             "gpubench.backends.cuda.compile.compile_instance": _no_compiler,
-            "gpubench.commands.explain.build.compile_programs": _no_programs,
+            "gpubench.commands.explain.instances.compile_programs": _no_programs,
             "gpubench.commands.check.run.compiler_of": _no_compiler,
             # these start programs
             "gpubench.commands.explain.build.disassembler_version": lambda: "",
+            "gpubench.commands.explain.run.disassembler_version": lambda: "",
             "gpubench.engine.cluster._own_cluster": _no_cluster,
             "gpubench.engine.cluster.devices_of": _no_cluster,
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,

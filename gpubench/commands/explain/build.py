@@ -4,58 +4,45 @@ It needs no GPU. Waves are those of an example GPU of each architecture, on ever
 files from several machines compare.
 """
 
-import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from time import monotonic
 from typing import Any
-
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 import gpubench
 from gpubench.backends import Compiler, compiler_of, find_devices
 from gpubench.commands.explain.accesses import access_columns
-from gpubench.commands.explain.code import (
-    Code,
-    Codes,
-    Program,
-    compile_programs,
-    disassembler_version,
+from gpubench.commands.explain.code import disassembler_version
+from gpubench.commands.explain.explanation import Explanation
+from gpubench.commands.explain.instances import (
+    Answer,
+    Instance,
+    NotExplained,
+    explain_instances,
+    make_instance,
 )
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
-from gpubench.grouping import grouped
 from gpubench.hardware.architectures import DEFAULT, example
-from gpubench.hardware.host import cpu_threads
-from gpubench.hardware.occupancy import occupancy, waves
 from gpubench.kernel_options import require_architecture
 from gpubench.model import (
     DTYPE_ALIASES,
     DTYPES,
     OPERATIONS,
     BrokenVariant,
-    Config,
     CudaVariant,
-    Device,
-    Launch,
     Problem,
     Status,
     Variant,
 )
-from gpubench.on_cpu.accesses import Recorded, missing_tool, record, recorder_version
-from gpubench.plan.descriptor import described_by, launch_on
+from gpubench.on_cpu.accesses import missing_tool, recorder_version
+from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import list_of, parse_names, parse_sizes
 from gpubench.plan.registry import of_op
 from gpubench.results.build_row import BuildRow, encode, is_build_file
 from gpubench.results.output import Output
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted, unknown
-from gpubench.view.progress import PLAIN_EVERY_S
-from gpubench.view.tables import console, say
+from gpubench.view.tables import say
 
 ALL = "all"
 """The item of the list that takes every kernel."""
@@ -67,36 +54,6 @@ BACKEND = "cuda"
 
 MAX_LISTED = 8
 """Maximum number of kernels that are listed because they do not compile. The file has all."""
-
-_TEMPLATE = re.compile(r"([\w:]+)(?:<[^()]*>)?\)?$")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Instance:
-    """A tile of a kernel in one element type, for one architecture."""
-
-    variant: CudaVariant
-    tile: Config
-    problem: Problem
-    architecture: str
-    device: Device
-    """The example GPU of the architecture."""
-
-    reason: str = ""
-    """Why it cannot run there; empty if it can."""
-
-    launches: tuple[Launch, ...] = ()
-
-    @property
-    def expressions(self) -> tuple[str, ...]:
-        """The template instance of each launch."""
-        dtype = self.problem.dtype
-        return tuple(self.variant.instance(self.tile, dtype, at.kernel) for at in self.launches)
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The kernel's own compile options."""
-        return self.variant.options(self.tile, self.problem.dtype)
 
 
 def run_build(
@@ -127,7 +84,12 @@ def run_build(
         say(f"nothing about accesses, as {missing}", err=True)
     dtypes, size = _dtypes(options.get("dtypes")), options.get("sizes") or SIZE
     instances = plan_instances(chosen, architectures, dtypes, size, every=every)
-    rows = build_rows(instances, compiler)
+    answers = explain_instances(instances)
+    rows = [
+        row
+        for instance, answer in zip(instances, answers, strict=True)
+        for row in _rows(instance, answer, compiler)
+    ]
     if claimed:
         claimed.write(encode(rows))
     else:
@@ -246,7 +208,7 @@ def plan_instances(
                 continue
             problem = Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype)
             instances += [
-                make_instance(variant, tile, problem, architecture)
+                make_instance(variant, tile, problem, architecture, example(architecture))
                 for architecture in architectures
                 for tile in tiles
             ]
@@ -255,173 +217,60 @@ def plan_instances(
     return instances
 
 
-def make_instance(
-    variant: CudaVariant, tile: Config, problem: Problem, architecture: str
-) -> Instance:
-    """Return an instance with its launches, or with the reason why it cannot run."""
-    device = example(architecture)
-    with described_by(variant.path):
-        reason = variant.why_not(tile, problem, device.compute_capability) or ""
-    launches = () if reason else launch_on(variant, tile, problem, device).sequence
-    return Instance(
-        variant=variant,
-        tile=tile,
-        problem=problem,
-        architecture=architecture,
-        device=device,
-        reason=reason,
-        launches=launches,
-    )
-
-
-def build_rows(instances: Sequence[Instance], compiler: Compiler) -> list[BuildRow]:
-    """Compile the instances and return a row for each launch. Progress goes to stderr."""
-    hashes = {instance.variant.path: source_hash(instance.variant) for instance in instances}
-    runnable = [instance for instance in instances if not instance.reason]
-    programs: dict[tuple[object, ...], dict[tuple[str, str], None]] = {}
-    for instance in runnable:
-        of_program = programs.setdefault(_program_key(instance), {})
-        of_program |= {(text, instance.problem.dtype): None for text in instance.expressions}
-    by_key = {
-        _program_key(instance): Program(
-            backend=instance.variant.backend,
-            source=instance.variant.source,
-            source_hash=hashes[instance.variant.path],
-            architecture=instance.variant.architecture(instance.architecture),
-            options=instance.options,
-            instances=tuple(programs[_program_key(instance)]),
-        )
-        for instance in runnable
-    }
-    total = sum(len(program.instances) for program in by_key.values())
-    with _progress("compiled", "instance", total) as advance:
-        codes = compile_programs(list(by_key.values()), advance)
-    recorded = _record(runnable)
-    rows: list[BuildRow] = []
-    for instance in instances:
-        of_instance: Codes = codes[by_key[_program_key(instance)]] if instance.launches else {}
-        accesses = recorded.get(_record_key(instance), {}).get(instance.tile, ())
-        hashed = {"compiler": compiler.version(), "source_hash": hashes[instance.variant.path]}
-        rows += _rows(instance, of_instance, accesses, hashed)
-    return rows
-
-
-_ByTile = Mapping[Config, Recorded]
-
-
-def _record_key(instance: Instance) -> tuple[CudaVariant, Problem, str]:
-    """Return what the instances of a call of `record` share."""
-    return instance.variant, instance.problem, instance.architecture
-
-
-def _record(instances: Sequence[Instance]) -> dict[object, _ByTile]:
-    """Return the accesses of each launch, by `_record_key` and tile. Empty without g++."""
-    if missing_tool():
-        return {}
-    by_key = grouped(instances, _record_key)
-    # A thread takes the architectures of a kernel in turn, because most launches are the same.
-    groups = grouped(by_key.values(), lambda of_key: (of_key[0].variant, of_key[0].problem))
-
-    def record_group(group: Sequence[Sequence[Instance]]) -> dict[object, _ByTile]:
-        return {
-            _record_key(first): record(
-                first.variant, [instance.tile for instance in of_key], first.problem, first.device
-            )
-            for of_key in group
-            for first in of_key[:1]
-        }
-
-    recorded: dict[object, _ByTile] = {}
-    with (
-        _progress("recorded", "kernel", len(groups)) as advance,
-        ThreadPoolExecutor(cpu_threads()) as pool,
-    ):
-        futures = [pool.submit(record_group, group) for group in groups.values()]
-        try:
-            for done, future in enumerate(as_completed(futures), 1):
-                recorded |= future.result()
-                advance(done)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return recorded
-
-
-def _program_key(instance: Instance) -> tuple[object, ...]:
-    """Return what the instances of a program share."""
-    return instance.variant.path, instance.architecture, instance.options
-
-
-def _rows(
-    instance: Instance, codes: Codes, recorded: Recorded, hashed: Mapping[str, str]
-) -> list[BuildRow]:
+def _rows(instance: Instance, answer: Answer, compiler: Compiler) -> list[BuildRow]:
     """Return a row for each launch, or a single row if the instance is skipped or fails."""
     variant, problem = instance.variant, instance.problem
     here = str(variant.path.parent)
     facts: dict[str, Any] = {
-        **hashed,
         **{name: getattr(problem, name) for name in ("op", "dtype", "m", "n", "k")},
         "variant": variant.name,
         "tile": str(instance.tile),
         "architecture": instance.architecture,
         "disassembler": disassembler_version() or None,
+        "compiler": compiler.version(),
+        "source_hash": source_hash(variant),
         "options": " ".join(instance.options).replace(f"{here}/", "").replace(here, ".") or None,
         "gpubench": gpubench.__version__,
     }
-    of_launches = [codes[expression, problem.dtype] for expression in instance.expressions]
-    error = next((code.error for code in of_launches if code.error), "")
-    if instance.reason or error:
-        status = Status.SKIPPED if instance.reason else Status.ERROR
-        return [BuildRow(**facts, launch=1, status=status, reason=instance.reason or error)]
-    columns = [access_columns(accesses) for accesses in recorded] or [{}] * len(of_launches)
-    launches = zip(instance.launches, instance.expressions, of_launches, columns, strict=True)
+    if isinstance(answer, NotExplained):
+        return [BuildRow(**facts, launch=1, status=answer.status, reason=answer.reason)]
     return [
         BuildRow(
-            **(facts if code.is_disassembled else facts | {"disassembler": None}),
+            **(facts if each.code.is_disassembled else facts | {"disassembler": None}),
             launch=number,
             status=Status.OK,
-            kernel=_template(expression) or variant.name,
-            **_figures(instance.device, launch, code),
-            **of_accesses,
+            kernel=each.kernel,
+            **_figures(each),
+            **(access_columns(each.accesses) if each.accesses else {}),
             recorder=recorder_version() or None,
         )
-        for number, (launch, expression, code, of_accesses) in enumerate(launches, 1)
+        for number, each in enumerate(answer, 1)
     ]
 
 
-def _template(expression: str) -> str:
-    """Return the name of a template instance, which may be cast to a type: `naive` or nothing."""
-    match = _TEMPLATE.search(expression)
-    return match[1] if match else ""
-
-
-def _figures(device: Device, launch: Launch, code: Code) -> dict[str, Any]:
+def _figures(of: Explanation) -> dict[str, Any]:
     """Return the columns that follow from the code and the launch."""
-    resources, loop = code.resources, code.loop
-    assert resources is not None  # noqa: S101 - an instance without an error has resources
-    resident = occupancy(device.compute_capability, resources, launch)
-    filled = waves(launch.blocks, device.multiprocessors, resident) if resident else None
+    resources, launch, loop = of.resources, of.launch, of.inner_loop
     figures: dict[str, Any] = {
         "registers": resources.registers,
         "spill_bytes": resources.spill_bytes,
         "local_bytes": resources.local_bytes,
         "static_shared_bytes": resources.shared_bytes,
         "dynamic_shared_bytes": launch.shared_bytes,
-        "max_threads_per_block": code.max_threads,
+        "max_threads_per_block": of.code.max_threads,
         "threads_per_block": launch.threads_per_block,
-        "gpu": device.name or None,
+        "gpu": of.device.name or None,
         "blocks": launch.blocks,
-        "waves": filled.waves if filled else None,
     }
-    if code.max_threads is not None and launch.threads_per_block > code.max_threads:
+    if of.exceeds_bounds:
         figures |= {"resident_blocks": 0, "occupancy": 0.0, "limited_by": "launch bounds"}
-        figures["waves"] = None
-    elif resident:
+    elif resident := of.occupancy:
         is_full = resident.warps == resident.max_warps
         figures |= {
             "resident_blocks": resident.blocks,
             "occupancy": resident.fraction,
             "limited_by": None if is_full else ";".join(resident.limited_by),
+            "waves": of.waves.waves if of.waves else None,
         }
     if loop:
         figures |= {
@@ -430,24 +279,3 @@ def _figures(device: Device, launch: Launch, code: Code) -> dict[str, Any]:
             "multiply_adds_per_instruction": loop.multiply_adds_per_instruction,
         }
     return figures
-
-
-@contextmanager
-def _progress(verb: str, noun: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show how many are done, `compiled` or `recorded`: a bar in a terminal, lines elsewhere."""
-    screen = console(stderr=True)
-    if sys.stderr.isatty():
-        columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=screen, transient=True) as bar:
-            task = bar.add_task("", total=total)
-            yield lambda done: bar.update(task, completed=done)
-        return
-    last = monotonic()
-
-    def line(done: int) -> None:
-        nonlocal last
-        if done < total and monotonic() - last >= PLAIN_EVERY_S:
-            last = monotonic()
-            say(f"{verb} {done} of {counted(total, noun)}", err=True)
-
-    yield line

@@ -1,4 +1,4 @@
-"""Compiles many instances for `gpubench build`, on all CPUs, and keeps the figures.
+"""Compiles instances on all CPUs, and keeps the figures.
 
 A process compiles the instances of one source as one program, and disassembles them together,
 because each run of the disassembler takes a third of a second. The figures are kept in the user's
@@ -24,12 +24,8 @@ from gpubench.commands.explain import sass
 from gpubench.commands.explain.cubin import machine_code, max_threads
 from gpubench.commands.explain.sass import (
     InnerLoop,
-    Listing,
-    busiest_loop,
-    counted,
     disassemble_together,
-    is_float64,
-    loop_instructions,
+    inner_loop,
     nvdisasm,
 )
 from gpubench.errors import CompileError, GpubenchError
@@ -38,9 +34,6 @@ from gpubench.model import Resources
 
 MAX_TOGETHER = 24
 """Maximum number of instances in a program, so that all CPUs have work until the end."""
-
-NOTHING = Listing([], {})
-"""The listing of a kernel that is not disassembled."""
 
 VERSION_S = 20
 """Time limit for the disassembler to print its version."""
@@ -69,6 +62,9 @@ class Code:
 
     error: str = ""
     resources: Resources | None = None
+    note: str = ""
+    """Which compiler took NVRTC's place, or which headers were replaced; empty for neither."""
+
     max_threads: int | None = None
     """Largest block that `__launch_bounds__` allows. None: no limit."""
 
@@ -180,7 +176,7 @@ def compile_program(program: Program) -> Codes:
                 errors[expression] = str(error)
     contents = [machine_code(each.cubin, each.symbol) for each in compiled.values()]
     listed = disassemble_together(contents, architecture) if contents and all(contents) else None
-    listings = dict(zip(compiled, listed or [NOTHING] * len(compiled), strict=True))
+    listings = dict(zip(compiled, listed or [""] * len(compiled), strict=True))
     return {
         (expression, dtype): _code(compiled[expression], listings[expression], dtype)
         if expression in compiled
@@ -189,14 +185,13 @@ def compile_program(program: Program) -> Codes:
     }
 
 
-def _code(compiled: Compiled, listing: Listing, dtype: str) -> Code:
-    # A kernel that computes in float64 by mistake may have no multiply-add in its own type.
-    loop = loop_instructions(listing, dtype) or busiest_loop(listing, is_float64)
+def _code(compiled: Compiled, listing: str, dtype: str) -> Code:
     return Code(
         resources=compiled.resources,
+        note=compiled.note,
         max_threads=max_threads(compiled.cubin, compiled.symbol),
-        is_disassembled=bool(listing.instructions),
-        loop=counted(loop, listing, dtype) if loop else None,
+        is_disassembled=bool(listing),
+        loop=inner_loop(listing, dtype),
     )
 
 

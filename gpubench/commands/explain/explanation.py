@@ -1,11 +1,13 @@
 """The figures of a kernel launch that `gpubench explain` shows, and their meaning in words."""
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isclose, prod
 
 from gpubench.commands.explain import accesses as of_accesses
 from gpubench.commands.explain.accesses import AccessTime
+from gpubench.commands.explain.code import Code
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.hardware.metrics import Roofline, cgma, roofline
 from gpubench.hardware.occupancy import (
@@ -42,6 +44,9 @@ SHARED_BYTES_PER_CLOCK = 128
 """32 banks of 4 bytes per multiprocessor (CUDA Programming Guide, shared memory, from 5.x on)."""
 
 
+_TEMPLATE = re.compile(r"([\w:]+)(?:<[^()]*>)?\)?$")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
     """One launch of a kernel, compiled for one architecture, at one size.
@@ -56,16 +61,17 @@ class Explanation:
     device: Device
     """The GPU whose multiprocessors, clock and bandwidth count. Without a name, none is known."""
 
-    resources: Resources
+    code: Code
+    """What the compiler made of the kernel. It has no error."""
+
+    expression: str
+    """The template instance that is launched."""
+
     launch: Launch
     step: int
     """Index of the launch among the variant's `steps` launches."""
 
     steps: int
-    note: str = ""
-    """Which compiler took NVRTC's place, or which headers were replaced, and the time it took."""
-
-    inner_loop: InnerLoop | None = None
     accesses: Accesses | None = None
     """The accesses as they were recorded on the CPU. None: they were not recorded."""
 
@@ -81,8 +87,26 @@ class Explanation:
 
     @property
     def kernel(self) -> str:
-        """The name of the template that is launched."""
-        return (self.launch.kernel or self.variant.name).partition("<")[0]
+        """The name of the template that is launched. The expression may be cast to a type."""
+        match = _TEMPLATE.search(self.expression)
+        return match[1] if match else self.variant.name
+
+    @property
+    def resources(self) -> Resources:
+        """The compiler's report."""
+        assert self.code.resources is not None  # noqa: S101 # as it has no error
+        return self.code.resources
+
+    @property
+    def inner_loop(self) -> InnerLoop | None:
+        """The inner loop; None if it is not known, or does not multiply and add."""
+        return self.code.loop
+
+    @property
+    def exceeds_bounds(self) -> bool:
+        """Whether a block has more threads than `__launch_bounds__` allows."""
+        allowed = self.code.max_threads
+        return allowed is not None and self.launch.threads_per_block > allowed
 
     @property
     def shared_bytes(self) -> int:

@@ -1,31 +1,25 @@
 """`gpubench explain`: read the options, compile, take times, print. It needs no GPU."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from gpubench.backends import AUTO, Compiler, compiler_of, find_devices
-from gpubench.commands.explain.explanation import Explanation
-from gpubench.commands.explain.sass import disassemble, inner_loop, nvdisasm
-from gpubench.commands.explain.view import Explained, NotExplained, print_json, print_text
+from gpubench.commands.explain.code import disassembler_version
+from gpubench.commands.explain.instances import NotExplained, explain_instances, make_instance
+from gpubench.commands.explain.view import Explained, print_json, print_text
 from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
 from gpubench.hardware.architectures import DEFAULT, example
-from gpubench.hardware.host import cpu_threads
 from gpubench.kernel_options import find_kernel, read_options, require_architecture
-from gpubench.model import Config, CudaVariant, Device, Problem, Scope, Status
-from gpubench.on_cpu.accesses import Recorded, record
-from gpubench.plan.descriptor import launch_on
+from gpubench.model import CudaVariant, Device, Problem, Scope, Status
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.row import Row, read
 from gpubench.view.progress import progress
-from gpubench.view.tables import console
 
 
 def run_explain(
@@ -73,35 +67,35 @@ def explained(
     except CompileError as error:
         raise UsageError(str(error)) from error
     architecture, gpu, assumed = _target(kernel, compiler, arch, sweep.device, measure=measure)
-    reasons = {
-        point.tile: why
-        for point, why in plan(sweep, kernel.backend).items()
-        if point.tile is not None
-    }
-    tiles = [tile for tile, why in reasons.items() if not why]
-    skipped = [NotExplained(str(t), Status.SKIPPED, why) for t, why in reasons.items() if why]
+    planned = plan(sweep, kernel.backend)
+    tiles = dict.fromkeys(point.tile for point in planned if point.tile is not None)
+    target = kernel.architecture(architecture), gpu
+    instances = [make_instance(kernel, tile, problem, *target) for tile in tiles]
     notes = [assumed] if assumed else []
-    if nvdisasm() is None:
+    if not disassembler_version():
         install = install_command("sass")
         notes.append(f"no nvdisasm found, so nothing about the inner loop: {install}")
-    times_us: dict[str, float] = {}
     if times and measure:
         raise UsageError("--times and --measure: take the times from a file, or measure them")
+    times_us: dict[str, float] = {}
     if times or measure:
+        names = [str(instance.tile) for instance in instances if not instance.reason]
         if kernel.tiles.axes:
-            sweep = replace(sweep, tiles=tuple(map(str, tiles)))
+            sweep = replace(sweep, tiles=tuple(names))
         rows = read(times) if times else _measure(gpu, sweep)
         times_us, note = _times_us(
-            rows, str(times or "measured here"), sweep, tiles, architecture, gpu
+            rows, str(times or "measured here"), sweep, names, architecture, gpu
         )
         notes += [note] if note else []
-
-    answers = _explain_tiles(kernel, compiler, tiles, problem, architecture, gpu, times_us)
-    explanations = [answer for answer in answers if isinstance(answer, Explanation)]
-    failed = [answer for answer in answers if isinstance(answer, NotExplained)]
+    is_single = sum(not instance.reason for instance in instances) == 1
+    answers = explain_instances(instances, with_accesses=is_single)  # a table does not show them
+    explanations = [each for answer in answers if isinstance(answer, list) for each in answer]
     return Explained(
-        explanations=explanations,
-        not_explained=skipped + failed,
+        explanations=[
+            replace(each, measured_us=None if each.step else times_us.get(str(each.tile)))
+            for each in explanations
+        ],
+        not_explained=[answer for answer in answers if isinstance(answer, NotExplained)],
         notes=notes,
         gpu_is_here=not assumed,
     )
@@ -146,61 +140,6 @@ def _figures_of(device: Device) -> str:
     )
 
 
-def _explain_tiles(
-    kernel: CudaVariant,
-    compiler: Compiler,
-    tiles: Sequence[Config],
-    problem: Problem,
-    architecture: str,
-    gpu: Device,
-    times_us: dict[str, float],
-) -> list[Explanation | NotExplained]:
-    """Return each tile's launches, or why a tile does not compile. Uses one thread per CPU."""
-    architecture, dtype = kernel.architecture(architecture), problem.dtype
-    recorded: Future[dict[Config, Recorded]] | None = None
-
-    def explain_tile(tile: Config) -> Sequence[Explanation | NotExplained]:
-        sequence = launch_on(kernel, tile, problem, gpu).sequence
-        compiled_steps = []
-        for launch in sequence:
-            try:
-                called = kernel.compilation(tile, dtype, architecture, launch.kernel)
-                compiled = compiler.compile_instance(*called)
-            except CompileError as error:
-                return [NotExplained(str(tile), Status.ERROR, str(error))]
-            compiled_steps.append((compiled, disassemble(compiled.cubin)))
-        accesses = recorded.result()[tile] if recorded else [None] * len(sequence)
-        return [
-            Explanation(
-                variant=kernel,
-                tile=tile,
-                problem=problem,
-                architecture=architecture,
-                device=gpu,
-                resources=compiled.resources,
-                launch=launch,
-                step=step,
-                steps=len(sequence),
-                note=compiled.note and f"{compiled.note} ({compiled.seconds:.1f} s)",
-                inner_loop=inner_loop(code, dtype) if code else None,
-                accesses=of_step,
-                measured_us=None if step else times_us.get(str(tile)),
-            )
-            for step, (launch, (compiled, code), of_step) in enumerate(
-                zip(sequence, compiled_steps, accesses, strict=True)
-            )
-        ]
-
-    if len(tiles) > 1:
-        console(stderr=True).print(f"compiling {len(tiles)} kernels for {architecture}")
-    with ThreadPoolExecutor(cpu_threads()) as pool, ThreadPoolExecutor(1) as recorder:
-        if len(tiles) == 1:  # a table of tiles does not show accesses
-            recorded = recorder.submit(record, kernel, tiles, problem, gpu)
-        # The largest tiles compile slowest and tend to come last, so start there.
-        answers = list(pool.map(explain_tile, reversed(tiles)))
-    return list(chain.from_iterable(reversed(answers)))
-
-
 def _measure(device: Device, sweep: Sweep) -> list[Row]:
     with progress() as watcher, local_pool(f"{device.backend}:{device.index}", sweep.timer) as pool:
         outcome = run(prepare(sweep, pool.device), pool, watcher)
@@ -213,18 +152,17 @@ def _times_us(
     rows: Sequence[Row],
     source: str,
     sweep: Sweep,
-    tiles: Sequence[Config],
+    names: Sequence[str],
     architecture: str,
     gpu: Device,
 ) -> tuple[dict[str, float], str]:
     """Return median times by tile, and a note if they are from another GPU than the bound."""
-    names = sorted(map(str, tiles))
     ((m, n, k),), (variant,), (dtype,) = sweep.sizes, sweep.variants, sweep.dtypes
     point = (sweep.op, variant, dtype, m, n, k, Scope.KERNEL, Status.OK)
     facts = attrgetter("op", "variant", "dtype", "m", "n", "k", "scope", "status")
     rows = [row for row in rows if facts(row) == point and row.tile in names]
     if not rows:
-        listed = ", ".join(names[:3])
+        listed = ", ".join(sorted(names)[:3])
         raise UsageError(f"{source}: no time of {variant} {listed} at {m}x{n}x{k} {dtype}")
     explained = ".".join(map(str, gpu.compute_capability or ()))
     for measured in {row.compute_capability for row in rows if row.compute_capability}:

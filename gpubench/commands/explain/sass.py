@@ -44,18 +44,13 @@ def nvdisasm() -> Path | None:
     return next((Path(program) for program in programs if program), None)
 
 
-def disassemble(cubin: bytes) -> str | None:
-    """Return the listing of a cubin, or None without a disassembler for the cubin's version."""
-    return _listing(cubin, "-c")
-
-
-def disassemble_together(codes: Sequence[bytes], architecture: str) -> list[Listing] | None:
+def disassemble_together(codes: Sequence[bytes], architecture: str) -> list[str] | None:
     """Return the listing of each kernel's code, or None without a disassembler that lists them.
 
     A run of the disassembler takes 0.2 to 0.4 s of a CPU before it lists anything, and then 1 s per
     megabyte. `architecture` is such as `sm_90a`.
     """
-    text = _listing(b"".join(codes), f"--binary=SM{architecture.removeprefix('sm_')}")
+    text = disassemble(b"".join(codes), f"--binary=SM{architecture.removeprefix('sm_')}")
     if text is None:
         return None
     places = [0]
@@ -63,10 +58,10 @@ def disassemble_together(codes: Sequence[bytes], architecture: str) -> list[List
         places.append(text.find(f"/*{address:04x}*/", places[-1]))
     if -1 in places:
         return None
-    return [parse_listing(text[start:end]) for start, end in pairwise([*places, len(text)])]
+    return [text[start:end] for start, end in pairwise([*places, len(text)])]
 
 
-def _listing(content: bytes, *options: str) -> str | None:
+def disassemble(content: bytes, *options: str) -> str | None:
     """Return what the disassembler prints about a file, or None if it fails or is not there."""
     program = nvdisasm()
     if program is None:
@@ -195,24 +190,27 @@ def busiest_loop(listing: Listing, work: Callable[[Instruction], int]) -> list[I
 
 
 def loop_instructions(listing: Listing, dtype: str) -> list[Instruction]:
-    """Return the instructions of the inner loop, or none without multiply-adds in `dtype`."""
+    """Return the instructions of the inner loop, or none without multiply-adds.
+
+    A kernel that computes in float64 by mistake may have no multiply-add in its own type.
+    """
 
     @cache
     def work(instruction: Instruction) -> int:
         # A tensor core instruction makes many multiply-adds, so it outweighs all others.
         return multiply_adds(instruction, dtype) + 1000 * (instruction.name in TENSOR)
 
-    return busiest_loop(listing, work)
+    return busiest_loop(listing, work) or busiest_loop(listing, is_float64)
 
 
 def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
-    """Return the inner loop of a disassembled kernel, or None without multiply-adds in `dtype`."""
+    """Return the inner loop of a disassembled kernel, or None without multiply-adds."""
     listing = parse_listing(disassembly)
     loop = loop_instructions(listing, dtype)
-    return counted(loop, listing, dtype) if loop else None
+    return _counted(loop, listing, dtype) if loop else None
 
 
-def counted(loop: Sequence[Instruction], listing: Listing, dtype: str) -> InnerLoop:
+def _counted(loop: Sequence[Instruction], listing: Listing, dtype: str) -> InnerLoop:
     """Return the counts of a loop of at least one instruction, which a kernel's listing has."""
     names = Counter(instruction.name for instruction in loop)
     limits = (_LIMIT.search(x.operands) for x in listing.instructions if x.name == "USETMAXREG")

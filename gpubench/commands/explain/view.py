@@ -10,9 +10,9 @@ from rich.text import Text
 
 from gpubench.commands.explain.accesses import LEAST
 from gpubench.commands.explain.explanation import Explanation, sentences, time
+from gpubench.commands.explain.instances import NotExplained
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
-from gpubench.model import Status
 from gpubench.model.config import NO_PARAMETERS
 from gpubench.on_cpu.accesses import Accesses
 from gpubench.text import counted
@@ -24,15 +24,6 @@ MAX_LINES = 5  # of the accesses, those that waste most first
 SHORT_TILE = 12  # longer tiles leave a table one blank between its columns
 
 Facts = Iterator[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class NotExplained:
-    """A tile without an explanation, and why."""
-
-    tile: str
-    status: Status
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +39,9 @@ class Explained:
 def print_text(answer: Explained, *, as_table: bool) -> None:
     """One tile as a page for each launch, several as a table."""
     screen, explanations = console(), answer.explanations
-    for note in (*answer.notes, *dict.fromkeys(of.note for of in explanations if of.note)):
-        say(note, err=True)
+    for note in dict.fromkeys((*answer.notes, *(of.code.note for of in explanations))):
+        if note:
+            say(note, err=True)
     if len({explanation.tile for explanation in explanations}) == 1 and not as_table:
         for index, explanation in enumerate(explanations):
             screen.print(*[""] * bool(index), _page(explanation), sep="\n")
@@ -65,7 +57,8 @@ def print_json(answer: Explained) -> None:
     """One form, for one tile or several."""
     here = answer.gpu_is_here
     found = [as_json(each, gpu_is_here=here) for each in answer.explanations]
-    report = {"explanations": found, "not_explained": answer.not_explained}
+    missing = [each._asdict() for each in answer.not_explained]
+    report = {"explanations": found, "not_explained": missing}
     print(json.dumps(report, indent=2, default=asdict))
 
 

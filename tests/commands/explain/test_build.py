@@ -4,7 +4,6 @@ import multiprocessing
 import shutil
 import signal
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,7 @@ from gpubench.backends import compiler_of
 from gpubench.commands.explain import code as code_module
 from gpubench.commands.explain.code import Code, Codes, Program, compile_program, compile_programs
 from gpubench.commands.explain.cubin import machine_code
-from gpubench.commands.explain.sass import (
-    disassemble,
-    disassemble_together,
-    loop_instructions,
-    parse_listing,
-)
+from gpubench.commands.explain.sass import disassemble, disassemble_together, inner_loop
 from gpubench.on_cpu import accesses
 from gpubench.on_cpu.accesses import recorder_version
 from gpubench.plan.registry import KERNELS
@@ -39,8 +33,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Record no accesses, which takes longer than to compile."""
-    module = import_module("gpubench.commands.explain.build")  # its package has such a command
-    monkeypatch.setattr(module, "missing_tool", lambda: "a tool is missing")
+    monkeypatch.setattr(accesses, "missing_tool", lambda: "a tool is missing")
 
 
 def build(folder: Path, name: str, *options: str) -> tuple[Done, list[BuildRow]]:
@@ -136,13 +129,9 @@ def test_code_disassembled_together_has_the_loops_of_its_cubin(tmp_path: Path) -
     listings = disassemble_together(contents, "sm_120")
     assert listings
     for listing, each in zip(listings, built, strict=True):
-        alone = parse_listing(disassemble(each.cubin) or "")
-        assert listing.targets == alone.targets
-        loop = loop_instructions(alone, "float32")
-        assert [each.opcode for each in loop_instructions(listing, "float32")] == [
-            each.opcode for each in loop
-        ]
-        assert loop
+        alone = inner_loop(disassemble(each.cubin, "-c") or "", "float32")
+        assert inner_loop(listing, "float32") == alone
+        assert alone
 
 
 def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(

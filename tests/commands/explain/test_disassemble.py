@@ -37,7 +37,7 @@ def install(directory: Path, script: str = SCRIPT) -> Path:
 
 def test_without_a_disassembler_there_is_no_listing() -> None:
     assert nvdisasm() is None
-    assert disassemble(b"cubin") is None
+    assert disassemble(b"cubin", "-c") is None
 
 
 def test_a_toolkit_comes_before_the_wheel_and_what_is_on_path_before_both(
@@ -57,7 +57,7 @@ def test_a_toolkit_comes_before_the_wheel_and_what_is_on_path_before_both(
 
 def test_the_disassembler_gets_the_cubin_and_prints_the_listing(tmp_path: Path) -> None:
     install(tmp_path / "site-packages" / "nvidia" / "cu13" / "bin")
-    assert disassemble(b"the cubin") == "-c the cubin"
+    assert disassemble(b"the cubin", "-c") == "-c the cubin"
 
 
 def test_a_disassembler_that_fails_or_does_not_start_gives_no_listing(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_disassembler_that_fails_or_does_not_start_gives_no_listing(tmp_path: 
     for script in ("#!/bin/sh\nexit 1\n", "#!/no/such/shell\n"):
         program.write_text(script, encoding="utf-8")
         assert nvdisasm() == program
-        assert disassemble(b"cubin") is None
+        assert disassemble(b"cubin", "-c") is None
 
 
 def test_a_disassembler_that_hangs_gives_no_listing(
@@ -73,4 +73,4 @@ def test_a_disassembler_that_hangs_gives_no_listing(
 ) -> None:
     install(tmp_path / "site-packages" / "nvidia" / "cu13" / "bin", "#!/bin/sh\nexec sleep 9\n")
     monkeypatch.setattr(module, "TIMEOUT_S", 0.01)
-    assert disassemble(b"cubin") is None
+    assert disassemble(b"cubin", "-c") is None

@@ -1,6 +1,7 @@
 """`gpubench explain` in this process: kernels are compiled, without a GPU."""
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from fakes import measured, point
 
 from gpubench.backends.cuda import compile as compile_module
 from gpubench.backends.cuda.compile import architectures, nvrtc_version
+from gpubench.commands.explain import code as code_module
 from gpubench.commands.explain import explain
 from gpubench.commands.explain import run as module
 from gpubench.commands.explain.build import run_build
@@ -33,10 +35,19 @@ RECORDED = Path(__file__).parent / "sass" / "shared_tile-8-float32-sm_90.sass"
 def recorded_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """On any machine: a disassembler that returns a recorded listing, and no GPU."""
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(module, "nvdisasm", lambda: Path("nvdisasm"))
-    code = RECORDED.read_text(encoding="utf-8")
-    monkeypatch.setattr(module, "disassemble", lambda _cubin: code)
+    listing = RECORDED.read_text(encoding="utf-8")
+    disassembles_as(monkeypatch, "recorded", lambda codes, _arch: [listing] * len(codes))
+    monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
     monkeypatch.setattr(module, "find_devices", no_gpu)
+
+
+def disassembles_as(
+    monkeypatch: pytest.MonkeyPatch, version: str, disassemble: Callable[..., list[str] | None]
+) -> None:
+    """The version is part of the names of files in the cache."""
+    for each in (module, code_module):
+        monkeypatch.setattr(each, "disassembler_version", lambda: version)
+    monkeypatch.setattr(code_module, "disassemble_together", disassemble)
 
 
 def no_gpu(_name: str) -> None:
@@ -160,8 +171,7 @@ def test_the_machines_gpu_is_the_default(
 def test_without_a_disassembler_the_rest_is_explained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "nvdisasm", lambda: None)
-    monkeypatch.setattr(module, "disassemble", lambda _cubin: None)
+    disassembles_as(monkeypatch, "", lambda *_: None)
     out, err = printed(capsys, "naive", tiles="16")
     assert "[sass]'" in err
     assert "inner loop" not in out
@@ -172,12 +182,11 @@ def test_without_a_disassembler_the_rest_is_explained(
 
 
 def test_several_tiles_are_a_table_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = printed(capsys, "shared_tile", tiles="1,2,4,8,16,32")
+    out, _ = printed(capsys, "shared_tile", tiles="1,2,4,8,16,32")
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines[5:11]] == ["1", "2", "4", "8", "16", "32"]
     assert "blocks" in lines[5]
-    assert "compiling 6 kernels for sm_90" in err
     assert "ms" not in lines[3]
 
 
@@ -201,19 +210,15 @@ def test_tiles_that_are_illegal_are_skipped_with_the_reason(
 
 
 def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    compile_instance = compile_module.compile_instance
-
-    def sometimes(source: Path, expression: str, *target: Any) -> Any:
-        if expression == "naive<float, 16>":
-            raise CompileError("error: cp.async needs sm_80")
-        return compile_instance(source, expression, *target)
-
-    monkeypatch.setattr(compile_module, "compile_instance", sometimes)
-    assert exit_code("naive", tiles="8,16,32") == 1
+    (tmp_path / "mine.cu").write_text(
+        SCALE.replace("FACTOR;", "FACTOR; static_assert(TILE != 31);")
+    )
+    (tmp_path / "mine.py").write_text(MINE.replace("edges(32", "edges(30"))
+    assert exit_code("mine", kernels=tmp_path, tiles="30,31,32", arch="sm_90") == 1
     out = capsys.readouterr().out
-    assert "error: 16: error: cp.async needs sm_80" in out
+    assert "error: 31: " in out
     assert out.splitlines()[6].split()[0] == "32"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpubench.commands.explain import explanation as module
+from gpubench.commands.explain.code import Code
 from gpubench.commands.explain.explanation import Explanation, sentences
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.hardware.architectures import example
@@ -56,6 +57,7 @@ def explained(
     of: Problem | None = None,
     architecture: str = "sm_90",
     resources: Resources = FITTING,
+    inner_loop: InnerLoop | None = None,
     step: int = 0,
     **facts: Any,
 ) -> Explanation:
@@ -68,7 +70,8 @@ def explained(
         problem=of,
         architecture=architecture,
         device=device,
-        resources=resources,
+        code=Code(resources=resources, loop=inner_loop),
+        expression=variant.instance(Config.parse(str(tile)), of.dtype, sequence[step].kernel),
         launch=sequence[step],
         step=step,
         steps=len(sequence),

@@ -1,0 +1,199 @@
+"""Instances of kernels, and what the compiler made of each: one way for `explain` and `build`."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import NamedTuple
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from gpubench.commands.explain.code import Codes, Program, compile_programs
+from gpubench.commands.explain.explanation import Explanation
+from gpubench.grouping import grouped
+from gpubench.hardware.host import cpu_threads
+from gpubench.model import Config, CudaVariant, Device, Launch, Problem, Status
+from gpubench.on_cpu.accesses import Recorded, record
+from gpubench.plan.descriptor import described_by, launch_on
+from gpubench.results.provenance import source_hash
+from gpubench.text import counted
+from gpubench.view.progress import PLAIN_EVERY_S
+from gpubench.view.tables import console, say
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Instance:
+    """A tile of a kernel in one element type, for one architecture."""
+
+    variant: CudaVariant
+    tile: Config
+    problem: Problem
+    architecture: str
+    device: Device
+    """The GPU whose figures count: this machine's, or an example of the architecture."""
+
+    reason: str = ""
+    """Why it cannot run there; empty if it can."""
+
+    launches: tuple[Launch, ...] = ()
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """The template instance of each launch."""
+        dtype = self.problem.dtype
+        return tuple(self.variant.instance(self.tile, dtype, at.kernel) for at in self.launches)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The kernel's own compile options."""
+        return self.variant.options(self.tile, self.problem.dtype)
+
+
+class NotExplained(NamedTuple):
+    """Why an instance has no explanation."""
+
+    tile: str
+    status: Status
+    reason: str
+
+
+Answer = list[Explanation] | NotExplained
+"""The explanation of each launch of an instance, or why there is none."""
+
+
+def make_instance(
+    variant: CudaVariant, tile: Config, problem: Problem, architecture: str, device: Device
+) -> Instance:
+    """Return an instance with its launches, or with the reason why it cannot run."""
+    with described_by(variant.path):
+        reason = variant.why_not(tile, problem, device.compute_capability) or ""
+    return Instance(
+        variant=variant,
+        tile=tile,
+        problem=problem,
+        architecture=architecture,
+        device=device,
+        reason=reason,
+        launches=() if reason else launch_on(variant, tile, problem, device).sequence,
+    )
+
+
+def explain_instances(instances: Sequence[Instance], *, with_accesses: bool = True) -> list[Answer]:
+    """Compile the instances, record their accesses, and return what is known of each.
+
+    Progress goes to stderr.
+    """
+    runnable = [instance for instance in instances if not instance.reason]
+    codes = _compile(runnable)
+    recorded = _record(runnable) if with_accesses else {}
+    return [_answer(instance, codes, recorded.get(instance)) for instance in instances]
+
+
+def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
+    """Compile the instances of a source, an architecture and its options as one program."""
+    programs = {
+        Program(
+            backend=first.variant.backend,
+            source=first.variant.source,
+            source_hash=source_hash(first.variant),
+            architecture=first.variant.architecture(first.architecture),
+            options=first.options,
+            instances=tuple(
+                dict.fromkeys(
+                    (text, instance.problem.dtype)
+                    for instance in group
+                    for text in instance.expressions
+                )
+            ),
+        ): group
+        for group in grouped(
+            instances, lambda each: (each.variant.path, each.architecture, each.options)
+        ).values()
+        for first in group[:1]
+    }
+    total = sum(len(program.instances) for program in programs)
+    with _progress("compiled", "instance", total) as advance:
+        codes = compile_programs(list(programs), advance)
+    return {instance: codes[program] for program, group in programs.items() for instance in group}
+
+
+def _record(instances: Sequence[Instance]) -> dict[Instance, Recorded]:
+    """Return the accesses of each launch of the instances."""
+    by_target = grouped(
+        instances, lambda each: (each.variant, each.problem, each.architecture)
+    ).values()
+    # A thread takes the architectures of a kernel in turn, because most launches are the same.
+    groups = grouped(by_target, lambda group: (group[0].variant, group[0].problem)).values()
+
+    def record_group(group: Sequence[Sequence[Instance]]) -> dict[Instance, Recorded]:
+        recorded: dict[Instance, Recorded] = {}
+        for of_target in group:
+            first, tiles = of_target[0], [instance.tile for instance in of_target]
+            by_tile = record(first.variant, tiles, first.problem, first.device)
+            recorded |= {instance: by_tile[instance.tile] for instance in of_target}
+        return recorded
+
+    recorded: dict[Instance, Recorded] = {}
+    with (
+        _progress("recorded", "kernel", len(groups)) as advance,
+        ThreadPoolExecutor(cpu_threads()) as pool,
+    ):
+        futures = [pool.submit(record_group, group) for group in groups]
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                recorded |= future.result()
+                advance(done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return recorded
+
+
+def _answer(instance: Instance, codes: dict[Instance, Codes], recorded: Recorded | None) -> Answer:
+    if instance.reason:
+        return NotExplained(str(instance.tile), Status.SKIPPED, instance.reason)
+    dtype = instance.problem.dtype
+    of_launches = [codes[instance][text, dtype] for text in instance.expressions]
+    if error := next((code.error for code in of_launches if code.error), ""):
+        return NotExplained(str(instance.tile), Status.ERROR, error)
+    return [
+        Explanation(
+            variant=instance.variant,
+            tile=instance.tile,
+            problem=instance.problem,
+            architecture=instance.architecture,
+            device=instance.device,
+            code=code,
+            expression=expression,
+            launch=launch,
+            step=step,
+            steps=len(of_launches),
+            accesses=recorded[step] if recorded else None,
+        )
+        for step, (launch, expression, code) in enumerate(
+            zip(instance.launches, instance.expressions, of_launches, strict=True)
+        )
+    ]
+
+
+@contextmanager
+def _progress(verb: str, noun: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show how many are done, `compiled` or `recorded`: a bar in a terminal, lines elsewhere."""
+    screen = console(stderr=True)
+    if sys.stderr.isatty():
+        columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=screen, transient=True) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda done: bar.update(task, completed=done)
+        return
+    last = monotonic()
+
+    def line(done: int) -> None:
+        nonlocal last
+        if done < total and monotonic() - last >= PLAIN_EVERY_S:
+            last = monotonic()
+            say(f"{verb} {done} of {counted(total, noun)}", err=True)
+
+    yield line
