@@ -6,7 +6,6 @@ file named `*.npz` holds `A` and `v` as NumPy arrays of float32, float64 or int3
 file holds `result`.
 """
 
-import math
 import struct
 import warnings
 import zipfile
@@ -27,29 +26,12 @@ _HEADER = struct.Struct("<II8x")
 _ITEM = np.dtype("<f4")
 
 
-def read_problem(path: Path, op: str) -> Problem:
-    """Return the problem of `op` on a file's operands. Only the headers are read.
-
-    Raises UsageError for a file that is not an operand file, that is truncated or too long, or
-    whose operands `op` does not take.
-    """
-    with _reading(path):
-        shape, v_size, dtype = _npz_shapes(path) if path.suffix == ".npz" else _shapes(path)
-    problem = Problem(op=op, m=shape[0], n=shape[1], dtype=dtype)
-    (elements,) = problem.input_shapes[1]
-    if v_size != elements:
-        raise UsageError(
-            f"{path}: v has {v_size} elements, and {op} of {problem.m}x{problem.n} takes {elements}"
-        )
-    return problem
-
-
-def read_operands(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return A (M×N) and v. The operation decides whether the length of v is right.
+def read_operands(path: Path, op: str) -> tuple[Problem, np.ndarray, np.ndarray]:
+    """Return the problem of `op` on a file's operands, A (M×N) and v.
 
     Sizes are compared with the file's size and with free memory before anything is allocated.
-    Raises UsageError for a file that is not an operand file, that is truncated or too long, or
-    whose elements are not finite.
+    Raises UsageError for a file that is not an operand file, that is truncated or too long, whose
+    elements are not finite, or whose operands `op` does not take.
     """
     with _reading(path):
         a, v = _read_npz(path) if path.suffix == ".npz" else _read_binary(path)
@@ -57,7 +39,13 @@ def read_operands(path: Path) -> tuple[np.ndarray, np.ndarray]:
         if not all(map(np.isfinite, (array.min(), array.max()))):  # allocates nothing
             at = tuple(map(int, np.unravel_index(np.isfinite(array).argmin(), array.shape)))
             raise UsageError(f"{path}: {name}{list(at)} is {array[at]}; operands must be finite")
-    return a, v
+    problem = Problem(op=op, m=a.shape[0], n=a.shape[1], dtype=str(a.dtype))
+    (elements,) = problem.input_shapes[1]
+    if v.size != elements:
+        raise UsageError(
+            f"{path}: v has {v.size} elements, and {op} of {problem.m}x{problem.n} takes {elements}"
+        )
+    return problem, a, v
 
 
 @contextmanager
@@ -117,14 +105,7 @@ def require_binary(path: Path, dtype: str) -> None:
         raise UsageError(f"--output: {path} would hold float32, not {dtype}: name a file *.npz")
 
 
-_MAX_INFLATED = 1032
-"""Maximum number of bytes from one byte of a deflated stream (RFC 1951: 258 bytes from 2 bits)."""
-
-_Shapes = tuple[tuple[int, int], int, str]
-"""M and N of A, elements of v, dtype."""
-
-
-def _shapes(path: Path) -> _Shapes:
+def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
@@ -139,11 +120,6 @@ def _shapes(path: Path) -> _Shapes:
             f"take {expected:,}: it is {'truncated' if size < expected else 'too long'}"
         )
     _require_memory(path, size)
-    return (rows, columns), columns, "float32"
-
-
-def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    (rows, columns), _, _ = _shapes(path)
     values = np.fromfile(path, _ITEM, offset=_HEADER.size).astype(np.float32, copy=False)
     if values.size != rows * columns + columns:
         raise UsageError(f"{path}: its size changed while it was read")
@@ -151,57 +127,28 @@ def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    _npz_shapes(path)
-    with np.load(path, allow_pickle=False) as archive:
-        # By the member's whole name: 'A' would be another member, which was not checked.
-        a, v = (archive[f"{name}.npy"] for name in ("A", "v"))
-    a, v = (x.astype(x.dtype.newbyteorder("="), order="C", copy=False) for x in (a, v))
-    return a, v
-
-
-def _npz_shapes(path: Path) -> _Shapes:
-    """Read only the directory and the headers, because a small file can inflate to a large one."""
     with zipfile.ZipFile(path) as archive:
         members = {info.filename: info for info in archive.infolist()}
-        shapes, dtypes, held = [], [], []
-        for name in ("A", "v"):
-            info = members.get(f"{name}.npy")
-            if info is None:
-                raise UsageError(f"{path}: holds no array '{name}'; it must hold A and v")
-            # zipfile bounds the output of deflate, and not that of bzip2 or LZMA.
-            if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-                raise UsageError(f"{path}: '{name}' is compressed by another method than deflate")
-            if info.file_size > _MAX_INFLATED * path.stat().st_size:
-                raise UsageError(f"{path}: '{name}' claims more bytes than the file can hold")
-            with archive.open(info) as member:
-                version = np.lib.format.read_magic(member)
-                if version not in _READ_HEADER:
-                    raise UsageError(f"{path}: '{name}' has a format of NumPy's for other arrays")
-                shape, _, dtype = _READ_HEADER[version](member)
-                held.append(info.file_size - member.tell())
-            shapes.append(shape)
-            dtypes.append(dtype.newbyteorder("="))
-    if tuple(map(len, shapes)) != (2, 1):
+    if missing := [name for name in ("A", "v") if f"{name}.npy" not in members]:
+        raise UsageError(f"{path}: holds no array '{missing[0]}'; it must hold A and v")
+    # By the members' whole names: 'A' would be another member.
+    infos = [members["A.npy"], members["v.npy"]]
+    # zipfile bounds what deflate inflates to the size in the directory, and not bzip2 or LZMA.
+    if not {info.compress_type for info in infos} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise UsageError(f"{path}: it is compressed by another method than deflate")
+    _require_memory(path, sum(info.file_size for info in infos))
+    with np.load(path, allow_pickle=False) as arrays:
+        a, v = (arrays[info.filename] for info in infos)
+    if (a.ndim, v.ndim) != (2, 1):
         raise UsageError(
-            f"{path}: A has {len(shapes[0])} dimensions and v {len(shapes[1])}; "
-            "they must have 2 and 1"
+            f"{path}: A has {a.ndim} dimensions and v {v.ndim}; they must have 2 and 1"
         )
-    (rows, columns), (v_size,) = shapes
-    _require_extents(path, rows, columns)
-    if len(set(dtypes)) > 1 or str(dtypes[0]) not in CORE_DTYPES:
+    _require_extents(path, *a.shape)
+    a, v = (x.astype(x.dtype.newbyteorder("="), order="C", copy=False) for x in (a, v))
+    if a.dtype != v.dtype or str(a.dtype) not in CORE_DTYPES:
         known = ", ".join(CORE_DTYPES)
-        raise UsageError(f"{path}: A is {dtypes[0]} and v {dtypes[1]}; both must be one of {known}")
-    if held != [math.prod(shape) * dtypes[0].itemsize for shape in shapes]:
-        raise UsageError(f"{path}: the bytes of A and v are not those of their shapes")
-    _require_memory(path, sum(held))
-    return (rows, columns), v_size, str(dtypes[0])
-
-
-_READ_HEADER = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
-"""By version of the format. Later versions are for names of fields, which operands lack."""
+        raise UsageError(f"{path}: A is {a.dtype} and v {v.dtype}; both must be one of {known}")
+    return a, v
 
 
 def _require_memory(path: Path, needed: int) -> None:

@@ -3,7 +3,7 @@
 `run` computes one product once and verifies it. It does not time it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -55,14 +55,14 @@ def run(path: Path, output: Path, options: Mapping[str, str | None], *, force: b
     claimed = Output(output, overwrite=force)
     if output.exists() and path.exists() and output.samefile(path):
         raise UsageError(f"--output: {output} is the operand file itself")
-    problem = files.read_problem(path, op)
+    problem, *inputs = files.read_operands(path, op)
     files.require_binary(output, problem.dtype)
     backend = open_backend(read_sweep({"device": options["device"]}).device)
     point = choose_point(backend.device.backend, problem, options["variants"], tiles[0])
     name = f"{op} by {point.label} on {backend.device.name}"
     limit = problem.precision.tolerance
     try:
-        result, error = compute(backend, point, lambda: files.read_operands(path))
+        result, error = compute(backend, point, inputs)
         verdict = judge(ResultError(error=error, tolerance=limit))
         failure = "" if verdict else f"wrong, {verdict.reason}; nothing was written"
     except (CompileError, LaunchError, DoesNotFitError) as raised:
@@ -95,12 +95,11 @@ def choose_point(backend: str, problem: Problem, name: str | None, tile: str | N
 
 
 def compute(
-    backend: Backend, point: Point, read: Callable[[], tuple[np.ndarray, ...]]
+    backend: Backend, point: Point, inputs: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, float]:
     """Compute a point once. Return the result and its error, as `max_relative_error` of a sweep.
 
-    The operands are read when there is memory for the whole computation. Raises CompileError,
-    LaunchError or DoesNotFitError.
+    Raises CompileError, LaunchError or DoesNotFitError.
     """
     problem = point.problem
     needed = backend.bytes_needed(problem, cold=False) + verifying_bytes(problem)
@@ -108,7 +107,7 @@ def compute(
     if needed > free:
         raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
     backend.compile([point], lambda _built: None)
-    operands = backend.load(problem, read(), cold=False)
+    operands = backend.load(problem, tuple(inputs), cold=False)
     kernel = backend.bind(point, operands)
     output = operands.output
     poison(output)

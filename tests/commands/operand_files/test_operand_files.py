@@ -38,7 +38,7 @@ def binary(a: np.ndarray, v: np.ndarray) -> bytes:
 
 def refusal(path: Path) -> str:
     with pytest.raises(UsageError) as caught:
-        read_operands(path)
+        read_operands(path, "atax")
     message = str(caught.value)
     assert str(path) in message
     assert message.isprintable()
@@ -51,7 +51,7 @@ def test_a_binary_file_is_columns_rows_padding_a_and_v(tmp_path: Path) -> None:
         path = tmp_path / "operands"
         write_operands(Output(path, overwrite=True), a, v)
         assert path.read_bytes() == binary(a, v)
-        a_read, v_read = read_operands(path)
+        _, a_read, v_read = read_operands(path, "atax")
         assert np.array_equal(a, a_read)
         assert np.array_equal(v, v_read)
         assert a_read.flags.c_contiguous
@@ -62,7 +62,7 @@ def test_padding_may_hold_anything(tmp_path: Path) -> None:
     path = tmp_path / "operands.bin"
     data = binary(a, v)
     path.write_bytes(data[:8] + b"\xff" * 8 + data[16:])
-    assert np.array_equal(read_operands(path)[0], a)
+    assert np.array_equal(read_operands(path, "atax")[1], a)
 
 
 def test_an_archive_holds_any_dtype_byte_order_and_element_order(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_an_archive_holds_any_dtype_byte_order_and_element_order(tmp_path: Path)
         for save in (None, np.savez, np.savez_compressed):
             if save:
                 save(path, A=np.asfortranarray(a).astype(a.dtype.newbyteorder(">")), v=v)
-            a_read, v_read = read_operands(path)
+            _, a_read, v_read = read_operands(path, "atax")
             assert (a_read.dtype, v_read.dtype) == (dtype, dtype)
             assert np.array_equal(a, a_read)
             assert np.array_equal(v, v_read)
@@ -168,7 +168,7 @@ def test_an_archive_of_other_arrays_is_refused(tmp_path: Path) -> None:
 def test_a_pickle_in_an_archive_is_never_loaded(tmp_path: Path) -> None:
     path = tmp_path / "operands.npz"
     np.savez(path, A=np.array([[object()]]), v=FLOAT_V)
-    assert "A is object" in refusal(path)
+    assert "cannot be read as a NumPy archive" in refusal(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("A.npy", pickle.dumps(FLOAT_A))
         archive.writestr("v.npy", npy("(3,)", b"\0" * 12))
@@ -199,24 +199,9 @@ def test_an_archive_whose_array_has_a_false_header_is_refused(tmp_path: Path) ->
         npy("garbage", b""),
     ):
         write_archive(path, content)
-        assert re.search("cannot be read as a NumPy|not those of their", refusal(path))
+        assert re.search("cannot be read as a NumPy|too little memory", refusal(path))
     write_archive(path, b"nothing like it")
     assert "cannot be read as a NumPy archive" in refusal(path)
-
-
-def claim(path: Path, size: int) -> None:
-    """Let the archive's directory claim another size of A after inflating."""
-    data = bytearray(path.read_bytes())
-    entry = data.index(b"PK\x01\x02")
-    data[entry + 24 : entry + 28] = struct.pack("<I", size)
-    path.write_bytes(data)
-
-
-def test_an_archive_that_claims_more_than_it_can_hold_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "operands.npz"
-    write_archive(path, npy("(2, 3)", b"\0" * 24))
-    claim(path, 2**31)
-    assert "claims more bytes than the file can hold" in refusal(path)
 
 
 def test_a_small_archive_that_would_fill_the_memory_is_refused_before_it_is_inflated(
@@ -237,14 +222,14 @@ def test_a_small_archive_that_would_fill_the_memory_is_refused_before_it_is_infl
 def test_only_the_members_whose_size_was_checked_are_read(tmp_path: Path) -> None:
     path = tmp_path / "operands.npz"
     write_archive(path, npy("(2, 3)", b"\0" * 24), A=b"another member, of the short name")
-    assert read_operands(path)[0].shape == (2, 3)
+    assert read_operands(path, "atax")[1].shape == (2, 3)
 
 
 def test_an_archive_compressed_by_a_method_without_a_bound_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "operands.npz"
     for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         write_archive(path, npy("(2, 3)", b"\0" * 24), method)
-        assert "'A' is compressed by another method than deflate" in refusal(path)
+        assert "it is compressed by another method than deflate" in refusal(path)
 
 
 # ---- what is kept

@@ -50,7 +50,7 @@ A, B = np.ones((64, 32), np.float32), np.ones((32, 48), np.float32)
 
 
 def test_a_result_comes_with_its_error() -> None:
-    result, error = compute(FakeBackend(10.0), point(), lambda: (A, B))
+    result, error = compute(FakeBackend(10.0), point(), (A, B))
     assert result.tolist() == (A @ B).tolist()
     assert error == 0.0
 
@@ -60,12 +60,12 @@ def test_a_wrong_result_has_an_error_above_the_tolerance() -> None:
         np.matmul(a, b, out=c)
         c[3, 3] += 1
 
-    _, error = compute(FakeBackend(10.0), point(variant(off)), lambda: (A, B))
+    _, error = compute(FakeBackend(10.0), point(variant(off)), (A, B))
     assert "relative error" in (why_wrong(error, PRECISIONS["float32"].tolerance) or "")
 
 
 def test_too_little_memory_is_seen_before_anything_is_loaded() -> None:
     backend = FakeBackend(10.0, bytes_free=1000)
     with pytest.raises(DoesNotFitError, match="1,000 are free"):
-        compute(backend, point(), lambda: (A, B))
+        compute(backend, point(), (A, B))
     assert backend.events == []
