@@ -161,11 +161,6 @@ class Columns(Generic[R]):
             rows.append(self.row(texts, f"the frame's row {number}"))
         return rows
 
-    def texts(self, row: R) -> dict[str, str]:
-        """Return the fields of a row that are not empty, as the CSV has them."""
-        values = {name: getattr(row, name) for name in self.names}
-        return {name: str(_field(value)) for name, value in values.items() if value is not None}
-
     def row(self, texts: Mapping[str, str], place: str) -> R:
         """Return the row of such fields; others are ignored. Raises UsageError for an invalid one.
 

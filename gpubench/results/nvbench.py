@@ -1,7 +1,6 @@
 """NVBench's JSON files: the columns of rows that a file holds.
 
-A file that gpubench wrote has all columns of its rows in the
-summary `ROW`. A file of NVBench has times, in seconds, under the tags in `SOURCES`.
+The times are in seconds, under the tags in `SOURCES`.
 """
 
 import statistics
@@ -14,9 +13,6 @@ import msgspec
 from gpubench.errors import UsageError
 from gpubench.results.columns import MAX_BYTES, MAX_ROWS
 from gpubench.results.output import open_regular
-
-ROW = "gpubench/row"
-"""Tag of the summary that holds the columns of a row beside its key."""
 
 SOURCES = {
     "nv/cold": ("gpu", {"backend": "cuda", "cache": "cold", "timer": "events"}),
@@ -124,9 +120,6 @@ def _read(path: Path) -> _File:
 def _rows(state: _State, path: Path) -> Iterator[dict[str, str]]:
     """Yield the fields of each measurement of a state."""
     summaries = {summary.tag: summary for summary in state.summaries or ()}
-    if ROW in summaries:
-        yield {value.name: value.text for value in summaries[ROW].data}
-        return
     values = {
         tag: value.text
         for tag, summary in summaries.items()

@@ -365,7 +365,7 @@ _FILE = Columns(
     derived={"launches": _launches_until_0_2},
 )
 COLUMNS, NAMES = _FILE.fields, _FILE.names
-encode, rows, texts = _FILE.encode, _FILE.rows_of, _FILE.texts
+encode, rows = _FILE.encode, _FILE.rows_of
 
 STABLE = 1.1
 """Maximum ratio of the largest to the smallest round median at which rounds agree."""

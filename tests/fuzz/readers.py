@@ -26,7 +26,6 @@ from contract import (
 from fakes import CPU, measured, point
 from stub import nothing_measured
 
-from gpubench.commands.convert.formats import as_nvbench
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import read_side
 from gpubench.commands.fleet import times as fleet_times
@@ -469,7 +468,7 @@ READERS = {
     "shown": Reader(shown, lambda: (*_csv(), _csv_of_gpu()), TABLE),
     "descriptor": Reader(descriptor, lambda: (DESCRIPTOR,), TEXT),
     "source": Reader(source, lambda: (SOURCE,), TEXT),
-    "nvbench": Reader(rows("a.json"), lambda: (as_nvbench(_rows()), NVBENCH), TEXT),
+    "nvbench": Reader(rows("a.json"), lambda: (NVBENCH,), TEXT),
     "problems": Reader(problems, lambda: PROBLEMS, TABLE),
     "diff": Reader(lambda *to: compared(_csv()[0], *to), _csv, TABLE),
     "build": Reader(lambda *to: compared(_builds()[0], *to), _builds, TABLE),

@@ -17,11 +17,10 @@ class Form(StrEnum):
 
     CSV = "csv"
     JSON = "json"
-    NVBENCH = "nvbench"
     GITHUB = "github-action-benchmark"
 
 
-@app.command(epilog="Example: gpubench convert sweep.csv --to nvbench -o sweep.json")
+@app.command(epilog="Example: gpubench convert sweep.csv --to json -o sweep.json")
 def convert(
     file: Annotated[
         Path,

@@ -1,9 +1,7 @@
 """`gpubench convert`: other tools read what it writes, and gpubench reads what NVBench writes."""
 
 import json
-import re
 import struct
-import subprocess
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -42,42 +40,6 @@ def converted(path: Path, to: str, name: str) -> Path:
     done = call(path.parent, "convert", str(path), "--to", to, "-o", name)
     assert (done.code, done.out, done.err) == (0, "", "")
     return path.parent / name
-
-
-def test_results_survive_a_way_through_nvbenchs_json_unchanged(few: Path) -> None:
-    through = converted(few, "nvbench", "a.json")
-    assert converted(through, "csv", "again.csv").read_bytes() == few.read_bytes()
-    done = call(few.parent, "diff", "few.csv", "a.json")
-    assert done.code == 0
-    assert re.search(r"of (\d+) points \1 same", done.out)
-
-
-def their_tool(name: str, *files: Path) -> str:
-    command = [sys.executable, "-m", f"cuda.bench.scripts.{name}", *map(str, files), "--no-color"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.stderr == ""
-    return ended.stdout
-
-
-def test_nvbenchs_own_tools_compare_what_we_write(few: Path) -> None:
-    rows = read(few)
-    rounds = (1.1 * float(us) for us in (rows[0].round_medians_us or "").split(";"))
-    times = ("median_us", "q1_us", "q3_us", "min_us", "max_us")
-    slower = {name: 1.1 * getattr(rows[0], name) for name in times}
-    slower["round_medians_us"] = ";".join(map(str, rounds))
-    write([replace(rows[0], **slower), *rows[1:]], few.parent / "new.csv")
-    files = (
-        converted(few, "nvbench", "a.json"),
-        converted(few.parent / "new.csv", "nvbench", "b.json"),
-    )
-    timed = sum(row.status == "ok" for row in rows)
-    said = their_tool("nvbench_compare", *files)
-    assert f"Total Matches: {timed}\n" in said
-    assert f"(diff <= min_noise): {timed - 1}\n" in said
-    assert "(diff > min_noise):  1\n" in said
-    said = their_tool("nvbench_compare_robust", *files)
-    assert f"Total Matches: {len(rows)}\n" in said
-    assert "(clear timing gap, %Diff > 0): 1\n" in said
 
 
 def their_times(path: Path) -> dict[tuple[str, str], list[float]]:

@@ -12,6 +12,7 @@ from planted import copy_kernels, plant
 
 from gpubench.backends import compiler_of
 from gpubench.commands.explain import code as code_module
+from gpubench.commands.explain import instances
 from gpubench.commands.explain.code import Code, Codes, Program, compile_program, compile_programs
 from gpubench.commands.explain.cubin import machine_code
 from gpubench.commands.explain.sass import disassemble, disassemble_together, inner_loop
@@ -33,7 +34,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Record no accesses, which takes longer than to compile."""
-    monkeypatch.setattr(accesses, "missing_tool", lambda: "a tool is missing")
+    monkeypatch.setattr(instances, "_record", lambda _instances: {})
 
 
 def build(folder: Path, name: str, *options: str) -> tuple[Done, list[BuildRow]]:
