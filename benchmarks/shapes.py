@@ -419,7 +419,7 @@ class Bench:
             high_us=round(ordered[-1 - len(ordered) // 4], 4),
             samples=len(ordered),
             difference=float(f"{one.difference:.3g}"),
-            algorithm=one.kernel.algorithm,
+            algorithm=one.kernel.routine.algorithm,
             launches=Launches.OVERLAPPED if overlapped else self.launches,
             cache=self.cache,
             source_hash=source_hash(one.variant),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from gpubench.backends import Routine
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy, operand_factors
 from gpubench.engine.judge.verdict import ResultError, judge
 from gpubench.engine.pool import Executor, LocalPool, Watcher
@@ -141,11 +142,7 @@ class FakeKernel:
     rows: int
     max_launches: int
     min_launches: int = 1
-    resources: None = None
-    launch: None = None
-    algorithm: str = ""
-    note: str = ""
-    code_hash: str = ""
+    routine: Routine = field(default_factory=Routine)
     thread_counts: tuple[int, ...] = ()
 
     def on_threads(self, count: int) -> FakeKernel:

@@ -34,6 +34,39 @@ AUTO = "auto"
 """The value of `--device` that selects the first backend with a device."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Routine:
+    """What a row states of a kernel, a library routine or a function."""
+
+    call: Callable[..., None] | None = None
+    """The function of a `CallVariant`; None for a compiled kernel."""
+
+    compiled: Resources | None = None
+    """Registers and memory that the compiler reported."""
+
+    note: str = ""
+    """Which compiler took NVRTC's place, or which headers were replaced."""
+
+    code_hash: str = ""
+    """Hash of the compiled code. Empty: a library, or a function that compiles its own."""
+
+    launch: Launch | None = None
+    """Grid and block of a compiled kernel."""
+
+    chosen: str = ""
+    """The algorithm that was chosen from a library's algorithms, and how."""
+
+    @property
+    def resources(self) -> Resources | None:
+        """What the compiler reported, or what the function reports after it ran."""
+        return self.compiled or getattr(self.call, "resources", None)
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm that was chosen, or that the function reports after it ran."""
+        return self.chosen or str(getattr(self.call, "algorithm", ""))
+
+
 class Kernel(Protocol):
     """A compiled kernel or a library routine, bound to operands: it runs, and it is timed.
 
@@ -41,12 +74,8 @@ class Kernel(Protocol):
     """
 
     @property
-    def resources(self) -> Resources | None:
-        """Registers and memory that it uses; None if no compiler reports them."""
-
-    @property
-    def launch(self) -> Launch | None:
-        """Its grid and block; None for library routines and CPU loops."""
+    def routine(self) -> Routine:
+        """What is bound to the operands."""
 
     @property
     def min_launches(self) -> int:
@@ -55,18 +84,6 @@ class Kernel(Protocol):
     @property
     def max_launches(self) -> int:
         """Maximum number of launches in one sample."""
-
-    @property
-    def algorithm(self) -> str:
-        """The algorithm of a library, and how it was chosen; empty if that is not known."""
-
-    @property
-    def note(self) -> str:
-        """How it was compiled, if a row should report that; otherwise empty."""
-
-    @property
-    def code_hash(self) -> str:
-        """Hash of its compiled code; empty if gpubench did not compile it."""
 
     @property
     def thread_counts(self) -> tuple[int, ...]:

@@ -64,7 +64,7 @@ def answers(kernel: Kernel) -> tuple[Resources | None, str]:
 
     Raises LaunchError for values that no row can hold.
     """
-    resources, algorithm = kernel.resources, kernel.algorithm
+    resources, algorithm = kernel.routine.resources, kernel.routine.algorithm
     if resources is not None:
         if type(resources) is not Resources:
             raise LaunchError("resources: it is no Resources(…)")

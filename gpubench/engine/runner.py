@@ -264,16 +264,17 @@ class Runner:
             with self._phase("compiling"):  # on a CPU; on a GPU the kernel is loaded
                 kernel = self._backend.bind(point, operands)
                 self._backend.reset_caches()  # an earlier kernel may have pinned its operands
-            launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
             resources, algorithm = answers(kernel)
+            launches, code_hash = kernel.routine.launch, kernel.routine.code_hash
+            launch = launches and replace(launches.main, next_launches=(), tensor_maps=())
             result = replace(result, resources=resources, launch=launch, algorithm=algorithm)
-            result = replace(result, code_hash=kernel.code_hash)
+            result = replace(result, code_hash=code_hash)
             earlier = self._right.get(point, earlier)
             same = earlier if earlier and earlier.seed == result.seed else None
             check = self._check(point, operands, same, later=not is_ours(point.variant))
             if is_first := earlier is None or earlier.series is None:
                 with self._phase("compiling"):  # a function may compile when it is first called
-                    self._watch(point, kernel.note)
+                    self._watch(point, kernel.routine.note)
                 with self._phase("sampling"):
                     if reason := self._too_slow(point, operands):
                         return replace(result, status=Status.SKIPPED, reason=reason)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fakes import CPU, FakeBackend, FakeKernel, matmul, measurement, point, variant
 
+from gpubench.backends import Routine
 from gpubench.backends.rotation import OperandSets
 from gpubench.engine.operands import verifying_bytes
 from gpubench.engine.runner import COOLING_S, Runner
@@ -156,11 +157,11 @@ def test_what_an_earlier_kernel_set_for_the_caches_is_undone_before_each_visit()
 
 
 def test_a_measurement_says_which_algorithm_and_which_code_ran() -> None:
-    facts = {"algorithm": "heuristic 2 of 8, tuned", "code_hash": "0123456789ab"}
+    facts = {"chosen": "heuristic 2 of 8, tuned", "code_hash": "0123456789ab"}
 
     class Tuned(FakeBackend):
         def bind(self, *arguments: Any, **rows: Any) -> FakeKernel:
-            return replace(super().bind(*arguments, **rows), **facts)
+            return replace(super().bind(*arguments, **rows), routine=Routine(**facts))
 
     for backend, expected in ((Tuned(), tuple(facts.values())), (FakeBackend(), ("", ""))):
         measured = runner(backend).measure(point())

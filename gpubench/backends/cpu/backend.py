@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import threadpoolctl
 
+from gpubench.backends import Routine
 from gpubench.backends.calls import allocating, as_tensors, torch
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
 from gpubench.backends.new_elements import new_elements
@@ -33,10 +34,8 @@ from gpubench.model import (
     CallVariant,
     Config,
     Device,
-    Launch,
     Point,
     Problem,
-    Resources,
     Scope,
     Series,
 )
@@ -89,8 +88,7 @@ class CpuTimer:
 class CpuKernel:
     """A compiled function bound to operands."""
 
-    function: Callable[..., None]
-    """The function that the variant built."""
+    routine: Routine
 
     call: Callable[..., None]
     """What is timed: the function, or the function between copies."""
@@ -105,20 +103,6 @@ class CpuKernel:
     min_launches: int = 1
     path: Path
     """The variant's descriptor, for errors that the function raises."""
-
-    note: str = ""
-    code_hash: str = ""  # its functions compile their own code
-    launch: Launch | None = None
-
-    @property
-    def resources(self) -> Resources | None:
-        """The resources that the function reports."""
-        return getattr(self.function, "resources", None)
-
-    @property
-    def algorithm(self) -> str:
-        """The algorithm that the function reports."""
-        return str(getattr(self.function, "algorithm", ""))
 
     def on_threads(self, count: int) -> Self:
         """Return the kernel with another number of threads."""
@@ -271,7 +255,7 @@ class CpuBackend:
         else:
             sets = tuple(as_tensors(variant.tensors, arrays) for arrays in sets)
         return CpuKernel(
-            function=function,
+            routine=Routine(call=function),
             call=call,
             timer=self.timer,
             sets=sets,

@@ -17,7 +17,7 @@ from gpubench.backends.cuda.driver import reset_caches
 from gpubench.backends.cuda.gauge import CudaGauge
 from gpubench.backends.cuda.held import HeldLaunches
 from gpubench.backends.cuda.kernel import CudaKernel, CudaTimers, faults
-from gpubench.backends.cuda.launching import Instances, Routine, call_routine
+from gpubench.backends.cuda.launching import CudaRoutine, Instances, call_routine
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.rotation import (
@@ -210,7 +210,7 @@ class CudaBackend:
     def _held(self) -> HeldLaunches:
         return HeldLaunches(self.timers.stream, self.device.architecture)
 
-    def _routine(self, point: Point, problem: Problem, operands: CudaOperands) -> Routine:
+    def _routine(self, point: Point, problem: Problem, operands: CudaOperands) -> CudaRoutine:
         """Return the point's routine; of a library's algorithms, the fastest on the operands."""
         variant = point.variant
         tune = variant.tune if isinstance(variant, CallVariant) else None
@@ -245,7 +245,7 @@ def _zeros(shape: tuple[int, ...], kind: str) -> Any:
     return cupy.zeros(shape, _storable(np.empty(0, kind)).dtype)
 
 
-def _workspace(routine: Routine) -> tuple[Any, ...]:
+def _workspace(routine: CudaRoutine) -> tuple[Any, ...]:
     """Return the array that a routine takes last, if it takes a workspace."""
     size = routine.workspace_bytes
     return (cupy.empty(size, np.uint8),) if size else ()
@@ -259,7 +259,7 @@ def _on_first_set(launch: Callable[[], None], rotation: Rotation) -> Iterator[Ca
 
 
 def _end_to_end(
-    routine: Routine, hosts: Sequence[np.ndarray], empty: Callable[..., Any]
+    routine: CudaRoutine, hosts: Sequence[np.ndarray], empty: Callable[..., Any]
 ) -> Callable[[], None]:
     """Return a launch that allocates, copies in, runs, copies out and frees.
 

@@ -23,7 +23,7 @@ from gpubench.backends.calls import allocating, torch
 from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.graph import GraphTimer, captured, node_names, overlaps
 from gpubench.backends.cuda.host import HostFunction, kernel_name
-from gpubench.backends.cuda.launching import Routine
+from gpubench.backends.cuda.launching import CudaRoutine
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.sustained import sustain
 from gpubench.backends.cuda.timer import (
@@ -32,7 +32,7 @@ from gpubench.backends.cuda.timer import (
 )
 from gpubench.backends.rotation import CACHES_TO_OUTGROW, Placed
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
-from gpubench.model import Launch, Launches, Resources, Scope, Series, State, Timer
+from gpubench.model import Launches, Scope, Series, State, Timer
 
 BLOCKED_S = 0.02
 """Time for which the stream is blocked, to see whether a call computes in another stream."""
@@ -106,7 +106,7 @@ class CudaKernel:
     """Launches on one set after the other, continuing after the latest launch on these operands.
     They enqueue and do not wait."""
 
-    routine: Routine
+    routine: CudaRoutine
     timers: CudaTimers
     host_output: np.ndarray
     """Where a launch that is timed end to end leaves its result, instead of in `output`."""
@@ -125,31 +125,6 @@ class CudaKernel:
     max_launches: int
     placed: Placed = nullcontext
     thread_counts: tuple[int, ...] = ()
-
-    @property
-    def launch(self) -> Launch | None:
-        """The main launch of a compiled kernel."""
-        return self.routine.launch and self.routine.launch.main
-
-    @property
-    def resources(self) -> Resources | None:
-        """The resources that the compiler or the function reports."""
-        return self.routine.resources
-
-    @property
-    def algorithm(self) -> str:
-        """The algorithm that the library or the function reports."""
-        return self.routine.algorithm
-
-    @property
-    def note(self) -> str:
-        """Which compiler took NVRTC's place, or which headers were replaced."""
-        return self.routine.note
-
-    @property
-    def code_hash(self) -> str:
-        """The hash of the compiled code."""
-        return self.routine.code_hash
 
     def kernels_run(self) -> str:
         """Return what a launch runs, as a graph of it shows, with counts, or why it is unknown.

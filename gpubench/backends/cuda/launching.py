@@ -13,7 +13,7 @@ import cupy
 from cuda.bindings import driver
 from cupy_backends.cuda.api import driver as cupy_driver
 
-from gpubench.backends import Compiled
+from gpubench.backends import Compiled, Routine
 from gpubench.backends.calls import Prepared, as_tensors
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments, launch_config
@@ -31,7 +31,6 @@ from gpubench.model import (
     Launch,
     Point,
     Problem,
-    Resources,
     Variant,
 )
 from gpubench.model.variant import PORTABLE_CLUSTER
@@ -46,35 +45,11 @@ Key = tuple[Path, str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Routine:
+class CudaRoutine(Routine):
     """A kernel or library routine, not yet bound to arrays."""
 
     bind: Callable[[Sequence[Any]], Callable[[], None]]
     """Takes the inputs, the output and the workspace, if there is one; returns a launch on them."""
-
-    call: Callable[..., None] | None = None
-    """The function of a `CallVariant`; None for a compiled kernel."""
-
-    compiled: Resources | None = None
-    note: str = ""
-    """Which compiler took NVRTC's place, or which headers were replaced."""
-
-    code_hash: str = ""
-    """Hash of the compiled code. Empty: a library, or a function that compiles its own."""
-
-    launch: Launch | None = None
-    chosen: str = ""
-    """The algorithm that was chosen from a library's algorithms."""
-
-    @property
-    def resources(self) -> Resources | None:
-        """What the compiler reported, or what the function reports after it ran."""
-        return self.compiled or getattr(self.call, "resources", None)
-
-    @property
-    def algorithm(self) -> str:
-        """The algorithm that was chosen, or that the function reports after it ran."""
-        return self.chosen or str(getattr(self.call, "algorithm", ""))
 
     @property
     def workspace_bytes(self) -> int:
@@ -115,7 +90,7 @@ class Instances:
             for count, _ in enumerate(as_completed(builds), 1):
                 on_built(count)
 
-    def routine(self, point: Point, problem: Problem) -> Routine:
+    def routine(self, point: Point, problem: Problem) -> CudaRoutine:
         """Return the point's kernel with its launches for a problem, or its library call.
 
         Raises CompileError if the kernel does not compile.
@@ -151,7 +126,7 @@ class Instances:
             return bound[0] if len(bound) == 1 else partial(_run_all, bound)
 
         compiled, _ = loaded[main.sequence.index(main.main)]
-        return Routine(
+        return CudaRoutine(
             bind=bind,
             compiled=compiled.resources,
             note=compiled.note,
@@ -203,15 +178,15 @@ class Instances:
         return compiled, self._function(compiled)
 
 
-def call_routine(call: Callable[..., None], tensors: str = "", chosen: str = "") -> Routine:
+def call_routine(call: Callable[..., None], tensors: str = "", chosen: str = "") -> CudaRoutine:
     """Return the routine of a function that takes inputs and output, as arrays or as tensors."""
     prepare = call.bind if isinstance(call, Prepared) else partial(partial, call)
-    return Routine(
+    return CudaRoutine(
         bind=lambda arrays: prepare(*as_tensors(tensors, arrays)), call=call, chosen=chosen
     )
 
 
-def host_routine(call: HostFunction, problem: Problem) -> Routine:
+def host_routine(call: HostFunction, problem: Problem) -> CudaRoutine:
     """Return the routine of a host function. Its launches keep the arrays."""
 
     def bind(arrays: Sequence[Any]) -> Callable[[], None]:
@@ -222,7 +197,7 @@ def host_routine(call: HostFunction, problem: Problem) -> Routine:
 
         return run
 
-    return Routine(bind=bind, call=call, code_hash=call.code_hash)
+    return CudaRoutine(bind=bind, call=call, code_hash=call.code_hash)
 
 
 def load_function(compiled: Compiled) -> Any:
