@@ -23,6 +23,7 @@ from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.model import Cache, Config, Point, Status, Timer, Timing
 from gpubench.plan.descriptor import load
+from gpubench.process.child import start
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)
 
@@ -314,6 +315,27 @@ def test_a_killed_parent_takes_a_hanging_child_along(folder: Path) -> None:
     readable, _, _ = select.select([ended], [], [], TIMEOUT_S)
     os.close(ended)
     assert readable, "the child outlived its parent"
+
+
+STARTER = """
+import os, socket, time
+def begin(descriptor):
+    if started := os.fork():
+        socket.socket(fileno=descriptor).send(str(started).encode())
+    time.sleep(600)  # longer than the test waits
+"""
+
+
+def test_a_child_that_is_killed_takes_along_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "starter.py").write_text(STARTER)
+    monkeypatch.syspath_prepend(tmp_path)
+    child = start("starter", "begin")
+    ended = os.pidfd_open(int(child.socket.recv(99)))
+    child.kill()
+    assert select.select([ended], [], [], TIMEOUT_S)[0]
+    os.close(ended)
 
 
 def test_a_device_that_is_not_there_is_said_by_the_child() -> None:
