@@ -28,10 +28,16 @@ def opcodes(text: str) -> list[str]:
     return re.findall(r"\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9]+)", text)
 
 
-def lines_printed(program: str, folder: Path) -> list[list[int]]:
-    """The numbers in each line that a program prints; it may include the kernels' headers."""
+def lines_printed(program: str, folder: Path) -> dict[str, list[list[int]]]:
+    """The numbers in the lines that a program prints, by the word before them.
+
+    It may include the kernels' headers.
+    """
     source, binary = folder / "maps.cpp", folder / "maps"
     source.write_text(program, encoding="utf-8")
     gxx("-w", f"-I{SHIM}", f"-I{KERNELS}", str(source), "-o", str(binary))
-    lines = subprocess.check_output([binary], text=True).splitlines()
-    return [list(map(int, line.split())) for line in lines]
+    lines: dict[str, list[list[int]]] = {}
+    for line in subprocess.check_output([binary], text=True).splitlines():
+        name, *numbers = line.split()
+        lines.setdefault(name, []).append([*map(int, numbers)])
+    return lines

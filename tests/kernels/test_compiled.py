@@ -1,0 +1,264 @@
+"""Every CUDA kernel compiles without a GPU, fits one, spills nothing, and multiplies as written."""
+
+import os
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from machine_code import between_labels, listing_of, opcodes
+
+from gpubench.backends.cuda import compile as module
+from gpubench.backends.cuda.compile import Compiled, compile_instance
+from gpubench.commands.explain.sass import inner_loop
+from gpubench.kernels.block_tiles import MAX_SHARED_BYTES
+from gpubench.model import OPERATIONS, PRECISIONS, Config, CudaVariant, Launch, Problem
+from gpubench.plan.registry import variants
+
+HOPPER, TURING = (9, 0), (7, 5)
+SIZES = ((336, 448, 160), (333, 443, 155))
+"""Aligned and unaligned rows may have kernels of their own."""
+
+STEPS = (
+    *("blocktile_2d", "bulk_copies", "interleaved", "large_tile", "packed_a", "register_banks"),
+    *("wgmma", "wgmma_ring", "wgmma_persistent", "wgmma_cluster", "wgmma_fitted"),
+    "wgmma_mixed_bytes",
+)
+"""Kernels whose code a later kernel has too. Only the exhaustive test compiles them."""
+
+QUICK = ("blocktile_1d", "mma_sync", "splitk_cluster", "vectorized", "warptile")
+"""Kernels of gemm with block tiles that compile in a second, twice: see `instances`."""
+
+MAY_SPILL = {"atax_fused": 64}
+"""Largest number of bytes. A row and its sums fill the registers of the largest fused tiles."""
+
+FITS, SPILLS = 13, 16
+"""Tiles of register_tile up to which accumulators fit into a thread's 255 registers, and from which
+they cannot (16 × 16 is 256). Between, it is the compiler's art."""
+
+LARGEST = 40
+"""Largest tile of register_tile to compile: it takes 7 s, and 64 takes a minute and a half."""
+
+ON_GPU = [one for one in variants() if isinstance(one, CudaVariant) and one.tiles]
+
+
+def on_tensor_cores(variant: CudaVariant) -> bool:
+    return variant.name.startswith(("wgmma", "dmma", "mma"))
+
+
+@dataclass(frozen=True)
+class Instance:
+    variant: CudaVariant
+    tile: Config
+    dtype: str
+    capability: tuple[int, int]
+    launch: Launch
+
+    @property
+    def label(self) -> str:
+        return f"{self.variant.name} {self.tile} {self.dtype} {self.launch.kernel}"
+
+
+def of_tile(
+    variant: CudaVariant, tile: Config, dtype: str, capability: tuple[int, int] = HOPPER
+) -> list[Instance]:
+    """Return an instance for each kernel that launches have."""
+    has_k = OPERATIONS[variant.op].has_k
+    problems = [
+        Problem(op=variant.op, m=m, n=n, k=k if has_k else 1, dtype=dtype) for m, n, k in SIZES
+    ]
+    by_kernel = {
+        launch.kernel: launch
+        for problem in problems
+        if variant.why_not(tile, problem) is None
+        for launch in variant.launch(tile, problem).sequence
+    }
+    return [Instance(variant, tile, dtype, capability, launch) for launch in by_kernel.values()]
+
+
+def instances(variant: CudaVariant) -> list[Instance]:
+    """The first default in the first dtype on Hopper.
+
+    Of kernels that compile quickly, also the last default in the last dtype on their oldest GPU.
+    """
+    tiles, dtypes = variant.tiles.defaults, variant.dtypes
+    found = of_tile(variant, tiles[0], dtypes[0])
+    if variant.name in QUICK or len(variant.tiles.block) == 1:
+        found += of_tile(variant, tiles[-1], dtypes[-1], max(variant.capability, TURING))
+    if variant.name == "register_tile":
+        for edge in (FITS, SPILLS):
+            found += of_tile(variant, variant.tiles.read(str(edge)), dtypes[0])
+    return found
+
+
+def every_instance(variant: CudaVariant) -> list[Instance]:
+    """Every tile, or of kernels on tensor cores the defaults and one more; each default dtype."""
+    tiles = tuple(variant.tiles)
+    if on_tensor_cores(variant):
+        tiles = (*variant.tiles.defaults, *variant.tiles.sample(1, seed=1))
+    elif variant.name == "register_tile":
+        tiles = tuple(tile for tile in tiles if tile["edge"] <= LARGEST)
+    found = [one for tile in tiles for one in of_tile(variant, tile, variant.dtypes[0])]
+    for dtype in variant.dtypes[1:]:
+        found += [one for tile in variant.tiles.defaults for one in of_tile(variant, tile, dtype)]
+    return found
+
+
+def built(wanted: list[Instance]) -> dict[Instance, Compiled]:
+    """All at once, in as many threads as there are CPUs, the slowest first."""
+
+    def build(one: Instance) -> Compiled:
+        expression = one.variant.instance(one.tile, one.dtype, one.launch.kernel)
+        architecture = one.variant.architecture("sm_{}{}".format(*one.capability))
+        return compile_instance(one.variant.source, expression, architecture)
+
+    wanted = sorted(wanted, key=lambda one: -len(str(one.tile)))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(wanted, pool.map(build, wanted), strict=True))
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[Instance, Compiled]:
+    return built([x for one in ON_GPU if one.name not in STEPS for x in instances(one)])
+
+
+@pytest.mark.slow
+def test_every_instance_fits_a_gpu_without_spilling(compiled: dict[Instance, Compiled]) -> None:
+    check_that_they_fit(compiled)
+    codes = {one.cubin for one in compiled.values()}
+    assert len(codes) == len(compiled)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("variant", ON_GPU, ids=lambda one: f"{one.op}-{one.name}")
+def test_every_tile_fits_a_gpu_without_spilling(variant: CudaVariant) -> None:
+    every = built(every_instance(variant))
+    check_that_they_fit(every)
+    if on_tensor_cores(variant):
+        for one, result in every.items():
+            if not one.launch.kernel:
+                check_loops(one, listing_of(result))
+
+
+def check_that_they_fit(compiled: dict[Instance, Compiled]) -> None:
+    for one, result in compiled.items():
+        variant, launch, resources = one.variant, one.launch, result.resources
+        edge = one.tile["edge"] if variant.name == "register_tile" else 0
+        if edge >= SPILLS:
+            assert min(resources.spill_bytes, resources.local_bytes) > 0, one.label
+        elif edge <= FITS:
+            assert resources.spill_bytes <= MAY_SPILL.get(variant.name, 0), one.label
+            assert resources.local_bytes <= MAY_SPILL.get(variant.name, 0), one.label
+        assert (launch.kernel or variant.name).partition("<")[0] in result.symbol, one.label
+        assert result.symbol.encode() in result.cubin, one.label
+        # All its blocks' threads at once, as the launch wants them.
+        assert launch.threads_per_block <= 1024, one.label
+        assert resources.registers * launch.threads_per_block <= 65_536, one.label
+        assert resources.shared_bytes <= 48 * 1024, one.label
+        assert resources.shared_bytes + launch.shared_bytes <= MAX_SHARED_BYTES, one.label
+        if variant.name == "shared_tile":
+            two_tiles = 2 * one.tile["edge"] ** 2 * PRECISIONS[one.dtype].item_bytes
+            assert resources.shared_bytes == two_tiles, one.label
+
+
+# ---- machine code
+
+CODE = {
+    "dmma": "32 DMMA.16x8x16, 48 LDS.128, 1 UCGABAR_WAIT, 2 USETMAXREG",
+    "dmma_split_cluster": "16 DMMA.16x8x16, 32 LDS.128, 3 UCGABAR_WAIT, 2 USETMAXREG",
+    "mma_sync": "128 HMMA, 32 LDSM",
+    "wgmma_any_rows": "4 HGMMA.64x64x16, 2 UCGABAR_WAIT, 2 WARPGROUP.DEPBAR",
+    "wgmma_bytes": (
+        "28 IGMMA.64x128x32, 28 IGMMA.64x192x32, 2 UCGABAR_WAIT, 2 USETMAXREG, 16 WARPGROUP.DEPBAR"
+    ),
+    "wgmma_bytes_cluster": "4 IGMMA.64x64x32, 2 UCGABAR_WAIT, 2 WARPGROUP.DEPBAR",
+    "wgmma_bytes_pingpong": ("8 QGMMA.64x128x32, 2 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR"),
+    "wgmma_deferred": "20 HGMMA.64x256x16, 2 UCGABAR_WAIT, 2 USETMAXREG, 6 WARPGROUP.DEPBAR",
+    "wgmma_mixed": (
+        "64 HGMMA.64x128x16, 64 HGMMA.64x192x16, 1 UCGABAR_WAIT, 2 USETMAXREG, 16 WARPGROUP.DEPBAR"
+    ),
+    "wgmma_pingpong": "12 HGMMA.64x104x16, 2 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR",
+    "wgmma_split": (
+        "128 FADD, 8 QGMMA.64x128x32, 1 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR"
+    ),
+    "wgmma_split_cluster": "4 HGMMA.64x64x16, 4 UCGABAR_WAIT, 2 WARPGROUP.DEPBAR",
+    "wgmma_tf32": "8 HGMMA.64x256x8, 16 LDS.64, 1 UCGABAR_WAIT, 2 USETMAXREG, 3 WARPGROUP.DEPBAR",
+    "wgmma_tf32_cluster": (
+        "8 HGMMA.64x64x8, 16 LDS.64, 2 UCGABAR_WAIT, 2 USETMAXREG, 3 WARPGROUP.DEPBAR"
+    ),
+    "wgmma_tf32_wide": "4 HGMMA.64x256x8, 8 LDS.64, 1 UCGABAR_WAIT, 2 WARPGROUP.DEPBAR",
+}
+"""Counts in the machine code of the first default: products by their shape, waits for products, and
+barriers of a cluster. More waits than these are the compiler's, where it cannot tell which sums are
+being computed (C7510 to C7519). Without USETMAXREG, it has ignored that warps move registers."""
+
+COUNTED = re.compile(
+    r"\b([HIQ]GMMA\.64x\d+x\d+|DMMA\.16x8x16|HMMA|LDSM|WARPGROUP\.DEPBAR|USETMAXREG|UCGABAR_WAIT)\b"
+)
+SHARES_SUMS = (
+    *("wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_any_rows"),
+    "dmma_split_cluster",
+)
+"""Kernels that wait for memory behind their loops."""
+
+PRODUCTS = {"HMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA"}
+
+
+@pytest.mark.slow
+def test_loops_on_tensor_cores_multiply_as_written_and_wait_for_no_memory(
+    compiled: dict[Instance, Compiled],
+) -> None:
+    found = {}
+    for one, result in compiled.items():
+        variant = one.variant
+        if on_tensor_cores(variant) and one.capability == HOPPER and not one.launch.kernel:
+            listing = listing_of(result)
+            check_loops(one, listing)
+            counts = Counter(COUNTED.findall(listing))
+            if loop := inner_loop(listing, one.dtype):
+                counts |= {f"LDS.{bits}": loop.shared_loads.get(bits, 0) for bits in ("64", "128")}
+                counts["FADD"] = loop.opcodes.get("FADD", 0)
+            texts = (f"{count} {code}" for code, count in sorted(counts.items()) if count)
+            found[variant.name] = ", ".join(texts)
+    assert found == CODE
+
+
+def check_loops(one: Instance, listing: str) -> None:
+    loops = [text for text in between_labels(listing) if PRODUCTS & {*opcodes(text)}]
+    assert loops, one.label
+    # Released in the cluster, arrivals and waits would become these.
+    fences = ("MEMBAR.ALL.GPU", "CCTL.IVALL")
+    assert not any(fence in text for text in loops for fence in fences), one.label
+    assert one.variant.name in SHARES_SUMS or fences[0] not in listing, one.label
+    assert not {"LDL", "STL"} & {*opcodes(listing)}, one.label
+    if "cluster" in one.tile and one.variant.dtypes != ("float32",):
+        blocks = one.tile["cluster"] != "1x1"
+        assert ("MULTICAST" in listing) == blocks, one.label
+
+
+def test_the_measured_peak_multiplies_without_a_pause() -> None:
+    source = Path(module.__file__).with_name("tensor_peak.cu")
+    for architecture, dtype, products, waits in (
+        ("sm_80", "bfloat16", 8, 0),
+        ("sm_90a", "float64", 8, 0),
+        *(("sm_90a", dtype, 4, 1) for dtype in ("bfloat16", "int8")),
+    ):
+        result = compile_instance(source, f"tensor_peak<{PRECISIONS[dtype].cpp}>", architecture)
+        loop = inner_loop(listing_of(result), dtype)
+        assert loop
+        assert (loop.tensor, result.resources.spill_bytes) == (products, 0), (architecture, dtype)
+        # One starts the step, one waits for the step before; the compiler may add its own.
+        assert loop.opcodes.get("WARPGROUP", 0) == 2 * waits, (architecture, dtype)
+
+
+def test_the_timers_own_kernels_compile() -> None:
+    source = Path(module.__file__).with_name("stream.cu")
+    pattern = r"(template.*\n)?__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\("
+    found = re.findall(pattern, source.read_text(encoding="utf-8"))
+    kernels = [f"{name}{'<short>' * bool(template)}" for template, name in found]
+    assert len(kernels) >= 3
+    for kernel in kernels:
+        assert compile_instance(source, kernel, "sm_75").resources.spill_bytes == 0, kernel

@@ -1,0 +1,188 @@
+"""Kernels with clusters, and faults planted in them, with their PTX emulated."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from emulation import compile_emulator, compile_program, program, run
+
+from gpubench.model import Config, CudaVariant, Problem
+from gpubench.plan.registry import of_op
+
+CASES = {
+    "wgmma_any_rows": (
+        ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x199x521"),
+        ("80x128x64/s3/k1/cluster=1x2/group=8/pdl=1", "83x262x65"),
+        ("64x64x64/s3/k2/cluster=1x1/group=8/pdl=1", "1x1x1"),
+    ),
+    "dmma": (("64x128x32/s4/cluster=1x2/group=6/pdl=0", "130x258x70"),),
+    "dot_few_rows": (
+        ("1x64/k8/rows=1/unroll=2", "1x132x1000"),
+        ("4x64/k3/rows=2/unroll=1", "3x70x301"),
+        ("8x128/k2/rows=8/unroll=1", "5x1x1"),
+    ),
+    "dot_few_rows/bfloat16": (
+        ("1x64/k8/rows=1/unroll=2", "1x136x1000"),
+        ("4x256/k2/rows=2/unroll=1", "4x264x40"),
+    ),
+    "dmma_split_cluster": (
+        ("48x32x32/s2/k4/cluster=1x2", "100x66x130"),
+        ("128x96x32/s3/k2/cluster=2x1", "130x98x66"),
+        ("32x32x32/s6/k8/cluster=1x1", "1x2x2"),
+    ),
+    "splitk_cluster": (
+        ("32x64x32/4x8/s3/k4", "33x68x130"),
+        ("96x64x16/12x8/s4/k3", "100x64x35"),
+        ("32x32x32/4x4/s2/k16", "1x1x1"),
+        ("32x32x32/4x4/s2/k2", "32x32x128"),
+        ("32x128x16/8x4/s2/k2", "31x127x45"),
+    ),
+    "wgmma_bytes": (("128x192x128/s3/cluster=2x1/group=8", "300x336x272"),),
+    "wgmma_bytes_cluster": (
+        ("64x80x128/s3/k3/cluster=1x2", "65x165x400"),
+        ("128x112x128/s3/k2/cluster=2x1", "130x115x272"),
+        ("192x96x128/s3/k2/cluster=1x1", "100x97x272"),
+        ("16x64x128/s3/k8/cluster=1x1", "1x1x1"),
+        ("64x64x128/s3/k1/cluster=1x1", "65x69x133"),
+        ("24x64x128/s3/k1/cluster=2x1", "40x200x272"),
+    ),
+    "wgmma_bytes_pingpong": (
+        ("72x64x128/s3/cluster=2x1/group=8", "80x136x144"),
+        ("16x64x128/s3/cluster=1x2/group=8", "9x200x400"),
+    ),
+    "wgmma_deferred": (("128x128x64/s3/cluster=1x2/group=8", "300x392x328"),),
+    "wgmma_fitted": (
+        ("72x128x64/s3/cluster=2x1/group=8/pdl=1", "150x136x200"),
+        ("64x80x64/s3/cluster=2x2/group=8/pdl=1", "130x168x136"),
+        ("8x64x64/s4/cluster=1x1/group=8/pdl=1", "5x136x328"),
+    ),
+    "wgmma_pingpong": (("72x64x64/s3/cluster=2x1/group=8", "150x136x264"),),
+    "wgmma_split_cluster": (
+        ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x200x520"),
+        ("64x80x64/s3/k2/cluster=2x2/group=8/pdl=1", "130x168x328"),
+    ),
+    "wgmma_tf32": (("128x64x32/s8/cluster=1x2/group=8/pdl=0", "130x132x72"),),
+    "wgmma_tf32_cluster": (
+        ("64x128x32/s8/k1/cluster=1x1", "70x132x100"),
+        ("80x64x32/s3/k3/cluster=1x2", "81x132x100"),
+        ("112x128x32/s3/k2/cluster=2x1", "230x132x200"),
+        ("64x64x32/s2/k8/cluster=1x1", "1x1x1"),
+        ("64x64x32/s2/k1/cluster=1x1", "65x69x67"),
+    ),
+}
+"""Configurations and sizes: ragged, less than a tile, and with parts of K that have no values."""
+
+
+FAULTS = {
+    "stages overwritten while others read them": (
+        "dmma_split_cluster 64x64x32/s2/k2/cluster=1x1 64x64x64",
+        'PTX("bar.sync 1, %0;", "n"(32 * W::COUNT));',
+        "",
+    ),
+    "a copy sent to the blocks of another part": (
+        "dmma_split_cluster 32x32x32/s2/k2/cluster=1x2 32x64x64",
+        "ROW << (rank.first + rank.row * CN)",
+        "ROW << (rank.row * CN)",
+    ),
+    "a stage freed in the blocks of another part": (
+        "dmma_split_cluster 32x32x32/s2/k2/cluster=1x2 32x64x256",
+        "free_stage<BLOCKS, 32>(ring.freed[stage], first_block);",
+        "free_stage<BLOCKS, 32>(ring.freed[stage]);",
+    ),
+    "sums read before the other parts have left them": (
+        "splitk_cluster 32x32x32/4x4/s2/k4 32x32x128",
+        'PTX("barrier.cluster.wait.acquire.aligned;");',
+        "",
+    ),
+    "columns of B sent from the wrong place": (
+        "wgmma_bytes_cluster 64x80x128/s3/k2/cluster=2x1 128x80x256",
+        "box * EACH",
+        "box * (64 / CM)",
+    ),
+    "a stage freed before it was multiplied": (
+        "wgmma_bytes_cluster 64x64x128/s3/k2/cluster=1x1 64x64x2048",
+        (
+            "await_multiplications<1>();\n"
+            "  if (!first) free_stage<BLOCKS>(ring.freed[previous], first_block);"
+        ),
+        "if (!first) free_stage<BLOCKS>(ring.freed[previous], first_block);",
+    ),
+}
+"""What the emulation must report: a kernel, its tile and a size; a text of its source; another."""
+
+
+def problem(variant: CudaVariant, size: str, dtype: str = "") -> Problem:
+    m, n, k = map(int, size.split("x"))
+    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype or variant.dtypes[0])
+
+
+def cases(name: str) -> list[tuple[Config, Problem]]:
+    """Return the kernel's cases, and those in which a fault is planted, here without it."""
+    variant, dtype = gemm(name), name.partition("/")[2]
+    planted = [case.split() for case, _, _ in FAULTS.values()]
+    chosen = [*CASES[name], *((tile, size) for kernel, tile, size in planted if kernel == name)]
+    return [(variant.tiles.read(tile), problem(variant, size, dtype)) for tile, size in chosen]
+
+
+def gemm(name: str) -> CudaVariant:
+    variant = of_op("gemm")[name.partition("/")[0]]
+    assert isinstance(variant, CudaVariant)
+    return variant
+
+
+KNOWN_RIGHT = (
+    *("dmma", "dot_few_rows", "dot_few_rows/bfloat16", "wgmma_bytes", "wgmma_bytes_pingpong"),
+    *("wgmma_deferred", "wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_tf32"),
+    "wgmma_tf32_cluster",
+)
+"""Kernels that are right on a GPU, which test the emulation."""
+
+
+def faults_of(name: str) -> dict[str, tuple[str, str]]:
+    """The faults that are planted in a kernel: a text of its source, and another, by fault."""
+    return {
+        fault: (text, instead)
+        for fault, (case, text, instead) in FAULTS.items()
+        if case.split()[0] == name
+    }
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The program of a kernel, which is compiled once, for all its cases and faults."""
+    folder = tmp_path_factory.mktemp("emulated")
+    compile_emulator(folder)
+
+    @cache
+    def compiled(name: str) -> Path:
+        text = program(gemm(name), cases(name), [*faults_of(name).values()])
+        binary = folder / name.replace("/", "_")
+        compile_program(text, binary)
+        return binary
+
+    return compiled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.exhaustive if name in KNOWN_RIGHT else ())
+        for name in CASES
+    ],
+)
+def test_every_element_is_right_and_no_schedule_changes_a_bit(
+    name: str, programs: Callable[[str], Path]
+) -> None:
+    lines = list(run(programs(name)))
+    assert lines == [f"right: {tile} {of.size}" for tile, of in cases(name)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulation_reports(fault: str, programs: Callable[[str], Path]) -> None:
+    name, tile, size = FAULTS[fault][0].split()
+    at = cases(name).index((gemm(name).tiles.read(tile), problem(gemm(name), size)))
+    (line,) = run(programs(name), [*faults_of(name)].index(fault) + 1, at)
+    assert line.startswith("fault: ")

@@ -1,0 +1,192 @@
+"""The model that predicts times of tiles, and picks tiles for `--tiles auto`."""
+
+import random
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.kernels.fitted_tile import (
+    BY_64,
+    BYTES,
+    FORMS,
+    SPLIT,
+    TF32,
+    TURNS,
+    WHOLE,
+    Form,
+    maps,
+    sums,
+)
+from gpubench.kernels.gemm import splitk_cluster
+from gpubench.kernels.tile_costs import (
+    COSTS,
+    PICKS,
+    PICKS_TOGETHER,
+    Choice,
+    Picks,
+    choices,
+    choices_of,
+    picked,
+    predicted_us,
+    ranked,
+)
+from gpubench.model import CudaVariant, Problem
+from gpubench.options import read_sweep
+from gpubench.plan.registry import of_op
+from gpubench.plan.sweep import plan
+
+GEMM = {name: one for name, one in of_op("gemm").items() if isinstance(one, CudaVariant)}
+
+MODELLED = {
+    name: (variant, variant.auto_tiles.form)
+    for name, variant in GEMM.items()
+    if isinstance(variant.auto_tiles, Picks)
+}
+"""Kernels that the model knows, and their forms."""
+
+SMALL_TILES = ("dmma_split_cluster", "splitk_cluster")
+DIVIDES_K = (*SMALL_TILES, "wgmma_bytes_cluster", "wgmma_tf32_cluster")
+
+
+def problem(m: int, n: int, k: int, dtype: str = "bfloat16") -> Problem:
+    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+
+
+def shapes(count: int, dtype: str, multiple: int = 16) -> list[Problem]:
+    draw = random.Random(5)  # noqa: S311 # a sample, not a secret
+    sizes = [[multiple * draw.randint(1, 512) for _ in range(3)] for _ in range(count)]
+    return [problem(*size, dtype) for size in sizes]
+
+
+def test_all_choices_of_the_model_are_legal_and_read_back() -> None:
+    for variant, form in MODELLED.values():
+        assert variant.dtypes == form.dtypes
+        for of_shape in shapes(1, variant.dtypes[-1], 1 if form.odd_rows else 16):
+            for choice in choices(form, of_shape):
+                tile = variant.tiles.read(str(choice))
+                assert variant.why_not(tile, of_shape, (9, 0)) is None, str(choice)
+                of_block = 128 * choice.consumers
+                assert choice.sums * of_block == choice.rows * choice.columns
+                extents = choice.rows, choice.columns
+                assert form.in_turns or form == TF32 or choice.sums == sums(*extents)
+
+
+def test_no_choice_of_the_model_has_more_rows_than_another_that_covers_c_by_as_many_tiles() -> None:
+    for form, m in product(FORMS, (5, 144, 928)):
+        fewest: dict[object, int] = {}
+        for choice in choices(form, problem(m, 1008, 1008, form.dtypes[-1])):
+            if choice.columns % BY_64 == 0:
+                tiles = -(-m // (choice.rows * choice.down))
+                like = replace(choice, rows=0), tiles
+                assert fewest.setdefault(like, choice.rows) == choice.rows, str(choice)
+
+
+def time_us(choice: Choice, of_shape: Problem, multiprocessors: int = 132) -> float:
+    return predicted_us(choice, of_shape, multiprocessors, COSTS[of_shape.dtype])
+
+
+def test_the_model_expects_more_work_to_take_longer() -> None:
+    choice = Choice(form=WHOLE, rows=128, columns=256)
+    time = time_us(choice, problem(2048, 2048, 2048))
+    assert time_us(choice, problem(2048, 2048, 4096)) > 1.5 * time
+    assert time_us(choice, problem(4096, 2048, 2048)) > 1.3 * time
+    assert time_us(choice, problem(2048, 2048, 2048), 66) > 1.3 * time
+
+
+def test_the_model_divides_k_where_there_are_few_tiles_and_not_where_there_are_many() -> None:
+    def best_us(form: Form, of_shape: Problem) -> float:
+        return min(ranked(choices_of(form), of_shape, 132).values())
+
+    deep, large = problem(512, 512, 8192), problem(4096, 4096, 4096)
+    assert best_us(SPLIT, deep) < 0.9 * best_us(WHOLE, deep)
+    assert best_us(TURNS, large) < best_us(SPLIT, large)
+
+
+def test_weights_that_exceed_the_l2_cache_come_in_large_pieces_to_many_blocks() -> None:
+    large = Problem(op="gemm", m=52, n=3680, k=15248, dtype="bfloat16")
+    tile = GEMM["wgmma_fitted"].tiles.read("56x64x64/s8/cluster=1x1/group=8/pdl=1")
+    small, tall = replace(large, k=1024), replace(large, m=99)
+    for problem, promoted in ((large, 256), (small, 128), (tall, 128)):
+        assert maps(tile, problem)[1].l2_promotion_bytes == promoted
+    # On an H100, 116 blocks with K in two parts take 42.6 µs, and 58 blocks without parts 46.1.
+    whole, parts = (ranked(choices_of(form), large, 132) for form in (WHOLE, SPLIT))
+    assert next(iter(parts)).splits == 2
+    assert min(whole.values()) > 1.05 * min(parts.values())
+
+
+def test_few_rows_have_narrow_tiles_because_a_multiprocessor_receives_64_bytes_a_clock() -> None:
+    few = problem(28, 3600, 6128, "float8_e4m3")
+    # On an H100, 32x64 takes 8.2 µs, and 32x192 11.9, both in two parts of K and clusters of 1x4.
+    assert next(iter(ranked(choices_of(BYTES), few, 132))).columns <= 2 * BY_64
+
+
+def test_auto_tiles_are_few_for_each_size_and_depend_on_it() -> None:
+    asked = {"variants": "wgmma_fitted,wgmma", "sizes": "512x512x512,4096", "tiles": "auto"}
+    sweep = read_sweep(asked | {"dtypes": "bfloat16", "device": "cuda"})
+    points = plan(sweep, "cuda", (9, 0), 132)
+    by_size: dict[str, set[str]] = {}
+    for point in points:
+        if point.variant.name == "wgmma_fitted":
+            by_size.setdefault(point.problem.size, set()).add(str(point.tile))
+    small, large = by_size.values()
+    assert 1 <= len(small) <= PICKS_TOGETHER
+    assert not small & large
+    plain = {str(point.tile) for point in points if point.variant.name == "wgmma"}
+    assert plain == set(GEMM["wgmma"].tiles.default)  # it has no model
+
+
+def test_kernels_of_a_precision_are_ranked_together_and_each_has_a_pick() -> None:
+    for of_shape in (
+        problem(512, 512, 8192),
+        problem(4096, 4096, 512),
+        problem(1008, 4000, 400, "float8_e4m3"),
+        problem(1023, 4001, 401),
+    ):
+        of_form = picked(of_shape, 132)
+        forms = [form for form in FORMS if of_shape.dtype in form.dtypes]
+        assert list(of_form) == [form for form in forms if form.odd_rows == of_shape.m % 2]
+        times = sorted(
+            time for form in of_form for time in ranked(choices_of(form), of_shape, 132).values()
+        )
+        limit_us = times[PICKS_TOGETHER - 1]
+        for form, own in of_form.items():
+            assert own == list(ranked(choices_of(form), of_shape, 132))[: len(own)]
+            slow = [one for one in own if time_us(one, of_shape) > limit_us]
+            assert not slow or own == slow == [own[0]]
+
+
+def test_kernels_that_refuse_a_problem_have_no_picks() -> None:
+    for n, k in ((4001, 400), (4000, 401)):
+        b_along_k = replace(problem(1008, n, k, "float8_e4m3"), column_major=("B",))
+        assert list(picked(b_along_k, 132)) == [BYTES]
+
+
+def test_auto_tiles_without_a_device_are_refused() -> None:
+    sweep = read_sweep({"variants": "wgmma_fitted", "tiles": "auto", "dtypes": "float16"})
+    with pytest.raises(UsageError, match="auto is for sweep, compare-cublas and export"):
+        plan(sweep, "cuda")
+
+
+@pytest.mark.parametrize("name", DIVIDES_K)
+def test_auto_tiles_are_legal_and_few(name: str) -> None:
+    variant = GEMM[name]
+    for of_shape in (problem(8, 16, 16, variant.dtypes[0]), *shapes(8, variant.dtypes[0])):
+        tiles = variant.tiles_for(of_shape, 132)
+        alone = 2 * PICKS if of_shape.m <= splitk_cluster.FEW_ROWS else PICKS
+        assert 1 <= len(tiles) <= (alone if name in SMALL_TILES else PICKS_TOGETHER)
+        sizes = {tile["BM"] * tile["BN"] / tile["splits"] for tile in tiles}
+        assert len(sizes) == len(tiles) or name not in SMALL_TILES
+        for tile in tiles:
+            assert variant.why_not(tile, of_shape, (9, 0)) is None, str(tile)
+
+
+@pytest.mark.parametrize("name", DIVIDES_K)
+def test_k_is_divided_where_there_are_few_tiles_and_not_where_there_are_many(name: str) -> None:
+    variant = GEMM[name]
+    deep, *_ = variant.tiles_for(problem(456, 728, 8192, variant.dtypes[0]), 132)
+    assert deep["splits"] > 1
+    many, *_ = variant.tiles_for(problem(8192, 8192, 512, variant.dtypes[0]), 132)
+    assert many["splits"] == 1
+    assert many["BM"] * many["BN"] > deep["BM"] * deep["BN"] / deep["splits"]
