@@ -1,113 +1,155 @@
-"""Right results are accepted, and every known way to be wrong is rejected."""
+"""Right results of each operation are accepted, and every known way to be wrong is rejected."""
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import product as each
 
 import numpy as np
 import pytest
-from fakes import cut, why_wrong
+from fakes import cut, exact, product, why_wrong
 
 from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
-from gpubench.model import CORE_DTYPES, PRECISIONS, Problem
+from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Problem
 
 FLOATS = ("float32", "float64")
-DEPTHS = (1, 2, 5, 17, 255, 4096)
+ON_VECTORS = tuple(op for op in OPERATIONS if op != "gemm")
+
+Operands = tuple[np.ndarray, np.ndarray]
 
 
-def inputs(m: int, n: int, k: int, dtype: str, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    a, b = make_inputs(Problem(op="gemm", m=m, n=n, k=k, dtype=dtype), seed)
+def inputs(op: str, m: int, n: int, dtype: str, k: int = 1) -> Operands:
+    a, b = make_inputs(Problem(op=op, m=m, n=n, k=k, dtype=dtype), 3)
     return a, b
 
 
-def verdict(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> str | None:
-    """Why `c` is not a·b, as the runner asks it."""
+def sizes(op: str) -> Iterator[tuple[int, int, int]]:
+    if op == "gemm":
+        return ((33, 31, k) for k in (1, 2, 17, 255, 4096))
+    return iter([(1, 1, 1), (1, 9, 1), (9, 1, 1), (33, 31, 1), (1000, 1, 1), (700, 300, 1)])
+
+
+def verdict(op: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> str | None:
+    """Why `c` is not the result, as the runner asks it."""
     assert c.dtype == a.dtype
-    error = relative_error(np, c, make_reference(np, "gemm", a, b))
+    error = relative_error(np, c, make_reference(np, op, a, b))
     return why_wrong(error, PRECISIONS[str(a.dtype)].tolerance)
 
 
-def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.matmul(a, b)
+def one_after_the_other(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Every product and sum rounded, in order: the worst that a right kernel does."""
+
+    def times(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        total = np.zeros((left.shape[0], *right.shape[1:]), left.dtype)
+        for k in range(left.shape[1]):
+            total += np.multiply.outer(left[:, k], right[k])
+        return total
+
+    match op:
+        case "gemv_t":
+            return times(a.T, b)
+        case "atax":
+            return times(a.T, times(a, b))
+        case _:
+            return times(a, b)
 
 
-def one_after_the_other(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Every product rounded, every sum rounded, in order: what a naive kernel does."""
-    c = np.zeros((a.shape[0], b.shape[1]), a.dtype)
-    for k in range(a.shape[1]):
-        c += a[:, k, None] * b[None, k]
-    return c
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_a_right_result_is_accepted_in_any_order_of_summation(op: str) -> None:
+    for dtype, (m, n, k) in each(CORE_DTYPES, sizes(op)):
+        a, b = inputs(op, m, n, dtype, k)
+        for right in (product, one_after_the_other):
+            assert verdict(op, a, b, right(op, a, b)) is None
 
 
-def backwards(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return one_after_the_other(a[:, ::-1], b[::-1])
+@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_right_result_of_positive_operands_or_equal_rows_is_accepted(dtype: str, op: str) -> None:
+    a, b = inputs(op, *((700, 900) if op in ON_VECTORS else (33, 31)), dtype, k=4096)
+    # Partial sums only grow, so roundings weigh most.
+    positive = np.abs(a), np.abs(b)
+    # Equal rows have equal roundings: in atax they add up instead of averaging out.
+    equal = np.ascontiguousarray(np.broadcast_to(a[:1], a.shape)), b
+    for operands in (positive, equal):
+        assert verdict(op, *operands, one_after_the_other(op, *operands)) is None
 
 
-def in_tiles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    c = np.zeros((a.shape[0], b.shape[1]), a.dtype)
-    for k in range(0, a.shape[1], 16):
-        c += one_after_the_other(a[:, k : k + 16], b[k : k + 16])
-    return c
-
-
-RIGHT = (product, one_after_the_other, backwards, in_tiles)
-
-
-def test_a_right_result_is_accepted_in_any_order_of_summation() -> None:
-    for dtype, k, right in itertools.product(CORE_DTYPES, DEPTHS, RIGHT):
-        a, b = inputs(33, 31, k, dtype)
-        assert verdict(a, b, right(a, b)) is None
-
-
-def test_a_right_result_of_positive_operands_is_accepted() -> None:
-    for dtype, k, right in itertools.product(FLOATS, DEPTHS, RIGHT):
-        # Partial sums only grow, so roundings weigh most.
-        a, b = (np.abs(operand) for operand in inputs(33, 31, k, dtype))
-        assert verdict(a, b, right(a, b)) is None
-
-
-def test_a_right_result_of_tiny_or_huge_operands_is_accepted() -> None:
-    a, b = inputs(9, 9, 64, "float64")
-    for scale in (1e-100, 1e100):
-        assert verdict(a * scale, b, one_after_the_other(a * scale, b)) is None
+@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("factor", [1e-70, 1e70])
+def test_a_right_result_of_tiny_or_huge_operands_is_accepted_and_a_wrong_one_is_not(
+    factor: float, op: str
+) -> None:
+    a, b = inputs(op, 40, 30, "float64", k=20)
+    c = product(op, a * factor, b)
+    assert verdict(op, a * factor, b, c) is None
+    c.ravel()[3] *= 1 + 1e-9
+    assert verdict(op, a * factor, b, c)
 
 
 def test_zeros_must_give_exact_zeros() -> None:
-    a, b = inputs(4, 4, 8, "float32")
+    a, b = inputs("gemm", 4, 4, "float32", k=8)
     a[2] = 0
-    right = product(a, b)
-    assert verdict(a, b, right) is None
+    right = a @ b
+    assert verdict("gemm", a, b, right) is None
     right[2, 1] = 1e-30
-    assert verdict(a, b, right)
+    assert verdict("gemm", a, b, right)
 
 
-def typical_product_left_out(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """One element of C lacks one of its K products, one of middling size."""
-    c = product(a, b)
-    i, j = a.shape[0] - 1, b.shape[1] // 2
+def a_typical_product_left_out(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """One element lacks one of its products, one of middling size; in atax, one of the first."""
+    if op == "gemv_t":
+        return a_typical_product_left_out("gemv", a.T, b)
+    c = a @ b
     # Products in the operands' dtype: int32 wraps as the sum does.
-    products = a[i] * b[:, j]
-    c[i, j : j + 1] -= np.sort(np.abs(products))[len(products) // 2]
+    products = a[len(a) // 2] * b.reshape(len(b), -1)[:, -1]
+    typical = products[np.argsort(np.abs(products))[len(products) // 2]]
+    c.reshape(len(c), -1)[len(c) // 2, -1:] -= typical
+    return a.T @ c if op == "atax" else c
+
+
+def last_term_left_out(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if op in {"gemm", "gemv"}:
+        return product(op, a[:, :-1], b[:-1])
+    return product(op, a[:-1], b[:-1] if op == "gemv_t" else b)
+
+
+def one_element_off(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    c = product(op, a, b)
+    c[-1] += 1
     return c
 
 
-def last_step_left_out(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return product(a[:, :-1], b[:-1])
-
-
-def one_element_off(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    c = product(a, b)
-    c[-1, -1] += 1
+def last_element_not_written(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    right = product(op, a, b)
+    c = np.empty_like(right)
+    poison(c)
+    c.ravel()[:-1] = right.ravel()[:-1]
     return c
 
 
-WRONG_ANYWHERE = (typical_product_left_out, last_step_left_out, one_element_off)
+WRONG = (
+    a_typical_product_left_out,
+    last_term_left_out,
+    one_element_off,
+    last_element_not_written,
+)
 
 
-def test_the_smallest_mistake_is_rejected() -> None:
-    for dtype, k, wrong in itertools.product(CORE_DTYPES, DEPTHS, WRONG_ANYWHERE):
-        a, b = inputs(33, 31, k, dtype)
-        assert verdict(a, b, wrong(a, b))
+@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_the_smallest_mistake_is_rejected(
+    wrong: Callable[[str, np.ndarray, np.ndarray], np.ndarray], op: str
+) -> None:
+    for dtype, (m, n, k) in each(CORE_DTYPES, ((2, 3, 2), (17, 17, 17), (100, 120, 110))):
+        a, b = inputs(op, m, n, dtype, k)
+        assert verdict(op, a, b, wrong(op, a, b)), dtype
+
+
+@pytest.mark.parametrize("op", ON_VECTORS)
+def test_a_matrix_that_is_transposed_is_rejected(op: str) -> None:
+    for dtype in CORE_DTYPES:
+        a, x = inputs(op, 17, 17, dtype)
+        assert verdict(op, a, x, product(op, np.ascontiguousarray(a.T), x))
 
 
 FEWER_BITS: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
@@ -118,46 +160,59 @@ FEWER_BITS: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
 """As tensor cores take float32 for tf32, half precision, and float64 in float32."""
 
 
-def test_operands_of_fewer_bits_are_rejected() -> None:
-    for (dtype, fewer), k in itertools.product(FEWER_BITS, [*DEPTHS, 16384]):
-        a, b = inputs(33, 31, k, dtype)
-        assert verdict(a, b, product(fewer(a), fewer(b)))
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_operands_of_fewer_bits_are_rejected(op: str) -> None:
+    for (dtype, fewer), k in each(FEWER_BITS, (1, 5, 255, 16384) if op == "gemm" else (1,)):
+        a, b = inputs(op, 33, 31, dtype, k)
+        assert verdict(op, a, b, product(op, fewer(a), fewer(b)))
 
 
 @pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_one_element_of_garbage_is_rejected(dtype: str, garbage: float) -> None:
-    a, b = inputs(33, 31, 64, dtype)
-    c = product(a, b)
+    a, b = inputs("gemm", 33, 31, dtype, k=64)
+    c = a @ b
     c[7, 30] = garbage
-    assert verdict(a, b, c)
-
-
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_poison_is_wrong_everywhere(dtype: str) -> None:
-    c = product(*inputs(5, 7, 3, dtype))
-    poison(c)
-    assert not np.any(c == product(*inputs(5, 7, 3, dtype)))
+    assert verdict("gemm", a, b, c)
 
 
 def test_an_integer_that_differs_by_a_multiple_of_the_sentinel_is_rejected() -> None:
-    a, b = inputs(3, 3, 3, "int32")
-    c = product(a, b)
+    a, b = inputs("gemm", 3, 3, "int32", k=3)
+    c = a @ b
     c[0, 0] = np.bitwise_xor(c[0, 0], np.int32(-(2**31)))
-    assert verdict(a, b, c)
+    assert verdict("gemm", a, b, c)
 
 
-def test_nan_is_no_error_within_tolerance() -> None:
-    assert why_wrong(float("nan"), 1.0)
-    assert why_wrong(2.0, 1.0)
-    assert why_wrong(1.0, 1.0) is None
-    assert why_wrong(0.0, 0.0) is None
+@pytest.mark.parametrize("op", ON_VECTORS)
+def test_a_reference_is_far_more_exact_than_its_dtype(op: str) -> None:
+    for dtype, (m, n) in each(FLOATS, [(1, 1), (1, 9), (9, 1), (33, 31), (130, 12)]):
+        a, x = inputs(op, m, n, dtype)
+        reference = make_reference(np, op, a, x)
+        scale = reference.row_norms * reference.column_norms + reference.inherited
+        errors = [
+            abs(float(sum(Fraction(float(part[i])) for part in reference.parts) - value))
+            for i, value in enumerate(exact(op, a, x))
+        ]
+        least = np.finfo(np.float64).tiny  # for zeros
+        assert np.max(errors / np.maximum(scale, least)) <= (
+            2**-58 if dtype == "float64" else 2**-44
+        )
 
 
-def test_the_reason_says_what_is_wrong() -> None:
-    assert "NaN" in why_wrong(float("nan"), 1e-6)
-    assert why_wrong(0.5, 1e-6) == "relative error 0.5, tolerance 1e-06"
-    assert "exact integer product by up to 3" in why_wrong(3.0, 0.0)
+@pytest.mark.parametrize(
+    ("error", "tolerance", "reason"),
+    [
+        (float("nan"), 1.0, "NaN"),
+        (2.0, 1.0, "relative error 2, tolerance 1"),
+        (0.5, 1e-6, "relative error 0.5, tolerance 1e-06"),
+        (3.0, 0.0, "exact integer product by up to 3"),
+        (1.0, 1.0, None),
+        (0.0, 0.0, None),
+    ],
+)
+def test_the_reason_says_what_is_wrong(error: float, tolerance: float, reason: str | None) -> None:
+    why = why_wrong(error, tolerance)
+    assert why is None if reason is None else reason in why
 
 
 def test_integers_have_no_tolerance_and_precision_sets_the_floats() -> None:

@@ -46,7 +46,7 @@ PREVENTED = {
 CANNOT_RUN = {name: why for why, names in PREVENTED.items() for name in names.split()}
 """Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.
 compute-sanitizer watches them on a GPU instead. test_compiled.py, test_index_maps.py,
-test_launches.py and test_emulated.py test them without a GPU."""
+test_gemm_launches.py and test_emulated.py test them without a GPU."""
 
 CONSTRUCTS = {
     "inline PTX": re.compile(r"\basm\b"),
