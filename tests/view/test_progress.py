@@ -15,7 +15,7 @@ from gpubench.model import Config, Device, Health, Measurement, Status
 from gpubench.plan.schedule import Estimate, Visit
 from gpubench.plan.sweep import Sweep
 from gpubench.view import progress as module
-from gpubench.view.progress import LiveProgress, PlainProgress, progress, times
+from gpubench.view.progress import SweepProgress, times
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ REASON = "operator[] takes no [/type], and [red] is none"
 
 
 def planned(
-    watcher: LiveProgress | PlainProgress,
+    watcher: SweepProgress,
     points: int,
     visits: int,
     device: Device = CPU,
@@ -53,7 +53,7 @@ def planned(
     watcher.planned(prepare(sweep, CPU), pool, visits, FORESEEN)
 
 
-def use(watcher: LiveProgress | PlainProgress) -> None:
+def use(watcher: SweepProgress) -> None:
     with watcher:
         planned(watcher, 2, 6, notices=("clocks stay empty: [no] NVML",))
         watcher.compiled(1)
@@ -62,39 +62,33 @@ def use(watcher: LiveProgress | PlainProgress) -> None:
         watcher.measured(Measurement(point=point(), status=Status.WRONG, reason=REASON))
 
 
-def test_where_stderr_is_no_terminal_progress_is_plain() -> None:
-    assert isinstance(progress(), PlainProgress)
-
-
 def test_plain_progress_says_what_runs_and_every_failure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.0)
     monkeypatch.setattr(module, "monotonic", lambda: 0.0)
-    use(PlainProgress())
+    use(SweepProgress())
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
         "clocks stay empty: [no] NVML",
         "Fake CPU (CPU): 2 points, 3 rounds; 2 kernels to compile, about 1:05",
         "compiling: 1 kernel",
-        "[1/6] round 1/3 fake at 64x48x32 float32: 10.00 µs; 0:00 elapsed, 1:05 left",
+        "[1/6] 0:00 elapsed, 1:05 left; round 1/3 fake at 64x48x32 float32",
         f"wrong: fake at 64x48x32 float32: {REASON}",
     ]
 
 
 def test_plain_progress_is_quiet_between_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    watcher = PlainProgress()
+    watcher = SweepProgress()
     planned(watcher, 100, 100)
     for _ in range(50):
-        watcher.measured(measurement(10.0))
+        watcher.measuring(Visit(point=point(), name="", left_s=1.0))
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_live_progress_keeps_heading_notices_and_failures(screen: io.StringIO) -> None:
-    watcher = progress()
-    assert isinstance(watcher, LiveProgress)
-    use(watcher)
+    use(SweepProgress())
     shown = screen.getvalue()
     for line in (
         "Fake CPU (CPU): 2 points, 3 rounds; 2 kernels to compile, about 1:05",
@@ -105,7 +99,7 @@ def test_live_progress_keeps_heading_notices_and_failures(screen: io.StringIO) -
 
 
 def test_live_progress_serves_several_sweeps(screen: io.StringIO) -> None:
-    watcher = LiveProgress()
+    watcher = SweepProgress()
     with watcher:
         for points in (2, 5):
             planned(watcher, points, points)
@@ -115,8 +109,8 @@ def test_live_progress_serves_several_sweeps(screen: io.StringIO) -> None:
 
 def test_a_heading_says_what_runs_where(capsys: pytest.CaptureFixture[str]) -> None:
     gpu = Device(backend="cuda", name="NVIDIA H200", index=1)
-    planned(PlainProgress(), 7, 7)
-    planned(PlainProgress(), 7, 14, device=gpu)
+    planned(SweepProgress(), 7, 7)
+    planned(SweepProgress(), 7, 14, device=gpu)
     assert capsys.readouterr().err.splitlines() == [
         f"Fake CPU (CPU): 7 points; {FORESEEN}",
         f"NVIDIA H200 (cuda:1): 7 points, 2 rounds; {FORESEEN}",
@@ -131,7 +125,7 @@ def test_the_time_left_is_in_minutes_and_seconds() -> None:
 def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
     screen: io.StringIO,
 ) -> None:
-    watcher = LiveProgress()
+    watcher = SweepProgress()
     with watcher:
         planned(watcher, 3, 3)
         watcher.measured(measurement(30.0, point(variant(name="slow"))))
@@ -146,7 +140,7 @@ def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch)
     shown = io.StringIO()
     narrow = Console(file=shown, width=80, force_terminal=True, color_system=None)
     monkeypatch.setattr(module, "console", lambda **_: narrow)
-    watcher = LiveProgress()
+    watcher = SweepProgress()
     with watcher:
         planned(watcher, 999, 8991)
         long = variant(name="a_kernel_with_quite_a_long_name_of_its_own")

@@ -48,7 +48,7 @@ def compare_cublas(
     from gpubench.plan.sweep import AUTO_TILES
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
-    from gpubench.view.progress import progress
+    from gpubench.view.progress import SweepProgress
     from gpubench.view.tables import console
 
     if resume and not dry_run:
@@ -74,7 +74,7 @@ def compare_cublas(
             job = replace(job, afterwards_s=0.0 if on else pairs_s(job))
             print_plan(job, f"{sweep.op}.csv", resume=resume)
             return
-        with progress() as watcher:
+        with SweepProgress() as watcher:
             outcome = measure(
                 sweep,
                 watcher,

@@ -19,7 +19,7 @@ from gpubench.kernel_options import find_kernel, read_options, require_architect
 from gpubench.model import CudaVariant, Device, Problem, Scope, Status
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.row import Row, read
-from gpubench.view.progress import progress
+from gpubench.view.progress import SweepProgress
 
 
 def run_explain(
@@ -141,7 +141,10 @@ def _figures_of(device: Device) -> str:
 
 
 def _measure(device: Device, sweep: Sweep) -> list[Row]:
-    with progress() as watcher, local_pool(f"{device.backend}:{device.index}", sweep.timer) as pool:
+    with (
+        SweepProgress() as watcher,
+        local_pool(f"{device.backend}:{device.index}", sweep.timer) as pool,
+    ):
         outcome = run(prepare(sweep, pool.device), pool, watcher)
     if outcome.interrupted:
         raise KeyboardInterrupt

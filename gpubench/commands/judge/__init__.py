@@ -84,7 +84,7 @@ def judge(
     from gpubench.plan.schedule import InRounds
     from gpubench.stats.intervals import MIN_ROUNDS
     from gpubench.view.conclusion import where_time_went
-    from gpubench.view.progress import progress
+    from gpubench.view.progress import SweepProgress
     from gpubench.view.tables import console
 
     same = parse_fraction(threshold, "--threshold", low=0.0001, high=0.5)
@@ -114,7 +114,7 @@ def judge(
     if backend == "cuda" and "launches" not in sweep.options:
         sweep = replace(sweep, launches=(Launches.ALONE, Launches.GRAPH))
     strategy = InRounds(whole_problems=True, baselines={*named} - {*baselines})
-    with progress() as watcher:
+    with SweepProgress() as watcher:
         outcome = measure(sweep, watcher, force=force, strategy=strategy)
     if outcome.interrupted:
         console(stderr=True).print("interrupted: the verdicts rest on what was measured so far")

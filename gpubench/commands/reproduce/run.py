@@ -39,7 +39,7 @@ from gpubench.results.output import Output, make_directory
 from gpubench.results.result_file import ResultFile, default_path, partial_of
 from gpubench.results.row import Row, encode, read
 from gpubench.text import clean_lines
-from gpubench.view.progress import progress
+from gpubench.view.progress import SweepProgress
 from gpubench.view.tables import console, say, table
 
 _SUMMARY = "reproduce"  # stem of the files with the comparison of all experiments
@@ -100,7 +100,7 @@ def run_reproduce(
         partials = claim(target, experiments, asked.samples, resume=bool(resume), force=force)
         samples = asked.samples and Output(asked.samples, overwrite=force, flag="--samples")
         for experiment in experiments:
-            with progress() as watcher:
+            with SweepProgress() as watcher:
                 ways = {"resume": bool(resume), "force": force}
                 result = reproduce(experiment, pools, target, asked, watcher, **ways)
             done.append(replace(result, no_gpu=no_gpu))

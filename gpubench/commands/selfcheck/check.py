@@ -26,7 +26,7 @@ from gpubench.options import read_sweep
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
-from gpubench.view.progress import progress
+from gpubench.view.progress import SweepProgress
 from gpubench.view.tables import Table, console, say, table
 
 FITTED = "128x128x64/s7/cluster=1x1/group=8/pdl=1"
@@ -128,7 +128,7 @@ def run_selfcheck(device: str | None) -> int:
             f"--device: selfcheck compares two timers of a GPU: write {gpu} or {gpu}:1"
         )
     try:
-        with progress() as watcher, local_pool(device, Timer.CUPTI) as pool:
+        with SweepProgress() as watcher, local_pool(device, Timer.CUPTI) as pool:
             job = job_of(pool.device, (Timer.EVENTS, Timer.CUPTI))
 
             def measure(keys: Collection[PointKey | None]) -> list[Gap]:

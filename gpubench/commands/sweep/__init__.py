@@ -30,7 +30,7 @@ def sweep(
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
     from gpubench.view.problem_list import list_summaries
-    from gpubench.view.progress import progress
+    from gpubench.view.progress import SweepProgress
     from gpubench.view.row_tables import results
     from gpubench.view.sentences import sentences
     from gpubench.view.tables import console, say
@@ -42,7 +42,7 @@ def sweep(
     if resume:
         options, config = option.resumed(resume, option.option_texts(options, config)), None
     sweep = option.read_sweep(options, config)
-    with progress() as watcher:
+    with SweepProgress() as watcher:
         outcome = measure(sweep, watcher, on=on, resume=resume is not None, force=force, save=save)
     rows = outcome.rows
     console().print(Group(*results(rows).renderables, *list_summaries(rows), *sentences(rows)))

@@ -73,7 +73,7 @@ def tune(
     from gpubench.results.result_file import default_path
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
-    from gpubench.view.progress import progress
+    from gpubench.view.progress import SweepProgress
     from gpubench.view.tables import console, say
 
     given = {name: value for name, value in options.items() if value is not None}
@@ -93,7 +93,7 @@ def tune(
     settings = read_settings({**given, **own})
     sweep = settings.sweep
     winners = winners or TUNED
-    with progress() as watcher, open_pool(sweep, on) as pool:
+    with SweepProgress() as watcher, open_pool(sweep, on) as pool:
         output = sweep.output or default_path(pool.name, f"{sweep.op}-{ENDING}")
         check_files(winners, output)  # before anything is measured
         tuned = tune(
