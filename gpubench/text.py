@@ -53,12 +53,8 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return `did you mean 'shared_tile'?` for a name that is nearly one of `names`, or ''."""
-
-    def likeness(other: str) -> float:
-        return difflib.SequenceMatcher(a=other, b=name).ratio()
-
-    nearest = max(names, key=likeness, default="")  # of equals the first
-    return f"did you mean '{nearest}'?" if likeness(nearest) >= ALIKE else ""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=ALIKE)
+    return f"did you mean '{near[0]}'?" if near else ""
 
 
 def counted(count: int, noun: str) -> str:

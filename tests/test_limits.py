@@ -103,7 +103,7 @@ def test_a_number_that_cannot_be_is_refused_where_it_is_read(
         read(tmp_path / "a.csv")
     frame = table.frame([sample()]).astype({name: object})
     frame.loc[0, name] = text
-    with pytest.raises(UsageError, match=f"the frame's row 1: '{text[:60]}' in column '{name}'"):
+    with pytest.raises(UsageError, match=f"the frame, line 2: '{text[:60]}' in column '{name}'"):
         table.rows(frame)
 
 

@@ -296,16 +296,6 @@ def _filled(text: str, tile: Config | None, dtype: str) -> str:
         raise ValueError(f"'{text[:MAX_CHARACTERS]}': braces hold one of {names}") from error
 
 
-def _with_paths(variant: CudaVariant | HostVariant) -> tuple[str, ...]:
-    """Return the compile options. Their include folders and files are beside the descriptor."""
-    here = variant.path.parent
-    named = (
-        re.sub(r"^(-I|--include-path=)(.+)", lambda folder: f"-I{here / folder[2]}", option)
-        for option in variant.compile_options
-    )
-    return tuple(str(here / option) if _FILE.fullmatch(option) else option for option in named)
-
-
 @dataclass(frozen=True)
 class PlainLaunch:
     """A launch whose grid, block and shared memory are expressions: `model.expression`."""
@@ -332,7 +322,45 @@ class PlainLaunch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CudaVariant(Variant):
+class SourceVariant(Variant):
+    """A variant of a CUDA C++ file beside its descriptor, `NAME.cu` unless it names another."""
+
+    compile_options: tuple[str, ...] = ()
+    """Further options of the compiler, such as `--use_fast_math`, with the tile's parameters in
+    braces: `-DBM={BM}`. An include folder, `-Iinclude`, is relative to the descriptor. So are
+    sources and libraries to link to a host function, `utils.cu`."""
+
+    baseline: str = "cublas"
+
+    @property
+    def source(self) -> Path:
+        """The CUDA C++ file, or a library."""
+        return self.path.parent / (self.file or f"{self.path.stem}.cu")
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """The descriptor, the file, and the files that it includes or that are linked."""
+        options = self._with_paths()
+        linked = (Path(option) for option in options if _FILE.fullmatch(option))
+        folders = include_folders(options)
+        files = (each for file in (self.source, *linked) for each in whole_source(file, folders))
+        return tuple(dict.fromkeys((self.path, *files)))
+
+    def options(self, tile: Config | None, dtype: str) -> tuple[str, ...]:
+        """Return the compile options of an instance."""
+        return tuple(_filled(option, tile, dtype) for option in self._with_paths())
+
+    def _with_paths(self) -> tuple[str, ...]:
+        here = self.path.parent
+        named = (
+            re.sub(r"^(-I|--include-path=)(.+)", lambda folder: f"-I{here / folder[2]}", option)
+            for option in self.compile_options
+        )
+        return tuple(str(here / option) if _FILE.fullmatch(option) else option for option in named)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaVariant(SourceVariant):
     """A CUDA C++ template beside its descriptor: `NAME.cu` holds `NAME<Scalar, tile numbers…>`.
 
     Its signature is `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`, and with
@@ -374,18 +402,12 @@ class CudaVariant(Variant):
     tiles: Space = Space()  # noqa: RUF009 # frozen
     """`Space()`: a kernel without tile parameters."""
 
-    compile_options: tuple[str, ...] = ()
-    """Further options of the compiler, such as `--use_fast_math`, with the tile's parameters in
-    braces: `-DBM={BM}`. An include folder, `-Iinclude`, is relative to the descriptor."""
-
     compiler: str = ""
     """`nvcc`: the source is compiled by nvcc. Empty: by NVRTC, and by nvcc if NVRTC cannot."""
 
     architecture_suffix: str = ""
     """`a` for instructions that only one architecture has (`sm_90a`). The kernel runs on no other
     compute capability."""
-
-    baseline: str = "cublas"
 
     def __post_init__(self) -> None:
         if self.grid != () and (self.launch is _missing or isinstance(self.launch, PlainLaunch)):
@@ -397,20 +419,10 @@ class CudaVariant(Variant):
         """A CUDA source runs on the CUDA backend."""
         return "cuda"
 
-    @property
-    def source(self) -> Path:
-        """The CUDA C++ file."""
-        return self.path.parent / (self.file or f"{self.path.stem}.cu")
-
-    @property
-    def sources(self) -> tuple[Path, ...]:
-        """The descriptor, the CUDA C++ file and the files that it includes."""
-        return (self.path, *whole_source(self.source, include_folders(_with_paths(self))))
-
-    def options(self, tile: Config, dtype: str) -> tuple[str, ...]:
+    def options(self, tile: Config | None, dtype: str) -> tuple[str, ...]:
         """Return the compile options of an instance. The first one names a chosen compiler."""
         chosen = (f"--compiler={self.compiler}",) if self.compiler else ()
-        return (*chosen, *(_filled(option, tile, dtype) for option in _with_paths(self)))
+        return (*chosen, *super().options(tile, dtype))
 
     def instance(self, tile: Config, dtype: str, kernel: str = "") -> str:
         """Return the kernel of a tile as C++ names it: `shared_tile<float, 16>`.
@@ -547,7 +559,7 @@ class CallVariant(Variant):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostVariant(CallVariant):
+class HostVariant(SourceVariant, CallVariant):
     """A host function of a CUDA C++ file that launches kernels, or a C function of a library.
 
     nvcc compiles the file to a shared library. A prebuilt `.so` is loaded as it is.
@@ -560,35 +572,12 @@ class HostVariant(CallVariant):
     """Its parameters, as in `CudaVariant`. `const float* alpha=1` passes the address of a number in
     host memory, and a `cudaStream_t` gets the stream that is timed."""
 
-    compile_options: tuple[str, ...] = ()
-    """Further options of nvcc, as in `CudaVariant`. Sources and libraries to link, `utils.cu`, are
-    relative to the descriptor."""
-
     waits: bool = False
     """Whether a call waits for the GPU, as `cudaDeviceSynchronize` and `cudaMemcpy` do. Such calls
     cannot be enqueued behind one another, so their rows are `waited`."""
 
     runs_on: str = "cuda"
     build: Callable[[Config | None, str], Callable[..., None]] = _missing
-    baseline: str = "cublas"
-
-    @property
-    def source(self) -> Path:
-        """The CUDA C++ file or the library."""
-        return self.path.parent / (self.file or f"{self.path.stem}.cu")
-
-    @property
-    def sources(self) -> tuple[Path, ...]:
-        """The descriptor, the file, and the files that it includes or that are linked."""
-        options = _with_paths(self)
-        linked = (Path(option) for option in options if _FILE.fullmatch(option))
-        folders = include_folders(options)
-        files = (each for file in (self.source, *linked) for each in whole_source(file, folders))
-        return tuple(dict.fromkeys((self.path, *files)))
-
-    def options(self, tile: Config | None, dtype: str) -> tuple[str, ...]:
-        """Return the options of nvcc, with the tile's parameters."""
-        return tuple(_filled(option, tile, dtype) for option in _with_paths(self))
 
     def function(self, tile: Config | None, dtype: str) -> str:
         """Return the function of a tile as C++ names it: `run<float, 16>`."""

@@ -118,27 +118,33 @@ class Columns(Generic[R]):
         its line and column.
         """
         with opened(path) as file:
-            lines = _lines(file)
-            names: list[str] = next(lines, [])
-            self._require(names, f"{path}: not {self._kind}")
-            chosen = {*self.key, *(self.names if columns is None else columns)}
-            parsers = [
-                (at, name, self._parsers[name])
-                for at, name in enumerate(names)
-                if name in chosen and name in self._parsers
-            ]
-            rows = []
-            for line in lines:
-                if len(line) != len(names):
-                    if not line:  # an empty line
-                        continue
-                    raise _wrong_length(f"{path}, line {lines.line_num}", line, names)
-                try:
-                    rows.append(self._make({name: parse(line[at]) for at, name, parse in parsers}))
-                except ValueError:
-                    texts = {name: line[at] for at, name, _ in parsers}
-                    raise self._misfit(f"{path}, line {lines.line_num}", texts) from None
-            return rows, names
+            return self._rows(file, str(path), f"{path}: not {self._kind}", columns)
+
+    def _rows(
+        self, file: IO[str], place: str, refusal: str, columns: Collection[str] | None = None
+    ) -> tuple[list[R], Collection[str]]:
+        lines = _lines(file)
+        names: list[str] = next(lines, [])
+        for name in self._required:
+            if name not in names:
+                raise UsageError(f"{refusal}: column '{name}' is missing")
+        chosen = {*self.key, *(self.names if columns is None else columns)}
+        parsers = [
+            (at, name, self._parsers[name])
+            for at, name in enumerate(names)
+            if name in chosen and name in self._parsers
+        ]
+        rows = []
+        for line in lines:
+            if len(line) != len(names):
+                if not line:  # an empty line
+                    continue
+                raise _wrong_length(f"{place}, line {lines.line_num}", line, names)
+            try:
+                rows.append(self._make({name: parse(line[at]) for at, name, parse in parsers}))
+            except ValueError as error:
+                raise UsageError(f"{place}, line {lines.line_num}: {error}") from None
+        return rows, names
 
     def are_in(self, path: Path) -> bool:
         """Return whether a file has the required columns. False if it is no regular CSV."""
@@ -150,16 +156,11 @@ class Columns(Generic[R]):
     def rows_of(self, table: pd.DataFrame) -> list[R]:
         """Return the rows of a frame with the columns of the file, in any order.
 
-        Other columns are ignored. Raises UsageError if a required column is missing, and for an
-        invalid value.
+        The frame is read as the CSV that pandas makes of it. Raises what `read` raises.
         """
-        self._require(table.columns, "not a gpubench frame")
         names = [name for name in self.names if name in table.columns]
-        rows = []
-        for number, line in enumerate(table[names].itertuples(index=False, name=None), 1):
-            texts = dict(zip(names, map(self._text, names, line), strict=True))
-            rows.append(self.row(texts, f"the frame's row {number}"))
-        return rows
+        file = io.StringIO(table.to_csv(columns=names, index=False))
+        return self._rows(file, "the frame", "not a gpubench frame")[0]
 
     def row(self, texts: Mapping[str, str], place: str) -> R:
         """Return the row of such fields; others are ignored. Raises UsageError for an invalid one.
@@ -169,13 +170,8 @@ class Columns(Generic[R]):
         own = {name: text for name, text in texts.items() if name in self._parsers}
         try:
             return self._make({name: self._parsers[name](text) for name, text in own.items()})
-        except ValueError:
-            raise self._misfit(place, own) from None
-
-    def _require(self, names: Collection[str], message: str) -> None:
-        for name in self._required:
-            if name not in names:
-                raise UsageError(f"{message}: column '{name}' is missing")
+        except ValueError as error:
+            raise UsageError(f"{place}: {error}") from None
 
     def _make(self, values: Mapping[str, Any]) -> R:
         """Make a row of values from the parsers, 15 times as fast as calling its class.
@@ -189,30 +185,6 @@ class Columns(Generic[R]):
             if name not in values:
                 self._slots[name](row, derive(row))
         return row
-
-    def _misfit(self, place: str, texts: Mapping[str, str]) -> UsageError:
-        """Return an error that names the column with an invalid text."""
-        for name, text in texts.items():
-            try:
-                self._parsers[name](text)
-            except ValueError:
-                break
-        low, high = _TILES if name == "tile" else self._ranges[name]
-        what = {"round_medians_us": "a list of numbers joined by ;, each", "tile": "a tile"}.get(
-            name, "a number" if self.kinds[name] is float else "a whole number"
-        )
-        return UsageError(
-            f"{place}: '{text[:60]}' in column '{name}' is not {what} from {low:g} to {high:g}"
-        )
-
-    def _text(self, name: str, value: Any) -> str:
-        """Return a frame's value as the text of the CSV.
-
-        A column of pandas with a missing value holds NaN, and floats instead of integers.
-        """
-        if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
-            return ""
-        return str(_field(value) if self.kinds[name] is str else value)
 
 
 def encode_csv(names: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes:
@@ -287,25 +259,28 @@ def _parser(
 ) -> Callable[[str], Any]:
     """Return the function that reads a field of a column. An empty field is None.
 
-    The function raises ValueError for an invalid field.
+    The function raises ValueError, with the column and what it takes, for an invalid field.
     """
-    if kind is str:
-        of_text = {"tile": _tile, "round_medians_us": _rounds}.get(name, unguarded)
-        missing = _MISSING if name == "tile" or not is_key else {""}
+    convert, what, (low, high) = {
+        "tile": (_tile, "a tile", _TILES),
+        "round_medians_us": (_rounds, "a list of numbers joined by ;, each", limits),
+    }.get(name, (*_CONVERSIONS[kind], limits))
+    missing: Collection[str] = _MISSING
+    if is_key and name != "tile":
+        missing = {""} if kind is str else ()
+    empty = "" if is_key else None
 
-        def cleaned(text: str) -> str | None:
-            return (clean(of_text(text)) if text not in missing else "") or ("" if is_key else None)
+    def parsed(text: str) -> Any:
+        if text in missing:
+            return empty
+        try:
+            value: Any = convert(text)
+            return clean(value) if kind is str else in_range(value, low, high)
+        except ValueError:
+            place = f"'{text[:60]}' in column '{name}'"
+            raise ValueError(f"{place} is not {what} from {low:g} to {high:g}") from None
 
-        return lru_cache(_SHARED)(cleaned)
-    low, high = limits
-    convert = _whole if kind is int else float
-
-    def number(text: str) -> float | None:
-        if not is_key and text in _MISSING:
-            return None
-        return in_range(convert(text), low, high)
-
-    return lru_cache(_SHARED)(number) if kind is int else number
+    return parsed if kind is float else lru_cache(_SHARED)(parsed)
 
 
 _TILES = (1, LARGEST)
@@ -335,3 +310,11 @@ def _rounds(text: str) -> str:
     for number in text.split(";"):
         in_range(float(number), MIN_VALUE)
     return text
+
+
+_CONVERSIONS: dict[type, tuple[Callable[[str], Any], str]] = {
+    str: (unguarded, "a text"),
+    int: (_whole, "a whole number"),
+    float: (float, "a number"),
+}
+"""How the fields of a type are read, and what they are called."""
