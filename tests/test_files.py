@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from commandline import LONG, OWN, QUICK, QUICKER, TIMEOUT_S, call, files_in, start, wait_for_lines
+from commandline import OWN, QUICK, QUICKER, TIMEOUT_S, call, files_in, start, wait_for_lines
 from samples import curve
 
 from gpubench.model.measurement import LONGEST_REASON
@@ -79,19 +79,6 @@ def test_rows_survive_the_removal_of_their_directory(tmp_path: Path) -> None:
         assert ended(process)[0] == 0
     assert files_in(tmp_path) == ["out/a.csv"]
     assert sizes(tmp_path / "out" / "a.csv") == SIZES
-
-
-@pytest.mark.slow
-def test_a_partial_file_that_is_gone_is_not_named_as_kept(tmp_path: Path) -> None:
-    with start(tmp_path, *LONG, "--cache", "hot") as process:
-        wait_for_lines(tmp_path / PARTIAL, 4, process)  # the last may not be in memory yet
-        (tmp_path / PARTIAL).unlink()
-        process.send_signal(signal.SIGINT)
-        code, line = ended(process)
-    assert code == 2
-    assert "a.csv.partial was removed while the sweep ran" in line
-    assert "what was measured is in a.csv" in line
-    assert len(read(tmp_path / "a.csv")) >= 2
 
 
 @pytest.mark.slow

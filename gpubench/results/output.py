@@ -8,7 +8,6 @@ import secrets
 import stat
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,9 +15,6 @@ from gpubench.errors import UsageError
 
 Content = bytes | Callable[[IO[bytes]], object]
 """Content of a file: its bytes, or a function that writes them."""
-
-_TEMPORARY = ".gpubench-"
-"""Prefix of an incomplete file's name. The process ID follows."""
 
 
 def regular(path: str | Path, flags: int) -> int:
@@ -61,23 +57,11 @@ def make_directory(directory: Path, flag: str = "--output") -> None:
         raise UsageError(f"{flag}: {why}") from error
 
 
-def _remove_leftovers(directory: Path) -> None:
-    """Remove incomplete files of processes that were killed while they wrote."""
-    for path in directory.glob(f"{_TEMPORARY}*-*"):
-        with suppress(OSError, ValueError), open_regular(path, "r+b") as file:
-            number = int(path.name.removeprefix(_TEMPORARY).partition("-")[0])
-            try:
-                os.kill(number, 0)
-            except ProcessLookupError:
-                if lock(file.fileno()):  # another machine's process may have this number
-                    path.unlink()
-
-
 class Output:
     """A file that a command writes: claimed before the work, and put in place when it is complete.
 
-    It replaces only the file that was there at the claim, and no file that another process has
-    locked. No link is followed.
+    It replaces a file that was there at the claim, and no file that has appeared since, or that
+    another process has locked. No link is followed.
     """
 
     def __init__(
@@ -97,12 +81,11 @@ class Output:
         self._at = f"{flag}: " if flag else ""
         if not path.name or "\0" in str(path):
             raise UsageError(f"{self._at}'{path}' does not name a file")
-        self._was: _Identity | None = None
+        self._replaces = overwrite
         try:
-            facts = path.lstat()
-            self._was = _identity(facts)
-            if not stat.S_ISREG(facts.st_mode):
-                kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "not a regular file")
+            mode = path.lstat().st_mode
+            if not stat.S_ISREG(mode):
+                kind = _KINDS.get(stat.S_IFMT(mode), "not a regular file")
                 raise UsageError(f"{self._at}{path} is {kind}; name a file, or leave it out")
             with open_regular(path, "r+b") as there:
                 if not lock(there.fileno()):
@@ -110,7 +93,7 @@ class Output:
             if not overwrite:
                 raise UsageError(f"{self._at}{path} exists; {hint}")
         except FileNotFoundError:
-            pass
+            self._replaces = False
         except OSError as error:
             raise self._refused(error) from error
 
@@ -123,10 +106,9 @@ class Output:
 
     def create(self, content: Content) -> IO[bytes]:
         """Write the complete file, and return it open and locked."""
-        temporary = self.path.with_name(f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}")
+        temporary = self.path.with_name(f".gpubench-{secrets.token_hex(8)}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _remove_leftovers(self.path.parent)
             file = temporary.open("x+b")
             try:
                 lock(file.fileno())
@@ -141,7 +123,7 @@ class Output:
                 except FileExistsError as error:
                     error.strerror = "another file has appeared there"
                     raise
-                self._was = _identity(os.fstat(file.fileno()))
+                self._replaces = True
             except BaseException:
                 file.close()
                 raise
@@ -153,11 +135,8 @@ class Output:
 
     def _place(self, temporary: Path) -> None:
         """Give the complete file its name. Raises FileExistsError if another file has it."""
-        if self._was is not None and os.path.lexists(self.path):
-            with open_regular(self.path, "r+b") as there:
-                if not lock(there.fileno()) or _identity(self.path.lstat()) != self._was:
-                    raise FileExistsError
-                temporary.replace(self.path)
+        if self._replaces:
+            temporary.replace(self.path)
             return
         try:
             os.link(temporary, self.path)
@@ -171,14 +150,7 @@ class Output:
         return UsageError(f"{self._at}cannot write {self.path}: {error.strerror}")
 
 
-_Identity = tuple[int, int, int, int]
-
 _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is not followed"}
-
-
-def _identity(facts: os.stat_result) -> _Identity:
-    """Return what differs between two files of one name, or before and after a change."""
-    return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
 
 
 class Stream(io.FileIO):

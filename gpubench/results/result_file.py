@@ -119,11 +119,11 @@ class ResultFile:
         process, or was started with other settings or other points.
         """
         if self._samples_path:
-            for path in (self.path, self.partial):
-                if _same_file(path, self._samples_path):
-                    raise UsageError(
-                        f"--samples: {self._samples_path} is {path}, which the sweep writes itself"
-                    )
+            paths = {os.path.realpath(path): path for path in (self.path, self.partial)}
+            if path := paths.get(os.path.realpath(self._samples_path)):
+                raise UsageError(
+                    f"--samples: {self._samples_path} is {path}, which the sweep writes itself"
+                )
             self._samples = Output(self._samples_path, overwrite=self._overwrite, flag="--samples")
             make_directory(self._samples_path.parent, "--samples")
         if self.resume:
@@ -143,14 +143,12 @@ class ResultFile:
             text = file.read()
             whole = text[: text.rfind(b"\n") + 1]
             measurements: list[Measurement] = []
-            lines: dict[bytes, int] = {}
             for number, line in enumerate(whole.split(b"\n")[1:-1], start=2):
-                if (first := lines.setdefault(line, number)) != number:
-                    raise self._refused(number, f"repeats line {first}")
                 try:
                     measurements.append(decode_line(line, point_of))
                 except ValueError as error:
-                    raise self._refused(number, str(error)) from error
+                    place = f"--resume: {self.partial}, line {number}"
+                    raise UsageError(f"{place}: {error}") from error
             self._csv = Output(self.path, overwrite=self._overwrite or self._is_ours(measurements))
             file.truncate(len(whole))  # a line that was being written is measured again
             file.seek(len(whole))
@@ -165,9 +163,6 @@ class ResultFile:
             return all((row.key, row.started_utc or "") in ours for row in read(self.path))
         except UsageError:
             return False
-
-    def _refused(self, number: int, why: str) -> UsageError:
-        return UsageError(f"--resume: {self.partial}, line {number}: {why}")
 
     def add(self, measurement: Measurement) -> None:
         """Append a measurement. It is on disk when this returns."""
@@ -196,19 +191,13 @@ class ResultFile:
             if complete and self._samples:
                 file.seek(0)
                 self._samples.write(lambda samples: shutil.copyfileobj(file, samples))
-            there = _is_at(self.partial, file)
-            if complete and there and not self.keeps_partial:
-                self.partial.unlink()
+            if complete and not self.keeps_partial:
+                self.remove_partial()
         except UsageError as error:
             raise self._lost(str(error)) from error
         finally:
             with suppress(OSError):  # a full disk was reported by `add`
                 file.close()
-        if not complete and not there:
-            raise UsageError(
-                f"{self.partial} was removed while the sweep ran, so nothing continues it; "
-                f"what was measured is in {self.path}"
-            )
 
     def remove_partial(self) -> None:
         """Remove the measurements of a complete sweep, which `keeps_partial` kept."""
@@ -221,8 +210,6 @@ class ResultFile:
         return self._file
 
     def _lost(self, what: str) -> UsageError:
-        if not _is_at(self.partial, self._opened()):
-            return UsageError(f"{what}; {self.partial} was removed while the sweep ran")
         return UsageError(
             f"{what}; what was measured is in {self.partial}, "
             f"and --resume {self.continued_by} continues from there"
@@ -273,14 +260,6 @@ def _is_at(path: Path, file: IO[bytes]) -> bool:
         return False
 
 
-def _same_file(path: Path, other: Path) -> bool:
-    """Whether two paths name one file, which need not exist, after links are followed."""
-    with suppress(OSError):
-        if path.samefile(other):
-            return True
-    return os.path.realpath(path) == os.path.realpath(other)
-
-
 def _context_of(file: IO[bytes], partial: Path) -> dict[str, Any]:
     try:
         first = file.readline(MAX_CONTEXT_BYTES)
@@ -298,21 +277,22 @@ def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path
 
     The file of samples changes no measurement. A sweep of several devices can be completed on one.
     """
-    for group in {**now, **started}.keys() - {"on"}:
-        old, new = started.get(group), now.get(group)
-        if isinstance(old, dict) and isinstance(new, dict):
-            for name in {**new, **old}:
-                if old.get(name) != new.get(name) and (group, name) != ("options", "samples"):
-                    _refuse(path, f"{group}: {name}", old.get(name), new.get(name))
-        elif old != new:
-            _refuse(path, group, old, new)
+    old, new = _settings(started), _settings(now)
+    for at in {**new, **old}:
+        if old.get(at) != new.get(at) and at[0] != "on" and at != ("options", "samples"):
+            raise UsageError(
+                f"--resume: {path} was started with other settings: {': '.join(filter(None, at))} "
+                f"was {shown(str(old.get(at)))}, and is {shown(str(new.get(at)))} now"
+            )
 
 
-def _refuse(path: Path, what: str, old: object, new: object) -> None:
-    raise UsageError(
-        f"--resume: {path} was started with other settings: {what} was {shown(str(old))}, "
-        f"and is {shown(str(new))} now"
-    )
+def _settings(context: Mapping[str, Any]) -> dict[tuple[str, str], object]:
+    """Return the values of a context by group and name."""
+    return {
+        (group, name): value
+        for group, values in context.items()
+        for name, value in (values if isinstance(values, dict) else {"": values}).items()
+    }
 
 
 def default_path(device: str, ending: str) -> Path:

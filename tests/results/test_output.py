@@ -1,14 +1,12 @@
 """Text and files that leave the program."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.results.output import Output, lock, open_regular
+from gpubench.results.output import Output
 from gpubench.text import clean
 
 
@@ -23,24 +21,6 @@ def test_a_new_name_is_free_and_an_old_one_with_leave_to_overwrite(tmp_path: Pat
         Output(tmp_path / "a")
     Output(tmp_path / "a", overwrite=True).write(b"new")
     assert (tmp_path / "a").read_text() == "new"
-
-
-def test_what_a_killed_process_had_not_completed_is_removed(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        pass
-    names = {
-        "killed": f".gpubench-{ended.pid}-0123abcd",
-        "locked": f".gpubench-{ended.pid}-4567abcd",  # the number is of another machine's process
-        "alive": f".gpubench-{os.getpid()}-0123abcd",
-        "of a user": ".gpubench-notes-a",
-    }
-    for name in names.values():
-        (tmp_path / name).write_text("")
-    with open_regular(tmp_path / names["locked"], "r+b") as locked:
-        lock(locked.fileno())
-        Output(tmp_path / "a").write(b"new")
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"a", names["locked"], names["alive"], names["of a user"]}
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -84,33 +64,27 @@ def test_a_file_that_has_appeared_since_the_claim_is_not_overwritten(
 ) -> None:
     if not links:  # as on a FAT file system
         monkeypatch.setattr("os.link", full)
-    new, old = tmp_path / "new", tmp_path / "old"
-    old.write_text("old")
-    outputs = [Output(new), Output(old, overwrite=True)]
-    for path in (new, old):
-        path.write_text("precious")
-    for output in outputs:
-        with pytest.raises(UsageError, match=f"{output.path}: another file has appeared there"):
-            output.write(b"content")
-        assert output.path.read_text() == "precious"
-        output.path.unlink()
+    path = tmp_path / "new"
+    output = Output(path, overwrite=True)
+    path.write_text("precious")
+    with pytest.raises(UsageError, match=f"{path}: another file has appeared there"):
         output.write(b"content")
-        assert output.path.read_bytes() == b"content"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
+    assert path.read_text() == "precious"
+    path.unlink()
+    output.write(b"content")
+    assert path.read_bytes() == b"content"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_that_another_process_holds_is_not_overwritten(tmp_path: Path) -> None:
     claimed = Output(tmp_path / "a")
-    late = Output(tmp_path / "b")
-    late.write(b"mine")
-    with claimed.create(b"held"), open_regular(tmp_path / "b", "r+b") as taken:
-        with pytest.raises(UsageError, match="a is being written by another gpubench"):
-            Output(tmp_path / "a", overwrite=True)
-        assert lock(taken.fileno())
-        with pytest.raises(UsageError, match="b: another file has appeared there"):
-            late.write(b"again")
+    with (
+        claimed.create(b"held"),
+        pytest.raises(UsageError, match="a is being written by another gpubench"),
+    ):
+        Output(tmp_path / "a", overwrite=True)
     Output(tmp_path / "a", overwrite=True).write(b"free")
-    assert [(tmp_path / name).read_bytes() for name in "ab"] == [b"free", b"mine"]
+    assert (tmp_path / "a").read_bytes() == b"free"
 
 
 def test_a_file_system_without_locks_is_written_to(

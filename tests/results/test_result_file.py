@@ -247,19 +247,10 @@ def test_times_that_no_kernel_has_are_refused(
     assert partial.read_bytes() == before
 
 
-def test_a_line_that_stands_twice_is_refused_and_counts_as_no_round(tmp_path: Path) -> None:
-    started(tmp_path, 1.0)
-    partial = tmp_path / "a.csv.partial"
-    partial.write_bytes(partial.read_bytes() + partial.read_bytes().splitlines()[1] + b"\n")
-    with pytest.raises(UsageError, match="line 3: repeats line 2"):
-        resumed(tmp_path, CONTEXT)
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.partial", "link", "hard"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.partial", "link"])
 def test_samples_are_not_written_into_the_files_of_the_sweep(tmp_path: Path, name: str) -> None:
     started(tmp_path, 1.0)
     (tmp_path / "link").symlink_to("a.csv.partial")
-    (tmp_path / "hard").hardlink_to(tmp_path / "a.csv.partial")
     before = (tmp_path / "a.csv.partial").read_bytes()
     file = ResultFile(tmp_path / "a.csv", resume=True, samples=tmp_path / name)
     with pytest.raises(UsageError, match=r"--samples: .* the sweep writes itself"):
