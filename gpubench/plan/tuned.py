@@ -1,8 +1,9 @@
 """The file of winners of `gpubench tune`, and the tiles that a sweep takes from it."""
 
+import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -94,30 +95,24 @@ def read_winners(path: Path) -> list[Winner]:
 def keep_winners(path: Path, new: Iterable[Winner]) -> None:
     """Put winners into a file, where they replace older winners of the same problems.
 
-    Comments and order of the file stay. Concurrent calls wait for each other, so no winner is lost.
-    Raises UsageError for a file with other contents, and if it cannot be written.
+    Concurrent calls wait for each other, so no winner is lost. Raises UsageError for a file with
+    other contents, and if it cannot be written.
     """
     first: dict[tuple[object, ...], Winner] = {}
     for winner in new:
         first.setdefault(winner.key, winner)  # cold and hot caches share a key: the cold one counts
-    ends_s = monotonic() + WAIT_S
-    while True:
-        try:
-            with _only_writer(path.parent, ends_s):
-                output = Output(path, overwrite=True, flag="--winners")
-                output.write(_merged(path, first).encode())
-        except UsageError:
-            # A program that takes no lock, such as an editor, replaced the file meanwhile.
-            if not _is_readable(path) or monotonic() > ends_s:
-                raise
-            sleep(RETRY_S)
-        else:
-            return
+    with _only_writer(path.parent):
+        old = read_winners(path) if path.exists() else []
+        winners = {winner.key: winner for winner in old} | first
+        tables = "".join(map(_table, winners.values()))
+        text = HEADING.format(clean(tiles_of(path))) + tables
+        Output(path, overwrite=True, flag="--winners").write(text.encode())
 
 
 @contextmanager
-def _only_writer(folder: Path, ends_s: float) -> Iterator[None]:
-    """Hold the lock of a folder. After `ends_s`, continue without it: the file has a lock too."""
+def _only_writer(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. After `WAIT_S`, continue without it: the file has a lock too."""
+    ends_s = monotonic() + WAIT_S
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -131,44 +126,13 @@ def _only_writer(folder: Path, ends_s: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _is_readable(path: Path) -> bool:
-    """Whether the file is missing, or a file of winners in a folder that can be written to."""
-    try:
-        if path.exists():
-            read_winners(path)
-    except UsageError:
-        return False
-    return not path.is_symlink() and os.access(path.parent, os.W_OK) and not path.is_dir()
-
-
-def _merged(path: Path, new: Mapping[tuple[object, ...], Winner]) -> str:
-    """Return the text of the file with the new winners."""
-    import tomlkit
-    from tomlkit.items import AoT
-
-    old = read_winners(path) if path.exists() else []
-    heading = HEADING.format(clean(tiles_of(path)))
-    text = path.read_text(encoding="utf-8") if path.exists() else heading
-    # Without the end of its last line, tomlkit would add to that line.
-    document = tomlkit.parse(text if text.endswith("\n") else f"{text}\n")
-    tables = document.get("winner")
-    if not isinstance(tables, AoT):  # none yet, or `winner = []`
-        document.pop("winner", None)
-        tables = tomlkit.aot()
-    places = {winner.key: place for place, winner in enumerate(old)}
-    for key, winner in new.items():
-        facts = msgspec.structs.asdict(winner)
-        table = tables[places[key]] if key in places else tomlkit.table()
-        for name, value in facts.items():
-            if value is None:
-                table.pop(name, None)
-            else:
-                table[name] = value
-        if key not in places:
-            tables.append(table)
-    if tables and "winner" not in document:
-        document.add("winner", tables)
-    return tomlkit.dumps(document)
+def _table(winner: Winner) -> str:
+    """Return a winner as a table of TOML, which writes texts and numbers as JSON does."""
+    facts = msgspec.structs.asdict(winner).items()
+    known = {
+        name: json.dumps(value, ensure_ascii=False) for name, value in facts if value is not None
+    }
+    return "".join(("\n[[winner]]\n", *(f"{name} = {text}\n" for name, text in known.items())))
 
 
 def with_tuned_tiles(

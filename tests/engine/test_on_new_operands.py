@@ -13,7 +13,7 @@ from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.new_elements import new_elements
 from gpubench.backends.rotation import ALIGNED_BYTES, set_size
 from gpubench.engine.child.examiner import Examiner
-from gpubench.engine.judge import clock
+from gpubench.engine.judge import clock, on_new_operands
 from gpubench.engine.judge.examination import library_note
 from gpubench.engine.judge.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
 from gpubench.engine.judge.verdict import WrongError
@@ -41,7 +41,8 @@ class Gpu:
     ) -> None:
         self.now_s, self.room, self.skips, self.launches, self.seed = 0.0, room, skips, 0, 0
         self.from_memory, self.slow_until_s = False, 0.0
-        monkeypatch.setattr(clock, "perf_counter", lambda: self.now_s)
+        for module in (clock, on_new_operands):
+            monkeypatch.setattr(module, "perf_counter", lambda: self.now_s)
         monkeypatch.setattr(clock, "_scheduled", lambda _task: clock._Scheduled(0.0, 0.0))
 
     def __call__(self, method: Callable[..., object], *arguments: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
-from gpubench.engine.judge.verdict import ClockTimes, DependentTime, judge, require
+from gpubench.engine.judge.verdict import ClockTimes, judge, require
 from gpubench.model import CLOCKS_AGREE
 
 BATCH_S = 0.05
@@ -33,17 +33,13 @@ not disturb all of them."""
 AGREEING_S = 0.5
 """Batches are repeated for this time until one confirms the reported time (`CLOCKS_AGREE`)."""
 
-HELD_REQUESTS = 10
-"""Number of requests without a launch. The shortest one is the time that does not count."""
-
-RATIO, NEW_RATIO = 1.5, 2.0
-"""Ratios above which a reported time is wrong: of a batch of launches by the parent's clock, and of
-launches on new operands, which also may take the time to fetch these from memory. The device's
-clock, and other work, may differ between the two."""
+RATIO = 1.5
+"""Ratio of a batch of launches by the parent's clock above which a reported time is wrong. The
+device's clock, and other work, may differ between the two."""
 
 LEAST_US = 200.0
 """Shorter launches on a GPU cannot be distinguished from the time to enqueue them. They are timed
-where the GPU has them in its queue (`require_time_on_new_operands`)."""
+where the GPU has them in its queue (`OnNewOperands`)."""
 
 T = TypeVar("T")
 
@@ -65,7 +61,7 @@ def require_time(
     least_us, spent_s, batch_s = math.inf, 0.0, BATCH_S / GROWTH**2
     while spent_s < PATIENCE_S:
         launches = max(1, math.ceil(batch_s * 1e6 / max(reported_us, 1.0)))
-        claimed_us, taken_s, elapsed_s, seen_s = _timed(partial(repeat, launches), pid)
+        claimed_us, taken_s, elapsed_s, seen_s = timed(partial(repeat, launches), pid)
         spent_s += elapsed_s
         parent_us, seen_us = (
             max(0.0, (seconds - REQUEST_S) * 1e6 / launches - LAUNCH_US)
@@ -85,52 +81,7 @@ def require_time(
     return least_us / reported_us
 
 
-def require_time_on_new_operands(
-    reported_us: float,
-    hold: Callable[[int], Callable[[], None]],
-    require_result: Callable[[], None],
-    pid: int,
-    *,
-    launches: int,
-    from_memory_us: float,
-    beside_s: float,
-    is_held: bool,
-    agreeing_s: float,
-) -> float:
-    """Return the time of launches on new operands, by this process's clock, over the reported time.
-
-    `hold` prepares a number of launches in the process `pid`, on operands that no launch has seen,
-    and returns the function that makes them. A launch may take `from_memory_us` longer, because no
-    cache holds its operands. `beside_s` is the time that it may take beside the
-    launches. If they are held on a GPU, this time is measured, without a launch. They are repeated
-    for `agreeing_s` until the ratio is at most `CLOCKS_AGREE`. `require_result` raises WrongError
-    unless the launches computed their results. Raises WrongError if they take longer than was
-    reported.
-    """
-    least_us, started = math.inf, perf_counter()
-    for _ in range(is_held * HELD_REQUESTS):
-        beside_s = min(beside_s, _timed(hold(0), pid)[1])
-    while (spent_s := perf_counter() - started) < PATIENCE_S:
-        _, taken_s, _, _ = _timed(hold(launches), pid)
-        require_result()
-        beside_us = 1e6 * beside_s / launches + (0.0 if is_held else LAUNCH_US)
-        least_us = min(least_us, 1e6 * taken_s / launches)
-        new_us = max(0.0, least_us - beside_us)
-        agrees = new_us <= CLOCKS_AGREE * reported_us or not is_held or spent_s >= agreeing_s
-        if agrees and new_us <= NEW_RATIO * (reported_us + from_memory_us):
-            return new_us / reported_us
-    require(
-        DependentTime(
-            on="operands that it has seen before",
-            with_it="operands that are new, by the clock of another process",
-            time_us=reported_us,
-            time_with_it_us=least_us,
-        )
-    )
-    return least_us / reported_us
-
-
-def _timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
+def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
     """Return the answer to a request, the seconds without waiting for a core, and all seconds.
 
     The last value leaves out the waiting of this process alone: the clock of the process `pid`

@@ -4,14 +4,15 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from secrets import randbelow, randbits
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from gpubench.engine.child.examiner import Examiner
-from gpubench.engine.judge.clock import AGREEING_S, require_time_on_new_operands
+from gpubench.engine.judge.clock import AGREEING_S, LAUNCH_US, PATIENCE_S, timed
 from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
-from gpubench.engine.judge.verdict import MissingResult, require
+from gpubench.engine.judge.verdict import DependentTime, MissingResult, WrongError, judge, require
 from gpubench.engine.judge.verify import CHECKED_ROWS, rows_error
 from gpubench.engine.operands import (
     SEED_BITS,
@@ -34,6 +35,13 @@ that they are to take; their least and largest number; and the maximum bytes of 
 
 HELD_BESIDE_S = 5e-3
 """Time of a request on a GPU, if it is not measured."""
+
+HELD_REQUESTS = 10
+"""Number of requests without a launch. The shortest one is the time that does not count."""
+
+NEW_RATIO = 2.0
+"""Ratio above which a reported time is wrong. Launches on new operands may also take the time to
+fetch these from memory. The device's clock, and other work, may differ between the two."""
 
 FEWER = 4
 """Launches that do not fit into the queue of a GPU are tried again with their number over this."""
@@ -108,19 +116,34 @@ class OnNewOperands:
         return ratio
 
     def _ratio(self, agreeing_s: float) -> float | None:
-        ratio = require_time_on_new_operands(
-            self._reported_us,
-            self._hold,
-            self._require_results,
-            self._pid,
-            launches=self._launches,
-            from_memory_us=self._from_memory_us,
-            beside_s=HELD_BESIDE_S if self._on_gpu else BESIDE_S,
-            is_held=self._is_held,
-            agreeing_s=agreeing_s,
+        """Return the ratio of the two times, or None if they are too short or not comparable.
+
+        The launches are repeated for `agreeing_s` until the ratio is at most `CLOCKS_AGREE`. Raises
+        WrongError.
+        """
+        beside_s = HELD_BESIDE_S if self._on_gpu else BESIDE_S
+        least_us, started = math.inf, perf_counter()
+        for _ in range(self._is_held * HELD_REQUESTS):
+            beside_s = min(beside_s, timed(self._hold(0), self._pid)[1])
+        beside_us = 1e6 * beside_s / self._launches + (0.0 if self._is_held else LAUNCH_US)
+        while (spent_s := perf_counter() - started) < PATIENCE_S:
+            _, taken_s, _, _ = timed(self._hold(self._launches), self._pid)
+            self._require_results()
+            least_us = min(least_us, 1e6 * taken_s / self._launches)
+            new_us = max(0.0, least_us - beside_us)
+            is_slow = new_us > CLOCKS_AGREE * self._reported_us
+            if is_slow and self._is_held and spent_s < agreeing_s:
+                continue
+            if new_us <= NEW_RATIO * (self._reported_us + self._from_memory_us):
+                is_long = self._launches * self._reported_us >= HELD_US[0]
+                return new_us / self._reported_us if self._is_held and is_long else None
+        observed = DependentTime(
+            on="operands that it has seen before",
+            with_it="operands that are new, by the clock of another process",
+            time_us=self._reported_us,
+            time_with_it_us=least_us,
         )
-        is_long = self._launches * self._reported_us >= HELD_US[0]
-        return ratio if self._is_held and is_long else None
+        raise WrongError(judge(observed))
 
     def _fit_queue(self) -> None:
         """Reduce the number of launches until the queue of a GPU holds them, or has too few."""
