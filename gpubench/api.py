@@ -108,7 +108,7 @@ def plot(
 ) -> Figure:
     """Draw like `gpubench plot`: a matplotlib figure, which a notebook shows.
 
-    `kind` is auto, tiles, sizes, blas, roofline or speedup; `theme` light, dark or both (grey
+    `kind` is auto, tiles, sizes, blas or roofline; `theme` light, dark or both (grey
     without a background). Frames of several GPUs or versions, concatenated, are overlaid.
     `bandwidth_gbytes_per_s` is the measured copy bandwidth for the roofline, if the frame
     does not have it. `only` and `exclude` choose rows as on the command line. Raises UsageError for

@@ -3,16 +3,13 @@
 The times are in seconds, under the tags in `SOURCES`.
 """
 
-import statistics
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
 from gpubench.errors import UsageError
 from gpubench.results.columns import MAX_BYTES, MAX_ROWS
-from gpubench.results.output import open_regular
 
 SOURCES = {
     "nv/cold": ("gpu", {"backend": "cuda", "cache": "cold", "timer": "events"}),
@@ -20,9 +17,6 @@ SOURCES = {
     "nv/cpu_only": ("cpu", {"backend": "cpu", "cache": "hot", "timer": "host"}),
 }
 """The measurements that a state may have: the beginning of their tags, the clock, the key."""
-
-SAMPLES = "nv/json/bin:nv/cold/sample_times"
-"""Tag of the summary that names a binary file beside the JSON file: float32 values in seconds."""
 
 FIGURES = {"q1": "q1_us", "q3": "q3_us", "min": "min_us", "max": "max_us"}
 """The column of each figure of a measurement that is copied."""
@@ -72,9 +66,9 @@ def read_fields(path: Path, key: Sequence[str]) -> Iterator[tuple[str, dict[str,
 
     The name of a benchmark becomes `op`. An axis that is named like a column of the key, in any
     case, becomes that column; the other axes together become the variant. If the file has several
-    devices, the variant begins with the device's number. Each measurement of a
-    state becomes a row: NVBench's batch has hot caches. If the file has no median of a measurement
-    and its samples are not there, the time is NVBench's mean, and the notes say so.
+    devices, the variant begins with the device's number. Each measurement of a state
+    becomes a row: NVBench's batch has hot caches. If the file has no median of a measurement, the
+    time is NVBench's mean, and the notes say so.
 
     Raises UsageError for a file that cannot be read.
     """
@@ -97,7 +91,7 @@ def read_fields(path: Path, key: Sequence[str]) -> Iterator[tuple[str, dict[str,
                     major, minor = divmod(device.sm_version // 10, 10)
                     fields["compute_capability"] = f"{major}.{minor}"
             place = f"{path}, benchmark '{benchmark.name[:60]}', state {number}"
-            for row in _rows(state, path):
+            for row in _rows(state):
                 yield place, fields | row
 
 
@@ -117,12 +111,11 @@ def _read(path: Path) -> _File:
     return read
 
 
-def _rows(state: _State, path: Path) -> Iterator[dict[str, str]]:
+def _rows(state: _State) -> Iterator[dict[str, str]]:
     """Yield the fields of each measurement of a state."""
-    summaries = {summary.tag: summary for summary in state.summaries or ()}
     values = {
-        tag: value.text
-        for tag, summary in summaries.items()
+        summary.tag: value.text
+        for summary in state.summaries or ()
         for value in summary.data
         if value.name == "value"
     }
@@ -133,8 +126,6 @@ def _rows(state: _State, path: Path) -> Iterator[dict[str, str]]:
             empty = False
             row = key | {"status": "ok", "rounds": "1"}
             row["median_us"] = _scaled(values.get(f"{times}/median"), 1e6)
-            if not row["median_us"] and source == "nv/cold":
-                row["median_us"] = _median_of_samples(summaries.get(SAMPLES), path)
             if not row["median_us"]:
                 row["median_us"] = _scaled(values[f"{times}/mean"], 1e6)
                 row["notes"] = "the time is NVBench's mean; the file has no median"
@@ -158,24 +149,3 @@ def _scaled(text: str | None, factor: float) -> str:
         return str(float(text) * factor) if text else ""
     except ValueError:
         return str(text)
-
-
-def _median_of_samples(summary: _Summary | None, path: Path) -> str:
-    """Return the median of a state's samples in microseconds; empty if they are not there.
-
-    The binary file lies in a directory beside the JSON file. The JSON file names it as its writer
-    saw it, so only the last two parts of that name count.
-    """
-    values: Mapping[str, str] = {each.name: each.text for each in summary.data} if summary else {}
-    parts = PurePath(values.get("filename", "")).parts[-2:]
-    binary = path.parent.joinpath(*parts)
-    samples = array("f")
-    try:
-        with open_regular(binary) as file:
-            samples.frombytes(file.read(MAX_BYTES))
-    except (OSError, ValueError):
-        if not parts or not binary.is_file():
-            return ""
-    if not samples or str(len(samples)) != values.get("size"):
-        raise UsageError(f"{binary}: does not hold {values.get('size')} float32 values")
-    return str(statistics.median(samples) * 1e6)

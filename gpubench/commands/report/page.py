@@ -53,7 +53,6 @@ CAPTIONS = {
     Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. The slope "
     "is the bandwidth of a copy, or that of the datasheet. No kernel can be above the roof. The "
     "distance to the roof is what tuning may gain.",
-    Kind.SPEEDUP: "How many times faster than the naive loop on one CPU core.",
 }
 
 CSV_COLUMNS = {column.name: column for column in COLUMNS}

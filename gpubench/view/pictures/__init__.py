@@ -29,7 +29,6 @@ class Kind(StrEnum):
     SIZES = "sizes"
     BLAS = "blas"
     ROOFLINE = "roofline"
-    SPEEDUP = "speedup"
 
 
 class Theme(StrEnum):

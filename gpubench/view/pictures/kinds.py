@@ -30,7 +30,7 @@ from gpubench.view.pictures.series import (
     titles,
 )
 from gpubench.view.pictures.tiles import draw_tiles, tile_panels
-from gpubench.view.row_tables import DISAGREE, NAIVE_LOOP, is_bandwidth_bound, is_baseline
+from gpubench.view.row_tables import DISAGREE, is_bandwidth_bound, is_baseline
 
 MIN_CURVE = 3
 """Minimum number of points of a line."""
@@ -40,9 +40,6 @@ MAX_PANELS, MAX_LINES = 24, 200
 
 CURVE_IN, LINE_IN = 3.8, 0.23
 """Height of axes, and of a line of text beside bars."""
-
-EXACT = 100
-"""Speed-ups below this value are shown with a decimal."""
 
 
 class _Drawing(NamedTuple):
@@ -102,7 +99,7 @@ def resolve(group: Sequence[Source], kind: str) -> Kind:
         return Kind(kind)
     rows = _rows(group)
     if len({row.backend for row in rows}) > 1:
-        return Kind.SPEEDUP if any(row.variant == NAIVE_LOOP for row in rows) else Kind.SIZES
+        return Kind.SIZES
     sizes = len({(row.m, row.n, row.k) for row in rows})
     edges = len({edge_of(row) for row in rows} - {None})
     if max(sizes, edges) >= MIN_CURVE or (edges > 1 and sizes == 1):
@@ -120,8 +117,6 @@ def fitting(group: Sequence[Source]) -> list[Kind]:
         Kind.SIZES: len({(row.m, row.n, row.k) for row in rows}) >= MIN_CURVE,
         Kind.BLAS: any(row.percent_of_blas and not is_baseline(row) for row in rows),
         Kind.ROOFLINE: any(row.percent_of_peak for row in rows),
-        Kind.SPEEDUP: len({row.backend for row in rows}) > 1
-        and any(row.variant == NAIVE_LOOP for row in rows),
     }
     return [kind for kind in KINDS if fits[kind]]
 
@@ -241,40 +236,6 @@ def _roofline(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     return CURVE_IN
 
 
-# ---- speed-up over the CPU
-
-
-def _with_loop(group: Sequence[Source]) -> list[Panel]:
-    """Return a panel for each operation, dtype and scope, of all devices."""
-
-    def title(row: Row) -> str:
-        end_to_end = "" if row.scope == "kernel" else f", {row.scope}"
-        return f"{row.op} {row.dtype}{end_to_end}{row.special}"
-
-    every = panels(group, title)
-    return [p for p in every if any(line.variant == NAIVE_LOOP for line in p.series)]
-
-
-def _speedup(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw speed-ups over the naive loop. They overstate a GPU, so the CPU's BLAS is beside it."""
-    baselines = [row for row in panel.rows if row.variant == NAIVE_LOOP]
-    baseline_us = {row.size: row.median_us or 0.0 for row in baselines}
-    places = _size_axis(axes, [row for row in panel.rows if row.size in baseline_us])
-    lines = []
-    for line in panel.series:
-        if rows := [row for row in line.best_by_size if row.size in baseline_us]:
-            points = [
-                (places[row.size], baseline_us[row.size] / (row.median_us or 1.0)) for row in rows
-            ]
-            times = points[-1][1]
-            figure = f"{number(times, 1 if times < EXACT else 0)} times"
-            lines.append(_line(axes, line, panel.look(line.variant, looks), rows, points, figure))
-    style.log_axis(axes, "y")
-    style.y_title(axes, "speed-up")
-    style.legend(axes, lines)
-    return CURVE_IN
-
-
 # ---- percent of the BLAS
 
 
@@ -346,13 +307,6 @@ KINDS = {
         _having("percent_of_peak"),
         _roofline,
         "no row has percent_of_peak, so the roof is unknown",
-    ),
-    Kind.SPEEDUP: _Drawing(
-        "Times faster than the naive loop on one CPU core",
-        _with_loop,
-        _speedup,
-        f"no row of '{NAIVE_LOOP}', which speed-ups are over; add the CSV of "
-        f"'gpubench sweep --device cpu --variants {NAIVE_LOOP},cpu_blas,cpu_blas_parallel'",
     ),
 }
 """The kinds that draw rows."""

@@ -22,7 +22,6 @@ def test_what_cannot_be_used_is_a_line_and_leaves_nothing(tmp_path: Path) -> Non
     for arguments, message in (
         (("plot", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("report", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
-        (("plot", str(SWEEP), "--kind", "speedup"), "--kind speedup: no row of 'cpu_naive'"),
         (("plot", str(SWEEP), "--bandwidth", "0"), "--bandwidth: '0' is too small"),
         (("plot",), "Missing argument 'CSV...'"),
     ):

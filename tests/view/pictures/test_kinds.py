@@ -49,7 +49,7 @@ def files(kind: str) -> list[Source]:
     if kind == "tiles":
         return sources([(SWEEP, [row for row in read(SWEEP) if row.n == 1024])])
     rows = [row for row in read(COMPARE) if row.dtype == "float32"]
-    return gpu_and_cpu() if kind == "speedup" else sources([(COMPARE, rows)])
+    return sources([(COMPARE, rows)])
 
 
 def crowd(kind: str) -> list[Source]:
@@ -108,7 +108,7 @@ def test_no_label_lies_over_another_or_over_the_edge_in_either_theme() -> None:
     [
         (of_files(SWEEP), "tiles"),
         (of_files(COMPARE), "sizes"),
-        (gpu_and_cpu(), "speedup"),
+        (gpu_and_cpu(), "sizes"),
         (source(sample(percent_of_blas=20.0), sample("cublas", "", percent_of_blas=100.0)), "blas"),
         (source(sample()), "tiles"),
         (source(sample(tile="")), "sizes"),
@@ -218,12 +218,6 @@ def test_names_of_problems_without_room_are_numbered_and_none_is_rotated() -> No
     assert {label.get_rotation() for label in axes.get_xticklabels()} == {0.0}
 
 
-def test_speed_ups_are_over_the_naive_loop_and_the_blas_stands_beside_them() -> None:
-    shown = words(draw(gpu_and_cpu(), "speedup"))
-    assert {"3,000 times", "1.0 times", "15.0 times"} <= set(shown)
-    assert {"shared_tile, Fake GPU", "cpu_naive, Fake CPU", "cpu_blas, Fake CPU"} <= set(shown)
-
-
 def test_the_roof_slopes_where_the_bandwidth_is_known() -> None:
     rows = [replace(row, percent_of_peak=10.0) for row in by_size("naive", (9, 40, 300, 2000))]
     flat = draw(source(*rows), "roofline")
@@ -269,7 +263,6 @@ def test_several_devices_are_told_apart_by_dashes_and_in_the_legend() -> None:
         ("tiles", "no row has a tile"),
         ("blas", "percent_of_blas; sweep 'cublas'"),
         ("roofline", "percent_of_peak"),
-        ("speedup", "--device cpu --variants cpu_naive"),
         ("bars", "unknown kind 'bars'"),
         ("tile", "did you mean 'tiles'"),
     ],
@@ -313,7 +306,7 @@ def test_one_row_and_a_tile_measured_twice_are_drawn() -> None:
 
 def test_only_kinds_that_show_more_than_one_figure_fit() -> None:
     assert fitting(source(sample())) == []
-    assert fitting(gpu_and_cpu()) == ["sizes", "roofline", "speedup"]
+    assert fitting(gpu_and_cpu()) == ["sizes", "roofline"]
     assert fitting(sources([])) == []
 
 
