@@ -6,10 +6,10 @@ of one variant with all instances that its cases launch.
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,7 +26,6 @@ from gpubench.errors import CompileError, UsageError
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
 from gpubench.model.sources import encoded_source, read_source
-from gpubench.on_cpu import limits
 from gpubench.text import clean
 
 SHIM = Path(__file__).parent / "shim"
@@ -44,6 +43,9 @@ a call of memcpy, which the sanitizers watch."""
 
 LONGEST_ERROR = 400
 """Maximum number of characters of an error from g++."""
+
+FILE_BYTES = 2**26
+"""Maximum size of a file that a program writes, which includes what its kernel prints."""
 
 STALLED_S = 60
 """Time limit of a launch, in seconds. A program without progress for that time hangs."""
@@ -67,8 +69,12 @@ class Sanitizer(Enum):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its options: end at the first finding, check far beyond operands, limit memory."""
-        memory = f"hard_rss_limit_mb={limits.memory_limit() >> 20}"
+        """Its options: end at the first finding, check far beyond operands, limit memory.
+
+        A kernel may use half of the machine's memory.
+        """
+        memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = f"hard_rss_limit_mb={memory_bytes // 2 >> 20}"
         if self is Sanitizer.THREAD:
             options = "halt_on_error=1:exitcode=1:report_signal_unsafe=0"
             return {"TSAN_OPTIONS": f"{options}:{memory}"}
@@ -270,12 +276,14 @@ def _run(command: Sequence[str], sanitizer: Sanitizer | None) -> tuple[int, list
     environment = {**os.environ, **(sanitizer.environment if sanitizer else {})}
     with tempfile.TemporaryFile() as report:
         process = subprocess.Popen(  # noqa: S603 # a program built above
-            [sys.executable, "-I", "-S", limits.__file__, *command],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=report,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=report,
             env=environment, process_group=0,
         )  # fmt: skip
         hung, size = False, 0
         try:
+            for what, limit in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, FILE_BYTES)):
+                with suppress(OSError, ValueError):  # it has ended, or has a lower limit
+                    resource.prlimit(process.pid, what, (limit, limit))
             while process.poll() is None and not hung:
                 try:
                     process.wait(STALLED_S)
