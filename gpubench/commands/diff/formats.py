@@ -5,11 +5,10 @@
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from io import StringIO
-from itertools import accumulate
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -23,7 +22,7 @@ from gpubench.commands.diff.static import BuildFinding
 from gpubench.model import PointKey
 from gpubench.results.build_row import BuildKey
 from gpubench.text import clean, counted
-from gpubench.view.tables import Table, console, escaped, table
+from gpubench.view.tables import Table, console, escaped, markdown, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
 """Exit codes. 0 means no confirmed regression, and 2 means sides that cannot be compared."""
@@ -44,8 +43,9 @@ def exit_code(
 JSON_FORMAT = 1
 """Version of the JSON format. It increases when a field is removed or changes its meaning."""
 
-MAX_TABLE_ROWS = 1000
-"""Maximum number of regressions that the text's table has; the other formats have all."""
+MAX_TABLE_ROWS, MAX_MARKDOWN_ROWS = 1000, 50
+"""Maximum number of regressions and of broken points that the text, and Markdown, has; JSON and
+JUnit have all."""
 
 WORDS = {"", "because", "also changed"}
 """Headings of the columns that hold words, not numbers."""
@@ -53,10 +53,9 @@ WORDS = {"", "because", "also changed"}
 MAX_LISTED = 8
 """Maximum number of points that a list names; the others are counted."""
 
-SECTION_LIMIT, COMMAND_LIMIT = 8_000, 2_000
-TEXT_LIMIT, NOTE_LIMIT = 200, 600
-"""Maximum number of characters of a section, an advised command, a text from a file (a compiler's
-message, a name) and a note. Together they stay below GitHub's limit of 65,536 for a comment."""
+LINE_LIMIT, COMMAND_LIMIT = 500, 2_000
+"""Maximum number of characters of a line of Markdown, and of an advised command there. So a comment
+stays below GitHub's limit of 65,536."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,39 +135,42 @@ def _table(report: Report, lines: Iterable[Line], verdict: StrEnum) -> Table:
     return grid
 
 
-# ---- text
+def parts(report: Report, limit: int) -> list[RenderableType]:
+    """Return the report below its headline: the regressions, and short lists of the others.
 
-
-def text(report: Report) -> RenderableType:
-    """Return the text: the headline, the regressions, and short lists of the others."""
+    `limit` is the maximum number of regressions, and of broken points.
+    """
     broken, regression, *others, same = report.verdicts
     sides = ", ".join(filter(None, (f"{report.base} → {report.new}", report.machine)))
-    parts: list[RenderableType] = [
-        Text(report.headline, style=f"bold {report.colour}"),
+    shown: list[RenderableType] = [
         Text(sides),
         *(Text(f"! {note}", style="yellow") for note in report.notes),
     ]
     if lost := report.of(broken):
-        reasons = (f"broken: {line.label}: {line.figures}" for line in lost)
-        parts += [Text(""), *(Text(reason, style="red") for reason in reasons)]
+        reasons = [f"broken: {line.label}: {line.figures}" for line in lost[:limit]]
+        shown += [Text(""), *(Text(reason, style="red") for reason in reasons), *_more(lost, limit)]
     if regressions := report.of(regression):
-        parts += [Text(""), _table(report, regressions[:MAX_TABLE_ROWS], regression)]
-        if len(regressions) > MAX_TABLE_ROWS:
-            parts.append(Text(f"and {len(regressions) - MAX_TABLE_ROWS} more"))
-    parts.append(Text(""))
+        grid = _table(report, regressions[:limit], regression)
+        shown += [Text(""), grid, *_more(regressions, limit)]
+    shown.append(Text(""))
     for verdict in others:
         if lines := report.of(verdict):
             names = [f"{line.label}{line.brief}" for line in lines]
             listed = "; ".join(names) if report.full else shortened(names, "; ")
-            parts.append(Text(f"{verdict} ({len(lines)}): {listed}"))
+            shown.append(Text(f"{verdict} ({len(lines)}): {listed}"))
     if equal := report.of(same):
-        parts.append(Text(f"same: {counted(len(equal), report.unit)} {report.equal}".rstrip()))
-    return Group(*parts, *map(Text, report.closing))
+        shown.append(Text(f"same: {counted(len(equal), report.unit)} {report.equal}".rstrip()))
+    return [*shown, *map(Text, report.closing)]
+
+
+def _more(lines: Sequence[Line], limit: int) -> list[Text]:
+    return [Text(f"and {len(lines) - limit} more")] if len(lines) > limit else []
 
 
 def print_text(report: Report, screen: Console) -> None:
     """Print the report. Commands are not wrapped, so that they can be copied."""
-    screen.print(text(report))
+    screen.print(Text(report.headline, style=f"bold {report.colour}"))
+    screen.print(Group(*parts(report, MAX_TABLE_ROWS)))
     for line in report.advice:
         screen.print(Text(f"\n{line}"), soft_wrap=True)
 
@@ -186,55 +188,15 @@ def shortened(names: Iterable[str], separator: str) -> str:
     return separator.join(listed[:MAX_LISTED] + more)
 
 
-# ---- Markdown
-
-
 def _markdown(report: Report) -> str:
-    """Return a pull-request comment: the regressions, and the rest in sections to unfold."""
-    sides = f"`{code_text(report.base)}` → `{code_text(report.new)}`"
-    parts = [
-        f"### gpubench diff: {markdown_text(report.headline)}",
-        ", ".join(filter(None, (sides, markdown_text(report.machine)))),
-        *(f"> **Note:** {markdown_text(note, NOTE_LIMIT)}" for note in report.notes),
-    ]
-    broken, regression, *_, same = report.verdicts
-    for verdict in report.verdicts[:-1]:
-        if lines := report.of(verdict):
-            section = _section(_table(report, lines, verdict))
-            summary = f"<summary>{len(lines)} {verdict}</summary>"
-            folded = f"<details>{summary}\n\n{section}\n\n</details>"
-            parts.append(section if verdict in {broken, regression} else folded)
-    equal = f"{counted(len(report.of(same)), report.unit)} the same {report.equal}".rstrip()
-    parts += [f"{markdown_text(line)}." for line in (equal, *report.closing)]
+    """Return the text as a comment on a pull request, with the commands as blocks of code."""
+    body = markdown(parts(report, MAX_MARKDOWN_ROWS)).splitlines()
+    lines = [line if len(line) <= LINE_LIMIT else f"{line[:LINE_LIMIT]}…" for line in body]
     for line in report.advice:
         words, _, command = line.partition(": ")
         command = " ".join(command.split()).replace("```", "")[:COMMAND_LIMIT]
-        parts.append(f"{markdown_text(words)}:\n\n```sh\n{command}\n```")
-    return "\n\n".join(parts) + "\n"
-
-
-def _section(grid: Table) -> str:
-    """Return a table in Markdown, cut at the limit of a section."""
-    grid.lines = [tuple(_cut(str(cell)) for cell in line) for line in grid.lines]
-    head, rule, *lines = grid.markdown()
-    lengths = accumulate(len(line) + 1 for line in lines)
-    shown = [line for line, length in zip(lines, lengths, strict=True) if length <= SECTION_LIMIT]
-    left_out = [f"\nand {len(lines) - len(shown)} more."] if len(shown) < len(lines) else []
-    return "\n".join([head, rule, *shown, *left_out])
-
-
-def markdown_text(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return a text as one line of Markdown, cut at a limit."""
-    return escaped(_cut(" ".join(text.split()), limit))
-
-
-def code_text(text: str) -> str:
-    """Return a text to be written between backquotes."""
-    return " ".join(text.split()).replace("`", "'")[:TEXT_LIMIT]
-
-
-def _cut(text: str, limit: int = TEXT_LIMIT) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+        lines += ["", f"{escaped(words)}:", "", "```sh", command, "```"]
+    return "\n".join((f"### gpubench diff: {escaped(report.headline)}", "", *lines, ""))
 
 
 # ---- JSON

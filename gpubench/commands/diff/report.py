@@ -225,12 +225,6 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         if all(values) and values[0] != values[1]:
             before, after = (", ".join(sorted(names)) for names in values)
             yield f"{column}: {before} on the base side, {after} on the new one"
-    if base.has_launches != new.has_launches:
-        older = new if base.has_launches else base
-        yield (
-            f"{older.name} has no column 'launches': kernels with programmatic dependent "
-            "launch count as overlapped there, all others as alone"
-        )
 
 
 def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:

@@ -15,7 +15,7 @@ from gpubench.errors import UsageError
 from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status, Timer
 from gpubench.plan.registry import variants
-from gpubench.results.row import Row, read_named
+from gpubench.results.row import Row, read
 
 COLUMNS = (
     *("status", "reason", "median_us", "min_us", "round_medians_us", "sm_mhz"),
@@ -38,9 +38,6 @@ class Side:
     files: Mapping[Path, Sequence[Row]]
     name: str = ""
     """`base.csv`, or `base-1.csv and 4 more`."""
-
-    has_launches: bool = True
-    """Whether every file has the column `launches`, which files of version 0.2 and older lack."""
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -66,13 +63,11 @@ class Side:
 def read_side(paths: Sequence[Path]) -> Side:
     """Read the files of a side. Raises UsageError for a file that cannot be used."""
     files: dict[Path, list[Row]] = {}
-    has_launches = True
     for path in paths:
         if os.path.realpath(path) in map(os.path.realpath, files):
             raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
-        files[path], names = read_named(path, COLUMNS)
-        has_launches &= "launches" in names
-    return replace(make_side(files), has_launches=has_launches)
+        files[path] = read(path, COLUMNS)
+    return make_side(files)
 
 
 def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:
