@@ -162,7 +162,7 @@ def read(path: Path) -> list[BuildRow]:
     Raises UsageError for a file without rows or without a column of `REQUIRED`, for a row that is
     there twice, and for an invalid field, with its line and column.
     """
-    rows, _ = _FILE.read(path)
+    rows = _FILE.read(path)
     if not rows:
         raise UsageError(f"{path}: holds no rows")
     repeated = next((key for key, n in Counter(row.key for row in rows).items() if n > 1), None)

@@ -104,10 +104,8 @@ class Columns(Generic[R]):
             return None
         return value
 
-    def read(
-        self, path: Path, columns: Collection[str] | None = None
-    ) -> tuple[list[R], Collection[str]]:
-        """Read the rows of a file and its header, also after pandas or a spreadsheet rewrote it.
+    def read(self, path: Path, columns: Collection[str] | None = None) -> list[R]:
+        """Read the rows of a file, also after pandas or a spreadsheet rewrote it.
 
         Columns may stand in any order. Columns that are not required may be missing, as in files of
         other versions; unknown columns are ignored. Fields may be separated by commas, semicolons
@@ -122,7 +120,7 @@ class Columns(Generic[R]):
 
     def _rows(
         self, file: IO[str], place: str, refusal: str, columns: Collection[str] | None = None
-    ) -> tuple[list[R], Collection[str]]:
+    ) -> list[R]:
         lines = _lines(file)
         names: list[str] = next(lines, [])
         for name in self._required:
@@ -144,7 +142,7 @@ class Columns(Generic[R]):
                 rows.append(self._make({name: parse(line[at]) for at, name, parse in parsers}))
             except ValueError as error:
                 raise UsageError(f"{place}, line {lines.line_num}: {error}") from None
-        return rows, names
+        return rows
 
     def are_in(self, path: Path) -> bool:
         """Return whether a file has the required columns. False if it is no regular CSV."""
@@ -160,7 +158,7 @@ class Columns(Generic[R]):
         """
         names = [name for name in self.names if name in table.columns]
         file = io.StringIO(table.to_csv(columns=names, index=False))
-        return self._rows(file, "the frame", "not a gpubench frame")[0]
+        return self._rows(file, "the frame", "not a gpubench frame")
 
     def row(self, texts: Mapping[str, str], place: str) -> R:
         """Return the row of such fields; others are ignored. Raises UsageError for an invalid one.

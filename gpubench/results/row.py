@@ -376,15 +376,8 @@ def read(path: Path, columns: Collection[str] | None = None) -> list[Row]:
 
     Raises UsageError for a file that cannot be read.
     """
-    return read_named(path, columns)[0]
-
-
-def read_named(
-    path: Path, columns: Collection[str] | None = None
-) -> tuple[list[Row], Collection[str]]:
-    """Read the rows of a file as `read` does, and the names of its columns."""
     if path.suffix == ".json":
-        return [_FILE.row(fields, place) for place, fields in read_fields(path, KEY)], NAMES
+        return [_FILE.row(fields, place) for place, fields in read_fields(path, KEY)]
     return _FILE.read(path, columns)
 
 

@@ -40,9 +40,6 @@ def explain(
             autocompletion=completion.files,
         ),
     ] = None,
-    measure: Annotated[
-        bool, typer.Option("--measure", help="Time the kernel here, to compare it with the bound.")
-    ] = False,
     as_json: option.AsJson = False,
     **options: Any,
 ) -> None:
@@ -51,18 +48,16 @@ def explain(
     Shows registers, spills, occupancy, waves, roofline, accesses and inner loop,
     for any architecture.
     """
-    from gpubench.commands.explain.run import run_explain
+    from gpubench.commands.explain.run import explained
+    from gpubench.commands.explain.view import print_json, print_text
+    from gpubench.model import Status
 
-    code = run_explain(
-        variant,
-        options,
-        arch=arch,
-        every=every,
-        times=times,
-        measure=measure,
-        as_json=as_json,
-    )
-    raise typer.Exit(code)
+    answer = explained(variant, options, arch=arch, every=every, times=times)
+    if as_json:
+        print_json(answer)
+    else:
+        print_text(answer, as_table=every)
+    raise typer.Exit(int(any(each.status == Status.ERROR for each in answer.not_explained)))
 
 
 @app.command(epilog="Example: gpubench build all --arch sm_80,sm_90 -o build.csv")

@@ -79,13 +79,6 @@ class Explanation:
     """Median time of all launches together, if it was measured."""
 
     @property
-    def label(self) -> str:
-        """`shared_tile 16 at 1024 float32`, with the number of the launch if there are several."""
-        label = f"{self.variant.name} {self.tile} at {self.problem.size} {self.problem.dtype}"
-        which = f", launch {self.step + 1} of {self.steps}: {self.kernel}"
-        return label + which if self.steps > 1 else label
-
-    @property
     def kernel(self) -> str:
         """The name of the template that is launched. The expression may be cast to a type."""
         match = _TEMPLATE.search(self.expression)

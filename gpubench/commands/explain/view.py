@@ -23,8 +23,6 @@ MAX_LINES = 5  # of the accesses, those that waste most first
 
 SHORT_TILE = 12  # longer tiles leave a table one blank between its columns
 
-Facts = Iterator[tuple[str, str]]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
@@ -37,17 +35,19 @@ class Explained:
 
 
 def print_text(answer: Explained, *, as_table: bool) -> None:
-    """One tile as a page for each launch, several as a table."""
+    """A table with a line for each launch; for a single tile also words, and its accesses."""
     screen, explanations = console(), answer.explanations
     for note in dict.fromkeys((*answer.notes, *(of.code.note for of in explanations))):
         if note:
             say(note, err=True)
-    if len({explanation.tile for explanation in explanations}) == 1 and not as_table:
-        for index, explanation in enumerate(explanations):
-            screen.print(*[""] * bool(index), _page(explanation), sep="\n")
-    elif explanations:
+    if explanations:
+        is_single = len({of.tile for of in explanations}) == 1 and not as_table
         screen.print(tile_table(explanations))
-        say("--tiles explains one of them in words", err=True)
+        for of in explanations if is_single else ():
+            screen.print(_words(of))
+        screen.print(Text(f"\nnot judged here: {'; '.join(explanations[0].not_judged)}"))
+        if not is_single:
+            say("--tiles explains one of them in words", err=True)
     for tile in answer.not_explained:
         which = "" if tile.tile == NO_PARAMETERS else f"{tile.tile}: "
         say(f"{tile.status}: {which}{tile.reason}")
@@ -62,21 +62,16 @@ def print_json(answer: Explained) -> None:
     print(json.dumps(report, indent=2, default=asdict))
 
 
-def _page(of: Explanation) -> RenderableType:
-    """One launch: its figures by subject, then what they mean."""
-    grid = table("", "", left=None)
-    for index, section in enumerate((_compiled, _occupancy, _grid, _roofline, _accesses, _loop)):
-        facts = list(section(of))
-        if index and facts:
-            grid.add_row("", "")
-        for name, value in facts:
-            grid.add_row(name, value)
-    words = Text(" ".join(sentences(of)))
-    return Group(_heading(of.label, of), "", grid, "", words, "", _not_judged(of))
-
-
-def _not_judged(of: Explanation) -> Text:
-    return Text(f"not judged here: {'; '.join(of.not_judged)}")
+def _words(of: Explanation) -> RenderableType:
+    """What the figures of a launch mean, and its accesses by source line."""
+    name = [Text(f"\n{of.kernel}", style="bold")] if of.steps > 1 else []
+    parts: list[RenderableType] = [*name, "", Text(" ".join(sentences(of)))]
+    if of.accesses and of.accesses.lines:
+        grid = table("", "", left=None)
+        for place, value in _accesses(of, of.accesses):
+            grid.add_row(place, value)
+        parts += ["", grid]
+    return Group(*parts)
 
 
 def _heading(label: str, of: Explanation) -> Text:
@@ -84,62 +79,8 @@ def _heading(label: str, of: Explanation) -> Text:
     return Text(f"{label}{where} ({of.architecture})", style="bold")
 
 
-def _compiled(of: Explanation) -> Facts:
-    resources, dynamic = of.resources, of.launch.shared_bytes
-    most = f" of {of.registers_allowed}" if of.registers_allowed else ""
-    yield "registers", f"{resources.registers}{most} a thread"
-    spills = f"{resources.spill_bytes:,} bytes stored a thread"
-    yield "spills", spills if resources.spill_bytes else "none"
-    if resources.local_bytes:
-        yield "local memory", f"{resources.local_bytes:,} bytes a thread"
-    parts = f" ({resources.shared_bytes:,} static, {dynamic:,} dynamic)" if dynamic else ""
-    yield "shared memory", f"{of.shared_bytes:,} bytes a block{parts}"
-    yield "threads", f"{of.launch.threads_per_block:,} a block ({_times(of.launch.block)})"
-    if of.accumulators:
-        yield "results", f"{counted(of.accumulators, 'element')} a thread"
-
-
-def _occupancy(of: Explanation) -> Facts:
-    if not (state := of.occupancy):
-        return
-    yield "occupancy", f"{100 * state.fraction:.1f} %: {state.warps} of {state.max_warps} warps"
-    yield "limited by", ", ".join(state.limited_by)
-    yield "blocks resident", f"{state.blocks:,} a multiprocessor"
-    yield "each limit alone", ", ".join(f"{name} {n:,}" for name, n in state.blocks_by.items())
-
-
-def _grid(of: Explanation) -> Facts:
-    yield "blocks", f"{of.launch.blocks:,} ({_times(of.launch.grid)})"
-    if waves := of.waves:
-        tail = waves.waves > 1 and waves.tail_blocks
-        last = f"; the last has {waves.tail_blocks:,}" if tail else ""
-        yield "waves", f"{waves.waves:.2f} of {waves.blocks_per_wave:,} blocks{last}"
-
-
-def _roofline(of: Explanation) -> Facts:
-    if of.cgma is None or of.cgma_flop_per_byte is None:
-        return
-    per_byte = f"{of.cgma_flop_per_byte:.2f} a byte"
-    yield "CGMA ratio", f"{of.cgma:.2f} operations an element, {per_byte}"
-    if not (roof := of.roofline):
-        return
-    ridge = f"ridge {roof.ridge_flop_per_byte:.1f}"
-    yield "arithmetic intensity", f"{roof.arithmetic_intensity:.1f} operations a byte, {ridge}"
-    unit = "Gop" if of.problem.dtype.startswith("int") else "GFLOP"
-    limit = f"{number(roof.memory_gbytes_per_s, 0)} GB/s"
-    if roof.bound == "arithmetic":
-        limit = f"{number(roof.peak_gflops, 0)} {unit}/s of the {roof.peak_unit}"
-    yield "bound", f"{roof.bound}, {limit}"
-    yield "time at the bound", time(roof.bound_us)
-    if of.measured_us is not None and of.roofline_share:
-        percentage = f"{100 * of.roofline_share:.1f} %"
-        yield "measured", f"{time(of.measured_us)}: {percentage} of the bound's speed"
-
-
-def _accesses(of: Explanation) -> Facts:
+def _accesses(of: Explanation, recorded: Accesses) -> Iterator[tuple[str, str]]:
     """Figures per request of a warp, then the lines."""
-    if not (recorded := of.accesses) or not recorded.lines:
-        return
     if occupied := of.access_time:
         yield "L1 and shared memory", f"{time(occupied.time_us)} as written"
     if recorded.sectors_per_request and recorded.sectors_over_least:
@@ -158,42 +99,6 @@ def _accesses(of: Explanation) -> Facts:
         yield line.place, f"{what}, {8 * line.bytes} bits: {cost}, {times}"
     if len(recorded.lines) > MAX_LINES:
         yield "", f"and {counted(len(recorded.lines) - MAX_LINES, 'further line')}"
-
-
-def _loop(of: Explanation) -> Facts:
-    """Kinds of instruction that the loop does not have are left out, spills never."""
-    if not (loop := of.inner_loop):
-        return
-    yield "inner loop", f"{loop.instructions:,} instructions an iteration"
-    if not loop.tensor:
-        yield "multiply-adds", f"{loop.multiply_adds:,} ({100 * loop.multiply_add_share:.0f} %)"
-    for name, widths in (
-        ("LDG, global loads", loop.global_loads),
-        ("LDS, shared loads", loop.shared_loads),
-        ("STS, shared stores", loop.shared_stores),
-    ):
-        if widths:
-            yield name, ", ".join(f"{count:,} of {bits} bits" for bits, count in widths.items())
-    for name, count in (
-        ("matrix instructions", loop.tensor),
-        ("asynchronous copies", loop.async_copies),
-        ("barriers", loop.barriers),
-    ):
-        if count:
-            yield name, f"{count:,}"
-    if loop.shared_bytes_per_operation:
-        per_operation = f"{loop.shared_bytes_per_operation:.4f} bytes an operation"
-        share = f", {100 * of.shared_share:.0f} % at the peak" if of.shared_share else ""
-        yield "shared memory read", f"{per_operation}{share}"
-    if loop.register_limits:
-        yield "registers by role", ", ".join(map(str, loop.register_limits))
-    yield "LDL, STL, local memory", f"{loop.local_loads:,} read, {loop.local_stores:,} written"
-    most_frequent = list(loop.opcodes.items())[:5]
-    yield "most frequent", ", ".join(f"{count:,} {name}" for name, count in most_frequent)
-
-
-def _times(extents: Sequence[int]) -> str:
-    return "×".join(map(str, extents))
 
 
 _COLUMNS: dict[str, Callable[[Explanation], str]] = {
@@ -235,8 +140,8 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
         column.no_wrap = True
     label = f"{first.variant.name} at {first.problem.size} {first.problem.dtype}"
     roof = first.roofline
-    foot = [f"bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
-    return Group(_heading(label, first), "", shown, "", *foot, _not_judged(first))
+    foot = ["", f"bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
+    return Group(_heading(label, first), "", shown, *foot)
 
 
 def _limits(state: Occupancy | None) -> str:

@@ -2,10 +2,8 @@
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +16,6 @@ from gpubench.commands.explain import code as code_module
 from gpubench.commands.explain import explain
 from gpubench.commands.explain import run as module
 from gpubench.commands.explain.build import run_build
-from gpubench.engine.run import Outcome
 from gpubench.errors import CompileError, DeviceUnavailableError, GpubenchError, UsageError
 from gpubench.hardware.architectures import example
 from gpubench.model import Cache, Config, CudaVariant
@@ -137,15 +134,12 @@ def row(tile: int, median_us: float, **facts: Any) -> Row:
 def test_a_page_shows_figures_and_says_what_they_mean(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = printed(capsys, "shared_tile", tiles="8")
     for piece in (
-        "shared_tile 8 at 1024 float32 on NVIDIA H200 (sm_90)",
-        "512 bytes a block",
-        "64 a block (8×8)",
-        "16,384 (128×128)",
-        "arithmetic, 66,908 GFLOP/s of the cores",
-        "16 of 32 bits, 4 of 128 bits",
-        "20 LDS, 16 FFMA",
+        "shared_tile at 1024 float32 on NVIDIA H200 (sm_90)",
+        "16 of the inner loop's",
+        "shared_tile.cu:",
+        "not judged here: ",
     ):
-        assert piece in out
+        assert piece in " ".join(out.split())
     assert "Occupancy is full: 32 blocks of 64 threads" in " ".join(out.split())
     assert "no GPU here: sm_90, figures of the NVIDIA H200: 132 multiprocessors" in err
     assert max(map(len, out.splitlines())) <= 80
@@ -154,7 +148,7 @@ def test_a_page_shows_figures_and_says_what_they_mean(capsys: pytest.CaptureFixt
 def test_an_architecture_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = printed(capsys, "naive", tiles="32", arch="sm_75", dtypes="float64")
     assert "on Tesla T4 (sm_75)" in out
-    assert "32 of 32 warps" in out
+    assert "32 of 32 warps" in " ".join(out.split())
     assert "figures of the Tesla T4: 40 multiprocessors, 1590 MHz, 320 GB/s" in err
 
 
@@ -228,8 +222,8 @@ def test_every_launch_of_a_variant_has_its_page(
 ) -> None:
     tile = str(KERNELS["atax_pair"].tiles.defaults[0])
     out, _ = printed(capsys, "atax_pair", tiles=tile, sizes="512x256")
-    for piece in ("launch 1 of 3: atax_pair on", "launch 2 of 3: atax_pair_t on", "atax_pair_sum"):
-        assert piece in out
+    for launch in ("atax_pair", "atax_pair_t", "atax_pair_sum"):
+        assert f"\n{launch}\n" in out
     at = point(KERNELS["atax_pair"], size=(512, 256, 1), tile=Config.parse(tile))
     row_of_pair = replace(measured(100.0, at), op="atax", compute_capability="9.0")
     write([row_of_pair], tmp_path / "a.csv")
@@ -275,8 +269,7 @@ def test_a_sweeps_times_are_compared_with_the_bound(
 ) -> None:
     write([row(8, 438.0), row(16, 283.0), row(16, 200.0, cache=Cache.HOT)], tmp_path / "a.csv")
     out, err = printed(capsys, "shared_tile", tiles="16", times=tmp_path / "a.csv")
-    assert "0.283 ms: 11.3 % of the bound's speed" in out
-    assert "8.82 times the bound" in " ".join(out.split())
+    assert "0.283 ms, 8.82 times the bound: 11.3 %" in " ".join(out.split())
     assert "times of" not in err
     out, _ = printed(capsys, "shared_tile", tiles="8,16,32", times=tmp_path / "a.csv")
     by_tile = {line.split()[0]: line.split() for line in out.splitlines() if line[:1].isdigit()}
@@ -295,24 +288,6 @@ def test_times_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert "cannot read" in refusal("naive", tiles="16", times=tmp_path / "none.csv")
 
 
-def test_a_kernel_is_timed_here_if_asked(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measured_sweeps = []
-
-    def run(job: Any, pool: Any, _watcher: Any) -> Outcome:
-        measured_sweeps.append((pool.name, job.sweep.variants, job.sweep.tiles, job.sweep.sizes))
-        return Outcome(rows=[row(16, 283.0)], path=None, interrupted=False, wall_s=1, spent_s={})
-
-    monkeypatch.setattr(module, "run", run)
-    pool = SimpleNamespace(name="cuda:0", device=H200)
-    monkeypatch.setattr(module, "local_pool", lambda _device, _timer: nullcontext(pool))
-    monkeypatch.setattr(module, "find_devices", lambda _name: ([H200], {}))
-    out, _ = printed(capsys, "shared_tile", tiles="16", measure=True)
-    assert "0.283 ms: 11.3 %" in out
-    assert measured_sweeps == [("cuda:0", ("shared_tile",), ("16",), ((1024, 1024, 1024),))]
-
-
 # ---- refusals
 
 
@@ -324,12 +299,10 @@ def test_what_cannot_be_explained_is_one_line() -> None:
         ("naive", {"tiles": "33"}, ("--tiles: naive takes edges 1 to 32",)),
         ("naive", {"tiles": "1", "every": True}, ("--all and --tiles",)),
         ("naive", {"sizes": "1,2"}, ("--sizes: one at a time, not 2",)),
-        ("naive", {"arch": "sm_90", "times": Path("a.csv"), "measure": True}, ("--measure",)),
         ("naive", {"dtypes": "int8"}, ("--dtypes: naive has no int8, only float32",)),
         ("naive", {"sizes": "70000000x1x1", "tiles": "1"}, ("at most 65535 in y",)),
         ("naive", {"arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),
         ("naive", {"arch": "sm_90", "device": "cuda"}, ("--arch and --device",)),
-        ("naive", {"arch": "sm_90", "measure": True}, ("--measure and --arch",)),
         ("naive", {"device": "cpu"}, ("explain is about GPUs",)),
         ("naive", {"device": "cuda"}, ("no driver", "--arch sm_90 explains without")),
     ]

@@ -93,7 +93,6 @@ def variant(launch: Callable[[Config, Problem], Launch]) -> CudaVariant:
 
 def test_an_explanation_holds_every_figure() -> None:
     explanation = explained(measured_us=64.19)
-    assert explanation.label == "shared_tile 16 at 1024 float32"
     assert (explanation.launch.blocks, explanation.shared_bytes, explanation.registers_allowed) == (
         4096,
         2048,
@@ -145,8 +144,6 @@ def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> No
     add = Launch(grid=(8,), block=(64,), kernel="add")
     split = variant(lambda _tile, _of: Launch(grid=(64, 64, 4), block=(256,), next_launches=(add,)))
     first, second = (explained(split, 4, step=step) for step in (0, 1))
-    assert first.label == "fake 4 at 1024 float32, launch 1 of 2: fake"
-    assert second.label == "fake 4 at 1024 float32, launch 2 of 2: add"
     assert second.launch == add
     assert (second.accumulators, second.roofline, second.cgma) == (None,) * 3
     assert first.roofline
