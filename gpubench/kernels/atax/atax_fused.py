@@ -1,5 +1,3 @@
-"""One pass over A: a block holds a row in registers and uses it twice."""
-
 from dataclasses import replace
 
 from gpubench.kernels.vectors import THREADS, sum_launch, tile_grid

@@ -1,5 +1,3 @@
-"""gemv_block, then gemv_t_vectorized: A is read twice."""
-
 from gpubench.kernels.vectors import SLAB_ROWS, THREADS, slab_launch, tile_grid
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
 

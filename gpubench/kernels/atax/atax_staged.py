@@ -1,5 +1,3 @@
-"""The published pair: gemv_staged, then gemv_t_staged."""
-
 from dataclasses import replace
 
 from gpubench.kernels.vectors import STAGED_TILES, on_staged_blocks

@@ -1,5 +1,3 @@
-"""The two textbook double loops, one thread: b = A·v row by row, then c = Aᵀ·b column by column."""
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""A BM×BN tile of C per block, and TM elements of a column per thread."""
-
 from gpubench.kernels.block_tiles import (
     at_most_1024_threads,
     block_per_tile,

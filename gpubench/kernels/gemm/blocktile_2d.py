@@ -1,5 +1,3 @@
-"""A TM×TN tile of C per thread, computed as outer products in registers."""
-
 from gpubench.kernels.block_tiles import (
     at_most_1024_threads,
     block_per_tile,

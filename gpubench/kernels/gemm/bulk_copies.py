@@ -1,5 +1,3 @@
-"""Tiles copied by the TMA: A's from packed panels, B's by a tensor map."""
-
 from dataclasses import replace
 
 from gpubench.kernels.block_tiles import (

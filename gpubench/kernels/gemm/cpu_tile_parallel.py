@@ -1,5 +1,3 @@
-"""cpu_tile on several threads, each with whole columns of blocks."""
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,5 +1,3 @@
-"""cuBLAS with float64 emulated by int8 products. It is never a baseline."""
-
 from collections.abc import Callable
 
 from gpubench.model import CallVariant, Config

@@ -1,5 +1,3 @@
-"""cuBLASLt, tuned: the fastest of the algorithms that its heuristic proposes."""
-
 from collections.abc import Callable
 
 from gpubench.kernels.libraries import refuse_ragged_bytes

@@ -1,5 +1,3 @@
-"""CuPy's own integer product. cuBLAS has no int32 product."""
-
 from collections.abc import Callable
 
 from gpubench.model import CallVariant, Config

@@ -1,5 +1,3 @@
-"""Float64 on tensor cores: each load fills a pair of registers of the instruction."""
-
 from functools import partial
 
 from gpubench.kernels.tensor_cores import from_registers, stages_bytes, tiles, variant

@@ -1,5 +1,3 @@
-"""`dmma` with small tiles, and K in parts by the blocks of a cluster."""
-
 from collections.abc import Iterator
 from functools import cache
 

@@ -1,5 +1,3 @@
-"""Few rows of A by ordinary instructions: each thread loads its columns of B from global memory."""
-
 from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
 from gpubench.kernels.fitted_tile import MAX_CLUSTER
 from gpubench.kernels.layouts import instance

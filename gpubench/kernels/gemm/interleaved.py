@@ -1,5 +1,3 @@
-"""Loads and copies between multiply-adds, evenly and ahead of their use."""
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""`pipelined` with 16×8 elements a thread and 128×256 a block."""
-
 from gpubench.kernels.block_tiles import (
     blocks,
     padded_stages_bytes,

@@ -1,5 +1,3 @@
-"""Tensor cores with `mma.sync`: operands in registers, stages filled by `cp.async`."""
-
 from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
 from gpubench.kernels.layouts import instance_in_layout
 from gpubench.kernels.tensor_cores import DTYPES

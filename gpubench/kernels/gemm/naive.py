@@ -1,5 +1,3 @@
-"""One thread per element; a warp walks along a row of C."""
-
 from gpubench.kernels.layouts import square_blocks
 from gpubench.model import LAYOUTS, CudaVariant, edges
 

@@ -1,5 +1,3 @@
-"""One thread per element; a warp walks down a column of C."""
-
 from gpubench.model import CudaVariant, edges
 
 VARIANT = CudaVariant(

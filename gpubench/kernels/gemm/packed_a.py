@@ -1,5 +1,3 @@
-"""A is rearranged into panels by a first launch, so that its tiles are contiguous copies."""
-
 from dataclasses import replace
 
 from gpubench.kernels.block_tiles import padded_stages_bytes, rasterized

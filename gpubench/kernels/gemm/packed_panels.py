@@ -1,5 +1,3 @@
-"""`bulk_copies` with persistent blocks, a stream-K scheduler and an early start."""
-
 from gpubench.kernels.block_tiles import (
     MAX_SHARED_BYTES,
     blocks,

@@ -1,5 +1,3 @@
-"""Asynchronous copies: STAGES tiles of A and B in shared memory, and the next are in flight."""
-
 from dataclasses import replace
 
 from gpubench.kernels.block_tiles import block_per_tile, blocks, rows_and_columns, warps_that_fit

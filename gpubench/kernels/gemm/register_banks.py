@@ -1,5 +1,3 @@
-"""`interleaved` with sums stored one by one, so that any register may hold them."""
-
 from dataclasses import replace
 
 from gpubench.kernels.gemm import interleaved

@@ -1,5 +1,3 @@
-"""A TILE×TILE piece of C per thread, in registers, straight from global memory."""
-
 from gpubench.model import CudaVariant, edges
 
 VARIANT = CudaVariant(

@@ -1,5 +1,3 @@
-"""Tiles of A and B staged through shared memory, one element of C per thread."""
-
 from gpubench.kernels.layouts import square_blocks
 from gpubench.model import LAYOUTS, CudaVariant, edges
 

@@ -1,5 +1,3 @@
-"""Several blocks share the work along K for one tile, and a second launch adds up."""
-
 from dataclasses import replace
 
 from gpubench.kernels.block_tiles import (

@@ -1,5 +1,3 @@
-"""Small tiles in one launch, and K in parts by the blocks of a cluster."""
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import product

@@ -1,5 +1,3 @@
-"""torch.compile of a matrix product: PyTorch's compiler chooses among cuBLAS and Triton kernels."""
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""torch.mm, which calls cuBLAS, as a program in PyTorch does."""
-
 from collections.abc import Callable
 from typing import Any
 

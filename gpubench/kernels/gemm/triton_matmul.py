@@ -1,5 +1,3 @@
-"""A persistent Triton kernel with Triton's own autotuning."""
-
 from collections.abc import Callable
 
 from gpubench.model import LAYOUTS, CallVariant, Config

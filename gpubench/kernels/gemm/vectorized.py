@@ -1,5 +1,3 @@
-"""128-bit loads and stores, with A's tile transposed in shared memory."""
-
 from gpubench.kernels.block_tiles import (
     at_most_1024_threads,
     block_per_tile,

@@ -1,5 +1,3 @@
-"""Warps of 4×8 threads that compute compact rectangles of C."""
-
 from gpubench.kernels.block_tiles import block_per_tile, blocks, rows_and_columns, whole_warps
 from gpubench.model import CudaVariant
 

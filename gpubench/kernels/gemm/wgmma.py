@@ -1,5 +1,3 @@
-"""Tensor cores with `wgmma`: a warpgroup multiplies tiles that the TMA fetches."""
-
 from gpubench.kernels.block_tiles import tiles_of_c
 from gpubench.kernels.tensor_cores import operand_maps, stages_bytes, tiles, variant
 from gpubench.model import Config, Launch, Problem

@@ -1,5 +1,3 @@
-"""`wgmma_split_cluster` for rows of any length, which are copied first."""
-
 from dataclasses import replace
 
 from gpubench.kernels.fitted_tile import ANY_ROWS, launches, why_not

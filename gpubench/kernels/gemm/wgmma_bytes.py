@@ -1,5 +1,3 @@
-"""Operands of 8 bits on `wgmma`, with B along k and results that are stored late."""
-
 from gpubench.kernels.tensor_cores import (
     BYTES_STEP,
     MAX_SUMS,

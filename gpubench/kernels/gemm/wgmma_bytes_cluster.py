@@ -1,5 +1,3 @@
-"""8 bits with fitted tiles, and K in parts by the blocks of a cluster."""
-
 from dataclasses import replace
 
 from gpubench.kernels import fitted_tile

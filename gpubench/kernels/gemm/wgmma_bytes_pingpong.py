@@ -1,5 +1,3 @@
-"""`wgmma_pingpong` for float8, with B along k."""
-
 from gpubench.kernels.fitted_tile import BYTES_TURNS, turns, turns_bytes, why_not_in_turns
 from gpubench.kernels.tensor_cores import variant
 from gpubench.kernels.tile_costs import Picks

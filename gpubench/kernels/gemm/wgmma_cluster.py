@@ -1,5 +1,3 @@
-"""`wgmma_persistent` with pairs of blocks that share the tiles that they fetch."""
-
 from gpubench.kernels.tensor_cores import stages_and_results_bytes, tiles, variant
 
 VARIANT = variant(

@@ -1,5 +1,3 @@
-"""`wgmma_cluster` with a tile's results stored while the next tile is multiplied."""
-
 from gpubench.kernels.tensor_cores import stages_and_results_bytes, tiles, variant
 
 VARIANT = variant(

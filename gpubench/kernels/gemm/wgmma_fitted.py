@@ -1,5 +1,3 @@
-"""`wgmma_mixed` with tiles of any multiple of 8 rows or 16 columns, a block each."""
-
 from gpubench.kernels.fitted_tile import WHOLE, launches, shared_bytes, why_not
 from gpubench.kernels.tensor_cores import variant
 from gpubench.kernels.tile_costs import Picks

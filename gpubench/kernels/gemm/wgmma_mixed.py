@@ -1,5 +1,3 @@
-"""`wgmma_deferred` with larger tiles of two widths, so that all blocks end together."""
-
 from gpubench.kernels.tensor_cores import (
     stages_and_results_bytes,
     tiles,

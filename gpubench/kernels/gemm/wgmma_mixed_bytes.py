@@ -1,5 +1,3 @@
-"""`wgmma_mixed` with operands of 8 bits, and B along k."""
-
 from gpubench.kernels.tensor_cores import (
     BYTES_STEP,
     stages_and_results_bytes,

@@ -1,5 +1,3 @@
-"""`wgmma_ring` with blocks that stay, and results that the TMA stores."""
-
 from gpubench.kernels.tensor_cores import stages_and_results_bytes, tiles, variant
 
 VARIANT = variant(

@@ -1,5 +1,3 @@
-"""Two warpgroups with tiles of their own take turns; their blocks stay, in clusters of up to 8."""
-
 from gpubench.kernels.fitted_tile import TURNS, turns, turns_bytes, why_not_in_turns
 from gpubench.kernels.tensor_cores import variant
 from gpubench.kernels.tile_costs import Picks

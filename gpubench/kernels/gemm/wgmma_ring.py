@@ -1,5 +1,3 @@
-"""`wgmma` with a warpgroup that fetches, two that multiply, and a ring of stages."""
-
 from gpubench.kernels.block_tiles import tiles_of_c
 from gpubench.kernels.tensor_cores import operand_maps, stages_bytes, threads, tiles, variant
 from gpubench.model import Config, Launch, Problem

@@ -1,5 +1,3 @@
-"""`wgmma_bytes` in float8 with sums in two levels."""
-
 from gpubench.kernels.tensor_cores import (
     BYTES_STEP,
     MAX_SUMS,

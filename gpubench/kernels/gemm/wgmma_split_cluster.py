@@ -1,5 +1,3 @@
-"""`wgmma_fitted` with K in parts, one for each block of a cluster."""
-
 from gpubench.kernels.fitted_tile import SPLIT, launches, shared_bytes, why_not
 from gpubench.kernels.tensor_cores import variant
 from gpubench.kernels.tile_costs import Picks

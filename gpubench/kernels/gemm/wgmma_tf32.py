@@ -1,5 +1,3 @@
-"""TF32 on tensor cores: columns of B are in registers, so that nothing is transposed before."""
-
 from functools import partial
 
 from gpubench.kernels.tensor_cores import from_registers, stages_bytes, tiles, variant

@@ -1,5 +1,3 @@
-"""TF32 with rows of a tile by 16, and K in parts by the blocks of a cluster."""
-
 from gpubench.kernels.fitted_tile import SUM_BYTES, TF32
 from gpubench.kernels.gemm.wgmma_tf32 import threads
 from gpubench.kernels.padded_rows import on_padded_rows, takes_any_rows

@@ -1,5 +1,3 @@
-"""`wgmma_tf32` with 192 columns per block and three warpgroups, which all multiply."""
-
 from functools import partial
 
 from gpubench.kernels.tensor_cores import from_registers, stages_bytes, tiles, variant

@@ -1,5 +1,3 @@
-"""NumPy's BLAS on one thread, the baseline of the one-thread loops."""
-
 from collections.abc import Callable
 
 from gpubench.kernels.libraries import numpy_blas

@@ -1,5 +1,3 @@
-"""NumPy's BLAS on the number of threads with which it is fastest."""
-
 from gpubench.kernels.gemv.cpu_blas import build
 from gpubench.kernels.libraries import numpy_blas
 

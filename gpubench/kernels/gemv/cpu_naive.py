@@ -1,5 +1,3 @@
-"""The textbook double loop, one thread: row by row, along memory."""
-
 from collections.abc import Callable
 from typing import Any
 

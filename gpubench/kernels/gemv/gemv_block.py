@@ -1,5 +1,3 @@
-"""One block per row of A, with loads of 16 bytes."""
-
 from gpubench.kernels.vectors import THREADS, tile_grid
 from gpubench.model import CudaVariant
 

@@ -1,5 +1,3 @@
-"""The published kernel: x in shared memory part by part, and a tree for each row."""
-
 from gpubench.kernels.vectors import STAGED_TILES, on_staged_blocks
 from gpubench.model import CudaVariant
 

@@ -1,5 +1,3 @@
-"""One thread per row of A."""
-
 from gpubench.kernels.vectors import THREADS, tile_grid
 from gpubench.model import CudaVariant
 

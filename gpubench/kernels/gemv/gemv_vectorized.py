@@ -1,5 +1,3 @@
-"""One warp per ROWS rows of A, with UNROLL loads of 16 bytes in flight for each row."""
-
 from gpubench.kernels.vectors import THREADS, tile_grid
 from gpubench.model import Config, CudaVariant
 

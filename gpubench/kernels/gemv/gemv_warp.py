@@ -1,5 +1,3 @@
-"""One warp per ROWS rows of A."""
-
 from gpubench.kernels.vectors import THREADS, tile_grid
 from gpubench.model import CudaVariant
 

@@ -1,5 +1,3 @@
-"""NVIDIA's cuBLAS, the baseline of the GPU's variants."""
-
 from gpubench.kernels.libraries import cublas
 
 VARIANT = cublas("gemv_t", "cuBLAS in the dtype's own precision")

@@ -1,5 +1,3 @@
-"""The published transposed kernel: x in shared memory part by part, a tree for each column."""
-
 from gpubench.kernels.vectors import STAGED_TILES, on_staged_blocks
 from gpubench.model import CudaVariant
 

@@ -1,5 +1,3 @@
-"""A thread sums 16 bytes of columns over a slab of ROWS rows, and a second launch adds up slabs."""
-
 from gpubench.kernels.vectors import SLAB_ROWS, THREADS, slab_launch, tile_grid
 from gpubench.model import Config, CudaVariant, Launch, Problem
 

@@ -106,7 +106,6 @@ def described(
     values |= {_axis_name(macro): number for macro, number in numbers.items()}
     tile, space = _space(values)
     lines = [
-        f'"""{name}: what it does, in a line."""\n',
         f"from gpubench.model import {kind}{', Space' * bool(space)}\n",
         f"VARIANT = {kind}(",
         f'    idea="what {name} teaches, in a line",',

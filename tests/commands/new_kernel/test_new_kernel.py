@@ -62,7 +62,6 @@ def test_the_lesson_and_the_idea_are_left_to_fill_in(tmp_path: Path) -> None:
     assert lesson[0] == "// mine: what it teaches, in a line."
     assert "One change against `shared_tile`" in lesson[2]
     assert mine.idea == "what mine teaches, in a line"
-    assert mine.path.read_text().startswith('"""mine: what it does, in a line."""\n')
 
 
 def test_a_kernel_with_any_headers_may_be_the_start_and_brings_them(tmp_path: Path) -> None:
