@@ -28,7 +28,7 @@ from gpubench.results.provenance import package_version
 WEIGHTS = {
     **dict.fromkeys(("shown", "descriptor", "saved"), 4),
     **dict.fromkeys(("config", "experiment", "expect", "operands", "archive"), 4),
-    **dict.fromkeys(("diff", "csv", "nvbench"), 4),
+    **dict.fromkeys(("diff", "csv"), 4),
     **dict.fromkeys(("where", "winners", "source", "problems", "partial", "race"), 8),
     **dict.fromkeys(("build", "fleet"), 5),
     "command": 20,

@@ -146,7 +146,7 @@ class Columns(Generic[R]):
 
     def are_in(self, path: Path) -> bool:
         """Return whether a file has the required columns. False if it is no regular CSV."""
-        if path.suffix == ".json" or not path.is_file():
+        if not path.is_file():
             return False
         with opened(path, MAX_HEADER) as file:
             return {*self._required} <= set(next(_lines(file), []))
@@ -159,17 +159,6 @@ class Columns(Generic[R]):
         names = [name for name in self.names if name in table.columns]
         file = io.StringIO(table.to_csv(columns=names, index=False))
         return self._rows(file, "the frame", "not a gpubench frame")
-
-    def row(self, texts: Mapping[str, str], place: str) -> R:
-        """Return the row of such fields; others are ignored. Raises UsageError for an invalid one.
-
-        `place` names the row in that error.
-        """
-        own = {name: text for name, text in texts.items() if name in self._parsers}
-        try:
-            return self._make({name: self._parsers[name](text) for name, text in own.items()})
-        except ValueError as error:
-            raise UsageError(f"{place}: {error}") from None
 
     def _make(self, values: Mapping[str, Any]) -> R:
         """Make a row of values from the parsers, 15 times as fast as calling its class.

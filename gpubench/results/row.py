@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpubench.model import LARGEST, OPERATIONS, PointKey, Timing
 from gpubench.results.columns import MAX_VALUE, Columns, column
-from gpubench.results.nvbench import read_fields
 from gpubench.results.output import Output
 from gpubench.text import clean
 
@@ -365,20 +364,10 @@ _FILE = Columns(
     derived={"launches": _launches_until_0_2},
 )
 COLUMNS, NAMES = _FILE.fields, _FILE.names
-encode, rows = _FILE.encode, _FILE.rows_of
+encode, read, rows = _FILE.encode, _FILE.read, _FILE.rows_of
 
 STABLE = 1.1
 """Maximum ratio of the largest to the smallest round median at which rounds agree."""
-
-
-def read(path: Path, columns: Collection[str] | None = None) -> list[Row]:
-    """Read the rows of a CSV (`Columns.read`), or of a JSON file of NVBench.
-
-    Raises UsageError for a file that cannot be read.
-    """
-    if path.suffix == ".json":
-        return [_FILE.row(fields, place) for place, fields in read_fields(path, KEY)]
-    return _FILE.read(path, columns)
 
 
 def objects(rows: Iterable[Row]) -> list[dict[str, Any]]:

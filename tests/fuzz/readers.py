@@ -212,13 +212,6 @@ def compared(base: bytes, data: bytes, folder: Path) -> None:
     require_unchanged(folder, {"base.csv": base, "a.csv": data})
 
 
-NVBENCH = b"""{"benchmarks": [{"name": "b", "states": [{"device": 0, "axis_values":
-[{"name": "M", "value": "64"}, {"name": "T", "value": "I8"}], "summaries":
-[{"tag": "nv/cold/time/gpu/mean", "data": [{"name": "value", "value": "0.001"}]},
-{"tag": "nv/json/bin:nv/cold/sample_times", "data": [{"name": "filename", "value": "a/0.bin"},
-{"name": "size", "value": "1"}]}]}]}], "devices": [{"id": 0, "name": "GPU", "sm_version": 900}]}"""
-"""A file in NVBench's own words."""
-
 PROBLEMS = (
     b"# a model\nname,m,n,k,weight,dtype\nqkv,16,24,8,12,float32\nout,16,8,8,,fp64\n",
     b"name;m;n;k\nfirst;8;8;8\nsecond;16;8;24\n",
@@ -468,7 +461,6 @@ READERS = {
     "shown": Reader(shown, lambda: (*_csv(), _csv_of_gpu()), TABLE),
     "descriptor": Reader(descriptor, lambda: (DESCRIPTOR,), TEXT),
     "source": Reader(source, lambda: (SOURCE,), TEXT),
-    "nvbench": Reader(rows("a.json"), lambda: (NVBENCH,), TEXT),
     "problems": Reader(problems, lambda: PROBLEMS, TABLE),
     "diff": Reader(lambda *to: compared(_csv()[0], *to), _csv, TABLE),
     "build": Reader(lambda *to: compared(_builds()[0], *to), _builds, TABLE),

@@ -26,7 +26,7 @@ def convert(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Result file: a CSV of gpubench, or JSON of NVBench (*.json).",
+            help="CSV of a sweep.",
             autocompletion=completion.files,
         ),
     ],
@@ -40,7 +40,7 @@ def convert(
     ] = None,
     force: option.Force = False,
 ) -> None:
-    """Convert results to and from the files of other tools."""
+    """Write results in the forms of other programs."""
     from gpubench.commands.convert.formats import FORMATS
     from gpubench.plan.selection import read_selected
     from gpubench.results.output import Output
