@@ -1,6 +1,5 @@
 """`gpubench bisect`: the code of a commit for `git bisect run`, and the commit that it finds."""
 
-import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from commandline import Done, call
 from diffs import rows
-from newcomer import blocks
 
 from gpubench.results.row import write
 
@@ -82,7 +80,6 @@ def test_git_bisect_finds_the_planted_commit_although_one_does_not_build(reposit
 @pytest.mark.parametrize(
     ("own", "facts", "code"),
     [
-        (1.0, {}, 0),
         (0.8, {}, 0),
         (1.25, {}, 1),
         (1.05, {}, 125),  # ambiguous: at the threshold
@@ -140,35 +137,3 @@ def test_what_is_wrong_at_every_commit_ends_the_bisection(
     done = call(repository, "bisect", *words)
     assert (done.code, done.out, done.err.count("\n")) == (128, "", 1)
     assert message in done.err
-
-
-def test_the_command_of_the_page_tells_the_pages_kernels_apart(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = blocks("bisect.md")
-    before, after = (block.text for block in page if block.title.startswith("kernels/rows.py"))
-    (repository / "kernels").mkdir()
-    kernel = repository / "kernels" / "rows.py"
-    kernel.write_text(before)
-    commit(repository, "Compute row by row")
-    git(repository, "tag", "-f", "v1")
-
-    def measure(
-        sides: tuple[Any, Any], _options: object, directory: Path, *_: object
-    ) -> tuple[list[Path], list[Path]]:
-        files: tuple[list[Path], list[Path]] = ([], [])
-        for side, paths in zip(sides, files, strict=True):
-            text = (side.kernels or Path()).joinpath("rows.py").read_text()
-            found = rows(own=2.5 if "block by block" in text else 1.0)
-            for number in range(5):
-                paths.append(directory / f"{side.name}-{number}.csv")
-                write([replace(row, round_medians_us=None) for row in found], paths[-1])
-        return files
-
-    monkeypatch.setattr(ab, "measure_in_turns", measure)
-    (line,) = (line for block in page for line in block.text.splitlines() if "bisect run" in line)
-    words = shlex.split(line)[4:]  # git bisect run gpubench
-    for text, code in ((before, 0), (f"{before}# notes\n", 0), (after, 1)):
-        kernel.write_text(text)
-        assert call(repository, *words).code == code
-        compile(text, "rows.py", "exec")

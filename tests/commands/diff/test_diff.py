@@ -1,6 +1,5 @@
 """`gpubench diff` as it is called: what it prints, and every exit code."""
 
-import csv
 import json
 import re
 import subprocess
@@ -116,23 +115,6 @@ def test_another_gpu_of_one_kind_is_said_and_allowed_for(file: Write, run: Run) 
         assert (code, "GPUs of one kind" in out) == (1, False)
 
 
-def remove_column(path: str, name: str) -> None:
-    with Path(path).open(newline="") as file:
-        lines = list(csv.reader(file))
-    at = lines[0].index(name)
-    with Path(path).open("w", newline="") as out:
-        csv.writer(out).writerows([line[:at] + line[at + 1 :] for line in lines])
-
-
-def test_a_file_without_a_column_that_is_needed_is_exit_2_naming_it(file: Write, run: Run) -> None:
-    base, new = file("base.csv", rows()), file("new.csv", rows())
-    remove_column(new, "round_medians_us")
-    code, _, err = run(base, new)
-    assert code == 2
-    assert f"{new}: not a CSV of a sweep" in err
-    assert "column 'round_medians_us' is missing" in err
-
-
 def test_what_cannot_be_used_is_one_line_and_exit_2(file: Write, run: Run) -> None:
     untimed = {"status": "skipped", "median_us": None, "round_medians_us": None}
     files = {
@@ -198,9 +180,7 @@ def test_only_and_exclude_choose_variants_and_sizes(file: Write, run: Run) -> No
 
 def test_the_threshold_is_an_option(file: Write, run: Run) -> None:
     base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
-    assert run(base, new, "--threshold", "10%")[0] == 0
-    small = file("small.csv", rows(own=1.015))
-    assert [run(base, small, "--threshold", limit)[0] for limit in ("1%", "2%")] == [1, 0]
+    assert [run(base, new, "--threshold", limit)[0] for limit in ("2%", "10%")] == [1, 0]
 
 
 def test_without_a_blas_a_common_shift_is_a_regression_with_a_hint(file: Write, run: Run) -> None:
@@ -214,19 +194,6 @@ def test_without_a_blas_a_common_shift_is_a_regression_with_a_hint(file: Write, 
 # ---- formats
 
 
-def test_the_output_file_has_the_format_and_the_terminal_the_text(
-    file: Write, run: Run, tmp_path: Path
-) -> None:
-    report = tmp_path / "made" / "report.json"
-    code, out, _ = run(
-        *(file("base.csv", rows()), file("new.csv", rows(own=1.05))),
-        *("--format", "json", "--output", str(report)),
-    )
-    assert code == 1
-    assert out.startswith("slower: 3 of 9 points")
-    assert json.loads(report.read_text())["exit_code"] == 1
-
-
 def test_text_in_a_file_has_no_colour_and_names_are_no_markup(
     file: Write, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,13 +204,6 @@ def test_text_in_a_file_has_no_colour_and_names_are_no_markup(
     run(*named, "-o", str(report))
     assert "[red]" in report.read_text()
     assert "\x1b" not in report.read_text()
-
-
-def test_the_headline_and_the_line_of_a_point_show_the_same_change(file: Write, run: Run) -> None:
-    shifted = rows(own=1.2, cublas=0.996, other=0.996)  # the machine is 0.4 % faster
-    out = run(file("base.csv", rows()), file("new.csv", shifted))[1]
-    assert out.splitlines()[0].endswith("by up to 20.0 % (own at 64)")
-    assert "+20.0 %" in next(line for line in out.splitlines() if line.startswith("own at 64"))
 
 
 def test_json_has_the_form_that_is_documented(file: Write, run: Run) -> None:

@@ -55,16 +55,11 @@ def test_a_toolkit_comes_before_the_wheel_and_what_is_on_path_before_both(
     assert nvdisasm() == on_path
 
 
-def test_the_disassembler_gets_the_cubin_and_prints_the_listing(tmp_path: Path) -> None:
-    install(tmp_path / "site-packages" / "nvidia" / "cu13" / "bin")
-    assert disassemble(b"the cubin", "-c") == "-c the cubin"
-
-
 def test_a_disassembler_that_fails_or_does_not_start_gives_no_listing(tmp_path: Path) -> None:
     program = install(tmp_path / "site-packages" / "nvidia" / "cu13" / "bin")
+    assert disassemble(b"the cubin", "-c") == "-c the cubin"
     for script in ("#!/bin/sh\nexit 1\n", "#!/no/such/shell\n"):
         program.write_text(script, encoding="utf-8")
-        assert nvdisasm() == program
         assert disassemble(b"cubin", "-c") is None
 
 

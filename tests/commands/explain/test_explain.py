@@ -145,13 +145,6 @@ def test_a_page_shows_figures_and_says_what_they_mean(capsys: pytest.CaptureFixt
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_an_architecture_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = printed(capsys, "naive", tiles="32", arch="sm_75", dtypes="float64")
-    assert "on Tesla T4 (sm_75)" in out
-    assert "32 of 32 warps" in " ".join(out.split())
-    assert "figures of the Tesla T4: 40 multiprocessors, 1590 MHz, 320 GB/s" in err
-
-
 def test_the_machines_gpu_is_the_default(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,13 +168,16 @@ def test_without_a_disassembler_the_rest_is_explained(
 # ---- several tiles
 
 
-def test_several_tiles_are_a_table_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = printed(capsys, "shared_tile", tiles="1,2,4,8,16,32")
+def test_several_tiles_are_a_table_that_fits_and_an_illegal_one_is_skipped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out, _ = printed(capsys, "shared_tile", tiles="4,8,33")
     lines = out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert [line.split()[0] for line in lines[5:11]] == ["1", "2", "4", "8", "16", "32"]
+    assert max(map(len, lines[:7])) <= 80
+    assert [line.split()[0] for line in lines[5:7]] == ["4", "8"]
     assert "blocks" in lines[5]
     assert "ms" not in lines[3]
+    assert "skipped: 33: takes edges 1 to 32" in " ".join(out.split())
 
 
 def test_all_means_every_legal_tile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,17 +186,6 @@ def test_all_means_every_legal_tile(tmp_path: Path, capsys: pytest.CaptureFixtur
     answer = as_json(capsys, "mine", kernels=tmp_path, arch="sm_90", every=True)
     assert [found["tile"] for found in answer["explanations"]] == ["31", "32"]
     assert answer["not_explained"] == []
-
-
-def test_tiles_that_are_illegal_are_skipped_with_the_reason(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    out, _ = printed(capsys, "naive", tiles="32,33,34")
-    assert "skipped: 33: takes edges 1 to 32" in out
-    answer = as_json(capsys, "naive", tiles="32,33")
-    assert [found["tile"] for found in answer["explanations"]] == ["32"]
-    (missing,) = answer["not_explained"]
-    assert (missing["tile"], missing["status"]) == ("33", "skipped")
 
 
 def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained(
@@ -214,27 +199,6 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained
     out = capsys.readouterr().out
     assert "error: 31: " in out
     assert out.splitlines()[6].split()[0] == "32"
-
-
-@pytest.mark.slow
-def test_every_launch_of_a_variant_has_its_page(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    tile = str(KERNELS["atax_pair"].tiles.defaults[0])
-    out, _ = printed(capsys, "atax_pair", tiles=tile, sizes="512x256")
-    for launch in ("atax_pair", "atax_pair_t", "atax_pair_sum"):
-        assert f"\n{launch}\n" in out
-    at = point(KERNELS["atax_pair"], size=(512, 256, 1), tile=Config.parse(tile))
-    row_of_pair = replace(measured(100.0, at), op="atax", compute_capability="9.0")
-    write([row_of_pair], tmp_path / "a.csv")
-    answer = as_json(capsys, "atax_pair", tiles=tile, sizes="512x256", times=tmp_path / "a.csv")
-    found = answer["explanations"]
-    assert [launch["measured_us"] for launch in found] == [100.0, None, None]
-    assert [(launch["launch"], launch["launches"], launch["kernel"]) for launch in found] == [
-        (1, 3, "atax_pair"),
-        (2, 3, "atax_pair_t"),
-        (3, 3, "atax_pair_sum"),
-    ]
 
 
 # ---- JSON
@@ -271,11 +235,11 @@ def test_a_sweeps_times_are_compared_with_the_bound(
     out, err = printed(capsys, "shared_tile", tiles="16", times=tmp_path / "a.csv")
     assert "0.283 ms, 8.82 times the bound: 11.3 %" in " ".join(out.split())
     assert "times of" not in err
-    out, _ = printed(capsys, "shared_tile", tiles="8,16,32", times=tmp_path / "a.csv")
+    out, _ = printed(capsys, "shared_tile", tiles="8,16,4", times=tmp_path / "a.csv")
     by_tile = {line.split()[0]: line.split() for line in out.splitlines() if line[:1].isdigit()}
     assert by_tile["8"][-2:] == ["0.4380", "7"]
     assert by_tile["16"][-2:] == ["0.2830", "11"]
-    assert "0." not in by_tile["32"][-1]
+    assert "0." not in by_tile["4"][-1]
 
 
 def test_times_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -322,10 +286,3 @@ def test_without_nvrtc_the_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
     assert "pip install '.[cuda13]'" in refusal("naive")
     with pytest.raises(UsageError, match="NVRTC is not available"):
         run_build("naive", {}, arch=None, every=False, output=None)
-    assert isinstance(UsageError("x"), GpubenchError)
-
-
-def test_nvrtc_names_what_it_compiles_for() -> None:
-    known = architectures()
-    assert {"sm_75", "sm_90", "sm_120"} <= set(known)
-    assert list(known) == sorted(known, key=lambda name: int(name[3:]))
