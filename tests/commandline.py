@@ -21,6 +21,8 @@ TIMEOUT_S = 300
 GROUP = typer.main.get_command(app)
 """Built once: it takes a tenth of a second."""
 
+COMMANDS = {name: GROUP.get_command(None, name) for name in GROUP.commands}
+
 
 @dataclass(frozen=True)
 class Done:

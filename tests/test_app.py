@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from commandline import COMMANDS
 from typer.testing import CliRunner
 
 from gpubench import commands
@@ -16,8 +17,6 @@ from gpubench.model import DTYPES, OPERATIONS, Cache, Scope, Timer
 from gpubench.options import OPTIONS, Option
 from gpubench.plan.registry import of_op
 
-GROUP = typer.main.get_command(app)
-COMMANDS = {name: GROUP.get_command(None, name) for name in GROUP.commands}
 PARAMETERS = [
     (name, one)
     for name, command in COMMANDS.items()

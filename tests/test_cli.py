@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from commandline import (
-    GROUP,
+    COMMANDS,
     LONG,
     OWN,
     QUICK,
@@ -32,7 +32,6 @@ from gpubench.results.row import read
 
 HEAVY = {"numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch"}
 
-COMMANDS = {name: GROUP.get_command(None, name) for name in GROUP.commands}
 ANSI = "\x1b["
 
 

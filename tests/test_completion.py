@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from commandline import TIMEOUT_S
+from commandline import COMMANDS, TIMEOUT_S
 
 from gpubench import completion
-from gpubench.cli import app
 
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich")
 
@@ -51,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def context(**params: str) -> typer.Context:
-    made = typer.Context(typer.main.get_command(app).get_command(None, "sweep"))
+    made = typer.Context(COMMANDS["sweep"])
     made.params = dict(params)
     return made
 

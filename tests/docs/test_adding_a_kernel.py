@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from commandline import GROUP, call
+from commandline import COMMANDS, call
 from newcomer import REPOSITORY, Block, Newcomer, blocks
 from stub import nothing_measured
 
@@ -106,7 +106,7 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
             for command in block.commands:
                 name, *words = shlex.split(command)
                 if name in TYPED_ELSEWHERE:
-                    GROUP.commands[name].make_context(name, words)
+                    COMMANDS[name].make_context(name, words)
                 else:
                     with nothing_measured() if name == "sweep" else nullcontext():
                         done.append(call(tmp_path, name, *words))

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from commandline import GROUP, OWN, call
+from commandline import COMMANDS, OWN, call
 from diffs import rows
 from newcomer import PAGES, REPOSITORY
 
@@ -25,7 +25,7 @@ ab = import_module("gpubench.commands.diff.ab")  # the package has a function of
 
 def test_the_page_is_short_and_names_what_exists() -> None:
     assert len(TEXT.splitlines()) <= 60
-    commands = GROUP.commands
+    commands = COMMANDS
     for typed in TYPED:
         name, *words = shlex.split(typed)
         commands[name].make_context(name, words)  # raises for an unknown option

@@ -9,12 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import typer
 import yaml
+from commandline import COMMANDS
 from newcomer import PAGES, REPOSITORY
 
 import gpubench
-from gpubench.cli import app
 from gpubench.options import read_sweep
 from gpubench.results import build_row
 
@@ -22,7 +21,6 @@ BLOCKS = re.findall(
     r"^```yaml\n(.*?)^```", (PAGES / "ci.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
 WORKFLOWS: list[Any] = [yaml.safe_load(block) for block in BLOCKS]
-GROUP = typer.main.get_command(app)
 
 
 def steps(workflow: Any) -> list[Any]:
@@ -85,7 +83,7 @@ def test_every_command_exists_and_takes_its_options() -> None:
     commands = gpubench_commands()
     assert {words[0] for words in commands} == {"ab", "sweep", "diff", "history", "build"}
     for words in commands:
-        command = GROUP.get_command(None, words[0])
+        command = COMMANDS[words[0]]
         given = command.make_context(words[0], words[1:]).params  # raises for an unknown option
         if words[0] == "sweep":
             names = ("sizes", "tiles", "device", "rounds", "budget")

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from commandline import GROUP, call
+from commandline import COMMANDS, call
 from newcomer import Block, Newcomer, blocks
 from stub import nothing_measured
 
@@ -54,7 +54,7 @@ def test_every_step_works_as_written(tmp_path: Path) -> None:
             shutil.copy(tmp_path / "first.csv", tmp_path / "second.csv")
             continue
         if words[:2] == ["my_tile", "--kernels"]:  # as tests of `check` do
-            GROUP.commands[name].make_context(name, words)
+            COMMANDS[name].make_context(name, words)
             continue
         with nothing_measured() if name == "sweep" else nullcontext():
             done = call(tmp_path, name, *words)

@@ -14,14 +14,12 @@ import jinja2  # noqa: F401 # loaded, not used
 import matplotlib.pyplot as plt  # noqa: F401 # loaded, not used
 import pandas as pd  # noqa: F401 # loaded, not used
 import scipy.stats  # noqa: F401 # loaded, not used
-import typer
+from commandline import COMMANDS, GROUP
 from contract import REFUSALS, BrokenContractError, call_within_contract, checked_message, contents
 from stub import nothing_measured
 
-from gpubench.cli import app, main
+from gpubench.cli import main
 
-PROGRAM = typer.main.get_command(app)
-COMMANDS = PROGRAM.commands
 SEPARATOR = b"\0"
 """Separator of the words of a command line. No word can contain it."""
 
@@ -151,9 +149,17 @@ def read(data: bytes, folder: Path) -> None:
         return  # all tiles of all kernels take minutes, and are not planned here
     if not (folder / "a.csv").exists():
         prepared(folder)
+    checked(argv, folder)
+
+
+def checked(argv: Sequence[str], folder: Path, *, kept: bool = False) -> int:
+    """Run a command, which changes and writes only what it names; return its exit code.
+
+    What it writes is removed unless it is `kept`.
+    """
     before = contents(folder)
     with nothing_measured():
-        run(argv, folder)
+        code = run(argv, folder)
     after = contents(folder)
     changed = {name for name, was in before.items() if after.get(name) != was}
     if changed and "--force" not in argv:
@@ -161,9 +167,11 @@ def read(data: bytes, folder: Path) -> None:
     for name in after.keys() - before.keys():
         if not _named(name, argv):
             raise BrokenContractError(f"written, but not asked for: {name}")
-        (folder / name).unlink()
+        if not kept:
+            (folder / name).unlink()
     for name in changed:
         (folder / name).write_bytes(before[name])
+    return code
 
 
 def _named(name: str, argv: Sequence[str]) -> bool:
@@ -193,7 +201,7 @@ def run(argv: Sequence[str], folder: Path) -> int:
     def command() -> int:
         with (
             patch.object(sys, "argv", ["gpubench", *argv]),
-            patch("typer.main.get_command", lambda _app: PROGRAM),  # built once, not each time
+            patch("typer.main.get_command", lambda _app: GROUP),  # built once, not each time
         ):
             try:
                 main()

@@ -5,7 +5,7 @@ import io
 import os
 import tomllib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -26,26 +26,22 @@ from contract import (
 from fakes import CPU, measured, point
 from stub import nothing_measured
 
-from gpubench.commands.diff.options import Format
-from gpubench.commands.diff.sides import read_side
 from gpubench.commands.fleet import times as fleet_times
 from gpubench.commands.fleet.units import Report
 from gpubench.commands.fleet.verdicts import assess
-from gpubench.commands.operand_files.files import read_operands, write_operands
-from gpubench.commands.reproduce.experiment import read_experiment
+from gpubench.commands.operand_files.files import write_operands
 from gpubench.commands.tune.where import condition
 from gpubench.engine.cluster import Member
 from gpubench.model import Config
-from gpubench.options import read_sweep
 from gpubench.plan.toml_file import decode
 from gpubench.plan.tuned import Winner, keep_winners, read_winners
 from gpubench.results import row as table
 from gpubench.results import store
 from gpubench.results.output import Output
-from gpubench.results.result_file import read_context
 from gpubench.view.pictures import Kind
 
-REPOSITORY = Path(__file__).parents[2]
+RESULTS = Path(__file__).parents[2] / "results"
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 class Reader(NamedTuple):
@@ -61,65 +57,48 @@ class Reader(NamedTuple):
     """Mutations specific to the format."""
 
 
-def as_argument(data: bytes) -> str:
-    """Decode bytes as Python decodes a command line."""
-    return data.decode("utf-8", errors="surrogateescape")
+Contents = Callable[[], Sequence[bytes]]
 
 
-def require_unchanged(folder: Path, before: dict[str, bytes]) -> None:
-    if contents(folder) != before:
-        raise BrokenContractError("reading changed a file")
+def of_commands(
+    own: Sequence[mutations.Mutation],
+    seeds: Contents,
+    *lines: str,
+    name: str = "a.csv",
+    base: Contents | None = None,
+) -> Reader:
+    """Return a reader of the file `name` by these command lines, beside a valid `base.csv`."""
 
+    def read(data: bytes, folder: Path) -> None:
+        (folder / name).write_bytes(data)
+        if base:
+            (folder / "base.csv").write_bytes(base()[0])
+        for line in lines:
+            command_lines.checked(line.split(), folder)
 
-# ---- TOML
+    return Reader(read, seeds, own)
 
 
 def _in_file(name: str, data: bytes, folder: Path) -> Path:
     path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
 
 
-def _toml(read: Callable[[Path], object]) -> Callable[[bytes, Path], None]:
-    """Return a reader of a TOML file."""
+# ---- TOML and expressions
 
-    def read_file(data: bytes, folder: Path) -> None:
-        path = _in_file("a.toml", data, folder)
-        call_within_contract(lambda: read(path), folder)
-        require_unchanged(folder, {"a.toml": data})
-
-    return read_file
-
-
-def winners(data: bytes, folder: Path) -> None:
-    """Read the TOML file of `--tiles tuned`, sweep its tiles, and add a winner to it."""
-    path = _in_file("a.toml", data, folder)
-    before = call_within_contract(lambda: read_winners(path), folder)
-    if zlib.crc32(data) % 4 == 0:
-        with nothing_measured():
-            sweep = ("sweep", "--device", "cpu", "--sizes", "8", "--variants", "cpu_tile")
-            command_lines.run([*sweep, "--rounds", "1", "--tiles", "a.toml", "-o", "a.csv"], folder)
-    assert path.read_bytes() == data
-    (new,) = decode(tomllib.loads(WINNER.decode().replace("512", "640")), _Winners, "").winner
-    call_within_contract(lambda: keep_winners(path, [new]), folder)
-    if path.read_bytes() == data:
-        return
-    after = read_winners(path)
-    if before is None or not {winner.key for winner in (*before, new)} <= {w.key for w in after}:
-        raise BrokenContractError("winners were lost")
-    if b"# a comment" in data and b"# a comment" not in path.read_bytes():
-        raise BrokenContractError("a comment was lost")
-
-
-def where(data: bytes, folder: Path) -> None:
-    """Read and use the argument of `tune --where`."""
-    tile = {"BM": 128, "stages": 3, "cluster": "2x1"}
-    call_within_contract(lambda: condition(as_argument(data), tile, "fake")(tile), folder)
-
-
-class _Winners(msgspec.Struct):
-    winner: list[Winner]
-
+CONFIG = b"""sizes = "64..512:64,320x640x320"
+tiles = [8, 16]
+dtypes = "float32,float64"
+variants = ["cpu_tile", "cpu_naive"]
+device = "cpu"
+output = "new.csv"
+operands = "index"
+precision = "0.5%"
+point_limit = 60.5
+budget = 100
+"""
 
 WINNER = b"""[[winner]]  # a comment
 device = "Fake CPU"
@@ -141,6 +120,29 @@ gpubench = "0.1.0"
 tuned_utc = "2026-01-01T00:00:00+00:00"
 """
 WINNER_OF_OLD = WINNER.replace(b'layout = "row-major"\n', b"")
+
+
+class _Winners(msgspec.Struct):
+    winner: list[Winner]
+
+
+def winners(data: bytes, folder: Path) -> None:
+    """Read the TOML file of `--tiles tuned`, sweep its tiles, and add a winner to it."""
+    path = _in_file("a.toml", data, folder)
+    before = call_within_contract(lambda: read_winners(path), folder)
+    line = "sweep --device cpu --sizes 8 --variants cpu_tile --rounds 1 --tiles a.toml -o a.csv"
+    command_lines.checked(line.split(), folder)
+    (new,) = decode(tomllib.loads(WINNER.decode().replace("512", "640")), _Winners, "").winner
+    call_within_contract(lambda: keep_winners(path, [new]), folder)
+    if path.read_bytes() == data:
+        return
+    after = read_winners(path)
+    if before is None or not {winner.key for winner in (*before, new)} <= {w.key for w in after}:
+        raise BrokenContractError("winners were lost")
+    if b"# a comment" in data and b"# a comment" not in path.read_bytes():
+        raise BrokenContractError("a comment was lost")
+
+
 CONDITIONS = (
     b"stages >= 3 and BM*2 > 16",
     b'cluster in ("2x1", "1x1") or not -BM % 7 == 1',
@@ -148,23 +150,14 @@ CONDITIONS = (
 )
 
 
-def _configs(*, experiments: bool) -> list[bytes]:
-    files = [path.read_bytes() for path in sorted((REPOSITORY / "configs").glob("*.toml"))]
-    return [text for text in files if (b"[[sweep]]" in text) == experiments]
+def where(data: bytes, folder: Path) -> None:
+    """Read and use the argument of `tune --where`, decoded as Python decodes a command line."""
+    tile = {"BM": 128, "stages": 3, "cluster": "2x1"}
+    text = data.decode("utf-8", errors="surrogateescape")
+    call_within_contract(lambda: condition(text, tile, "fake")(tile), folder)
 
 
-CONFIG = b"""sizes = "64..512:64,320x640x320"
-tiles = [8, 16]
-dtypes = "float32,float64"
-kernels = "mine"
-output = "a.csv"
-precision = "0.5%"
-point_limit = 60.5
-budget = 100
-"""
-
-
-# ---- CSV
+# ---- tables
 
 
 @functools.cache
@@ -178,38 +171,25 @@ def _csv() -> list[bytes]:
     return [table.encode(_rows())]
 
 
-def rows(name: str) -> Callable[[bytes, Path], None]:
-    """Return a reader of a file of rows, which writes what it read and reads it again."""
-
-    def read_file(data: bytes, folder: Path) -> None:
-        path = _in_file(name, data, folder)
-        read = call_within_contract(lambda: table.read(path), folder)
-        if read:
-            call_within_contract(lambda: read_side([path]), folder)
-            require_unchanged(folder, {name: data})
-            copy = folder / "b.csv"
-            table.write(read, copy)
-            assert [str(row) for row in table.read(copy)] == [str(row) for row in read]  # NaN, too
-
-    return read_file
+def _csv_of_gpu() -> bytes:
+    """Return rows with what pictures show: rates, percentages, local memory, several sizes."""
+    lines = (RESULTS / "h200/sweep.csv").read_bytes().splitlines(True)
+    return b"".join(lines[:1] + lines[1:3] + lines[100:240:70])
 
 
-def problems(data: bytes, folder: Path) -> None:
-    """Plan the list of `--sizes FILE.csv`."""
-    _in_file("a.csv", data, folder)
-    with nothing_measured():
-        command_lines.run(["sweep", "--sizes", "a.csv", "--device", "cpu", "--dry-run"], folder)
-    require_unchanged(folder, {"a.csv": data})
+@functools.cache
+def _builds() -> list[bytes]:
+    lines = (RESULTS / "build.csv").read_bytes().splitlines(True)
+    return [b"".join(lines[:5])]
 
 
-def compared(base: bytes, data: bytes, folder: Path) -> None:
-    """Compare with a valid file, and print one of the formats."""
-    _in_file("base.csv", base, folder)
-    _in_file("a.csv", data, folder)
-    name = tuple(Format)[len(data) % len(Format)]
-    sides = ["base.csv", "a.csv"] if len(data) % 3 else ["a.csv", "base.csv"]
-    command_lines.run(["diff", *sides, "--ignore-device", "--format", name], folder)
-    require_unchanged(folder, {"base.csv": base, "a.csv": data})
+def rows(data: bytes, folder: Path) -> None:
+    """Read a file of rows, write what was read, and read it again."""
+    path = _in_file("a.csv", data, folder)
+    if read := call_within_contract(lambda: table.read(path), folder):
+        copy = folder / "b.csv"
+        table.write(read, copy)
+        assert [str(row) for row in table.read(copy)] == [str(row) for row in read]  # NaN, too
 
 
 PROBLEMS = (
@@ -218,38 +198,33 @@ PROBLEMS = (
 )
 
 
-@functools.cache
-def _builds() -> list[bytes]:
-    lines = (REPOSITORY / "results/build.csv").read_bytes().splitlines(True)
-    return [b"".join(lines[:5])]
+def shown(data: bytes, folder: Path) -> None:
+    """Make the page, or a picture of any kind."""
+    _in_file("a.csv", data, folder)
+    kind = ("report", *Kind)[len(data) % (1 + len(Kind))]
+    name = "a.html" if kind == "report" else f"a{('.svg', '.png')[len(data) % 2]}"
+    drawing = ["report"] if kind == "report" else ["plot", "--kind", kind]
+    command_lines.checked([*drawing, "a.csv", "-o", name], folder)
 
 
 # ---- the store
 
 
-def _in_store(name: str, data: bytes, folder: Path) -> None:
-    path = folder / "store" / store.slug(CPU.name) / name
-    path.parent.mkdir(parents=True)
-    path.write_bytes(data)
-
-
 def saved(data: bytes, folder: Path) -> None:
     """Compare with a saved result, and show its history beside a valid one."""
-    _in_store("v1/20260101T000000.000000Z.csv", data, folder)
-    new = _in_file("store/fake-cpu/v1/20260102T000000.000000Z.csv", _csv()[0], folder).read_bytes()
-    _in_file("a.csv", new, folder)
-    before = contents(folder)
+    for number, content in enumerate((data, _csv()[0]), 1):
+        name = f"store/{store.slug(CPU.name)}/v1/2026010{number}T000000.000000Z.csv"
+        _in_file(name, content, folder)
+    _in_file("a.csv", _csv()[0], folder)
     with patch.dict(os.environ, {store.VARIABLE: str(folder / "store")}):
-        for line in (["diff", "--against", "v1", "a.csv"], ["history", "v1"], ["history"]):
-            code = command_lines.run(line, folder)
-            if code == 2 and line[0] == "diff":
-                raise BrokenContractError("an older saved result hides the newest one")
-    require_unchanged(folder, before)
+        if command_lines.checked(["diff", "--against", "v1", "a.csv"], folder) == 2:
+            raise BrokenContractError("an older saved result hides the newest one")
+        command_lines.checked(["history", "v1"], folder)
 
 
 def fleet(data: bytes, folder: Path) -> None:
     """Judge a fleet beside what the store has of an earlier run."""
-    _in_store("fleet/20260101T000000.000000Z.jsonl", data, folder)
+    _in_file(f"store/{store.slug(CPU.name)}/fleet/20260101T000000.000000Z.jsonl", data, folder)
     reports = [Report(Member(slot, "h", CPU, ""), _unit_times(slot), {}, {}) for slot in "abc"]
 
     def judged() -> None:
@@ -274,25 +249,6 @@ def _unit_times(slot: str) -> list[fleet_times.UnitTime]:
 
 def _fleets() -> tuple[bytes, ...]:
     return (msgspec.json.Encoder().encode_lines([*_unit_times("a"), *_unit_times("b")]),)
-
-
-def _csv_of_gpu() -> bytes:
-    """Return rows with what pictures show: rates, percentages, local memory, several sizes."""
-    lines = (REPOSITORY / "results/h200/sweep.csv").read_bytes().splitlines(True)
-    return b"".join(lines[:1] + lines[1:3] + lines[100:240:70])
-
-
-def shown(data: bytes, folder: Path) -> None:
-    """Make the page, or a picture of any kind."""
-    _in_file("a.csv", data, folder)
-    kind = ("report", *Kind)[len(data) % (1 + len(Kind))]
-    name = "a.html" if kind == "report" else f"a{('.svg', '.png')[len(data) % 2]}"
-    drawing = ["report"] if kind == "report" else ["plot", "--kind", kind]
-    code = command_lines.run([*drawing, "a.csv", "-o", name], folder)
-    if code == 0:
-        assert (folder / name).stat().st_size > 0
-        (folder / name).unlink()
-    require_unchanged(folder, {"a.csv": data})
 
 
 # ---- a kernel of the user's
@@ -320,20 +276,6 @@ VARIANT = CallVariant(
 )
 """
 
-
-def descriptor(data: bytes, folder: Path) -> None:
-    """List and sweep a described kernel. Each has its own name, because Python caches modules."""
-    name = f"k{zlib.crc32(data):x}"
-    (folder / "own").mkdir(exist_ok=True)
-    _in_file(f"own/{name}.py", data, folder)
-    _in_file(f"own/{name}.cu", b"", folder)
-    with nothing_measured():
-        for line in (["variants", "--kernels", "own"], ["sweep", "--kernels", "own", *OWN]):
-            command_lines.run(line, folder)
-    if not contents(folder).keys() <= {f"own/{name}.py", f"own/{name}.cu", "a.csv"}:
-        raise BrokenContractError(f"files: {sorted(contents(folder))}")
-
-
 SOURCE = b"""template <typename T, const int BM, int BN = 64>
 __global__ void __launch_bounds__((BM * BN) / 4, 1)
     mine(int M, int N, int K, T alpha, const T *__restrict__ A, const T* B, float beta, T C[]) {}
@@ -344,86 +286,72 @@ extern "C" __global__ void plain(const float* a, size_t pitch, float* c) {}
 """
 
 
+def descriptor(data: bytes, folder: Path) -> None:
+    """List and sweep a described kernel. Each has its own name, because Python caches modules."""
+    name = f"k{zlib.crc32(data):x}"
+    _in_file(f"own/{name}.py", data, folder)
+    _in_file(f"own/{name}.cu", b"", folder)
+    for line in ("variants", "sweep --device cpu --sizes 8,24 --rounds 1 -o a.csv"):
+        command_lines.checked([*line.split(), "--kernels", "own"], folder)
+
+
 def source(data: bytes, folder: Path) -> None:
     """Describe a CUDA source, and read its description."""
-    name = f"s{zlib.crc32(data):x}"
     _in_file("a.cu", data, folder)
-    with nothing_measured():
-        code = command_lines.run(["new-kernel", name, "--from", "a.cu", "--dir", "own"], folder)
-        if code == 0:
-            command_lines.run(["variants", "--kernels", "own"], folder)
-    if not contents(folder).keys() <= {"a.cu", f"own/gemm/{name}.py"}:
-        raise BrokenContractError(f"files: {sorted(contents(folder))}")
-
-
-OWN = ("--device", "cpu", "--sizes", "8,24", "--rounds", "1", "-o", "a.csv")
+    line = f"new-kernel s{zlib.crc32(data):x} --from a.cu --dir own"
+    if command_lines.checked(line.split(), folder, kept=True) == 0:
+        command_lines.checked(["variants", "--kernels", "own"], folder)
 
 
 # ---- an interrupted sweep
 
+SWEEP = "sweep --device cpu --sizes 8..24:8 --variants cpu_blas --rounds 30 --samples a.samples"
+RACE = "tune cpu_tile --device cpu --sizes 64 --where edge<=9"
 
-SWEEP = ("sweep", "--device", "cpu", "--sizes", "8..24:8", "--variants", "cpu_blas")
-RACE = ("tune", "cpu_tile", "--device", "cpu", "--sizes", "64", "--where", "edge <= 9")
 
-
-def _killed(*argv: str) -> bytes:
-    """Return the file that a killed command leaves, measured by the stand-in for the worker."""
+def _killed(line: str) -> list[bytes]:
+    """Return the lines that a killed command leaves, measured by the stand-in for the worker."""
     with empty_folder() as folder, nothing_measured(), redirect_stdout(io.StringIO()):
         with redirect_stderr(io.StringIO()):
-            command_lines.run([*argv, "-o", "a.csv"], folder)
-        return (folder / "a.csv.partial").read_bytes()
+            command_lines.run([*line.split(), "-o", "a.csv"], folder)
+        return (folder / "a.csv.partial").read_bytes().split(b"\n")
 
 
 @functools.cache
 def _partial() -> tuple[bytes, ...]:
-    text = _killed(*SWEEP, "--rounds", "30", "--samples", "a.samples")  # more than it measures
-    lines = text.split(b"\n")
+    lines = _killed(SWEEP)  # 30 rounds are more than it measures
     return b"\n".join([*lines[:12], b""]), b"\n".join([*lines[:7], lines[7][:40]])
 
 
 @functools.cache
 def _race() -> tuple[bytes, ...]:
-    lines = _killed(*RACE).split(b"\n")
+    lines = _killed(RACE)
     return b"\n".join([*lines[:20], b""]), b"\n".join([*lines[:-2], lines[-2][:40]])
 
 
-def partial(data: bytes, folder: Path) -> None:
-    """Continue a sweep."""
-    path = folder / "a.csv"
-    _in_file("a.csv.partial", data, folder)
-    call_within_contract(lambda: read_context(path), folder)
-    require_unchanged(folder, {"a.csv.partial": data})
-    left = _resumed(["sweep", "--resume", "a.csv"], data, folder)
-    if not left.keys() <= {"a.csv", "a.csv.partial", "a.samples"}:
-        raise BrokenContractError(f"files: {sorted(left)}")
+def resumed(line: str, names: Sequence[str]) -> Callable[[bytes, Path], None]:
+    """Return a reader that continues a sweep or race, which may leave files of these names."""
 
+    def read(data: bytes, folder: Path) -> None:
+        _in_file("a.csv.partial", data, folder)
+        with nothing_measured():
+            command_lines.run(line.split(), folder)
+        left = contents(folder)
+        whole_lines = data[: data.rfind(b"\n") + 1]
+        if not left.keys() <= {"a.csv", "a.csv.partial", *names}:
+            raise BrokenContractError(f"files: {sorted(left)}")
+        if "a.csv" not in left and not left["a.csv.partial"].startswith(whole_lines):
+            raise BrokenContractError("measured rows were lost")
+        if "a.samples" in left and not left["a.samples"].startswith(whole_lines):
+            raise BrokenContractError("samples were lost")
 
-def race(data: bytes, folder: Path) -> None:
-    """Continue a race."""
-    _in_file("a.csv.partial", data, folder)
-    left = _resumed(["tune", "--resume", "a.csv", "--winners", "w.toml"], data, folder)
-    confirmed = ("a.confirmed.csv", "a.confirmed.csv.partial")
-    if not left.keys() <= {"a.csv", "a.csv.partial", "w.toml", *confirmed}:
-        raise BrokenContractError(f"files: {sorted(left)}")
-
-
-def _resumed(argv: Sequence[str], data: bytes, folder: Path) -> dict[str, bytes]:
-    """Continue the sweep or race of a partial file, and return the files that it leaves."""
-    with nothing_measured():
-        command_lines.run(argv, folder)
-    left = contents(folder)
-    whole_lines = data[: data.rfind(b"\n") + 1]
-    if "a.csv" not in left and not left["a.csv.partial"].startswith(whole_lines):
-        raise BrokenContractError("measured rows were lost")
-    if "a.samples" in left and not left["a.samples"].startswith(whole_lines):
-        raise BrokenContractError("samples were lost")
-    return left
+    return read
 
 
 # ---- operand files
 
 
-def _operands(name: str) -> Callable[[], list[bytes]]:
+def _operands(name: str) -> Contents:
     @functools.cache
     def made() -> list[bytes]:
         a, v = np.ones((2, 3), np.float32), np.ones(3, np.float32)
@@ -434,42 +362,48 @@ def _operands(name: str) -> Callable[[], list[bytes]]:
     return made
 
 
-def _read_operands(name: str) -> Callable[[bytes, Path], None]:
-    def read(data: bytes, folder: Path) -> None:
-        path = _in_file(name, data, folder)
-        found = call_within_contract(lambda: read_operands(path, "atax")[1:], folder)
-        if found:
-            assert [array.ndim for array in found] == [2, 1]
-            assert all(np.isfinite(array).all() for array in found)
-        require_unchanged(folder, {name: data})
-
-    return read
+def _experiments() -> list[bytes]:
+    return [path.read_bytes() for path in sorted(CONFIGS.glob("*-*.toml"))]
 
 
+RUN = "run {0} --op gemv --device cpu -o new{1}"
 TEXT, TABLE = mutations.TEXT, mutations.TABLE
+TOML = functools.partial(of_commands, TEXT, name="a.toml")
+CSV = functools.partial(of_commands, TABLE)
 
-READERS = {
-    "config": Reader(
-        _toml(lambda path: read_sweep({}, path)),
-        lambda: (CONFIG, *_configs(experiments=False)),
-        TEXT,
-    ),
-    "experiment": Reader(_toml(read_experiment), lambda: _configs(experiments=True), TEXT),
+READERS: Mapping[str, Reader] = {
+    "config": TOML(lambda: [CONFIG], "sweep --config a.toml --dry-run"),
+    "experiment": TOML(_experiments, "reproduce a.toml --device cpu --dry-run"),
     "winners": Reader(winners, lambda: (WINNER, WINNER_OF_OLD), TEXT),
     "where": Reader(where, lambda: CONDITIONS, TEXT),
-    "csv": Reader(rows("a.csv"), _csv, TABLE),
+    "csv": Reader(rows, _csv, TABLE),
     "shown": Reader(shown, lambda: (*_csv(), _csv_of_gpu()), TABLE),
     "descriptor": Reader(descriptor, lambda: (DESCRIPTOR,), TEXT),
     "source": Reader(source, lambda: (SOURCE,), TEXT),
-    "problems": Reader(problems, lambda: PROBLEMS, TABLE),
-    "diff": Reader(lambda *to: compared(_csv()[0], *to), _csv, TABLE),
-    "build": Reader(lambda *to: compared(_builds()[0], *to), _builds, TABLE),
+    "problems": CSV(lambda: PROBLEMS, "sweep --sizes a.csv --device cpu --dry-run"),
+    "diff": CSV(
+        _csv, "diff base.csv a.csv --ignore-device --format json", "diff a.csv base.csv", base=_csv
+    ),
+    "build": CSV(
+        _builds, "diff base.csv a.csv --format junit", "diff a.csv base.csv", base=_builds
+    ),
     "saved": Reader(saved, _csv, TABLE),
     "fleet": Reader(fleet, _fleets, TEXT),
-    "partial": Reader(partial, _partial, (*TABLE, *TEXT)),
-    "race": Reader(race, _race, (*TABLE, *TEXT)),
-    "operands": Reader(_read_operands("a.bin"), _operands("a.bin"), (mutations.header,)),
-    "archive": Reader(_read_operands("a.npz"), _operands("a.npz"), (mutations.archive,)),
+    "partial": Reader(resumed("sweep --resume a.csv", ["a.samples"]), _partial, (*TABLE, *TEXT)),
+    "race": Reader(
+        resumed(
+            "tune --resume a.csv --winners w.toml",
+            ["w.toml", "a.confirmed.csv", "a.confirmed.csv.partial"],
+        ),
+        _race,
+        (*TABLE, *TEXT),
+    ),
+    "operands": of_commands(
+        (mutations.header,), _operands("a.bin"), RUN.format("a.bin", ".bin"), name="a.bin"
+    ),
+    "archive": of_commands(
+        (mutations.archive,), _operands("a.npz"), RUN.format("a.npz", ".npz"), name="a.npz"
+    ),
     "command": Reader(command_lines.read, command_lines.seeds, (command_lines.words,)),
 }
 """Readers by name."""
