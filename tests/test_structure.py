@@ -1,12 +1,8 @@
-"""The structure: imports run one way, a kernel is two files, files stay short.
-
-No file or flag is run as code, except the two files of a kernel.
-"""
+"""The structure: imports run one way, a kernel is two files, files stay short."""
 
 import ast
 import re
 import sys
-from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
 from graphlib import TopologicalSorter
@@ -88,18 +84,6 @@ def imports(path: Path) -> set[str]:
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
                 found.add(whole if whole in MODULES else str(node.module))
-    return found
-
-
-def imported_when_loaded(path: Path) -> set[str]:
-    """What loading the module imports: not what its functions import later, nor types."""
-    tree = tree_of(path)
-    found: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add(str(node.module).partition(".")[0])
     return found
 
 
@@ -191,13 +175,6 @@ def test_views_run_nothing_and_know_no_backend() -> None:
         assert runs <= {"gpubench.engine.pool.Watcher"}, path
 
 
-def test_the_command_line_loads_nothing_heavy_by_itself() -> None:
-    commands = (PACKAGE / "commands").rglob("__init__.py")
-    files = [PACKAGE / "__init__.py", PACKAGE / "cli.py", PACKAGE / "options.py", *commands]
-    loaded = {package for path in files for package in imported_when_loaded(path)}
-    assert loaded <= {*sys.stdlib_module_names, "typer", "msgspec", "gpubench"}
-
-
 def test_nothing_but_the_command_line_ends_the_process() -> None:
     for path in FILES:
         if path.name not in {"cli.py", "__main__.py"}:
@@ -224,13 +201,6 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor() -> None:
         assert re.search(
             rf"^{path.stem}\({operands}(,\s+int \w+)*{maps}\) {{$", text, re.MULTILINE
         ), path
-
-
-def test_folders_of_kernels_hold_kernels_alone() -> None:
-    for folder in (PACKAGE / "kernels").iterdir():
-        if folder.is_dir() and folder.name != "__pycache__":
-            kinds = {path.suffix for path in folder.iterdir() if path.is_file()}
-            assert kinds <= {".py", ".cu", ".md"}
 
 
 def test_a_file_reads_in_one_sitting() -> None:
@@ -272,98 +242,3 @@ def test_every_column_is_filled_by_the_package() -> None:
                 filled |= {key.value for key in node.keys if isinstance(key, ast.Constant)}
     columns = {field.name for field in fields(Row)} - set(KEY)
     assert columns - filled == set()
-
-
-# ---- no text is run as code
-
-RUNS_TEXT = {"eval", "exec", "compile", "__import__", "input"}
-"""Built-in functions that run text as code."""
-
-SHELLS = {
-    ("os", "system"),
-    ("os", "popen"),
-    ("os", "execv"),
-    ("os", "spawnv"),
-    ("subprocess", "getoutput"),
-    ("subprocess", "getstatusoutput"),
-    ("asyncio", "create_subprocess_shell"),
-}
-
-OBJECTS_FROM_FILES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml"}
-"""Modules whose readers run code that a file holds."""
-
-IMPORTERS = {"importlib", "importlib.util", "importlib.machinery", "runpy", "imp"}
-
-IMPORTS_BY_NAME = {
-    PACKAGE / "cli.py",
-    PACKAGE / "plan" / "descriptor.py",
-    PACKAGE / "backends" / "__init__.py",
-    PACKAGE / "backends" / "calls.py",
-    PACKAGE / "model" / "variant.py",
-    PACKAGE / "view" / "pictures" / "__init__.py",
-}
-"""Where the description of a kernel is run, which the help of `--kernels` says; where backends are
-found by their folders inside the package; the packages that a descriptor asks for; where matplotlib
-is; and the packages of the commands, which `COMMANDS` lists."""
-
-
-def findings(path: Path, nodes: Iterable[ast.AST]) -> set[str]:
-    """What a module does that no module of the package may do."""
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            modules = {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            modules = {str(node.module)}
-            found |= {
-                f"{node.module}.{alias.name}"
-                for alias in node.names
-                if (node.module, alias.name) in SHELLS
-            }
-        else:
-            modules = set()
-        found |= {module.partition(".")[0] for module in modules} & OBJECTS_FROM_FILES
-        if modules & IMPORTERS and path not in IMPORTS_BY_NAME:
-            found.add("importlib")
-        if isinstance(node, ast.Call):
-            found |= findings_in_call(node)
-    return found
-
-
-def findings_in_call(node: ast.Call) -> set[str]:
-    found: set[str] = set()
-    if isinstance(node.func, ast.Name) and node.func.id in RUNS_TEXT:
-        found.add(node.func.id)
-    if isinstance(node.func, ast.Attribute):
-        owner = node.func.value
-        if isinstance(owner, ast.Name) and (owner.id, node.func.attr) in SHELLS:
-            found.add(f"{owner.id}.{node.func.attr}")
-        if node.func.attr in {"read_pickle", "read_hdf"}:
-            found.add(node.func.attr)
-    for keyword in node.keywords:
-        off = isinstance(keyword.value, ast.Constant) and not keyword.value.value
-        if keyword.arg in {"shell", "allow_pickle"} and not off:
-            found.add(keyword.arg)
-    return found
-
-
-def test_no_module_makes_code_of_text_starts_a_shell_or_reads_objects() -> None:
-    for path in FILES:
-        assert findings(path, nodes_of(path)) == set(), path
-
-
-def test_the_search_finds_what_it_is_for() -> None:
-    for text, finding in (
-        ("eval('1')", "eval"),
-        ("def f(x):\n    exec(x)", "exec"),
-        ("import pickle", "pickle"),
-        ("from marshal import loads", "marshal"),
-        ("import os\nos.system('ls')", "os.system"),
-        ("from os import popen", "os.popen"),
-        ("import subprocess\nsubprocess.run('ls', shell=True)", "shell"),
-        ("subprocess.run('ls', shell=flag)", "shell"),
-        ("import numpy as np\nnp.load('x', allow_pickle=True)", "allow_pickle"),
-        ("pd.read_pickle('x')", "read_pickle"),
-        ("import importlib.util", "importlib"),
-    ):
-        assert findings(Path("elsewhere.py"), ast.walk(ast.parse(text))) == {finding}, text
