@@ -62,16 +62,12 @@ def test_every_package_of_commands_has_a_command() -> None:
     assert {package(name) for name in COMMANDS} == folders
 
 
-def test_every_command_says_what_it_does_and_shows_itself_at_work() -> None:
-    for name, command in COMMANDS.items():
-        assert command.help
-        assert example(name)[0] == name
-
-
-def test_the_example_of_a_command_is_understood() -> None:
+def test_every_command_says_what_it_does_and_its_example_is_understood() -> None:
     """Its options and arguments are the command's own; the command itself is not run."""
     for name, command in COMMANDS.items():
-        _, *arguments = example(name)
+        assert command.help
+        first, *arguments = example(name)
+        assert first == name
         command.make_context(name, arguments)
 
 

@@ -150,15 +150,12 @@ def test_a_killed_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
     assert refused.code == 2
     assert "--resume out continues it, --force starts anew" in refused.err
     assert partial.read_bytes().splitlines()[1:] == kept
-    done = call(tmp_path, *command, "--resume", "out")
-    assert (done.code, files_in(tmp_path / "out")) == (
-        0,
-        ["mine.csv", "reproduce.csv", "reproduce.md"],
-    )
+    assert call(tmp_path, *command, "--resume", "out").code == 0
+    assert files_in(tmp_path / "out") == ["mine.csv", "reproduce.csv", "reproduce.md"]
     rows = read(tmp_path / "out" / "mine.csv")
     assert [row.size for row in rows] == SIZES
-    first = {row.started_utc for row in rows}
-    assert sum(f'"started_utc":"{time}"'.encode() in b"".join(kept) for time in first) == len(kept)
+    times = [f'"started_utc":"{row.started_utc}"'.encode() in b"".join(kept) for row in rows]
+    assert sum(times) == len(kept)  # nothing was measured twice
     again = call(tmp_path, *command, "--resume", "out")
     assert "--resume: nothing to continue: out holds no sweep of these" in again.err
 
@@ -170,7 +167,7 @@ def test_a_sweep_of_an_earlier_reproduction_is_overwritten_only_by_force(tmp_pat
     for name in ("mine.sweep-1.csv", "mine.sweep-1.csv.partial"):
         (tmp_path / "out" / name).write_text("precious")
         refused = call(tmp_path, "reproduce", "mine.toml", "--device", "cpu", "--dir", "out")
-        assert (refused.code, len(refused.err.splitlines()[-1:])) == (2, 1)
+        assert refused.code == 2
         assert f"out/{name} exists" in refused.err
         assert (tmp_path / "out" / name).read_text() == "precious"
         (tmp_path / "out" / name).unlink()
@@ -225,17 +222,14 @@ def test_the_index_of_a_repository_is_read_and_not_written(tmp_path: Path) -> No
 STEERS = "a\x1b[2J\x9b\u202eb"
 
 
-def test_a_configurations_text_does_not_steer_the_terminal(tmp_path: Path) -> None:
-    name = "a\\u001b[2J\\u202eb.csv"
+def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    name = "a\\u001b[2J\\u202eb.csv"  # of a configuration
     (tmp_path / "a.toml").write_text(f'output = "{name}"\nsizes = "8"\ndevice = "cpu"\n')
     done = call(tmp_path, "sweep", "--config", "a.toml", "--dry-run")
     assert (done.code, done.files) == (0, ["a.toml"])
     assert "would write: a?[2J?b.csv" in done.out
-
-
-def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
     done = call(tmp_path, "generate", f"{STEERS}.bin", "--sizes", "4")
-    assert (done.code, done.files) == (0, [f"{STEERS}.bin"])
+    assert (done.code, f"{STEERS}.bin" in done.files) == (0, True)
     assert done.out.startswith("a?[2J??b.bin: A 4x4")
     refused = call(tmp_path, *QUICK, "--config", f"{STEERS}.toml")
     assert (refused.code, len(refused.err.splitlines())) == (2, 1)
@@ -270,8 +264,6 @@ def test_an_exception_of_ten_megabytes_is_cut_to_a_reason(tmp_path: Path) -> Non
     (row,) = read(tmp_path / "a.csv")
     assert row.reason.startswith("failed while running: ValueError: ?xxx")
     assert len(row.reason) == LONGEST_REASON
-    assert call(tmp_path, "report", "a.csv", "-o", "a.html").code == 0
-    assert call(tmp_path, "diff", "a.csv", "a.csv").code == 2  # no point has a time
 
 
 # ---- paths and options

@@ -29,10 +29,6 @@ def refusal(options: dict[str, Any], config: Path | None = None) -> str:
     return message
 
 
-def test_without_options_everything_has_its_default() -> None:
-    assert read_sweep({"sizes": None, "seed": None}) == Sweep()
-
-
 def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
     sweep = read_sweep(
         {
@@ -90,11 +86,8 @@ def test_toml_takes_lists_and_numbers(toml: Any) -> None:
     assert (sweep.seed, sweep.timing.launch_limit_s, sweep.timing.precision) == (3, 0.5, 0.01)
 
 
-def test_an_unknown_key_gives_the_nearest(toml: Any) -> None:
+def test_an_unknown_key_or_option_gives_the_nearest(toml: Any) -> None:
     assert "unknown key 'size'; did you mean 'sizes'?" in refusal({}, toml("size = 8"))
-
-
-def test_an_unknown_option_gives_the_nearest() -> None:
     assert "unknown option 'tile'; did you mean 'tiles'?" in refusal({"tile": "8"})
 
 
@@ -105,10 +98,7 @@ def test_an_unknown_option_gives_the_nearest() -> None:
         ("sizes = true", "--sizes"),
         ("sizes = [[8, 4], [2]]\ntiles = [true]", "--tiles"),
         ("tiles = 1.5", "--tiles"),
-        ("variants = true", "--variants"),
-        ("dtypes = 32", "--dtypes"),
         ("device = 0", "--device"),
-        ("seed = true", "--seed"),
         ("rounds = []", "--rounds"),
         ("precision = nan", "--precision"),
         ("launch_limit = inf", "--launch-limit"),
@@ -174,11 +164,8 @@ def test_kernels_in_a_config_lie_beside_it_and_its_output_below_the_current_fold
     sweep = read_sweep({}, Path("there/sweep.toml"))
     assert sweep.kernels == Path("there/own")
     assert sweep.output == Path("results/a.csv")
-
-
-@pytest.mark.parametrize("path", [".", "own/../own", "./own/deeper"])
-def test_a_path_in_a_config_may_wander_below(toml: Any, tmp_path: Path, path: str) -> None:
-    assert read_sweep({}, toml(f'kernels = "{path}"')).kernels == tmp_path / path
+    config.write_text('kernels = "own/../own"')
+    assert read_sweep({}, config).kernels == tmp_path / "there/own/../own"
 
 
 @pytest.mark.parametrize("name", ["kernels", "output"])
@@ -194,10 +181,9 @@ def test_a_path_in_a_config_does_not_lead_out(
     assert f"on the command line: --{name}" in message
 
 
-@pytest.mark.parametrize("path", ["../x", "/usr/x", "."])
-def test_an_option_names_any_path(path: str) -> None:
-    assert read_sweep({"kernels": path}).kernels == Path(path)
-    assert read_sweep({"output": f"{path}/a.csv"}).output == Path(path) / "a.csv"
+def test_an_option_names_any_path() -> None:
+    assert read_sweep({"kernels": "../x"}).kernels == Path("../x")
+    assert read_sweep({"output": "/usr/x/a.csv"}).output == Path("/usr/x/a.csv")
 
 
 def test_sizes_are_read_as_the_operation_has_them_whichever_came_first() -> None:

@@ -128,7 +128,7 @@ class Job:
 def job(tmp_path: Path) -> Job:
     for side in ("base", "new"):
         (tmp_path / side).mkdir()
-    for name in ("base.csv", "base.json", "new-1.csv", "new-2.csv"):
+    for name in ("base.csv", "new-1.csv", "new-2.csv"):
         (tmp_path / name).touch()
     return Job(tmp_path)
 
@@ -179,10 +179,6 @@ def test_the_page_has_a_row_for_each_input_and_output() -> None:
             {"base": "base.csv", "new": "new-*.csv\n", "kernels": "my_*", "threshold": "5%"},
             ["diff --base base.csv --new new-1.csv new-2.csv --only my_* --threshold 5% F"],
         ),
-        (
-            {"base": "base.json", "new": "new-1.csv", "options": "--full"},
-            ["diff --base base.json --new new-1.csv F --full"],
-        ),
     ],
 )
 def test_every_input_reaches_the_command_that_it_is_for(
@@ -203,12 +199,7 @@ def test_every_input_reaches_the_command_that_it_is_for(
 
 @pytest.mark.parametrize(
     ("inputs", "installed"),
-    [
-        ({}, "/action"),
-        ({"extra": "cuda13,sass"}, "/action[cuda13,sass]"),
-        ({"gate": "static"}, "/action[test]"),
-        ({"gate": "static", "extra": "cuda13,sass"}, "/action[cuda13,sass]"),
-    ],
+    [({}, "/action"), ({"gate": "static"}, "/action[test]"), ({"extra": "sass"}, "/action[sass]")],
 )
 def test_the_action_installs_itself_with_the_extras(
     job: Job, inputs: dict[str, str], installed: str
@@ -218,11 +209,10 @@ def test_the_action_installs_itself_with_the_extras(
     assert ended.log[:2] == [f"python3 -m venv {environment}", f"pip install --quiet {installed}"]
 
 
-@pytest.mark.parametrize("code", [1, 130])
-def test_the_exit_code_of_gpubench_is_that_of_the_action(job: Job, code: int) -> None:
-    job.install(RECORDING.format(code=code))
+def test_the_exit_code_of_gpubench_is_that_of_the_action(job: Job) -> None:
+    job.install(RECORDING.format(code=130))
     ended = job.run(base="base", new="new")
-    assert (ended.code, ended.outputs["exit-code"]) == (code, str(code))
+    assert (ended.code, ended.outputs["exit-code"]) == (130, "130")
     assert ended.uploaded  # before the last step fails
     assert ended.summary == "a comment\n"
 
@@ -236,31 +226,18 @@ def test_what_gpubench_refuses_is_the_comment(job: Job) -> None:
         assert ended.said.count("no\n") == 1  # the second side is not compiled
 
 
-def test_a_kernel_that_does_not_compile_is_judged_by_diff(job: Job) -> None:
-    job.install(f"{RECORDING.format(code='$([ $1 = build ] && echo 1 || echo 4)')}")
-    ended = job.run(base="base", new="new", gate="static")
-    assert ([line.split()[0] for line in ended.log[2:]], ended.code) == (
-        ["build", "build", "diff"],
-        4,
-    )
-
-
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
         ({"base": ""}, "base: is missing"),
         ({"gate": "fast"}, "gate: 'fast' is neither timed nor static"),
         ({"base": "base.csv"}, "new: 'new' is no result file, but base is one"),
-        ({"new": "new-*.csv"}, "base: 'base' is no result file, but new is one"),
         ({"base": "base.csv", "new": "new-1.csv", "gate": "static"}, "gate: is for directories"),
-        ({"gate": "static", "base": "v1:base"}, "base: 'v1:base' is no directory"),
         ({"gate": "static", "threshold": "5%"}, "threshold: is for times"),
         ({"build_options": "--all"}, "build-options: is for gate static only"),
         ({"options": "--only 'a b'"}, "options: quotes have no meaning here: 'a"),
         ({"options": "--full --output=x"}, "options: --output is set by the action"),
-        ({"options": "--variants a", "kernels": "b"}, "options: --variants is set by the action"),
         ({"results": "base"}, "results: 'base' is no empty directory"),
-        ({"gate": "a\nb"}, "gate: 'a b' is neither"),
     ],
 )
 def test_an_input_that_is_wrong_or_has_no_effect_is_refused_in_one_line(
@@ -277,16 +254,11 @@ def test_a_slowdown_of_10_percent_is_rejected(job: Job) -> None:
     job.install(REAL)
     for side, factor in (("base", 1.0), ("new", 1.1)):
         for number in range(1, 6):
-            path = job.folder / f"{side}-{number}.csv"
-            path.unlink(missing_ok=True)
             sweep = [replace(row, round_medians_us=None) for row in rows(own=factor)]
-            write(sweep, path)
+            (job.folder / f"{side}-{number}.csv").unlink(missing_ok=True)
+            write(sweep, job.folder / f"{side}-{number}.csv")
     ended = job.run(base="base-*.csv", new="new-*.csv", threshold="5%")
     assert (ended.code, ended.outputs["exit-code"]) == (1, "1"), ended.said
-    comment = Path(ended.outputs["comment"]).read_text()
-    assert ended.summary == comment
-    assert "slower: 3 of 9 points" in comment
-    uploaded = Path(ended.uploaded["path"])
-    assert sorted(path.name for path in uploaded.rglob("*.csv")) == [
-        f"{side}-{number}.csv" for side in ("base", "new") for number in range(1, 6)
-    ]
+    assert ended.summary == Path(ended.outputs["comment"]).read_text()
+    assert "slower: 3 of 9 points" in ended.summary
+    assert len([*Path(ended.uploaded["path"]).rglob("*.csv")]) == 10

@@ -58,12 +58,8 @@ def gpubench_commands() -> list[list[str]]:
 
 
 def test_there_are_workflows_with_and_without_a_gpu() -> None:
-    assert [workflow["name"] for workflow in WORKFLOWS] == [
-        "gpu benchmark",
-        "nightly",
-        "static gate",
-        "cpu benchmark",
-    ]
+    names = [workflow["name"] for workflow in WORKFLOWS]
+    assert names == ["gpu benchmark", "nightly", "static gate", "cpu benchmark"]
     for workflow in WORKFLOWS:
         check_form(workflow)
 

@@ -46,12 +46,6 @@ def refusal(path: Path) -> str:
     return message.removeprefix(str(path))
 
 
-def test_name_and_operation_follow_from_where_the_file_is(path: Path) -> None:
-    mine = load(path, "gemm")
-    assert isinstance(mine, CudaVariant)
-    assert (mine.name, mine.op, mine.path) == ("mine", "gemm", path)
-
-
 def test_a_file_that_changed_is_read_again_however_soon(path: Path) -> None:
     before = load(path, "gemm")
     path.write_text(GOOD.replace("a user's own", "an user's ow"))  # as long as before

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpubench.errors import UsageError
 from gpubench.model import LARGEST, Config, Problem
-from gpubench.plan.ranges import MAX_ITEMS, parse_fraction, parse_names, parse_sizes, parse_tiles
+from gpubench.plan.ranges import MAX_ITEMS, parse_fraction, parse_sizes, parse_tiles
 
 SPANS = [
     ("16", [16]),
@@ -109,10 +109,6 @@ def test_a_size_is_read_back_from_what_a_problem_prints(op: str, m: int, n: int,
     assert parse_sizes(size, op) == ((m, n, k),)
 
 
-def test_a_block_tile_has_its_thread_tile_and_stages() -> None:
-    assert parse_tiles("128x064x8/8x4/s3/k1,16") == ("128x64x8/8x4/s3", "16")
-
-
 def test_further_parameters_follow_by_name_and_commas_only_separate_tiles() -> None:
     text = "128x256x64/s4/cluster=2x1, 16/Unroll=4,16/s2/order=row/deep=0"
     assert parse_tiles(text) == (
@@ -131,18 +127,6 @@ def test_invalid_sizes_and_tiles_are_refused_in_one_line() -> None:
             message = refusal(parse, text)
             assert message.startswith(f"{flag}: "), text
             assert is_one_short_line(message), text
-
-
-@pytest.mark.parametrize(
-    ("text", "hint"), [("9..1", "1..9"), ("1..64:x1", "a factor is 2 or more"), ("0", "from 1 to")]
-)
-def test_a_refusal_says_what_would_be_right(text: str, hint: str) -> None:
-    assert hint in refusal(parse_sizes, text)
-
-
-@pytest.mark.parametrize("text", ["1..10000", "1..10000,5..7"])
-def test_a_list_may_have_as_many_items_as_the_limit_says(text: str) -> None:
-    assert len(parse_tiles(text)) == MAX_ITEMS
 
 
 list_like = st.one_of(
@@ -177,10 +161,6 @@ def test_any_text_is_a_bounded_list_or_refused_in_one_line(text: str) -> None:
 def test_a_tile_reads_back_as_it_prints(block: list[int], stages: int, further: str) -> None:
     text = "x".join(map(str, block)) + (f"/s{stages}" if stages > 1 else "") + further
     assert parse_tiles(text) == (text,)
-
-
-def test_names_lose_blanks_and_repeats_and_keep_their_order() -> None:
-    assert parse_names(" b, a ,,b,c ") == ("b", "a", "c")
 
 
 def test_repeats_count_towards_the_limit_of_a_list() -> None:

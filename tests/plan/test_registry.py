@@ -12,7 +12,6 @@ from gpubench.errors import UsageError
 from gpubench.model import DTYPES, CallVariant, CudaVariant, Variant
 from gpubench.plan.registry import KERNELS, choose, libraries, of_op, variants
 from gpubench.plan.sweep import Sweep, plan
-from gpubench.text import unknown
 
 ON_CPU = """
 import numpy as np
@@ -40,13 +39,6 @@ def test_every_descriptor_file_is_a_variant() -> None:
     }
     assert {(variant.op, variant.name) for variant in ALL} == files
     assert len(ALL) == len(files)
-
-
-def test_a_name_may_stand_in_several_operations() -> None:
-    ops = [variant.op for variant in ALL if variant.name == "cublas"]
-    assert sorted(ops) == ["atax", "gemm", "gemv", "gemv_t"]
-    (chosen,) = choose("gemv", "cuda", ("cublas",))
-    assert chosen.op == "gemv"
 
 
 def test_every_variant_says_what_it_teaches_and_takes_known_dtypes() -> None:
@@ -87,11 +79,6 @@ def test_without_names_a_sweep_takes_the_default_variants_of_its_backend() -> No
         assert {(v.backend, v.default) for v in chosen} == {(backend, True)}
 
 
-def test_names_choose_variants_in_their_order() -> None:
-    chosen = choose("gemm", "cpu", ("cpu_tile_parallel", "cpu_blas"))
-    assert [variant.name for variant in chosen] == ["cpu_tile_parallel", "cpu_blas"]
-
-
 def test_an_unknown_name_that_a_directory_here_has_suggests_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,13 +101,6 @@ def test_an_unknown_name_that_a_directory_here_has_suggests_kernels(
 def test_libraries_are_the_calls_that_kernels_are_compared_with() -> None:
     assert {"cublas", "cublaslt", "cpu_blas", "triton_matmul"} <= libraries()
     assert not {"naive", "cpu_naive", "cpu_tile_parallel"} & libraries()
-
-
-def test_an_unknown_name_without_a_near_one_lists_all_names() -> None:
-    assert (
-        unknown("fruit", "zzz", ("apple", "pear", "apple"))
-        == "unknown fruit 'zzz'; known: apple, pear"
-    )
 
 
 @pytest.fixture
@@ -184,11 +164,6 @@ def test_a_folder_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) 
     (tmp_path / "_other.py").write_text("")
     assert "holds no gemm kernel" in refusal(tmp_path)
     assert "gpubench new-kernel" in refusal(tmp_path)
-
-
-def test_a_source_without_its_description_is_refused(folder: Path) -> None:
-    (folder / "gemm" / "half.cu").write_text("")
-    assert "half.cu: its description half.py is missing" in refusal(folder, names=("half",))
 
 
 def test_variants_for_another_device_alone_are_refused_rather_than_left_out(folder: Path) -> None:

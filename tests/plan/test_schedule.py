@@ -40,21 +40,6 @@ def test_visits_of_an_earlier_run_are_done_and_do_not_predict_costs() -> None:
     assert forecast.visits_left == 1
 
 
-def test_later_rounds_cost_what_the_last_visit_did() -> None:
-    forecast = Forecast(alike("ab"), rounds=3)
-    forecast.visited("a", 5.0, again=True)
-    forecast.visited("b", 1.0, again=True)
-    forecast.visited("b", 2.0, again=True)
-    assert forecast.left_s == pytest.approx(2 * 5.0 + 1 * 2.0)
-
-
-def test_a_point_that_failed_costs_nothing_more() -> None:
-    forecast = Forecast(alike("ab"), rounds=3)
-    forecast.visited("a", 5.0, again=False)
-    forecast.visited("b", 1.0, again=True)
-    assert forecast.left_s == pytest.approx(2.0)
-
-
 def shares(budget_s: float | None, clock: list[float], rounds: int = 1) -> list[float | None]:
     """What each visit to two points may take; `clock` is read once before, twice a visit."""
     points = [point(size=(n, n, n)) for n in (8, 16)]
@@ -66,10 +51,6 @@ def shares(budget_s: float | None, clock: list[float], rounds: int = 1) -> list[
         found.append(visit.wall_limit_s)
         known[visit.point].append(measurement(1.0, visit.point))
     return found
-
-
-def test_without_a_budget_there_is_no_share() -> None:
-    assert shares(None, [0.0] * 9) == [None, None]
 
 
 def test_unused_time_of_a_budget_goes_to_the_remaining_points() -> None:
@@ -105,16 +86,6 @@ def test_slow_launches_end_with_the_round_in_which_their_time_is_up(
 
 
 costs = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8)
-
-
-@given(costs, st.integers(1, 5))
-def test_nothing_is_left_after_the_last_visit(costs: list[float], rounds: int) -> None:
-    forecast = Forecast(alike(range(len(costs))), rounds)
-    for _ in range(rounds):
-        for one, seconds in enumerate(costs):
-            forecast.visited(one, seconds, again=True)
-            assert forecast.left_s >= -1e-6
-    assert forecast.left_s == pytest.approx(0.0, abs=1e-6)
 
 
 @given(costs, st.integers(2, 5))

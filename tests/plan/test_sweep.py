@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes import variant
 
 from gpubench.errors import UsageError
 from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, State, Timer
@@ -68,24 +67,12 @@ def test_excluded_variants_are_left_out_by_name_or_pattern() -> None:
         plan(Sweep(excluded=("cpu_blass",)), "cpu")
 
 
-def test_without_tiles_each_variant_takes_its_own() -> None:
-    points = planned("cuda", variants=("shared_tile",), sizes=square(64))
-    assert [tile for _, tile, _, _ in points] == ["2", "4", "8", "16", "32"]
-
-
 def test_an_illegal_tile_is_skipped_with_its_reason() -> None:
     points = planned("cuda", variants=("shared_tile",), tiles=edges(32, 33), sizes=square(64))
     assert points["shared_tile", "32", "64", "float32"] is None
     reason = points["shared_tile", "33", "64", "float32"]
     assert "1 to 32" in reason
     assert "1024" in reason
-
-
-def test_no_legal_tile_at_all_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="--tiles: no variant takes any of these: naive takes"):
-        plan(Sweep(variants=("naive",), tiles=edges(33, 64)), "cuda")
-    with pytest.raises(UsageError, match="--tiles: no variant takes any of these"):
-        plan(Sweep(tiles=edges(5000)), "cpu")
 
 
 def test_a_variant_is_left_out_of_a_dtype_that_it_lacks_if_it_has_another() -> None:
@@ -162,12 +149,6 @@ def test_block_tiles_choose_among_block_tiles_and_leave_edges_their_own() -> Non
     assert "BM 64 or 128" in str(points["vectorized", "96x96x8/8x8", "64", "float32"])
 
 
-def test_a_block_without_its_thread_tile_is_completed() -> None:
-    tiles = ("128x128x8", "128x128x8/8x8")
-    points = planned("cuda", variants=("vectorized",), tiles=tiles, sizes=square(64))
-    assert list(points) == [("vectorized", "128x128x8/8x8", "64", "float32")]
-
-
 def test_tiles_of_no_named_variants_kind_are_a_usage_error() -> None:
     with pytest.raises(UsageError, match="takes a single edge, such as 2, not 128x128x8"):
         plan(Sweep(variants=("shared_tile",), tiles=("128x128x8",)), "cuda")
@@ -199,18 +180,6 @@ def test_a_kernel_for_one_architecture_is_skipped_on_others() -> None:
     ]
     assert [only.architecture(name) for name in ("sm_90", "sm_90a")] == ["sm_90a"] * 2
     assert naive.architecture("sm_90") == "sm_90"
-
-
-def test_any_variant_may_refuse_a_problem_and_need_a_capability() -> None:
-    small = variant(
-        capability=(8, 0), refuse=lambda _tile, of: "is for small ones" if of.m > 8 else None
-    )
-    little, large = (Problem(op="gemm", m=m, n=8, k=8, dtype="float32") for m in (8, 9))
-    assert small.why_not(None, little, (8, 0)) is None
-    assert small.why_not(None, large, (8, 0)) == "is for small ones"
-    assert small.why_not(None, little, (7, 5)) == (
-        "needs compute capability 8.0, and this GPU has 7.5"
-    )
 
 
 def test_what_is_timed_end_to_end_is_never_sustained() -> None:

@@ -91,11 +91,6 @@ def test_a_changed_source_is_noted() -> None:
     assert notes == ["cpu_tile has changed since it was tuned: 'gpubench tune' again"]
 
 
-def test_another_file_is_named_by_its_path(here: Path) -> None:
-    keep_winners(here / "mine.toml", [winner("5")])
-    assert chosen(sizes="64", tiles="mine.toml")[0] == {("cpu_tile", "64"): "5"}
-
-
 def test_what_cannot_be_used_is_refused() -> None:
     with pytest.raises(UsageError, match=r"--tiles: cannot read results/tuned\.toml"):
         chosen(sizes="64")
@@ -131,22 +126,6 @@ def test_no_winner_is_lost_when_several_processes_write() -> None:
         list(pool.map(lambda n: keep_winners(TUNED, [winner("8", n)]), range(1, 25)))
     assert {one.n for one in read_winners(TUNED)} == set(range(1, 25))
     assert [path.name for path in TUNED.parent.iterdir()] == [TUNED.name]
-
-
-def test_a_winner_is_added_to_a_file_whose_last_line_has_no_end() -> None:
-    keep_winners(TUNED, [winner(layout="")])
-    TUNED.write_text(TUNED.read_text().rstrip().replace('layout = ""\n', ""))
-    keep_winners(TUNED, [winner("32", 640)])  # it adds the layout to the first
-    keep_winners(TUNED, [winner("48")])
-    assert [kept.tile for kept in read_winners(TUNED)] == ["48", "32"]
-
-
-def test_a_file_that_is_not_text_is_refused_and_left_alone() -> None:
-    TUNED.parent.mkdir()
-    TUNED.write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="is not TOML"):
-        keep_winners(TUNED, [winner()])
-    assert TUNED.read_bytes() == b"\xff\xfe"
 
 
 def test_winners_of_older_files_have_the_layout_of_their_precision() -> None:

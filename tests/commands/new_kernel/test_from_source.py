@@ -1,7 +1,5 @@
 """`new-kernel --from`: what a source says is written down, and what it leaves open is asked."""
 
-import contextlib
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from gpubench.errors import UsageError
 from gpubench.kernel_options import find_kernel
 from gpubench.model import Config, CudaVariant, HostVariant, Problem
 from gpubench.model.signature import parameters
-from gpubench.plan.from_source.description import described
 from gpubench.plan.from_source.source import Function, functions
 from gpubench.plan.registry import of_op
 
@@ -252,14 +249,6 @@ def from_text(folder: Path, name: str, text: str) -> tuple[CudaVariant, str]:
     return loaded(folder / "own", name), path.read_text()
 
 
-def test_a_plain_function_has_no_tile(tmp_path: Path) -> None:
-    text = 'extern "C" __global__ void plain(const double* a, double* c, int n) {}'
-    mine, _ = from_text(tmp_path, "plain", text)
-    assert (mine.kernel, mine.dtypes, mine.reads_output) == ("plain", ("float64",), False)
-    assert (mine.tiles.axes, mine.tiles.defaults) == ({}, (Config(),))
-    compiles(mine)
-
-
 def test_grid_and_block_follow_the_indices_and_bounds_in_the_source(tmp_path: Path) -> None:
     head = "__global__ void {}(const float* A, const float* B, float* C, int M, int N, int K) {{"
     row, col = "{t} = blockIdx.{d} * blockDim.{d} + threadIdx.{d};".format, "if ({} >= {}) return;"
@@ -296,31 +285,6 @@ def test_every_form_of_a_kernel_is_read_and_comments_are_not() -> None:
         "/* __global__ void unclosed() {}",
     ):
         assert not list(kernels(text))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "__global__ ",
-        "__global__ void f(",
-        "template <int A> ",
-        "template <",
-        '"\\"',
-        'R"(',
-        "#ifndef A\n",
-        "__global__ void f(int a) { if (x < M) ",
-    ],
-)
-def test_a_long_source_takes_linear_time(text: str) -> None:
-    def seconds(size: int) -> float:
-        started = time.process_time()
-        with contextlib.suppress(UsageError):
-            described(text * (size // len(text)), "mine", "gemm", "mine.cu")
-        return time.process_time() - started
-
-    seconds(1000)
-    short = min(seconds(50_000) for _ in range(3))
-    assert seconds(400_000) < 30 * short + 0.1  # 64 times as long if it were quadratic
 
 
 def test_a_source_that_cannot_be_described_is_refused(tmp_path: Path) -> None:

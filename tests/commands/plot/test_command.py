@@ -1,43 +1,24 @@
-"""`gpubench plot`, from flags to a file."""
+"""`gpubench plot` and `gpubench report`, from flags to a file."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from samples import COMPARE, SWEEP
+from commandline import call
+from samples import SWEEP, curve
 
-from gpubench.commands import plot as command
-from gpubench.errors import UsageError
+from gpubench.results.row import write
 from gpubench.view.pictures.style import provenance
 
 
-def plot(*files: Path, **flags: Any) -> None:
-    command.plot([*files], **flags)
-
-
 @pytest.mark.slow
-def test_a_picture_is_named_after_file_and_kind_and_says_what_it_is_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    plot(SWEEP, only="1024")
-    assert capsys.readouterr().out == "sweep-tiles.svg\n"
-    drawn = Path("sweep-tiles.svg").read_text()
+def test_a_picture_is_of_the_chosen_rows_and_says_what_it_is_from(tmp_path: Path) -> None:
+    done = call(tmp_path, "plot", str(SWEEP), "--only", "1024", "--exclude", "naive")
+    assert (done.code, done.out, done.files) == (0, "sweep-tiles.svg\n", ["sweep-tiles.svg"])
+    drawn = (tmp_path / "sweep-tiles.svg").read_text()
     assert provenance("tiles", [SWEEP]) in drawn
     assert "gemm 1024 float32" in drawn
     assert "gemm 2048 float32" not in drawn
-
-
-@pytest.mark.slow
-def test_only_and_exclude_choose_rows(tmp_path: Path) -> None:
-    drawn = tmp_path / "a.svg"
-    plot(COMPARE, only="1024,fp64", exclude="naive", output=drawn)
-    text = drawn.read_text()
-    assert "float64" in text
-    assert "float32" not in text
-    assert ">naive<" not in text
-    with pytest.raises(UsageError, match="unknown size or tile '1000'"):
-        plot(COMPARE, only="1000", output=drawn)
+    assert ">naive<" not in drawn
 
 
 def test_provenance_changes_with_the_file(tmp_path: Path) -> None:
@@ -47,3 +28,26 @@ def test_provenance_changes_with_the_file(tmp_path: Path) -> None:
     path.write_text("other")
     assert before.startswith("tiles of sweep.csv (sha256 ")
     assert provenance("tiles", [path]) != before
+
+
+def test_plot_and_report_write_a_file_and_say_its_name_alone(tmp_path: Path) -> None:
+    write(curve("naive", (3, 2, 1)), tmp_path / "a.csv")
+    done = call(tmp_path, "plot", "a.csv", "--kind", "tiles", "-o", "ladder.png")
+    assert (done.code, done.out) == (0, "ladder.png\n"), done.err
+    assert (tmp_path / "ladder.png").read_bytes().startswith(b"\x89PNG")
+    done = call(tmp_path, "report", "a.csv", "-o", "page.html")
+    assert (done.code, done.out) == (0, "page.html\n"), done.err
+    assert (tmp_path / "page.html").read_text().endswith("</html>\n")
+
+
+def test_what_cannot_be_used_is_a_line_and_leaves_nothing(tmp_path: Path) -> None:
+    for arguments, message in (
+        (("plot", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
+        (("report", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
+        (("plot", str(SWEEP), "--bandwidth", "0"), "--bandwidth: '0' is too small"),
+        (("plot",), "Missing argument 'CSV...'"),
+    ):
+        done = call(tmp_path, *arguments)
+        assert (done.code, done.out, done.files) == (2, "", [])
+        assert message in done.err
+        assert len(done.err.splitlines()) == 1

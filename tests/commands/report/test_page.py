@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 from samples import COMPARE, SWEEP, curve, sample
 
-from gpubench.commands.report import report
 from gpubench.commands.report.page import inline, page
 from gpubench.errors import UsageError
 from gpubench.model import Status
-from gpubench.results.row import Row, read, write
+from gpubench.results.row import Row, read
 
 VOID = {"meta", "link", "input", "br", "img", "wbr"}
 
@@ -150,31 +149,9 @@ def test_every_point_is_a_row_and_every_failure_has_its_reason() -> None:
     assert [one["class"] for one in marked] == ["best", "best", "bad"]
 
 
-def test_files_of_several_devices_are_overlaid_and_told_apart() -> None:
-    rows = curve("naive", (8, 4, 6))
-    text = page(
-        [(Path("a.csv"), rows), (Path("b.csv"), [replace(row, device="Other GPU") for row in rows])]
-    )
-    outline = Outline(text)
-    assert len(outline.all("svg")) == 1
-    assert outline.texts["gemm on Fake GPU and Other GPU"] == 2
-    assert outline.texts["b.csv"] >= 1
-
-
 def test_no_rows_are_nothing_to_report() -> None:
     with pytest.raises(UsageError, match="no file has a row"):
         page([(Path("file.csv"), [])])
-
-
-def test_a_page_that_is_there_needs_force(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target, rows = tmp_path / "report.html", tmp_path / "a.csv"
-    write(curve("naive", (3, 2, 1)), rows)
-    report([rows], target)
-    assert capsys.readouterr().out.replace("\n", "") == str(target)
-    with pytest.raises(UsageError, match="--force overwrites it"):
-        report([rows], target)
 
 
 def test_a_picture_in_the_page_takes_the_pages_ink_and_ids_of_its_own() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from commandline import call
-from fakes import CPU, FakeBackend, FakeKernel, matmul, measured, measurement, point, variant
+from fakes import FakeBackend, FakeKernel, matmul, measured, point, variant
 from samples import printed
 from stub import nothing_measured
 
@@ -26,10 +26,9 @@ from gpubench.commands.tune.view import summary
 from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.engine.runner import Runner
 from gpubench.errors import UsageError
-from gpubench.model import Space, Timing, edges
+from gpubench.model import Space, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import Visit
-from gpubench.plan.sweep import Sweep
 from gpubench.plan.tuned import read_winners
 from gpubench.results.result_file import partial_of
 from gpubench.results.row import read
@@ -153,18 +152,6 @@ def test_winner_and_simplest_are_measured_again_beside_the_library(tmp_path: Pat
     assert (winner.simplest, winner.group, winner.configurations) == ("4", 3, 16)
     assert winner.tile in {"4", group[0].tile}
     assert winner.percent_of_blas == pytest.approx(50, rel=0.01)
-
-
-@pytest.mark.usefixtures("choose")
-def test_a_race_takes_a_fraction_of_the_samples_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpubench.commands.tune.schedule.VISIT_S", 0.0)  # no clock decides
-    backend = Timed(by_edge)
-    tuned(backend)
-    samples = [event for event in backend.events_of("sample") if event.point and event.point.tile]
-    race = [event for event in samples if event.count <= 2]
-    assert {str(event.point and event.point.tile) for event in race} == set(map(str, range(1, 17)))
-    far = [event for event in race if str(event.point and event.point.tile) == "1"]
-    assert len(far) <= 12  # three visits
 
 
 @pytest.mark.usefixtures("choose")
@@ -301,34 +288,6 @@ def test_of_a_large_space_a_sample_is_raced_and_then_the_leaders_neighbours(
     assert found.winners[0].tile == "20x12"
     assert 20 < len(found.race.rows) <= 200
     assert not any("odd" in (row.reason or "") for row in found.race.rows)
-
-
-@pytest.mark.usefixtures("choose")
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    output = tmp_path / "a.csv"
-    confirmed_path(output).write_text("mine")
-    with pytest.raises(UsageError, match=r"a\.confirmed\.csv exists; --force overwrites it"):
-        tuned(output=output)
-    assert not output.exists()
-
-
-def test_the_races_of_a_budget_share_it() -> None:
-    points = [replace(POINT, tile=tile) for tile in SPACE]
-    now = iter(range(10_000))
-    sweep = Sweep(timing=Timing(budget_s=30))
-    strategy = schedule.Racing(where=None, within=0.01)
-    races = schedule.Races(strategy, points, sweep, CPU, clock=lambda: float(next(now)))
-    known: dict[Any, list[Any]] = {point: [] for point in points}
-    visits = 0
-    for visit in races.each(known):
-        visits += visit.outcome is None
-        known[visit.point].append(visit.outcome or measurement(100.0, visit.point))
-    assert 1 < visits < 16
-    skipped = [taken[0] for taken in known.values() if taken[0].status == "skipped"]
-    assert {one.reason for one in skipped} == {"the budget ended before its turn"}
-    assert len(skipped) == 16 - visits
-    (ending,) = races.endings.values()
-    assert ending == "--budget ended after 1 round"
 
 
 def text_of(found: Tuned) -> str:
