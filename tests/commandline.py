@@ -10,6 +10,7 @@ import time
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -18,7 +19,7 @@ from gpubench.cli import app, main
 
 TIMEOUT_S = 300
 
-GROUP = typer.main.get_command(app)
+GROUP: Any = typer.main.get_command(app)
 """Built once: it takes a tenth of a second."""
 
 COMMANDS = {name: GROUP.get_command(None, name) for name in GROUP.commands}
