@@ -5,16 +5,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.3.0"
 
 if TYPE_CHECKING:
-    from gpubench.api import deviceinfo, diff, explain, plot, read_csv, show, sweep, tune
+    from gpubench.api import diff, plot, read_csv, sweep, tune
 
 __all__ = [
     "__version__",
-    "deviceinfo",
     "diff",
-    "explain",
     "plot",
     "read_csv",
-    "show",
     "sweep",
     "tune",
 ]

@@ -13,7 +13,6 @@ import pandas as pd
 from gpubench.commands.diff.options import Options
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, open_pool, run
-from gpubench.errors import UsageError
 from gpubench.options import read_sweep, sweep_options
 from gpubench.plan.selection import selection
 from gpubench.plan.tuned import keep_winners
@@ -123,31 +122,6 @@ def plot(
     return draw(sources([(Path(), rows)], bandwidth_gbytes_per_s), kind, theme=theme)
 
 
-def show(
-    frame: pd.DataFrame,
-    *,
-    sort: str | None = None,
-    top: int | None = None,
-    only: str | None = None,
-    exclude: str | None = None,
-) -> None:
-    """Print a frame's tables like `gpubench show`.
-
-    `sort` is time, rate, blas or name; `top` is the maximum number of points per problem. Without
-    both, the tables are those after a sweep. `only` and `exclude` choose rows as on the command
-    line. Raises UsageError for a frame without the CSV's columns.
-
-    >>> gpubench.show(frame, sort="rate", top=3)
-    """
-    from gpubench.commands.show.view import ORDER, tables
-    from gpubench.text import unknown
-    from gpubench.view.tables import console
-
-    if sort is not None and sort not in ORDER:
-        raise UsageError(f"sort: {unknown('order', sort, ORDER)}")
-    console().print(tables(_selected(frame, only, exclude), sort, top))
-
-
 def _selected(frame: pd.DataFrame, only: str | None, exclude: str | None) -> list[table.Row]:
     rows = table.rows(frame)
     return list(filter(selection(rows, only, exclude), rows))
@@ -226,51 +200,3 @@ def _named_rows(sweep: str | Path | pd.DataFrame, name: str) -> tuple[Path, list
     if isinstance(sweep, pd.DataFrame):
         return Path(name), table.rows(sweep)
     return Path(sweep), table.read(Path(sweep))
-
-
-def deviceinfo(device: str = "auto", *, measure: bool = False) -> list[dict[str, Any]]:
-    """Return what `gpubench deviceinfo --json` prints for each device.
-
-    `measure` adds measured rates. Raises UsageError if the device name is invalid, and
-    DeviceUnavailableError if the device does not exist.
-
-    >>> [cpu] = gpubench.deviceinfo("cpu", measure=True)
-    >>> cpu["facts"]["measured_copy_gbytes_per_s"]
-    """
-    from gpubench.commands.deviceinfo.view import device_json, found_devices
-
-    devices: list[dict[str, Any]] = device_json(*found_devices(device, measure=measure))["devices"]
-    return devices
-
-
-def explain(
-    variant: str,
-    *,
-    tiles: str | int | Sequence[str | int] | None = None,
-    sizes: str | int | tuple[int, ...] = 1024,
-    dtypes: str | None = None,
-    arch: str | None = None,
-    kernels: str | Path | None = None,
-) -> list[dict[str, Any]]:
-    """Return what `gpubench explain --json` prints for each tile and launch of a CUDA kernel.
-
-    `tiles` is a tile, or a list as on the command line. `sizes` is a size: a number, or a tuple
-    (M, N, K). `dtypes` is an element type. Needs NVRTC and no GPU. Raises UsageError for an unknown
-    variant, tile or architecture.
-
-    >>> [why] = gpubench.explain("shared_tile", tiles=16, arch="sm_90")
-    >>> why["registers"], why["occupancy"]
-    """
-    from gpubench.commands.explain.run import explained
-    from gpubench.commands.explain.view import as_json
-
-    options: dict[str, Any] = {
-        "kernels": Path(kernels) if kernels else None,
-        "sizes": sizes,
-        "tiles": tiles,
-        "dtypes": dtypes,
-    }
-    answer = explained(variant, options, arch=arch)
-    if failed := answer.not_explained:
-        raise UsageError(f"{variant} {failed[0].tile}: {failed[0].reason}")
-    return [as_json(tile, gpu_is_here=answer.gpu_is_here) for tile in answer.explanations]

@@ -110,23 +110,6 @@ def test_diff_takes_frames_and_files_alike(tmp_path: Path) -> None:
         gpubench.diff(frame[:0], frame)
 
 
-def test_show_prints_the_tables_of_a_frame(capsys: pytest.CaptureFixture[str]) -> None:
-    frame = gpubench.read_csv(SWEEP)
-    gpubench.show(frame[frame.n == 2048], sort="rate", top=1)
-    assert "packed_panels" in capsys.readouterr().out
-    with pytest.raises(UsageError, match="did you mean 'rate'"):
-        gpubench.show(frame, sort="rates")
-
-
-def test_deviceinfo_and_explain_give_what_json_has() -> None:
-    (cpu,) = gpubench.deviceinfo("cpu")
-    assert cpu["facts"]["memory_bytes"] > 2**20
-    (why,) = gpubench.explain("shared_tile", tiles=16, sizes=(64, 32, 16), arch="sm_90")
-    assert why["registers"] > 0
-    with pytest.raises(UsageError, match="takes edges 1 to 32"):
-        gpubench.explain("shared_tile", tiles=33, arch="sm_90")
-
-
 def test_help_shows_the_defaults_of_a_sweep_and_of_tune() -> None:
     for name in set(gpubench.__all__) - {"__version__"}:
         assert "OptionInfo" not in pydoc.render_doc(getattr(gpubench, name))
