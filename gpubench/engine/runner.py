@@ -54,7 +54,6 @@ from gpubench.errors import (
     LaunchError,
     first_line,
 )
-from gpubench.hardware.host import HostWatch
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
     CallVariant,
@@ -257,7 +256,7 @@ class Runner:
     def _measure(
         self, result: Measurement, wall_limit_s: float | None, earlier: Measurement | None
     ) -> Measurement:
-        point, host = result.point, HostWatch()
+        point = result.point
         try:
             with self._phase("operands"):
                 operands = self._operand_cache.operands(point)
@@ -295,8 +294,6 @@ class Runner:
                 check.settle()
                 if point.scope == Scope.KERNEL:
                     self._require_independent(point, operands, kernel, result, is_first=is_first)
-            if kernel.thread_counts or point.scope == Scope.END_TO_END:
-                result = replace(result, host=host.read())
             resources, algorithm = answers(kernel)
             self._right[point] = replace(
                 result,

@@ -114,23 +114,6 @@ class Parts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host:
-    """The state of the host while a point was measured. None: not known."""
-
-    cores: int | None = None
-    """Physical cores of the CPUs that the process may use, as the system reports them."""
-
-    mhz: float | None = None
-    """Mean clock of the CPUs."""
-
-    steal_percent: float | None = None
-    """Share of the CPUs' time in which the hypervisor ran something else, in percent."""
-
-    other_load: float | None = None
-    """Number of CPUs that other processes kept busy, of those that this process may use."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """The outcome of one point in one round."""
 
@@ -158,9 +141,6 @@ class Measurement:
 
     threads: int | None = None
     """CPU threads that the kernel used. None on a GPU."""
-
-    host: Host | None = None
-    """The host, for points whose time depends on it."""
 
     before: Health = Health()
     after: Health = Health()

@@ -193,19 +193,6 @@ class Row:
     cpu_threads: int | None = column(
         "host", "threads on a CPU; the fastest number, where a variant leaves it open"
     )
-    cpu_cores: int | None = column(
-        "host",
-        "physical cores for the process, as the system shows them; this column and the next three "
-        "are filled on Linux, for a CPU and end to end",
-    )
-    cpu_mhz: float | None = column("host", "mean clock of the CPUs (median over rounds)")
-    steal_percent: float | None = column(
-        "host", "CPU time that the hypervisor gave to others (median over rounds)"
-    )
-    other_load: float | None = column(
-        "host",
-        "CPUs that other processes kept busy, of those that the sweep may use (median over rounds)",
-    )
 
     device: str | None = column("context", "GPU or CPU that ran it")
     device_uuid: str | None = column(

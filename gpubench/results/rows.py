@@ -108,7 +108,6 @@ def _row(
     )
     reuse = variant.reuse(point.tile) if variant.reuse and point.tile else None
     healths = [health for taken in rounds for health in (taken.before, taken.after)]
-    hosts = [taken.host for taken in rounds if taken.host]
     sm_mhz = _median(taken.after.sm_mhz for taken in rounds)
     clock_ratio = _median(taken.clock_ratio for taken in rounds)
     confirmed = clock_ratio is not None and clock_ratio <= CLOCKS_AGREE
@@ -154,10 +153,6 @@ def _row(
         temperature_c=_highest(health.temperature_c for health in healths),
         power_w=_highest(health.power_w for health in healths),
         cpu_threads=last.threads,
-        cpu_cores=hosts[0].cores if hosts else None,
-        cpu_mhz=_median(host.mhz for host in hosts),
-        steal_percent=_median(host.steal_percent for host in hosts),
-        other_load=_median(host.other_load for host in hosts),
         pj_per_operation=joules and joules / problem.flops * 1e12,
         throttle=_joined(chain.from_iterable(health.throttle for health in healths)),
         device=device.name,

@@ -23,7 +23,6 @@ from gpubench.model import (
     Health,
     Launches,
     Point,
-    Scope,
     State,
     Status,
     Timer,
@@ -438,7 +437,6 @@ def test_a_point_is_timed_on_the_fastest_number_of_threads_chosen_once() -> None
     it = runner(backend)
     first = it.measure(point())
     assert (first.threads, first.series.median_us) == (2, 10.0)
-    assert first.host is not None
     taken = len(backend.events)
     second = it.measure(point())
     assert (second.threads, second.series.median_us) == (2, 10.0)
@@ -459,12 +457,6 @@ def test_a_slow_launch_on_other_threads_is_no_sample() -> None:
 
     series = runner(Slow(2e6)).measure(point()).series
     assert set(series.times_us) == {2e6}
-
-
-def test_the_host_is_recorded_for_end_to_end_times_and_not_for_a_gpus_kernel() -> None:
-    measure = runner(FakeBackend(10.0)).measure
-    assert measure(point(scope=Scope.END_TO_END)).host is not None
-    assert measure(point()).host is None
 
 
 # ---- sustained

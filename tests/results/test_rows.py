@@ -13,7 +13,6 @@ from gpubench.model import (
     CudaVariant,
     Device,
     Health,
-    Host,
     Launch,
     Measurement,
     Point,
@@ -305,15 +304,3 @@ def test_the_faster_of_a_blas_and_its_tuned_call_is_the_baseline() -> None:
         measurement(40.0, point(OTHER, cache=Cache.HOT)),
     )
     assert [row.percent_of_blas for row in rows] == [50, 100, 25, 100, None, 50]
-
-
-def test_the_host_is_in_the_row_as_the_median_of_its_rounds() -> None:
-    hosts = (
-        Host(cores=8, mhz=2000.0, steal_percent=0.0, other_load=3.5),
-        Host(cores=8, mhz=3000.0, steal_percent=2.5, other_load=0.5),
-    )
-    of = point()
-    rounds = [replace(measurement(10.0, of), host=host, threads=4) for host in hosts]
-    (merged,) = build_rows({of: rounds}, CPU, {of.variant: ""})
-    assert (merged.cpu_threads, merged.cpu_cores, merged.cpu_mhz) == (4, 8, 2500.0)
-    assert (merged.steal_percent, merged.other_load) == (1.25, 2.0)
