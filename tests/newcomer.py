@@ -1,9 +1,6 @@
-"""Follows a page of the documentation: writes its files and types its commands."""
+"""Pages of the documentation: their blocks, which tests save as files and type as commands."""
 
-import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,38 +39,10 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
-class Newcomer:
-    """A user in a folder whose `.venv` has the programs that the page installs.
-
-    They are the test environment's, and run the package in `source`.
-    """
-
-    def __init__(self, folder: Path, source: Path = REPOSITORY) -> None:
-        self._folder = folder
-        self._source = source
-        programs = {"gpubench": "-m gpubench ", "python": ""}
-        (folder / ".venv" / "bin").mkdir(parents=True)
-        for name, module in programs.items():
-            program = folder / ".venv" / "bin" / name
-            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module}"$@"\n')
-            program.chmod(0o755)
-
-    def write(self, block: Block) -> Path:
-        """Save a block under its title."""
-        path = self._folder / block.title
-        path.parent.mkdir(parents=True, exist_ok=True)
-        assert not path.exists()
-        path.write_text(block.text, encoding="utf-8")
-        return path
-
-    def type(self, text: str) -> subprocess.CompletedProcess[str]:
-        """Run commands in a shell that stops at the first error."""
-        return subprocess.run(
-            ["/bin/bash", "-euo", "pipefail", "-c", text],
-            cwd=self._folder,
-            env=os.environ | {"PYTHONPATH": str(self._source)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+def write(block: Block, folder: Path) -> Path:
+    """Save a block in a folder under its title, where no file is."""
+    path = folder / block.title
+    path.parent.mkdir(parents=True, exist_ok=True)
+    assert not path.exists()
+    path.write_text(block.text, encoding="utf-8")
+    return path

@@ -1,17 +1,15 @@
-"""docs/adding-a-kernel.md and docs/own-kernels.md: the commands are typed as written."""
+"""docs/adding-a-kernel.md and docs/own-kernels.md: their kernels, and commands typed as written."""
 
 import shlex
-import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from commandline import COMMANDS, call
-from newcomer import REPOSITORY, Block, Newcomer, blocks
+from newcomer import REPOSITORY, blocks, write
 from stub import nothing_measured
 
 from gpubench.backends.cuda.compile import compile_instance
-from gpubench.commands.new_kernel.run import describe_source, write_pair
 from gpubench.model import CudaVariant
 from gpubench.plan.descriptor import load
 from gpubench.plan.sweep import Sweep, plan
@@ -28,86 +26,48 @@ TYPED_ELSEWHERE = {"check", "explain"}
 """Commands of which docs/first-steps.md types the like, so they are read here, and not run."""
 
 
-@pytest.fixture(scope="module")
-def added(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the repository with the page's two files in it, and nothing else changed."""
-    copy = tmp_path_factory.mktemp("added") / "gpubench"
-    for name in ("gpubench", "configs", "tests"):
-        shutil.copytree(REPOSITORY / name, copy / name)
-    newcomer = Newcomer(copy, copy)
-    for block in ADDING:
-        if block.title.startswith("gpubench/"):
-            newcomer.write(block)
-    return copy
-
-
-@pytest.fixture(scope="module")
-def own(added: Path) -> Path:
-    """A user's folder with the page's two files."""
-    folder = added.parent / "own"
-    folder.mkdir()
-    for path in (added / "gpubench/kernels/gemm").glob("transposed_tile.*"):
-        shutil.copy(path, folder)
-    return folder
-
-
-def newcomer_in(folder: Path) -> Newcomer:
-    shutil.rmtree(folder / ".venv", ignore_errors=True)
-    return Newcomer(folder, folder)
-
-
-def test_the_page_adds_two_files() -> None:
-    files = [block.title for block in ADDING if block.title.startswith("gpubench/")]
+def test_the_page_adds_a_kernel_of_two_files_that_compiles_at_every_tile(tmp_path: Path) -> None:
+    files = [block for block in ADDING if block.title.startswith("gpubench/")]
     stem = "gpubench/kernels/gemm/transposed_tile"
-    assert files == [f"{stem}.cu", f"{stem}.py"]
-
-
-def commands(page: list[Block]) -> list[str]:
-    return [block.text for block in page if block.language == "sh" and not block.title]
-
-
-def test_the_commands_of_the_page_work_without_a_gpu(added: Path, own: Path) -> None:
-    listed, explained = commands(ADDING)
-    variants, tests = listed.splitlines()
-    assert all((added / path).is_file() for path in tests.split(" -m pytest ")[1].split())
-    done = newcomer_in(added).type(variants)
-    assert (done.returncode, "transposed_tile" in done.stdout) == (0, True), done.stderr
-    # As a kernel of a user's, in this process, and at one tile.
-    words = [*shlex.split(explained)[1:], "--tiles", "32", "--kernels", str(own)]
-    assert "shared memory           8,320 bytes a block" in call(own, *words).out
-
-
-def test_the_kernel_of_the_page_compiles_at_every_tile_and_fits(added: Path) -> None:
-    kernel = load(added / "gpubench/kernels/gemm/transposed_tile.py", "gemm")
+    assert [block.title for block in files] == [f"{stem}.cu", f"{stem}.py"]
+    *_, description = [write(block, tmp_path) for block in files]
+    kernel = load(description, "gemm")
     assert isinstance(kernel, CudaVariant)
-    for tile in kernel.tiles.defaults:
-        name = kernel.instance(tile, "float32")
-        resources = compile_instance(kernel.source, name, "sm_90").resources
-        assert resources.spill_bytes == 0
-
-
-def test_the_kernel_of_the_page_works_in_a_users_own_folder(own: Path) -> None:
-    points = plan(Sweep(variants=("transposed_tile",), kernels=own), "cuda")
+    points = plan(Sweep(variants=("transposed_tile",), kernels=description.parent), "cuda")
     assert [str(point.tile) for point in points] == ["1", "2", "4", "8", "16", "32"]
-    assert not any(points.values())
+    for tile in kernel.tiles.defaults:
+        built = compile_instance(kernel.source, kernel.instance(tile, "float32"), "sm_90")
+        assert built.resources.spill_bytes == 0
+    assert built.resources.shared_bytes == 8320  # as the page says
+
+
+def test_the_commands_of_both_pages_are_understood() -> None:
+    for block in (*ADDING, *OWN):
+        for command in block.commands if block.language == "sh" else ():
+            name, *words = shlex.split(command)
+            COMMANDS[name].make_context(name, words)
+    (tests,) = [
+        line.split(" -m pytest ")[1]
+        for block in ADDING
+        for line in block.text.splitlines()
+        if " -m pytest " in line
+    ]
+    assert all((REPOSITORY / path).is_file() for path in tests.split())
 
 
 def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
     tmp_path: Path,
 ) -> None:
-    newcomer = Newcomer(tmp_path)
     for block in OWN:
         if block.title.endswith((".cu", ".py")):
-            newcomer.write(block)
+            write(block, tmp_path)
     for block in OWN:
         if block.language == "sh" and not block.title:
             assert len(block.commands) == len(block.text.replace("\\\n", "").splitlines())
             done = []
             for command in block.commands:
                 name, *words = shlex.split(command)
-                if name in TYPED_ELSEWHERE:
-                    COMMANDS[name].make_context(name, words)
-                else:
+                if name not in TYPED_ELSEWHERE:
                     with nothing_measured() if name == "sweep" else nullcontext():
                         done.append(call(tmp_path, name, *words))
             assert {one.code for one in done} <= {0}, done
@@ -119,18 +79,6 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
     assert rows == dict.fromkeys([*tiles, ("cpu_blas", "")], "ok")
     assert (tmp_path / "my_blocks.svg").is_file()
     assert (tmp_path / "my_export/shared_tile.cu").is_file()
-
-
-def test_commands_for_a_gpu_fail_here_only_for_lack_of_one(added: Path, tmp_path: Path) -> None:
-    (tmp_path / "own" / "gemm").mkdir(parents=True)
-    write_pair("my_tile", "gemm", None, tmp_path / "own", force=False)
-    owner = Newcomer(tmp_path)
-    owner.write(next(block for block in OWN if block.title == "sgemm.cu"))
-    describe_source("my_sgemm", "gemm", tmp_path / "sgemm.cu", tmp_path / "own", force=False)
-    for block in (block for block in ADDING if block.title == GPU):
-        done = newcomer_in(added).type(block.text.rstrip() + " --device cuda")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "CUDA" in done.stderr
     lines = [line for block in OWN if block.title == GPU for line in block.commands]
     assert lines
     for line in lines:

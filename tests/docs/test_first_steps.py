@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commandline import COMMANDS, call
-from newcomer import Block, Newcomer, blocks
+from newcomer import Block, blocks, write
 from stub import nothing_measured
 
 from gpubench.results.row import read
@@ -39,14 +39,14 @@ def test_the_page_shows_sweep_plot_report_diff_and_new_kernel() -> None:
 
 @pytest.mark.slow
 def test_every_step_works_as_written(tmp_path: Path) -> None:
-    newcomer = Newcomer(tmp_path)
     outputs = {}
     for step in steps():
         if step.language == "text":
-            assert not set(step.text.splitlines()) - {line.rstrip() for line in outputs[step.title]}
+            printed = [line.split() for line in outputs[step.title]]
+            assert all(line.split() in printed for line in step.text.splitlines())
             continue
         if step.language != "sh":
-            newcomer.write(step)
+            write(step, tmp_path)
             continue
         (command,) = step.commands
         name, *words = shlex.split(command)

@@ -39,19 +39,6 @@ def test_every_picture_is_up_to_date_and_a_stale_one_is_found(
     assert script.stale([tmp_path / "missing.svg"]) == [script.IMAGES / "missing.svg"]
 
 
-def test_pages_show_only_pictures_that_the_script_makes(script: ModuleType) -> None:
-    others = {"shapes.svg", "terminal.svg", "agreement.svg"}  # the last: of a script that is gone
-    made = {Path(command.split()[-1]).name for command in script.COMMANDS} | others
-    pages = (Path("README.md"), Path("docs/plots.md"))
-    shown = {
-        Path(name).name
-        for page in pages
-        for name in re.findall(r"\]\(([^)]+\.svg)\)", page.read_text(encoding="utf-8"))
-    }
-    assert shown
-    assert shown <= made
-
-
 def test_the_gallery_gives_every_picture_with_its_command(script: ModuleType) -> None:
     text = Path("docs/plots.md").read_text(encoding="utf-8").replace(" \\\n    ", " ")
     for command in script.COMMANDS:

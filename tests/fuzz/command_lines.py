@@ -66,44 +66,27 @@ def prepared(folder: Path) -> None:
 
 
 def words(data: bytes, chance: Random) -> bytes:
-    """Return a command line with a word replaced, added, removed or repeated."""
+    """Return a command line with words edited: options of its command, and `WORDS`."""
     given = data.split(SEPARATOR)
-    at = chance.randrange(len(given))
-    what = chance.randrange(5)
-    if what == 0 or at == 0:
-        return SEPARATOR.join(map(_bytes, command_line(chance)))
-    if what == 1:
-        given[at] = _bytes(chance.choice(WORDS))
-    elif what == 2:
-        given.insert(at, _bytes(chance.choice(WORDS)))
-    elif what == 3:
-        given.insert(at, chance.choice(given))
-    else:
-        del given[at]
+    command = COMMANDS.get(given[0].decode(errors="replace")) or COMMANDS["sweep"]
+    options = [flag for parameter in command.params for flag in parameter.opts]
+    if chance.random() < 0.5:
+        given.insert(chance.randint(1, len(given)), _bytes(chance.choice(options)))
+    at = chance.randrange(len(given) + 1)
+    match chance.randrange(5):
+        case 0:
+            given[at : at + 1] = []
+        case 1:
+            given.insert(at, chance.choice(given))
+        case 2 if at == 0:
+            given[0] = _bytes(chance.choice(sorted(COMMANDS)))
+        case _:
+            given[max(at, 1) : at + 1] = [_bytes(chance.choice(WORDS))]
     return SEPARATOR.join(given)
 
 
 def _bytes(word: str) -> bytes:
     return word.encode("utf-8", errors="surrogateescape")
-
-
-def command_line(chance: Random) -> list[str]:
-    """Return a command with random arguments and options, and random words as their values."""
-    name = chance.choice(sorted(COMMANDS))
-    line = [name]
-    parameters = list(COMMANDS[name].params)
-    chance.shuffle(parameters)
-    for parameter in parameters:
-        is_argument = parameter.param_type_name == "argument"
-        if chance.random() > (0.9 if is_argument else 0.25):
-            continue
-        if not is_argument:
-            line.append(chance.choice(parameter.opts))
-        if is_argument or not parameter.is_flag:
-            line.append(chance.choice(WORDS))
-    if chance.random() < 0.05:
-        line.append(chance.choice(("--help", "--no-such", "-x", "--out", "--output=")))
-    return line
 
 
 def seeds() -> list[bytes]:
