@@ -24,8 +24,7 @@ from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
 from gpubench.errors import CompileError, UsageError
 from gpubench.grouping import grouped
-from gpubench.hardware.architectures import DEFAULT, example
-from gpubench.hardware.occupancy import occupancy
+from gpubench.hardware.architectures import DEFAULT
 from gpubench.kernel_options import HOST_HINT, find_variant, require_architecture
 from gpubench.model import (
     OPERATIONS,
@@ -46,12 +45,12 @@ from gpubench.on_cpu.run import (
     Sanitizer,
     run_on_cpu,
 )
-from gpubench.plan.descriptor import described_by, launch_on
+from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.text import counted
-from gpubench.view.tables import console, say, table
+from gpubench.view.tables import say
 
 FAULTY, NOT_RUN = 1, 3
 """Exit codes: a fault was found; the kernel cannot be run here."""
@@ -68,8 +67,8 @@ MAX_SHOWN = 5
 MAX_TILES = 4
 """Maximum number of tiles that are checked if the user names none."""
 
-LAUNCHED = 1024
-"""M, N and K of the launch whose occupancy is shown."""
+USUAL = 1024
+"""M, N and K that the default tiles must take."""
 
 
 def run_check(
@@ -126,7 +125,8 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
         return list(space or [None])
     if tiles is None:
         default = tiles_to_run(variant) if isinstance(variant, CudaVariant) else space.defaults
-        problem = _launched_problem(variant)
+        k = USUAL if OPERATIONS[variant.op].has_k else 1
+        problem = Problem(op=variant.op, m=USUAL, n=USUAL, k=k, dtype=variant.dtypes[0])
         return list(evenly([x for x in default if not variant.refuse(x, problem)], MAX_TILES))
     chosen = [space.read(text) for text in parse_tiles(tiles)]
     for tile in chosen:
@@ -136,17 +136,14 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
 
 
 def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -> bool:
-    """Compile the tiles for an architecture, print their resources, and return whether all do."""
+    """Compile the tiles for an architecture, say so, and return whether all compile."""
     try:
         compiler = compiler_of(variant.backend)
         require_architecture(architecture, compiler)
     except CompileError as error:
         say(f"not compiled for a GPU: {error}")
         return True
-    architecture = variant.architecture(architecture)
-    gpu = example(architecture)
     notes: dict[str, float] = {}
-    grid = table(*("tile", "threads", "registers", "local", "shared", "occupancy"), left={"tile"})
     for tile in tiles:
         try:
             called = variant.compilation(tile, variant.dtypes[0], architecture)
@@ -154,20 +151,9 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
         except CompileError as error:
             say(f"does not compile: {error}", "red")
             return False
-        launch = launch_on(variant, tile, _launched_problem(variant), gpu).main
-        need = compiled.resources
         notes[compiled.note] = notes.get(compiled.note, 0) + compiled.seconds
-        held = occupancy(gpu.compute_capability, need, launch)
-        grid.add_row(
-            str(tile),
-            str(launch.threads_per_block),
-            str(need.registers),
-            f"{need.local_bytes} B",
-            f"{need.shared_bytes + launch.shared_bytes} B",
-            f"{held.fraction:.0%}" if held else "",
-        )
-    say(f"compiled for {architecture}, {variant.dtypes[0]}:")
-    console().print(grid)
+    names = ", ".join(map(str, tiles))
+    say(f"compiled for {variant.architecture(architecture)}, {variant.dtypes[0]}: {names}")
     for note, seconds in notes.items():
         if note:
             say(f"{note} ({seconds:.1f} s)")
@@ -296,8 +282,3 @@ def _conclude(variant: Variant, wrong: Sequence[tuple[str, str]], what: str) -> 
         return FAULTY
     say(f"\n{variant.name} is right and clean on the CPU:\n{what}")
     return 0
-
-
-def _launched_problem(variant: Variant) -> Problem:
-    k = LAUNCHED if OPERATIONS[variant.op].has_k else 1
-    return Problem(op=variant.op, m=LAUNCHED, n=LAUNCHED, k=k, dtype=variant.dtypes[0])

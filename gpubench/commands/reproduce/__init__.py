@@ -25,7 +25,6 @@ def _experiments(incomplete: str) -> list[str]:
     option.chosen_options,
     options={
         "device": None,
-        "samples": None,
         "rounds": ("INTEGER", "Rounds of every sweep, such as 5. Default: set by each experiment."),
         "budget": ("SECONDS", "Time for all points of each experiment, such as 60, 90s or 2m."),
     },

@@ -97,8 +97,7 @@ def run_reproduce(
     with ExitStack() as stack:
         pools, no_gpu = _open_pools(asked, on, stack)
         target = resume or named or default_path(next(iter(pools.values())).name, _SUMMARY)
-        partials = claim(target, experiments, asked.samples, resume=bool(resume), force=force)
-        samples = asked.samples and Output(asked.samples, overwrite=force, flag="--samples")
+        partials = claim(target, experiments, resume=bool(resume), force=force)
         for experiment in experiments:
             with SweepProgress() as watcher:
                 ways = {"resume": bool(resume), "force": force}
@@ -112,11 +111,8 @@ def run_reproduce(
             if result.interrupted:
                 break
         else:
-            partials = [path for path in partials if path.exists()]
-            if samples:
-                samples.write(b"".join(path.read_bytes() for path in partials))
             for path in partials:
-                path.unlink()
+                path.unlink(missing_ok=True)
     out.print(Text("\n" + "\n".join(map(view.summary, done))))
     if result.interrupted:
         say(f"interrupted: what was measured is kept; --resume {target} continues", err=True)
@@ -141,30 +137,19 @@ def _open_pools(asked: Sweep, on: str | None, stack: ExitStack) -> tuple[dict[st
 
 
 def claim(
-    folder: Path,
-    experiments: Sequence[Experiment],
-    samples: Path | None = None,
-    *,
-    resume: bool = False,
-    force: bool = False,
+    folder: Path, experiments: Sequence[Experiment], *, resume: bool = False, force: bool = False
 ) -> list[Path]:
     """Make the folder of the results, and return the files of the sweeps' measurements.
 
     These stay until all experiments are done. Raises UsageError if the folder cannot be made or
-    holds files of an earlier run that would be overwritten, if `samples` is one of the files, or if
-    there is nothing to continue.
+    holds files of an earlier run that would be overwritten, or if there is nothing to continue.
     """
     names = (f"{_SUMMARY}.md", f"{_SUMMARY}.csv", *(f"{each.name}.csv" for each in experiments))
-    results = [folder / name for name in names]
     partials = [
         partial_of(_sweep_file(folder, each, number))
         for each in experiments
         for number in range(1, len(each.sweeps) + 1)
     ]
-    ours = (*results, *partials)
-    taken = (*ours, *map(partial_of, results))
-    if samples and os.path.realpath(samples) in map(os.path.realpath, taken):
-        raise UsageError(f"--samples: {samples} is a file of the results; name another")
     started = any(map(os.path.lexists, partials))
     if resume and not started:
         raise UsageError(f"--resume: nothing to continue: {folder} holds no sweep of these")
@@ -172,7 +157,7 @@ def claim(
     hint = "--force overwrites it"
     if started:
         hint = f"--resume {folder} continues it, --force starts anew"
-    for path in ours:
+    for path in (*(folder / name for name in names), *partials):
         Output(path, overwrite=resume or force, flag="--dir", hint=hint)
     return partials
 

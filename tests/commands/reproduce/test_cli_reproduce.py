@@ -60,10 +60,10 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return done.code, done.out, done.err
 
 
-def test_a_users_own_experiment_is_measured_and_its_samples_and_verdicts_are_kept(
+def test_a_users_own_experiment_is_measured_and_its_verdicts_are_kept(
     folder: Path,
 ) -> None:
-    words = ("mine.toml", "--device", "cpu", "--samples", "all.samples")
+    words = ("mine.toml", "--device", "cpu")
     with nothing_measured():
         code, out, err = run(folder, *words)
         shared = run(folder, *words[:3], "--on", "local")
@@ -86,8 +86,6 @@ def test_a_users_own_experiment_is_measured_and_its_samples_and_verdicts_are_kep
     assert float(lines["cpu_blas"]["measured"]) * 1e3 == pytest.approx(rows["cpu_blas"].median_us)
     assert (lines["16"]["published"], lines["16"]["measured"]) == ("0.5", "")
     assert "shape " in (target / "reproduce.md").read_text(encoding="utf-8")
-    context, *samples = (folder / "all.samples").read_text().splitlines()
-    assert ("gpubench_sweep" in context, len(samples)) == (True, 2)
 
 
 def test_a_dry_run_lists_the_sweeps_and_measures_nothing(folder: Path) -> None:
@@ -116,21 +114,13 @@ REFUSED = {
     "unknown experiment": (("p100-tile",), "did you mean 'p100-tiles'"),
     "output in a file": (("mine.toml", "--device", "cpu", "--dir", "/dev/null/x"), "--dir"),
     "output of a resumed run": (("mine.toml", "--resume", "x", "--dir", "y"), "leave --dir out"),
-    "samples into the results": (
-        ("mine.toml", "--device", "cpu", "--dir", "out", "--samples", "out/mine.csv"),
-        "--samples: out/mine.csv is a file of the results",
-    ),
     "output behind a loop of links": (
-        ("mine.toml", "--device", "cpu", "--dir", "loop/out", "--samples", "a.samples"),
+        ("mine.toml", "--device", "cpu", "--dir", "loop/out"),
         "--dir: cannot make the directory loop/out",
     ),
     "a file of an earlier run": (
         ("mine.toml", "--device", "cpu", "--dir", "old"),
         "--dir: old/reproduce.md exists; --force overwrites it",
-    ),
-    "an earlier file of samples": (
-        ("mine.toml", "--device", "cpu", "--dir", "new", "--samples", "mine.toml"),
-        "--samples: mine.toml exists",
     ),
     "listing with a checkout": (("--list", "--checkout", "."), "leave --checkout out"),
 }
