@@ -108,12 +108,9 @@ GROUP_WARPS = 4
 
 FLOAT64 = ("DADD", "DFMA", "DMUL", "DSETP", "DMNMX")
 
-ASYNC_COPIES = ("LDGSTS", "UTMALDG", "UBLKCP")  # `cp.async` and TMA, which bypass registers
-
 _INSTRUCTION = re.compile(
     r"\s*/\*(?P<address>[0-9a-f]+)\*/\s+\{?\s*(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_.a-z]*)(?P<operands>[^;]*);"
 )
-_LIMIT = re.compile(r"\b(0x[0-9a-f]+)")
 _LABEL = re.compile(r"(\.L\w+):")
 _TARGET = re.compile(r"`\((\.L\w+)\)|\b0x([0-9a-f]+)\s*$")
 
@@ -148,22 +145,16 @@ class InnerLoop:
     """Arithmetic and conversions in float64, apart from multiply-adds in the element type."""
 
     shared_loads: dict[str, int]
-    """Loads and stores are counted by width in bits: `{"32": 16, "128": 4}`."""
+    """Loads are counted by width in bits: `{"32": 16, "128": 4}`."""
 
-    shared_stores: dict[str, int]
     global_loads: dict[str, int]
-    async_copies: int
     local_loads: int
     """LDL: reads of spilled registers, or of arrays in local memory."""
 
     local_stores: int
-    barriers: int
     shared_bytes_per_operation: float | None
     """Bytes that tensor cores, or the loads before them, read from shared memory. A multiply-add is
     two operations. None without matrix instructions."""
-
-    register_limits: tuple[int, ...]
-    """Registers per thread that `setmaxnreg` assigns to warpgroups. Empty if all are equal."""
 
     opcodes: dict[str, int]
     """Every opcode without its modifiers, the most frequent first."""
@@ -207,13 +198,12 @@ def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
     """Return the inner loop of a disassembled kernel, or None without multiply-adds."""
     listing = parse_listing(disassembly)
     loop = loop_instructions(listing, dtype)
-    return _counted(loop, listing, dtype) if loop else None
+    return _counted(loop, dtype) if loop else None
 
 
-def _counted(loop: Sequence[Instruction], listing: Listing, dtype: str) -> InnerLoop:
-    """Return the counts of a loop of at least one instruction, which a kernel's listing has."""
+def _counted(loop: Sequence[Instruction], dtype: str) -> InnerLoop:
+    """Return the counts of a loop of at least one instruction."""
     names = Counter(instruction.name for instruction in loop)
-    limits = (_LIMIT.search(x.operands) for x in listing.instructions if x.name == "USETMAXREG")
     return InnerLoop(
         instructions=len(loop),
         multiply_adds=sum(multiply_adds(instruction, dtype) for instruction in loop),
@@ -226,14 +216,10 @@ def _counted(loop: Sequence[Instruction], listing: Listing, dtype: str) -> Inner
             is_float64(x) and not (multiply_adds(x, dtype) or tensor_multiply_adds(x)) for x in loop
         ),
         shared_loads=_widths(loop, "LDS"),
-        shared_stores=_widths(loop, "STS"),
         global_loads=_widths(loop, "LDG"),
-        async_copies=sum(names[name] for name in ASYNC_COPIES),
         local_loads=names["LDL"],
         local_stores=names["STL"],
-        barriers=names["BAR"] + names["SYNCS"],
         shared_bytes_per_operation=_shared_bytes_per_operation(loop),
-        register_limits=tuple(sorted({int(at[1], 16) for at in limits if at}, reverse=True)),
         opcodes=dict(names.most_common()),
     )
 

@@ -28,8 +28,7 @@ def problem(m: int = 1024, n: int = 1024, k: int = 1024, dtype: str = "float32")
 def loop(instructions: int = 64, multiply_adds: int = 16, **facts: Any) -> InnerLoop:
     usual: dict[str, Any] = dict.fromkeys(InnerLoop.__dataclass_fields__, 0)
     usual |= {"instructions": instructions, "multiply_adds": multiply_adds}
-    usual |= {name: {} for name in ("shared_loads", "shared_stores", "global_loads")}
-    usual |= {"shared_bytes_per_operation": None, "register_limits": ()}
+    usual |= {"shared_loads": {}, "global_loads": {}, "shared_bytes_per_operation": None}
     return InnerLoop(**(usual | {"opcodes": {"FFMA": multiply_adds}} | facts))
 
 
