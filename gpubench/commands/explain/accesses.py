@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpubench.commands.explain.sass import InnerLoop
-from gpubench.on_cpu.accesses import SECTOR_BYTES, Access, Accesses
+from gpubench.on_cpu.accesses import Access, Accesses
 from gpubench.text import counted
 
 LEAST = 1.005
 """Traffic up to this factor counts as the least."""
-
-WORTH_NAMING = 0.01
-"""A line that wastes less than this fraction of all clocks is not named."""
 
 USED = 0.95
 """A block that uses this fraction of the bytes that it fetches gets no remark."""
@@ -61,13 +58,7 @@ def sentences(
         else:
             yield f"{text}, less than that bound."
     costly = max(recorded.lines, key=lambda line: line.clocks)
-    yield (
-        f"{costly.place} costs most, {100 * costly.clocks / recorded.clocks:.0f} % of that: "
-        f"{described(costly)}."
-    )
-    wasteful = recorded.by_wasted_clocks[0]
-    if wasteful != costly and wasteful.wasted_clocks > WORTH_NAMING * recorded.clocks:
-        yield f"{wasteful.place} wastes most: {described(wasteful)}."
+    yield f"{costly.place} costs most, {100 * costly.clocks / recorded.clocks:.0f} % of that."
     for array, used in recorded.used.items():
         if used < USED:
             yield (
@@ -75,27 +66,6 @@ def sentences(
                 f"device memory move up to {1 / used:.1f} times the least, unless other blocks use "
                 "the rest."
             )
-
-
-def described(line: Access) -> str:
-    """`a warp's read of A takes 32 sectors, 8.0 times the least, and uses 128 of 1,024 bytes`."""
-    if line.is_shared:
-        to = "to" if line.kind == "write" else "of"
-        who = f"a warp's {line.kind} {to} shared memory"
-        if line.times_least <= LEAST:
-            return f"{who} has no bank conflict"
-        return (
-            f"{who} has {line.times_least:.3g}-way bank conflicts: {line.wavefronts:.3g} "
-            f"wavefronts where {line.phases:.3g} would do"
-        )
-    who = f"a warp's {line.kind} of {line.memory} takes {line.sectors:.3g} "
-    who += "sector" if line.sectors == 1 else "sectors"
-    if line.times_least <= LEAST:
-        return f"{who}, the least"
-    return (
-        f"{who}, {line.times_least:.1f} times the least, and uses {line.used_bytes:,.0f} of "
-        f"{line.sectors * SECTOR_BYTES:,.0f} bytes"
-    )
 
 
 def merged_loads(recorded: Accesses, loop: InnerLoop | None) -> list[str]:

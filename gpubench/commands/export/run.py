@@ -33,8 +33,8 @@ from gpubench.model import (
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, WORKSPACE, array_index, number
 from gpubench.model.sources import flattened, include_folders
 from gpubench.model.variant import L2_PROMOTION_BYTES, SWIZZLE_BYTES
-from gpubench.plan.descriptor import described_by, launch_on
-from gpubench.plan.sweep import AUTO_TILES, Sweep, plan
+from gpubench.plan.descriptor import launch_on
+from gpubench.plan.sweep import AUTO_TILES, plan
 from gpubench.results.output import Output
 from gpubench.view.tables import say
 
@@ -158,28 +158,17 @@ def _chosen(
     """Return the tile and the problem. Raises UsageError."""
     if variant.op == "atax":
         raise UsageError("atax cannot be exported: two products, and no check of them in one file")
-    asked = dict(options)
-    if takes_pick := options.get("tiles") in {None, AUTO_TILES}:
-        asked["tiles"] = None
-    sweep = read_options(variant, asked, size="4096")
-    if takes_pick and sweep.tiles:
-        sweep = replace(sweep, tiles=_first_pick(variant, sweep, device))
-    if len(sweep.tiles) > 1:
+    auto = options.get("tiles") in {None, AUTO_TILES}
+    sweep = read_options(variant, options | {"tiles": None} if auto else options, size="4096")
+    if len(sweep.tiles) > 1 and not auto:
         raise UsageError(f"--tiles: one at a time, not {len(sweep.tiles)}")
-    ((point, reason),) = plan(sweep, variant.backend, device.compute_capability).items()
+    if auto and sweep.tiles and device.multiprocessors:
+        sweep = replace(sweep, tiles=(AUTO_TILES,))
+    planned = plan(sweep, variant.backend, device.compute_capability, device.multiprocessors)
+    point, reason = next(iter(planned.items()))
     if reason or point.tile is None:
         raise UsageError(f"{variant.name} {reason}")
     return point.tile, point.problem
-
-
-def _first_pick(variant: CudaVariant, sweep: Sweep, device: Device) -> tuple[str, ...]:
-    """Return the tile that `--tiles auto` names first for the problem of a sweep."""
-    if not device.multiprocessors:
-        return sweep.tiles[:1]
-    ((m, n, k),), (dtype,) = sweep.sizes, sweep.dtypes
-    problem = Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype)
-    with described_by(variant.path):
-        return (str(variant.tiles_for(problem, device.multiprocessors)[0]),)
 
 
 def _launch_code(
