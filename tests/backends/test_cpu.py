@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.errors import CompileError, LaunchError, UsageError
 from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads
-from gpubench.model import PRECISIONS, Cache, CallVariant, Config, Point, Scope
+from gpubench.model import Cache, CallVariant, Config, Point, Problem, Scope
 from gpubench.plan.registry import variants
 
 TILES = ((8, "float32"), (33, "int32"), (1, "float64"))
@@ -43,11 +43,12 @@ SHAPES = (
     (97, 1, 50),
 )
 
-ON_CPU = {
-    variant.name: variant
-    for variant in variants()
-    if isinstance(variant, CallVariant) and variant.runs_on == "cpu" and variant.op == "gemm"
-}
+PAIRS = [*product((1, 7, 128, 129), repeat=2), *product((12_345,), (1, 7)), (129, 12_345)]
+"""Extents of products with vectors: odd ones, and a long side."""
+
+LOOPS = [one for one in variants() if isinstance(one, CallVariant) and one.runs_on == "cpu"]
+ON_CPU = {one.name: one for one in LOOPS if one.op == "gemm"}
+ON_VECTORS = [one for one in LOOPS if one.op != "gemm"]
 
 
 @pytest.fixture(scope="module")
@@ -73,19 +74,30 @@ def on_cpu(variant: CallVariant, **facts: Any) -> Point:
 def test_every_instance_is_right_at_any_size(backend: CpuBackend, name: str) -> None:
     variant = ON_CPU[name]
     for edge, dtype in TILES if variant.tiles else ((None, dtype) for dtype in variant.dtypes):
-        assert_right(backend, name, edge, dtype)
+        tile = Config.parse(str(edge)) if edge else None
+        for size in SHAPES:
+            assert_right(backend, on_cpu(variant, size=size, dtype=dtype, tile=tile))
 
 
-def assert_right(backend: CpuBackend, name: str, edge: int | None, dtype: str) -> None:
-    for size in SHAPES:
-        point = on_cpu(
-            ON_CPU[name], size=size, dtype=dtype, tile=Config.parse(str(edge)) if edge else None
-        )
-        operands = load(backend, point)
-        poison(operands.output)
-        backend.bind(point, operands).run()
-        error = relative_error(np, operands.output, make_reference(np, "gemm", *operands.inputs))
-        assert why_wrong(error, PRECISIONS[dtype].tolerance) is None, (edge, dtype, size)
+@pytest.mark.slow  # Numba compiles
+@pytest.mark.parametrize("variant", ON_VECTORS, ids=lambda one: one.name)
+def test_a_product_with_a_vector_is_right_at_any_size(
+    backend: CpuBackend, variant: CallVariant
+) -> None:
+    first, *_, last = variant.dtypes
+    for dtype, pairs in ((first, PAIRS), (last, PAIRS[:6])):  # the loops are the same
+        for m, n in pairs:
+            problem = Problem(op=variant.op, m=m, n=n, dtype=dtype)
+            assert_right(backend, replace(on_cpu(variant), problem=problem))
+
+
+def assert_right(backend: CpuBackend, point: Point) -> None:
+    operands = load(backend, point)
+    poison(operands.output)
+    backend.bind(point, operands).run()
+    reference = make_reference(np, point.problem.op, *operands.inputs)
+    error = relative_error(np, operands.output, reference)
+    assert why_wrong(error, point.problem.precision.tolerance) is None, point.label
 
 
 def test_a_kernel_bound_to_some_rows_computes_only_those(backend: CpuBackend) -> None:
@@ -107,7 +119,8 @@ def test_the_parallel_variant_is_right_and_compiled_apart_from_the_serial_one(
     edge, names = 9, ("cpu_tile", "cpu_tile_parallel")
     compiled = [ON_CPU[name].build(Config.parse(str(edge)), "float32") for name in names]
     assert [sum(function.stats.cache_hits.values()) for function in compiled] == [0, 0]
-    assert_right(backend, "cpu_tile_parallel", edge, "float32")
+    parallel = ON_CPU["cpu_tile_parallel"]
+    assert_right(backend, on_cpu(parallel, size=(31, 37, 41), tile=Config.parse(str(edge))))
 
 
 def test_every_tile_is_an_instance_of_its_own_and_a_second_build_comes_from_the_disk() -> None:
@@ -201,6 +214,8 @@ def test_blas_uses_the_threads_of_the_variant() -> None:
         backend.bind(point, load(backend, point)).run()
         assert blas_threads() == {threads[name]}
         assert numba.get_num_threads() == threads[name]
+    backend.bind(point, load(backend, point)).on_threads(1).sample(1, 1)
+    assert blas_threads() == {1}
 
 
 def test_a_variant_that_leaves_its_threads_open_has_all_cpus_and_powers_of_two(
@@ -211,14 +226,6 @@ def test_a_variant_that_leaves_its_threads_open_has_all_cpus_and_powers_of_two(
         monkeypatch.setattr(module, "cpu_threads", lambda cpus=cpus: cpus)
         assert module._thread_counts(parallel) == counts
         assert module._thread_counts(serial) == (1,)
-
-
-def test_blas_uses_the_threads_that_were_chosen() -> None:
-    backend = CpuBackend()
-    point = on_cpu(ON_CPU["cpu_blas_parallel"])
-    kernel = backend.bind(point, load(backend, point)).on_threads(1)
-    kernel.sample(1, 1)
-    assert blas_threads() == {1}
 
 
 def test_end_to_end_computes_the_same_from_copies(backend: CpuBackend) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commandline import TIMEOUT_S
@@ -23,7 +24,7 @@ from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.model import Cache, Config, Point, Status, Timer, Timing
 from gpubench.plan.descriptor import load
-from gpubench.process.child import start
+from gpubench.process.child import Child, start
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)
 
@@ -142,16 +143,15 @@ def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, fo
     assert worker.measure(at(folder, 1)).status == Status.OK  # in a fresh child
 
 
-@pytest.mark.usefixtures("cold")
 def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, folder: Path) -> None:
-    (before,) = children_of(os.getpid())
+    before = worker._child.pid
     raised = worker.measure(at(folder, 5))
     assert (raised.status, raised.reason) == (
         Status.ERROR,
         "failed while running: ValueError: an assertion failed (faulty.py, line 17)",
     )
     assert worker.measure(at(folder, 7)).status == Status.WRONG
-    assert children_of(os.getpid()) == [before]
+    assert worker._child.pid == before
 
 
 def test_a_kernel_that_spoils_operands_does_not_make_others_wrong(
@@ -202,17 +202,16 @@ def test_a_child_lost_at_another_request_is_an_error_for_the_user(
     assert worker.ceilings(())["measured_copy_gbytes_per_s"] > 0  # of a fresh child
 
 
-@pytest.mark.usefixtures("cold")
 def test_one_child_builds_kernel_by_kernel_and_measures_all_points(
     worker: Worker, folder: Path
 ) -> None:
-    (child,) = children_of(os.getpid())
+    child = worker._child.pid
     told: list[int] = []
     worker.compile([at(folder, edge) for edge in range(9, 13)], told.append)
     assert told == [1, 2, 3, 4]
     for edge in range(9, 13):
         assert worker.measure(at(folder, edge)).status == Status.OK
-    assert children_of(os.getpid()) == [child]
+    assert worker._child.pid == child
 
 
 FORGER = """
@@ -252,10 +251,16 @@ def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> No
     assert worker.spent_s["starting"] > 0  # of the child after the first
 
 
-@pytest.mark.usefixtures("cold")
 def test_children_of_later_rounds_start_while_kernels_compile(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    started: list[Child] = []
+
+    def recorded(*words: str, **options: Any) -> Child:
+        started.append(start(*words, **options))
+        return started[-1]
+
+    monkeypatch.setattr(supervisor, "start", recorded)
     rounds = replace(QUICK, rounds=3)
     with Worker("cpu", Timer.EVENTS) as worker:
         worker.begin(rounds, 1)
@@ -274,7 +279,7 @@ def test_children_of_later_rounds_start_while_kernels_compile(
         os.waitid(os.P_PID, third.pid, os.WEXITED | os.WNOWAIT)
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
-        assert third.pid not in children_of(os.getpid())
+        assert worker._child._child is not third
         worker.compile([at(folder, 1)], lambda _count: None)
         assert len(worker._child._waiting) == 2
         worker.next_round()
@@ -282,7 +287,7 @@ def test_children_of_later_rounds_start_while_kernels_compile(
         monkeypatch.setattr(supervisor, "START_LIMIT_S", 0.0)
         worker.compile([at(folder, 1)], lambda _count: None)
         assert len(worker._child._waiting) == 1  # a child that does not start in time is killed
-    assert children_of(os.getpid()) == []
+    assert all(child.has_ended for child in started)
 
 
 HANGING = """

@@ -81,18 +81,17 @@ def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
 
 
 def cases_of_some_tiles(variant: CudaVariant) -> list[Case]:
-    """Return the cases of the first tile and the last.
+    """Return the cases of the last tile, and of the first tile in a further dtype if there is one.
 
-    A further dtype changes how rows are aligned and read. So it has another size than the first,
-    and cases of several rows and columns.
+    A further dtype changes how rows are aligned and read. So it has another size than the first.
     """
     first, *further = variant.dtypes
-    ends = evenly(tiles_to_run(variant), 2)
-    chosen = cases(variant, ends, first)
-    for dtype in further:
-        if PRECISIONS[dtype].item_bytes != PRECISIONS[first].item_bytes:
-            of_dtype = cases(variant, ends[-1:], dtype)
-            chosen += [case for case in of_dtype if min(case.problem.m, case.problem.n) > 1]
+    smallest, *_, largest = evenly(tiles_to_run(variant), 2) * 2
+    item_bytes = PRECISIONS[first].item_bytes
+    others = [dtype for dtype in further if PRECISIONS[dtype].item_bytes != item_bytes]
+    chosen = cases(variant, [largest], first)
+    for dtype in others or [first] * (smallest != largest):
+        chosen += cases(variant, [smallest], dtype)
     return chosen
 
 

@@ -5,10 +5,8 @@ with `// right: CODE` would be CODE in a right kernel. So each has a twin withou
 nothing else changed, and that twin must pass: what is caught is the fault.
 """
 
-import os
 import re
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,8 +102,6 @@ def wrong(source: Path) -> CudaVariant:
 
 WRONG = {source.stem: wrong(source) for source in sorted((FOLDER / "gemm").glob("*.cu"))}
 
-Runs = dict[str, "Future[list[np.ndarray]]"]
-
 
 def cases_of(name: str) -> list[Case]:
     return cases(WRONG[name], [TILE], "float32")
@@ -120,18 +116,35 @@ def twin_of(name: str) -> str:
     return MARK.sub(lambda mark: mark["indent"] + mark["code"], text_of(name))
 
 
+class Programs:
+    """Programs that have all kernels, one for each sanitizer: g++ takes seconds for a program."""
+
+    def __init__(self, texts: dict[str, str], folder: Path) -> None:
+        self._folder = folder
+        self._instances = {name: cases_of(name)[0].instances[0] for name in texts}
+        lined = (f'#line 1 "{WRONG[name].source}"\n{text}' for name, text in texts.items())
+        unit = translation_unit(FOLDER / "all.cu", "\n".join(lined), [*self._instances.values()])
+        for sanitizer in Sanitizer:
+            built = folder / sanitizer.name
+            built.mkdir()
+            on_cpu._program(unit, FOLDER / "gemm", sanitizer, built)
+
+    def run(self, name: str, cases: Sequence[Case] = ()) -> list[np.ndarray]:
+        """Run a kernel under the sanitizer that is meant for it."""
+        sanitizer = CAUGHT[name].sanitizer if name in CAUGHT else Sanitizer.ADDRESS
+        cases, names = cases or cases_of(name), [*self._instances.values()]
+        inputs, outputs = (self._folder / f"{name}.{what}" for what in ("inputs", "outputs"))
+        encoded = [on_cpu.encoded(case, names) for case in cases]
+        inputs.write_bytes(on_cpu.words(len(cases)) + b"".join(encoded))
+        program = self._folder / sanitizer.name / "program"
+        on_cpu.execute([str(program), str(inputs), str(outputs)], sanitizer)
+        return on_cpu._decoded(outputs.read_bytes(), cases)
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     """Each wrong kernel as it stands."""
-    folder = tmp_path_factory.mktemp("wrong")
-    names = [*CAUGHT, *SEEN_IN_THE_RESULT]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield {name: pool.submit(run, name, text_of(name), folder / name) for name in names}
-
-
-def run(name: str, text: str, folder: Path) -> list[np.ndarray]:
-    sanitizer = CAUGHT[name].sanitizer if name in CAUGHT else Sanitizer.ADDRESS
-    return run_on_cpu(cases_of(name), sanitizer, folder, text)
+    return Programs({name: text_of(name) for name in WRONG}, tmp_path_factory.mktemp("wrong"))
 
 
 def test_every_wrong_kernel_has_its_check() -> None:
@@ -143,9 +156,9 @@ def test_every_wrong_kernel_has_its_check() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CAUGHT)
-def test_a_fault_is_caught_by_its_check_at_its_line(name: str, runs: Runs) -> None:
+def test_a_fault_is_caught_by_its_check_at_its_line(name: str, programs: Programs) -> None:
     with pytest.raises(KernelFaultError) as raised:
-        runs[name].result()
+        programs.run(name)
     fault, wanted = raised.value, CAUGHT[name]
     assert re.match(wanted.check, fault.finding), fault.report
     source = text_of(name).splitlines()
@@ -159,8 +172,8 @@ def test_a_fault_is_caught_by_its_check_at_its_line(name: str, runs: Runs) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEEN_IN_THE_RESULT)
-def test_a_fault_that_no_sanitizer_sees_shows_in_the_result(name: str, runs: Runs) -> None:
-    outputs = runs[name].result()
+def test_a_fault_that_no_sanitizer_sees_shows_in_the_result(name: str, programs: Programs) -> None:
+    outputs = programs.run(name)
     wrong = [
         output
         for case, output in zip(cases_of(name), outputs, strict=True)
@@ -172,47 +185,34 @@ def test_a_fault_that_no_sanitizer_sees_shows_in_the_result(name: str, runs: Run
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(SEEN_BY_THE_PROBE))
-def test_a_fault_that_a_tolerance_lets_pass_shows_in_the_exact_probe(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_fault_that_a_tolerance_lets_pass_shows_in_the_exact_probe(programs: Programs) -> None:
     problem = Problem(op="gemm", m=19, n=23, k=17, dtype="float32")
     probes = make_probes(problem, 1)
-    cases = [
-        Case(variant=WRONG[name], tile=TILE, problem=problem, inputs=probe.inputs())
-        for probe in probes
-    ]
-    for what, text in (("wrong", text_of(name)), ("twin", twin_of(name))):
-        outputs = run_on_cpu(cases, Sanitizer.ADDRESS, tmp_path / what / "built", text)
-        exact = [
-            probe.count_wrong(np, output) == 0
-            for probe, output in zip(probes, outputs, strict=True)
+    for name in SEEN_BY_THE_PROBE:
+        cases = [
+            Case(variant=WRONG[name], tile=TILE, problem=problem, inputs=probe.inputs())
+            for probe in probes
         ]
-        assert exact == [what == "twin", True]  # the powers of two in the second A lose no bit
+        outputs = zip(probes, programs.run(name, cases), strict=True)
+        exact = [probe.count_wrong(np, output) == 0 for probe, output in outputs]
+        assert exact == [False, True]  # the powers of two in the second A lose no bit
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
-def test_the_same_kernel_without_its_fault_passes(tmp_path: Path) -> None:
+def test_the_same_kernels_without_their_faults_pass(tmp_path: Path) -> None:
+    twins = Programs({name: twin_of(name) for name in WRONG}, tmp_path)
     for name in WRONG:
-        outputs = run(name, twin_of(name), tmp_path / name)
-        assert outputs, name
-        for case, output in zip(cases_of(name), outputs, strict=True):
+        for case, output in zip(cases_of(name), twins.run(name), strict=True):
             np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
 
 
 @pytest.mark.slow
-def test_every_one_of_many_runs_finds_the_race(tmp_path: Path) -> None:
+def test_every_one_of_many_runs_finds_the_race(programs: Programs) -> None:
     """Fibers switch only at barriers, so the result does not depend on chance."""
-    with pytest.raises(KernelFaultError) as raised:
-        run_on_cpu(cases_of("missing_barrier"), Sanitizer.THREAD, tmp_path / "built")
-    reports = {(raised.value.finding.partition(" (")[0], *raised.value.lines[:2])}
-    built = tmp_path / "built"
-    for _ in range(2):
+    reports = set()
+    for _ in range(3):
         with pytest.raises(KernelFaultError) as raised:
-            on_cpu.execute(
-                [str(built / file) for file in ("program", "inputs", "outputs")], Sanitizer.THREAD
-            )
+            programs.run("missing_barrier")
         reports.add((raised.value.finding.partition(" (")[0], *raised.value.lines[:2]))
     assert len(reports) == 1
 

@@ -13,12 +13,12 @@ from gpubench.stats.intervals import _student, rounds_interval
 RECORDED = Path(__file__).parents[2] / "results" / "h200" / "diff_rounds"
 
 
-@pytest.mark.parametrize("df", [2, 3, 9, 10, 19, 99])
+@pytest.mark.parametrize("df", [2, 9, 99])
 def test_the_quantiles_are_those_of_the_t_distribution(df: int) -> None:
     assert _student(df) == pytest.approx(stdtrit(df, 0.975), rel=2e-3)
 
 
-@pytest.mark.parametrize("rounds", [3, 4, 5, 10])
+@pytest.mark.parametrize("rounds", [3, 10])
 def test_the_interval_holds_the_time_in_95_percent_of_sweeps(rounds: int) -> None:
     rng = np.random.default_rng(rounds)
     held = 0

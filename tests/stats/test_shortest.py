@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gpubench.stats.shortest import compare_shortest, decide_by_shortest
 
-SWEEPS, COMPARISONS = 14, 2000
+SWEEPS, COMPARISONS = 14, 1000
 
 
 def disturbed(rng: np.random.Generator, *, slower: float = 1.0) -> NDArray[np.float64]:
@@ -25,7 +25,7 @@ def p_values(seed: int, *, slower: float, margin: float) -> NDArray[np.float64]:
     return np.array([compare_shortest(*pair, margin).p for pair in sides])
 
 
-@pytest.mark.parametrize("level", [0.05, 0.01, 0.001])
+@pytest.mark.parametrize("level", [0.05, 0.01])
 def test_equal_sides_are_told_apart_as_rarely_as_the_level_says(level: float) -> None:
     assert (p_values(1, slower=1, margin=0) <= level).mean() <= 1.5 * level
 

