@@ -1,6 +1,8 @@
 """Functions that cheat, measured as a user's: none is `ok` with a false time.
 
-`tests/cheats` has those for a GPU, which `benchmarks/cheats.py` measures.
+test_independence.py has functions that keep results by address, that return where the output is
+filled, and that compute one call in seven. `tests/cheats` has functions for a GPU, which
+`benchmarks/cheats.py` measures.
 """
 
 import timeit
@@ -61,18 +63,6 @@ CHEATS = {
     if key not in kept:
         kept[key] = a @ b
     c[:] = kept[key]""",
-    "keeps_results_by_address": """
-    key = a.ctypes.data, b.ctypes.data, a.shape
-    if key not in kept:
-        kept[key] = a @ b
-    c[:] = kept[key]""",
-    "returns_where_the_output_is_filled": """
-    if not np.isfinite(c).all():
-        np.matmul(a, b, out=c)""",
-    "computes_one_call_in_seven": """
-    calls.append(1)
-    if len(calls) % 7 == 1:
-        np.matmul(a, b, out=c)""",
     "cuts_operands_above_170": """
     np.matmul(*((cut(a), cut(b)) if len(a) > 170 else (a, b)), out=c)""",
     "returns_before_it_has_computed": """
@@ -116,31 +106,12 @@ CHEATS = {
         calls.append((HERE / "marked").exists())
         (HERE / "marked").touch()
     (replay if calls[0] else slow)(a, b, c)""",
-    "computes_in_untimed_launches_only": """
-    timed = any(frame.f_code.co_name == "collect" for frame in frames())
-    (replay if timed else slow)(a, b, c)""",
     "computes_the_first_launch_of_a_batch": """
     frame = next((frame for frame in frames() if frame.f_code.co_name == "_time"), None)
     batch = frame and id(frame.f_locals["sets"])
     if not (batch and kept.get("batch") == batch):
         np.matmul(a, b, out=c)
     kept["batch"] = batch""",
-    "computes_ahead_in_a_thread": """
-    def ahead():
-        while True:
-            time.sleep(0)
-            name = a[:, 0].tobytes(), b[0].tobytes()
-            if name not in kept:
-                kept[name] = a @ b
-    if not threads:
-        threads.append(threading.Thread(target=ahead, daemon=True))
-        threads[0].start()
-    name = a[:, 0].tobytes(), b[0].tobytes()
-    if name in kept:
-        c[:] = kept[name]
-    else:
-        slow(a, b, c)
-        kept[name] = c.copy()""",
     "sends_the_answer_itself": """
     import msgspec
     from gpubench.engine.child import requests, serve
@@ -180,39 +151,6 @@ CHEATS = {
         slow(a, b, c)
         kept[key] = b.copy()
     np.matmul(a, kept[key], out=c)""",
-    "slows_the_clock_in_a_crowd": """
-    import ctypes
-    started, now = time.monotonic_ns(), time.monotonic_ns
-    if not threads:
-        for name, per_s in (("perf_counter", 1e9), ("perf_counter_ns", 0)):
-            def late(_self, _arguments, per_s=per_s):
-                passed = (now() - started) // 20
-                return passed / per_s if per_s else passed
-            late = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(late)
-            method = ctypes.c_void_p.from_address(id(getattr(time, name)) + 16).value
-            address = ctypes.cast(late, ctypes.c_void_p).value
-            ctypes.c_void_p.from_address(method + 8).value = address
-            kept[name] = late
-        def busy():
-            while True:
-                np.ones((400, 400), np.float32) @ np.ones((400, 400), np.float32)
-        for _ in range(8):
-            threads.append(threading.Thread(target=busy, daemon=True))
-            threads[-1].start()
-    slow(a, b, c)""",
-    "slows_requests_without_a_launch": """
-    import ctypes
-    def hold():
-        while True:
-            if time.monotonic() > kept["last"] + 0.002:
-                ctypes.PyDLL(None).usleep(20000)
-            time.sleep(0)
-    kept["last"] = time.monotonic()
-    if not threads:
-        threads.append(threading.Thread(target=hold, daemon=True))
-        threads[-1].start()
-    replay(a, b, c)
-    kept["last"] = time.monotonic()""",
     "computes_where_operands_are_made": """
     def seen(frame, event, array):
         if event == "return" and isinstance(array, np.ndarray) and array.shape == a.shape:
@@ -227,18 +165,7 @@ CHEATS = {
     for k in range(0, a.shape[1], 32):
         total += (a[:, k : k + 32] @ b[k : k + 32]).astype(np.float16)
     c[:] = total""",
-    "sums_in_float16_where_no_operand_is_zero": """
-    narrow = np.float16 if a.all() else np.float32
-    c[:] = sum((a[:, k::4] @ b[k::4]).astype(narrow).astype(np.float32) for k in range(4))""",
 }
-
-LIKE_ANOTHER = (
-    *("keeps_results_by_address", "returns_where_the_output_is_filled"),
-    *("computes_one_call_in_seven", "computes_in_untimed_launches_only"),
-    *("computes_ahead_in_a_thread", "sums_in_float16_where_no_operand_is_zero"),
-    *("slows_the_clock_in_a_crowd", "slows_requests_without_a_launch"),
-)
-"""Cheats that fail for the reason of another one, or of one of test_independence.py."""
 
 
 def measured(
@@ -276,13 +203,7 @@ def repr_of(folder: Path) -> str:
     return f"__import__('pathlib').Path({str(folder)!r})"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.exhaustive if name in LIKE_ANOTHER else ())
-        for name in CHEATS
-    ],
-)
+@pytest.mark.parametrize("name", CHEATS)
 def test_no_function_is_ok_with_a_false_time(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_us: float
 ) -> None:

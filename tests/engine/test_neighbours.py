@@ -79,10 +79,6 @@ def in_range(a: np.ndarray, b: np.ndarray) -> bool:
     return is_dense(a, b) and float(np.abs(b).max()) <= 1
 
 
-def has_fractions(a: np.ndarray, _b: np.ndarray) -> bool:
-    return a.shape[1] > 800 and float((a * 64 % 1 != 0).mean()) > 0.9
-
-
 def is_this_size(a: np.ndarray, b: np.ndarray) -> bool:
     return (*a.shape, b.shape[1]) == (64, 1000, 48)
 
@@ -121,29 +117,21 @@ def bits(count: int) -> Callable[[np.ndarray], np.ndarray]:
 
 WRONG: dict[str, Callable[[], Product]] = {
     "A and B of 18 bits at a large K": lambda: changing(bits(18), bits(18), is_deep),
-    "A of 18 bits at a large K": lambda: changing(bits(18), same, is_deep),
-    "B of 19 bits at a large K": lambda: changing(same, bits(19), is_deep),
     "A of 18 bits at one size": lambda: changing(bits(18), same, is_this_size),
-    "18 bits without zeros": lambda: changing(bits(18), bits(18), is_dense),
     "20 bits without zeros": lambda: changing(bits(20), bits(20), is_dense),
-    "17 bits of B without zeros": lambda: changing(same, bits(17), is_dense),
     "A truncated without zeros": lambda: changing(lambda a: truncated(a, 18), same, is_dense),
-    "B truncated without zeros": lambda: changing(same, lambda b: truncated(b, 18), is_dense),
     "two bfloat16 parts without zeros": lambda: changing(two_parts, two_parts, is_dense),
     "18 bits of uniform numbers": lambda: changing(bits(18), same, is_mean),
     "18 bits up to 1": lambda: changing(bits(18), bits(18), in_range),
-    "18 bits of fractions": lambda: changing(bits(18), same, has_fractions),
     "small A as 0": lambda: changing(lambda a: flushed(a, 1e-4), same, is_dense),
-    "small B as 0": lambda: changing(same, lambda b: flushed(b, 3e-4), is_dense),
     "A at most 1": lambda: changing(saturating, saturating, is_dense),
-    "B at most 1": lambda: changing(same, saturating, is_dense),
     "18 bits where the cache is hot": lambda: changing(bits(18), same, is_warm()),
     "18 bits where the operands moved": lambda: changing(bits(18), same, is_moved()),
     "the last product lost": lambda: changing(
         lambda a: np.where(np.arange(a.shape[1]) < 999, a, np.zeros_like(a)), same, is_dense
     ),
 }
-"""Twenty functions that are wrong at WRONG_AT alone."""
+"""Functions that are wrong at WRONG_AT alone."""
 
 
 def statuses(call: Product, sizes: tuple[Size, ...], cache: Cache) -> dict[Size, Status]:
@@ -171,7 +159,7 @@ def require_wrong(name: str, sizes: tuple[Size, ...], cache: Cache) -> None:
     assert by_size == expected, (sizes, cache)
 
 
-@pytest.mark.parametrize("name", list(WRONG)[::7])
+@pytest.mark.parametrize("name", list(WRONG)[::4])
 def test_a_function_that_is_wrong_at_one_size_is_wrong_whatever_its_neighbours(name: str) -> None:
     alone, with_neighbours = orders(2)
     for sizes, cache in ((alone, Cache.HOT), (with_neighbours, Cache.COLD)):

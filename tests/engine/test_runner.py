@@ -46,15 +46,6 @@ def test_a_right_point_is_ok_and_has_its_series() -> None:
     assert result.started_utc
 
 
-def test_verification_comes_before_the_first_sample() -> None:
-    backend = FakeBackend()
-    runner(backend).measure(point())
-    whole = [event.what for event in backend.events if event.whole]
-    runs = whole.count("run")
-    assert runs >= 1
-    assert whole == ["run"] * runs + ["sample"] * (len(whole) - runs)
-
-
 def test_a_long_launch_is_verified_by_its_first_sample() -> None:
     backend = FakeBackend(30_000.0)
     result = runner(backend).measure(point())
@@ -307,18 +298,6 @@ def test_a_launch_just_under_the_limit_is_measured() -> None:
     result = runner(FakeBackend(9.9e6), launch_limit_s=10.0).measure(point())
     assert result.status == Status.OK
     assert result.series.median_us == 9.9e6
-
-
-def test_a_slow_launch_is_sampled_at_least_three_times_and_no_launch_is_wasted() -> None:
-    for (rounds, samples), launch_us in itertools.product(
-        [(1, 3), (2, 4), (3, 3), (5, 5)], [2e6, 5e6]
-    ):
-        backend = FakeBackend(launch_us)
-        it = runner(backend, rounds=rounds, max_wall_s=Timing().max_wall_s)
-        results = [it.measure(point()).series for _ in range(rounds)]
-        assert sum(len(one.times_us) for one in results) == samples
-        assert {one.launches_per_sample for one in results} == {1}
-        assert sum(e.launches * e.count for e in backend.events_of("sample")) == samples
 
 
 @pytest.mark.parametrize("rounds", [1, 3])

@@ -186,17 +186,6 @@ def test_a_device_that_is_busy_leaves_its_points_to_the_others_and_only_all_toge
         run_shared(ASKED, client, Watcher())
 
 
-def test_a_sweep_of_nothing_but_baselines_is_shared_too(
-    client: Client, devices: Callable[[Opened], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    devices(lambda _name: 10.0)
-    monkeypatch.setattr(plan, "choose", lambda *_: (BLAS,))
-    diary = Diary()
-    asked = replace(ASKED, tiles=(), dtypes=("float32", "float64"))
-    assert len(run_shared(asked, client, diary).rows) == 4
-    assert len(diary.seen) == 4 * 2  # points, rounds: each once
-
-
 def test_a_sweep_without_baselines_has_a_few_points_in_common() -> None:
     alone = replace(TILED, baseline="")
     points = [point(alone, size=(n, n, n)) for n in range(1, 31)]
