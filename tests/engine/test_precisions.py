@@ -5,7 +5,7 @@ import pytest
 from fakes import FakeBackend, cut, point, variant, why_wrong
 
 from gpubench.engine.judge.verify import relative_error
-from gpubench.engine.operands import make_inputs, make_reference, widened
+from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.engine.runner import Runner
 from gpubench.model import DTYPES, PRECISIONS, Precision, Problem, Status, Timing
 from gpubench.options import read_sweep
@@ -42,41 +42,6 @@ def test_a_right_product_is_accepted_and_a_missing_term_is_not() -> None:
             assert why_wrong(
                 relative_error(np, short, reference, precision.result_roundoff), precision.tolerance
             )
-
-
-def summed_in_14_bits(a: np.ndarray, b: np.ndarray, bits: int = 13) -> np.ndarray:
-    """The product as Hopper's tensor cores add float8: 32 products and the sum at a time.
-
-    All are cut off `bits` behind the leading one of the largest.
-    """
-
-    def cut_off(values: np.ndarray, largest: np.ndarray) -> np.ndarray:
-        unit = np.ldexp(1.0, np.frexp(largest)[1] - 1 - bits)
-        return np.trunc(values / unit) * unit
-
-    a_64, b_64 = a.astype(np.float64), b.astype(np.float64)
-    total = np.zeros((len(a), b.shape[1], 1))
-    for k in range(0, a.shape[1], 32):
-        products = a_64[:, None, k : k + 32] * b_64.T[None, :, k : k + 32]
-        terms = np.concatenate([total, products], axis=2)
-        total = cut_off(terms, np.abs(terms).max(axis=2, keepdims=True)).sum(2, keepdims=True)
-        total = cut_off(total, np.abs(total))
-    return total[..., 0].astype("bfloat16")
-
-
-@pytest.mark.parametrize("k", [32, 257, 4096])
-def test_float8_sums_of_14_bits_are_right_and_those_of_7_are_not(k: int) -> None:
-    precision = PRECISIONS["float8_e4m3"]
-    a, b = make_inputs(Problem(op="gemm", m=24, n=24, k=k, dtype=precision.name), seed=1)
-    reference = make_reference(np, "gemm", widened(a), widened(b))
-
-    def error(bits: int) -> float:
-        return relative_error(
-            np, summed_in_14_bits(a, b, bits), reference, precision.result_roundoff
-        )
-
-    assert error(13) < precision.tolerance / 8
-    assert error(6) > precision.tolerance
 
 
 def test_operands_that_the_device_holds_as_bytes_are_compared_as_bytes() -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from gpubench.engine.judge.probe import require_exact
 from gpubench.engine.judge.verdict import WrongError
+from gpubench.engine.judge.verify import relative_error
 from gpubench.engine.judge.width import WidthProbe, make_width_probes
+from gpubench.engine.operands import make_inputs, make_reference, widened
 from gpubench.model import Problem
 
 ROWS, COLUMNS = 120, 3
@@ -142,6 +144,20 @@ def test_float8_may_keep_14_bits_and_no_fewer(depth: int) -> None:
     require_exact(probe, np, result(probe, NARROW["14 bits of 32 terms"][0], "bfloat16"))
     with pytest.raises(WrongError, match="keep 11 bits, as sums in float16 do"):
         require_exact(probe, np, result(probe, NARROW["float16 in chunks of 128"][0], "bfloat16"))
+
+
+@pytest.mark.parametrize("k", [32, 257, 4096])
+def test_float8_sums_of_14_bits_are_within_the_tolerance_and_those_of_7_are_not(k: int) -> None:
+    problem = Problem(op="gemm", m=24, n=24, k=k, dtype="float8_e4m3")
+    a, b = map(widened, make_inputs(problem, seed=1))
+    reference, products = make_reference(np, "gemm", a, b), a.T[:, :, None] * b[:, None, :]
+
+    def error(bits: int) -> float:
+        summed = in_groups(products, bits, 32).astype("bfloat16")
+        return relative_error(np, summed, reference, problem.precision.result_roundoff)
+
+    assert error(14) < problem.precision.tolerance / 8
+    assert error(7) > problem.precision.tolerance
 
 
 def test_float32_sums_of_float64_are_wrong() -> None:

@@ -103,6 +103,13 @@ def test_results_lie_at_the_addresses_that_the_tma_reads(printed: Printed, store
     assert offsets == swizzled(rows * 128 + at).ravel().tolist()
 
 
+def test_half_a_warp_stores_ints_into_every_bank_once(printed: Printed) -> None:
+    (offsets,) = printed["ints"]
+    assert sorted(offsets) == list(range(0, 64 * 128, 8))
+    for store in np.reshape(offsets, (8, 16, 8)).transpose(0, 2, 1).reshape(-1, 16):
+        assert len(set(store // 4 % 32)) == 16  # pairs of banks, each by its first
+
+
 def test_the_swizzle_is_that_of_the_tma(printed: Printed) -> None:
     rows, chunks = np.arange(64)[:, None], np.arange(8)
     assert printed["swizzle"] == [(chunks ^ rows % 8).ravel().tolist()]
