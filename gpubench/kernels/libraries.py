@@ -9,9 +9,6 @@ from gpubench.model import LAYOUTS, CallVariant, Config, Problem
 MATRICES = (2, 2, 2)
 """Numbers of dimensions of the arrays of gemm."""
 
-Build = Callable[[Config | None, str], Callable[..., None]]
-"""Returns the function of operands and output for a tile and a dtype."""
-
 
 def refuse_ragged_bytes(_tile: Config | None, problem: Problem) -> str | None:
     """Refuse rows that `cublasLtMatmul` does not take: int8 needs multiples of 4, float8 of 16."""
@@ -62,29 +59,43 @@ def torch_in_precision(dtype: str, multiply: Callable[..., None]) -> Callable[..
     return call
 
 
-def numpy_blas(
-    build: Build, *, threads: int, calls: str = "", layouts: tuple[str, ...] = ()
-) -> CallVariant:
-    """Return NumPy's BLAS on one thread, or on the best number (0): the CPU variants' baseline."""
-    idea = ("NumPy's BLAS", "one thread" if threads else "the fastest number of threads", calls)
+def numpy_blas(op: str, *, threads: int) -> CallVariant:
+    """Return NumPy's BLAS on one thread, or on the best number (0): the CPU variants' baseline.
+
+    BLAS reads a transposed view without a copy.
+    """
+
+    def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
+        import numpy as np
+
+        products: dict[str, Callable[..., None]] = {
+            "gemm": lambda a, b, c: np.matmul(a, b, out=c),
+            "gemv": lambda a, x, y: np.matmul(a, x, out=y),
+            "gemv_t": lambda a, x, y: np.matmul(a.T, x, out=y),
+            "atax": lambda a, v, c: np.matmul(a.T, np.matmul(a, v), out=c),
+        }
+        return products[op]
+
+    on = "one thread" if threads else "the fastest number of threads"
     return CallVariant(
-        idea=", ".join(filter(None, idea)),
+        idea=f"NumPy's BLAS, {on}{', two calls' * (op == 'atax')}",
         dtypes=("float32", "float64"),
         runs_on="cpu",
         build=build,
-        layouts=layouts,
+        layouts=tuple(LAYOUTS) if op == "gemm" else (),
         threads=threads,
         baseline="cpu_blas" if threads else "cpu_blas_parallel",
     )
 
 
 def cpu_loop(
-    idea: str, loop: Callable[[Any], Callable[..., None]], dimensions: tuple[int, ...]
+    idea: str, loop: Callable[[Any], Callable[..., None]], dimensions: tuple[int, ...] = (2, 1, 1)
 ) -> CallVariant:
     """Return a loop on one thread, compiled by Numba.
 
     `loop(zero)` returns the Python function of arrays, whose numbers of dimensions are
-    `dimensions`. `zero` is 0 in the dtype. Products of two matrices take operands in any layout.
+    `dimensions`: by default a matrix and two vectors. `zero` is 0 in the dtype. Products of two
+    matrices take operands in any layout.
     """
 
     def build(_tile: Config | None, dtype: str, *, strided: bool = False) -> Callable[..., None]:

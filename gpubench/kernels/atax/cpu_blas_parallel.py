@@ -1,4 +1,3 @@
-from gpubench.kernels.atax.cpu_blas import build
 from gpubench.kernels.libraries import numpy_blas
 
-VARIANT = numpy_blas(build, threads=0, calls="two calls")
+VARIANT = numpy_blas("atax", threads=0)

@@ -27,5 +27,4 @@ def naive(zero: Any) -> Callable[..., None]:
 VARIANT = cpu_loop(
     "two double loops, one thread: A twice, the second time across memory",
     naive,
-    dimensions=(2, 1, 1),
 )

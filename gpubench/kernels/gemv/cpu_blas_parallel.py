@@ -1,4 +1,3 @@
-from gpubench.kernels.gemv.cpu_blas import build
 from gpubench.kernels.libraries import numpy_blas
 
-VARIANT = numpy_blas(build, threads=0)
+VARIANT = numpy_blas("gemv", threads=0)

@@ -20,5 +20,4 @@ def naive(zero: Any) -> Callable[..., None]:
 VARIANT = cpu_loop(
     "double loop, one thread, row by row",
     naive,
-    dimensions=(2, 1, 1),
 )

@@ -1,14 +1,3 @@
-from collections.abc import Callable
-
 from gpubench.kernels.libraries import numpy_blas
-from gpubench.model import Config
 
-
-def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
-    """Return `numpy.matmul` of the transposed view. BLAS reads A without a copy."""
-    import numpy as np
-
-    return lambda a, x, y: np.matmul(a.T, x, out=y)
-
-
-VARIANT = numpy_blas(build, threads=1)
+VARIANT = numpy_blas("gemv_t", threads=1)

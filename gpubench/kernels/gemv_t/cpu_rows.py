@@ -24,5 +24,4 @@ def rows(zero: Any) -> Callable[..., None]:
 VARIANT = cpu_loop(
     "loops exchanged, one thread: rows of A added to y, along memory",
     rows,
-    dimensions=(2, 1, 1),
 )
