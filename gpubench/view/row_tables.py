@@ -53,13 +53,10 @@ PARALLEL, CONTRADICTS = "_parallel", 1.25
 by this factor, one of the two times is wrong."""
 
 MAX_POINTS = 5_000
-"""Maximum number of points that tables for a terminal list; more are summed up by problem."""
+"""Maximum number of points that tables for a terminal list."""
 
 MAX_NAMES = 8
 """Maximum number of variants that a line names."""
-
-MAX_PROBLEMS = 50
-"""Maximum number of problems of such a summary."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +97,10 @@ def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
     """Show each problem: times by tile, the best tile of each variant, and what was not measured.
 
     Below, the legend of the marks, and remarks on the figures. Without `tiles`, the times by tile
-    are left out. More than `MAX_POINTS` points are summed up.
+    are left out, and so are all tables of more than `MAX_POINTS` points.
     """
     if len(rows) > MAX_POINTS:
-        return summary(rows)
+        return Group(too_many(rows))
     parts: list[RenderableType] = []
     for problem_rows in by_problem(rows):
         measured = [row for row in problem_rows if row.status == Status.OK]
@@ -118,21 +115,12 @@ def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
     return Group(*parts, *remarks(rows, tiles=tiles))
 
 
-def summary(rows: Sequence[Row]) -> Group:
-    """Return a line per problem with its fastest point, for rows that are too many to list."""
-    texts = ("problem", "fastest", "tile")
-    grid = table(texts[0], "points", *texts[1:], "time", left=texts)
-    problems = by_problem(row for row in rows if row.status == Status.OK)
-    for problem_rows in problems[:MAX_PROBLEMS]:
-        best = best_of(problem_rows)
-        grid.add_row(title(best), f"{len(problem_rows):,}", best.variant, best.tile, marked(best))
-    left_out = len(problems) - MAX_PROBLEMS
-    more = [Text(f"and {counted(left_out, 'problem')} more")] if left_out > 0 else []
-    hint = (
-        f"\n{len(rows):,} points are too many for a table. 'gpubench show FILE --top 10' lists the "
+def too_many(rows: Sequence[Row]) -> Text:
+    """Say how to list some of the rows, which are too many for a table."""
+    return Text(
+        f"{len(rows):,} points are too many for a table. 'gpubench show FILE --top 10' lists the "
         "fastest of each problem, and --only and --exclude choose points."
     )
-    return Group(grid, *more, Text(hint))
 
 
 def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:

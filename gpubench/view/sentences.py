@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from gpubench.model import PRECISIONS, Status
+from gpubench.model import Status
 from gpubench.plan.registry import libraries
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
@@ -121,11 +121,4 @@ def _ratio(best: Row, other: Row) -> Ratio:
 
 def conditions(row: Row) -> str:
     """Return the precision, the cache, and what is not the default."""
-    precision = PRECISIONS.get(row.compute_mode)
-    special = (
-        "" if row.state == "burst" else row.state,
-        "" if row.scope == "kernel" else row.scope,
-        "" if (precision and precision.column_major) or row.layout == "row-major" else row.layout,
-        "" if row.operands == "uniform" else f"operands {row.operands}",
-    )
-    return ", ".join(filter(None, (row.compute_mode, row.cache, *special)))
+    return f"{row.compute_mode}, {row.conditions}{row.special}"

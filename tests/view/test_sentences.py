@@ -38,14 +38,14 @@ def test_the_fastest_kernel_is_compared_with_its_blas_in_one_sentence_per_proble
         *beside_blas(timed("mine", 20.0, size=128, tile=8), 15.0),
     ]
     assert said(rows) == [
-        "`mine 16` is 1.12 ± 0.02 times as fast as `cpu_blas` at 64 (float32, cold)",
-        "`mine 8` is 0.750 ± 0.007 times as fast as `cpu_blas` at 128 (float32, cold)",
+        "`mine 16` is 1.12 ± 0.02 times as fast as `cpu_blas` at 64 (float32, cold cache)",
+        "`mine 8` is 0.750 ± 0.007 times as fast as `cpu_blas` at 128 (float32, cold cache)",
     ]
 
 
 def test_without_a_blas_the_second_fastest_kernel_or_tile_is_the_other_side() -> None:
     (sentence,) = said([timed("a", 10.0), timed("b", 30.0), timed("c", 20.0)])
-    assert sentence == "`a` is 2.00 ± 0.03 times as fast as `c` at 64 (float32, cold)"
+    assert sentence == "`a` is 2.00 ± 0.03 times as fast as `c` at 64 (float32, cold cache)"
     (sentence,) = said([timed("a", 10.0, tile=8), timed("a", 10.1, tile=16)])
     assert sentence.startswith("`a 8` is 1.01 ± 0.02 times as fast as `a 16` at 64")
     assert sentence.endswith(": no difference is shown")

@@ -33,13 +33,13 @@ def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
             str(each.verdict),
             name,
             row.size,
-            _conditions(row),
+            conditions(row),
             time_text(row.median_us) if row.median_us else "",
             _ratio(each),
             each.baseline.kernel if each.baseline else "",
         )
         if each.reason:
-            where = f"{name} at {row.size} ({_conditions(row)})"
+            where = f"{name} at {row.size} ({conditions(row)})"
             reasons.append(Text(f"{each.verdict}: {where}: {each.reason}"))
     return [grid, *reasons, Text(f"\n{_headline(judged, claim)}")]
 
@@ -50,11 +50,6 @@ def _ratio(each: Judged) -> str:
         return ""
     value, low, high = each.ratio
     return str(Ratio(value=value, half=max(high - value, value - low)))
-
-
-def _conditions(row: Row) -> str:
-    launches = "" if row.launches == "alone" else f", {row.launches}"
-    return f"{conditions(row)}{launches}"
 
 
 def _headline(judged: Sequence[Judged], claim: float) -> str:

@@ -21,7 +21,7 @@ from gpubench.view.row_tables import (
     remarks,
     results,
     rows_table,
-    summary,
+    too_many,
 )
 from gpubench.view.sentences import sentences
 from gpubench.view.tables import table
@@ -42,7 +42,7 @@ def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None)
     problems = _listed(rows, sort, top)
     listed = list(chain(*problems))
     if len(listed) > MAX_POINTS:
-        return summary(rows)
+        return Group(too_many(listed))
     for points in problems:
         parts += [heading(points[0]), rows_table(points, [*NAMES, *figures(points[0], rows)])]
     return Group(*parts, *remarks(listed))
@@ -64,7 +64,7 @@ def side_by_side(
         first.setdefault(key, row)
     problems = grouped(first, lambda key: key._replace(variant="", tile=""))
     if sum(len(keys[:top]) for keys in problems.values()) > MAX_POINTS:
-        return summary(list(chain(*sides)))
+        return Group(too_many(list(chain(*sides))))
     parts: list[RenderableType] = []
     for keys in problems.values():
         grid = table(

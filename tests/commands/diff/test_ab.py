@@ -97,7 +97,7 @@ def test_the_last_line_is_a_sentence_about_the_point_that_changed_most(call: Cal
     _, out, err = call(side("old", rows()), slow, "--pairs", "5", "--threshold", "5%", "--strict")
     *_, sentence = out.splitlines()
     assert sentence.startswith("`own` in slow.sh is 0.80")
-    assert " times as fast as in old.sh at 64 (float32, cold)" in sentence
+    assert " times as fast as in old.sh at 64 (float32, cold cache)" in sentence
     (again,) = (line for line in err.splitlines() if line.startswith("again: "))
     assert again.endswith("/new-*.csv --threshold 5% --strict")
 

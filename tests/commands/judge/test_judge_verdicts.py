@@ -220,7 +220,7 @@ def test_the_table_names_verdict_ratio_and_reason() -> None:
     found = judged(timed("mine", 0.5), timed("mine", 1.0, n=96))
     assert "not decided: nothing was measured" in str(as_tables([], 1.0)[-1])
     shown = "\n".join(str(part) for part in as_tables(found, 1.0)[1:])
-    assert "not decided: mine 16 at 96 (float32, cold): the baseline has no time" in shown
+    assert "not decided: mine 16 at 96 (float32, cold cache): the baseline has no time" in shown
     assert "not decided (claim: the baseline): 2 verdicts, 1 faster, 1 not decided" in shown
 
 
