@@ -13,11 +13,11 @@ import pandas as pd
 from gpubench.commands.diff.options import Options
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, open_pool, run
+from gpubench.errors import UsageError
 from gpubench.options import read_sweep, sweep_options
 from gpubench.plan.selection import selection
 from gpubench.plan.tuned import keep_winners
 from gpubench.results import row as table
-from gpubench.results.build_row import BuildKey
 from gpubench.results.result_file import ResultFile
 
 if TYPE_CHECKING:
@@ -136,7 +136,6 @@ def diff(
     new: Sweeps,
     *,
     threshold: str | None = None,
-    allow: str | None = None,
     only: str | None = None,
     exclude: str | None = None,
     ignore_device: bool = False,
@@ -145,43 +144,24 @@ def diff(
 
     A side is a file, a frame of `sweep` or `read_csv`, or a list of several, which are pooled. The
     options are those of the command. The columns are the point's key, `verdict`, `ratio` with its
-    99 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us` and `reason`. Two
-    build files (`gpubench build`) give a row per launch: its key, `verdict`, `changes`
-    such as `spill_bytes 0 → 128`, and `reason`. Raises UsageError for results that cannot be
-    compared.
+    99 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us` and `reason`.
+    Raises UsageError for results that cannot be compared.
 
     >>> slower = gpubench.diff("base.csv", "new.csv").query("verdict == 'slower'")
     >>> findings = gpubench.diff(frame, gpubench.sweep(sizes=[256], tiles=[8, 16]))
     """
-    from gpubench.commands.diff.run import compared, compared_sides
+    from gpubench.commands.diff.run import compared_sides
     from gpubench.commands.diff.sides import make_side
-    from gpubench.commands.diff.static import BuildFinding
-    from gpubench.commands.diff.static_report import build_files, compared_builds
 
-    options = Options(
-        threshold=threshold, allow=allow, only=only, exclude=exclude, ignore_device=ignore_device
-    )
-    sides = [
-        [side] if isinstance(side, str | Path | pd.DataFrame) else list(side)
-        for side in (base, new)
-    ]
-    files = [[Path(sweep) for sweep in side if isinstance(sweep, str | Path)] for side in sides]
-    if list(map(len, files)) != list(map(len, sides)):
-        base_side, new_side = (
-            make_side(dict(_named_rows(sweep, f"{name} {n}") for n, sweep in enumerate(side, 1)))
-            for name, side in zip(("base", "new"), sides, strict=True)
-        )
-        report = compared_sides(base_side, new_side, options)
-    elif build_files(files[0], files[1]):
-        builds = compared_builds(files[0], files[1], options).lines
-        lines = [
-            (*line.key, str(finding.verdict), "; ".join(map(str, finding.changes)), finding.reason)
-            for line in builds
-            if isinstance(finding := line.finding, BuildFinding)
-        ]
-        return pd.DataFrame(lines, columns=[*BuildKey._fields, "verdict", "changes", "reason"])
-    else:
-        report = compared(files[0], files[1], options)
+    options = Options(threshold=threshold, only=only, exclude=exclude, ignore_device=ignore_device)
+    sides = []
+    for name, side in (("base", base), ("new", new)):
+        sweeps = [side] if isinstance(side, str | Path | pd.DataFrame) else side
+        if not sweeps:
+            raise UsageError(f"{name}: the list is empty")
+        named = (_named_rows(sweep, f"{name} {n}") for n, sweep in enumerate(sweeps, 1))
+        sides.append(make_side(dict(named)))
+    report = compared_sides(sides[0], sides[1], options)
     columns = (
         *("verdict", "ratio", "ratio_low", "ratio_high"),
         *("base_median_us", "new_median_us", "reason"),

@@ -10,7 +10,6 @@ from xml.etree import ElementTree as ET
 import pytest
 from diffs import Run, row
 
-import gpubench
 from gpubench.commands.diff.static import BuildVerdict, compare_builds, read_limits
 from gpubench.errors import UsageError
 from gpubench.model import Status
@@ -231,15 +230,6 @@ def test_options_and_files_that_do_not_fit_are_refused(
     ):
         code, _, err = run(*arguments)
         assert (code, said in err) == (2, True)
-
-
-def test_the_python_function_gives_a_row_for_each_launch(builds: Builds) -> None:
-    sides = builds([built(), built("32")], [built(spill_bytes=8), built("32")])
-    findings = gpubench.diff(*sides)
-    assert findings["verdict"].tolist() == ["worse", "same"]
-    assert findings["tile"].tolist() == ["16", "32"]
-    assert findings["changes"][0] == "spill_bytes 0 → 8"
-    assert set(gpubench.diff(*sides, allow="spill_bytes=8")["verdict"]) == {"changed", "same"}
 
 
 # ---- the file
