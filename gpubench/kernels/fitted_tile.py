@@ -54,6 +54,10 @@ STAGES = (3, 4, 5, 6, 7, 8)
 
 BY_64 = 64
 
+SENT_COLUMNS = {BYTES_STEP: 8, 32: 32}
+"""The number whose multiples of columns of B a block of a cluster sends, by values of k of a step:
+in 8 bits B lies along k, and the swizzle has 8 rows; in TF32 boxes have 32 columns."""
+
 MAX_CLUSTER, MAX_LARGE_CLUSTER = PORTABLE_CLUSTER, 16
 """Maximum number of blocks in a cluster: on every GPU with clusters, and on H100 and H200 (CUDA C++
 Programming Guide)."""
@@ -105,7 +109,7 @@ TF32 = Form(
     columns=(64, 128),
     step=32,
     splits=range(1, MAX_CLUSTER + 1),
-    clusters=PAIRS,
+    clusters=(*PAIRS, "1x4", "4x1"),
     options="",
 )
 
@@ -174,8 +178,8 @@ def why_not_shared(tile: Config) -> str | None:
     rows, columns = cluster(tile)
     if tile["BM"] % (8 * columns):
         return f"{tile}: {columns} blocks cannot send multiples of 8 of {tile['BM']} rows"
-    if tile["BK"] == BYTES_STEP and tile["BN"] % (8 * rows):
-        return f"{tile}: {rows} blocks cannot send multiples of 8 of {tile['BN']} columns"
+    if tile["BN"] % ((of := SENT_COLUMNS.get(tile["BK"], 1)) * rows):
+        return f"{tile}: {rows} blocks cannot send multiples of {of} of {tile['BN']} columns"
     return why_not_in_cluster(tile)
 
 

@@ -27,6 +27,7 @@ from gpubench.kernels.fitted_tile import (
     MAX_SUMS,
     MAX_SUMS_OF_TURNS,
     RESIDENT,
+    SENT_COLUMNS,
     STAGES,
     UNIT,
     Form,
@@ -37,7 +38,6 @@ from gpubench.kernels.fitted_tile import (
 from gpubench.kernels.padded_rows import row_bytes
 from gpubench.kernels.tensor_cores import (
     ALIGNED_BYTES,
-    BYTES_STEP,
     MAX_DYNAMIC_BYTES,
     ROW_BYTES,
 )
@@ -156,8 +156,8 @@ COSTS = {
     "bfloat16": COSTS_OF_TENSOR_CORES,
     "float16": COSTS_OF_TENSOR_CORES,
     "tf32": replace(
-        COSTS_OF_TENSOR_CORES, launch=4.091, launch_of_pairs=0.3148, end=0.772, tensor=0.6472,
-        l2=0.9446, barriers=0.07972, idle=0.465, norm=1.783, add_elements=0.9542, add_parts=0.6135,
+        COSTS_OF_TENSOR_CORES, launch=4.354, end=0.7487, tensor=0.8398, l2=1.604,
+        barriers=0.06367, idle=0.3492, norm=2.868, add_elements=0.2216, add_parts=1.241,
     ),
     "int8": COSTS_OF_TENSOR_CORES,
     "float8_e4m3": COSTS_OF_TENSOR_CORES,
@@ -169,8 +169,9 @@ COSTS = {
     "float32": COSTS_OF_FLOAT32,
     "int32": COSTS_OF_FLOAT32,
 }  # fmt: skip
-"""By precision. Those of TF32 are fitted to results/h100/fit_tf32.csv. Their exponent is low: a
-step's bounds nearly add up, because the loads of B into registers wait for the stage."""
+"""By precision. Those of TF32 are fitted to results/h100/fit_tf32.csv and fit_clusters_tf32.csv.
+Their exponent is low: a step's bounds partly add up, because the loads of B into registers wait for
+the stage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,7 +378,7 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
         columns_sent = [
             columns
             for columns in form.columns
-            if form.step != BYTES_STEP or columns % (8 * down) == 0
+            if columns % (SENT_COLUMNS.get(form.step, 1) * down) == 0
         ]
         whole_rows = _fewest(problem.m, down, rows_sent)
         rows_in_parts = _fewest(problem.m, down, [rows for rows in rows_sent if rows % UNIT == 0])

@@ -69,6 +69,8 @@ CASES = {
         ("112x128x32/s3/k2/cluster=2x1", "230x132x200"),
         ("64x64x32/s2/k8/cluster=1x1", "1x1x1"),
         ("64x64x32/s2/k1/cluster=1x1", "65x69x67"),
+        ("96x64x32/s3/k2/cluster=1x4", "197x132x196"),
+        ("64x128x32/s3/k2/cluster=4x1", "257x263x131"),
     ),
 }
 """Configurations and sizes: ragged, less than a tile, and with parts of K that have no values."""

@@ -21,6 +21,7 @@ wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
   using R = Roles<BN>;
   static_assert(R::PIECES == 1, "64 columns a consumer");
   static_assert(BK == TF32_WIDTH, "a step is a row of 128 bytes");
+  static_assert(BN % (CM * TF32_WIDTH) == 0, "whole boxes of B, as for the host");
   constexpr int GROUP = 8;
   constexpr int BLOCKS = CM * CN;  // that share what they fetch
   constexpr int STAGE = (BM + BN) * ROW_BYTES;

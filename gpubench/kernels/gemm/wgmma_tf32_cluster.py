@@ -1,11 +1,10 @@
-from gpubench.kernels.fitted_tile import SUM_BYTES, TF32
+from gpubench.kernels.fitted_tile import SUM_BYTES, TF32, why_not_shared
 from gpubench.kernels.gemm.wgmma_tf32 import threads
 from gpubench.kernels.padded_rows import on_padded_rows, takes_any_rows
 from gpubench.kernels.tensor_cores import (
     block_per_part,
     stages_bytes,
     variant,
-    why_not_in_cluster,
 )
 from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem
@@ -38,7 +37,7 @@ VARIANT = variant(
             "192x128x32/s5/k2/cluster=1x1",
         ),
         shared_bytes=shared_bytes,
-        constraint=why_not_in_cluster,
+        constraint=why_not_shared,
     ),
     launches=launches,
     refuse=takes_any_rows,
