@@ -207,7 +207,7 @@ SIXTEEN_BITS = "--sizes 2048,4096,8192 --variants wgmma_pingpong,wgmma_mixed,wgm
 SQUARES = {
     "bfloat16": SIXTEEN_BITS,
     "float16": SIXTEEN_BITS,
-    "tf32": "--sizes 2048,4096,8192",
+    "tf32": "--sizes 2048,4096,8192 --variants wgmma_tf32_cluster,wgmma_tf32_wide",
     "float8_e4m3": "--sizes 4096,8192",
     "int8": "--sizes 4096,8192",
     "float32": "--sizes 4096,8192 --variants packed_panels,splitk",
