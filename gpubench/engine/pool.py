@@ -1,7 +1,7 @@
 """What measures a job: a process on this machine, or the workers of a Dask cluster.
 
 `Pool` is the interface that `run` uses. `LocalPool` has one device and a child process; the pool
-of a cluster is in `shared.py`.
+of a cluster is in `cluster_pool.py`.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from pathlib import Path
 from time import perf_counter
 
 from gpubench.engine.cluster import connected
+from gpubench.engine.cluster_pool import ClusterPool
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import Pool, Watcher, local_pool
 from gpubench.engine.prepare import Job, prepare
-from gpubench.engine.shared import ClusterPool
 from gpubench.errors import UsageError
 from gpubench.model import Device, Measurement, PointKey, Status
 from gpubench.plan.schedule import Strategy

@@ -14,7 +14,7 @@ from secrets import choice, randbits
 from time import perf_counter, sleep
 
 from gpubench.backends import Backend, Kernel
-from gpubench.backends.calls import answers
+from gpubench.backends.functions import answers
 from gpubench.backends.rotation import OperandSets, operand_factors, result_factor
 from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent

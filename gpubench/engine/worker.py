@@ -12,8 +12,8 @@ from secrets import randbits
 from typing import Self
 
 from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, recorded_variables
+from gpubench.engine.device_lock import DeviceLock
 from gpubench.engine.judge.examination import Examination
-from gpubench.engine.lock import DeviceLock
 from gpubench.engine.operands import SEED_BITS
 from gpubench.engine.runner import Runner
 from gpubench.errors import ChildLostError

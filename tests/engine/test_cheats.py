@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpubench.engine.judge import clock
+from gpubench.engine.judge import parent_clock as clock
 from gpubench.engine.worker import Worker
 from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
 from gpubench.plan.descriptor import load

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpubench.engine.judge import clock
-from gpubench.engine.judge.clock import require_time
+from gpubench.engine.judge import parent_clock as clock
+from gpubench.engine.judge.parent_clock import require_time
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.model import CLOCKS_AGREE
 

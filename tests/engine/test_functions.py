@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from fakes import FakeBackend, matmul, point, variant
 
-from gpubench.backends.calls import as_tensors
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
+from gpubench.backends.functions import as_tensors
 from gpubench.engine.judge import verify
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import Check, relative_error

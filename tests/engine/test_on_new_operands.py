@@ -13,7 +13,8 @@ from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.new_elements import new_elements
 from gpubench.backends.rotation import ALIGNED_BYTES, set_size
 from gpubench.engine.child.examiner import Examiner
-from gpubench.engine.judge import clock, on_new_operands
+from gpubench.engine.judge import on_new_operands
+from gpubench.engine.judge import parent_clock as clock
 from gpubench.engine.judge.examination import library_note
 from gpubench.engine.judge.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
 from gpubench.engine.judge.verdict import WrongError

@@ -24,14 +24,15 @@ from gpubench.backends import find_devices
 from gpubench.commands.tune import run as tuning
 from gpubench.commands.tune.run import Settings, tune
 from gpubench.commands.tune.schedule import Racing
-from gpubench.engine import cluster, shared
+from gpubench.engine import cluster
+from gpubench.engine import cluster_pool as shared
 from gpubench.engine.cluster import LOCAL, Member, connected, devices_of, members, require_one_kind
+from gpubench.engine.cluster_pool import ClusterPool, deal
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import LocalPool, Watcher
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, run
 from gpubench.engine.runner import Runner
-from gpubench.engine.shared import ClusterPool, deal
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError, PeerLostError, UsageError
 from gpubench.model import Measurement, Point, Timing, Variant, edges
 from gpubench.plan import sweep as plan
@@ -354,7 +355,7 @@ def started(*words: str, directory: Path) -> subprocess.Popen[bytes]:
 PATIENT = """
 import pathlib, time
 from gpubench.cli import main
-from gpubench.engine import shared
+from gpubench.engine import cluster_pool as shared
 from gpubench.results.result_file import ResultFile
 
 def add_and_wait(self, measurement, slots=set(), add=ResultFile.add):

@@ -19,7 +19,7 @@ from gpubench.backends import backends
 from gpubench.engine import worker as module
 from gpubench.engine.child import supervisor
 from gpubench.engine.child.supervisor import SILENT_VARIABLES
-from gpubench.engine.lock import DeviceLock
+from gpubench.engine.device_lock import DeviceLock
 from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.model import Cache, Config, Point, Status, Timer, Timing
@@ -374,7 +374,7 @@ GPU = replace(CPU, backend="cuda", name="NVIDIA T1", facts={"uuid": "GPU-test-00
 
 @pytest.fixture
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("gpubench.engine.lock.LOCKS", tmp_path)
+    monkeypatch.setattr("gpubench.engine.device_lock.LOCKS", tmp_path)
     return tmp_path
 
 
@@ -403,7 +403,7 @@ def test_a_lock_ends_with_its_process(locks: Path) -> None:
     code = (
         "import os, signal\n"
         "from pathlib import Path\n"
-        "from gpubench.engine import lock\n"
+        "from gpubench.engine import device_lock as lock\n"
         f"lock.LOCKS = Path({str(locks)!r})\n"
         "from gpubench.model import Device\n"
         "gpu = Device(backend='cuda', name='x', facts={'uuid': 'GPU-test-0001'})\n"

@@ -15,8 +15,8 @@ import numpy as np
 import threadpoolctl
 
 from gpubench.backends import Routine
-from gpubench.backends.calls import allocating, as_tensors, torch
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
+from gpubench.backends.functions import allocating, as_tensors, torch
 from gpubench.backends.new_elements import new_elements
 from gpubench.backends.rotation import (
     FixedArrays,

@@ -11,11 +11,11 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from gpubench.backends import calls
+from gpubench.backends import functions
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.driver import reset_caches
 from gpubench.backends.cuda.gauge import CudaGauge
-from gpubench.backends.cuda.held import HeldLaunches
+from gpubench.backends.cuda.held_launches import HeldLaunches
 from gpubench.backends.cuda.kernel import CudaKernel, CudaTimers, faults
 from gpubench.backends.cuda.launching import CudaRoutine, Instances, call_routine
 from gpubench.backends.cuda.nvml import Nvml
@@ -165,7 +165,7 @@ class CudaBackend:
         with faults():
             routine = self._routine(point, problem, operands)
             self.timers.stream.use()  # `with` of another launch ends in the default stream
-            calls.use_stream(self.timers.stream.pointer)
+            functions.use_stream(self.timers.stream.pointer)
             needed = routine.workspace_bytes
             if needed and needed > (free := self.bytes_free()):
                 raise DoesNotFitError(f"needs {needed:,} bytes of workspace, {free:,} are free")

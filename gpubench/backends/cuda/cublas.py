@@ -10,9 +10,9 @@ from typing import Any
 
 import cupy
 
-from gpubench.backends.calls import Prepared
 from gpubench.backends.cuda import cublaslt
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
+from gpubench.backends.functions import Prepared
 
 DEFAULT_ALGORITHM = -1
 """CUBLAS_GEMM_DEFAULT: the library's heuristic chooses the algorithm."""

@@ -13,9 +13,9 @@ from typing import Any
 import cupy
 from cupy.cuda import device, runtime
 
-from gpubench.backends.calls import Prepared
+from gpubench.backends.cuda.fastest_algorithm import choose
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
-from gpubench.backends.cuda.race import choose
+from gpubench.backends.functions import Prepared
 from gpubench.errors import LaunchError
 from gpubench.model import Problem
 from gpubench.model.variant import Sample

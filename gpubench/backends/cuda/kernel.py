@@ -19,10 +19,9 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from gpubench.backends.calls import allocating, torch
 from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.graph import GraphTimer, captured, node_names, overlaps
-from gpubench.backends.cuda.host import HostFunction, kernel_name
+from gpubench.backends.cuda.host_function import HostFunction, kernel_name
 from gpubench.backends.cuda.launching import CudaRoutine
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.sustained import sustain
@@ -30,6 +29,7 @@ from gpubench.backends.cuda.timer import (
     CALIBRATION_LAUNCHES,
     BlockedBatchTimer,
 )
+from gpubench.backends.functions import allocating, torch
 from gpubench.backends.rotation import CACHES_TO_OUTGROW, Placed
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Launches, Scope, Series, State, Timer

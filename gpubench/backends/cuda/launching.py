@@ -14,11 +14,11 @@ from cuda.bindings import driver
 from cupy_backends.cuda.api import driver as cupy_driver
 
 from gpubench.backends import Compiled, Routine
-from gpubench.backends.calls import Prepared, as_tensors
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments, launch_config
-from gpubench.backends.cuda.host import HostFunction
+from gpubench.backends.cuda.host_function import HostFunction
 from gpubench.backends.cuda.nvcc import compile_library
+from gpubench.backends.functions import Prepared, as_tensors
 from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (

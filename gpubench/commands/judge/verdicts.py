@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 
-from gpubench.engine.judge.clock import LEAST_US
+from gpubench.engine.judge.parent_clock import LEAST_US
 from gpubench.model import CLOCKS_AGREE, Status
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.child.supervisor import Supervisor
-from gpubench.engine.judge.clock import require_time
 from gpubench.engine.judge.on_new_operands import OnNewOperands
+from gpubench.engine.judge.parent_clock import require_time
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
 from gpubench.engine.judge.verdict import Verdict, WrongError, as_judged
 from gpubench.engine.runner import Instance, instance_of

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpubench.engine.child.examiner import Examiner
-from gpubench.engine.judge.clock import AGREEING_S, LAUNCH_US, PATIENCE_S, timed
+from gpubench.engine.judge.parent_clock import AGREEING_S, LAUNCH_US, PATIENCE_S, timed
 from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
 from gpubench.engine.judge.verdict import DependentTime, MissingResult, WrongError, judge, require
 from gpubench.engine.judge.verify import CHECKED_ROWS, rows_error

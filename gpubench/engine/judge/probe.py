@@ -23,9 +23,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from gpubench.engine.judge.sum_width import WidthProbe, make_width_probes
 from gpubench.engine.judge.verdict import MissingResult, ProbeResult, require
 from gpubench.engine.judge.verify import count_true, on_host
-from gpubench.engine.judge.width import WidthProbe, make_width_probes
 from gpubench.model import (
     Cache,
     CallVariant,

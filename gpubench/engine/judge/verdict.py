@@ -24,7 +24,7 @@ class ProbeResult:
 
 @dataclass(frozen=True, kw_only=True)
 class SumWidth:
-    """How many bits a kernel's sums keep (`judge.width`)."""
+    """How many bits a kernel's sums keep (`judge.sum_width`)."""
 
     size: str
     bits: int | None

@@ -14,8 +14,8 @@ import fakes
 import numpy as np
 import pytest
 
-from gpubench.backends.calls import Prepared
 from gpubench.backends.cuda.timer import BlockedBatchTimer
+from gpubench.backends.functions import Prepared
 from gpubench.errors import CompileError, LaunchError
 from gpubench.hardware.architectures import example
 from gpubench.model import (

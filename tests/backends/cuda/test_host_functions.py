@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpubench.backends.cuda import nvcc
-from gpubench.backends.cuda.host import HostFunction, note
+from gpubench.backends.cuda.host_function import HostFunction, note
 from gpubench.backends.cuda.nvcc import WRAPPED
 from gpubench.cli import app
 from gpubench.errors import CompileError, LaunchError, UsageError

@@ -8,7 +8,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from gpubench.backends.cuda.race import LEAST_ROUNDS, LIMIT_S, ROUNDS, choose, race
+from gpubench.backends.cuda.fastest_algorithm import LEAST_ROUNDS, LIMIT_S, ROUNDS, choose, race
 from gpubench.errors import LaunchError
 
 FACTS = {"library": 130100, "gpu": "NVIDIA H200", "dtype": "float32", "m k n": (256, 256, 256)}
