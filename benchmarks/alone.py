@@ -27,44 +27,42 @@ kernels below 10 µs, the ratio to the faster library must also agree with the t
 """
 
 import csv
-import json
 import math
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from functools import partial
-from itertools import chain, combinations, pairwise, repeat
+from dataclasses import asdict, astuple, dataclass, fields, replace
+from itertools import chain, combinations, repeat
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
+import msgspec
+import numpy as np
 import shapes
-from profilers import (
-    MARKER,
-    NCU_METRIC,
-    WARM_UP_CALLS,
-    Records,
-    between_markers,
-    describe,
-    ncu_command,
-    parse_ncu,
-    per_call,
-)
-from shared import SEED, child, markdown, point
+from shared import SEED, child, markdown, point, read_lines
 
 from gpubench.model import Launches, Problem
 from gpubench.plan.ranges import parse_sizes
+from gpubench.view.numbers import number
 
-NCU_CALLS, RAW_CALLS = 7, 60
+METRICS = ("gpu__time_duration.sum", "sm__cycles_elapsed.max")
+"""Nanoseconds and cycles of a kernel, by Nsight Compute."""
+
+MARKER = "gpubench_marker"
+"""Kernel that runs before and after the calls of a case, to mark them in Nsight Compute's list."""
+
+OWN_KERNELS = ("blocking_kernel", "timestamp_kernel")
+"""Kernels of gpubench's timer, whose records are ignored."""
+
+WARM_UP_CALLS, NCU_CALLS, CUPTI_CALLS = 10, 7, 60
 BLOCKED_US = 10_000.0
 """Time for which the device waits, while calls are enqueued."""
 
-CYCLES = "sm__cycles_elapsed.max"
 SAMPLES, SAMPLE_US, MAX_LAUNCHES = 15, 100.0, 256
 ALLOWED_US, ALLOWED = 0.15, 0.01
 SHORT_US = 10.0
@@ -74,67 +72,87 @@ VISITS = 7
 """Further visits of a case whose time has no cause. Launches of a kernel can differ by 5 %."""
 
 LIBRARIES = {"cublas", "cublaslt"}
+EMPTY = "empty"
 
 
-class Case(NamedTuple):
-    """A kernel at a size, such as "496" or "216x32x96"."""
+@dataclass(frozen=True)
+class Case:
+    """A kernel at a size."""
 
     dtype: str
     variant: str
-    tile: str
-    size: str
+    tile: str = ""
+    n: str = ""
+    """The size, such as "496" or "216x32x96"."""
+
     launches: str = "alone"
     """`EMPTY`: an empty kernel is launched in the place of the kernel."""
 
 
-EMPTY = "empty"
+@dataclass(frozen=True)
+class Line(Case):
+    """A row of the file: a case with its times in microseconds. Missing figures are None."""
 
+    several: bool = False
+    """Whether a call is several kernels or clears memory."""
 
-class Line(NamedTuple):
-    """A case with its time by each tool, in microseconds. Missing figures are None."""
-
-    case: Case
-    kernels: int | None
+    kernels: int | None = None
     """Number of kernels in a call, by Nsight Compute."""
 
-    gpubench_us: float | None
+    gpubench_us: float | None = None
     """By gpubench's timer, in the process and on the operands of Nsight Compute."""
 
-    gpubench_mhz: float | None
+    gpubench_mhz: float | None = None
     """Clock of the multiprocessors in those samples."""
 
-    ncu_us: float | None
+    ncu_us: float | None = None
     """Sum over the kernels of a call."""
 
-    ncu_mhz: float | None
-    beside_cupti_us: float | None
+    ncu_mhz: float | None = None
+    beside_cupti_us: float | None = None
     """By gpubench's timer, in the process and on the operands of CUPTI."""
 
-    cupti_us: float | None
+    cupti_span_us: float | None = None
     """From the first start to the last end of a call."""
 
-    recorded_us: float | None
+    recorded_us: float | None = None
     """From the last end of a call to the last end of the next call, by CUPTI."""
 
-    spans_several: bool
-    """Whether a call is several kernels or clears memory."""
+    @property
+    def case(self) -> Case:
+        """What was measured."""
+        return Case(self.dtype, self.variant, self.tile, self.n, self.launches)
 
     @property
     def clears(self) -> bool:
         """Whether a call clears memory before its only kernel."""
-        return self.spans_several and self.kernels == 1
+        return self.several and self.kernels == 1
 
     @property
     def judged_us(self) -> float | None:
         """The time by gpubench in the process of the tool that judges it."""
-        return self.beside_cupti_us if self.spans_several else self.gpubench_us
+        return self.beside_cupti_us if self.several else self.gpubench_us
 
 
-class Sample(NamedTuple):
-    """A time by gpubench's timer, and the clock of the multiprocessors meanwhile."""
+@final
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """A case in the process of a tool."""
 
+    case: Case
     us: float
+    """By gpubench's timer."""
+
     mhz: float | None
+    """Clock of the multiprocessors in those samples."""
+
+    tool_us: float = 0.0
+    kernels: int = 0
+    """Number of the tool's records in a call."""
+
+    tool_mhz: float | None = None
+    recorded_us: float | None = None
+    """From one call to the next by CUPTI."""
 
 
 def all_cases(sizes: Sequence[str]) -> list[Case]:
@@ -147,9 +165,8 @@ def all_cases(sizes: Sequence[str]) -> list[Case]:
         for size in sizes
         for variant, tile in tiles.items()
     ]
-    control = Case(CONTROL["dtypes"], CONTROL["variants"], FITTED, CONTROL["sizes"])
-    empty = [case._replace(launches=EMPTY) for case in cases if case.size in sizes[1:3]]
-    return [*cases, *empty, control._replace(launches="overlapped")]
+    control = Case(CONTROL["dtypes"], CONTROL["variants"], FITTED, CONTROL["sizes"], "overlapped")
+    return [*cases, *(replace(c, launches=EMPTY) for c in cases if c.n in sizes[1:3]), control]
 
 
 def fastest_cases(path: Path) -> list[Case]:
@@ -164,8 +181,11 @@ def fastest_cases(path: Path) -> list[Case]:
     ]
 
 
-def calls(cases: Sequence[Case]) -> Iterator[tuple[Case, Callable[[], None], Any]]:
-    """Yield the calls of the cases on hot operands, after they ran, and the timers of the device.
+# ---- in the process of a tool
+
+
+def calls(cases: Sequence[Case]) -> Iterator[tuple[Visit, Callable[[], None], Any]]:
+    """Yield each case with its time by gpubench, its call on hot operands, and the timers.
 
     Kernels of one precision and size share their operands, which take longest to make.
     """
@@ -175,9 +195,9 @@ def calls(cases: Sequence[Case]) -> Iterator[tuple[Case, Callable[[], None], Any
     backend = CudaBackend(0)
     backend.warm_up()
     shared: dict[Problem, Any] = {}
-    for case in sorted(cases, key=lambda case: (case.dtype, case.size)):
+    for case in sorted(cases, key=lambda case: (case.dtype, case.n)):
         try:
-            ((m, n, k),) = parse_sizes(case.size)
+            ((m, n, k),) = parse_sizes(case.n)
             problem = Problem(op="gemm", m=m, n=n, k=k, dtype=case.dtype)
             what = point(case.variant, case.tile, problem)
             problem = replace(problem, column_major=what.variant.own_layout(case.dtype))
@@ -194,9 +214,18 @@ def calls(cases: Sequence[Case]) -> Iterator[tuple[Case, Callable[[], None], Any
                 call()
             backend.timers.stream.synchronize()
         except Exception as error:  # loses one case
-            print(f"{case}: {describe(error)}", file=sys.stderr)
+            print(f"{case}: {error!r}", file=sys.stderr)
         else:
-            yield case, call, backend.timers
+            yield timed(case, call, backend.timers.events), call, backend.timers
+
+
+def timed(case: Case, call: Callable[[], None], timer: Any) -> Visit:
+    """Time a call as a sweep does: launches behind a blocking kernel, for at least 100 µs."""
+    shortest_us = min(timer.sample(repeat(call), 1, 3))
+    launches = min(MAX_LAUNCHES, math.ceil(SAMPLE_US / max(shortest_us, 1.0)))
+    timer.take_clock_mhz()
+    times = timer.sample(repeat(call), launches, SAMPLES)
+    return Visit(case=case, us=statistics.median(times), mhz=timer.take_clock_mhz())
 
 
 def empty_like(call: Callable[[], None], stream: int) -> Callable[[], None]:
@@ -233,119 +262,145 @@ def empty_like(call: Callable[[], None], stream: int) -> Callable[[], None]:
     return bind_launch(kernel, launch, ())
 
 
-def sample(timers: Any, call: Callable[[], None]) -> Sample:
-    """Time a call as a sweep does: launches behind a blocking kernel, for at least 100 µs."""
-    timer = timers.events
-    shortest_us = min(timer.sample(repeat(call), 1, 3))
-    launches = min(MAX_LAUNCHES, math.ceil(SAMPLE_US / max(shortest_us, 1.0)))
-    timer.take_clock_mhz()
-    times = timer.sample(repeat(call), launches, SAMPLES)
-    return Sample(statistics.median(times), timer.take_clock_mhz())
-
-
-def launch(cases: Sequence[Case], launched: Path) -> None:
+def launched(cases: Sequence[Case]) -> Iterator[Visit]:
     """Time each case, and launch it between two markers, for Nsight Compute to profile."""
     import cupy
 
     marker = cupy.RawKernel(f'extern "C" __global__ void {MARKER}() {{}}', MARKER)
-    done = []
-    for case, call, timers in calls(cases):
-        taken = sample(timers, call)
+    for visit, call, timers in calls(cases):
         cupy.cuda.runtime.profilerStart()
         marker((1,), (1,), ())
         for _ in range(NCU_CALLS):
             call()
         marker((1,), (1,), ())
+        timers.stream.synchronize()
         cupy.cuda.get_current_stream().synchronize()
         cupy.cuda.runtime.profilerStop()
-        done.append((case, taken))
-    launched.write_text(json.dumps(done))
+        yield visit
 
 
-def spans(cases: Sequence[Case], spanned: Path) -> None:
-    """Time each case; write that, the median span of its calls by CUPTI, and their records."""
-    sampled = [(case, call, sample(timers, call), timers) for case, call, timers in calls(cases)]
-    records = Records()  # from here on, CUPTI makes launches longer
-    found = []
-    for case, call, taken, timers in sampled:
+def recorded(cases: Sequence[Case]) -> Iterator[Visit]:
+    """Time each case, and add the median span of its calls by CUPTI, and their records.
+
+    A record is of a kernel, or of memory that is cleared, as libraries do before a kernel.
+    """
+    from gpubench.backends.cuda.cupti import BUFFER_BYTES, FORCED, load_cupti
+
+    visits = [*calls(cases)]
+    cupti, records = load_cupti(), list[Any]()
+    cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), records.extend)
+    kinds = (cupti.ActivityKind.CONCURRENT_KERNEL, cupti.ActivityKind.MEMSET)
+    for kind in kinds:  # from here on, CUPTI makes launches longer
+        cupti.activity_enable(kind)
+    for visit, call, timers in visits:
+        cupti.activity_flush_all(FORCED)
         records.clear()
         timers.stream.block(BLOCKED_US)  # or the device would wait for the host inside a call
-        for _ in range(RAW_CALLS):
+        for _ in range(CUPTI_CALLS):
             call()
-        times = records.spans()
-        each, rest = divmod(len(times), RAW_CALLS)
-        if each and not rest:
-            groups = [times[first : first + each] for first in range(0, len(times), each)]
-            us, recorded_us = (
-                statistics.median(every) / 1e3
-                for every in (
-                    [group[-1][1] - group[0][0] for group in groups],
-                    [after[-1][1] - before[-1][1] for before, after in pairwise(groups)],
-                )
+        timers.stream.synchronize()
+        cupti.activity_flush_all(FORCED)
+        times = sorted(
+            (record.start, record.end)
+            for record in records
+            if record.kind in kinds and getattr(record, "name", "") not in OWN_KERNELS
+        )
+        if times and len(times) % CUPTI_CALLS == 0:
+            ends = np.reshape(times, (CUPTI_CALLS, -1, 2))
+            first, last = ends[:, 0, 0], ends[:, -1, 1]
+            yield replace(
+                visit,
+                tool_us=float(np.median(last - first)) / 1e3,
+                recorded_us=float(np.median(np.diff(last))) / 1e3,
+                kernels=ends.shape[1],
             )
-            found.append((case, taken, us, each, None, recorded_us))
-    spanned.write_text(json.dumps(found))
 
 
-class Profiled(NamedTuple):
-    """The times of a case in the process of a tool."""
-
-    by_gpubench: Sample
-    us: float
-    """By the tool."""
-
-    kernels: int
-    """Number of the tool's records in a call."""
-
-    mhz: float | None = None
-    recorded_us: float | None = None
-    """From one call to the next by CUPTI."""
+ROLES = {"launched": launched, "recorded": recorded}
+"""What this script does in the process of Nsight Compute, and of CUPTI."""
 
 
-def by_ncu(cases: Sequence[Case]) -> dict[Case, Profiled]:
+def run_role(role: str, cases: Sequence[Case], folder: Path, *wrapper: object) -> list[Visit]:
+    """Run this script for one tool, in a process of its own, and return what it measured."""
+    asked, answer = folder / "cases.json", folder / "visits.json"
+    asked.write_bytes(msgspec.json.encode(cases))
+    command = (*wrapper, sys.executable, __file__, role, asked, answer)
+    ended = child(command, timeout_s=TIMEOUT_S, out=subprocess.DEVNULL, err=subprocess.PIPE)
+    print(ended.err[-2000:], file=sys.stderr)
+    return msgspec.json.decode(answer.read_bytes(), type=list[Visit])
+
+
+# ---- in the process of the user
+
+
+def by_cupti(cases: Sequence[Case]) -> dict[Case, Visit]:
+    """Return CUPTI's median span of a call."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {visit.case: visit for visit in run_role("recorded", cases, Path(folder))}
+
+
+def by_ncu(cases: Sequence[Case]) -> dict[Case, Visit]:
     """Return Nsight Compute's median duration of a call, summed over its kernels.
 
     A case that stands several times among the cases has the median of these visits.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        log, launched = Path(folder) / "ncu.csv", Path(folder) / "launched.json"
-        run_child(ncu_command(log, f"{NCU_METRIC},{CYCLES}"), "launch", cases, launched)
-        text = log.read_text(errors="replace")
-        done = json.loads(launched.read_text())
-    durations, cycles = (
-        between_markers(parse_ncu(text, *metric), len(done)) for metric in ((), (CYCLES,))
-    )
-    visits: dict[Case, list[tuple[float, ...]]] = {}
-    for (case, taken), times, counts in zip(done, durations, cycles, strict=True):
-        with suppress(ValueError):  # kernels that do not divide into calls lose one case
-            us, kernels = per_call(times, NCU_CALLS)
-            figures = (*taken, us, kernels, 1e3 * sum(counts) / sum(times))
-            visits.setdefault(Case(*case), []).append(figures)
-    found = {}
-    for case, every in visits.items():
-        by_gpubench_us, by_gpubench_mhz, us, kernels, mhz = map(
-            statistics.median, zip(*every, strict=True)
+    with tempfile.TemporaryDirectory() as name:
+        log = Path(name) / "ncu.csv"
+        visits = run_role("launched", cases, Path(name), *ncu_command(log))
+        figures = between_markers(log.read_text(errors="replace"), len(visits))
+    by_case: dict[Case, list[Visit]] = {}
+    for visit, kernels in zip(visits, figures, strict=True):
+        if kernels and len(kernels) % NCU_CALLS == 0:  # otherwise the case is lost
+            nanoseconds, cycles = np.reshape(kernels, (NCU_CALLS, -1, 2)).sum(axis=1).T
+            profiled = replace(
+                visit,
+                tool_us=float(np.median(nanoseconds)) / 1e3,
+                tool_mhz=1e3 * cycles.sum() / nanoseconds.sum(),
+                kernels=len(kernels) // NCU_CALLS,
+            )
+            by_case.setdefault(visit.case, []).append(profiled)
+    names = ("us", "mhz", "tool_us", "tool_mhz")
+    return {
+        case: replace(
+            every[0],
+            **{name: statistics.median(getattr(visit, name) for visit in every) for name in names},
         )
-        found[case] = Profiled(Sample(by_gpubench_us, by_gpubench_mhz), us, int(kernels), mhz)
-    return found
+        for case, every in by_case.items()
+    }
 
 
-def by_cupti(cases: Sequence[Case]) -> dict[Case, Profiled]:
-    """Return CUPTI's median span of a call."""
-    with tempfile.TemporaryDirectory() as folder:
-        spanned = Path(folder) / "spans.json"
-        run_child((), "spans", cases, spanned)
-        found = json.loads(spanned.read_text())
-    return {Case(*case): Profiled(Sample(*taken), *figures) for case, taken, *figures in found}
+def ncu_command(log: Path) -> tuple[str, ...]:
+    """Return the words before a program's command that let ncu measure its kernels into a log.
+
+    Raises FileNotFoundError if Nsight Compute is missing.
+    """
+    places = [*Path("/usr/local/cuda/bin").glob("ncu")]
+    places += sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)
+    command = shutil.which("ncu") or (str(places[0]) if places else None)
+    if command is None:
+        raise FileNotFoundError("ncu (Nsight Compute) is not installed")
+    return (
+        *(command, "--log-file", str(log), "--metrics", ",".join(METRICS), "--csv"),
+        *("--page", "raw", "--print-units", "base", "--clock-control", "none"),
+        *("--cache-control", "none", "--profile-from-start", "off", "--target-processes", "all"),
+    )
 
 
-def run_child(wrapper: Sequence[str], name: str, cases: Sequence[Case], answer: Path) -> None:
-    """Run this script for one tool, in a process of its own."""
-    asked = answer.with_suffix(".cases")
-    asked.write_text(json.dumps(cases))
-    command = (*wrapper, sys.executable, __file__, name, asked, answer)
-    ended = child(command, timeout_s=TIMEOUT_S, out=subprocess.DEVNULL, err=subprocess.PIPE)
-    print(ended.err[-2000:], file=sys.stderr)
+def between_markers(log: str, count: int) -> list[list[list[float]]]:
+    """Return nanoseconds and cycles of each kernel of each case, from a log of `ncu_command`.
+
+    Raises ValueError if a marker is missing.
+    """
+    rows = list(csv.DictReader(line for line in log.splitlines() if line.startswith('"')))
+    groups: list[list[list[float]]] = [[]]
+    for row in rows[1:]:  # the units come first
+        if MARKER in row["Kernel Name"]:
+            groups.append([])
+        else:
+            groups[-1].append([float(row[metric].replace(",", "")) for metric in METRICS])
+    if len(groups) != 2 * count + 1:
+        raise ValueError(f"Nsight Compute saw {len(groups) - 1} markers for {count} cases")
+    return groups[1::2]
 
 
 class Judged(NamedTuple):
@@ -360,11 +415,6 @@ class Judged(NamedTuple):
     """By how much each cause makes the tool's time longer, at least and at most."""
 
     @property
-    def allowed_us(self) -> float:
-        """How far the time may be from the tool's time without a cause."""
-        return max(ALLOWED_US, ALLOWED * (self.expected_us or 0.0))
-
-    @property
     def cause(self) -> str | None:
         """The fewest causes without which the time agrees: an empty text for none.
 
@@ -373,11 +423,12 @@ class Judged(NamedTuple):
         us, expected_us = self.line.judged_us, self.expected_us
         if us is None or expected_us is None:
             return None
+        allowed_us = max(ALLOWED_US, ALLOWED * expected_us)
         numbers = range(len(self.causes) + 1)
         for names in chain.from_iterable(combinations(self.causes, n) for n in numbers):
             low_us, high_us = (sum(self.causes[name][end] for name in names) for end in (0, 1))
-            longest_us = expected_us - low_us + self.gap_us + self.allowed_us
-            if expected_us - high_us - self.allowed_us <= us <= longest_us:
+            longest_us = expected_us - low_us + self.gap_us + allowed_us
+            if expected_us - high_us - allowed_us <= us <= longest_us:
                 return " and ".join(names)
         return None
 
@@ -392,24 +443,24 @@ def judged(lines: Sequence[Line]) -> list[Judged]:
     - `recording`: CUPTI lets a call take longer that clears memory before its kernel. The interval
       is from the first to the third quartile of these calls.
     """
-    gap_us = statistics.median(differences(lines, "beside_cupti_us", "cupti_us") or [0.0])
-    empty = [line for line in lines if line.case.launches == EMPTY]
+    gap_us = statistics.median(differences(lines, "beside_cupti_us", "cupti_span_us") or [0.0])
+    empty = [line for line in lines if line.launches == EMPTY]
     tool_us = between(differences(empty, "ncu_us", "gpubench_us"), 10)
     clearing = [line for line in lines if line.clears]
     recording_us = between(differences(clearing, "recorded_us", "beside_cupti_us"), 4)
 
     def of_line(line: Line) -> Judged:
-        if line.spans_several:
-            own_gap_us = differences([line], "recorded_us", "cupti_us")
+        if line.several:
+            own_gap_us = differences([line], "recorded_us", "cupti_span_us")
             causes = {"recording": recording_us} if line.clears else {}
-            return Judged(line, line.cupti_us, next(iter(own_gap_us), gap_us), causes)
+            return Judged(line, line.cupti_span_us, next(iter(own_gap_us), gap_us), causes)
         by_clock_us = 0.0
         if line.gpubench_us and line.gpubench_mhz and line.ncu_mhz:
             by_clock_us = line.gpubench_us * (line.gpubench_mhz / line.ncu_mhz - 1)
         clock_us = min(by_clock_us, 0.0), max(by_clock_us, 0.0)
         return Judged(line, line.ncu_us, 0.0, {"tool": tool_us, "clock": clock_us})
 
-    return [of_line(line) for line in lines if line.case.launches != EMPTY]
+    return [of_line(line) for line in lines if line.launches != EMPTY]
 
 
 def differences(lines: Sequence[Line], longer: str, shorter: str) -> list[float]:
@@ -426,20 +477,20 @@ def between(values: Sequence[float], parts: int) -> tuple[float, float]:
 
 def ratios(lines: Sequence[Judged]) -> list[tuple[float, float]]:
     """Return the ratios of short kernels to the faster library: by gpubench, and by the tools."""
-    of_problem: dict[tuple[str, str], list[tuple[bool, float, float]]] = {}
-    for each in lines:
-        case, us = each.line.case, each.line.judged_us
-        if us and each.expected_us:
-            times = case.variant in LIBRARIES, us, each.expected_us
-            of_problem.setdefault((case.dtype, case.size), []).append(times)
-    found = []
-    for group in of_problem.values():
-        libraries = [(us, expected_us) for is_library, us, expected_us in group if is_library]
-        for is_library, us, expected_us in group if libraries else []:
-            if not is_library and us < SHORT_US:
-                library_us, library_expected_us = min(libraries)
-                found.append((library_us / us, library_expected_us / expected_us))
-    return found
+    times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    short: list[tuple[tuple[str, str], float, float]] = []
+    for line, expected_us, *_ in lines:
+        us, problem = line.judged_us, (line.dtype, line.n)
+        if us and expected_us and line.variant in LIBRARIES:
+            times.setdefault(problem, []).append((us, expected_us))
+        elif us and expected_us and us < SHORT_US:
+            short.append((problem, us, expected_us))
+    return [
+        (library_us / us, library_expected_us / expected_us)
+        for problem, us, expected_us in short
+        if problem in times
+        for library_us, library_expected_us in [min(times[problem])]
+    ]
 
 
 def agree(ratio: float, by_tools: float) -> bool:
@@ -447,37 +498,23 @@ def agree(ratio: float, by_tools: float) -> bool:
     return abs(ratio / by_tools - 1) <= ALLOWED
 
 
-FIELDS = (
-    *("dtype", "variant", "tile", "n", "launches", "several", "kernels"),
-    *("gpubench_us", "gpubench_mhz", "ncu_us", "ncu_mhz"),
-    *("beside_cupti_us", "cupti_span_us", "recorded_us"),
-)
-
-
 def write(lines: Sequence[Line], path: Path) -> None:
-    """Write the lines as CSV."""
+    """Write the lines as CSV, figures with four decimals."""
+
+    def text(value: object) -> object:
+        if isinstance(value, float):
+            return f"{value:.4f}"
+        return int(value) if isinstance(value, bool) else value
+
     with path.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
-        out.writerow(FIELDS)
-        for case, kernels, *figures, several in lines:
-            shown = ["" if figure is None else f"{figure:.4f}" for figure in figures]
-            out.writerow([*case, int(several), kernels or "", *shown])
+        out.writerow(field.name for field in fields(Line))
+        out.writerows(map(text, astuple(line)) for line in lines)
 
 
 def read(path: Path) -> list[Line]:
-    """Read the lines of a CSV, whose columns are `FIELDS`."""
-    with path.open(encoding="utf-8", newline="") as file:
-        _, *rows = csv.reader(file)
-    return [
-        Line._make(
-            (
-                *(Case(*row[:5]), int(row[6]) if row[6] else None),
-                *(float(figure) if figure else None for figure in row[7:]),
-                row[5] == "1",
-            )
-        )
-        for row in rows
-    ]
+    """Read the lines of a CSV."""
+    return read_lines(path, Line)
 
 
 def measure(path: Path, sizes: str = "") -> int:
@@ -489,51 +526,51 @@ def measure(path: Path, sizes: str = "") -> int:
         cases = fastest_cases(Path(sizes))
     else:
         cases = all_cases(sizes.split(",") if sizes else [str(size) for size in SIZES])
-    found: dict[str, dict[Case, Profiled]] = {"Nsight Compute": {}, "CUPTI": {}}
-    for tool, by_tool in (("Nsight Compute", by_ncu), ("CUPTI", by_cupti)):
-        print(f"{perf_counter() - started_s:.0f} s, then {tool}", flush=True)
-        several = {case for case, one in found["Nsight Compute"].items() if one.kernels > 1}
-        asked = [
+    profiled = by_ncu(cases)
+    print(f"{perf_counter() - started_s:.0f} s, then CUPTI", flush=True)
+    spanned = by_cupti(
+        [
             case
             for case in cases
-            if tool != "CUPTI"
-            or (case.launches != EMPTY and case.variant in LIBRARIES)
-            or case in several
+            if (case.launches != EMPTY and case.variant in LIBRARIES)
+            or (case in profiled and profiled[case].kernels > 1)
         ]
-        found[tool] = by_tool(asked)
-        write([line_of(case, *found.values()) for case in cases], path)
-    unknown = [each.line for each in judged(read(path)) if each.cause is None]
-    profiled = [line for line in unknown if not line.spans_several]
-    if again := [line.case for line in profiled if line.case.launches == "alone"]:
+    )
+
+    def lines() -> list[Line]:
+        return [line_of(case, profiled.get(case), spanned.get(case)) for case in cases]
+
+    write(lines(), path)
+    unknown = [each.line for each in judged(lines()) if each.cause is None]
+    if again := [x.case for x in unknown if x.launches == "alone" and not x.several]:
         print(f"{perf_counter() - started_s:.0f} s, then {len(again)} without a cause again")
-        found["Nsight Compute"] |= by_ncu(again * VISITS)
-        write([line_of(case, *found.values()) for case in cases], path)
+        profiled |= by_ncu(again * VISITS)
+        write(lines(), path)
     print(f"{perf_counter() - started_s:.0f} s", flush=True)
     return table(path)
 
 
-def line_of(case: Case, by_ncu: dict[Case, Profiled], by_cupti: dict[Case, Profiled]) -> Line:
+def line_of(case: Case, profiled: Visit | None, spanned: Visit | None) -> Line:
     """Return a case with what each tool gave."""
-    ncu, cupti = by_ncu.get(case), by_cupti.get(case)
     return Line(
-        case=case,
-        kernels=ncu and ncu.kernels,
-        gpubench_us=ncu and ncu.by_gpubench.us,
-        gpubench_mhz=ncu and ncu.by_gpubench.mhz,
-        ncu_us=ncu and ncu.us,
-        ncu_mhz=ncu and ncu.mhz,
-        beside_cupti_us=cupti and cupti.by_gpubench.us,
-        cupti_us=cupti and cupti.us,
-        recorded_us=cupti and cupti.recorded_us,
-        spans_several=max(tool.kernels if tool else 1 for tool in (ncu, cupti)) > 1,
+        **asdict(case),
+        several=max(visit.kernels if visit else 1 for visit in (profiled, spanned)) > 1,
+        kernels=profiled and profiled.kernels,
+        gpubench_us=profiled and profiled.us,
+        gpubench_mhz=profiled and profiled.mhz,
+        ncu_us=profiled and profiled.tool_us,
+        ncu_mhz=profiled and profiled.tool_mhz,
+        beside_cupti_us=spanned and spanned.us,
+        cupti_span_us=spanned and spanned.tool_us,
+        recorded_us=spanned and spanned.recorded_us,
     )
 
 
 def table(path: Path) -> int:
     """Print how many times agree, and which do not. Return 1 if a time or the control is wrong."""
     every = judged(read(path))
-    alone = [each for each in every if each.line.case.launches == "alone"]
-    controls = [each for each in every if each.line.case.launches != "alone"]
+    alone = [each for each in every if each.line.launches == "alone"]
+    controls = [each for each in every if each.line.launches != "alone"]
     missed = [each for each in alone if each.cause != ""]
     print(f"{len(alone) - len(missed)} of {len(alone)} times agree; the others by their cause:")
     for cause, count in Counter(each.cause for each in missed).most_common():
@@ -542,11 +579,12 @@ def table(path: Path) -> int:
     print(f"{len(rejected)} of {len(controls)} controls are rejected")
     cells = [
         [
-            *(*each.line.case[:4], each.line.kernels or "", each.cause or "unknown"),
-            *map(shown, (each.line.judged_us, each.expected_us)),
-            *map(partial(shown, digits=0), (each.line.gpubench_mhz, each.line.ncu_mhz)),
+            *(line.dtype, line.variant, line.tile, line.n, line.kernels, each.cause or "unknown"),
+            *(number(line.judged_us, 2), number(each.expected_us, 2)),
+            *(number(line.gpubench_mhz, 0), number(line.ncu_mhz, 0)),
         ]
         for each in (*missed, *controls)
+        for line in [each.line]
     ]
     heading = ["precision", "kernel", "tile", "N", "kernels", "cause", "gpubench, µs"]
     print(markdown([*heading, "tool, µs", "gpubench, MHz", "Nsight Compute, MHz"], cells))
@@ -556,18 +594,14 @@ def table(path: Path) -> int:
     return int(unknown or len(rejected) < len(controls) or not controls)
 
 
-def shown(figure: float | None, digits: int = 2) -> str:
-    """Return a figure of the table; an empty text for none."""
-    return "" if figure is None else f"{figure:.{digits}f}"
-
-
 def main(words: Sequence[str]) -> int:
     if words[0] == "measure":
         return measure(Path(words[1]), *words[2:])
     if words[0] == "table":
         return table(Path(words[1]))
-    cases = [Case(*case) for case in json.loads(Path(words[1]).read_text())]
-    {"launch": launch, "spans": spans}[words[0]](cases, Path(words[2]))
+    cases = msgspec.json.decode(Path(words[1]).read_bytes(), type=list[Case])
+    visits = ROLES[words[0]](cases)
+    Path(words[2]).write_bytes(msgspec.json.encode([*visits]))
     return 0
 
 

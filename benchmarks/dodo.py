@@ -333,10 +333,9 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
     for dtype, chosen in SQUARES.items():
         yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 3 --dtypes {dtype} {chosen} -o CARD/squares_{dtype}.csv")
-    yield step("gpu:decode", "python SCRIPTS/decode.py measure CARD/decode.csv", "CARD/decode.csv")
     for dtype, seed in FEW_ROWS.items():
-        path = f"CARD/few_rows_{dtype}.csv"
-        yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/decode.py {dtype} {path} {seed}", path)
+        path, count = f"CARD/few_rows_{dtype}.csv", 30 if dtype in {"bfloat16", "float16"} else 24
+        yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/shapes.py --few-rows --seed {seed} --count {count} --dtype {dtype} --output {path}", path)
     for dtype in ("bfloat16", "float32"):
         shapes, path = f"CARD/shapes/alone_small_{dtype}.csv", f"CARD/small_{dtype}.csv"
         yield step(f"gpu:small_tools_{dtype}", f"python SCRIPTS/alone.py measure {path} {shapes}", path, reads=(shapes,))

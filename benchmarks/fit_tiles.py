@@ -34,7 +34,7 @@ from gpubench.kernels.tile_costs import (
     first_together,
     predicted_us,
 )
-from gpubench.model import Cache, Launches, Problem
+from gpubench.model import Launches, Problem
 
 MULTIPROCESSORS = 132
 
@@ -87,9 +87,9 @@ class Timed:
 
 def timed(path: Path) -> Iterator[Timed]:
     """Yield the configurations of a file that a model knows."""
-    for (dtype, m, n, k), measured in read(path).items():
-        problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
-        results = [result for result in measured if result.cache == Cache.HOT]
+    for results in read(path):
+        of = results[0]
+        problem = Problem(op="gemm", m=of.m, n=of.n, k=of.k, dtype=of.dtype)
         alone = [result for result in results if result.launches == Launches.ALONE]
         own = [result for result in alone or results if result.kind != "library"]
         for result in own:

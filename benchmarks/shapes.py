@@ -2,9 +2,9 @@
 
     python benchmarks/shapes.py --seed 7 --count 60 --dtype bfloat16 --output shapes.csv
     python benchmarks/shapes.py --seed 1 --count 30 --every --output fit.csv
-    python benchmarks/shapes.py --seed 12 --count 30 --dtype float64 --output float64.csv
     python benchmarks/shapes.py --seed 21 --count 30 --odd 1 --output odd.csv
     python benchmarks/shapes.py --seed 51 --count 30 --small --output small.csv
+    python benchmarks/shapes.py --seed 231 --count 30 --few-rows --output few_rows.csv
 
 Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (float32: 4, 8 bits:
 16). With `--odd 2` they are 128 to 4096, in odd multiples of 2: rows of 16 bits are then no
@@ -14,6 +14,11 @@ rounds of random order: cuBLAS, cuBLASLt with its fastest algorithm, and each of
 the configurations of `--tiles auto`. With `--every` all candidate configurations run once before,
 and the fastest of them take part in the rounds: that shows how far the model's pick is from the
 best, and it is what the model's constants are fitted on.
+
+With `--few-rows`, M is uniform in 1 to 64, and N and K are log-uniform in 1024 to 16384. Shapes are
+drawn twice, with hot and with cold weights. Hot weights take at most half of the L2 cache. Cold,
+each launch has operands of its own, in turn, which together outgrow the cache. The rows also have
+the time in which a kernel that only reads reads the weights, and the time of an empty kernel.
 
 Constants were fitted on the seeds 1, 2, 3, 7, 8, 9, 17 and 18 in 16 bits, 204 and 304 in TF32, and
 11 in float64 and float32; judge by others.
@@ -29,29 +34,23 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import islice, repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from shared import kernel_point, read_lines
 
 from gpubench.backends import Kernel, open_backend
 from gpubench.backends.rotation import OperandSets
 from gpubench.errors import CompileError, LaunchError
+from gpubench.grouping import grouped
 from gpubench.kernels.tile_costs import DifferentPicks, Picks, ranked
-from gpubench.model import (
-    Cache,
-    Config,
-    CudaVariant,
-    Launches,
-    Point,
-    Problem,
-    Scope,
-    Timer,
-    Variant,
-)
+from gpubench.model import PRECISIONS, Cache, Config, CudaVariant, Launches, Problem, Timer, Variant
+from gpubench.plan.ranges import parse_sizes
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import pdl_twins
 from gpubench.results.provenance import source_hash
@@ -77,6 +76,10 @@ MULTIPLES = {"float32": 4, "int8": 16, "float8_e4m3": 16, "float8_e4m3_split": 1
 
 EXTENTS, SMALL_EXTENTS, ODD_EXTENTS = (384, 8192), (16, 384), (128, 4096)
 """Minimum and maximum of random extents: usual ones, small ones, and odd ones."""
+
+FEW_ROWS_EXTENTS, HOT_BYTES = (1024, 16384), 25 * 10**6
+"""With few rows: minimum and maximum of N and K, and maximum bytes of hot weights, half of the L2
+cache."""
 
 SAMPLE_US, ROUNDS = 250.0, 9
 """A sample lasts about this long; each contender has one a round."""
@@ -107,25 +110,46 @@ MODEL_SHAPES = (
 """(M, N, K) of projections and feed-forward layers: Llama 3 8B and 70B, BERT, ViT, U-Net."""
 
 
+Shape = tuple[int, int, int]
+"""M, N and K."""
+
+
+def log_uniform(draw: random.Random, smallest: int, largest: int) -> float:
+    """Draw a number whose logarithm is uniform."""
+    return math.exp(draw.uniform(math.log(smallest), math.log(largest)))
+
+
 def random_shapes(
-    seed: int,
-    count: int,
-    multiple: int = 8,
-    *,
-    odd: bool = False,
-    extents: tuple[int, int] = EXTENTS,
-) -> list[tuple[int, int, int]]:
-    """Draw shapes with log-uniform extents in `extents`, or odd multiples in `ODD_EXTENTS`."""
+    seed: int, count: int, multiple: int = 8, *, odd: bool = False, small: bool = False
+) -> list[Shape]:
+    """Draw shapes with log-uniform extents, in multiples of a number or in odd multiples."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
-    smallest, largest = ODD_EXTENTS if odd else extents
+    limits = ODD_EXTENTS if odd else SMALL_EXTENTS if small else EXTENTS
 
     def extent() -> int:
-        size = math.exp(draw.uniform(math.log(smallest), math.log(largest)))
+        size = log_uniform(draw, *limits)
         if odd:
             return multiple * (int(size / multiple / 2) * 2 + 1)
         return max(multiple, round(size / multiple) * multiple)
 
     return [(extent(), extent(), extent()) for _ in range(count)]
+
+
+def few_rows_shapes(seed: int, count: int, dtype: str, cache: Cache) -> list[Shape]:
+    """Draw shapes of few rows whose weights suit the state of the cache."""
+    draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
+    shapes: list[Shape] = []
+    while len(shapes) < count:
+        m = draw.randint(1, 64)
+        n, k = (round(log_uniform(draw, *FEW_ROWS_EXTENTS) / 16) * 16 for _ in range(2))
+        if cache == Cache.COLD or weights_bytes(dtype, n, k) <= HOT_BYTES:
+            shapes.append((m, n, k))
+    return shapes
+
+
+def weights_bytes(dtype: str, n: int, k: int) -> int:
+    """Return the bytes of B."""
+    return n * k * PRECISIONS[dtype].item_bytes
 
 
 CLASSES = ("small", "tall", "wide", "deep K", "large")
@@ -167,14 +191,14 @@ def tolerance(problem: Problem) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A contender at a shape: a row of the file."""
+    """A contender at a shape: a row of the file. Older files lack the last columns."""
 
     dtype: str
     m: int
     n: int
     k: int
     variant: str
-    tile: str
+    tile: str = ""
     kind: str
     """`library`, `auto` (the model's pick), `default` (of the other kernels) or `candidate`."""
 
@@ -192,11 +216,11 @@ class Result:
     cache: str = "hot"
 
     source_hash: str = ""
-    """Of the kernel's files, as in results of gpubench. Older files do not have it."""
+    """Of the kernel's files, as in results of gpubench."""
 
     read_us: float = 0.0
     empty_us: float = 0.0
-    """Time to read B from memory, and of an empty kernel (`decode.py`). 0 means not measured."""
+    """With few rows: time to read B from memory, and of an empty kernel."""
 
 
 @dataclass(kw_only=True)
@@ -207,7 +231,7 @@ class Contender:
     tile: Config | None
     kind: str
     kernel: Kernel
-    difference: float
+    difference: float = 0.0
     overlapped: Kernel | None
     """The same kernel with launches that may overlap; None if they never do."""
 
@@ -220,23 +244,48 @@ class Contender:
         """Median of the samples."""
         return statistics.median(self.times_us)
 
+    def sample(self, count: int, limit_us: float = math.inf) -> bool:
+        """Add samples of about `SAMPLE_US`; False if the first launches take too long."""
+        if not self.times_us:
+            (first,) = self.kernel.sample(4, 1)
+            if first > limit_us:
+                return False
+            self.launches = max(3, min(self.kernel.max_launches, math.ceil(SAMPLE_US / first)))
+        self.times_us += self.kernel.sample(self.launches, count)
+        if self.overlapped:
+            self.overlapped_us += self.overlapped.sample(self.launches, count)
+        return True
+
+
+Chosen = tuple[str, Variant, Config]
+"""The kind of a contender, its kernel, and its configuration."""
+
 
 class Bench:
     """A GPU, and operands for all shapes."""
 
-    other_kernels: tuple[str, ...] = OTHER_KERNELS
-
-    def __init__(
-        self, dtype: str, cache: Cache = Cache.HOT, launches: Launches = Launches.ALONE
-    ) -> None:
+    def __init__(self, dtype: str, other_kernels: Sequence[str], cache: Cache = Cache.HOT) -> None:
         self.backend = open_backend("cuda", Timer.EVENTS)
         self.backend.warm_up()
-        self.dtype, self.cache, self.launches = dtype, cache, launches
+        self.dtype, self.other_kernels, self.cache = dtype, other_kernels, cache
         self.compared = np.float64 if dtype == "float64" else np.float32
         self.variants = of_op("gemm")
+        self.read_rate = self.empty_us = 0.0
         rng = np.random.default_rng(0)
         self._drawn = rng.uniform(-1, 1, 2**22).astype(np.float32)
         self._order = random.Random(1)  # noqa: S311 # an order, not a secret
+
+    def measure_limits(self) -> None:
+        """Measure the rate of reads, and an empty kernel."""
+        backend: Any = self.backend
+        self.read_rate = backend.gauge.ceilings(())["measured_read_gbytes_per_s"]
+        empty = repeat(backend.timers.stream.launch_empty)
+        self.empty_us = statistics.median(backend.timers.events.sample(empty, 100, 9))
+
+    def problem(self, shape: Shape) -> Problem:
+        """Return the product of a shape."""
+        m, n, k = shape
+        return Problem(op="gemm", m=m, n=n, k=k, dtype=self.dtype)
 
     def operands(self, problem: Problem) -> OperandSets:
         """Load operands whose elements repeat after a length that no row divides."""
@@ -249,57 +298,32 @@ class Bench:
             inputs.append(np.resize(flat.astype(kind), shape))
         return self.backend.load(problem, inputs, cold=self.cache == Cache.COLD)
 
-    def point(
-        self,
-        variant: Variant,
-        tile: Config | None,
-        problem: Problem,
-        launches: Launches | None = None,
-    ) -> Point:
-        """Return the point, by default with the launches of the bench."""
-        return Point(
-            variant=variant,
-            tile=tile,
-            problem=problem,
-            cache=self.cache,
-            launches=launches or self.launches,
-            scope=Scope.KERNEL,
-            timer=Timer.EVENTS,
-        )
-
-    def measure(self, shape: tuple[int, int, int], *, every: bool) -> list[Result]:
+    def measure(self, shape: Shape, *, every: bool) -> list[Result]:
         """Time all contenders of a shape."""
-        m, n, k = shape
-        problem = Problem(op="gemm", m=m, n=n, k=k, dtype=self.dtype)
+        problem = self.problem(shape)
         operands = self.operands(problem)
-        libraries = [
-            self.bind(self.variants[name], None, "library", problem, operands) for name in LIBRARIES
-        ]
-        contenders = [one for one in libraries if one]
+        bound = [self.bind("library", self.variants[name], None, operands) for name in LIBRARIES]
+        contenders = [one for one in bound if one]
         contenders[0].kernel.run(len(operands.sets))
         self._reference = operands.output.astype(self.compared).copy()
         for library in contenders:
-            self.sample(library, QUICK_SAMPLES)
-        library_us = min(one.median_us for one in contenders)
-        picks = [(v, t, "auto") for v, t in self.picks(problem)]
-        picks += [(v, t, "default") for v, t in self.defaults(problem)]
-        dropped: list[Contender] = []
+            library.sample(QUICK_SAMPLES)
+        limit_us = SLOW * min(one.median_us for one in contenders) + 3
+        picks = list(self.picks(problem))
+        tried = []
         if every:
-            chosen = {(v.name, t) for v, t, _ in picks}
-            tried = []
-            for variant, tile in self.candidates(problem):
-                if (variant.name, tile) in chosen:
-                    continue
-                candidate = self.bind(variant, tile, "candidate", problem, operands)
-                if candidate and self.sample(candidate, 1, limit_us=SLOW * library_us + 3):
-                    self.sample(candidate, QUICK_SAMPLES)
-                    tried.append(candidate)
-            tried.sort(key=lambda one: one.median_us)
-            contenders += tried[:FINALISTS]
-            dropped = tried[FINALISTS:]
-        for variant, tile, kind in picks:
-            if picked := self.bind(variant, tile, kind, problem, operands):
-                self.sample(picked, 1)
+            chosen = [(variant.name, tile) for _, variant, tile in picks]
+            for kind, variant, tile in self.candidates(problem):
+                if (variant.name, tile) not in chosen:
+                    candidate = self.bind(kind, variant, tile, operands)
+                    if candidate and candidate.sample(1, limit_us):
+                        candidate.sample(QUICK_SAMPLES)
+                        tried.append(candidate)
+        tried.sort(key=lambda one: one.median_us)
+        contenders += tried[:FINALISTS]
+        for pick in picks:
+            if picked := self.bind(*pick, operands):
+                picked.sample(1)
                 contenders.append(picked)
         for one in contenders:
             one.times_us.clear()
@@ -307,60 +331,56 @@ class Bench:
         for _ in range(ROUNDS):
             self._order.shuffle(contenders)
             for one in contenders:
-                self.sample(one, 1)
-        alone = [self.result(one, problem) for one in (*contenders, *dropped)]
+                one.sample(1)
+        contenders += tried[FINALISTS:]
+        alone = [self.result(one, problem, Launches.ALONE, one.times_us) for one in contenders]
         return alone + [
-            self.result(one, problem, overlapped=True)
-            for one in (*contenders, *dropped)
+            self.result(one, problem, Launches.OVERLAPPED, one.overlapped_us)
+            for one in contenders
             if one.overlapped_us
         ]
 
-    def candidates(self, problem: Problem) -> Iterator[tuple[Variant, Config]]:
+    def candidates(self, problem: Problem) -> Iterator[Chosen]:
         """Yield the configurations of each kernel that the model ranks first."""
         units = self.backend.device.multiprocessors
-        for name in KERNELS:
-            variant = self.variants[name]
-            if variant.tiles and self.dtype in variant.dtypes:
-                for text in islice(ranked_tiles(name, problem, units), CANDIDATES):
-                    tile = variant.tiles.read(text)
-                    if variant.why_not(tile, problem, (9, 0)) is None:
-                        yield variant, tile
+        for variant in self.of_dtype(KERNELS):
+            for text in islice(ranked_tiles(variant.name, problem, units), CANDIDATES):
+                tile = variant.tiles.read(text)
+                if variant.why_not(tile, problem, (9, 0)) is None:
+                    yield "candidate", variant, tile
 
-    def picks(self, problem: Problem) -> Iterator[tuple[Variant, Config]]:
-        """Yield what `--tiles auto` measures."""
-        for name in (*KERNELS, "dot_few_rows"):
-            variant = self.variants[name]
-            if isinstance(variant, CudaVariant) and self.dtype in variant.dtypes:
-                for tile in variant.tiles_for(problem, self.backend.device.multiprocessors):
-                    if variant.why_not(tile, problem, (9, 0)) is None:
-                        yield variant, tile
+    def picks(self, problem: Problem) -> Iterator[Chosen]:
+        """Yield what `--tiles auto` measures, and the other kernels with their default tiles."""
+        units = self.backend.device.multiprocessors
+        tiles = [
+            ("auto", variant, variant.tiles_for(problem, units))
+            for variant in self.of_dtype((*KERNELS, "dot_few_rows"))
+        ]
+        for variant in self.of_dtype(self.other_kernels):
+            twins = pdl_twins(variant.tiles.defaults)  # one tile when launches are alone
+            defaults = (tile for tile in variant.tiles.defaults if tile not in twins)
+            tiles.append(("default", variant, tuple(defaults)))
+        for kind, variant, configs in tiles:
+            for tile in configs:
+                if variant.why_not(tile, problem, (9, 0)) is None:
+                    yield kind, variant, tile
 
-    def defaults(self, problem: Problem) -> Iterator[tuple[Variant, Config]]:
-        """Yield the other kernels with their default tiles."""
-        for name in self.other_kernels:
-            variant = self.variants[name]
-            if variant.tiles and self.dtype in variant.dtypes:
-                twins = pdl_twins(variant.tiles.defaults)  # one tile when launches are alone
-                for tile in variant.tiles.defaults:
-                    if tile not in twins and variant.why_not(tile, problem, (9, 0)) is None:
-                        yield variant, tile
+    def of_dtype(self, names: Iterable[str]) -> list[CudaVariant]:
+        """Return those of the kernels that have the precision."""
+        kernels = (self.variants[name] for name in names)
+        return [x for x in kernels if isinstance(x, CudaVariant) and self.dtype in x.dtypes]
 
     def bind(
-        self,
-        variant: Variant,
-        tile: Config | None,
-        kind: str,
-        problem: Problem,
-        operands: OperandSets,
+        self, kind: str, variant: Variant, tile: Config | None, operands: OperandSets
     ) -> Contender | None:
-        """Bind a kernel, and run it once on a poisoned output."""
-        point = self.point(variant, tile, problem)
+        """Bind a kernel, and run it once on a poisoned output; None if that fails."""
+        problem = operands.problem
+        point = kernel_point(variant, tile, problem, self.cache)
         overlapped = None
         try:
             kernel = self.backend.bind(point, operands)
-            alone = self.launches == Launches.ALONE and isinstance(variant, CudaVariant)
-            if alone and variant.may_overlap(tile, problem):
-                chained = self.point(variant, tile, problem, Launches.OVERLAPPED)
+            if isinstance(variant, CudaVariant) and variant.may_overlap(tile, problem):
+                chained = replace(point, launches=Launches.OVERLAPPED)
                 overlapped = self.backend.bind(chained, operands)
             operands.output.fill(-1234567 if problem.precision.is_integer else np.nan)
             kernel.run(len(operands.sets))
@@ -369,43 +389,28 @@ class Bench:
             if not self.backend.usable():
                 raise
             return None
-        difference = 0.0
-        if kind != "library":
-            apart = operands.output.astype(self.compared) - self._reference
-            norm = self.backend.xp.linalg.norm
-            difference = float(norm(apart) / norm(self._reference))
-            if not difference <= tolerance(problem):
-                print(f"WRONG {variant.name} {tile} {problem.size}: {difference:.3g}", flush=True)
-                return None
-            first = operands.output.copy()
-            kernel.run(len(operands.sets))
-            if not bool((first == operands.output).all()):
-                print(f"NOT REPEATED {variant.name} {tile} {problem.size}", flush=True)
-                return None
-        return Contender(
-            variant=variant,
-            tile=tile,
-            kind=kind,
-            kernel=kernel,
-            difference=difference,
-            overlapped=overlapped,
-        )
+        one = Contender(variant=variant, tile=tile, kind=kind, kernel=kernel, overlapped=overlapped)
+        if kind == "library":
+            return one
+        apart = operands.output.astype(self.compared) - self._reference
+        norm = self.backend.xp.linalg.norm
+        one.difference = float(norm(apart) / norm(self._reference))
+        if not one.difference <= tolerance(problem):
+            print(f"WRONG {variant.name} {tile} {problem.size}: {one.difference:.3g}", flush=True)
+            return None
+        first = operands.output.copy()
+        kernel.run(len(operands.sets))
+        if not bool((first == operands.output).all()):
+            print(f"NOT REPEATED {variant.name} {tile} {problem.size}", flush=True)
+            return None
+        return one
 
-    def sample(self, one: Contender, count: int, limit_us: float = math.inf) -> bool:
-        """Add samples of about `SAMPLE_US`; False if the first launches take too long."""
-        if not one.times_us:
-            (first,) = one.kernel.sample(4, 1)
-            if first > limit_us:
-                return False
-            one.launches = max(3, min(one.kernel.max_launches, math.ceil(SAMPLE_US / first)))
-        one.times_us += one.kernel.sample(one.launches, count)
-        if one.overlapped:
-            one.overlapped_us += one.overlapped.sample(one.launches, count)
-        return True
-
-    def result(self, one: Contender, problem: Problem, *, overlapped: bool = False) -> Result:
-        """Return a contender's row, of launches that are alone or that overlap."""
-        ordered = sorted(one.overlapped_us if overlapped else one.times_us)
+    def result(
+        self, one: Contender, problem: Problem, launches: Launches, times_us: Sequence[float]
+    ) -> Result:
+        """Return the row of a contender."""
+        ordered = sorted(times_us)
+        weights = weights_bytes(self.dtype, problem.n, problem.k)
         return Result(
             dtype=self.dtype,
             m=problem.m,
@@ -420,46 +425,40 @@ class Bench:
             samples=len(ordered),
             difference=float(f"{one.difference:.3g}"),
             algorithm=one.kernel.routine.algorithm,
-            launches=Launches.OVERLAPPED if overlapped else self.launches,
+            launches=launches,
             cache=self.cache,
             source_hash=source_hash(one.variant),
+            read_us=round(weights / self.read_rate / 1e3, 4) if self.read_rate else 0.0,
+            empty_us=round(self.empty_us, 4),
         )
 
-    def compile(self, shapes: Sequence[tuple[int, int, int]], *, every: bool) -> int:
-        """Compile what all shapes need, in parallel."""
+    def compile(self, shapes: Sequence[Shape], *, every: bool) -> int:
+        """Compile what all shapes need, in parallel; return the number of kernels."""
         points = {}
-        for m, n, k in shapes:
-            problem = Problem(op="gemm", m=m, n=n, k=k, dtype=self.dtype)
-            chosen = [*self.picks(problem), *self.defaults(problem)]
-            chosen += self.candidates(problem) if every else ()
-            for variant, tile in chosen:
-                points[variant.name, tile] = self.point(variant, tile, problem)
+        for problem in map(self.problem, shapes):
+            for _, variant, tile in (
+                *self.picks(problem),
+                *(self.candidates(problem) if every else ()),
+            ):
+                points[variant.name, tile] = kernel_point(variant, tile, problem, self.cache)
         self.backend.compile(list(points.values()), lambda _count: None)
         return len(points)
 
 
 def write(results: Iterable[Result], path: Path) -> None:
     """Append rows to the file; a new file begins with the names of the columns."""
-    names = list(Result.__dataclass_fields__)
     new = not path.exists()
     with path.open("a", newline="") as file:
-        rows = csv.DictWriter(file, names)
+        rows = csv.DictWriter(file, [field.name for field in fields(Result)])
         if new:
             rows.writeheader()
-        for result in results:
-            rows.writerow({name: getattr(result, name) for name in names})
+        rows.writerows(map(asdict, results))
 
 
-def read(path: Path) -> dict[tuple[str, int, int, int], list[Result]]:
-    """Read the rows of a file by dtype and shape. Older files lack the last columns."""
-    kinds: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float}
-    fields = {name: kinds[str(one.type)] for name, one in Result.__dataclass_fields__.items()}
-    found: dict[tuple[str, int, int, int], list[Result]] = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            result = Result(**{name: fields[name](text) for name, text in row.items()})
-            found.setdefault((result.dtype, result.m, result.n, result.k), []).append(result)
-    return found
+def read(path: Path) -> list[list[Result]]:
+    """Read the rows of each product of a file."""
+    key = attrgetter("dtype", "m", "n", "k", "cache")
+    return list(grouped(read_lines(path, Result), key).values())
 
 
 def summary(ratios: Sequence[float]) -> list[str]:
@@ -510,8 +509,8 @@ class Outcome:
 
 
 def outcomes(path: Path) -> Iterator[Outcome]:
-    """Yield what a file says of each shape."""
-    yield from map(outcome, read(path).values())
+    """Yield what a file says of each product."""
+    yield from map(outcome, read(path))
 
 
 def outcome(results: Iterable[Result]) -> Outcome:
@@ -539,43 +538,48 @@ def main() -> None:
     parser.add_argument("--every", action="store_true", help="all candidate configurations")
     parser.add_argument("--odd", type=int, default=0, help="odd multiples of this number")
     parser.add_argument("--small", action="store_true", help="extents of 16 to 384")
+    parser.add_argument("--few-rows", action="store_true", help="1 to 64 rows, hot and cold")
     parser.add_argument("--model-shapes", action="store_true")
     parser.add_argument("--shapes", help="such as 1024x1024x1024,2048x2048x2048")
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds")
     parser.add_argument("--output", type=Path, default=Path("shapes.csv"))
-    arguments = parser.parse_args()
+    asked = parser.parse_args()
     start = time.perf_counter()
-    if arguments.shapes:
-        texts = [text.split("x") for text in arguments.shapes.split(",")]
-        shapes = [(int(m), int(n), int(k)) for m, n, k in texts]
-    elif arguments.model_shapes:
-        shapes = list(MODEL_SHAPES)
-    else:
-        multiple = arguments.odd or MULTIPLES.get(arguments.dtype, 8)
-        shapes = random_shapes(
-            *(arguments.seed, arguments.count, multiple),
-            odd=arguments.odd > 0,
-            extents=SMALL_EXTENTS if arguments.small else EXTENTS,
-        )[arguments.skip :]
-    bench = Bench(arguments.dtype)
-    if arguments.small:
-        bench.other_kernels = ()
-    count = bench.compile(shapes, every=arguments.every)
-    print(f"compiled {count} in {time.perf_counter() - start:.1f} s", flush=True)
-    for shape in shapes:
-        if time.perf_counter() - start > arguments.limit:
-            print("out of time", flush=True)
-            break
-        results = bench.measure(shape, every=arguments.every)
-        write(results, arguments.output)
-        one = outcome(results)
-        print(
-            f"{'x'.join(map(str, shape))} library {one.library.median_us:.2f} own "
-            f"{one.own.median_us:.2f} {one.ratio:.3f} (overlapped {one.overlapped_ratio:.3f}) "
-            f"{one.own.variant} {one.own.tile} "
-            f"({len(results)}, {time.perf_counter() - start:.0f} s)",
-            flush=True,
-        )
+    other_kernels = () if asked.small or asked.few_rows else OTHER_KERNELS
+    for cache in (Cache.HOT, Cache.COLD) if asked.few_rows else (Cache.HOT,):
+        bench = Bench(asked.dtype, other_kernels, cache)
+        if asked.few_rows:
+            bench.measure_limits()
+        shapes = shapes_of(asked, cache)
+        count = bench.compile(shapes, every=asked.every)
+        print(f"{cache}: compiled {count} in {time.perf_counter() - start:.1f} s", flush=True)
+        for shape in shapes:
+            if time.perf_counter() - start > asked.limit:
+                print("out of time", flush=True)
+                break
+            results = bench.measure(shape, every=asked.every)
+            write(results, asked.output)
+            one = outcome(results)
+            print(
+                f"{'x'.join(map(str, shape))} library {one.library.median_us:.2f} own "
+                f"{one.own.median_us:.2f} {one.ratio:.3f} (overlapped {one.overlapped_ratio:.3f}) "
+                f"{one.own.variant} {one.own.tile} "
+                f"({len(results)}, {time.perf_counter() - start:.0f} s)",
+                flush=True,
+            )
+
+
+def shapes_of(asked: argparse.Namespace, cache: Cache) -> list[Shape]:
+    """Return the shapes that the command names or draws."""
+    if asked.shapes:
+        return list(parse_sizes(asked.shapes))
+    if asked.model_shapes:
+        return list(MODEL_SHAPES)
+    if asked.few_rows:
+        return few_rows_shapes(asked.seed, asked.count, asked.dtype, cache)[asked.skip :]
+    multiple = asked.odd or MULTIPLES.get(asked.dtype, 8)
+    drawn = {"odd": asked.odd > 0, "small": asked.small}
+    return random_shapes(asked.seed, asked.count, multiple, **drawn)[asked.skip :]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import IO
+from typing import IO, TypeVar
+
+import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this tree's package
 
@@ -127,6 +129,18 @@ def point(variant: str, tile: str, problem: Problem, kernels: Path | None = None
 def rounds(row: Row) -> list[float]:
     """Return the medians of the rounds, in microseconds."""
     return [float(text) for text in (row.round_medians_us or "").split(";") if text]
+
+
+T = TypeVar("T")
+
+
+def read_lines(path: Path, cls: type[T]) -> list[T]:
+    """Read a CSV whose columns are fields of a dataclass. Empty fields get their defaults."""
+    with path.open(newline="", encoding="utf-8") as file:
+        filled = (
+            {name: text for name, text in line.items() if text} for line in csv.DictReader(file)
+        )
+        return [msgspec.convert(line, cls, strict=False) for line in filled]
 
 
 def markdown(heading: Sequence[str], lines: Iterable[Sequence[object]]) -> str:

@@ -7,14 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby, product
 from pathlib import Path
-from statistics import fmean, geometric_mean, stdev
+from statistics import fmean, geometric_mean, median, stdev
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
-import decode
 import fit_tiles
 from scipy import stats
-from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class, summary
+from shapes import (
+    CLASSES,
+    Outcome,
+    Result,
+    outcomes,
+    random_shapes,
+    shape_class,
+    summary,
+    weights_bytes,
+)
 from shared import CARDS, measured_file
 from tables import table
 
@@ -89,9 +97,8 @@ def path_of_others(dtype: str, kind: str) -> Path:
 def other_ratios(dtype: str, kind: str) -> list[float]:
     """Return the ratios at other shapes of a kind, in ascending order."""
     path = path_of_others(dtype, kind)
-    if kind in FEW_ROWS:
-        return sorted(one.ratio for state, one in decode.outcomes(path) if state.startswith(kind))
-    return sorted(one.ratio for one in outcomes(path))
+    caches = {kind} if kind in FEW_ROWS else FEW_ROWS
+    return sorted(one.ratio for one in outcomes(path) if one.own.cache in caches)
 
 
 def plain_mean(ratios: Sequence[float]) -> Ratio:
@@ -129,6 +136,66 @@ def squares() -> str:
     ]
     heading = ["precision", "size", "kernel", "library", "ratio", "95 % interval"]
     return table([*heading, "energy, library to kernel"], lines, text=True)
+
+
+ROW_CLASSES = ((1, 1, "1"), (2, 16, "2 to 16"), (17, 64, "17 to 64"), (1, 64, "all"))
+"""Classes of M: minimum, maximum, and name."""
+
+LARGE_BYTES = 64 * 10**6
+"""Minimum bytes of large weights."""
+
+LARGE_SHARE, SMALL_US = 0.85, 1.0
+"""Minimum share of the read rate with large cold weights. Maximum time with small ones beyond that
+of reading them and of an empty kernel."""
+
+
+def weights(row: Result) -> str:
+    """Return the state of the weights: `hot`, `cold, small` or `cold, large`."""
+    if row.cache == "hot":
+        return "hot"
+    return f"cold, {'large' if weights_bytes(row.dtype, row.n, row.k) >= LARGE_BYTES else 'small'}"
+
+
+def few_rows(name: str) -> str:
+    """Return the ratios of products of few rows in a file, by weights and number of rows."""
+    ratios: dict[tuple[str, str], list[float]] = {}
+    every = sorted(outcomes(measured_file(f"{name}.csv")), key=lambda one: weights(one.own))
+    for least, most, label in ROW_CLASSES:
+        for one in every:
+            if least <= one.own.m <= most:
+                ratios.setdefault((weights(one.own), label), []).append(one.ratio)
+    lines = [
+        [*key, *summary(of_rows)]
+        for key, of_rows in sorted(ratios.items(), key=lambda entry: entry[0][0])
+    ]
+    heading = ["weights", "M", "shapes", "geometric mean", "won", "tenth percentile", "lowest"]
+    return table(heading, lines)
+
+
+def read_limits(name: str) -> str:
+    """Return how many products with cold weights take no longer than `longest_us`."""
+    results: dict[tuple[str, str], list[Result]] = {}
+    for one in outcomes(measured_file(f"{name}.csv")):
+        if one.own.cache == "cold":
+            results.setdefault((weights(one.own), "ours"), []).append(one.own)
+            results.setdefault((weights(one.own), "libraries"), []).append(one.library)
+    lines = [
+        [
+            *(*key, len(rows), sum(row.median_us <= longest_us(row) for row in rows)),
+            *(f"{100 * share:.0f} %" for share in (median(shares), min(shares))),
+        ]
+        for key, rows in results.items()
+        for shares in [[row.read_us / row.median_us for row in rows]]
+    ]
+    rate = ["median of the read rate", "lowest"]
+    return table(["weights", "kernels", "shapes", "within the limit", *rate], lines)
+
+
+def longest_us(row: Result) -> float:
+    """Return the longest time that a product with cold weights should take."""
+    if weights(row) == "cold, large":
+        return row.read_us / LARGE_SHARE
+    return row.read_us + row.empty_us + SMALL_US
 
 
 @cache

@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # claims.py
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import alone
-import decode
 from shared import ROOT, measured_file, rounds
 
 from gpubench.commands.compare_cublas.ladder import steps
@@ -149,16 +148,6 @@ def tiles() -> str:
     return f"{made}\n\n{UNSTABLE_LEGEND}." if UNSTABLE in made else made
 
 
-def few_rows(name: str) -> str:
-    """Return the ratios of products of few rows in a file."""
-    return decode.summaries(measured_file(f"{name}.csv"))
-
-
-def read_limits(name: str) -> str:
-    """Return how many products with cold weights take no longer than reads allow."""
-    return decode.limits(measured_file(f"{name}.csv"))
-
-
 def odd_float8() -> str:
     """Return the times of products of odd rows in float8, and the rates at which data move."""
     (device,) = load(measured_file("deviceinfo.json"))["devices"]
@@ -177,13 +166,13 @@ def alone_agreement() -> str:
     """Return which times of launches alone agree with the profilers', and why others do not."""
     lines = alone.read(measured_file("alone.csv"))
     every = alone.judged(lines)
-    whole = [each for each in every if each.line.case.launches == "alone"]
-    (control,) = (each for each in every if each.line.case.launches == "overlapped")
+    whole = [each for each in every if each.line.launches == "alone"]
+    (control,) = (each for each in every if each.line.launches == "overlapped")
     causes = Counter(each.cause for each in whole)
     ratios = alone.ratios(whole)
     near = sum(alone.agree(*ratio) for ratio in ratios)
     low_us, high_us = control.causes["tool"]
-    empty = sum(line.case.launches == alone.EMPTY for line in lines)
+    empty = sum(line.launches == alone.EMPTY for line in lines)
     longer_us = alone.differences(lines, "recorded_us", "beside_cupti_us")
     clearing_us = alone.differences(
         [line for line in lines if line.clears], "recorded_us", "beside_cupti_us"
@@ -194,11 +183,9 @@ def alone_agreement() -> str:
     )
     shorter_us = (control.expected_us or math.nan) - (control.line.judged_us or math.nan)
     unknown = ", ".join(
-        f"`{case.variant}` at {case.size} in {case.dtype} ({each.line.judged_us:.1f} µs, "
-        f"{each.expected_us:.1f} were expected)"
-        for each in whole
-        if each.cause is None
-        for case in [each.line.case]
+        f"`{line.variant}` at {line.n} in {line.dtype} ({line.judged_us:.1f} µs, "
+        f"{expected_us:.1f} were expected)"
+        for line, expected_us, *_ in (each for each in whole if each.cause is None)
     )
     return fill(
         f"{causes['']} of {len(whole)} times are within 0.15 µs or 1 % of the tool in whose "
@@ -350,9 +337,11 @@ def agreement() -> str:
     """Return a time by gpubench and by Nsight Compute, and how many times agree."""
     path = measured_file("alone.csv")
     judged = alone.judged(alone.read(path))
-    whole = [each for each in judged if each.line.case.launches == "alone"]
+    whole = [each for each in judged if each.line.launches == "alone"]
     (tile,) = (
-        each.line for each in whole if each.line.case[:4] == ("float32", "shared_tile", "16", "208")
+        each.line
+        for each in whole
+        if (each.line.dtype, each.line.variant, each.line.n) == ("float32", "shared_tile", "208")
     )
     causes = Counter(each.cause for each in whole)
     return fill(

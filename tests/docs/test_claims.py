@@ -151,7 +151,7 @@ def test_results_name_no_directory_of_the_machine_that_measured_them() -> None:
 def test_each_time_of_a_kernel_alone_agrees_with_a_profiler_or_has_a_measured_cause() -> None:
     """The page names the libraries' times without a cause, one of fifty at most."""
     every = tables.alone.judged(tables.alone.read(measured_file("alone.csv")))
-    unknown = [each.line.case for each in every if each.cause is None]
+    unknown = [each.line for each in every if each.cause is None]
     libraries = [case for case in unknown if case.variant in tables.LIBRARIES]
     assert [case.launches for case in unknown if case not in libraries] == ["overlapped"]
     assert 50 * len(libraries) <= len(every)
