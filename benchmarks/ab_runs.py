@@ -12,7 +12,6 @@ they can be spread over several calls. `--first 1` begins with a slower kernel.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -23,7 +22,7 @@ from multiprocessing import Pool, SimpleQueue
 from pathlib import Path
 from typing import Any
 
-from shared import GPUBENCH, child, save
+from shared import GPUBENCH, child, parser, save
 
 from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.results.provenance import package_version
@@ -123,11 +122,10 @@ def false(outcome: dict[str, Any]) -> bool:
 
 def main() -> None:
     """Run, add the outcomes to the file, and print the rates."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=30)
-    parser.add_argument("--first", type=int, help="default: the number of runs in the file")
-    parser.add_argument("-o", "--output", type=Path, default=Path("ab.json"))
-    asked = parser.parse_args()
+    options = parser(__doc__, "ab.json")
+    options.add_argument("--runs", type=int, default=30)
+    options.add_argument("--first", type=int, help="default: the number of runs in the file")
+    asked = options.parse_args()
     outcomes = json.loads(asked.output.read_text()) if asked.output.exists() else []
     cpus = sorted(os.sched_getaffinity(0))
     places: SimpleQueue[set[int]] = SimpleQueue()

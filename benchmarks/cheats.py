@@ -7,7 +7,6 @@ that pins its operands in the L2 cache. The time of its neighbour must not chang
 Exit status: 0 all bounds hold, 1 one is broken.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from shared import GPUBENCH, ROOT, SEED, child, point, verdict
+from shared import GPUBENCH, ROOT, SEED, child, parser, point, verdict
 
 from gpubench.engine.operands import make_inputs
 from gpubench.model import Point, Problem, Space, Status
@@ -150,13 +149,11 @@ def times_of_a_neighbour() -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sizes", default=SIZES)
-    parser.add_argument("--cache", default="both")
-    parser.add_argument("--rounds", type=int, default=1)
-    chosen = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--sizes", default=SIZES)
+    options.add_argument("--cache", default="both")
+    options.add_argument("--rounds", type=int, default=1)
+    chosen = options.parse_args()
     held: list[bool] = []
     honest_us: dict[tuple[str, str, str], float] = {}
     words = ("--sizes", chosen.sizes, "--cache", chosen.cache, "--rounds", str(chosen.rounds))

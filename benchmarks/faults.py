@@ -7,12 +7,11 @@ them hangs. Exits 1 unless every faulty point gets its status, and the times of 
 change by at most 1 %. Needs a GPU.
 """
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
 
-from shared import GPUBENCH, child, save, verdict
+from shared import GPUBENCH, child, parser, save, verdict
 
 from gpubench.results.row import Row, read
 
@@ -34,9 +33,8 @@ def sweep(variants: tuple[str, ...], path: Path) -> tuple[int | None, list[Row]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("-o", "--output", type=Path, default=Path("faults.json"))
-    asked = parser.parse_args()
+    options = parser(__doc__, "faults.json")
+    asked = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         alone = {row.key: row.median_us for row in sweep(GOOD, Path(folder, "alone.csv"))[1]}
         code, rows = sweep((*GOOD, *FAULTY), Path(folder, "beside.csv"))

@@ -14,7 +14,6 @@ configuration that was measured: the first pick, the better of the first two, wh
 picks, and the same picks with the older kernels' defaults.
 """
 
-import argparse
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 from shapes import KERNELS, Result, read
+from shared import parser
 
 from gpubench.kernels.tile_costs import (
     COSTS,
@@ -220,14 +220,14 @@ def judged(rows: Sequence[Timed], costs: Costs) -> Iterator[str]:
 
 def main() -> None:
     """Fit, and judge each file."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--judge", nargs="*", type=Path, default=[])
-    parser.add_argument("--keep", action="store_true", help="judge the constants as they are")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("files", nargs="*", type=Path)
+    options.add_argument("--judge", nargs="*", type=Path, default=[])
+    options.add_argument("--keep", action="store_true", help="judge the constants as they are")
+    arguments = options.parse_args()
     rows = [row for path in arguments.files for row in timed(path)]
     if not rows:
-        parser.error("the files have no configuration of these kernels")
+        options.error("the files have no configuration of these kernels")
     costs = COSTS[rows[0].problem.dtype]
     if not arguments.keep:
         costs = fitted(rows, costs)

@@ -11,7 +11,6 @@ input is kept in `fuzz-findings/`. A call of more than 60 s is a finding (`contr
 used more than a gigabyte.
 """
 
-import argparse
 import multiprocessing
 import resource
 import sys
@@ -21,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from shared import save
+from shared import parser, save
 
 from gpubench.results.provenance import package_version
 
@@ -47,13 +46,12 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 def main() -> int:
     """Try an input for each number; return 1 if there is a finding."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("inputs", type=int)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--readers", default=",".join(WEIGHTS))
-    parser.add_argument("--processes", type=int, help="default: the number of cores")
-    parser.add_argument("-o", "--output", type=Path, default=Path("fuzz.json"))
-    asked = parser.parse_args()
+    options = parser(__doc__, "fuzz.json")
+    options.add_argument("inputs", type=int)
+    options.add_argument("--first", type=int, default=0)
+    options.add_argument("--readers", default=",".join(WEIGHTS))
+    options.add_argument("--processes", type=int, help="default: the number of cores")
+    asked = options.parse_args()
     names, end = asked.readers.split(","), asked.first + asked.inputs
     started = time.monotonic()
     starts = range(asked.first, end, CHUNK)

@@ -25,7 +25,6 @@ complete, or that of a sweep of `ab` that ended early, and the same command then
 Exits 1 at the first command that fails a check. Needs psutil (extra `fleet`).
 """
 
-import argparse
 import csv
 import json
 import random
@@ -43,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from shared import GPUBENCH, save
+from shared import GPUBENCH, parser, save
 
 from gpubench.plan.tuned import read_winners
 from gpubench.results.provenance import package_version
@@ -391,13 +390,12 @@ def directory_of(path: Path, races: bool) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=9, help="for each seed")
-    parser.add_argument("--seeds", type=int, default=len(KINDS), help="the number of seeds")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--device", default="cpu", choices=VARIANTS)
-    parser.add_argument("-o", "--output", type=Path, default=Path("kills.json"))
-    asked = parser.parse_args()
+    options = parser(__doc__, "kills.json")
+    options.add_argument("--kills", type=int, default=9, help="for each seed")
+    options.add_argument("--seeds", type=int, default=len(KINDS), help="the number of seeds")
+    options.add_argument("--first", type=int, default=0, help="the first seed")
+    options.add_argument("--device", default="cpu", choices=VARIANTS)
+    asked = options.parse_args()
     package = {"package": package_version()[0]}
     seeds = range(asked.first, asked.first + asked.seeds)
     save(asked.output, [package | run(asked.kills, seed, asked.device) for seed in seeds])

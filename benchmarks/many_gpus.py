@@ -10,7 +10,6 @@ Needs two GPUs of one kind or more, and the extra `fleet`. Exits 1 unless all of
 - `gpubench fleet` takes less than 60 s, and returns the same verdicts twice.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from time import sleep
 from typing import Any
 
 import psutil
-from shared import GPUBENCH, Ended, child, save, verdict
+from shared import GPUBENCH, Ended, child, parser, save, verdict
 
 from gpubench.results.row import read
 
@@ -53,9 +52,8 @@ def timed(path: Path) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("-o", "--output", type=Path, default=Path("many_gpus.json"))
-    asked = parser.parse_args()
+    options = parser(__doc__, "many_gpus.json")
+    asked = options.parse_args()
     devices = json.loads(gpubench("deviceinfo", "--device", "cuda", "--json").out)["devices"]
     count = len(devices)
     with tempfile.TemporaryDirectory() as folder:

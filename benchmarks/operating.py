@@ -12,7 +12,6 @@ draw other landscapes and fleets of the same kinds, from another seed. Needs no 
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ import numpy as np
 import operating_fleet
 import operating_tune
 from numpy.typing import NDArray
-from shared import ROOT, markdown, measured, measured_file
+from shared import ROOT, markdown, measured, measured_file, parser
 
 from gpubench.commands.diff.compare import (
     Comparison,
@@ -428,14 +427,12 @@ def source() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--comparisons", type=int, default=200)
-    parser.add_argument("--only", choices=TABLES)
-    parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--directory", type=Path, help="write the tables here; default: stdout")
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--comparisons", type=int, default=200)
+    options.add_argument("--only", choices=TABLES)
+    options.add_argument("--fit", action="store_true")
+    options.add_argument("--directory", type=Path, help="write the tables here; default: stdout")
+    asked = options.parse_args()
     with Pool() as pool:
         for name in [asked.only] if asked.only else TABLES:
             line, items, heading = TABLES[name]

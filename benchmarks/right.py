@@ -9,13 +9,11 @@ verified as in a sweep, and its one sample is ignored. Exits 1 if a point is wro
 four minutes, most of it for compiling.
 """
 
-import argparse
 import itertools
 import sys
 from collections import Counter
-from pathlib import Path
 
-from shared import save, verdict
+from shared import parser, save, verdict
 
 from gpubench.backends import open_backend
 from gpubench.engine import runner
@@ -87,15 +85,14 @@ def summary(rows: list[Row]) -> dict[str, dict[str, float]]:
 
 def main() -> int:
     """Verify all operations and dtypes, one after another."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--dtypes", default=",".join(DTYPES))
-    parser.add_argument("--ops", default=",".join(OPERATIONS))
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("-o", "--output", type=Path, default=Path("right.json"))
-    parser.add_argument(
+    options = parser(__doc__, "right.json")
+    options.add_argument("--dtypes", default=",".join(DTYPES))
+    options.add_argument("--ops", default=",".join(OPERATIONS))
+    options.add_argument("--device", default="cuda")
+    options.add_argument(
         "--widths", action="store_true", help="also probe how many bits the sums keep"
     )
-    arguments = parser.parse_args()
+    arguments = options.parse_args()
     if arguments.widths:  # a sweep probes only the sums of users' kernels
         runner.make_probes = runner.all_probes  # type: ignore[attr-defined, assignment]
     pool = LocalPool(Runner(open_backend(arguments.device)))

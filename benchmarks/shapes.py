@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from shared import kernel_point, read_lines
+from shared import kernel_point, parser, read_lines
 
 from gpubench.backends import Kernel, open_backend
 from gpubench.backends.rotation import OperandSets
@@ -530,20 +530,20 @@ def outcome(results: Iterable[Result]) -> Outcome:
 
 def main() -> None:
     """Measure random shapes, or those of models."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--skip", type=int, default=0, help="leave out the first shapes")
-    parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--every", action="store_true", help="all candidate configurations")
-    parser.add_argument("--odd", type=int, default=0, help="odd multiples of this number")
-    parser.add_argument("--small", action="store_true", help="extents of 16 to 384")
-    parser.add_argument("--few-rows", action="store_true", help="1 to 64 rows, hot and cold")
-    parser.add_argument("--model-shapes", action="store_true")
-    parser.add_argument("--shapes", help="such as 1024x1024x1024,2048x2048x2048")
-    parser.add_argument("--limit", type=float, default=math.inf, help="seconds")
-    parser.add_argument("--output", type=Path, default=Path("shapes.csv"))
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--seed", type=int, default=7)
+    options.add_argument("--count", type=int, default=200)
+    options.add_argument("--skip", type=int, default=0, help="leave out the first shapes")
+    options.add_argument("--dtype", default="bfloat16")
+    options.add_argument("--every", action="store_true", help="all candidate configurations")
+    options.add_argument("--odd", type=int, default=0, help="odd multiples of this number")
+    options.add_argument("--small", action="store_true", help="extents of 16 to 384")
+    options.add_argument("--few-rows", action="store_true", help="1 to 64 rows, hot and cold")
+    options.add_argument("--model-shapes", action="store_true")
+    options.add_argument("--shapes", help="such as 1024x1024x1024,2048x2048x2048")
+    options.add_argument("--limit", type=float, default=math.inf, help="seconds")
+    options.add_argument("--output", type=Path, default=Path("shapes.csv"))
+    asked = options.parse_args()
     start = time.perf_counter()
     other_kernels = () if asked.small or asked.few_rows else OTHER_KERNELS
     for cache in (Cache.HOT, Cache.COLD) if asked.few_rows else (Cache.HOT,):

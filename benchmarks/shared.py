@@ -1,5 +1,6 @@
 """Functions that several of these scripts use: child processes, points, statistics, tables."""
 
+import argparse
 import contextlib
 import csv
 import json
@@ -29,6 +30,16 @@ CARDS = ("h200", "h100")
 GPUBENCH = (sys.executable, "-m", "gpubench")
 SEED = 2006
 """Default seed of operands in gpubench."""
+
+
+def parser(doc: str | None, output: str = "") -> argparse.ArgumentParser:
+    """Return a parser whose help is the docstring; with `-o` if its default is given."""
+    made = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if output:
+        made.add_argument("-o", "--output", type=Path, default=Path(output))
+    return made
 
 
 def measured_file(name: str) -> Path:

@@ -14,17 +14,15 @@ each. M, N and K are 1 to 40 in the first 2,000. In the others, M and N are a mu
 extents, or differ by one from it, and so does K from a multiple of a step or of all stages.
 """
 
-import argparse
 import itertools
 import random
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes  # noqa: F401 # bfloat16 for NumPy
 import numpy as np
-from shared import kernel_point, save
+from shared import kernel_point, parser, save
 
 from gpubench.backends import open_backend
 from gpubench.engine.judge.verify import on_host
@@ -135,17 +133,16 @@ def triples(variant: Variant) -> Iterator[tuple[Config, tuple[int, int, int]]]:
 
 def main() -> int:
     """Run all kernels at all sizes."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--dtypes", default=DTYPES)
-    parser.add_argument("--variants", default="")
-    parser.add_argument("--repeats", type=int, default=1000)
-    parser.add_argument("--triples", action="store_true", help="many sizes, each once")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("-o", "--output", type=Path, default=Path("stress.json"))
-    arguments = parser.parse_args()
+    options = parser(__doc__, "stress.json")
+    options.add_argument("--dtypes", default=DTYPES)
+    options.add_argument("--variants", default="")
+    options.add_argument("--repeats", type=int, default=1000)
+    options.add_argument("--triples", action="store_true", help="many sizes, each once")
+    options.add_argument("--device", default="cuda")
+    arguments = options.parse_args()
     named = tuple(filter(None, arguments.variants.split(",")))
     if arguments.triples and not named:
-        parser.error("--triples needs --variants: kernels whose tiles have stages")
+        options.error("--triples needs --variants: kernels whose tiles have stages")
     variants = [
         variant
         for variant in choose("gemm", arguments.device, named)

@@ -10,7 +10,6 @@ the launches that load a kernel into a process, and those that predict how long 
 Exit status: 0 times and shares are within their bounds, 1 one is not.
 """
 
-import argparse
 import compileall
 import re
 import subprocess
@@ -18,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from shared import GPUBENCH, ROOT, child, verdict
+from shared import GPUBENCH, ROOT, child, parser, verdict
 
 SWEEPS = {"first": ((), 20, 20), "long": (("--sizes", "1024,2048", "--tiles", "1..32"), 100, 10)}
 """Options of each sweep, its longest time in seconds, and the largest share of verification in
@@ -28,12 +27,10 @@ PHASE = re.compile(r"verifying [\d.,]+ s \((\d+) %\)")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("sweeps", nargs="*", choices=(*SWEEPS, []), default=[])
-    parser.add_argument("--device", default="cuda")
-    chosen = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("sweeps", nargs="*", choices=(*SWEEPS, []), default=[])
+    options.add_argument("--device", default="cuda")
+    chosen = options.parse_args()
     compileall.compile_dir(ROOT / "gpubench", quiet=2, workers=0)
     held = []
     for name in chosen.sweeps or SWEEPS:
