@@ -10,7 +10,7 @@ Exit status: 0 all bounds hold, 1 one is broken.
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -54,21 +54,24 @@ LIMIT = 0.05
 """Largest relative difference of a time that is not false."""
 
 
-def sweep(variants: Sequence[str], dtypes: str, *words: str, output: Path) -> list[Row]:
+def sweep(variants: Sequence[str], dtypes: str, *words: str) -> list[Row]:
     """Sweep kernels in some element types and return the rows, which exist after the limit too."""
     names = ("--kernels", CHEATS, "--variants", ",".join(variants), "--dtypes", dtypes)
-    ended = child(
-        (
-            *("timeout", "--signal=INT", "--kill-after=30", TIMEOUT_S),  # Ctrl-C keeps the rows
-            *(*GPUBENCH, "sweep", "--device", "cuda", *names, *words, "-o", output),
-        ),
-        out=subprocess.DEVNULL,
-        err=subprocess.PIPE,
-    )
-    print(*ended.err.splitlines()[-6:], sep="\n", flush=True)
-    if not output.exists():
-        sys.exit(f"cheats.py: the sweep ended with {ended.code}: {ended.last_line}")
-    return list(read(output))
+    command = (*GPUBENCH, "sweep", "--device", "cuda", *names, *words, "--cache", "both")
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "rows.csv"
+        ended = child(
+            (
+                *("timeout", "--signal=INT", "--kill-after=30", TIMEOUT_S),  # Ctrl-C keeps the rows
+                *(*command, "--rounds", "1", "-o", output),
+            ),
+            out=subprocess.DEVNULL,
+            err=subprocess.PIPE,
+        )
+        print(*ended.err.splitlines()[-6:], sep="\n", flush=True)
+        if not output.exists():
+            sys.exit(f"cheats.py: the sweep ended with {ended.code}: {ended.last_line}")
+        return read(output)
 
 
 def bound(backend: Any, what: Point) -> Any:
@@ -107,8 +110,19 @@ def _name(row: Row) -> str:
     return row.tile.rpartition("=")[2] or row.variant
 
 
+STATES = {
+    "alone": (False, False, True),
+    "after pinned lines, no reset": (True, False, False),
+    "after pinned lines and a set-aside, no reset": (True, True, False),
+    "after pinned lines, reset": (True, False, True),
+    "after pinned lines and a set-aside, reset": (True, True, True),
+}
+"""What precedes the neighbour: a kernel that pins its operands, a part of the cache that is set
+aside for them, and a reset of the cache."""
+
+
 def times_of_a_neighbour() -> dict[str, float]:
-    """Return a neighbour's microseconds alone, and after a kernel that pins its operands."""
+    """Return a neighbour's microseconds in each state of `STATES`."""
     from cuda.bindings import driver
 
     from gpubench.backends.cuda.backend import CudaBackend
@@ -120,64 +134,48 @@ def times_of_a_neighbour() -> dict[str, float]:
     square = Problem(op="gemm", m=PINNING, n=PINNING, k=PINNING, dtype="float32")
     pinning = bound(backend, point("cheat_cuda", "16/kernel=pins_operands", square, CHEATS))
     limit = driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
-
-    def visit(*, pin: bool, set_aside: bool, reset: bool) -> float:
+    backend.warm_up()
+    times_us = {}
+    for name, (pins, sets_aside, resets) in STATES.items():
         times: list[float] = []
         for _ in range(VISITS):
             backend.reset_caches()
-            if set_aside:
+            if sets_aside:
                 driver.cuCtxSetLimit(limit, 30 * 2**20)
-            if pin:
+            if pins:
                 pinning.run(2)
-            if reset:
+            if resets:
                 backend.reset_caches()
             neighbour.run(3)
             times += neighbour.sample(20, 5)
         backend.reset_caches()
-        return median(times)
+        times_us[name] = median(times)
+    return times_us
 
-    backend.warm_up()
-    return {
-        "alone": visit(pin=False, set_aside=False, reset=True),
-        "after pinned lines, no reset": visit(pin=True, set_aside=False, reset=False),
-        "after pinned lines and a set-aside, no reset": visit(
-            pin=True, set_aside=True, reset=False
-        ),
-        "after pinned lines, reset": visit(pin=True, set_aside=False, reset=True),
-        "after pinned lines and a set-aside, reset": visit(pin=True, set_aside=True, reset=True),
-    }
+
+def sweeps() -> Iterator[tuple[Sequence[str], str, Sequence[str]]]:
+    """Yield the variants, the element types and the other options of each sweep."""
+    for dtypes, variants in CHEATING.items():
+        yield (*BESIDE, *variants), dtypes, ("--sizes", SIZES)
+    yield ("cheat_cuda",), "float32", ("--tiles", "16/kernel=loads_words", "--sizes", ODD)
+    functions = of_op("gemm", CHEATS)["cheat_function"].tiles or Space()
+    for tile in set(functions) - set(functions.defaults):
+        yield ("cheat_function",), "float32", ("--tiles", str(tile), "--sizes", SIZES)
 
 
 def main() -> int:
-    options = parser(__doc__)
-    options.add_argument("--sizes", default=SIZES)
-    options.add_argument("--cache", default="both")
-    options.add_argument("--rounds", type=int, default=1)
-    chosen = options.parse_args()
+    parser(__doc__).parse_args()
     held: list[bool] = []
     honest_us: dict[tuple[str, str, str], float] = {}
-    words = ("--sizes", chosen.sizes, "--cache", chosen.cache, "--rounds", str(chosen.rounds))
-    with tempfile.TemporaryDirectory() as name:
-        for number, (dtypes, variants) in enumerate(CHEATING.items()):
-            output = Path(name) / f"{number}.csv"
-            held += judged(sweep((*BESIDE, *variants), dtypes, *words, output=output), honest_us)
-        odd = ("--tiles", "16/kernel=loads_words", "--sizes", ODD, *words[2:])
-        rows = sweep(("cheat_cuda",), "float32", *odd, output=Path(name) / "odd.csv")
-        held += judged(rows, {})
-        functions = of_op("gemm", CHEATS)["cheat_function"].tiles or Space()
-        for number, tile in enumerate(set(functions) - set(functions.defaults)):
-            output = Path(name) / f"function-{number}.csv"
-            tiles = ("--tiles", str(tile))
-            held += judged(
-                sweep(("cheat_function",), "float32", *words, *tiles, output=output), honest_us
-            )
+    for variants, dtypes, words in sweeps():
+        held += judged(sweep(variants, dtypes, *words), honest_us)
     times_us = times_of_a_neighbour()
     for name, taken_us in times_us.items():
         print(f"a neighbour {name}: {taken_us:.2f} µs")
-    alone_us = times_us["alone"]
-    for name in ("after pinned lines, reset", "after pinned lines and a set-aside, reset"):
-        ratio = times_us[name] / alone_us
-        held.append(verdict(abs(ratio - 1) <= LIMIT, f"a neighbour {name}: {ratio:.3f} of alone"))
+        if name.endswith(", reset"):
+            ratio = taken_us / times_us["alone"]
+            what = f"a neighbour {name}: {ratio:.3f} of alone"
+            held.append(verdict(abs(ratio - 1) <= LIMIT, what))
     print(f"{sum(held)} of {len(held)} hold")
     return int(not all(held))
 

@@ -21,6 +21,7 @@ from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
 from gpubench.engine.runner import Runner
+from gpubench.grouping import grouped
 from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Timing, Variant
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
@@ -48,7 +49,7 @@ def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
                 op=op,
                 variants=(variant.name,),
                 sizes=GEMM_SIZES,
-                tiles=_quick_to_compile(variant),
+                tiles=quick_to_compile(variant),
                 dtypes=(dtype,),
                 timing=QUICK,
             )
@@ -62,7 +63,7 @@ def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
     return [Sweep(op=op, sizes=sizes, dtypes=(dtype,), timing=QUICK)]
 
 
-def _quick_to_compile(variant: Variant) -> tuple[str, ...]:
+def quick_to_compile(variant: Variant) -> tuple[str, ...]:
     """Return the legal tiles that compile in seconds; of a large space, a part of them."""
     if variant.tiles is None:
         return ()
@@ -75,12 +76,13 @@ def _quick_to_compile(variant: Variant) -> tuple[str, ...]:
 
 def summary(rows: list[Row]) -> dict[str, dict[str, float]]:
     """Return points by status and the largest error, for each operation and variant."""
-    lines: dict[str, dict[str, float]] = {}
-    for name in dict.fromkeys(f"{row.op} {row.variant}" for row in rows):
-        own = [row for row in rows if f"{row.op} {row.variant}" == name]
-        worst = max((row.max_relative_error or 0.0 for row in own), default=0.0)
-        lines[name] = {**Counter(str(row.status) for row in own), "max_relative_error": worst}
-    return lines
+    return {
+        name: {
+            **Counter(str(row.status) for row in own),
+            "max_relative_error": max(row.max_relative_error or 0.0 for row in own),
+        }
+        for name, own in grouped(rows, lambda row: f"{row.op} {row.variant}").items()
+    }
 
 
 def main() -> int:
@@ -92,20 +94,21 @@ def main() -> int:
     options.add_argument(
         "--widths", action="store_true", help="also probe how many bits the sums keep"
     )
-    arguments = options.parse_args()
-    if arguments.widths:  # a sweep probes only the sums of users' kernels
+    asked = options.parse_args()
+    if asked.widths:  # a sweep probes only the sums of users' kernels
         runner.make_probes = runner.all_probes  # type: ignore[attr-defined, assignment]
-    pool = LocalPool(Runner(open_backend(arguments.device)))
-    rows: list[Row] = []
-    for op, dtype in itertools.product(arguments.ops.split(","), arguments.dtypes.split(",")):
-        for sweep in sweeps(op, dtype, arguments.device):
-            rows += run(prepare(sweep, pool.device), pool).rows
+    pool = LocalPool(Runner(open_backend(asked.device)))
+    rows = [
+        row
+        for op, dtype in itertools.product(asked.ops.split(","), asked.dtypes.split(","))
+        for sweep in sweeps(op, dtype, asked.device)
+        for row in run(prepare(sweep, pool.device), pool).rows
+    ]
     failed = [row for row in rows if row.status not in {"ok", "skipped"}]
     for row in failed:
         print(f"{row.status}: {row.op} {row.label}: {row.reason}")
     said = [f"{row.op} {row.label}: {row.status}" for row in failed]
-    content = {"dtype": arguments.dtypes, "variants": summary(rows), "failed": said}
-    save(arguments.output, content)
+    save(asked.output, {"dtype": asked.dtypes, "variants": summary(rows), "failed": said})
     return int(not verdict(not failed, f"{len(failed)} points wrong or failed"))
 
 
