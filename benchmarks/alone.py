@@ -44,7 +44,7 @@ from typing import Any, NamedTuple, final
 import msgspec
 import numpy as np
 import shapes
-from shared import SEED, child, markdown, point, read_lines
+from shared import SEED, child, point, read_lines, table
 
 from gpubench.model import Launches, Problem
 from gpubench.plan.ranges import parse_sizes
@@ -547,7 +547,7 @@ def measure(path: Path, sizes: str = "") -> int:
         profiled |= by_ncu(again * VISITS)
         write(lines(), path)
     print(f"{perf_counter() - started_s:.0f} s", flush=True)
-    return table(path)
+    return report(path)
 
 
 def line_of(case: Case, profiled: Visit | None, spanned: Visit | None) -> Line:
@@ -566,7 +566,7 @@ def line_of(case: Case, profiled: Visit | None, spanned: Visit | None) -> Line:
     )
 
 
-def table(path: Path) -> int:
+def report(path: Path) -> int:
     """Print how many times agree, and which do not. Return 1 if a time or the control is wrong."""
     every = judged(read(path))
     alone = [each for each in every if each.line.launches == "alone"]
@@ -587,7 +587,7 @@ def table(path: Path) -> int:
         for line in [each.line]
     ]
     heading = ["precision", "kernel", "tile", "N", "kernels", "cause", "gpubench, µs"]
-    print(markdown([*heading, "tool, µs", "gpubench, MHz", "Nsight Compute, MHz"], cells))
+    print(table([*heading, "tool, µs", "gpubench, MHz", "Nsight Compute, MHz"], cells))
     near = Counter(agree(*ratio) for ratio in ratios(alone))
     print(f"ratios below {SHORT_US:g} µs: within 1 % {near[True]}, not decided {near[False]}")
     unknown = any(each.cause is None for each in missed)
@@ -598,7 +598,7 @@ def main(words: Sequence[str]) -> int:
     if words[0] == "measure":
         return measure(Path(words[1]), *words[2:])
     if words[0] == "table":
-        return table(Path(words[1]))
+        return report(Path(words[1]))
     cases = msgspec.json.decode(Path(words[1]).read_bytes(), type=list[Case])
     visits = ROLES[words[0]](cases)
     Path(words[2]).write_bytes(msgspec.json.encode([*visits]))

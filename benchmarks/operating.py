@@ -24,7 +24,7 @@ import numpy as np
 import operating_fleet
 import operating_tune
 from numpy.typing import NDArray
-from shared import ROOT, markdown, measured, measured_file, parser
+from shared import ROOT, measured, measured_file, parser, table
 
 from gpubench.commands.diff.compare import (
     Comparison,
@@ -437,7 +437,7 @@ def main() -> None:
         for name in [asked.only] if asked.only else TABLES:
             line, items, heading = TABLES[name]
             jobs = [(item, asked.comparisons, asked.fit) for item in items]
-            text = markdown(heading, pool.starmap(line, jobs, chunksize=1))
+            text = table(heading, pool.starmap(line, jobs, chunksize=1))
             if name != "tune" and not asked.fit:
                 text = f"{source()}\n\n{text}"
             if asked.directory:

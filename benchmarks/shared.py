@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 
@@ -154,10 +154,16 @@ def read_lines(path: Path, cls: type[T]) -> list[T]:
         return [msgspec.convert(line, cls, strict=False) for line in filled]
 
 
-def markdown(heading: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table. The first column is text, the others are figures."""
+def table(heading: Sequence[str], lines: Iterable[Sequence[object]], *, text: bool = False) -> str:
+    """Return a Markdown table. Columns after the first are figures, unless all are `text`."""
     cells = [list(heading), *([str(cell) for cell in line] for line in lines)]
-    return "\n".join(pipe_table(cells, [True] + [False] * (len(heading) - 1)))
+    left = [True, *(text for _ in heading[1:])]
+    return "\n".join(pipe_table(cells, left)).replace("\\*", "*")
+
+
+def load(path: Path) -> Any:
+    """Return the content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def save(path: Path, content: object) -> None:

@@ -4,11 +4,11 @@ A ratio of two times, a mean of ratios, or a rate of cases is *shown* if its who
 *missed* if none of the interval does, and *not decided* otherwise. Other figures are *met* or *missed*.
 """
 
-import json
+import csv
 import math
 import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -26,24 +26,21 @@ from shape_tables import (
     path_of_others,
     plain_mean,
 )
-from shared import ROOT, measured, measured_file
-from tables import (
-    DISAGREE,
-    RESULTS,
-    comparisons,
-    dictionaries,
-    load,
-    parsed,
-    speedup,
-    table,
-)
+from shared import ROOT, load, measured, measured_file, rounds, table
 
 from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.model import DTYPES
 from gpubench.results.row import Row, read
+from gpubench.stats.pairs import Ratio, ratio_of_pairs
+from gpubench.view.row_tables import best_of, by_problem
 
+RESULTS = ROOT / "results"
 GPU_COST, CPU_COST = measured_file("verify_cost.txt"), RESULTS / "cpu" / "verify_cost.txt"
 """What `verify_cost.py` printed."""
+
+LIBRARIES = ("cublas", "cublaslt")
+EMULATED = "cublas_emulated"
+DISAGREE = "rounds disagree"
 
 Figure = tuple[str, str]
 """What was measured, and the outcome."""
@@ -79,16 +76,11 @@ def days_by_file() -> Mapping[str, str]:
     return {file: utc[:10] for file, utc in measured("utc").items()}
 
 
+# ---- figures and outcomes
+
+
 def met(figure: str, holds: bool) -> Figure:
     return figure, "met" if holds else "**missed**"
-
-
-def outcome(least: float, own: Row, library: Row) -> str:
-    """Return the outcome of a ratio that should be `least` or more."""
-    if own.unstable or library.unstable:
-        return DISAGREE
-    _, interval = speedup(own, library)
-    return within(*(interval or (0.0, least)), least)
 
 
 def within(low: float, high: float, least: float = 0.0, most: float = math.inf) -> str:
@@ -105,31 +97,82 @@ def rate(hits: int, tries: int, *, least: float = 0.0, most: float = 1.0) -> Fig
     return said, within(low, high, least, most)
 
 
+def ratio_figure(ratio: Ratio, least: float) -> Figure:
+    """Judge a ratio, or a geometric mean of ratios, by its interval."""
+    said = f"{ratio.ratio:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+    return said, within(ratio.low, ratio.high, least)
+
+
+def by_size(figures: Mapping[str, Figure]) -> Figure:
+    """Return the figures, and their outcome, or each outcome with its sizes."""
+    sizes: dict[str, list[str]] = {}
+    for size, (_, outcome) in figures.items():
+        sizes.setdefault(outcome, []).append(size)
+    said = "; ".join(f"{size}: {figure}" for size, (figure, _) in figures.items() if figure)
+    outcomes = "; ".join(f"{word}: {', '.join(names)}" for word, names in sizes.items())
+    return said, next(iter(sizes)) if len(sizes) == 1 else outcomes
+
+
+# ---- kernels beside the better library, in sweeps
+
+
+def library_of(own: Row, rows: Sequence[Row]) -> Row | None:
+    """Return the faster library at a kernel's problem and in its state, or None.
+
+    Some launches of the libraries are too short to be sustained. Such a kernel has no ratio: one of
+    two states would compare two clocks.
+    """
+    timed = [row for row in rows if row.variant in LIBRARIES and row.median_us]
+    timed = [row for row in timed if row.problem_key == own.problem_key]
+    return best_of(timed) if timed else None
+
+
+def speedup(own: Row, library: Row) -> tuple[float, Ratio | None]:
+    """Return how many times as fast a kernel is, and the 95 % interval of the ratio.
+
+    The interval is Student's, from the logarithms of the ratios of the rounds, which are
+    interleaved. None if the two have different numbers of rounds.
+    """
+    ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
+    pairs = rounds(library), rounds(own)
+    return ratio, ratio_of_pairs(*pairs) if len(pairs[0]) == len(pairs[1]) > 1 else None
+
+
+def comparisons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
+    """Yield the fastest kernel of each problem with the faster library."""
+    timed = [row for row in rows if row.status == "ok" and row.median_us]
+    for problem in by_problem(timed):
+        if own := [row for row in problem if row.variant not in {*LIBRARIES, EMULATED}]:
+            fastest = best_of(own)
+            if library := library_of(fastest, timed):
+                yield fastest, library
+
+
+def outcome(least: float, own: Row, library: Row) -> str:
+    """Return the outcome of a ratio that should be `least` or more."""
+    if own.unstable or library.unstable:
+        return DISAGREE
+    _, interval = speedup(own, library)
+    return within(interval.low, interval.high, least) if interval else "not decided"
+
+
 def faster(files: Sequence[str], bounds: dict[str, float], **key: str) -> Figure:
     """Judge the fastest kernel against the better library at each size, in rows with `key`."""
     rows = [row for name in files for row in read(measured_file(name))]
-    figures: list[str] = []
-    sizes: dict[str, list[str]] = {}
     pairs = {
         own.size: (own, library)
         for own, library in comparisons(rows)
         if all(getattr(own, name) == value for name, value in key.items())
     }
+    figures: dict[str, Figure] = {}
     for size, least in bounds.items():
         if size not in pairs:
-            sizes.setdefault("not measured", []).append(size)
+            figures[size] = "", "not measured"
             continue
         ratio, interval = speedup(*pairs[size])
-        between = f" ({interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
-        figures.append(f"{size}: {ratio:.3f}{between}")
-        sizes.setdefault(outcome(least, *pairs[size]), []).append(size)
-    return "; ".join(figures), by_outcome(sizes)
-
-
-def by_outcome(sizes: Mapping[str, Sequence[str]]) -> str:
-    """Return the outcome, or each outcome with its sizes."""
-    said = "; ".join(f"{word}: {', '.join(names)}" for word, names in sizes.items())
-    return next(iter(sizes)) if len(sizes) == 1 else said
+        between = f" ({interval.low:.3f} to {interval.high:.3f})" if interval else ""
+        figures[size] = f"{ratio:.3f}{between}", outcome(least, *pairs[size])
+    return by_size(figures)
 
 
 def speedups(bounds: dict[str, float], what: str, files: str, **key: str) -> Claim:
@@ -142,10 +185,38 @@ def speedups(bounds: dict[str, float], what: str, files: str, **key: str) -> Cla
     return Claim(f"{what}: at least {said}", files, lambda: faster(names, bounds, **key))
 
 
-def seconds(task: str, limit_s: float) -> Figure:
-    """Judge the wall time of a task."""
-    took = {line["task"]: float(line["wall_s"]) for line in dictionaries(RESULTS / "measured.csv")}
-    return met(f"{took[task]:.0f} s", took[task] <= limit_s)
+# ---- what each claim rests on
+
+
+def seconds_by_task() -> dict[str, float]:
+    """Return the wall time of each task."""
+    with (RESULTS / "measured.csv").open(newline="", encoding="utf-8") as file:
+        return {line["task"]: float(line["wall_s"]) for line in csv.DictReader(file)}
+
+
+def readme_sweep(path: Path, sweep: str) -> tuple[float, int]:
+    """Return the seconds of a sweep of `verify_cost.py`, and the percentage of verification."""
+    said = path.read_text(encoding="utf-8")
+    wall = re.search(rf"{sweep}: at most \d+ s: ([\d.]+) s", said)
+    share = re.search(rf"{sweep}: .*?verifying [\d.]+ s \((\d+) %\)", said)
+    if wall is None or share is None:
+        raise ValueError(f"{path} has no {sweep}")
+    return float(wall[1]), int(share[1])
+
+
+def wall(path: Path, sweep: str, most_s: int) -> Figure:
+    wall_s, _ = readme_sweep(path, sweep)
+    return met(f"{wall_s:.1f} s", wall_s <= most_s)
+
+
+def verifying(sweep: str, most: int) -> Figure:
+    _, percent = readme_sweep(GPU_COST, sweep)
+    return met(f"{percent} %", percent <= most)
+
+
+def reproducing() -> Figure:
+    took_s = seconds_by_task()["gpu:reproduce"]
+    return met(f"{took_s:.0f} s", took_s <= 600)  # noqa: PLR2004 # the bound
 
 
 def differences() -> list[tuple[float, float]]:
@@ -202,44 +273,28 @@ def of_one_package(runs: Sequence[dict[str, Any]]) -> bool:
     return len({run["package"] for run in runs}) == 1
 
 
-def readme_sweep(path: Path, sweep: str) -> tuple[float, int]:
-    """Return the seconds of a sweep of `verify_cost.py`, and the percentage of verification."""
-    said = path.read_text(encoding="utf-8")
-    wall = re.search(rf"{sweep}: at most \d+ s: ([\d.]+) s", said)
-    share = re.search(rf"{sweep}: .*?verifying [\d.]+ s \((\d+) %\)", said)
-    if wall is None or share is None:
-        raise ValueError(f"{path} has no {sweep}")
-    return float(wall[1]), int(share[1])
-
-
-def readme_sweep_s(path: Path, sweep: str, most: int) -> Figure:
-    wall_s, _ = readme_sweep(path, sweep)
-    return met(f"{wall_s:.1f} s", wall_s <= most)
-
-
-def verifying(sweep: str, most: int) -> Figure:
-    """Judge the share of verification in a sweep, in percent."""
-    _, share = readme_sweep(GPU_COST, sweep)
-    return met(f"{share} %", share <= most)
-
-
 def right() -> Figure:
-    files = [json.loads(path.read_text()) for path in RESULTS.glob("h?00/right/*.json")]
+    files = [load(path) for path in RESULTS.glob("h?00/right/*.json")]
     wrong = sum(len(file["failed"]) for file in files)
     return met(f"{wrong} wrong in {len(files)} precisions", not wrong and len(files) == len(DTYPES))
 
 
 def stressed() -> Figure:
-    files = [json.loads(path.read_text()) for path in RESULTS.glob("h?00/stress/*.json")]
-    points = [point for file in files for point in file]
+    points = [point for path in RESULTS.glob("h?00/stress/*.json") for point in load(path)]
     wrong = sum(point["wrong"] for point in points)
     return met(f"{wrong} wrong at {len(points)} points", not wrong)
 
 
 def sanitized() -> Figure:
-    runs = [json.loads(path.read_text()) for path in RESULTS.glob("h?00/sanitizer/*.json")]
+    runs = [load(path) for path in RESULTS.glob("h?00/sanitizer/*.json")]
     clean = sum(run["exit"] == 0 for run in runs)
     return met(f"{clean} of {len(runs)} runs clean", clean == len(runs))
+
+
+def cheats() -> Figure:
+    (last,) = measured_file("cheats.txt").read_text(encoding="utf-8").splitlines()[-1:]
+    hold, total = last.removesuffix(" hold").split(" of ")
+    return met(last, hold == total)
 
 
 def two_gpus() -> Figure:
@@ -258,42 +313,39 @@ def fleet_twice() -> Figure:
 
 def random_shapes(dtype: str, least: float) -> Figure:
     """Judge the geometric mean of launches alone, by the draw of shapes."""
-    every = outcomes_alone(dtype)
-    mean, low, high = drawn_mean([(one.shape_class, one.ratio) for one in every])
-    return f"{mean:.3f} ({low:.3f} to {high:.3f})", within(low, high, least)
+    ratios = [(one.shape_class, one.ratio) for one in outcomes_alone(dtype)]
+    return ratio_figure(drawn_mean(ratios), least)
 
 
 def other_shapes(dtype: str, kind: str, least: float) -> Figure:
     """Judge the geometric mean at other random shapes, by Student's interval."""
-    mean, low, high = plain_mean(other_ratios(dtype, kind))
-    return f"{mean:.3f} ({low:.3f} to {high:.3f})", within(low, high, least)
+    return ratio_figure(plain_mean(other_ratios(dtype, kind)), least)
 
 
 def long_runs(dtype: str) -> Figure:
     """Judge each square in pairs with the better library, by the interval over processes."""
-    said, sizes = [], dict[str, list[str]]()
-    for row, (ratio, low, high) in in_pairs(dtype):
-        said.append(f"{row.size}: {ratio:.3f} ({low:.3f} to {high:.3f})")
-        sizes.setdefault(within(low, high, 1.0), []).append(row.size)
-    return "; ".join(said), by_outcome(sizes)
+    return by_size({row.size: ratio_figure(ratio, 1.0) for row, ratio in in_pairs(dtype)})
 
 
-def default_pairs(default: bool) -> list[dict[str, Any]]:
+def ab_runs(*, default: bool = True) -> list[dict[str, Any]]:
     """Return the runs of `gpubench ab` beside other work with, or without, the default of today."""
     runs = load(RESULTS / "cpu/ab.json")
     return [run for run in runs if (run.get("pairs") == AB_CPU_PAIRS) == default]
 
 
-def in_turns(least: float, most: float, new: str, *, default: bool = True) -> Figure:
+def in_turns(
+    runs: Sequence[dict[str, Any]], new: str, *, least: float = 0.0, most: float = 1.0
+) -> Figure:
     """Judge how many of these runs exit 1."""
-    codes = [run["exit"] for run in default_pairs(default) if run["new"] == new]
+    codes = [run["exit"] for run in runs if run["new"] == new]
     return rate(codes.count(1), len(codes), least=least, most=most)
 
 
-def cheats() -> Figure:
-    (last,) = measured_file("cheats.txt").read_text(encoding="utf-8").splitlines()[-1:]
-    hold, total = last.removesuffix(" hold").split(" of ")
-    return met(last, hold == total)
+def parsed(path: Path) -> list[dict[str, str]]:
+    """Return the table of a Markdown file, one dictionary per line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in x.split("|")[1:-1]] for x in lines if x.startswith("|")]
+    return [dict(zip(rows[0], cells, strict=True)) for cells in rows[2:]]
 
 
 def simulated(
@@ -314,6 +366,20 @@ def simulated(
     return f"{said}, the worst of {len(lines)} cases", outcome
 
 
+def simulation(
+    what: str,
+    name: str,
+    column: str,
+    where: Mapping[str, str],
+    *,
+    least: float = 0.0,
+    most: float = 1.0,
+) -> Claim:
+    """Return a claim about `simulated`."""
+    judge = partial(simulated, name, column, where, least=least, most=most)
+    return Claim(what, f"operating/{name}.md", judge)
+
+
 LADDER = dict.fromkeys(("2048", "4096", "8192", "16384"), 1.05)
 LADDER |= dict.fromkeys(("1024", "1000", "4096x4096x1000", "128x8192x8192"), 1.0)
 SHAPES = {"tf32": 1.1, "int8": 1.1}
@@ -323,19 +389,19 @@ VECTORS = {
     **{op: {"16384": 1.0, "8192x32768": 1.0} for op in ("gemv", "gemv_t")},
     "atax": {"16384": 1.5, "4096": 1.0},
 }
-DIFF, FALSE = "operating/diff.md", "other point called slower"
+FALSE = "other point called slower"
 QUIET = {"rounds are": "quiet.*", "rounds": "5"}
 NARROW = {"good devices differ by": "normal, 0.25 %", "devices": "8|64"}
 SWEEPS = "h?00/sweep.csv h?00/sweep_again.csv"
 
 CLAIMS: dict[str, list[Claim]] = {
     "Wall time": [
-        Claim("`gpubench sweep` on a GPU, nothing compiled before, at most 20 s", "h?00/verify_cost.txt", lambda: readme_sweep_s(GPU_COST, "first", 20)),
-        Claim("`gpubench sweep` on two CPU cores, nothing compiled before, at most 20 s", "cpu/verify_cost.txt", lambda: readme_sweep_s(CPU_COST, "first", 20)),
-        Claim("the README's sweep on a GPU, nothing compiled before, at most 100 s", "h?00/verify_cost.txt", lambda: readme_sweep_s(GPU_COST, "long", 100)),
+        Claim("`gpubench sweep` on a GPU, nothing compiled before, at most 20 s", "h?00/verify_cost.txt", lambda: wall(GPU_COST, "first", 20)),
+        Claim("`gpubench sweep` on two CPU cores, nothing compiled before, at most 20 s", "cpu/verify_cost.txt", lambda: wall(CPU_COST, "first", 20)),
+        Claim("the README's sweep on a GPU, nothing compiled before, at most 100 s", "h?00/verify_cost.txt", lambda: wall(GPU_COST, "long", 100)),
         Claim("verifying takes at most 20 % of the first command's time on a GPU", "h?00/verify_cost.txt", lambda: verifying("first", 20)),
         Claim("verifying takes at most 10 % of the README's sweep on a GPU", "h?00/verify_cost.txt", lambda: verifying("long", 10)),
-        Claim("all experiments of `gpubench reproduce`, at most 600 s", "h?00/reproduce/reproduce.csv", lambda: seconds("gpu:reproduce", 600)),
+        Claim("all experiments of `gpubench reproduce`, at most 600 s", "h?00/reproduce/reproduce.csv", reproducing),
     ],
     "Repeatability": [
         Claim("two sweeps of one build: median difference at most 0.3 %", SWEEPS, median_difference),
@@ -382,28 +448,28 @@ CLAIMS: dict[str, list[Claim]] = {
         ),
     ],
     "`gpubench diff` at five rounds, by recorded rounds that shaped no rule": [
-        Claim("one build, quiet rounds: exit 1 in at most 2 %", DIFF, lambda: simulated("diff", FALSE, QUIET, most=0.02)),
-        Claim("and in each of the disturbances of the table", DIFF, lambda: simulated("diff", FALSE, {"rounds": "5"}, most=0.02)),
-        Claim("a kernel 5 % slower, quiet rounds: exit 1 in at least 95 %", DIFF, lambda: simulated("diff", "found", QUIET | {"slower": "kernel .5%"}, least=0.95)),
-        Claim("all own kernels 10 % slower: exit 1 in at least 95 % of each disturbance", DIFF, lambda: simulated("diff", "found", {"rounds": "5", "slower": "own .10%"}, least=0.95)),
-        Claim("all own kernels 5 % slower: exit 1 in at least 90 % of each disturbance, but not where the BLAS has two speeds", DIFF, lambda: simulated("diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": "(?!.*BLAS).*"}, least=0.9)),
-        Claim("and where the BLAS has two speeds, in at least 90 % too", DIFF, lambda: simulated("diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": ".*BLAS.*"}, least=0.9)),
-        Claim("more than half of the points ambiguous, quiet rounds: in at most 10 %", DIFF, lambda: simulated("diff", "not decided", {"rounds are": "quiet.*"}, most=0.1)),
-        Claim("and with a ramp over rounds: in at most 30 %", DIFF, lambda: simulated("diff", "not decided", {"rounds are": "ramp.*"}, most=0.3)),
-        *(Claim(f"a slow-down of {what} that `diff` says it would find is found in at least 90 % of each disturbance", "operating/blind.md", partial(simulated, "blind", f"{what}, found", {}, least=0.9)) for what in ("everything", "one kernel", "one point")),
-        Claim("`ab` of a build and itself on a CPU, beside other work: exit 1 in at most 5 %", "cpu/ab.json", lambda: in_turns(0.0, 0.05, "same")),
-        Claim("`ab` of a kernel 10 % slower: exit 1 in at least 80 %", "cpu/ab.json", lambda: in_turns(0.8, 1.0, "10 % slower")),
+        simulation("one build, quiet rounds: exit 1 in at most 2 %", "diff", FALSE, QUIET, most=0.02),
+        simulation("and in each of the disturbances of the table", "diff", FALSE, {"rounds": "5"}, most=0.02),
+        simulation("a kernel 5 % slower, quiet rounds: exit 1 in at least 95 %", "diff", "found", QUIET | {"slower": "kernel .5%"}, least=0.95),
+        simulation("all own kernels 10 % slower: exit 1 in at least 95 % of each disturbance", "diff", "found", {"rounds": "5", "slower": "own .10%"}, least=0.95),
+        simulation("all own kernels 5 % slower: exit 1 in at least 90 % of each disturbance, but not where the BLAS has two speeds", "diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": "(?!.*BLAS).*"}, least=0.9),
+        simulation("and where the BLAS has two speeds, in at least 90 % too", "diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": ".*BLAS.*"}, least=0.9),
+        simulation("more than half of the points ambiguous, quiet rounds: in at most 10 %", "diff", "not decided", {"rounds are": "quiet.*"}, most=0.1),
+        simulation("and with a ramp over rounds: in at most 30 %", "diff", "not decided", {"rounds are": "ramp.*"}, most=0.3),
+        *(simulation(f"a slow-down of {what} that `diff` says it would find is found in at least 90 % of each disturbance", "blind", f"{what}, found", {}, least=0.9) for what in ("everything", "one kernel", "one point")),
+        Claim("`ab` of a build and itself on a CPU, beside other work: exit 1 in at most 5 %", "cpu/ab.json", lambda: in_turns(ab_runs(), "same", most=0.05)),
+        Claim("`ab` of a kernel 10 % slower: exit 1 in at least 80 %", "cpu/ab.json", lambda: in_turns(ab_runs(), "10 % slower", least=0.8)),
     ],
     "`gpubench tune`": [
-        Claim("simulated: the group holds the best in at least 95 % of the races of each landscape", "operating/tune.md", lambda: simulated("tune", "group holds the best", {}, least=0.95)),
+        simulation("simulated: the group holds the best in at least 95 % of the races of each landscape", "tune", "group holds the best", {}, least=0.95),
     ],
     "Many GPUs": [
         Claim("two GPUs: a sweep in at most 0.6 of one GPU's time, with the same figures, and complete after a worker was killed", "h?00/many_gpus_2.json", two_gpus),
         Claim("`gpubench fleet` in under 60 s, twice with the same verdicts", "h?00/many_gpus_2.json", fleet_twice),
-        Claim("simulated fleets of 8 and 64 GPUs whose spread is the narrowest of the table: a GPU 10 % slower in a unit is identified in at least 90 %", "operating/fleet.md", lambda: simulated("fleet", "10% in one unit", NARROW, least=0.9)),
-        Claim("64 of these GPUs: a GPU 5 % slower in all units is identified in at least 85 %", "operating/fleet.md", lambda: simulated("fleet", "5% in all units", NARROW | {"devices": "64"}, least=0.85)),
-        Claim("at most 2 % of healthy fleets of each spread have a false alarm", "operating/fleet.md", lambda: simulated("fleet", "false alarms", {"good devices differ by": "(?!.*each process).*"}, most=0.02)),
-        Claim("and at most 5 % of fleets whose processes have two speeds", "operating/fleet.md", lambda: simulated("fleet", "false alarms", {"good devices differ by": ".*each process.*"}, most=0.05)),
+        simulation("simulated fleets of 8 and 64 GPUs whose spread is the narrowest of the table: a GPU 10 % slower in a unit is identified in at least 90 %", "fleet", "10% in one unit", NARROW, least=0.9),
+        simulation("64 of these GPUs: a GPU 5 % slower in all units is identified in at least 85 %", "fleet", "5% in all units", NARROW | {"devices": "64"}, least=0.85),
+        simulation("at most 2 % of healthy fleets of each spread have a false alarm", "fleet", "false alarms", {"good devices differ by": "(?!.*each process).*"}, most=0.02),
+        simulation("and at most 5 % of fleets whose processes have two speeds", "fleet", "false alarms", {"good devices differ by": ".*each process.*"}, most=0.05),
     ],
 }  # fmt: skip
 """By subject."""

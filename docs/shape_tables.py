@@ -23,8 +23,7 @@ from shapes import (
     summary,
     weights_bytes,
 )
-from shared import CARDS, measured_file
-from tables import table
+from shared import CARDS, measured_file, table
 
 from gpubench.kernels.tile_costs import COSTS
 from gpubench.results.row import Row, read
@@ -121,21 +120,6 @@ def in_pairs(dtype: str) -> list[tuple[Row, Ratio]]:
         for row in (read(path) if path.exists() else ())
         if row.pair_ratio
     ]
-
-
-def squares() -> str:
-    """Return the squares in pairs of all precisions."""
-    lines = [
-        [
-            *(row.compute_mode, row.size, row.kernel, row.pair_library),
-            *(f"{ratio.ratio:.3f}", f"{ratio.low:.3f} to {ratio.high:.3f}"),
-            f"{(row.pair_library_joules or math.nan) / (row.pair_joules or math.nan):.2f}",
-        ]
-        for dtype in ALONE
-        for row, ratio in in_pairs(dtype)
-    ]
-    heading = ["precision", "size", "kernel", "library", "ratio", "95 % interval"]
-    return table([*heading, "energy, library to kernel"], lines, text=True)
 
 
 ROW_CLASSES = ((1, 1, "1"), (2, 16, "2 to 16"), (17, 64, "17 to 64"), (1, 64, "all"))

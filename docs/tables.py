@@ -3,15 +3,17 @@
     python -m cogapp -I docs -p "import tables" -r README.md docs/*.md
 
 cog runs the call that stands in the first line of a generated part, and writes what it returns.
+`PAGES` are all files with such parts.
 """
 
 import csv
-import json
 import math
+import os
+import re
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -23,129 +25,120 @@ sys.path.insert(0, str(Path(__file__).parent))  # claims.py
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import alone
-from shared import ROOT, measured_file, rounds
+import claims
+import shape_tables
+from claims import RESULTS, comparisons, speedup
+from shared import ROOT, load, measured_file, table
 
-from gpubench.commands.compare_cublas.ladder import steps
+from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
+from gpubench.commands.compare_cublas.sustained_pairs import pairs_table
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.view import grids
-from gpubench.hardware.occupancy import occupancy
-from gpubench.model import CudaVariant, Problem, Resources
-from gpubench.plan.registry import choose, variants
+from gpubench.model import Variant
+from gpubench.plan.registry import KERNELS, choose, variants
 from gpubench.results import build_row
 from gpubench.results.provenance import source_hash
 from gpubench.results.row import COLUMNS, Row, read
-from gpubench.stats.pairs import ratio_of_pairs
-from gpubench.view.numbers import milliseconds
-from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of, best_of_each, by_problem
-from gpubench.view.tables import markdown, pipe_table
+from gpubench.view import tables as view
+from gpubench.view.numbers import milliseconds, number
+from gpubench.view.row_tables import best_of_each, tile_table
 
-RESULTS = ROOT / "results"
-PAGES = (
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-)
-LIBRARIES = ("cublas", "cublaslt")
+KERNELS_PAGE = KERNELS / "gemm" / "README.md"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), KERNELS_PAGE)
 RIVALS = ("bfloat16", "float16", "tf32", "float32")
 """Element types of the files in rivals/."""
 
-EMULATED = "cublas_emulated"
-DISAGREE = "rounds disagree"
 WIDTH = 119
 """Number of characters in a line of prose."""
 
 
-def table(heading: Sequence[str], lines: Iterable[Sequence[object]], *, text: bool = False) -> str:
-    """Return a Markdown table. Columns after the first are figures, unless all are `text`."""
-    cells = [list(heading), *([str(cell) for cell in line] for line in lines)]
-    left = [True, *(text for _ in heading[1:])]
-    return "\n".join(pipe_table(cells, left)).replace("\\*", "*")
+# ---- what commands show of files
 
 
-def load(path: Path) -> Any:
-    """Return the content of a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+def ladder_steps() -> str:
+    """Return every step of the ladder at 4096."""
+    order = steps(choose("gemm", "cuda", ()))
+    shown: Any = ladder_tables(read(measured_file("ladder.csv")), order)
+    return view.markdown(shown.renderables)
 
 
-def dictionaries(path: Path) -> list[dict[str, str]]:
-    """Return the lines of a CSV with other columns than those of a sweep."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def number(value: float | None, digits: int) -> str:
-    """Return a number with this many decimals, or nothing for None."""
-    return "" if value is None else f"{value:.{digits}f}"
-
-
-def is_own(row: Row) -> bool:
-    """Return whether a row is of a kernel of this project."""
-    return row.variant not in {*LIBRARIES, EMULATED}
-
-
-def library_of(own: Row, rows: Sequence[Row]) -> Row | None:
-    """Return the faster library at a kernel's problem and in its state, or None.
-
-    Some launches of the libraries are too short to be sustained. Such a kernel has no ratio: one of
-    two states would compare two clocks.
-    """
-    timed = [row for row in rows if row.variant in LIBRARIES and row.median_us]
-    timed = [row for row in timed if row.problem_key == own.problem_key]
-    return best_of(timed) if timed else None
-
-
-def speedup(own: Row, library: Row) -> tuple[float, tuple[float, float] | None]:
-    """Return how many times as fast a kernel is, and the 95 % interval of the ratio.
-
-    The interval is Student's, from the logarithms of the ratios of the rounds, which are
-    interleaved. None if the two have different numbers of rounds.
-    """
-    ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
-    pairs = rounds(library), rounds(own)
-    return ratio, ratio_of_pairs(*pairs)[1:] if len(pairs[0]) == len(pairs[1]) > 1 else None
-
-
-def comparisons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
-    """Yield the fastest kernel of each problem with the faster library."""
-    timed = [row for row in rows if row.status == "ok" and row.median_us]
-    for problem in by_problem(timed):
-        if own := [row for row in problem if is_own(row)]:
-            fastest = min(own, key=lambda row: row.median_us or math.inf)
-            if library := library_of(fastest, timed):
-                yield fastest, library
-
-
-def ratio_text(own: Row, library: Row) -> str:
-    """Return the ratio with its interval, or that the rounds disagree."""
-    if own.unstable or library.unstable:
-        return DISAGREE
-    ratio, interval = speedup(own, library)
-    return f"{ratio:.2f} ({interval[0]:.2f} to {interval[1]:.2f})" if interval else f"{ratio:.2f}"
+def squares() -> str:
+    """Return the squares in pairs of all precisions."""
+    grid = pairs_table(
+        [row for dtype in shape_tables.ALONE for row, _ in shape_tables.in_pairs(dtype)]
+    )
+    return view.markdown([grid] if grid else [])
 
 
 def tiles() -> str:
-    """Return milliseconds by tile at 2048 in float32; the best of each kernel is bold."""
-    variants = ("naive_uncoalesced", "naive", "register_tile", "shared_tile")
-    rows = {
-        (row.variant, row.tile): row
+    """Return times by tile at 2048 in float32."""
+    shown = {"1", "2", "4", "5", "8", "12", "16", "24", "32"}
+    kernels = {"naive_uncoalesced", "naive", "register_tile", "shared_tile"}
+    rows = [
+        row
         for row in read(measured_file("sweep.csv"))
-        if (row.n, row.cache) == (2048, "cold")
-    }
-    best = {name: best_of(row for row in rows.values() if row.variant == name) for name in variants}
-    if unstable := [row.label for row in best.values() if row.unstable]:
-        raise ValueError(f"{DISAGREE}: {unstable}")
+        if (row.n, row.cache) == (2048, "cold") and row.tile in shown and row.variant in kernels
+    ]
+    return view.markdown([tile_table(rows)])
 
-    def cell(row: Row) -> str:
-        text = milliseconds(row.median_us)
-        if row.unstable:
-            return f"{text} {UNSTABLE}"
-        return f"**{text}**" if row is best[row.variant] else text
 
-    shown = ("1", "2", "4", "5", "8", "12", "16", "24", "32")
-    lines = [[tile, *(cell(rows[name, tile]) for name in variants)] for tile in shown]
-    cells = [["tile", *variants], *lines]
-    made = "\n".join(pipe_table(cells, [False] * len(cells[0]))).replace("\\*", "*")
-    return f"{made}\n\n{UNSTABLE_LEGEND}." if UNSTABLE in made else made
+def published() -> str:
+    """Return two published experiments beside the times that were measured."""
+    shown = {"p100-tiles": ("register_tile", "shared_tile"), "blog-2009": ("naive", "shared_tile")}
+    parts = []
+    for name, starts in shown.items():
+        rows = read(measured_file(f"reproduce/{name}.csv"))
+        run = Reproduction(experiment=read_experiment(shipped()[name]), rows=rows, devices=())
+        whole = (grid for grid in grids(run, whole=True) if grid.title.startswith(starts))
+        parts += [view.markdown(grid.parts) for grid in whole]
+    return "\n\n".join(parts)
+
+
+# ---- kernels beside libraries
+
+
+def ladder_top() -> str:
+    """Return the fastest step and the faster library at each size and cache state."""
+    lines = []
+    for own, library in comparisons(read(measured_file("ladder_top.csv"))):
+        ratio, interval = speedup(own, library)
+        said = f"{ratio:.2f}"
+        if own.unstable or library.unstable:
+            said = claims.DISAGREE
+        elif interval:
+            said += f" ({interval.low:.2f} to {interval.high:.2f})"
+        times = (milliseconds(library.median_us), library.variant, milliseconds(own.median_us))
+        lines.append([own.size, own.cache, *times, f"{own.variant} {own.tile}", said])
+    heading = ["size", "cache", "cuBLAS, ms", "which", "ours, ms", "which", "times as fast"]
+    return table(heading, lines)
+
+
+def rivals() -> str:
+    """Return the rate of each kernel, library, torch and Triton by size: a table per precision.
+
+    A rate is in 10¹² operations per second, and has its percentage of the better cuBLAS.
+    """
+    rows = [row for dtype in RIVALS for row in read(measured_file(f"rivals/{dtype}.csv.gz"))]
+    parts = []
+    for precision in dict.fromkeys(row.compute_mode for row in rows):
+        timed = [row for row in rows if (row.compute_mode, row.status) == (precision, "ok")]
+        best = best_of_each(timed, attrgetter("variant", "n"))
+        sizes = sorted({row.n for row in timed})
+        lines = [
+            [f"`{name}`", *(rate(best.get((name, size))) for size in sizes)]
+            for name in dict.fromkeys(row.variant for row in timed)
+        ]
+        parts.append(f"### {precision}\n\n{table(['kernel', *map(str, sizes)], lines)}")
+    return "\n\n".join(parts)
+
+
+def rate(row: Row | None) -> str:
+    """Return the rate of a row."""
+    if row is None or row.unstable:
+        return claims.DISAGREE if row else ""
+    percent = f" ({row.percent_of_blas:.0f} %)" if row.percent_of_blas else ""
+    return f"{number((row.gflops or math.nan) / 1e3, 1)}{percent}"
 
 
 def odd_float8() -> str:
@@ -162,187 +155,18 @@ def odd_float8() -> str:
     return table(["shape", "hot, µs", "cold, µs", "cold, GB/s", "of a copy's rate"], lines)
 
 
-def alone_agreement() -> str:
-    """Return which times of launches alone agree with the profilers', and why others do not."""
+def alone_cases() -> tuple[list[alone.Line], list[alone.Judged], alone.Judged]:
+    """Return the lines of alone.csv, the judged launches alone, and the control."""
     lines = alone.read(measured_file("alone.csv"))
-    every = alone.judged(lines)
-    whole = [each for each in every if each.line.launches == "alone"]
-    (control,) = (each for each in every if each.line.launches == "overlapped")
-    causes = Counter(each.cause for each in whole)
-    ratios = alone.ratios(whole)
-    near = sum(alone.agree(*ratio) for ratio in ratios)
-    low_us, high_us = control.causes["tool"]
-    empty = sum(line.launches == alone.EMPTY for line in lines)
-    longer_us = alone.differences(lines, "recorded_us", "beside_cupti_us")
-    clearing_us = alone.differences(
-        [line for line in lines if line.clears], "recorded_us", "beside_cupti_us"
-    )
-    short_us = alone.differences(
-        [each.line for each in whole if (each.expected_us or math.inf) < alone.SHORT_US],
-        *("ncu_us", "gpubench_us"),
-    )
-    shorter_us = (control.expected_us or math.nan) - (control.line.judged_us or math.nan)
-    unknown = ", ".join(
-        f"`{line.variant}` at {line.n} in {line.dtype} ({line.judged_us:.1f} µs, "
-        f"{expected_us:.1f} were expected)"
-        for line, expected_us, *_ in (each for each in whole if each.cause is None)
-    )
-    return fill(
-        f"{causes['']} of {len(whole)} times are within 0.15 µs or 1 % of the tool in whose "
-        f"process they were taken. {causes['tool']} more agree without the constant of Nsight "
-        f"Compute: it reports an empty kernel {low_us:.2f} to {high_us:.2f} µs longer than "
-        f"gpubench does (first to ninth decile of {empty} empty kernels with the launches of these "
-        f"kernels). With the clock that each tool saw, {causes['clock']} more agree, and "
-        f"{causes['tool and clock']} with both. {causes['recording']} calls of cuBLAS agree that "
-        f"clear memory first: CUPTI's period of such calls is {statistics.median(clearing_us):.1f} "
-        f"µs longer than gpubench's in the same process (median of {len(clearing_us)}; of all "
-        f"{len(longer_us)} calls {statistics.median(longer_us):.1f}). {causes[None]} times have no "
-        f"measured cause{unknown and f': {unknown}'}. Times below {alone.SHORT_US:g} µs are "
-        f"{statistics.median(short_us):.2f} µs shorter than Nsight Compute's (median), and "
-        f"{high_us + alone.ALLOWED_US:.2f} µs would be too much. The control is "
-        f"{shorter_us:.2f} µs shorter, and is "
-        f"{'rejected' if control.cause is None else 'not rejected'}. Of {len(ratios)} ratios to "
-        f"the faster library below {alone.SHORT_US:g} µs, {near} are within 1 % of the tools' "
-        "ratios. The others are not decided.",
-        WIDTH,
-    )
-
-
-def ab_runs() -> str:
-    """Return how often `gpubench ab` exits 1 on a CPU beside other work: sentences."""
-    from claims import default_pairs, in_turns  # which imports this module
-
-    default, earlier = default_pairs(True), default_pairs(False)
-    minutes, loads = (sorted(run[name] for run in default) for name in ("seconds", "load"))
-    same, slower, same_before, slower_before = (
-        in_turns(0.0, 1.0, new, default=of_today)[0].replace(" (", " runs (")
-        for of_today in (True, False)
-        for new in ("same", "10 % slower")
-    )
-    return fill(
-        f"{len(default)} runs had the default and two CPUs each, beside other work that starts "
-        f"and stops. They took {minutes[0] / 60:.0f} to {minutes[-1] / 60:.0f} minutes, at a load "
-        f"of {loads[0]:.0f} to {loads[-1]:.0f} for two CPUs. With a build and itself, the exit "
-        f"code was 1 in {same}. With a kernel that is 10 % slower, it was 1 in {slower}. "
-        f"{len(earlier)} earlier runs had 22 to 30 pairs, which were too few: it was 1 in "
-        f"{same_before}, and in {slower_before}.",
-        WIDTH,
-    )
-
-
-def operands() -> str:
-    """Return time, watts and clock by what the operands hold, in long runs at 8192."""
-    kinds: dict[tuple[str, str], dict[str, Row]] = {}
-    for row in read(measured_file("operands.csv")):
-        if row.status == "ok":
-            of_kernel = kinds.setdefault((row.dtype, row.variant), {})
-            before = of_kernel.get(row.operands, row)
-            of_kernel[row.operands] = min(before, row, key=lambda one: one.median_us or math.inf)
-    lines = []
-    for (dtype, variant), by_kind in sorted(kinds.items()):
-        for kind in ("uniform", "normal", "integers", "low-entropy", "ones", "zeros"):
-            if kept := by_kind.get(kind):
-                time_us, joules = kept.median_us or math.nan, kept.joules or math.nan
-                cells = [dtype, variant, kind, milliseconds(time_us)]
-                lines.append([*cells, f"{1e6 * joules / time_us:.0f}", number(kept.sm_mhz, 0)])
-    heading = ["precision", "variant", "operands", "ms", "watts", "MHz"]
-    return table(heading, lines)
-
-
-def ladder_steps() -> str:
-    """Return every step of the ladder at 4096, with what limits its occupancy."""
-    rows = [row for row in read(measured_file("ladder.csv")) if row.status == "ok"]
-    best = {name: best_of(row for row in rows if row.variant == name) for name in names_of(rows)}
-    order, lines = steps(choose("gemm", "cuda", ())), []
-    for name in filter(best.__contains__, (*order, *LIBRARIES)):
-        row, before = best[name], best.get(order.get(name, ""))
-        time_us = row.median_us or 0.0
-        gain = f"{(before.median_us or 0.0) / time_us:.2f}×" if before else ""
-        cells = [name, row.tile, milliseconds(time_us), f"{row.gflops:,.0f}"]
-        cells += [number(row.percent_of_blas, 1), gain, str(row.registers or "")]
-        lines.append([*cells, f"{row.occupancy:.0%}" if row.occupancy else "", limits(row)])
-    heading = ["step", "tile", "ms", "GFLOP/s", "% of cuBLAS", "gain", "registers", "occupancy"]
-    return table([*heading, "limited by"], lines)
-
-
-def names_of(rows: Iterable[Row]) -> list[str]:
-    """Return the variants of the rows, each once."""
-    return list(dict.fromkeys(row.variant for row in rows))
-
-
-def limits(row: Row) -> str:
-    """Return the resources that limit the number of blocks on a multiprocessor."""
-    if not row.tile or not row.registers or not row.compute_capability:
-        return ""
-    (variant,) = choose(row.op, "cuda", (row.variant,))
-    if not isinstance(variant, CudaVariant) or variant.tiles is None:
-        return ""
-    problem = Problem(op=row.op, m=row.m, n=row.n, k=row.k, dtype=row.dtype)
-    launch = variant.launch(variant.tiles.read(row.tile), problem).main
-    resources = Resources(
-        registers=row.registers,
-        local_bytes=row.local_bytes or 0,
-        spill_bytes=0,
-        shared_bytes=(row.shared_bytes or 0) - launch.shared_bytes,
-    )
-    major, minor = map(int, row.compute_capability.split("."))
-    resident = occupancy((major, minor), resources, launch)
-    return ", ".join(resident.limited_by) if resident else ""
-
-
-def ladder_top() -> str:
-    """Return the fastest step and the faster library at each size and cache state."""
-    lines = []
-    for own, library in comparisons(read(measured_file("ladder_top.csv"))):
-        cells = [own.size, own.cache, milliseconds(library.median_us), library.variant]
-        cells += [milliseconds(own.median_us), f"{own.variant} {own.tile}"]
-        lines.append([*cells, ratio_text(own, library)])
-    heading = ["size", "cache", "cuBLAS, ms", "which", "ours, ms", "which", "times as fast"]
-    return table(heading, lines)
-
-
-def tera(row: Row) -> str:
-    """Return 10¹² operations per second."""
-    return number(row.gflops and row.gflops / 1e3, 1)
-
-
-def rate(rows: Sequence[Row], digits: int = 0) -> str:
-    """Return the rate of the fastest row, and its percentage of the better cuBLAS."""
-    if not rows:
-        return ""
-    best = best_of(rows)
-    part = f" ({best.percent_of_blas:.{digits}f} %)" if best.percent_of_blas else ""
-    return DISAGREE if best.unstable else f"{tera(best)}{part}"
-
-
-def rivals() -> str:
-    """Return the rate of each kernel, library, torch and Triton by size: a table per precision."""
-    rows = [row for dtype in RIVALS for row in read(measured_file(f"rivals/{dtype}.csv.gz"))]
-    parts = []
-    for precision in dict.fromkeys(row.compute_mode for row in rows):
-        timed = [row for row in rows if (row.compute_mode, row.status) == (precision, "ok")]
-        sizes = sorted({row.n for row in timed})
-        lines = []
-        for name in names_of(timed):
-            cells = (
-                rate([row for row in timed if (row.variant, row.n) == (name, size)])
-                for size in sizes
-            )
-            lines.append([f"`{name}`", *cells])
-        parts.append(f"### {precision}\n\n{table(['kernel', *map(str, sizes)], lines)}")
-    return "\n\n".join(parts)
+    *whole, control = sorted(alone.judged(lines), key=lambda each: each.line.launches != "alone")
+    return lines, whole, control
 
 
 def agreement() -> str:
     """Return a time by gpubench and by Nsight Compute, and how many times agree."""
-    path = measured_file("alone.csv")
-    judged = alone.judged(alone.read(path))
-    whole = [each for each in judged if each.line.launches == "alone"]
-    (tile,) = (
-        each.line
-        for each in whole
-        if (each.line.dtype, each.line.variant, each.line.n) == ("float32", "shared_tile", "208")
-    )
+    _, whole, _ = alone_cases()
+    named = ("float32", "shared_tile", "208")
+    (tile,) = (x.line for x in whole if (x.line.dtype, x.line.variant, x.line.n) == named)
     causes = Counter(each.cause for each in whole)
     return fill(
         f"`shared_tile 16` at 208 takes {tile.gpubench_us:.2f} µs by gpubench and "
@@ -353,25 +177,72 @@ def agreement() -> str:
     )
 
 
-def published() -> str:
-    """Return two published experiments beside the times that were measured."""
-    shown = {"p100-tiles": ("register_tile", "shared_tile"), "blog-2009": ("naive", "shared_tile")}
-    parts = []
-    for name, starts in shown.items():
-        rows = read(measured_file(f"reproduce/{name}.csv"))
-        run = Reproduction(experiment=read_experiment(shipped()[name]), rows=rows, devices=())
-        parts += [
-            markdown(grid.parts) for grid in grids(run, whole=True) if grid.title.startswith(starts)
-        ]
-    return "\n\n".join(parts)
+def alone_agreement() -> str:
+    """Return how many times of launches alone agree with the profilers', by what they need."""
+    lines, whole, control = alone_cases()
+    causes = Counter(each.cause for each in whole)
+    clearing = [line for line in lines if line.clears]
+    longer_us = statistics.median(alone.differences(clearing, "recorded_us", "beside_cupti_us"))
+    low_us, high_us = control.causes["tool"]
+    by_cause = {
+        "": "with the tool in whose process they were taken",
+        "tool": f"without Nsight Compute's {low_us:.2f} to {high_us:.2f} µs of an empty kernel",
+        "clock": "at the clock that each tool saw",
+        "tool and clock": "without the time of an empty kernel, at that clock",
+        "recording": f"without CUPTI's {longer_us:.1f} µs in calls that clear memory",
+    }
+    cells = [[said, causes[cause]] for cause, said in by_cause.items()]
+    for line, expected_us, *_ in (each for each in whole if each.cause is None):
+        kernel = f"`{line.variant}` at {line.n} in {line.dtype}"
+        cells.append([f"not: {kernel}, {line.judged_us:.1f} µs for {expected_us:.1f}", 1])
+    shorter_us = (control.expected_us or math.nan) - (control.line.judged_us or math.nan)
+    outcome = "agrees" if control.cause is not None else "does not agree"
+    ratios = alone.ratios(whole)
+    near = sum(alone.agree(*ratio) for ratio in ratios)
+    text = (
+        f"The control, whose launches overlap, is {shorter_us:.2f} µs shorter and {outcome}. Of "
+        f"{len(ratios)} ratios to the faster library below {alone.SHORT_US:g} µs, {near} are "
+        "within 1 % of the tools' ratios. The others are not decided."
+    )
+    made = table([f"{len(whole)} times agree", "number"], cells)
+    return f"{made}\n\n{fill(text, WIDTH)}"
 
 
-def parsed(path: Path) -> list[dict[str, str]]:
-    """Return the first table of a Markdown file, one dictionary per line."""
-    parts = groupby(path.read_text(encoding="utf-8").splitlines(), lambda line: line[:1] == "|")
-    first = next(list(lines) for is_table, lines in parts if is_table)
-    heading, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in first)
-    return [dict(zip(heading, cells, strict=True)) for cells in lines]
+# ---- other files
+
+
+def ab_runs() -> str:
+    """Return how often `gpubench ab` exits 1 on a CPU beside other work."""
+    lines = []
+    for default, pairs in ((True, "the default"), (False, "22 to 30")):
+        runs = claims.ab_runs(default=default)
+        minutes, loads = (
+            spread([run[name] / unit for run in runs if name in run])
+            for name, unit in (("seconds", 60), ("load", 1))
+        )
+        found = (claims.in_turns(runs, new)[0] for new in ("same", "10 % slower"))
+        lines.append([pairs, minutes, loads, *found])
+    heading = ["pairs", "minutes", "load for two CPUs", "exit 1 for itself", "10 % slower"]
+    return table(heading, lines)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Return the lowest and the highest of the values; an empty text for none."""
+    return f"{min(values):.0f} to {max(values):.0f}" if values else ""
+
+
+def operands() -> str:
+    """Return time, watts and clock by what the operands hold, in long runs at 8192."""
+    rows = [row for row in read(measured_file("operands.csv")) if row.status == "ok"]
+    best = best_of_each(rows, attrgetter("dtype", "variant", "operands"))
+    lines = []
+    for dtype, variant in sorted({key[:2] for key in best}):
+        for kind in ("uniform", "normal", "integers", "low-entropy", "ones", "zeros"):
+            if row := best.get((dtype, variant, kind)):
+                watts = 1e6 * (row.joules or math.nan) / (row.median_us or math.nan)
+                cells = [dtype, variant, kind, milliseconds(row.median_us)]
+                lines.append([*cells, f"{watts:.0f}", f"{row.sm_mhz:.0f}"])
+    return table(["precision", "variant", "operands", "ms", "watts", "MHz"], lines)
 
 
 def claims_of_others() -> str:
@@ -379,7 +250,8 @@ def claims_of_others() -> str:
     verdicts = ("holds", "does not hold", "not decided", "wrong at this shape")
     lines = []
     for path in sorted(RESULTS.glob("*/claims/*/reproduce.csv"), key=lambda path: path.parent.name):
-        figures = dictionaries(path)
+        with path.open(newline="", encoding="utf-8") as file:
+            figures = list(csv.DictReader(file))
         found = Counter(figure["claim"].removesuffix(" on this device") for figure in figures)
         folder, gpu = path.parent, figures[0]["device"].removeprefix("NVIDIA ")
         link = f"[`{folder.name}`](../results/{folder.relative_to(RESULTS)}/reproduce.md)"
@@ -387,15 +259,9 @@ def claims_of_others() -> str:
     return table(["claim", "GPU", *verdicts], lines)
 
 
-def first_line(name: str) -> str:
-    """Return the first line of a file of results/."""
-    return (RESULTS / name).read_text(encoding="utf-8").partition("\n")[0]
-
-
-def first_table(name: str) -> str:
-    """Return the first table of a file of results/."""
-    lines = parsed(RESULTS / name)
-    return table(list(lines[0]), (list(line.values()) for line in lines), text=True)
+def part(name: str, number: str) -> str:
+    """Return a paragraph, or a table, of a Markdown file of results/."""
+    return (RESULTS / name).read_text(encoding="utf-8").strip().split("\n\n")[int(number)]
 
 
 def changed_kernels() -> str:
@@ -404,26 +270,69 @@ def changed_kernels() -> str:
     Without kernels of libraries, whose hash depends on what is installed.
     """
     present = {(each.op, each.name): source_hash(each) for each in variants() if not each.libraries}
-    lines = []
+    key, lines = ("op", "variant", "source_hash"), []
     for path in sorted(RESULTS.glob("*/**/*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file)
             names = next(rows)
-            if {"op", "variant", "source_hash"} <= {*names}:
-                key = itemgetter(*map(names.index, ("op", "variant", "source_hash")))
-                kernels = {(op, name): known for op, name, known in map(key, rows) if known}
-                kernels = {each: known for each, known in kernels.items() if each in present}
-                changed = sorted(
-                    each[1] for each, known in kernels.items() if known != present[each]
-                )
-                said = (
-                    "all"
-                    if len(changed) == len(kernels) > 1
-                    else ", ".join(map("`{}`".format, changed))
-                )
-                if said:
-                    lines.append([f"[{path.name}](../{path.relative_to(ROOT)})", said])
+            if not {*key} <= {*names}:
+                continue
+            kernels = {
+                (op, name, known)
+                for op, name, known in map(itemgetter(*map(names.index, key)), rows)
+            }
+        known = {
+            (op, name): known for op, name, known in kernels if known and (op, name) in present
+        }
+        changed = sorted(
+            name for (op, name), sources in known.items() if sources != present[op, name]
+        )
+        if changed:
+            every = len(changed) == len(known) > 1
+            said = "all" if every else ", ".join(f"`{name}`" for name in changed)
+            lines.append([f"[{path.name}](../{path.relative_to(ROOT)})", said])
     return table(["file", "kernels that have changed"], lines, text=True)
+
+
+# ---- what the code states
+
+
+def ladder_kernels(*, on_it: bool = True) -> str:
+    """Return the steps of the ladder in order, or the other kernels and routines of gemm."""
+    listed = {variant.name: variant for variant in variants() if variant.op == "gemm"}
+    ladder = steps(tuple(listed.values()))
+    if on_it:
+        after = {name: listed[name].after for name in ladder}
+        lines = [
+            [kernel_link(listed[name]), f"`{x}`" if x else "", listed[name].idea]
+            for name, x in after.items()
+        ]
+        return table(["step", "changes", "idea"], lines, text=True)
+    rest = [variant for name, variant in listed.items() if name not in ladder]
+    lines = [[kernel_link(variant), variant.backend, variant.idea] for variant in rest]
+    return table(["kernel or routine", "runs on", "idea"], lines, text=True)
+
+
+def other_kernels() -> str:
+    """Return the kernels and routines of gemm that are not on the ladder."""
+    return ladder_kernels(on_it=False)
+
+
+def kernel_link(variant: Variant) -> str:
+    """Return a link from the page of the kernels to a variant's source."""
+    return f"[`{variant.name}`]({os.path.relpath(variant.source, KERNELS_PAGE.parent)})"
+
+
+def headers() -> str:
+    """Return the first sentence of each header's comment, without the header's name."""
+    lines = []
+    for path in sorted(KERNELS.glob("lib/*/*.cuh")):
+        paragraph = path.read_text(encoding="utf-8").partition("\n//\n")[0].partition("\n\n")[0]
+        text = " ".join(line.removeprefix("//").strip() for line in paragraph.splitlines())
+        sentence = re.split(r"(?<=[^.][.])\s", text.partition(": ")[2], maxsplit=1)[0]
+        link = f"[`{path.stem}`]({os.path.relpath(path, KERNELS_PAGE.parent)})"
+        lines.append([link, sentence.rstrip(".:")])
+    return table(["header", "holds"], lines, text=True)
 
 
 def columns() -> str:
@@ -479,9 +388,6 @@ BUILD_GROUPS = {
 
 def block(name: str, *arguments: str) -> str:
     """Return what the function `name` makes, between empty lines. cog calls this."""
-    import claims  # these import this module
-    import shape_tables
-
     modules = (sys.modules[__name__], shape_tables, claims)
-    made = next(vars(module)[name] for module in modules if name in vars(module))
-    return f"\n{made(*arguments)}\n\n"
+    make = next(make for module in modules if callable(make := vars(module).get(name)))
+    return f"\n{make(*arguments)}\n\n"

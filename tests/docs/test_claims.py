@@ -24,7 +24,6 @@ from gpubench.commands.reproduce.rules import Figure
 from gpubench.results.row import Row, read, write
 from gpubench.view.row_tables import best_of
 
-MEASURED = REPOSITORY / "results" / "measured.csv"
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 CLAIMS = (PAGES / "claims.md").read_text(encoding="utf-8")
 GENERATED = re.compile(r"<!-- \[\[\[cog (.*?) \]\]\] -->.*?<!-- \[\[\[end\]\]\] -->", re.DOTALL)
@@ -60,8 +59,7 @@ def test_the_readme_states_how_long_its_sweeps_took() -> None:
     gpu_s, cpu_s, long_s = (claims.readme_sweep(*sweep)[0] for sweep in sweeps)
     name, words = shape_tables.card(gpu), " ".join(README.split())
     assert f"The sweep takes {gpu_s:.0f} s on an {name} and {cpu_s:.0f} s on two CPU cores" in words
-    took = {line["task"]: float(line["wall_s"]) for line in tables.dictionaries(MEASURED)}
-    cpu_long_s = took["cpu:main"]
+    cpu_long_s = claims.seconds_by_task()["cpu:main"]
     assert f"It takes {long_s:.0f} s on an {name}, and {cpu_long_s:.0f} s on two CPU cores" in words
 
 
@@ -76,15 +74,15 @@ def test_a_ratio_is_shown_missed_or_not_decided_by_its_interval() -> None:
     assert outcome(1.05, "104;104.2;104.1") == "**missed**"
     assert outcome(1.04, "103;104;105") == "not decided"
     assert outcome(1.03, "104;104") == "not decided"  # other rounds: no interval
-    assert outcome(1.03, "104;104;120") == tables.DISAGREE
+    assert outcome(1.03, "104;104;120") == claims.DISAGREE
 
 
 def test_only_the_libraries_are_compared_with(tmp_path: Path) -> None:
     own = sample("packed_panels", median_us=100.0)
     emulated = replace(own, variant="cublas_emulated", tile="", median_us=104.0)
-    assert list(tables.comparisons([own, emulated])) == []
+    assert list(claims.comparisons([own, emulated])) == []
     library = replace(emulated, variant="cublaslt")
-    assert list(tables.comparisons([own, emulated, library])) == [(own, library)]
+    assert list(claims.comparisons([own, emulated, library])) == [(own, library)]
     path = tmp_path / "rows.csv"
     write([own, library], path)
     figure, outcome = claims.faster([str(path)], {own.size: 1.0, "1": 1.0})
@@ -102,14 +100,14 @@ def test_no_ratio_mixes_a_sustained_kernel_with_a_library_in_bursts() -> None:
     kernel = state("wgmma_mixed", burst=5.0, sustained=6.0)
     both = [*kernel, *state("cublas", burst=7.5, sustained=9.0)]
     alone = [*kernel, *state("cublas", burst=7.5)]
-    sustained = [tables.library_of(kernel[1], rows) for rows in (both, alone)]
+    sustained = [claims.library_of(kernel[1], rows) for rows in (both, alone)]
     assert [library and library.median_us for library in sustained] == [9.0, None]
 
 
 @pytest.mark.parametrize("name", ["ladder", "ladder_top"])
 def test_comparisons_with_cublas_rest_on_stable_rows(name: str) -> None:
     """Of each problem the fastest kernel and the better library: no page quotes the others."""
-    compared = chain.from_iterable(tables.comparisons(read(measured_file(f"{name}.csv"))))
+    compared = chain.from_iterable(claims.comparisons(read(measured_file(f"{name}.csv"))))
     assert [row.label for row in compared if row.unstable] == []
 
 
@@ -152,14 +150,14 @@ def test_each_time_of_a_kernel_alone_agrees_with_a_profiler_or_has_a_measured_ca
     """The page names the libraries' times without a cause, one of fifty at most."""
     every = tables.alone.judged(tables.alone.read(measured_file("alone.csv")))
     unknown = [each.line for each in every if each.cause is None]
-    libraries = [case for case in unknown if case.variant in tables.LIBRARIES]
+    libraries = [case for case in unknown if case.variant in claims.LIBRARIES]
     assert [case.launches for case in unknown if case not in libraries] == ["overlapped"]
     assert 50 * len(libraries) <= len(every)
 
 
 def test_no_claim_compares_launches_that_overlap_with_a_librarys_in_silence() -> None:
     for name in ("tensor", "precisions", "ladder_top"):
-        for own, library in tables.comparisons(read(measured_file(f"{name}.csv"))):
+        for own, library in claims.comparisons(read(measured_file(f"{name}.csv"))):
             assert own.launches == library.launches
     for dtype in shape_tables.ALONE:
         assert {each.launches for each in shape_tables.outcomes_alone(dtype)} == {"alone"}

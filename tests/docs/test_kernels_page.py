@@ -1,19 +1,11 @@
 """gpubench/kernels/gemm/README.md: the ladder in order, from the descriptions."""
 
 import re
-import runpy
-
-from newcomer import REPOSITORY
 
 from gpubench.model import CudaVariant
 from gpubench.plan.registry import KERNELS, variants
 
 PAGE = KERNELS / "gemm" / "README.md"
-
-
-def test_the_page_is_up_to_date() -> None:
-    page = runpy.run_path(str(REPOSITORY / "docs" / "make_kernels_page.py"))["page"]
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python docs/make_kernels_page.py"
 
 
 def test_each_step_stands_behind_the_step_that_it_changes() -> None:
