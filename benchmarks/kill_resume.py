@@ -25,7 +25,6 @@ complete, or that of a sweep of `ab` that ended early, and the same command then
 Exits 1 at the first command that fails a check. Needs psutil (extra `fleet`).
 """
 
-import csv
 import json
 import random
 import re
@@ -38,6 +37,7 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ from shared import GPUBENCH, parser, save
 
 from gpubench.plan.tuned import read_winners
 from gpubench.results.provenance import package_version
-from gpubench.results.row import read
+from gpubench.results.row import Row, read
 
 ROUNDS = 3
 KILLED_AGAIN = 1 / 3
@@ -58,13 +58,10 @@ SWEEP = (
     *("--budget", "4", "--output", "a.csv", "--samples", "a.samples"),
 )
 RACED = {"cpu": "cpu_tile", "cuda": "shared_tile"}
+WINNERS = "winners.toml"
 RACE = (
-    *("--sizes", "48", "--where", "edge in (4, 16, 32)", "--rounds", "2", "--cache", "hot"),
-    *("--within", "20%", "--output", "a.csv"),
-)
-RACES = (
-    *("--sizes", "list.csv", "--where", "edge in (4, 16)", "--rounds", "2", "--cache", "hot"),
-    *("--within", "20%", "--output", "a.csv"),
+    *("--where", "edge in (4, 16)", "--rounds", "2", "--cache", "hot", "--within", "20%"),
+    *("--output", "a.csv", "--winners", WINNERS),
 )
 AB = (
     *("ab", "before", "after", "--variants", "mine,cpu_blas", "--sizes", "16", "--pairs", "3"),
@@ -82,8 +79,9 @@ WRITERS = (
 )
 """Commands that write a file or a folder whose name begins with `out`."""
 
+Command = tuple[str, ...]
+
 KINDS = ("sweep", "files", "tune", "list", "ab", "races")
-WINNERS = "winners.toml"
 LIST = "name,m,n,k,weight\nfirst,16,24,8,2\nsecond,32,8,16,1\n"
 FORMER = "former"
 EXAMPLE = ("--variants", "cpu_tile,cpu_blas", "--sizes", "8,16", "--rounds", "3", "--budget", "3")
@@ -173,17 +171,9 @@ def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
     return medians
 
 
-def form(path: Path) -> list[str]:
-    """Return the columns of a file and, for each line, those that are empty; except the reason."""
-    with path.open(newline="") as file:
-        names, *lines = csv.reader(file)
-    empty = (
-        " ".join(
-            name for name, text in zip(names, line, strict=True) if not text and name != "reason"
-        )
-        for line in lines
-    )
-    return [" ".join(names), *empty]
+def empty_fields(row: Row) -> set[str]:
+    """Return the columns that are empty in a row; except the reason."""
+    return {name for name, value in asdict(row).items() if value in {None, ""}} - {"reason"}
 
 
 def require(condition: bool, message: str) -> None:
@@ -209,13 +199,13 @@ def check_names(directory: Path, whole: Path, where: str) -> None:
 
 def check_sweep(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
     check_names(directory, whole, where)
-    final = read(directory / "a.csv")
-    same = [row.key for row in final] == [row.key for row in read(whole / "a.csv")]
+    final, uninterrupted = (read(at / "a.csv") for at in (directory, whole))
+    same = [row.key for row in final] == [row.key for row in uninterrupted]
     require(same, f"{where}: the points are not those of the uninterrupted sweep")
     require(all(row.rounds == ROUNDS for row in final), f"{where}: rounds")
     check_rounds(directory, kept, where)
-    for now, then in zip(form(directory / "a.csv"), form(whole / "a.csv"), strict=True):
-        differing = sorted({*now.split()} ^ {*then.split()})
+    for now, then in zip(final, uninterrupted, strict=True):
+        differing = empty_fields(now) ^ empty_fields(then)
         require(not differing, f"{where}: columns that one of the files lacks: {differing}")
     samples = (directory / "a.samples").read_bytes()
     begun = [lines for lines in kept if lines]
@@ -233,68 +223,6 @@ def check_race(directory: Path, whole: Path, kept: list[bytes], where: str) -> N
     older, *new = (winner.device for winner in read_winners(directory / WINNERS))
     expected_count = len(read_winners(whole / WINNERS)) - 1
     require(older == "another" and len(new) == expected_count, f"{where}: winners {older}, {new}")
-
-
-def run(kills: int, seed: int, device: str) -> dict[str, Any]:
-    """Kill commands of a seed until `kills` kills hit; return what happened how often."""
-    kind = KINDS[seed % len(KINDS)]
-    if kind in {"files", "ab"}:
-        return run_again(kills, seed, device, WRITERS if kind == "files" else (AB,))
-    return resume(kills, seed, device, kind)
-
-
-def run_again(
-    kills: int, seed: int, device: str, commands: tuple[tuple[str, ...], ...]
-) -> dict[str, Any]:
-    """Kill commands that are not resumed, and run them again."""
-    chance = random.Random(seed)  # noqa: S311 # moments, not secrets
-    counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as temporary:
-        template = Path(temporary, "template")
-        template.mkdir()
-        for name in ("before", "after"):
-            (template / name).mkdir()
-            (template / name / "mine.py").write_text(MINE)
-        finish(start(template, "sweep", *EXAMPLE, "--device", device, "--output", "rows.csv"))
-        finish(start(template, "generate", "v.npz", "--sizes", "30x50"))
-        wholes = {}
-        for number, command in enumerate(commands):
-            whole = Path(temporary, f"whole-{number}")
-            shutil.copytree(template, whole)
-            finish(start(whole, *command))
-            start_s = time.monotonic()
-            finish(start(whole, *command, *again(whole, command)))
-            wholes[command] = whole, time.monotonic() - start_s
-        killed = runs = 0
-        while killed < kills:
-            command = chance.choice(commands)
-            whole, duration_s = wholes[command]
-            directory = Path(temporary, f"run-{runs}")
-            shutil.copytree(template, directory)
-            former = [name for name in command if name.startswith("out.")]
-            for name in former:
-                (directory / name).write_text(FORMER)
-            process = start(directory, *command)
-            moment = chance.uniform(0, duration_s)
-            what = kill(process, moment, chance.choice(("sweep", "child", "both")))
-            counts[what] += 1
-            killed += "kills" in what
-            where = f"{command[0]} {runs}, {what} at {moment:.3f} s"
-            check_files(directory, whole, where, is_ended=False)
-            finish(start(directory, *command, *again(directory, command)))
-            check_files(directory, whole, where, is_ended=True)
-            runs += 1
-    print(f"seed {seed}: {killed} kills in {runs} runs, every file complete", flush=True)
-    names = ", ".join(command[0] for command in commands)
-    return {"command": names, "seed": seed, "kills": killed, "counts": dict(sorted(counts.items()))}
-
-
-def again(directory: Path, command: tuple[str, ...]) -> tuple[str, ...]:
-    """Make room for a command that was run before; return its further flags."""
-    if command[0] == "ab":
-        shutil.rmtree(directory / "r", ignore_errors=True)
-        return ()
-    return () if "--force" in command else ("--force",)
 
 
 def check_files(directory: Path, whole: Path, where: str, *, is_ended: bool) -> None:
@@ -318,75 +246,107 @@ def check_files(directory: Path, whole: Path, where: str, *, is_ended: bool) -> 
         require(files.keys() == expected.keys(), f"{where}: files {sorted(files)}")
 
 
-def resume(kills: int, seed: int, device: str, kind: str) -> dict[str, Any]:
-    """Kill and resume sweeps or races."""
-    chance = random.Random(seed)  # noqa: S311 # moments, not secrets
-    races = kind in {"tune", "races"}
-    more = ("--winners", WINNERS) if races else ()
-    command: tuple[str, ...] = ("sweep", "--device", device, "--variants", VARIANTS[device], *SWEEP)
-    if kind == "list":
-        command = (*command, "--sizes", "list.csv")
-    if races:
-        options = RACE if kind == "tune" else RACES
-        command = ("tune", RACED[device], "--device", device, *options, *more)
-    counts: Counter[str] = Counter()
-    on_disk: list[int] = []
-    with tempfile.TemporaryDirectory() as temporary:
-        whole = directory_of(Path(temporary, "uninterrupted"), races)
-        for _ in range(2):  # the first one compiles
-            start_s = time.monotonic()
-            finish(start(whole, *command, "--force"))
-            duration_s = time.monotonic() - start_s
-        killed = sweeps = 0
-        while killed < kills:
-            directory = directory_of(Path(temporary, f"sweep-{sweeps}"), races)
-            kept: list[bytes] = []
-            process = start(directory, *command)
-            while not kept or chance.random() < KILLED_AGAIN:
-                moment = chance.uniform(0, duration_s)
-                what = kill(process, moment, chance.choice(("sweep", "child", "both")))
-                counts[what] += 1
-                killed += "kills" in what
-                kept.append(whole_lines(directory / "a.csv.partial"))
-                if process.returncode == 0:
-                    break
-                on_disk.append(max(0, kept[-1].count(b"\n") - 1))
-                counts["of these, of a resumed sweep"] += len(kept) > 1
-                if (directory / "a.csv.partial").exists():
-                    counts["of these, while the winner was confirmed"] += bool(
-                        list(directory.glob("a.confirmed.csv*"))
-                    )
-                    process = start(directory, command[0], "--resume", "a.csv", *more)
-                elif (directory / "a.csv").exists():
-                    counts["of these, after the file was complete"] += 1
-                    break
-                else:
-                    counts["of these, before the file was started"] += 1
-                    process = start(directory, *command)
-            else:
-                finish(process)
-            check = check_race if races else check_sweep
-            check(directory, whole, kept, f"sweep {sweeps}, {what} at {moment:.3f} s")
-            sweeps += 1
-    print(f"seed {seed}: {killed} kills in {sweeps} sweeps, every file complete", flush=True)
-    return {
-        "command": f"gpubench {' '.join(command)}",
-        "seed": seed,
-        "uninterrupted_s": round(duration_s, 1),
-        "kills": killed,
-        "sweeps": sweeps,
-        "counts": dict(sorted((+counts).items())),
-        "measurements_on_disk": sorted(on_disk),
+def commands_of(kind: str, device: str) -> list[Command]:
+    """Return the commands of a kind. All but `files` has one."""
+    on = ("--device", device)
+    commands: dict[str, list[Command]] = {
+        "sweep": [("sweep", *on, "--variants", VARIANTS[device], *SWEEP)],
+        "list": [("sweep", *on, "--variants", VARIANTS[device], *SWEEP, "--sizes", "list.csv")],
+        "tune": [("tune", RACED[device], *on, *RACE, "--sizes", "48")],
+        "races": [("tune", RACED[device], *on, *RACE, "--sizes", "list.csv")],
+        "files": list(WRITERS),
+        "ab": [AB],
     }
+    return commands[kind]
 
 
-def directory_of(path: Path, races: bool) -> Path:
-    """Make the directory of a command; that of a race has a file of winners."""
+def template_of(path: Path, kind: str, device: str) -> Path:
+    """Make the directory in which the commands of a kind begin."""
     path.mkdir()
     (path / "list.csv").write_text(LIST)
-    if races:
+    if kind in {"tune", "races"}:
         (path / WINNERS).write_text(OLDER, encoding="utf-8")
+    if kind in {"files", "ab"}:
+        for name in ("before", "after"):
+            (path / name).mkdir()
+            (path / name / "mine.py").write_text(MINE)
+        finish(start(path, "sweep", *EXAMPLE, "--device", device, "--output", "rows.csv"))
+        finish(start(path, "generate", "v.npz", "--sizes", "30x50"))
     return path
+
+
+def again(directory: Path, command: Command) -> Command:
+    """Return the command that continues after a kill: the same one unless it can be resumed."""
+    if (directory / "a.csv.partial").exists():
+        more = ("--winners", WINNERS) if command[0] == "tune" else ()
+        return (command[0], "--resume", "a.csv", *more)
+    shutil.rmtree(directory / "r", ignore_errors=True)
+    return (*command, *(() if "--force" in command else ("--force",)))
+
+
+def run_once(
+    directory: Path, whole: Path, command: Command, duration_s: float, chance: random.Random
+) -> Counter[str]:
+    """Kill a command, continue and perhaps kill it again; return how often what happened."""
+    counts: Counter[str] = Counter()
+    kept: list[bytes] = []
+    process = start(directory, *command)
+    while not kept or chance.random() < KILLED_AGAIN:
+        moment = chance.uniform(0, duration_s)
+        what = kill(process, moment, chance.choice(("sweep", "child", "both")))
+        where = f"{directory.name} of {command[0]}, {what} at {moment:.3f} s"
+        counts[what] += 1
+        counts["of these, of a run that was killed before"] += bool(kept)
+        confirms = bool(list(directory.glob("a.confirmed.csv*")))
+        counts["of these, while the winner was confirmed"] += confirms
+        kept.append(whole_lines(directory / "a.csv.partial"))
+        if "a.csv" not in command:
+            check_files(directory, whole, where, is_ended=False)
+        elif not kept[-1] and (directory / "a.csv").exists():
+            break
+        if process.returncode == 0:
+            break
+        process = start(directory, *again(directory, command))
+    else:
+        finish(process)
+    if "a.csv" in command:
+        check = check_race if command[0] == "tune" else check_sweep
+        check(directory, whole, kept, where)
+    else:
+        check_files(directory, whole, where, is_ended=True)
+    return counts
+
+
+def run(kills: int, seed: int, device: str) -> dict[str, Any]:
+    """Kill commands of a seed until `kills` kills hit; return what happened how often."""
+    kind = KINDS[seed % len(KINDS)]
+    commands = commands_of(kind, device)
+    chance = random.Random(seed)  # noqa: S311 # moments, not secrets
+    counts: Counter[str] = Counter()
+    killed = runs = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        template = template_of(Path(temporary, "template"), kind, device)
+        wholes = {}
+        for number, command in enumerate(commands):
+            whole = Path(shutil.copytree(template, Path(temporary, f"whole-{number}")))
+            finish(start(whole, *command))  # compiles
+            start_s = time.monotonic()
+            finish(start(whole, *again(whole, command)))
+            wholes[command] = whole, time.monotonic() - start_s
+        while killed < kills:
+            command = chance.choice(commands)
+            directory = Path(shutil.copytree(template, Path(temporary, f"run {runs}")))
+            for name in command:
+                if name.startswith("out."):
+                    (directory / name).write_text(FORMER)
+            whole, duration_s = wholes[command]
+            counts += run_once(directory, whole, command, duration_s, chance)
+            killed = sum(count for what, count in counts.items() if what.startswith("kills"))
+            runs += 1
+    print(f"seed {seed}: {killed} kills in {runs} runs, every file complete", flush=True)
+    said = " ".join(commands[0]) if len(commands) == 1 else ", ".join(x[0] for x in commands)
+    counted = {"kills": killed, "runs": runs, "counts": dict(sorted(counts.items()))}
+    return {"command": said, "seed": seed, **counted}
 
 
 def main() -> None:

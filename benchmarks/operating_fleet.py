@@ -30,70 +30,44 @@ PROCESSES = [*range(UNITS)] * len(PHASES)
 
 Random = np.random.Generator
 Floats = NDArray[np.float64]
-Spread = Callable[[Random, int], Floats]
+Spread = Callable[[Random, tuple[int, int]], Floats]
 """Draws the logarithms of the factors of good devices, of shape (devices, units)."""
 
 
-def normal(deviation: float) -> Spread:
-    return lambda rng, devices: deviation * rng.standard_normal((devices, UNITS))
-
-
-def student(scale: float, df: int = 3) -> Spread:
-    return lambda rng, devices: scale * rng.standard_t(df, (devices, UNITS))
-
-
-def laplace(rng: Random, devices: int) -> Floats:
-    return rng.laplace(0, 0.005, (devices, UNITS))
-
-
-def contaminated(rng: Random, devices: int) -> Floats:
-    """One factor in twenty is ten times as wide."""
-    wide = rng.random((devices, UNITS)) < 0.05  # noqa: PLR2004 # one in twenty
-    return 0.0025 * rng.standard_normal((devices, UNITS)) * np.where(wide, 10, 1)
-
-
-def two_boards(rng: Random, devices: int) -> Floats:
-    """Devices are of two boards, which are 1 % apart in all units."""
-    board = rng.integers(2, size=(devices, 1))
-    return 0.01 * board + 0.002 * rng.standard_normal((devices, UNITS))
-
-
-def one_sided(rng: Random, devices: int) -> Floats:
-    """Devices are slower than the best by an exponential of 0.5 % on average."""
-    return rng.exponential(0.005, (devices, UNITS))
-
-
-def unlike_units(rng: Random, devices: int) -> Floats:
-    """Units differ in their spread, from 0.1 to 2 %; units of a device have a part in common."""
-    width = 0.001 * 20 ** rng.random((1, UNITS))
-    common = 0.5 * rng.standard_normal((devices, 1))
-    return width * (common + rng.standard_t(5, (devices, UNITS)))
-
-
-def racks(rng: Random, devices: int) -> Floats:
-    """Devices are slower the higher they stand in their rack, by up to 1.5 %, in all units."""
-    return 0.015 * rng.random((devices, 1)) + 0.003 * rng.standard_normal((devices, UNITS))
-
-
-def skewed(rng: Random, devices: int) -> Floats:
-    """Devices are slower by log-normal factors: 0.3 % in the median, over 1.1 % one in twenty."""
-    return 0.003 * rng.lognormal(0, 0.8, (devices, UNITS))
-
-
 SPREADS: dict[str, tuple[Spread, Sequence[int]]] = {
-    "normal, 0.25 %": (normal(0.0025), (4, 8, 64)),
-    "normal, 0.25 %; each process 0 or 4 % slower": (normal(0.0025), (8, 64)),
-    "t with 3 degrees of freedom, 0.25 %": (student(0.0025), (4, 8, 64)),
-    "t with 3 degrees of freedom, 0.5 %": (student(0.005), (4, 8, 64)),
-    "normal, 2 %": (normal(0.02), (4, 8, 64)),
-    "Laplace, 0.5 %": (laplace, (4, 8, 64)),
-    "one in twenty 10 times as wide as 0.25 %": (contaminated, (4, 8, 64)),
-    "normal, 0.2 %, on two boards 1 % apart": (two_boards, (5, 12, 40)),
-    "exponential, 0.5 %": (one_sided, (5, 12, 40)),
-    "t with 5 degrees of freedom, 0.1 to 2 % by unit": (unlike_units, (5, 12, 40)),
-    "normal, 0.3 %, and up to 1.5 % by the place in a rack": (racks, (6, 20, 70)),
-    "log-normal, median 0.3 %": (skewed, (6, 20, 70)),
-}
+    "normal, 0.25 %": (lambda rng, shape: 0.0025 * rng.standard_normal(shape), (4, 8, 64)),
+    "normal, 0.25 %; each process 0 or 4 % slower": (
+        lambda rng, shape: 0.0025 * rng.standard_normal(shape), (8, 64)
+    ),
+    "t with 3 degrees of freedom, 0.25 %": (
+        lambda rng, shape: 0.0025 * rng.standard_t(3, shape), (4, 8, 64)
+    ),
+    "t with 3 degrees of freedom, 0.5 %": (
+        lambda rng, shape: 0.005 * rng.standard_t(3, shape), (4, 8, 64)
+    ),
+    "normal, 2 %": (lambda rng, shape: 0.02 * rng.standard_normal(shape), (4, 8, 64)),
+    "Laplace, 0.5 %": (lambda rng, shape: rng.laplace(0, 0.005, shape), (4, 8, 64)),
+    "one in twenty 10 times as wide as 0.25 %": (
+        lambda rng, shape: np.where(rng.random(shape) < 0.05, 10, 1)  # noqa: PLR2004 # one in twenty
+        * (0.0025 * rng.standard_normal(shape)), (4, 8, 64)
+    ),
+    "normal, 0.2 %, on two boards 1 % apart": (
+        lambda rng, shape: 0.01 * rng.integers(2, size=(shape[0], 1))
+        + 0.002 * rng.standard_normal(shape), (5, 12, 40)
+    ),
+    "exponential, 0.5 %": (lambda rng, shape: rng.exponential(0.005, shape), (5, 12, 40)),
+    "t with 5 degrees of freedom, 0.1 to 2 % by unit": (
+        lambda rng, shape: 0.001 * 20 ** rng.random((1, UNITS))
+        * (0.5 * rng.standard_normal((shape[0], 1)) + rng.standard_t(5, shape)), (5, 12, 40)
+    ),
+    "normal, 0.3 %, and up to 1.5 % by the place in a rack": (
+        lambda rng, shape: 0.015 * rng.random((shape[0], 1))
+        + 0.003 * rng.standard_normal(shape), (6, 20, 70)
+    ),
+    "log-normal, median 0.3 %": (
+        lambda rng, shape: 0.003 * rng.lognormal(0, 0.8, shape), (6, 20, 70)
+    ),
+}  # fmt: skip
 """What good devices differ by, and the numbers of devices."""
 
 LINES = [(name, devices) for name, (_, sizes) in SPREADS.items() for devices in sizes]
@@ -142,7 +116,7 @@ def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> li
     in_all = called = alarms = promised = kept = 0
     detectable = []
     for _ in range(fleets):
-        own = spread(rng, devices)
+        own = spread(rng, (devices, UNITS))
         times = fleet(noise, own, rng)
         if two_speeds:  # alone, each round is a process; together, all rounds are one
             times[:, :UNITS] += np.log1p(0.04) * rng.integers(2, size=(devices, 1, ROUNDS))

@@ -47,6 +47,10 @@ class Visits(NamedTuple):
         happens: NDArray[np.bool_] = self.rng.random(len(self.numbers)) < probability
         return happens
 
+    def exponential(self, mean: float) -> Floats:
+        """Return exponential noise."""
+        return self.rng.exponential(mean, len(self.numbers))
+
     def kept(self, name: str, low: float, high: float) -> Floats:
         """Return a number for each visit's configuration, which it keeps in all rounds."""
         numbers = self.memory.setdefault(name, self.rng.uniform(low, high, self.size))
@@ -63,15 +67,6 @@ Noise = Callable[[Visits], Floats]
 """What the visits of a round add to the logarithms of the times."""
 
 
-def normal(deviation: float) -> Noise:
-    return lambda visits: visits.normal(deviation)
-
-
-def spiky(part: float, size: float) -> Noise:
-    """A part of the visits is slower, by `size` on average."""
-    return lambda v: v.normal(0.005) + v.chance(part) * v.rng.exponential(size, len(v.numbers))
-
-
 def outliers(part: float, factor: float, *, of_best: bool = True) -> Noise:
     """A part of the visits, of the best or of all, takes longer by a factor."""
     return lambda v: v.normal() + math.log(factor) * v.chance(part) * (v.is_best | (not of_best))
@@ -84,99 +79,77 @@ def drift(visits: Visits) -> Floats:
     return visits.normal(0.005) + warm + 0.1 * (place > 0.8)  # noqa: PLR2004 # a fifth of it
 
 
-def noisy_best(factor: float, deviation: float) -> Noise:
-    """The best scatters more than the others."""
-    return lambda v: v.normal(np.where(v.is_best, factor, 1.0) * deviation)
+def busy_neighbour(v: Visits) -> Floats:
+    hit = v.chance(0.4) & (v.round % 2 == 1)
+    return v.normal() + hit * v.rng.uniform(0.05, 0.4)
 
 
-def loud_ten(visits: Visits) -> Floats:
-    """One configuration in twenty has noise of 2 %, the best too; the others 0.2 %."""
-    loud = visits.numbers % 20 == visits.best % 20
-    return visits.normal(np.where(loud, 0.02, 0.002))
+def three_clocks(v: Visits) -> Floats:
+    slower = v.rng.choice([0.0, 0.04, 0.09])
+    return np.asarray(v.normal() + slower * v.kept("depends", 1 / 3, 1))
 
 
-def lasting(deviation: float) -> Noise:
-    """Offsets that last a process, which is a round."""
-
-    def noise(visits: Visits) -> Floats:
-        return visits.normal(0.003) + visits.normal(deviation)
-
-    return noise
+def unlike_spikes(v: Visits) -> Floats:
+    late = v.chance(v.kept("parts", 0, 0.3))
+    return np.asarray(v.normal() + late * v.exponential(0.1))
 
 
-def busy_neighbour(visits: Visits) -> Floats:
-    """Another program slows a random stretch of each second round, by 5 to 40 %."""
-    hit = visits.chance(0.4) & (visits.round % 2 == 1)
-    return visits.normal() + hit * visits.rng.uniform(0.05, 0.4)
-
-
-def throttled(visits: Visits) -> Floats:
-    """In half of the rounds heat slows each configuration, by a factor of its own up to 6 %."""
-    return visits.normal() + (visits.rng.random() < 0.5) * visits.kept("heat", 0, 0.06)  # noqa: PLR2004 # a half
-
-
-def skewed(visits: Visits) -> Floats:
-    """Scatter is log-normal and one-sided, and each configuration's differs: 0.1 to 5 %."""
-    widths = 0.001 * 50 ** visits.kept("widths", 0, 1)
-    return np.asarray(widths * (visits.rng.lognormal(0, 1, len(visits.numbers)) - 1))
-
-
-def stepped(visits: Visits) -> Floats:
-    """Six in ten visits take the typical time, the others one or two steps of 1 % more."""
-    return visits.rng.choice([0.0, 0.01, 0.02], p=[0.6, 0.3, 0.1], size=len(visits.numbers))
-
-
-def three_clocks(visits: Visits) -> Floats:
-    """A round runs at one of three clocks, and configurations depend on it by a third to all."""
-    slower = visits.rng.choice([0.0, 0.04, 0.09])
-    return np.asarray(visits.normal() + slower * visits.kept("depends", 1 / 3, 1))
-
-
-def unlike_spikes(visits: Visits) -> Floats:
-    """Up to 30 % of a configuration's visits are slower, by 10 % on average."""
-    late = visits.chance(visits.kept("parts", 0, 0.3))
-    return np.asarray(visits.normal() + late * visits.rng.exponential(0.1, len(visits.numbers)))
-
-
-def cold_start(visits: Visits) -> Floats:
-    """One in ten first visits takes two to five times as long."""
-    late = visits.chance(0.1) & (visits.round == 0)
-    return np.asarray(visits.normal() + late * np.log(visits.rng.uniform(2, 5, len(late))))
+def cold_start(v: Visits) -> Floats:
+    late = v.chance(0.1) & (v.round == 0)
+    return np.asarray(v.normal() + late * np.log(v.rng.uniform(2, 5, len(late))))
 
 
 LANDSCAPES: dict[str, tuple[Noise, int, int]] = {
-    "normal noise of 0.2 %": (normal(0.002), 200, 1),
-    "normal noise of 0.5 %": (normal(0.005), 200, 1),
-    "1,000 configurations": (normal(0.005), 1000, 1),
-    "8 configurations": (normal(0.005), 8, 1),
-    "20 equally fast, 20 up to 2 % slower": (normal(0.005), 200, 20),
-    "all 50 equally fast": (normal(0.005), 50, 50),
-    "noise of 3 %": (normal(0.03), 200, 1),
+    "normal noise of 0.2 %": (lambda v: v.normal(0.002), 200, 1),
+    "normal noise of 0.5 %": (lambda v: v.normal(0.005), 200, 1),
+    "1,000 configurations": (lambda v: v.normal(0.005), 1000, 1),
+    "8 configurations": (lambda v: v.normal(0.005), 8, 1),
+    "20 equally fast, 20 up to 2 % slower": (lambda v: v.normal(0.005), 200, 20),
+    "all 50 equally fast": (lambda v: v.normal(0.005), 50, 50),
+    "noise of 3 %": (lambda v: v.normal(0.03), 200, 1),
     "Student's t, 2 degrees of freedom": (
         lambda v: 0.005 * v.rng.standard_t(2, len(v.numbers)), 200, 1
     ),
     "slower by the absolute value of Cauchy's": (
         lambda v: 0.003 * np.abs(v.rng.standard_cauchy(len(v.numbers))), 200, 1
     ),
-    "5 % of visits 20 % slower": (spiky(0.05, 0.2), 200, 1),
-    "10 % of visits 50 % slower": (spiky(0.1, 0.5), 200, 1),
+    "5 % of visits 20 % slower": (
+        lambda v: v.normal(0.005) + v.chance(0.05) * v.exponential(0.2), 200, 1
+    ),
+    "10 % of visits 50 % slower": (
+        lambda v: v.normal(0.005) + v.chance(0.1) * v.exponential(0.5), 200, 1
+    ),
     "noise of 0.2 to 2 %, by configuration": (
         lambda v: v.normal(0.002 * 10 ** v.kept("widths", 0, 1)), 200, 1
     ),
     "drift of 5 %, and bursts of 10 %": (drift, 200, 1),
     "drift and bursts, 20 equally fast": (drift, 200, 20),
-    "the best has 10 times the noise of 0.5 %": (noisy_best(10, 0.005), 200, 1),
-    "the best has 10 times the noise of 0.2 %": (noisy_best(10, 0.002), 200, 1),
+    "the best has 10 times the noise of 0.5 %": (
+        lambda v: v.normal(np.where(v.is_best, 0.05, 0.005)), 200, 1
+    ),
+    "the best has 10 times the noise of 0.2 %": (
+        lambda v: v.normal(np.where(v.is_best, 0.02, 0.002)), 200, 1
+    ),
     "the best is 8 % slower in half of its visits": (
         lambda v: v.normal(0.005) + 0.08 * (v.chance(0.5) & v.is_best), 200, 1
     ),
-    "noise of 2 % in ten of 200, the best among them": (loud_ten, 200, 1),
-    "offsets of 1 % that last a process": (lasting(0.01), 200, 1),
-    "offsets of 3 % that last a process": (lasting(0.03), 200, 1),
+    "noise of 2 % in ten of 200, the best among them": (
+        lambda v: v.normal(np.where(v.numbers % 20 == v.best % 20, 0.02, 0.002)), 200, 1
+    ),
+    "offsets of 1 % that last a process": (lambda v: v.normal(0.003) + v.normal(0.01), 200, 1),
+    "offsets of 3 % that last a process": (lambda v: v.normal(0.003) + v.normal(0.03), 200, 1),
     "a neighbour slows part of each second round": (busy_neighbour, 200, 1),
-    "heat slows each by up to 6 % in half of the rounds": (throttled, 200, 1),
-    "one-sided noise of 0.1 to 5 %, by configuration": (skewed, 200, 1),
-    "visits take 0, 1 or 2 % more": (stepped, 200, 1),
+    "heat slows each by up to 6 % in half of the rounds": (
+        lambda v: v.normal() + (v.rng.random() < 0.5) * v.kept("heat", 0, 0.06),  # noqa: PLR2004
+        200, 1
+    ),
+    "one-sided noise of 0.1 to 5 %, by configuration": (
+        lambda v: 0.001 * 50 ** v.kept("widths", 0, 1)
+        * (v.rng.lognormal(0, 1, len(v.numbers)) - 1), 200, 1
+    ),
+    "visits take 0, 1 or 2 % more": (
+        lambda v: v.rng.choice([0.0, 0.01, 0.02], p=[0.6, 0.3, 0.1], size=len(v.numbers)), 200, 1
+    ),
     "rounds at three clocks, on which each depends differently": (three_clocks, 200, 1),
     "up to 30 % of visits 10 % slower, by configuration": (unlike_spikes, 200, 1),
     "one in five visits of the best takes 3 times as long": (outliers(0.2, 3), 200, 1),
