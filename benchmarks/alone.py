@@ -2,7 +2,6 @@
 
     python benchmarks/alone.py measure alone.csv       # the kernels and sizes of selfcheck, hot
     python benchmarks/alone.py measure alone.csv 208,496,848
-    python benchmarks/alone.py measure small_alone.csv small.csv
     python benchmarks/alone.py table alone.csv
 
 A process under Nsight Compute times each kernel by gpubench and has it profiled
@@ -14,8 +13,6 @@ A time agrees if it is within 0.15 µs or 1 %, whichever is larger:
 - of Nsight Compute's duration, where a call is one kernel;
 - of CUPTI's span, where a call is several kernels or clears memory. The span leaves out the launch
   gap (the median difference for calls of one kernel), so the time may also be longer by that gap.
-
-With a file of `shapes.py`, the cases are the faster library and our fastest kernel at each shape.
 
 Causes of a difference are measured beside the times (`judged`). The table names the causes without
 which a time would agree. A time without a cause is measured in seven more visits, whose medians
@@ -43,7 +40,6 @@ from typing import Any, NamedTuple, final
 
 import msgspec
 import numpy as np
-import shapes
 from shared import SEED, child, point, read_lines, table
 
 from gpubench.model import Launches, Problem
@@ -83,7 +79,7 @@ class Case:
     variant: str
     tile: str = ""
     n: str = ""
-    """The size, such as "496" or "216x32x96"."""
+    """The size, such as "496"."""
 
     launches: str = "alone"
     """`EMPTY`: an empty kernel is launched in the place of the kernel."""
@@ -167,18 +163,6 @@ def all_cases(sizes: Sequence[str]) -> list[Case]:
     ]
     control = Case(CONTROL["dtypes"], CONTROL["variants"], FITTED, CONTROL["sizes"], "overlapped")
     return [*cases, *(replace(c, launches=EMPTY) for c in cases if c.n in sizes[1:3]), control]
-
-
-def fastest_cases(path: Path) -> list[Case]:
-    """Return the faster library and our fastest kernel at each shape of a file of `shapes.py`.
-
-    An empty kernel with the launch of ours follows them.
-    """
-    return [
-        Case(one.dtype, one.variant, one.tile, f"{one.m}x{one.n}x{one.k}", launches)
-        for each in shapes.outcomes(path)
-        for one, launches in ((each.library, "alone"), (each.own, "alone"), (each.own, EMPTY))
-    ]
 
 
 # ---- in the process of a tool
@@ -522,10 +506,7 @@ def measure(path: Path, sizes: str = "") -> int:
     from gpubench.commands.selfcheck.check import SIZES
 
     started_s = perf_counter()
-    if sizes.endswith(".csv"):
-        cases = fastest_cases(Path(sizes))
-    else:
-        cases = all_cases(sizes.split(",") if sizes else [str(size) for size in SIZES])
+    cases = all_cases(sizes.split(",") if sizes else [str(size) for size in SIZES])
     profiled = by_ncu(cases)
     print(f"{perf_counter() - started_s:.0f} s, then CUPTI", flush=True)
     spanned = by_cupti(

@@ -8,8 +8,8 @@
 which paths are those of results/, and CARD is the folder of this machine's GPU. `gpubench diff`
 then compares each new CSV with the one that it replaces, and the outcome is appended to
 build/measured/changes.txt, for the commit message. A file of the other GPU is removed: each task
-has one file, of the GPU that measured it last. A task is out of date if its command, its script, a
-file that it reads, or any file of the package changed.
+has one file, of the GPU that measured it last. A task is out of date if its command, its script or
+any file of the package changed.
 
 `doit -n 8 gpu:right_float32 gpu:stress_int8` runs tasks at once, for those that measure no time.
 """
@@ -77,7 +77,7 @@ class Measurement:
     """Files of results/, with spaces between."""
 
 
-def step(name: str, command: str, *more: str, reads: Sequence[str] = ()) -> dict[str, Any]:
+def step(name: str, command: str, *more: str) -> dict[str, Any]:
     """Return a task of doit. `more` names files that the command writes beside `-o` and `>`.
 
     `gpubench` and `python` in the command are those of this environment, `SCRIPTS` is the directory
@@ -89,19 +89,18 @@ def step(name: str, command: str, *more: str, reads: Sequence[str] = ()) -> dict
     written = [words[at + 1] for at, word in enumerate(words) if word in {"-o", ">"}]
     of_card = [name.replace("CARD/", f"{CARD}/") for name in more]
     files = [*(name for name in written if f"{name}.gz" not in of_card), *of_card]
-    reads = [name.replace("CARD/", f"{CARD}/") for name in reads]
     scripts = [word.replace("SCRIPTS", "benchmarks") for word in words if "SCRIPTS" in word]
     return {
         "name": name.partition(":")[2],
         "doc": command,
-        "actions": [(measure, [name, command, files, reads])],
+        "actions": [(measure, [name, command, files])],
         "targets": [f"results/{file}" for file in files],
-        "file_dep": [*scripts, *(f"results/{file}" for file in reads)],
+        "file_dep": scripts,
         "uptodate": [config_changed({"command": command, "package": package_version()[0]})],
     }
 
 
-def measure(name: str, command: str, files: Sequence[str], reads: Sequence[str]) -> bool:
+def measure(name: str, command: str, files: Sequence[str]) -> bool:
     """Run a command, compare its files with those of results/, and replace these."""
     commit = get_var("commit") or package_version()[1]
     if commit is None:
@@ -111,10 +110,8 @@ def measure(name: str, command: str, files: Sequence[str], reads: Sequence[str])
         return False
     folder = SCRATCH / name.replace(":", "_")
     shutil.rmtree(folder, ignore_errors=True)
-    for file in (*files, *reads):
+    for file in files:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
-    for file in reads:
-        shutil.copy(RESULTS / file, folder / file)
     programs = (
         f'gpubench() {{ python -m gpubench "$@"; }}\nPATH={Path(sys.executable).parent}:$PATH\n'
     )
@@ -336,9 +333,6 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for dtype, seed in FEW_ROWS.items():
         path, count = f"CARD/few_rows_{dtype}.csv", 30 if dtype in {"bfloat16", "float16"} else 24
         yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/shapes.py --few-rows --seed {seed} --count {count} --dtype {dtype} --output {path}", path)
-    for dtype in ("bfloat16", "float32"):
-        shapes, path = f"CARD/shapes/alone_small_{dtype}.csv", f"CARD/small_{dtype}.csv"
-        yield step(f"gpu:small_tools_{dtype}", f"python SCRIPTS/alone.py measure {path} {shapes}", path, reads=(shapes,))
     yield step("gpu:alone", "python SCRIPTS/alone.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o CARD/operands.csv")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o CARD/layouts.csv")

@@ -9,21 +9,21 @@ The files are those of `benchmarks/shapes.py --every`. A configuration counts mo
 to the fastest of its shape. On tensor cores, most of the error that all configurations of a shape
 have in common is left out, because it does not change their order.
 
-The script prints the constants. For each file it prints how far the picks are from the fastest
-configuration that was measured: the first pick, the better of the first two, what `--tiles auto`
-picks, and the same picks with the older kernels' defaults.
+The script prints the constants. For each file it prints a table of how far the picks are from the
+fastest configuration that was measured, and of their ratios to the library.
 """
 
 import math
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
-from shapes import KERNELS, Result, read
-from shared import parser
+from shapes import KERNELS, Result, read, summary
+from shared import parser, table
 
 from gpubench.kernels.tile_costs import (
     COSTS,
@@ -195,27 +195,19 @@ def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[Picked]]:
     return found
 
 
-def ninth_decile(outcomes: Sequence[Picked]) -> float:
-    """Return the error that a tenth of the shapes exceed."""
-    return sorted(outcome.error for outcome in outcomes)[int(0.9 * len(outcomes))]
-
-
-def close(outcomes: Sequence[Picked]) -> float:
-    """Return the share of shapes at which the pick is as fast as the fastest but for 3 %."""
-    return sum(outcome.error <= CLOSE for outcome in outcomes) / len(outcomes)
-
-
-def judged(rows: Sequence[Timed], costs: Costs) -> Iterator[str]:
-    """Yield a line for each way to pick: the error, and the ratio to the library."""
+def picks_table(rows: Sequence[Timed], costs: Costs) -> str:
+    """Return a line for each way to pick: the error, and the ratio to the library."""
+    lines = []
     for how, outcomes in compared(rows, costs).items():
-        errors, ratios = ([getattr(one, name) for one in outcomes] for name in ("error", "ratio"))
-        yield (
-            f"{how}: {len(errors)} shapes, median {np.median(errors):.3f}, "
-            f"ninth decile {ninth_decile(outcomes):.3f}, worst {max(errors):.3f}, "
-            f"within 3 %: {close(outcomes):.2f}; ratio to the library "
-            f"{np.exp(np.mean(np.log(ratios))):.3f}, tenth percentile "
-            f"{sorted(ratios)[(len(ratios) - 1) // 10]:.3f}, worst {min(ratios):.3f}"
-        )
+        errors = sorted(outcome.error for outcome in outcomes)
+        figures = (statistics.median(errors), errors[int(0.9 * len(errors))], errors[-1])
+        close = sum(error <= CLOSE for error in errors) / len(errors)
+        percents = (f"{100 * figure:.1f} %" for figure in figures)
+        cells = [how, *percents, f"{100 * close:.0f} %"]
+        lines.append([*cells, *summary([outcome.ratio for outcome in outcomes])])
+    heading = ["what runs", "median", "ninth decile", "worst", "within 3 %"]
+    of_ratios = ["shapes", "geometric mean", "won", "tenth percentile", "lowest"]
+    return table([*heading, *of_ratios], lines)
 
 
 def main() -> None:
@@ -235,7 +227,7 @@ def main() -> None:
             print(f"        {name}={value:g},")
     for path in (*arguments.files, *arguments.judge):
         print(path)
-        print("\n".join(judged(list(timed(path)), costs)))
+        print(picks_table(list(timed(path)), costs), end="\n\n")
 
 
 if __name__ == "__main__":

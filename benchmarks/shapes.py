@@ -1,4 +1,4 @@
-"""Products of random and of model shapes: our kernels beside the better of cuBLAS and cuBLASLt.
+"""Products of random shapes: our kernels beside the better of cuBLAS and cuBLASLt.
 
     python benchmarks/shapes.py --seed 7 --count 60 --dtype bfloat16 --output shapes.csv
     python benchmarks/shapes.py --seed 1 --count 30 --every --output fit.csv
@@ -8,12 +8,11 @@
 
 Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (float32: 4, 8 bits:
 16). With `--odd 2` they are 128 to 4096, in odd multiples of 2: rows of 16 bits are then no
-multiple of 16 bytes. With `--small` they are 16 to 384. `--model-shapes` takes those of language
-and vision models instead. Operands lie in the cache, and every contender runs in short bursts, in
-rounds of random order: cuBLAS, cuBLASLt with its fastest algorithm, and each of our kernels with
-the configurations of `--tiles auto`. With `--every` all candidate configurations run once before,
-and the fastest of them take part in the rounds: that shows how far the model's pick is from the
-best, and it is what the model's constants are fitted on.
+multiple of 16 bytes. With `--small` they are 16 to 384. Operands lie in the cache, and every
+contender runs in short bursts, in rounds of random order: cuBLAS, cuBLASLt with its fastest
+algorithm, and each of our kernels with the configurations of `--tiles auto`. With `--every` all
+candidate configurations run once before, and the fastest of them take part in the rounds: that
+shows how far the model's pick is from the best, and the model's constants are fitted on it.
 
 With `--few-rows`, M is uniform in 1 to 64, and N and K are log-uniform in 1024 to 16384. Shapes are
 drawn twice, with hot and with cold weights. Hot weights take at most half of the L2 cache. Cold,
@@ -98,17 +97,6 @@ ALIKE = 2
 
 FINALISTS = 4
 """Candidates that take part in the rounds."""
-
-MODEL_SHAPES = (
-    *((tokens, n, k) for tokens in (512, 2048) for n, k in ((6144, 4096), (4096, 4096))),
-    *((512, 4096, 14336), (512, 28672, 4096), (2048, 1024, 8192), (2048, 10240, 8192)),
-    *((1024, 4096, 1024), (1024, 1024, 4096), (512, 3072, 768), (512, 768, 3072)),
-    *((4096, 3072, 768), (4096, 768, 3072), (4096, 2304, 768), (1576, 768, 768)),
-    *((1576, 3072, 768), (1576, 768, 3072), (6304, 1152, 384), (6304, 384, 1536)),
-    *((2048, 2048, 2048), (8192, 1280, 1280), (2048, 5120, 640), (8192, 640, 2560)),
-)
-"""(M, N, K) of projections and feed-forward layers: Llama 3 8B and 70B, BERT, ViT, U-Net."""
-
 
 Shape = tuple[int, int, int]
 """M, N and K."""
@@ -481,9 +469,6 @@ class Outcome:
     own: Result
     """The fastest kernel with a pick of the model or a default tile."""
 
-    best: Result
-    """The fastest kernel with any configuration that was measured."""
-
     overlapped: Result
     """The fastest kernel in a chain of launches, each of which may start early."""
 
@@ -491,11 +476,6 @@ class Outcome:
     def ratio(self) -> float:
         """How many times as fast as the library the kernel is."""
         return self.library.median_us / self.own.median_us
-
-    @property
-    def launches(self) -> str:
-        """Whether the times are of launches alone, or of launches that overlap."""
-        return self.own.launches
 
     @property
     def overlapped_ratio(self) -> float:
@@ -523,23 +503,20 @@ def outcome(results: Iterable[Result]) -> Outcome:
     return Outcome(
         library=next(r for r in by_time if r.kind == "library"),
         own=next(r for r in by_time if r.kind in {"auto", "default"}),
-        best=next(r for r in by_time if r.kind != "library"),
         overlapped=next(r for r in chained if r.kind in {"auto", "default"}),
     )
 
 
 def main() -> None:
-    """Measure random shapes, or those of models."""
+    """Measure shapes that are named or drawn."""
     options = parser(__doc__)
     options.add_argument("--seed", type=int, default=7)
     options.add_argument("--count", type=int, default=200)
-    options.add_argument("--skip", type=int, default=0, help="leave out the first shapes")
     options.add_argument("--dtype", default="bfloat16")
     options.add_argument("--every", action="store_true", help="all candidate configurations")
     options.add_argument("--odd", type=int, default=0, help="odd multiples of this number")
     options.add_argument("--small", action="store_true", help="extents of 16 to 384")
     options.add_argument("--few-rows", action="store_true", help="1 to 64 rows, hot and cold")
-    options.add_argument("--model-shapes", action="store_true")
     options.add_argument("--shapes", help="such as 1024x1024x1024,2048x2048x2048")
     options.add_argument("--limit", type=float, default=math.inf, help="seconds")
     options.add_argument("--output", type=Path, default=Path("shapes.csv"))
@@ -573,13 +550,11 @@ def shapes_of(asked: argparse.Namespace, cache: Cache) -> list[Shape]:
     """Return the shapes that the command names or draws."""
     if asked.shapes:
         return list(parse_sizes(asked.shapes))
-    if asked.model_shapes:
-        return list(MODEL_SHAPES)
     if asked.few_rows:
-        return few_rows_shapes(asked.seed, asked.count, asked.dtype, cache)[asked.skip :]
+        return few_rows_shapes(asked.seed, asked.count, asked.dtype, cache)
     multiple = asked.odd or MULTIPLES.get(asked.dtype, 8)
     drawn = {"odd": asked.odd > 0, "small": asked.small}
-    return random_shapes(asked.seed, asked.count, multiple, **drawn)[asked.skip :]
+    return random_shapes(asked.seed, asked.count, multiple, **drawn)
 
 
 if __name__ == "__main__":

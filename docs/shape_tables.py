@@ -321,13 +321,4 @@ def shape_classes() -> str:
 def picks() -> str:
     """Return how far picks of a model are from the fastest configuration, by the way to pick."""
     rows = list(fit_tiles.timed(measured_file("shapes/alone_every_41_bfloat16.csv")))
-    lines = [
-        [
-            how,
-            f"{100 * fit_tiles.ninth_decile(found):.1f} %",
-            f"{100 * max(one.error for one in found):.1f} %",
-            f"{100 * fit_tiles.close(found):.0f} %",
-        ]
-        for how, found in fit_tiles.compared(rows, COSTS[rows[0].problem.dtype]).items()
-    ]
-    return table(["what runs", "ninth decile", "worst", "within 3 %"], lines)
+    return fit_tiles.picks_table(rows, COSTS[rows[0].problem.dtype])

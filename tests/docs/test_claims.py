@@ -160,5 +160,5 @@ def test_no_claim_compares_launches_that_overlap_with_a_librarys_in_silence() ->
         for own, library in claims.comparisons(read(measured_file(f"{name}.csv"))):
             assert own.launches == library.launches
     for dtype in shape_tables.ALONE:
-        assert {each.launches for each in shape_tables.outcomes_alone(dtype)} == {"alone"}
+        assert {each.own.launches for each in shape_tables.outcomes_alone(dtype)} == {"alone"}
         assert f"{dtype}, random shapes, launches alone:" in CLAIMS

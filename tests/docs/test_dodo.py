@@ -40,7 +40,7 @@ def test_a_task_records_who_measured_and_compares_before_it_replaces(results: Pa
     write(rows, results / "cpu" / "a.csv")
     write([replace(row, driver="590") for row in rows], results / "new.csv")
     copy = f"cp {results}/new.csv cpu/a.csv; echo {dodo.ROOT}/x.cu > cpu/a.txt; exit 1"
-    assert dodo.measure("cpu:a", copy, ["cpu/a.csv", "cpu/a.txt"], ())
+    assert dodo.measure("cpu:a", copy, ["cpu/a.csv", "cpu/a.txt"])
     assert read(results / "cpu" / "a.csv")[0].driver == "590"
     assert (results / "cpu" / "a.txt").read_text() == "x.cu\n"  # names no directory of this machine
     said = (dodo.SCRATCH / "changes.txt").read_text()
@@ -58,7 +58,7 @@ def test_a_task_records_who_measured_and_compares_before_it_replaces(results: Pa
 def test_a_task_that_fails_or_leaves_no_file_replaces_nothing(results: Path, command: str) -> None:
     (results / "cpu").mkdir()
     (results / "cpu" / "a.txt").write_text("old")
-    assert not dodo.measure("cpu:a", command, ["cpu/a.txt"], ())
+    assert not dodo.measure("cpu:a", command, ["cpu/a.txt"])
     assert (results / "cpu" / "a.txt").read_text() == "old"
 
 
@@ -80,10 +80,10 @@ def test_a_file_goes_to_the_folder_of_the_gpu_and_replaces_that_of_the_other_one
     monkeypatch.setattr(dodo, "CARD", "h100")
     (results / "h200").mkdir()
     (results / "h200" / "a.txt").write_text("old")
-    ((name, command, files, reads),) = (
+    ((name, command, files),) = (
         arguments for _, arguments in dodo.step("gpu:a", "echo 1 > CARD/a.txt")["actions"]
     )
-    assert dodo.measure(name, command, files, reads)
+    assert dodo.measure(name, command, files)
     assert [path.name for path in results.rglob("a.txt")] == ["a.txt"]
     assert (results / "h100" / "a.txt").read_text() == "1\n"
 
