@@ -22,7 +22,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,21 +63,8 @@ CRASHED = "Traceback (most recent call last)"
 """What Python writes before it ends with exit code 1, because a program failed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """A row of results/measured.csv: which machine ran a task, and when."""
-
-    task: str
-    machine: str
-    utc: str
-    commit: str
-    wall_s: float
-    files: str
-    """Files of results/, with spaces between."""
-
-
 def step(name: str, command: str, *more: str) -> dict[str, Any]:
-    """Return a task of doit. `more` names files that the command writes beside `-o` and `>`.
+    """Return a task of doit. `more` names files that stand behind no `-o`, `--output` or `>`.
 
     `gpubench` and `python` in the command are those of this environment, `SCRIPTS` is the directory
     of this file, and `CARD` in a path is the folder of this machine's GPU. The command writes `x`,
@@ -86,7 +72,7 @@ def step(name: str, command: str, *more: str) -> dict[str, Any]:
     """
     command = command.replace("CARD/", f"{CARD}/")
     words = command.split()
-    written = [words[at + 1] for at, word in enumerate(words) if word in {"-o", ">"}]
+    written = [words[at + 1] for at, word in enumerate(words) if word in {"-o", "--output", ">"}]
     of_card = [name.replace("CARD/", f"{CARD}/") for name in more]
     files = [*(name for name in written if f"{name}.gz" not in of_card), *of_card]
     scripts = [word.replace("SCRIPTS", "benchmarks") for word in words if "SCRIPTS" in word]
@@ -155,20 +141,20 @@ def record(name: str, commit: str, wall_s: float, files: Sequence[str]) -> None:
     """Write who measured a task, and its files, into results/measured.csv."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = len(visible.split(",")) if visible else len(GPUS)
-    measurement = Measurement(
-        task=name,
-        machine=f"{count} × {GPUS[0]}" if GPUS else f"{os.cpu_count()} CPUs",
-        utc=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
-        commit=commit,
-        wall_s=wall_s,
-        files=" ".join(files),
-    )
+    row: dict[str, object] = {
+        "task": name,
+        "machine": f"{count} × {GPUS[0]}" if GPUS else f"{os.cpu_count()} CPUs",
+        "utc": f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
+        "commit": commit,
+        "wall_s": wall_s,
+        "files": " ".join(files),
+    }
     with MEASURED.open("r+", newline="", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # tasks may run at once
-        rows = {row["task"]: row for row in csv.DictReader(file)} | {name: asdict(measurement)}
+        rows = {each["task"]: each for each in csv.DictReader(file)} | {name: row}
         file.seek(0)
         file.truncate()
-        writer = csv.DictWriter(file, asdict(measurement), lineterminator="\n")
+        writer = csv.DictWriter(file, row, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows[task] for task in sorted(rows))
 
@@ -223,50 +209,22 @@ ODD_SHAPES = (
 )
 """Random odd shapes (`shapes.py --seed 58 --odd 1`)."""
 
-SANITIZED = (
-    {
-        f"{tool}_{dtype}": f"{tool} {dtype}"
-        for tool, dtype in (
-            *(
-                ("memcheck", dtype)
-                for dtype in DTYPES
-                if dtype not in {"int32", "float16", "float8_e4m3"}
-            ),
-            *((tool, "float32") for tool in ("racecheck", "synccheck")),
-        )
-    }
-    | {
-        f"{tool}_clusters_{dtype}": f"{tool} {dtype} --variants {kernels} --sizes {sizes}"
-        for tool, sizes in (("memcheck", "136x272x144,200x272x1040"), ("racecheck", "200x272x1040"))
-        for dtype, kernels in CLUSTERS.items()
-    }
-    | {
-        f"{tool}_pingpong": f"{tool} bfloat16 --variants wgmma_pingpong --sizes 200x272x1040"
-        for tool in ("memcheck", "racecheck")
-    }
-    | {
-        f"{tool}_bytes_pingpong": f"{tool} float8_e4m3 --variants wgmma_bytes_pingpong "
-        "--sizes 136x264x144"
-        for tool in ("memcheck", "racecheck")
-    }
-    | {
-        f"memcheck_odd_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes {ODD_SIZES}"
-        for dtype, kernels in (CLUSTERS | {"bfloat16": "wgmma_any_rows"}).items()
-        if dtype != "float64"
-    }
-)
+# fmt: off
+SANITIZED = {
+    **{f"memcheck_{dtype}": f"memcheck {dtype}" for dtype in DTYPES if dtype not in {"int32", "float16", "float8_e4m3"}},
+    **{f"{tool}_float32": f"{tool} float32" for tool in ("racecheck", "synccheck")},
+    **{f"memcheck_clusters_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes 136x272x144,200x272x1040" for dtype, kernels in CLUSTERS.items()},
+    **{f"racecheck_clusters_{dtype}": f"racecheck {dtype} --variants {kernels} --sizes 200x272x1040" for dtype, kernels in CLUSTERS.items()},
+    **{f"{tool}_pingpong": f"{tool} bfloat16 --variants wgmma_pingpong --sizes 200x272x1040" for tool in ("memcheck", "racecheck")},
+    **{f"{tool}_bytes_pingpong": f"{tool} float8_e4m3 --variants wgmma_bytes_pingpong --sizes 136x264x144" for tool in ("memcheck", "racecheck")},
+    **{f"memcheck_odd_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes {ODD_SIZES}" for dtype, kernels in (CLUSTERS | {"bfloat16": "wgmma_any_rows"}).items() if dtype != "float64"},
+}
 """What compute-sanitizer checks: the arguments of `sanitize.py` by task. It runs all kernels of the
 first dtype, and the kernels in clusters also where each block has some steps of K."""
 
 SHAPES = {
-    **{
-        f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}"
-        for seed, dtype in enumerate(ALONE, 201)
-    },
-    **{
-        f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}"
-        for seed, dtype in enumerate(ALONE, 211)
-    },
+    **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}" for seed, dtype in enumerate(ALONE, 201)},
+    **{f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}" for seed, dtype in enumerate(ALONE, 211)},
     **{
         f"alone_odd_{multiple}_{dtype}": f"--seed {seed} --count 30 --odd {multiple} --dtype {dtype}"
         for first, multiple, dtypes in (
@@ -276,16 +234,11 @@ SHAPES = {
         )
         for seed, dtype in enumerate(dtypes, first)
     },
-    "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,"
-    "3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
+    "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
     "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
-    "alone_401_bfloat16": "--seed 401 --count 80 --dtype bfloat16",
-    "alone_404_tf32": "--seed 404 --count 80 --dtype tf32",
-    "alone_17_bfloat16": "--seed 17 --count 60 --dtype bfloat16",
-    "alone_18_float16": "--seed 18 --count 30 --dtype float16",
+    **{f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}" for seed, count, dtype in ((401, 80, "bfloat16"), (404, 80, "tf32"), (17, 60, "bfloat16"), (18, 30, "float16"))},
     "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
-    "fit_11_float64": "--seed 11 --count 30 --dtype float64 --every",
-    "fit_11_float32": "--seed 11 --count 30 --dtype float32 --every",
+    **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }
 """Files of products of many shapes: those of the figures in README, whose seeds shaped nothing, the
 shapes that the ladder names, and at last what constants were fitted on."""
@@ -293,7 +246,6 @@ shapes that the ladder names, and at last what constants were fitted on."""
 ROUNDS = tuple(f"CARD/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
 
 
-# fmt: off
 def task_gpu() -> Iterator[dict[str, Any]]:
     """Yield the tasks for one GPU."""
     yield step("gpu:deviceinfo", "gpubench deviceinfo --device cuda --measure --json > CARD/deviceinfo.json")
@@ -326,13 +278,12 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         plain = path.removesuffix(".gz")
         yield step(f"gpu:diff_{seed}", f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 --budget 40 --launch-limit 0.004 --seed {seed} -o {plain}", path)
     for name, selected in SHAPES.items():
-        path = f"CARD/shapes/{name}.csv"
-        yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
+        yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output CARD/shapes/{name}.csv")
     for dtype, chosen in SQUARES.items():
         yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 3 --dtypes {dtype} {chosen} -o CARD/squares_{dtype}.csv")
     for dtype, seed in FEW_ROWS.items():
-        path, count = f"CARD/few_rows_{dtype}.csv", 30 if dtype in {"bfloat16", "float16"} else 24
-        yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/shapes.py --few-rows --seed {seed} --count {count} --dtype {dtype} --output {path}", path)
+        count = 30 if dtype in {"bfloat16", "float16"} else 24
+        yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/shapes.py --few-rows --seed {seed} --count {count} --dtype {dtype} --output CARD/few_rows_{dtype}.csv")
     yield step("gpu:alone", "python SCRIPTS/alone.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o CARD/operands.csv")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o CARD/layouts.csv")
