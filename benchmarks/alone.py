@@ -36,7 +36,7 @@ from dataclasses import asdict, astuple, dataclass, fields, replace
 from itertools import chain, combinations, repeat
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -69,6 +69,8 @@ VISITS = 7
 
 LIBRARIES = {"cublas", "cublaslt"}
 EMPTY = "empty"
+Timed = tuple[float, float | None]
+"""A time by gpubench's timer in microseconds, and the clock of the multiprocessors meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -130,27 +132,6 @@ class Line(Case):
         return self.beside_cupti_us if self.several else self.gpubench_us
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Visit:
-    """A case in the process of a tool."""
-
-    case: Case
-    us: float
-    """By gpubench's timer."""
-
-    mhz: float | None
-    """Clock of the multiprocessors in those samples."""
-
-    tool_us: float = 0.0
-    kernels: int = 0
-    """Number of the tool's records in a call."""
-
-    tool_mhz: float | None = None
-    recorded_us: float | None = None
-    """From one call to the next by CUPTI."""
-
-
 def all_cases(sizes: Sequence[str]) -> list[Case]:
     """Return the kernels of `selfcheck`, its control, and empty kernels at two of the sizes."""
     from gpubench.commands.selfcheck.check import CONTROL, FITTED, KERNELS
@@ -168,8 +149,8 @@ def all_cases(sizes: Sequence[str]) -> list[Case]:
 # ---- in the process of a tool
 
 
-def calls(cases: Sequence[Case]) -> Iterator[tuple[Visit, Callable[[], None], Any]]:
-    """Yield each case with its time by gpubench, its call on hot operands, and the timers.
+def calls(cases: Sequence[Case]) -> Iterator[tuple[Case, Timed, Callable[[], None], Any]]:
+    """Yield each case with its time by gpubench, its call on hot operands, and the stream.
 
     Kernels of one precision and size share their operands, which take longest to make.
     """
@@ -200,16 +181,16 @@ def calls(cases: Sequence[Case]) -> Iterator[tuple[Visit, Callable[[], None], An
         except Exception as error:  # loses one case
             print(f"{case}: {error!r}", file=sys.stderr)
         else:
-            yield timed(case, call, backend.timers.events), call, backend.timers
+            yield case, timed(call, backend.timers.events), call, backend.timers.stream
 
 
-def timed(case: Case, call: Callable[[], None], timer: Any) -> Visit:
+def timed(call: Callable[[], None], timer: Any) -> Timed:
     """Time a call as a sweep does: launches behind a blocking kernel, for at least 100 µs."""
     shortest_us = min(timer.sample(repeat(call), 1, 3))
     launches = min(MAX_LAUNCHES, math.ceil(SAMPLE_US / max(shortest_us, 1.0)))
     timer.take_clock_mhz()
     times = timer.sample(repeat(call), launches, SAMPLES)
-    return Visit(case=case, us=statistics.median(times), mhz=timer.take_clock_mhz())
+    return statistics.median(times), timer.take_clock_mhz()
 
 
 def empty_like(call: Callable[[], None], stream: int) -> Callable[[], None]:
@@ -246,57 +227,58 @@ def empty_like(call: Callable[[], None], stream: int) -> Callable[[], None]:
     return bind_launch(kernel, launch, ())
 
 
-def launched(cases: Sequence[Case]) -> Iterator[Visit]:
+def launched(cases: Sequence[Case]) -> Iterator[Line]:
     """Time each case, and launch it between two markers, for Nsight Compute to profile."""
     import cupy
 
     marker = cupy.RawKernel(f'extern "C" __global__ void {MARKER}() {{}}', MARKER)
-    for visit, call, timers in calls(cases):
+    for case, (us, mhz), call, stream in calls(cases):
         cupy.cuda.runtime.profilerStart()
         marker((1,), (1,), ())
         for _ in range(NCU_CALLS):
             call()
         marker((1,), (1,), ())
-        timers.stream.synchronize()
+        stream.synchronize()
         cupy.cuda.get_current_stream().synchronize()
         cupy.cuda.runtime.profilerStop()
-        yield visit
+        yield Line(**asdict(case), gpubench_us=us, gpubench_mhz=mhz)
 
 
-def recorded(cases: Sequence[Case]) -> Iterator[Visit]:
+def recorded(cases: Sequence[Case]) -> Iterator[Line]:
     """Time each case, and add the median span of its calls by CUPTI, and their records.
 
     A record is of a kernel, or of memory that is cleared, as libraries do before a kernel.
     """
     from gpubench.backends.cuda.cupti import BUFFER_BYTES, FORCED, load_cupti
 
-    visits = [*calls(cases)]
+    every = [*calls(cases)]
     cupti, records = load_cupti(), list[Any]()
     cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), records.extend)
     kinds = (cupti.ActivityKind.CONCURRENT_KERNEL, cupti.ActivityKind.MEMSET)
     for kind in kinds:  # from here on, CUPTI makes launches longer
         cupti.activity_enable(kind)
-    for visit, call, timers in visits:
+    for case, (us, _), call, stream in every:
         cupti.activity_flush_all(FORCED)
         records.clear()
-        timers.stream.block(BLOCKED_US)  # or the device would wait for the host inside a call
+        stream.block(BLOCKED_US)  # or the device would wait for the host inside a call
         for _ in range(CUPTI_CALLS):
             call()
-        timers.stream.synchronize()
+        stream.synchronize()
         cupti.activity_flush_all(FORCED)
         times = sorted(
             (record.start, record.end)
             for record in records
             if record.kind in kinds and getattr(record, "name", "") not in OWN_KERNELS
         )
-        if times and len(times) % CUPTI_CALLS == 0:
+        if times and len(times) % CUPTI_CALLS == 0:  # otherwise the case is lost
             ends = np.reshape(times, (CUPTI_CALLS, -1, 2))
             first, last = ends[:, 0, 0], ends[:, -1, 1]
-            yield replace(
-                visit,
-                tool_us=float(np.median(last - first)) / 1e3,
+            yield Line(
+                **asdict(case),
+                several=ends.shape[1] > 1,
+                beside_cupti_us=us,
+                cupti_span_us=float(np.median(last - first)) / 1e3,
                 recorded_us=float(np.median(np.diff(last))) / 1e3,
-                kernels=ends.shape[1],
             )
 
 
@@ -304,52 +286,53 @@ ROLES = {"launched": launched, "recorded": recorded}
 """What this script does in the process of Nsight Compute, and of CUPTI."""
 
 
-def run_role(role: str, cases: Sequence[Case], folder: Path, *wrapper: object) -> list[Visit]:
+def run_role(role: str, cases: Sequence[Case], folder: Path, *wrapper: object) -> list[Line]:
     """Run this script for one tool, in a process of its own, and return what it measured."""
-    asked, answer = folder / "cases.json", folder / "visits.json"
+    asked, answer = folder / "cases.json", folder / "lines.json"
     asked.write_bytes(msgspec.json.encode(cases))
     command = (*wrapper, sys.executable, __file__, role, asked, answer)
     ended = child(command, timeout_s=TIMEOUT_S, out=subprocess.DEVNULL, err=subprocess.PIPE)
     print(ended.err[-2000:], file=sys.stderr)
-    return msgspec.json.decode(answer.read_bytes(), type=list[Visit])
+    return msgspec.json.decode(answer.read_bytes(), type=list[Line])
 
 
 # ---- in the process of the user
 
 
-def by_cupti(cases: Sequence[Case]) -> dict[Case, Visit]:
+def by_cupti(cases: Sequence[Case]) -> dict[Case, Line]:
     """Return CUPTI's median span of a call."""
     with tempfile.TemporaryDirectory() as folder:
-        return {visit.case: visit for visit in run_role("recorded", cases, Path(folder))}
+        return {line.case: line for line in run_role("recorded", cases, Path(folder))}
 
 
-def by_ncu(cases: Sequence[Case]) -> dict[Case, Visit]:
+def by_ncu(cases: Sequence[Case]) -> dict[Case, Line]:
     """Return Nsight Compute's median duration of a call, summed over its kernels.
 
     A case that stands several times among the cases has the median of these visits.
     """
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "ncu.csv"
-        visits = run_role("launched", cases, Path(name), *ncu_command(log))
-        figures = between_markers(log.read_text(errors="replace"), len(visits))
-    by_case: dict[Case, list[Visit]] = {}
-    for visit, kernels in zip(visits, figures, strict=True):
+        lines = run_role("launched", cases, Path(name), *ncu_command(log))
+        figures = between_markers(log.read_text(errors="replace"), len(lines))
+    visits: dict[Case, list[Line]] = {}
+    for line, kernels in zip(lines, figures, strict=True):
         if kernels and len(kernels) % NCU_CALLS == 0:  # otherwise the case is lost
             nanoseconds, cycles = np.reshape(kernels, (NCU_CALLS, -1, 2)).sum(axis=1).T
             profiled = replace(
-                visit,
-                tool_us=float(np.median(nanoseconds)) / 1e3,
-                tool_mhz=1e3 * cycles.sum() / nanoseconds.sum(),
+                line,
+                several=len(kernels) > NCU_CALLS,
                 kernels=len(kernels) // NCU_CALLS,
+                ncu_us=float(np.median(nanoseconds)) / 1e3,
+                ncu_mhz=float(1e3 * cycles.sum() / nanoseconds.sum()),
             )
-            by_case.setdefault(visit.case, []).append(profiled)
-    names = ("us", "mhz", "tool_us", "tool_mhz")
+            visits.setdefault(line.case, []).append(profiled)
+    names = ("gpubench_us", "gpubench_mhz", "ncu_us", "ncu_mhz")
     return {
         case: replace(
             every[0],
-            **{name: statistics.median(getattr(visit, name) for visit in every) for name in names},
+            **{name: statistics.median(getattr(line, name) for line in every) for name in names},
         )
-        for case, every in by_case.items()
+        for case, every in visits.items()
     }
 
 
@@ -455,7 +438,8 @@ def differences(lines: Sequence[Line], longer: str, shorter: str) -> list[float]
 
 def between(values: Sequence[float], parts: int) -> tuple[float, float]:
     """Return the first and the last quantile of values; of no values, zeros."""
-    first, *_, last = statistics.quantiles(values or [0.0, 0.0], n=parts)
+    enough = values if len(values) > 1 else [*values, *values] or [0.0, 0.0]
+    first, *_, last = statistics.quantiles(enough, n=parts)
     return first, last
 
 
@@ -514,12 +498,12 @@ def measure(path: Path, sizes: str = "") -> int:
             case
             for case in cases
             if (case.launches != EMPTY and case.variant in LIBRARIES)
-            or (case in profiled and profiled[case].kernels > 1)
+            or (case in profiled and profiled[case].several)
         ]
     )
 
     def lines() -> list[Line]:
-        return [line_of(case, profiled.get(case), spanned.get(case)) for case in cases]
+        return [merged(case, profiled.get(case), spanned.get(case)) for case in cases]
 
     write(lines(), path)
     unknown = [each.line for each in judged(lines()) if each.cause is None]
@@ -531,19 +515,17 @@ def measure(path: Path, sizes: str = "") -> int:
     return report(path)
 
 
-def line_of(case: Case, profiled: Visit | None, spanned: Visit | None) -> Line:
+def merged(case: Case, profiled: Line | None, spanned: Line | None) -> Line:
     """Return a case with what each tool gave."""
-    return Line(
-        **asdict(case),
-        several=max(visit.kernels if visit else 1 for visit in (profiled, spanned)) > 1,
-        kernels=profiled and profiled.kernels,
-        gpubench_us=profiled and profiled.us,
-        gpubench_mhz=profiled and profiled.mhz,
-        ncu_us=profiled and profiled.tool_us,
-        ncu_mhz=profiled and profiled.tool_mhz,
-        beside_cupti_us=spanned and spanned.us,
-        cupti_span_us=spanned and spanned.tool_us,
-        recorded_us=spanned and spanned.recorded_us,
+    line = profiled or Line(**asdict(case))
+    if spanned is None:
+        return line
+    return replace(
+        line,
+        several=line.several or spanned.several,
+        beside_cupti_us=spanned.beside_cupti_us,
+        cupti_span_us=spanned.cupti_span_us,
+        recorded_us=spanned.recorded_us,
     )
 
 
@@ -581,8 +563,7 @@ def main(words: Sequence[str]) -> int:
     if words[0] == "table":
         return report(Path(words[1]))
     cases = msgspec.json.decode(Path(words[1]).read_bytes(), type=list[Case])
-    visits = ROLES[words[0]](cases)
-    Path(words[2]).write_bytes(msgspec.json.encode([*visits]))
+    Path(words[2]).write_bytes(msgspec.json.encode([*ROLES[words[0]](cases)]))
     return 0
 
 
