@@ -30,6 +30,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields, replace
@@ -252,26 +253,32 @@ def recorded(cases: Sequence[Case]) -> Iterator[Line]:
     from gpubench.backends.cuda.cupti import BUFFER_BYTES, FORCED, load_cupti
 
     every = [*calls(cases)]
-    cupti, records = load_cupti(), list[Any]()
-    cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), records.extend)
+    cupti, times = load_cupti(), list[tuple[int, int]]()
     kinds = (cupti.ActivityKind.CONCURRENT_KERNEL, cupti.ActivityKind.MEMSET)
+
+    def keep(records: Sequence[Any]) -> None:  # which are gone when this returns
+        for record in records:
+            name = getattr(record, "name", "")
+            if record.kind in kinds and not any(own in name for own in OWN_KERNELS):
+                times.append((record.start, record.end))
+
+    cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), keep)
     for kind in kinds:  # from here on, CUPTI makes launches longer
         cupti.activity_enable(kind)
     for case, (us, _), call, stream in every:
         cupti.activity_flush_all(FORCED)
-        records.clear()
+        times.clear()
         stream.block(BLOCKED_US)  # or the device would wait for the host inside a call
         for _ in range(CUPTI_CALLS):
             call()
         stream.synchronize()
-        cupti.activity_flush_all(FORCED)
-        times = sorted(
-            (record.start, record.end)
-            for record in records
-            if record.kind in kinds and getattr(record, "name", "") not in OWN_KERNELS
-        )
+        seen = -1
+        while len(times) != seen:  # records may arrive late
+            seen = len(times)
+            time.sleep(0.01)
+            cupti.activity_flush_all(FORCED)
         if times and len(times) % CUPTI_CALLS == 0:  # otherwise the case is lost
-            ends = np.reshape(times, (CUPTI_CALLS, -1, 2))
+            ends = np.reshape(sorted(times), (CUPTI_CALLS, -1, 2))
             first, last = ends[:, 0, 0], ends[:, -1, 1]
             yield Line(
                 **asdict(case),

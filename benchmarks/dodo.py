@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # doit loads this file without i
 
 from doit import get_var
 from doit.tools import config_changed
-from shared import CARDS, GPUBENCH, ROOT, child
+from shared import ALONE_DTYPES, CARDS, GPUBENCH, ROOT, child
 
 from gpubench.model import DTYPES
 from gpubench.results.provenance import package_version
@@ -169,10 +169,7 @@ CLAIMS = {"sgemm-cuda": "SGEMM_CUDA", "fast-cu": "fast.cu", "cuda-l2": "CUDA-L2"
 
 EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax", "reproduce")
 RIVALS = ("bfloat16", "float16", "tf32", "float32")
-ALONE = ("bfloat16", "float16", "float8_e4m3", "tf32", "int8", "float32", "float64")
-"""Precisions of the figures at random shapes."""
-
-FEW_ROWS = {dtype: seed for seed, dtype in enumerate(ALONE, 231) if dtype != "tf32"}
+FEW_ROWS = {dtype: seed for seed, dtype in enumerate(ALONE_DTYPES, 231) if dtype != "tf32"}
 """Seeds of products of few rows. In TF32, the library multiplies one row in float32."""
 
 CLUSTERS = {
@@ -223,8 +220,8 @@ SANITIZED = {
 first dtype, and the kernels in clusters also where each block has some steps of K."""
 
 SHAPES = {
-    **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}" for seed, dtype in enumerate(ALONE, 201)},
-    **{f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}" for seed, dtype in enumerate(ALONE, 211)},
+    **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 201)},
+    **{f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 211)},
     **{
         f"alone_odd_{multiple}_{dtype}": f"--seed {seed} --count 30 --odd {multiple} --dtype {dtype}"
         for first, multiple, dtypes in (

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
-from shapes import KERNELS, Result, read, summary
+from shapes import KERNELS, SUMMARY, Result, read, summary
 from shared import parser, table
 
 from gpubench.kernels.tile_costs import (
@@ -206,8 +206,7 @@ def picks_table(rows: Sequence[Timed], costs: Costs) -> str:
         cells = [how, *percents, f"{100 * close:.0f} %"]
         lines.append([*cells, *summary([outcome.ratio for outcome in outcomes])])
     heading = ["what runs", "median", "ninth decile", "worst", "within 3 %"]
-    of_ratios = ["shapes", "geometric mean", "won", "tenth percentile", "lowest"]
-    return table([*heading, *of_ratios], lines)
+    return table([*heading, *SUMMARY], lines)
 
 
 def main() -> None:

@@ -449,8 +449,12 @@ def read(path: Path) -> list[list[Result]]:
     return list(grouped(read_lines(path, Result), key).values())
 
 
+SUMMARY = ("shapes", "geometric mean", "won", "tenth percentile", "lowest")
+"""Headings of the cells of `summary`."""
+
+
 def summary(ratios: Sequence[float]) -> list[str]:
-    """Return cells: shapes, geometric mean, number won, tenth percentile and lowest ratio."""
+    """Return the cells of some ratios. A ratio of 1 or more is won."""
     ordered = sorted(ratios)
     tenth = ordered[(len(ordered) - 1) // 10]
     won = sum(ratio >= 1 for ratio in ordered)

@@ -27,6 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CARDS = ("h200", "h100")
 """Folders of results/ by GPU."""
 
+ALONE_DTYPES = ("bfloat16", "float16", "float8_e4m3", "tf32", "int8", "float32", "float64")
+"""Precisions of the figures at random shapes."""
+
 GPUBENCH = (sys.executable, "-m", "gpubench")
 SEED = 2006
 """Default seed of operands in gpubench."""

@@ -14,17 +14,17 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from scipy import special, stats
+from scipy import stats
 from shape_tables import (
     ALONE,
     KINDS,
     OTHERS,
-    drawn_mean,
+    alone_mean,
     in_pairs,
     other_ratios,
-    outcomes_alone,
     path_of_others,
     plain_mean,
+    said,
 )
 from shared import ROOT, load, measured, measured_file, rounds, table
 
@@ -65,9 +65,9 @@ class Claim:
         more = [f"{len(paths) - 2} more"] if len(paths) > 2 else []  # noqa: PLR2004 # of a cell
         names = [path.relative_to(RESULTS) for path in paths if path.parent.name != "operating"]
         days = {days_by_file().get(f"{name}", "") for name in names} - {""}
-        said = " to ".join(dict.fromkeys((min(days), max(days)))) if days else ""
+        period = " to ".join(dict.fromkeys((min(days), max(days)))) if days else ""
         on = ", ".join(dict.fromkeys(name.parts[0].upper() for name in names))
-        return [self.what, figure, outcome, ", ".join(links + more), on, said]
+        return [self.what, figure, outcome, ", ".join(links + more), on, period]
 
 
 @cache
@@ -91,16 +91,14 @@ def within(low: float, high: float, least: float = 0.0, most: float = math.inf) 
 
 def rate(hits: int, tries: int, *, least: float = 0.0, most: float = 1.0) -> Figure:
     """Judge a rate by the interval of Clopper and Pearson, Biometrika 26 (1934)."""
-    low = float(special.betaincinv(hits, tries - hits + 1, 0.025)) if hits else 0.0
-    high = float(special.betaincinv(hits + 1, tries - hits, 0.975)) if hits < tries else 1.0
-    said = f"{hits} of {tries} ({100 * low:.1f} to {100 * high:.1f} %)"
-    return said, within(low, high, least, most)
+    interval = stats.binomtest(hits, tries).proportion_ci(method="exact")
+    figure = f"{hits} of {tries} ({100 * interval.low:.1f} to {100 * interval.high:.1f} %)"
+    return figure, within(interval.low, interval.high, least, most)
 
 
 def ratio_figure(ratio: Ratio, least: float) -> Figure:
     """Judge a ratio, or a geometric mean of ratios, by its interval."""
-    said = f"{ratio.ratio:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
-    return said, within(ratio.low, ratio.high, least)
+    return said(ratio), within(ratio.low, ratio.high, least)
 
 
 def by_size(figures: Mapping[str, Figure]) -> Figure:
@@ -108,9 +106,9 @@ def by_size(figures: Mapping[str, Figure]) -> Figure:
     sizes: dict[str, list[str]] = {}
     for size, (_, outcome) in figures.items():
         sizes.setdefault(outcome, []).append(size)
-    said = "; ".join(f"{size}: {figure}" for size, (figure, _) in figures.items() if figure)
+    every = "; ".join(f"{size}: {figure}" for size, (figure, _) in figures.items() if figure)
     outcomes = "; ".join(f"{word}: {', '.join(names)}" for word, names in sizes.items())
-    return said, next(iter(sizes)) if len(sizes) == 1 else outcomes
+    return every, next(iter(sizes)) if len(sizes) == 1 else outcomes
 
 
 # ---- kernels beside the better library, in sweeps
@@ -127,15 +125,18 @@ def library_of(own: Row, rows: Sequence[Row]) -> Row | None:
     return best_of(timed) if timed else None
 
 
-def speedup(own: Row, library: Row) -> tuple[float, Ratio | None]:
+def speedup(own: Row, library: Row) -> Ratio:
     """Return how many times as fast a kernel is, and the 95 % interval of the ratio.
 
     The interval is Student's, from the logarithms of the ratios of the rounds, which are
-    interleaved. None if the two have different numbers of rounds.
+    interleaved. It is infinite if the two have different numbers of rounds.
     """
     ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
     pairs = rounds(library), rounds(own)
-    return ratio, ratio_of_pairs(*pairs) if len(pairs[0]) == len(pairs[1]) > 1 else None
+    low, high = 0.0, math.inf
+    if len(pairs[0]) == len(pairs[1]) > 1:
+        _, low, high = ratio_of_pairs(*pairs)
+    return Ratio(ratio, low, high)
 
 
 def comparisons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
@@ -148,12 +149,10 @@ def comparisons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
                 yield fastest, library
 
 
-def outcome(least: float, own: Row, library: Row) -> str:
-    """Return the outcome of a ratio that should be `least` or more."""
-    if own.unstable or library.unstable:
-        return DISAGREE
-    _, interval = speedup(own, library)
-    return within(interval.low, interval.high, least) if interval else "not decided"
+def in_sweep(own: Row, library: Row, least: float) -> Figure:
+    """Judge a ratio that should be `least` or more."""
+    figure, outcome = ratio_figure(speedup(own, library), least)
+    return figure, DISAGREE if own.unstable or library.unstable else outcome
 
 
 def faster(files: Sequence[str], bounds: dict[str, float], **key: str) -> Figure:
@@ -164,15 +163,12 @@ def faster(files: Sequence[str], bounds: dict[str, float], **key: str) -> Figure
         for own, library in comparisons(rows)
         if all(getattr(own, name) == value for name, value in key.items())
     }
-    figures: dict[str, Figure] = {}
-    for size, least in bounds.items():
-        if size not in pairs:
-            figures[size] = "", "not measured"
-            continue
-        ratio, interval = speedup(*pairs[size])
-        between = f" ({interval.low:.3f} to {interval.high:.3f})" if interval else ""
-        figures[size] = f"{ratio:.3f}{between}", outcome(least, *pairs[size])
-    return by_size(figures)
+    return by_size(
+        {
+            size: in_sweep(*pairs[size], least) if size in pairs else ("", "not measured")
+            for size, least in bounds.items()
+        }
+    )
 
 
 def speedups(bounds: dict[str, float], what: str, files: str, **key: str) -> Claim:
@@ -313,8 +309,7 @@ def fleet_twice() -> Figure:
 
 def random_shapes(dtype: str, least: float) -> Figure:
     """Judge the geometric mean of launches alone, by the draw of shapes."""
-    ratios = [(one.shape_class, one.ratio) for one in outcomes_alone(dtype)]
-    return ratio_figure(drawn_mean(ratios), least)
+    return ratio_figure(alone_mean(dtype), least)
 
 
 def other_shapes(dtype: str, kind: str, least: float) -> Figure:

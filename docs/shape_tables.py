@@ -3,11 +3,11 @@
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby, product
 from pathlib import Path
-from statistics import fmean, geometric_mean, median, stdev
+from statistics import fmean, geometric_mean, median
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -15,6 +15,7 @@ import fit_tiles
 from scipy import stats
 from shapes import (
     CLASSES,
+    SUMMARY,
     Outcome,
     Result,
     outcomes,
@@ -23,21 +24,14 @@ from shapes import (
     summary,
     weights_bytes,
 )
-from shared import CARDS, measured_file, table
+from shared import ALONE_DTYPES, CARDS, measured_file, table
 
+from gpubench.grouping import grouped
 from gpubench.kernels.tile_costs import COSTS
 from gpubench.results.row import Row, read
-from gpubench.stats.pairs import Ratio
+from gpubench.stats.pairs import Ratio, ratio_of_pairs
 
-ALONE = {
-    "bfloat16": "alone_201_bfloat16",
-    "float16": "alone_202_float16",
-    "float8_e4m3": "alone_203_float8_e4m3",
-    "tf32": "alone_204_tf32",
-    "int8": "alone_205_int8",
-    "float32": "alone_206_float32",
-    "float64": "alone_207_float64",
-}
+ALONE = {dtype: f"alone_{seed}_{dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 201)}
 """Files of shapes that were measured with launches alone, by precision. No constant had been fitted
 on them. Since then constants of TF32 were fitted on four of the 80 shapes."""
 
@@ -102,9 +96,13 @@ def other_ratios(dtype: str, kind: str) -> list[float]:
 
 def plain_mean(ratios: Sequence[float]) -> Ratio:
     """Return the geometric mean of ratios, and Student's 95 % interval."""
-    logs = [math.log(ratio) for ratio in ratios]
-    half = stdev(logs) / math.sqrt(len(logs)) * float(stats.t.ppf(0.975, len(logs) - 1))
-    return Ratio(*(math.exp(fmean(logs) + by) for by in (0.0, -half, half)))
+    return ratio_of_pairs(ratios, [1.0] * len(ratios))
+
+
+def said(ratio: Ratio, digits: int = 3, more: str = "") -> str:
+    """Return a ratio, and its interval unless that is infinite."""
+    interval = f" ({ratio.low:.{digits}f} to {ratio.high:.{digits}f}{more})"
+    return f"{ratio.ratio:.{digits}f}{interval if ratio.high < math.inf else ''}"
 
 
 def path_of_squares(dtype: str) -> Path:
@@ -142,18 +140,13 @@ def weights(row: Result) -> str:
 
 def few_rows(name: str) -> str:
     """Return the ratios of products of few rows in a file, by weights and number of rows."""
-    ratios: dict[tuple[str, str], list[float]] = {}
-    every = sorted(outcomes(measured_file(f"{name}.csv")), key=lambda one: weights(one.own))
-    for least, most, label in ROW_CLASSES:
-        for one in every:
-            if least <= one.own.m <= most:
-                ratios.setdefault((weights(one.own), label), []).append(one.ratio)
+    by_weights = grouped(outcomes(measured_file(f"{name}.csv")), lambda one: weights(one.own))
     lines = [
-        [*key, *summary(of_rows)]
-        for key, of_rows in sorted(ratios.items(), key=lambda entry: entry[0][0])
+        [state, label, *summary([one.ratio for one in every if least <= one.own.m <= most])]
+        for state, every in sorted(by_weights.items())
+        for least, most, label in ROW_CLASSES
     ]
-    heading = ["weights", "M", "shapes", "geometric mean", "won", "tenth percentile", "lowest"]
-    return table(heading, lines)
+    return table(["weights", "M", *SUMMARY], lines)
 
 
 def read_limits(name: str) -> str:
@@ -209,6 +202,11 @@ def drawn_mean(ratios: Sequence[tuple[str, float]]) -> Ratio:
     return Ratio(*(math.exp(value) for value in (mean, mean - half, mean + half)))
 
 
+def alone_mean(dtype: str) -> Ratio:
+    """Return the mean at the shapes of `ALONE` of a precision, by the draw of shapes."""
+    return drawn_mean([(one.shape_class, one.ratio) for one in outcomes_alone(dtype)])
+
+
 @cache
 def first_pick(dtype: str) -> float:
     """Return the ratio to the library of the configuration that the model of today ranks first.
@@ -229,28 +227,28 @@ def alone_shapes() -> str:
     for dtype, name in ALONE.items():
         every = outcomes_alone(dtype)
         ratios = sorted(one.ratio for one in every)
-        mean, low, high = drawn_mean([(one.shape_class, one.ratio) for one in every])
         chained = drawn_mean([(one.shape_class, one.overlapped_ratio) for one in every]).ratio
         long = sorted(f"{ratio.ratio:.2f}" for _, ratio in in_pairs(dtype)) or ["–"]
         long[-1] += other_gpu(dtype, path_of_squares(dtype))
-        classes = ([one.ratio for one in every if one.shape_class == name] for name in CLASSES)
+        classes = grouped(every, lambda one: one.shape_class)
         lines.append(
             [
                 *(dtype, card(path_alone(dtype)), *filter(str.isdigit, name.split("_"))),
-                *(len(ratios), f"{mean:.2f} ({low:.2f} to {high:.2f})", f"{first_pick(dtype):.2f}"),
+                *(len(ratios), said(alone_mean(dtype), 2), f"{first_pick(dtype):.2f}"),
                 *(f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"),
                 f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %",
                 *(
-                    f"{geometric_mean(of):.2f} ({len(of)})" if len(of) >= MIN_SHAPES else "–"
-                    for of in classes
+                    f"{geometric_mean(one.ratio for one in of):.2f} ({len(of)})"
+                    if len(of) >= MIN_SHAPES
+                    else "–"
+                    for of in (classes.get(each, []) for each in CLASSES)
                 ),
                 *(f"{chained:.2f}", " to ".join(dict.fromkeys((long[0], long[-1])))),
             ]
         )
     heading = ["precision", "GPU", "seed", "shapes", "geometric mean", "first pick"]
     of_all = ["tenth percentile", "lowest", "faster"]
-    more = ["overlapped", "squares, sustained"]
-    made = table([*heading, *of_all, *CLASSES, *more], lines)
+    made = table([*heading, *of_all, *CLASSES, "overlapped", "squares, sustained"], lines)
     return f"{made}\n\n{other_shapes()}"
 
 
@@ -268,30 +266,23 @@ def measured_others() -> Iterator[tuple[str, str, list[float]]]:
 
 def other_shapes() -> str:
     """Return the mean at random shapes of each kind beside those of `ALONE`, by precision."""
-    cells = {}
-    for dtype, kind, ratios in measured_others():
-        mean, low, high = plain_mean(ratios)
-        gpu = other_gpu(dtype, path_of_others(dtype, kind))
-        cells[dtype, kind] = f"{mean:.2f} ({low:.2f} to {high:.2f}{gpu})"
+    cells = {
+        (dtype, kind): said(plain_mean(ratios), 2, other_gpu(dtype, path_of_others(dtype, kind)))
+        for dtype, kind, ratios in measured_others()
+    }
     lines = ([dtype, *(cells.get((dtype, kind), "–") for kind in KINDS)] for dtype in ALONE)
     return table(["precision", *KINDS.values()], lines)
 
 
 def other_table() -> str:
     """Return the ratios at random shapes of each kind of `OTHERS`."""
-    lines = [
-        [dtype, KINDS[kind], card(path_of_others(dtype, kind)), *with_interval(ratios)]
-        for dtype, kind, ratios in measured_others()
-    ]
-    heading = ["precision", "shapes with", "GPU", "number", "geometric mean", "won"]
-    return table([*heading, "tenth percentile", "lowest"], lines)
-
-
-def with_interval(ratios: Sequence[float]) -> list[str]:
-    """Return the cells of `summary`, with the 95 % interval of the mean."""
-    count, _, *others = summary(ratios)
-    mean, low, high = plain_mean(ratios)
-    return [count, f"{mean:.3f} ({low:.3f} to {high:.3f})", *others]
+    return ratio_table(
+        ["precision", "shapes with", "GPU"],
+        (
+            ([dtype, KINDS[kind], card(path_of_others(dtype, kind))], ratios)
+            for dtype, kind, ratios in measured_others()
+        ),
+    )
 
 
 def shape_classes() -> str:
@@ -300,22 +291,20 @@ def shape_classes() -> str:
     for one in chain.from_iterable(map(outcomes_alone, ALONE)):
         for name in ("all", one.shape_class):
             ratios.setdefault((one.own.dtype, name), []).append(one.ratio)
-    lines = [
-        [dtype, name, *with_interval(ratios[dtype, name])]
-        for dtype in ALONE
-        for name in ("all", *CLASSES)
-        if len(ratios.get((dtype, name), [])) >= MIN_SHAPES
-    ]
-    heading = [
-        "precision",
-        "class",
-        "shapes",
-        "geometric mean",
-        "won",
-        "tenth percentile",
-        "lowest",
-    ]
-    return table(heading, lines)
+    every = ((key, ratios.get(key, [])) for key in product(ALONE, ("all", *CLASSES)))
+    listed = ((key, of_class) for key, of_class in every if len(of_class) >= MIN_SHAPES)
+    return ratio_table(["precision", "class"], listed)
+
+
+def ratio_table(
+    heading: Sequence[str], lines: Iterable[tuple[Sequence[object], Sequence[float]]]
+) -> str:
+    """Return a table of ratios, with the 95 % interval of each mean."""
+    cells = []
+    for names, ratios in lines:
+        count, _, *others = summary(ratios)
+        cells.append([*names, count, said(plain_mean(ratios)), *others])
+    return table([*heading, *SUMMARY], cells)
 
 
 def picks() -> str:

@@ -102,14 +102,10 @@ def ladder_top() -> str:
     """Return the fastest step and the faster library at each size and cache state."""
     lines = []
     for own, library in comparisons(read(measured_file("ladder_top.csv"))):
-        ratio, interval = speedup(own, library)
-        said = f"{ratio:.2f}"
-        if own.unstable or library.unstable:
-            said = claims.DISAGREE
-        elif interval:
-            said += f" ({interval.low:.2f} to {interval.high:.2f})"
+        shaky = own.unstable or library.unstable
+        ratio = claims.DISAGREE if shaky else shape_tables.said(speedup(own, library), 2)
         times = (milliseconds(library.median_us), library.variant, milliseconds(own.median_us))
-        lines.append([own.size, own.cache, *times, f"{own.variant} {own.tile}", said])
+        lines.append([own.size, own.cache, *times, f"{own.variant} {own.tile}", ratio])
     heading = ["size", "cache", "cuBLAS, ms", "which", "ours, ms", "which", "times as fast"]
     return table(heading, lines)
 

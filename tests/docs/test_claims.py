@@ -68,7 +68,7 @@ def test_a_ratio_is_shown_missed_or_not_decided_by_its_interval() -> None:
     library = replace(own, variant="cublas", tile="", median_us=104.0)
 
     def outcome(least: float, rounds: str) -> str:
-        return claims.outcome(least, own, replace(library, round_medians_us=rounds))
+        return claims.in_sweep(own, replace(library, round_medians_us=rounds), least)[1]
 
     assert outcome(1.03, "104;104.2;104.1") == "shown"
     assert outcome(1.05, "104;104.2;104.1") == "**missed**"
