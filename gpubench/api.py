@@ -100,18 +100,17 @@ def plot(
     frame: pd.DataFrame,
     kind: str = "auto",
     *,
-    theme: str = "light",
     bandwidth_gbytes_per_s: float | None = None,
     only: str | None = None,
     exclude: str | None = None,
 ) -> Figure:
     """Draw like `gpubench plot`: a matplotlib figure, which a notebook shows.
 
-    `kind` is auto, tiles, sizes, blas or roofline; `theme` light, dark or both (grey
-    without a background). Frames of several GPUs or versions, concatenated, are overlaid.
-    `bandwidth_gbytes_per_s` is the measured copy bandwidth for the roofline, if the frame
-    does not have it. `only` and `exclude` choose rows as on the command line. Raises UsageError for
-    a frame without the CSV's columns, or without the rows that the kind needs.
+    `kind` is auto, tiles, sizes, blas or roofline. Frames of several GPUs or versions,
+    concatenated, are overlaid. `bandwidth_gbytes_per_s` is the measured copy bandwidth for the
+    roofline, if the frame does not have it. `only` and `exclude` choose rows as on the command
+    line. Raises UsageError for a frame without the CSV's columns, or without the rows that the kind
+    needs.
 
     >>> figure = gpubench.plot(frame, "tiles", only="2048")
     """
@@ -119,7 +118,7 @@ def plot(
     from gpubench.view.pictures.series import sources
 
     rows = _selected(frame, only, exclude)
-    return draw(sources([(Path(), rows)], bandwidth_gbytes_per_s), kind, theme=theme)
+    return draw(sources([(Path(), rows)], bandwidth_gbytes_per_s), kind)
 
 
 def _selected(frame: pd.DataFrame, only: str | None, exclude: str | None) -> list[table.Row]:

@@ -1,16 +1,9 @@
 """Completions for the shell, from names alone: nothing heavy is imported, and no kernel runs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import typer
-
-Completer = Callable[[str], list[str]]
-
-
-def words(*choices: str) -> Completer:
-    """Return the completer of fixed words."""
-    return lambda incomplete: [word for word in choices if word.startswith(incomplete)]
 
 
 def variants(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -32,32 +25,9 @@ def dtypes(incomplete: str) -> list[str]:
     return _next_item(DTYPES, incomplete)
 
 
-def devices(incomplete: str) -> list[str]:
-    """Complete a backend, or one of its devices if they are numbered."""
-    from gpubench.backends import AUTO, backends
-
-    entries = backends()
-    numbered = [f"{e.name}:{n}" for e in entries.values() if e.numbers for n in e.numbers()]
-    return words(AUTO, *sorted(entries), *numbered)(incomplete)
-
-
-def backends(incomplete: str) -> list[str]:
-    """Complete a backend."""
-    from gpubench.backends import backends as entries
-
-    return words(*sorted(entries()))(incomplete)
-
-
 def files(_incomplete: str) -> list[str]:
     """Offer nothing: the shell completes files itself, and Typer would offer the typed text."""
     return []
-
-
-def saved(incomplete: str) -> list[str]:
-    """Complete the name of saved results."""
-    from gpubench.results.store import names
-
-    return words(*names())(incomplete)
 
 
 def _next_item(names: Iterable[str], incomplete: str) -> list[str]:

@@ -141,9 +141,8 @@ def _device(flag: str, text: str) -> str:
     return text
 
 
-def _choice(*choices: str) -> dict[str, Any]:
-    """Return what the help and the shell offer of an option with these values."""
-    return {"metavar": f"[{'|'.join(choices)}]", "complete": completion.words(*choices)}
+def _choice(*choices: str) -> str:
+    return f"[{'|'.join(choices)}]"
 
 
 _DURATION = "SECONDS"
@@ -190,14 +189,13 @@ OPTIONS = {
             name="op",
             help=f"Operation. Default: {DEFAULT.op}.",
             read=one_of(*OPERATIONS),
-            **_choice(*OPERATIONS),
+            metavar=_choice(*OPERATIONS),
         ),
         Option(
             name="device",
             help="auto, cuda, cuda:1 or cpu. Default: auto, the GPU if there is one.",
             read=_device,
             metavar="DEVICE",
-            complete=completion.devices,
         ),
         Option(
             name="kernels",
@@ -236,14 +234,12 @@ OPTIONS = {
             help=f"Values of the operands, which decide the power: {', '.join(Fill)}. "
             "Default: uniform.",
             read=lambda flag, text: tuple(map(Fill, list_of(Fill)(flag, text))),
-            complete=completion.words(*Fill),
         ),
         Option(
             name="layouts",
             help="How A and B of gemm lie in memory, a letter each, n (row-major) or t "
             "(transposed): nn,nt,tn,tt. Default: each kernel's own, nn for most.",
             read=list_of(LAYOUTS),
-            complete=completion.words(*LAYOUTS),
         ),
         Option(
             name="rounds",
@@ -265,7 +261,7 @@ OPTIONS = {
             field="caches",
             help="State of the cache at a launch. Default: cold.",
             read=one_or_both(Cache),
-            **_choice(*Cache, "both"),
+            metavar=_choice(*Cache, "both"),
         ),
         Option(
             name="launches",
@@ -273,7 +269,6 @@ OPTIONS = {
             "early as the kernel allows), graph, graph_overlapped (in a graph), waited (the host "
             "waits for each launch). Default: alone.",
             read=lambda flag, text: tuple(map(Launches, list_of(Launches)(flag, text))),
-            complete=completion.words(*Launches),
         ),
         Option(
             name="state",
@@ -281,20 +276,20 @@ OPTIONS = {
             help="burst: short visits at the highest clock; sustained: after a second of launches "
             "without a pause, with watts and joules. Default: burst.",
             read=one_or_both(State),
-            **_choice(*State, "both"),
+            metavar=_choice(*State, "both"),
         ),
         Option(
             name="scope",
             field="scopes",
             help="What is timed: the kernel alone, or copies and allocations too. Default: kernel.",
             read=one_or_both(Scope),
-            **_choice(*Scope, "both"),
+            metavar=_choice(*Scope, "both"),
         ),
         Option(
             name="timer",
             help="events (time in a stream) or cupti (execution). Default: events.",
             read=lambda flag, text: Timer(one_of(Timer.EVENTS, Timer.CUPTI)(flag, text)),
-            **_choice(Timer.EVENTS, Timer.CUPTI),
+            metavar=_choice(Timer.EVENTS, Timer.CUPTI),
         ),
         Option(
             name="budget",
@@ -500,7 +495,6 @@ Save = Annotated[
         metavar="NAME",
         help="Keep the rows under a name such as v0.1, for 'gpubench diff --against NAME' and "
         "'gpubench history NAME'.",
-        autocompletion=completion.saved,
         callback=_store_name,
     ),
 ]

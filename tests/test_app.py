@@ -6,14 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import typer
 from commandline import COMMANDS
 from typer.testing import CliRunner
 
 from gpubench import commands
 from gpubench.cli import app, package
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, OPERATIONS, Cache, Scope, Timer
+from gpubench.model import DTYPES, LAYOUTS, OPERATIONS, Cache, Fill, Scope, Timer
 from gpubench.options import OPTIONS, Option
 from gpubench.plan.registry import of_op
 
@@ -44,7 +43,7 @@ KNOWN = {
     *DTYPES,
     *OPERATIONS,
     *(name for op in OPERATIONS for name in of_op(op)),
-    *("auto", "cpu", "cuda", *Cache, *Scope, *Timer),
+    *("auto", "cpu", "cuda", *Cache, *Fill, *LAYOUTS, *Scope, *Timer),
 }
 """Words that are values by themselves."""
 
@@ -76,18 +75,16 @@ def test_every_option_and_argument_has_help() -> None:
 
 
 def test_help_of_what_takes_a_value_holds_one() -> None:
-    """A number, a file, a name with _, a word that is known or offered as a value; or the type.
+    """A number, a file, a name with _, or a word that is known as a value; or the type.
 
     A type that says all is one that lists its choices, or a file.
     """
-    for name, option in VALUED:
-        offered = {item.value for item in option.shell_complete(typer.Context(COMMANDS[name]), "")}
-        known = KNOWN | offered
+    for _, option in VALUED:
         says_all = re.search(r"\||FILE|DIR|SECONDS|PERCENT", option.metavar or "")
         examples = [
             word
             for word in words(option.help)
-            if re.search(r"\d|\w[._/]\w|^DIR$", word) or word in known
+            if re.search(r"\d|\w[._/]\w|^DIR$", word) or word in KNOWN
         ]
         assert says_all or examples, option.help
 

@@ -63,7 +63,6 @@ def diff(
         typer.Option(
             help="Results that 'gpubench sweep --save v0.1' kept for this device; instead of BASE.",
             metavar="NAME",
-            autocompletion=completion.saved,
         ),
     ] = None,
     new: Annotated[

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from gpubench import completion
 from gpubench import options as option
 
 app = typer.Typer()
@@ -17,7 +16,6 @@ def history(
         typer.Argument(
             metavar="NAME",
             help="Name that 'gpubench sweep --save NAME' used. Without it, list all names.",
-            autocompletion=completion.saved,
         ),
     ] = None,
     only: option.Only = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpubench import options as option
-from gpubench.view.pictures import Kind, Theme, load_matplotlib
+from gpubench.view.pictures import Kind, load_matplotlib
 
 app = typer.Typer()
 
@@ -28,13 +28,6 @@ def plot(
     ] = None,
     only: option.Only = None,
     exclude: option.Exclude = None,
-    theme: Annotated[
-        Theme | None,
-        typer.Option(
-            help="Page that the picture is for; both: grey, without a background. "
-            "Default: both for SVG, else light."
-        ),
-    ] = None,
     bandwidth: option.Bandwidth = None,
     force: option.Force = False,
 ) -> None:
@@ -53,5 +46,5 @@ def plot(
     kind = resolve(together, kind)
     path = output or Path(f"{files[0].stem}-{kind}.svg")
     claimed = claim(path, force=force)
-    save(draw(together, kind, theme=theme or default_theme(path)), claimed, provenance(kind, files))
+    save(draw(together, kind, theme=default_theme(path)), claimed, provenance(kind, files))
     say(str(path))

@@ -13,13 +13,6 @@ from gpubench.errors import UsageError
 app = typer.Typer()
 
 
-def _experiments(incomplete: str) -> list[str]:
-    """Complete the names of the shipped experiments. The shell completes files."""
-    from gpubench.commands.reproduce.experiment import shipped
-
-    return completion.words(*shipped(), *shipped("claims"))(incomplete)
-
-
 @app.command(epilog="Example: gpubench reproduce p100-tiles")
 @partial(
     option.chosen_options,
@@ -34,7 +27,6 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             help="Experiments, or TOML files of your own. Default: all shipped experiments.",
-            autocompletion=_experiments,
         ),
     ] = None,
     *,

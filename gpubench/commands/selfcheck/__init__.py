@@ -4,8 +4,6 @@ from typing import Annotated
 
 import typer
 
-from gpubench import completion
-
 app = typer.Typer()
 
 
@@ -13,7 +11,7 @@ app = typer.Typer()
 def selfcheck(
     device: Annotated[
         str | None,
-        typer.Option(help="cuda or cuda:1. Default: cuda.", autocompletion=completion.devices),
+        typer.Option(help="cuda or cuda:1. Default: cuda."),
     ] = None,
 ) -> None:
     """Time kernels by two timers, to see if they agree.

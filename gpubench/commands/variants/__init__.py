@@ -28,12 +28,11 @@ def variants(
         str | None,
         typer.Option(
             help="Only this operation, such as gemm.",
-            autocompletion=completion.words(*OPERATIONS),
         ),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(help="Only this backend: cuda or cpu.", autocompletion=completion.backends),
+        typer.Option(help="Only this backend: cuda or cpu."),
     ] = None,
     kernels: Annotated[
         Path | None,

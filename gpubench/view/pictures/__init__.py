@@ -32,8 +32,7 @@ class Kind(StrEnum):
 
 
 class Theme(StrEnum):
-    """Page that a picture is for; `both` has grey lines and text, and no background."""
+    """Page that a picture is for; `both`, light and dark, has grey text and no background."""
 
     LIGHT = "light"
-    DARK = "dark"
     BOTH = "both"

@@ -60,15 +60,13 @@ def draw(
     group: Sequence[Source],
     kind: str = Kind.AUTO,
     *,
-    theme: str = Theme.LIGHT,
+    theme: Theme = Theme.LIGHT,
     looks: style.Looks | None = None,
 ) -> style.Picture:
     """Draw the rows of sources; `looks` are those of a page with several pictures.
 
-    Raises UsageError for an unknown kind or theme, for too few rows, and for too many lines.
+    Raises UsageError for an unknown kind, for too few rows, and for too many lines.
     """
-    if theme not in list(Theme):
-        raise UsageError(f"--theme: {unknown('theme', theme, list(Theme))}")
     kind = resolve(group, kind)
     drawing = KINDS[kind]
     drawn = drawing.panels(group)
@@ -83,7 +81,7 @@ def draw(
     looks = looks or looks_of(group)
     headline = drawing.headline.format(library=group[0].rows[0].library or "the BLAS")
     into = [(panel.title, partial(drawing.draw, panel, looks)) for panel in drawn]
-    return style.compose(headline, into, Theme(theme))
+    return style.compose(headline, into, theme)
 
 
 def resolve(group: Sequence[Source], kind: str) -> Kind:

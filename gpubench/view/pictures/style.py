@@ -62,7 +62,6 @@ DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.
 
 INK_AND_PAGE: Mapping[Theme, tuple[str, str]] = {
     Theme.LIGHT: ("#1f2328", "#ffffff"),
-    Theme.DARK: ("#e6edf3", "#0d1117"),
     Theme.BOTH: ("#797979", "none"),
 }
 """Colour of text and lines, and of the page. The grey of `both` has the same contrast (4.3:1) to

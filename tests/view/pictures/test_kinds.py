@@ -14,7 +14,6 @@ from samples import COMPARE, SWEEP, curve, of_files, sample, source
 
 from gpubench.errors import UsageError
 from gpubench.results.row import Row, read
-from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import KINDS, draw, fitting, resolve
 from gpubench.view.pictures.series import Source, sources
 from gpubench.view.pictures.style import MAX_COLOURED
@@ -76,11 +75,10 @@ def shown_ticks(axes: Axes) -> list[Text]:
 
 
 @pytest.mark.slow
-def test_no_label_lies_over_another_or_over_the_edge_in_either_theme() -> None:
+def test_no_label_lies_over_another_or_over_the_edge() -> None:
     crowded = {"tiles": crowd, "sizes": crowd}  # the layouts that names can crowd
-    for number, kind in enumerate(KINDS):
-        theme = (Theme.LIGHT, Theme.DARK)[number % 2]
-        figure = draw(crowded.get(kind, files)(kind), kind, theme=theme)
+    for kind in KINDS:
+        figure = draw(crowded.get(kind, files)(kind), kind)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         # Ticks out of the limits are not drawn, nor those of a locator that was replaced.
@@ -274,11 +272,6 @@ def test_what_cannot_be_drawn_is_refused_with_the_way_out(kind: str, hint: str) 
 def test_precisions_of_one_element_type_have_panels_of_their_own() -> None:
     rows = [sample(compute_mode=mode) for mode in ("float32", "tf32")]
     assert len(draw(source(*rows), "sizes").axes) == 2
-
-
-def test_an_unknown_theme_is_refused() -> None:
-    with pytest.raises(UsageError, match="--theme: unknown theme 'drak'; did you mean 'dark'"):
-        draw(source(sample()), theme="drak")
 
 
 def test_rows_without_a_time_are_nothing_to_draw() -> None:

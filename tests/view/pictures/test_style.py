@@ -72,9 +72,8 @@ def test_every_colour_is_seen_on_a_light_and_on_a_dark_page() -> None:
         assert contrast(INK_AND_PAGE[Theme.BOTH][0], page) >= 4.3
 
 
-def test_a_theme_of_its_own_page_has_strong_text() -> None:
-    for theme in (Theme.LIGHT, Theme.DARK):
-        assert contrast(*INK_AND_PAGE[theme]) >= 7.0
+def test_a_page_of_its_own_has_strong_text() -> None:
+    assert contrast(*INK_AND_PAGE[Theme.LIGHT]) >= 7.0
 
 
 @pytest.mark.parametrize("kind", CONE_LOSS)
@@ -139,7 +138,7 @@ def test_an_svg_is_text_that_a_reader_can_search(drawn: str) -> None:
 
 
 def test_a_picture_for_both_pages_has_no_page_of_its_own(drawn: str) -> None:
-    assert "#ffffff" not in svg(draw(ROWS, theme="both"))
+    assert "#ffffff" not in svg(draw(ROWS, theme=Theme.BOTH))
     assert "#ffffff" in drawn
 
 
