@@ -36,11 +36,7 @@ from gpubench.kernels.fitted_tile import (
     stage_bytes,
 )
 from gpubench.kernels.padded_rows import row_bytes
-from gpubench.kernels.tensor_cores import (
-    ALIGNED_BYTES,
-    MAX_DYNAMIC_BYTES,
-    ROW_BYTES,
-)
+from gpubench.kernels.tensor_cores import ALIGNED_BYTES, MAX_DYNAMIC_BYTES, ROW_BYTES
 from gpubench.kernels.tensor_cores import cluster as blocks_of_cluster
 from gpubench.model import Config, Problem
 
@@ -123,6 +119,9 @@ class Costs:
     """Share by which a round's steps take less time, for each share of the multiprocessors that is
     idle in the round. The busy multiprocessors probably get more power and more of the L2 cache."""
 
+    shared_rows: float = 0
+    """Share of a row that a block fetches beside its part of the row, where blocks share rows."""
+
     launch_of_pairs: float = 0
     """What each doubling of the blocks that share operands adds to the time of a launch."""
 
@@ -156,8 +155,8 @@ COSTS = {
     "bfloat16": COSTS_OF_TENSOR_CORES,
     "float16": COSTS_OF_TENSOR_CORES,
     "tf32": replace(
-        COSTS_OF_TENSOR_CORES, launch=4.354, end=0.7487, tensor=0.8398, l2=1.604,
-        barriers=0.06367, idle=0.3492, norm=2.868, add_elements=0.2216, add_parts=1.241,
+        COSTS_OF_TENSOR_CORES, launch=4.779, end=1.227, tensor=0.9118, l2=1.811, shared_rows=0.2099,
+        barriers=0.03767, idle=0.1714, norm=5.801, add_elements=0.1066, add_parts=1.081,
     ),
     "int8": COSTS_OF_TENSOR_CORES,
     "float8_e4m3": COSTS_OF_TENSOR_CORES,
@@ -169,9 +168,7 @@ COSTS = {
     "float32": COSTS_OF_FLOAT32,
     "int32": COSTS_OF_FLOAT32,
 }  # fmt: skip
-"""By precision. Those of TF32 are fitted to results/h100/fit_tf32.csv and fit_clusters_tf32.csv.
-Their exponent is low: a step's bounds partly add up, because the loads of B into registers wait for
-the stage."""
+"""By precision. Those of TF32 are fitted to results/h100/fit_tf32.csv and fit_clusters_tf32.csv."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,14 +334,16 @@ def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
     """Return what a block fetches of a step, in rows of 128 bytes that lie in whole sectors."""
     pitch_of_b = problem.k if "B" in problem.column_major else problem.n
 
-    def fetched(rows: float, pitch: int) -> float:
+    def fetched(rows: int, blocks: int, pitch: int) -> float:
+        """Return the rows that each of `blocks` blocks fetches, which share them."""
+        each = rows * (1 / blocks + costs.shared_rows * (blocks > 1))
         pitch_bytes = pitch * problem.precision.item_bytes
         if pitch_bytes % ALIGNED_BYTES:  # rows are copied first, and then begin with a line
-            return rows
-        return rows * (1 + costs.sector * (pitch_bytes % SECTOR_BYTES != 0))
+            return each
+        return each * (1 + costs.sector * (pitch_bytes % SECTOR_BYTES != 0))
 
-    of_a = fetched(choice.rows / choice.across, problem.k)
-    return of_a + fetched(choice.columns / choice.down, pitch_of_b)
+    of_a = fetched(choice.rows, choice.across, problem.k)
+    return of_a + fetched(choice.columns, choice.down, pitch_of_b)
 
 
 def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> float:
