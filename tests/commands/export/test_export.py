@@ -151,36 +151,18 @@ def checker(folder: Path, name: str, dtype: str, cpp: str, op: str = "gemm") -> 
     )
 
 
-@pytest.mark.parametrize(("dtype", "cpp"), [("float32", "float"), ("int32", "int")])
-def test_the_check_of_the_file_tells_right_from_wrong(tmp_path: Path, dtype: str, cpp: str) -> None:
-    check = checker(tmp_path, "shared_tile", dtype, cpp)
+def test_the_check_of_the_file_tells_right_from_wrong(tmp_path: Path) -> None:
+    check = checker(tmp_path, "shared_tile", "float32", "float")
     rng = np.random.default_rng(1)
-    a, b = (rng.integers(-9, 9, shape).astype(dtype) for shape in ((5, 9), (9, 7)))
-    if dtype == "float32":
-        a, b = a / np.float32(7), b / np.float32(11)
-    right = (a.astype("f8") @ b.astype("f8")).astype(dtype)
+    a, b = (rng.random(shape).astype("f4") for shape in ((5, 9), (9, 7)))
+    right = (a.astype("f8") @ b.astype("f8")).astype("f4")
     error, tolerance = check(a, b, right)
     assert error <= tolerance
-    for place in ((0, 0), (4, 6)):
+    for place, value in (((0, 0), 0.0), ((4, 6), 0.0), ((2, 3), np.nan)):
         wrong = right.copy()
-        wrong[place] += wrong.dtype.type(1)
+        wrong[place] = value
         error, tolerance = check(a, b, wrong)
-        assert error > tolerance, place
-    if dtype == "float32":
-        wrong = right.copy()
-        wrong[2, 3] = np.nan
-        error, tolerance = check(a, b, wrong)
-        assert not error <= tolerance
-
-
-def test_the_check_of_a_transposed_product_takes_the_columns(tmp_path: Path) -> None:
-    check = checker(tmp_path, "gemv_t_thread", "float64", "double", op="gemv_t")
-    rng = np.random.default_rng(1)
-    a, x = rng.random((5, 7)), rng.random(5)
-    error, tolerance = check(a, x, a.T @ x)
-    assert error <= tolerance
-    error, tolerance = check(a, x, a.T @ x * (1 + 1e-13))
-    assert error > tolerance
+        assert not error <= tolerance, place
 
 
 class Array(np.ndarray):
