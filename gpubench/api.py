@@ -117,13 +117,9 @@ def plot(
     from gpubench.view.pictures.kinds import draw
     from gpubench.view.pictures.series import sources
 
-    rows = _selected(frame, only, exclude)
-    return draw(sources([(Path(), rows)], bandwidth_gbytes_per_s), kind)
-
-
-def _selected(frame: pd.DataFrame, only: str | None, exclude: str | None) -> list[table.Row]:
     rows = table.rows(frame)
-    return list(filter(selection(rows, only, exclude), rows))
+    chosen = list(filter(selection(rows, only, exclude), rows))
+    return draw(sources([(Path(), chosen)], bandwidth_gbytes_per_s), kind)
 
 
 Sweeps = str | Path | pd.DataFrame | Sequence[str | Path | pd.DataFrame]
@@ -158,8 +154,13 @@ def diff(
         sweeps = [side] if isinstance(side, str | Path | pd.DataFrame) else side
         if not sweeps:
             raise UsageError(f"{name}: the list is empty")
-        named = (_named_rows(sweep, f"{name} {n}") for n, sweep in enumerate(sweeps, 1))
-        sides.append(make_side(dict(named)))
+        rows_by_file = {}
+        for number, sweep in enumerate(sweeps, 1):
+            if isinstance(sweep, pd.DataFrame):
+                rows_by_file[Path(f"{name} {number}")] = table.rows(sweep)
+            else:
+                rows_by_file[Path(sweep)] = table.read(Path(sweep))
+        sides.append(make_side(rows_by_file))
     report = compared_sides(sides[0], sides[1], options)
     columns = (
         *("verdict", "ratio", "ratio_low", "ratio_high"),
@@ -172,10 +173,3 @@ def diff(
         ],
         columns=[*table.KEY, *columns],
     ).astype({"verdict": str})
-
-
-def _named_rows(sweep: str | Path | pd.DataFrame, name: str) -> tuple[Path, list[table.Row]]:
-    """Return the rows of a frame under this name, or of a file under its own."""
-    if isinstance(sweep, pd.DataFrame):
-        return Path(name), table.rows(sweep)
-    return Path(sweep), table.read(Path(sweep))

@@ -347,7 +347,13 @@ def read_sweep(
 
 def option_texts(given: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:
     """Return all given options as text. Raises UsageError for an unknown option."""
-    values = _read_config(config) if config else {}
+    values: dict[str, Any] = {}
+    if config:
+        values = read_toml(config, "--config")
+        for name in values:
+            if name not in OPTIONS:
+                raise UsageError(f"--config: {config}: {unknown('key', name, OPTIONS)}")
+        values = confined(config, values)
     values |= {name: value for name, value in given.items() if value is not None}
     for name in values:
         if name not in OPTIONS:
@@ -383,14 +389,6 @@ def resumed(path: Path, given: Mapping[str, str]) -> dict[str, str]:
             f"add --samples {shown(started['samples'])}"
         )
     return started
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    values = read_toml(path, "--config")
-    for name in values:
-        if name not in OPTIONS:
-            raise UsageError(f"--config: {path}: {unknown('key', name, OPTIONS)}")
-    return confined(path, values)
 
 
 Command = TypeVar("Command", bound=Callable[..., object])

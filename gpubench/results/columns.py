@@ -137,7 +137,10 @@ class Columns(Generic[R]):
             if len(line) != len(names):
                 if not line:  # an empty line
                     continue
-                raise _wrong_length(f"{place}, line {lines.line_num}", line, names)
+                what = "more fields than columns"
+                if len(line) < len(names):
+                    what = f"the line ends before column '{names[len(line)]}'"
+                raise UsageError(f"{place}, line {lines.line_num}: {what}")
             try:
                 rows.append(self._make({name: parse(line[at]) for at, name, parse in parsers}))
             except ValueError as error:
@@ -222,12 +225,6 @@ def _lines(file: IO[str]) -> Any:
     header = file.readline(MAX_HEADER)
     delimiter = max(",;\t", key=header.count)  # no column's name holds one
     return csv.reader(chain([header], file), delimiter=delimiter)
-
-
-def _wrong_length(place: str, line: Sequence[str], names: Sequence[str]) -> UsageError:
-    if len(line) > len(names):
-        return UsageError(f"{place}: more fields than columns")
-    return UsageError(f"{place}: the line ends before column '{names[len(line)]}'")
 
 
 def in_range(number: float, low: float = 0.0, high: float = MAX_VALUE) -> float:

@@ -35,11 +35,6 @@ class Ratio:
         half = math.ceil(self.half * 10**digits - 1e-9) / 10**digits
         return f"{self.value:.{digits}f} ± {half:.{digits}f}"
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the interval includes 1, so that no difference is shown."""
-        return self.half is None or abs(self.value - 1) <= self.half
-
 
 def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
     """Return the sentences on the problems of the rows; without `tiles`, they name no tile.
@@ -90,7 +85,8 @@ def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
         advice = f"use --rounds {MIN_ROUNDS} or more"
         return f"{name} is the fastest kernel {where}; for a ratio with its interval, {advice}"
     as_fast = f"{name} is {ratio} times as fast as {other_name} {where}"
-    return f"{as_fast}: no difference is shown" if ratio.is_open else as_fast
+    is_open = abs(ratio.value - 1) <= ratio.half  # the interval includes 1
+    return f"{as_fast}: no difference is shown" if is_open else as_fast
 
 
 def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:

@@ -146,7 +146,9 @@ def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     else:
         rate, limited_by = "gflops", "peak"
         unit = "Gop/s" if panel.rows[0].dtype.startswith("int") else "GFLOP/s"
-    places = _size_axis(axes, panel.rows)
+    names = {row.size: row.problem for row in panel.rows if row.problem}
+    sizes = dict.fromkeys(row.size for row in sorted(panel.rows, key=extent))
+    places = style.size_axis(axes, list(sizes), names)
     lines = []
     for line in panel.series:
         rows = line.best_by_size
@@ -164,12 +166,6 @@ def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     style.y_title(axes, unit)
     style.legend(axes, lines)
     return CURVE_IN
-
-
-def _size_axis(axes: Axes, rows: Sequence[Row]) -> dict[str, float]:
-    """Make an x axis of sizes, with the names of problems of a list. Return each size's place."""
-    names = {row.size: row.problem for row in rows if row.problem}
-    return style.size_axis(axes, list({row.size: 0 for row in sorted(rows, key=extent)}), names)
 
 
 def _line(

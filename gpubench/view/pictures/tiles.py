@@ -29,21 +29,18 @@ def tile_panels(group: Sequence[Source]) -> list[Panel]:
     problems = panels(group, titles(group, by_size=True))
     edges = [_having(panel, lambda row: not is_block(row)) for panel in problems]
     blocks = [_having(panel, is_block) for panel in problems]
-    return [
-        *(panel for panel in edges if any(map(edge_of, panel.rows))),
-        *(replace(p, title=f"{p.title}: block tiles{_left_out(p)}") for p in blocks if p.series),
-    ]
+    drawn = [panel for panel in edges if any(map(edge_of, panel.rows))]
+    for panel in blocks:
+        if count := len(panel.rows):
+            most = f", the {MAX_BLOCK_TILES} fastest of {count}" * (count > MAX_BLOCK_TILES)
+            drawn.append(replace(panel, title=f"{panel.title}: block tiles{most}"))
+    return drawn
 
 
 def _having(panel: Panel, test: Callable[[Row], object]) -> Panel:
     """Return the panel with the rows that pass the test."""
     lines = [replace(line, rows=tuple(filter(test, line.rows))) for line in panel.series]
     return replace(panel, series=tuple(line for line in lines if line.rows))
-
-
-def _left_out(panel: Panel) -> str:
-    count = len(panel.rows)
-    return f", the {MAX_BLOCK_TILES} fastest of {count}" if count > MAX_BLOCK_TILES else ""
 
 
 def draw_tiles(panel: Panel, looks: style.Looks, axes: Axes) -> float:
