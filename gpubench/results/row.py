@@ -89,8 +89,6 @@ class Row:
     launches_per_sample: int | None = column("time", "launches timed together as one sample")
     rounds: int | None = column("time", "rounds in which the point was measured")
     round_medians_us: str | None = column("time", "median of each round, joined by ;")
-    outliers_tukey: int | None = column("time", "samples beyond 1.5 interquartile ranges, kept")
-    outliers_mad: int | None = column("time", "samples beyond 3.5 scaled MADs, kept")
     stop_reason: str | None = column("time", "why sampling stopped in the last round")
     device_s: float | None = column("time", "sum of all samples, in seconds")
     overhead_us: float | None = column(
