@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpubench.backends import Compiler
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, CudaVariant, HostVariant, Variant
 from gpubench.options import read_sweep
@@ -91,8 +90,10 @@ def _tiles(kernel: CudaVariant, tiles: tuple[str, ...], *, every: bool) -> tuple
         return tiles or tuple(map(str, space if every else space.defaults))
 
 
-def require_architecture(name: str, compiler: Compiler) -> None:
-    """Raise UsageError for an architecture that a compiler does not support."""
+def require_architecture(name: str) -> None:
+    """Raise UsageError for an architecture that the compiler does not support."""
+    from gpubench.backends.cuda import compile as compiler
+
     architectures = compiler.architectures()
     if re.sub("[af]$", "", name) not in architectures:
         raise UsageError(

@@ -1,26 +1,22 @@
 """What runs kernels: each backend is a directory here, whose `__init__.py` declares `BACKEND`.
 
-`Backend` holds operands and binds kernels, `Kernel` runs and is timed, `Gauge` measures the device,
-and `Compiler` compiles without a device. Importing a declaration imports nothing heavy, because its
-functions import what they need.
+`Backend` holds operands and binds kernels, `Kernel` runs and is timed, and `Gauge` measures the
+device. Importing a declaration imports nothing heavy, because its functions import what they need.
 """
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Protocol, Self
 
 from gpubench.backends.rotation import OperandSets
-from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
+from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.model import (
     CORE_DTYPES,
-    Config,
     Device,
     Health,
-    HostVariant,
     Launch,
     Launches,
     Point,
@@ -222,55 +218,6 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compiled:
-    """A kernel for one architecture."""
-
-    cubin: bytes
-    symbol: str
-    """The instance's mangled name in the cubin."""
-
-    resources: Resources
-
-    note: str = ""
-    """Which compiler took NVRTC's place, or which headers were replaced; empty for neither."""
-
-    seconds: float = field(default=0.0, compare=False)
-    """Wall time of the compilation. Instances that are compiled together have the same time."""
-
-
-class Compiler(Protocol):
-    """Compiles CUDA C++ without a device. All functions raise CompileError if it is missing."""
-
-    def version(self) -> str:
-        """Return the compiler's name and version, such as `NVRTC 13.1`."""
-
-    def architectures(self) -> tuple[str, ...]:
-        """Return the architectures that it compiles for, the oldest first."""
-
-    def compile_instance(
-        self, source: Path, expression: str, architecture: str, options: tuple[str, ...] = ()
-    ) -> Compiled:
-        """Compile the template instance `expression` of a source for one architecture."""
-
-    def compile_together(
-        self,
-        source: Path,
-        expressions: Sequence[str],
-        architecture: str,
-        options: tuple[str, ...] = (),
-    ) -> tuple[Compiled, ...]:
-        """Compile several instances of a source as one program, into one cubin.
-
-        Raises CompileError if one of them does not compile.
-        """
-
-    def compile_library(
-        self, variant: HostVariant, tile: Config | None, dtype: str, architecture: str
-    ) -> bytes:
-        """Return the shared library of a host function."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Cost:
     """Typical costs on a backend, as measured. A forecast uses them until something has run."""
 
@@ -324,9 +271,6 @@ class BackendEntry:
     open: Callable[[int, Timer], Backend]
     """Opens the device with a number. Raises DeviceUnavailableError if the timer is missing."""
 
-    compiler: Callable[[], Compiler] | None = None
-    """Returns the compiler of its `CudaVariant`s; None if it runs functions only."""
-
     load: Callable[[], None] | None = None
     """Imports what `open` imports, in a process that waits for its turn; None if a process that
     starts would change the times of the process that measures."""
@@ -341,14 +285,6 @@ def backends() -> dict[str, BackendEntry]:
     packages = [f"{__name__}.{module.name}" for module in iter_modules(__path__) if module.ispkg]
     entries: list[BackendEntry] = [importlib.import_module(name).BACKEND for name in packages]
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.auto_order)}
-
-
-def compiler_of(backend: str) -> Compiler:
-    """Return the compiler of a backend's kernels. Raises CompileError if it has none."""
-    entry = backends().get(backend)
-    if entry is None or entry.compiler is None:
-        raise CompileError(f"the backend {backend} compiles no CUDA C++")
-    return entry.compiler()
 
 
 def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableError]]:

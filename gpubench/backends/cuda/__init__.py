@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpubench.backends import Backend, BackendEntry, Compiler, Cost
+from gpubench.backends import Backend, BackendEntry, Cost
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Launches, Timer
 
@@ -34,12 +34,6 @@ def _typical_gflops(device: Device) -> float | None:
     return peak and TYPICAL_FRACTION * peak
 
 
-def _compiler() -> Compiler:
-    from gpubench.backends.cuda import compile as compiler
-
-    return compiler
-
-
 def _numbers() -> list[int]:
     return sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*"))
 
@@ -55,6 +49,5 @@ BACKEND = BackendEntry(
     cost=Cost(start_s=2.0, compile_s=0.15, gflops=_typical_gflops),
     devices=_devices,
     open=_open,
-    compiler=_compiler,
     load=_load,
 )

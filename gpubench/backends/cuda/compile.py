@@ -1,4 +1,4 @@
-"""Compiles a template instance of a source for an architecture: the `Compiler` of CUDA.
+"""Compiles a template instance of a source for an architecture, without a device.
 
 NVRTC compiles it, through cuda-bindings. nvcc compiles what NVRTC cannot compile, and the sources
 whose descriptions name nvcc. Neither needs a GPU.
@@ -7,14 +7,13 @@ whose descriptions name nvcc. Neither needs a GPU.
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import gpubench
-from gpubench.backends import Compiled
 from gpubench.backends.cuda import nvcc
 from gpubench.backends.cuda.headers import HEADERS, stood_in, toolkit_options
 from gpubench.cache import cache_file, made_once
@@ -33,6 +32,24 @@ NVCC = "--compiler=nvcc"
 HOST_CODE = re.compile(r"<<<|^[ \t]*#[ \t]*include", re.MULTILINE)
 """What a source has that NVRTC may lack: launches, and headers. Without these, nvcc would find the
 same errors as NVRTC."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A kernel for one architecture."""
+
+    cubin: bytes
+    symbol: str
+    """The instance's mangled name in the cubin."""
+
+    resources: Resources
+
+    note: str = ""
+    """Which compiler took NVRTC's place, or which headers were replaced; empty for neither."""
+
+    seconds: float = field(default=0.0, compare=False)
+    """Wall time of the compilation. Instances that are compiled together have the same time."""
+
 
 compile_library = nvcc.compile_library
 

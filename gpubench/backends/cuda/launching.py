@@ -13,8 +13,8 @@ import cupy
 from cuda.bindings import driver
 from cupy_backends.cuda.api import driver as cupy_driver
 
-from gpubench.backends import Compiled, Routine
-from gpubench.backends.cuda.compile import compile_instance
+from gpubench.backends import Routine
+from gpubench.backends.cuda.compile import Compiled, compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments, launch_config
 from gpubench.backends.cuda.host_function import HostFunction
 from gpubench.backends.cuda.nvcc import compile_library

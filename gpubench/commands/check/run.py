@@ -10,7 +10,8 @@ from time import perf_counter
 
 import numpy as np
 
-from gpubench.backends import backends, compiler_of
+from gpubench.backends import backends
+from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.check.cases import (
     all_cases,
     evenly,
@@ -138,8 +139,7 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
 def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -> bool:
     """Compile the tiles for an architecture, say so, and return whether all compile."""
     try:
-        compiler = compiler_of(variant.backend)
-        require_architecture(architecture, compiler)
+        require_architecture(architecture)
     except CompileError as error:
         say(f"not compiled for a GPU: {error}")
         return True
@@ -235,9 +235,7 @@ def _check_host(variant: HostVariant, tiles: Sequence[Config | None], architectu
     for tile in tiles:
         started = perf_counter()
         try:
-            compiler_of(variant.backend).compile_library(
-                variant, tile, variant.dtypes[0], architecture
-            )
+            compiler.compile_library(variant, tile, variant.dtypes[0], architecture)
         except CompileError as error:
             say(f"does not compile: {error}", "red")
             return FAULTY

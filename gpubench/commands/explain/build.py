@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import gpubench
-from gpubench.backends import Compiler, compiler_of, find_devices
+from gpubench.backends import find_devices
+from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain.accesses import access_columns
 from gpubench.commands.explain.code import disassembler_version
 from gpubench.commands.explain.explanation import Explanation
@@ -72,9 +73,8 @@ def run_build(
     claimed = _claim(output) if output else None
     chosen = choose_kernels(variants, options.get("op"), options.get("kernels"))
     try:
-        compiler = compiler_of(BACKEND)
         compiler.architectures()  # raises without NVRTC
-        architectures = _architectures(arch, compiler)
+        architectures = _architectures(arch)
     except CompileError as error:
         raise UsageError(str(error)) from error
     if not disassembler_version():
@@ -88,7 +88,7 @@ def run_build(
     rows = [
         row
         for instance, answer in zip(instances, answers, strict=True)
-        for row in _rows(instance, answer, compiler)
+        for row in _rows(instance, answer)
     ]
     if claimed:
         claimed.write(encode(rows))
@@ -161,12 +161,12 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
     return sources
 
 
-def _architectures(text: str | None, compiler: Compiler) -> tuple[str, ...]:
+def _architectures(text: str | None) -> tuple[str, ...]:
     """Return the architectures of `--arch`, or that of this machine's GPU, or the default."""
     if text is not None:
         names = parse_names(text)
         for name in names:
-            require_architecture(name, compiler)
+            require_architecture(name)
         if not names:
             raise UsageError("--arch: the list is empty; write such as sm_80,sm_90")
         return names
@@ -217,7 +217,7 @@ def plan_instances(
     return instances
 
 
-def _rows(instance: Instance, answer: Answer, compiler: Compiler) -> list[BuildRow]:
+def _rows(instance: Instance, answer: Answer) -> list[BuildRow]:
     """Return a row for each launch, or a single row if the instance is skipped or fails."""
     variant, problem = instance.variant, instance.problem
     here = str(variant.path.parent)

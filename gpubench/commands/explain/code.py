@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 
 import gpubench
-from gpubench.backends import Compiled, compiler_of
+from gpubench.backends.cuda import compile as compiler
+from gpubench.backends.cuda.compile import Compiled
 from gpubench.cache import cache_file, keep_value, kept
 from gpubench.commands.explain import sass
 from gpubench.commands.explain.cubin import machine_code, max_threads
@@ -43,7 +44,6 @@ VERSION_S = 20
 class Program:
     """The instances of a source for one architecture."""
 
-    backend: str
     source: Path
     source_hash: str
     architecture: str
@@ -158,7 +158,6 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
 
 def compile_program(program: Program) -> Codes:
     """Compile the instances of a program together, or one by one if one of them fails."""
-    compiler = compiler_of(program.backend)
     expressions = tuple(dict.fromkeys(expression for expression, _ in program.instances))
     source, architecture, options = program.source, program.architecture, program.options
     errors: dict[str, str] = {}
@@ -199,7 +198,7 @@ def _kept_file(program: Program) -> Path:
     """Return the file of the cache. Its name changes with all that the figures depend on."""
     return cache_file(
         *("build", program.source_hash, program.architecture, program.options),
-        *(compiler_of(program.backend).version(), disassembler_version(), gpubench.__version__),
+        *(compiler.version(), disassembler_version(), gpubench.__version__),
         Path(sass.__file__).read_bytes(),
     )
 

@@ -95,7 +95,6 @@ def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
     """Compile the instances of a source, an architecture and its options as one program."""
     programs = {
         Program(
-            backend=first.variant.backend,
             source=first.variant.source,
             source_hash=source_hash(first.variant),
             architecture=first.variant.architecture(first.architecture),

@@ -6,7 +6,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from gpubench.backends import AUTO, Compiler, compiler_of, find_devices
+from gpubench.backends import AUTO, find_devices
+from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain.code import disassembler_version
 from gpubench.commands.explain.instances import NotExplained, explain_instances, make_instance
 from gpubench.commands.explain.view import Explained
@@ -35,11 +36,10 @@ def explained(
     ((m, n, k),), (dtype,) = sweep.sizes, sweep.dtypes
     problem = Problem(op=kernel.op, m=m, n=n, k=k, dtype=dtype)
     try:
-        compiler = compiler_of(kernel.backend)
         compiler.architectures()
     except CompileError as error:
         raise UsageError(str(error)) from error
-    architecture, gpu, assumed = _target(kernel, compiler, arch, sweep.device)
+    architecture, gpu, assumed = _target(kernel, arch, sweep.device)
     planned = plan(sweep, kernel.backend)
     tiles = dict.fromkeys(point.tile for point in planned if point.tile is not None)
     target = kernel.architecture(architecture), gpu
@@ -67,9 +67,7 @@ def explained(
     )
 
 
-def _target(
-    kernel: CudaVariant, compiler: Compiler, arch: str | None, name: str
-) -> tuple[str, Device, str]:
+def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Device, str]:
     """Return the architecture, the GPU whose figures count, and what was assumed about it.
 
     The GPU is this machine's GPU, of which nothing is assumed, or an example of the architecture.
@@ -77,7 +75,7 @@ def _target(
     if arch is not None:
         if name != AUTO:
             raise UsageError("--arch and --device: name an architecture, or a GPU of this machine")
-        require_architecture(arch, compiler)
+        require_architecture(arch)
         return arch, example(arch), _figures_of(example(arch))
     if name.partition(":")[0] not in {AUTO, kernel.backend}:
         raise UsageError(f"--device: explain is about GPUs; write {kernel.backend}, or use --arch")

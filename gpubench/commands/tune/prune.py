@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from gpubench.backends import compiler_of
+from gpubench.backends.cuda import compile as compiler
 from gpubench.engine.runner import Instance, instance_of
 from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
@@ -140,7 +140,6 @@ class Builds:
         variant, tile, launch = point.variant, point.tile, self._launch(point)
         if not isinstance(variant, CudaVariant) or tile is None or launch is None:
             raise CompileError(f"{point.label} is nothing to compile")
-        compiler = compiler_of(variant.backend)
         used = {
             step.kernel: compiler.compile_instance(
                 *variant.compilation(tile, point.problem.dtype, self._architecture, step.kernel)

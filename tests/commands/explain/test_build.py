@@ -10,7 +10,7 @@ import pytest
 from commandline import Done, call
 from planted import copy_kernels, plant
 
-from gpubench.backends import compiler_of
+from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain import code as code_module
 from gpubench.commands.explain import instances
 from gpubench.commands.explain.code import Code, Codes, Program, compile_program, compile_programs
@@ -67,7 +67,7 @@ def test_each_tile_and_launch_has_a_row_with_figures(tmp_path: Path) -> None:
         assert row.source_hash
         assert row.recorder == recorder_version()
         assert row.sectors_per_request
-        assert row.compiler == compiler_of("cuda").version()
+        assert row.compiler == compiler.version()
         assert row.loop_instructions is not None or row.launch > 1
     gemv = next(row for row in rows if row.variant == "gemv_thread")
     assert 0 < (gemv.multiply_adds_per_instruction or 0) < 1
@@ -95,12 +95,10 @@ def test_a_second_run_compiles_and_records_nothing(
 
 def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) -> None:
     kernels = copy_kernels(tmp_path / "kernels", "blocktile_2d")
-    compiler = compiler_of("cuda")
     source = kernels / "gemm" / "my_blocktile_2d.cu"
     tiles = ("64, 64, 8, 4, 4", "64, 64, 16, 4, 4")
     names = [f"my_blocktile_2d<float, {tile}>" for tile in tiles]
     together = Program(
-        backend="cuda",
         source=source,
         source_hash="",
         architecture="sm_90",
@@ -117,7 +115,6 @@ def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) ->
 
 def test_code_disassembled_together_has_the_loops_of_its_cubin(tmp_path: Path) -> None:
     kernels = copy_kernels(tmp_path / "kernels", "blocktile_2d", "shared_tile")
-    compiler = compiler_of("cuda")
     names = {
         "my_blocktile_2d<float, 64, 64, 8, 4, 4>": "my_blocktile_2d",
         "my_shared_tile<float, 16>": "my_shared_tile",
@@ -151,7 +148,7 @@ def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(
 
     monkeypatch.setattr(code_module, "compile_program", fail)
     program = Program(
-        backend="cuda", source=tmp_path, source_hash="", architecture="sm_80", options=(),
+        source=tmp_path, source_hash="", architecture="sm_80", options=(),
         instances=(("k<float>", "float32"),),
     )  # fmt: skip
     programs = [program, replace(program, architecture="sm_90")]
@@ -170,7 +167,7 @@ def test_ctrl_c_ends_the_processes_that_compile(
 
     def program(name: str, architecture: str, *expressions: str) -> Program:
         return Program(
-            backend="cuda", source=KERNELS / "gemm" / f"{name}.cu", source_hash="", options=(),
+            source=KERNELS / "gemm" / f"{name}.cu", source_hash="", options=(),
             architecture=architecture, instances=tuple((text, "float32") for text in expressions),
         )  # fmt: skip
 
