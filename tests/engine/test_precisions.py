@@ -8,9 +8,7 @@ from gpubench.engine.judge.verify import relative_error
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.engine.runner import Runner
 from gpubench.model import DTYPES, PRECISIONS, Precision, Problem, Status, Timing
-from gpubench.options import read_sweep
 from gpubench.plan.registry import variants
-from gpubench.plan.sweep import plan
 
 
 def right(precision: Precision, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -49,13 +47,6 @@ def test_operands_that_the_device_holds_as_bytes_are_compared_as_bytes() -> None
     kernel = variant(lambda _a, _b, c: c.fill(np.nan), dtypes=("float8_e4m3",))
     result = Runner(backend, Timing(), 1).measure(point(kernel, dtype="float8_e4m3"))
     assert result.status == Status.WRONG  # and not an error from looking whether it spoiled them
-
-
-def test_8_bits_lie_along_k_whatever_asks_for_them() -> None:
-    for name, layout in (("int8", "column-major B"), ("bfloat16", "row-major")):
-        assert point(dtype=name).key.layout == layout
-        found = plan(read_sweep({"dtypes": name, "variants": "cublas,cublaslt"}), "cuda")
-        assert {one.problem.layout for one in found} == {layout}
 
 
 def test_a_point_names_its_element_type_and_its_compute_mode() -> None:

@@ -457,21 +457,6 @@ def test_each_race_runs_on_one_device_and_the_devices_share_the_races(
     assert [winner.m for winner in tuned.winners] == [8, 12, 16, 20]
 
 
-def test_a_race_that_was_interrupted_goes_on_where_it_was_begun(
-    client: Client, devices: Callable[[Opened], None], tmp_path: Path
-) -> None:
-    devices(lambda _name: 10.0)
-    asked = replace(ASKED, variants=("tiled",), sizes=((8, 8, 8),))
-    settings = Settings(sweep=asked, racing=Racing(where=None, within=0.01))
-    pool, output = ClusterPool(client, "cpu"), tmp_path / "a.csv"
-    stopped = tune(settings, pool, Diary(stop_after=4), output=output)
-    assert stopped.race.interrupted
-    resumed = tune(settings, ClusterPool(client, "cpu"), output=output, resume=True)
-    assert len(resumed.race.rows) == 6
-    assert len({row.slot for row in resumed.race.rows}) == 1
-    assert resumed.winners
-
-
 def test_tuned_tiles_are_resolved_before_a_sweep_is_shared(
     client: Client, devices: Callable[[Opened], None], tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -4,7 +4,6 @@ Each is right to a norm-wise tolerance, or at its first launch; `tests/engine/te
 those that are not.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -151,23 +150,23 @@ def spoils_one_launch_in(launches: int) -> Product:
     return call
 
 
-def test_what_the_launch_before_left_is_rejected() -> None:
-    for make, dtype in itertools.product(
-        [accumulator_cleared_once, packed_once, result_kept], ["float32", "float64", "int32"]
-    ):
-        result = measured(right_on_probes(make()), dtype=dtype)
-        assert (result.status, result.series) == (Status.WRONG, None)
+LEFT = [
+    *(
+        (make, dtype, extent, Cache.COLD)
+        for make in (accumulator_cleared_once, packed_once, result_kept)
+        for dtype, extent in (("float32", 20), ("int32", 20), ("float64", 150))  # many sets and few
+    ),
+    (accumulator_cleared_once, "float32", 20, Cache.HOT),
+]
 
 
-@pytest.mark.parametrize("extent", [20, 150])
-def test_what_the_launch_before_left_is_rejected_however_few_sets_there_are(extent: int) -> None:
-    call = right_on_probes(result_kept())
-    assert measured(call, (extent, extent, extent)).status == Status.WRONG
-
-
-def test_an_accumulator_cleared_once_is_rejected_on_one_set_too() -> None:
-    call = right_on_probes(accumulator_cleared_once())
-    assert measured(call, cache=Cache.HOT).status == Status.WRONG
+@pytest.mark.parametrize(("make", "dtype", "extent", "cache"), LEFT)
+def test_what_the_launch_before_left_is_rejected_however_few_sets_there_are(
+    make: Callable[[], Product], dtype: str, extent: int, cache: Cache
+) -> None:
+    call = right_on_probes(make())
+    result = measured(call, (extent, extent, extent), dtype=dtype, cache=cache)
+    assert (result.status, result.series) == (Status.WRONG, None)
 
 
 @pytest.mark.parametrize("cache", Cache)
