@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from commandline import outcome as call
 from diffs import rows
+from stub import nothing_measured
 
 from gpubench.errors import UsageError
 from gpubench.results import store
@@ -46,7 +47,8 @@ def test_a_name_that_is_none_is_refused_before_anything_is_measured() -> None:
 
 def test_a_sweep_is_saved_under_its_name_and_compared_with_it() -> None:
     flags = ("--device", "cpu", "--variants", "cpu_blas", "--sizes", "32", "--rounds", "2")
-    code, _, err = call("sweep", *flags, "--save", "main", "-o", "first.csv")
+    with nothing_measured():
+        code, _, err = call("sweep", *flags, "--save", "main", "-o", "first.csv")
     assert code == 0
     (kept,) = store.saved("main")
     assert f"saved as main: {kept}" in err
@@ -59,7 +61,8 @@ def test_a_store_that_cannot_be_written_costs_no_row(monkeypatch: pytest.MonkeyP
     Path("file").write_text("in the way")
     monkeypatch.setenv(store.VARIABLE, "file/store")
     flags = ("--device", "cpu", "--variants", "cpu_blas", "--sizes", "32", "--rounds", "1")
-    code, _, err = call("sweep", *flags, "--save", "main", "-o", "first.csv")
+    with nothing_measured():
+        code, _, err = call("sweep", *flags, "--save", "main", "-o", "first.csv")
     assert code == 2
     assert err.splitlines()[-1].endswith("; the rows are in first.csv")
     assert len(read(Path("first.csv"))) == 1
