@@ -72,6 +72,8 @@ def test_a_right_result_of_positive_operands_or_equal_rows_is_accepted(dtype: st
     equal = np.ascontiguousarray(np.broadcast_to(a[:1], a.shape)), b
     for operands in (positive, equal):
         assert verdict(op, *operands, one_after_the_other(op, *operands)) is None
+    if op != "atax":
+        assert verdict(op, *positive, a_typical_product_left_out(op, *positive))
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
