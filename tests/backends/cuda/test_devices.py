@@ -121,24 +121,22 @@ def test_a_device_is_described_in_our_units() -> None:
     assert device.versions == {"cupy": "14.2.0", "cuda": "13.1", "cuda_runtime": "13.0"}
 
 
-def asking(monkeypatch: pytest.MonkeyPatch, status: int, raw: bytes) -> None:
-    """A driver that answers a request for a UUID like this."""
+@pytest.mark.parametrize(
+    ("status", "raw", "uuid"),
+    [
+        (0, bytes(range(16)), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"),
+        (0, bytes(4) + bytes(range(1, 12)) + bytes(1), "GPU-00000000-0102-0304-0506-0708090a0b00"),
+        (999, b"", ""),
+    ],
+)
+def test_a_uuid_is_whole_though_it_has_zero_bytes(
+    monkeypatch: pytest.MonkeyPatch, status: int, raw: bytes, uuid: str
+) -> None:
     monkeypatch.setattr(driver, "cuInit", lambda _flags: None)
     monkeypatch.setattr(driver, "cuDeviceGet", lambda index: (0, index))
     answer = (status, SimpleNamespace(bytes=raw))
     monkeypatch.setattr(driver, "cuDeviceGetUuid", lambda _device: answer)
-
-
-def test_a_uuid_is_whole_though_it_has_zero_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    asking(monkeypatch, 0, bytes(range(16)))
-    assert devices._uuid(0) == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
-    asking(monkeypatch, 0, bytes(4) + bytes(range(1, 12)) + bytes(1))
-    assert devices._uuid(0) == "GPU-00000000-0102-0304-0506-0708090a0b00"
-
-
-def test_a_driver_that_reports_no_uuid_leaves_it_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    asking(monkeypatch, 999, b"")
-    assert devices._uuid(0) == ""
+    assert devices._uuid(0) == uuid
 
 
 def test_a_device_is_described_without_cuda_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
