@@ -41,18 +41,18 @@ def row_of(tile: int, median_us: float, spread_us: float = 0.0, of: Any = TILED)
     return measured(median_us, at(tile, of), **interval)
 
 
-def test_milliseconds_have_four_digits() -> None:
-    for time_us, text in [
-        (None, ""),
-        (2.0, "0.0020"),
-        (275.3, "0.2753"),
-        (999.96, "1.0000"),
-        (1_000.0, "1.000"),
-        (57_100.0, "57.10"),
-        (1_204_000.0, "1204"),
-        (31_000_000.0, "3.100e+04"),
+def test_times_have_four_digits() -> None:
+    for time_us, in_ms, with_unit in [
+        (None, "", ""),
+        (2.0, "0.0020", "2.000 µs"),
+        (275.34, "0.2753", "275.3 µs"),
+        (999.96, "1.0000", "1000 µs"),
+        (1_000.0, "1.000", "1.000 ms"),
+        (57_100.0, "57.10", "57.10 ms"),
+        (1_204_000.0, "1204", "1.204 s"),
+        (310_000_000.0, "3.100e+05", "310.0 s"),
     ]:
-        assert milliseconds(time_us) == text
+        assert (milliseconds(time_us), time_text(time_us)) == (in_ms, with_unit)
 
 
 @pytest.mark.parametrize(
@@ -201,19 +201,6 @@ def test_a_table_too_wide_for_the_terminal_is_split_and_no_figure_is_cut() -> No
         assert f"{n},234,567" in text
 
 
-def test_a_time_has_four_digits_and_its_unit() -> None:
-    for time_us, text in [
-        (None, ""),
-        (2.0, "2.000 µs"),
-        (275.34, "275.3 µs"),
-        (1_000.0, "1.000 ms"),
-        (57_100.0, "57.10 ms"),
-        (1_204_000.0, "1.204 s"),
-        (310_000_000.0, "310.0 s"),
-    ]:
-        assert time_text(time_us) == text
-
-
 def test_the_interval_is_shown_and_with_few_samples_their_number() -> None:
     row = row_of(8, 100.0, 0.5)
     assert uncertainty(row) == "0.5 %"
@@ -221,12 +208,9 @@ def test_the_interval_is_shown_and_with_few_samples_their_number() -> None:
     assert uncertainty(replace(row, samples=5)) == "n=5"
     assert uncertainty(replace(row, ci_high_us=1e4)) == "> 100 %"
     assert uncertainty(failed(Status.SKIPPED, "why", at(8))) == ""
-    assert "n=…: fewer than 6 samples, too few" in printed(results([replace(row, samples=5)]))
-
-
-def test_rounds_that_are_too_few_for_an_interval_are_counted_in_its_place() -> None:
-    assert uncertainty(measured(100.0, at(8))) == "1 round"
+    assert uncertainty(measured(100.0, at(8))) == "1 round"  # too few for an interval
     assert uncertainty(measured(100.0, at(8), rounds=2)) == "2 rounds"
+    assert "n=…: fewer than 6 samples, too few" in printed(results([replace(row, samples=5)]))
 
 
 def test_kernels_that_are_skipped_for_one_reason_share_a_line() -> None:

@@ -156,29 +156,6 @@ def test_long_samples_are_waited_for_one_by_one() -> None:
     assert stream.synchronized == 5
 
 
-def test_the_time_beyond_the_launches_is_calibrated_and_subtracted() -> None:
-    class Costly(FakeStream):
-        def elapsed_us(self, start: Timestamp, stop: Timestamp) -> float:
-            return super().elapsed_us(start, stop) + 1.5
-
-    stream = Costly(launch_us=0.75)
-    timer = timer_on(stream)
-    assert timer.sample(endless(stream), 1, 1) == [2.25]
-    timer.calibrate(stream.launch)
-    assert timer.overhead_us == pytest.approx(1.5)
-    stream.launch_us = 10.0
-    assert timer.sample(endless(stream), 1, 3) == pytest.approx([10.0] * 3)
-    assert timer.sample(endless(stream), 64, 3) == pytest.approx([10.0] * 3)
-
-
-def test_calibrating_again_does_not_subtract_twice() -> None:
-    stream = FakeStream(launch_us=0.75)
-    timer = timer_on(stream)
-    timer.overhead_us = 99.0
-    timer.calibrate(stream.launch)
-    assert timer.overhead_us == pytest.approx(0.0, abs=1e-6)
-
-
 class Overheads(FakeStream):
     """Adds to each sample the overhead that comes next; the last one stays."""
 
@@ -191,6 +168,18 @@ class Overheads(FakeStream):
         at = min(self.read // (2 * CALIBRATION_SAMPLES), len(self.overheads_us) - 1)
         self.read += 1
         return super().elapsed_us(start, stop) + self.overheads_us[at]
+
+
+def test_the_time_beyond_the_launches_is_calibrated_and_subtracted_once() -> None:
+    stream = Overheads(1.5)
+    timer = timer_on(stream)
+    assert timer.sample(endless(stream), 1, 1) == [2.25]
+    timer.overhead_us = 99.0  # of an earlier calibration
+    timer.calibrate(stream.launch)
+    assert timer.overhead_us == pytest.approx(1.5)
+    stream.launch_us = 10.0
+    for launches in (1, 64):
+        assert timer.sample(endless(stream), launches, 3) == pytest.approx([10.0] * 3)
 
 
 def test_an_implausible_overhead_is_measured_again() -> None:
