@@ -352,20 +352,6 @@ def test_a_file_does_not_make_kernels_run_by_itself(tmp_path: Path) -> None:
     assert "add --kernels own" in refused.err
 
 
-NO_NAME = '{"gpubench_sweep": {"options": {"kernels": []}}}\n'
-
-
-@pytest.mark.parametrize(
-    "text", ["", "precious", "{}\n", '{"gpubench_sweep": {}}\n', "\0" * 99, NO_NAME]
-)
-def test_what_is_no_sweep_in_progress_cannot_go_on(tmp_path: Path, text: str) -> None:
-    (tmp_path / "a.csv.partial").write_text(text)
-    refused = call(tmp_path, "sweep", "--resume", "a.csv")
-    assert refused.code == 2
-    assert refused.err.startswith("gpubench: --resume: a.csv.partial does not ")
-    assert (tmp_path / "a.csv.partial").read_text() == text
-
-
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_sweep_goes_on_when_there_is_space(tmp_path: Path) -> None:
     # So few samples are enough that a line has 5,000 to 10,000 bytes, however noisy the machine.

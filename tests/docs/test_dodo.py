@@ -1,15 +1,10 @@
 """`benchmarks/dodo.py`: the tasks that make results/, and what running one does."""
 
 import csv
-import os
-import signal
-import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 from newcomer import REPOSITORY
@@ -106,38 +101,3 @@ def test_a_task_that_was_measured_has_its_files() -> None:
         assert elsewhere == tasks[name]["targets"]
         for file in files:
             assert (REPOSITORY / "results" / file).is_file(), file
-
-
-LIMIT_S = 60
-
-
-def started_with(variable: str) -> list[int]:
-    """Processes that have a variable in their environment."""
-    pids = []
-    for process in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):  # ended meanwhile, or another user's
-            if variable.encode() in process.read_bytes().split(b"\0"):
-                pids.append(int(process.parent.name))
-    return pids
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_all_runs_of_ab_and_their_processes(tmp_path: Path) -> None:
-    taken = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
-    script = REPOSITORY / "benchmarks" / "ab_runs.py"
-    words = [sys.executable, "-c", f"{taken}os.execv(sys.argv[1], sys.argv[1:])"]
-    words += [sys.executable, str(script), "--runs", "2"]
-    marked = f"TEST={tmp_path}"
-    environment = os.environ | dict([marked.split("=")])
-    with subprocess.Popen(
-        words, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
-    ) as process:
-        while len(started_with(marked)) < 4:  # itself, a worker, the disturbance, `gpubench ab`
-            assert process.poll() is None
-            sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=LIMIT_S)
-    limit = monotonic() + LIMIT_S
-    while left := started_with(marked):
-        assert monotonic() < limit, left
-        sleep(0.05)

@@ -166,18 +166,6 @@ def test_several_files_a_side_pool_their_rounds(file: Write, run: Run) -> None:
     assert run(*spelled, "--format", "json") == (1, out, "")
 
 
-def test_only_and_exclude_choose_variants_and_sizes(file: Write, run: Run) -> None:
-    base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
-
-    def points(*flags: str) -> list[tuple[str, int]]:
-        out = run(base, new, "--format", "json", *flags)[1]
-        return [(found["variant"], found["m"]) for found in json.loads(out)["points"]]
-
-    assert points("--only", "own,64,128") == [("own", 64), ("own", 128)]
-    assert points("--exclude", "own,64..128:64") == [("cublas", 256), ("other", 256)]
-    assert run(base, new, "--exclude", "own")[0] == 0
-
-
 def test_the_threshold_is_an_option(file: Write, run: Run) -> None:
     base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
     assert [run(base, new, "--threshold", limit)[0] for limit in ("2%", "10%")] == [1, 0]

@@ -169,8 +169,17 @@ def test_one_device_alone_is_judged_by_its_own_history_or_not_at_all() -> None:
     assert "of its own before speed" in printed(as_tables(slower))
 
 
-def test_the_times_of_a_run_are_kept_and_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-40],
+        lambda text: text.replace(b'"phase":', b'"phase":' + b"[" * 3000, 1),
+        lambda text: re.sub(rb'"time_us":[\d.]+', b'"time_us":-1.0', text),
+    ],
+    ids=["cut", "nested", "negative"],
+)
+def test_a_damaged_earlier_run_is_passed_over_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
 ) -> None:
     monkeypatch.setenv(store.VARIABLE, str(tmp_path))
     kept = [time for one in fleet() for time in one.times]
@@ -180,25 +189,6 @@ def test_the_times_of_a_run_are_kept_and_read_again(
     assert times.earlier(GPU.name, runs=9) == ([*kept, *kept], [])
     assert times.earlier("Another GPU", runs=9) == ([], [])
     assert store.names() == []  # a run of a fleet is no sweep, so 'diff --against' has no such name
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda text: text[:-40],
-        lambda text: text.replace(b'"phase":', b'"phase":' + b"[" * 3000, 1),
-        lambda text: re.sub(rb'"time_us":[\d.]+', b'"time_us":-1.0', text),
-        lambda _text: b"\xff\0",
-    ],
-    ids=["cut", "nested", "negative", "not text"],
-)
-def test_a_damaged_earlier_run_is_passed_over_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
-) -> None:
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path))
-    kept = [time for one in fleet() for time in one.times]
-    times.keep(kept)
-    times.keep(kept)
     (first, _second) = store.saved(times.NAME, GPU.name, times.SUFFIX)
     first.write_bytes(damage(first.read_bytes()))
     earlier, (message,) = times.earlier(GPU.name, runs=9)
