@@ -15,10 +15,11 @@ from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference, verifying_bytes
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
 from gpubench.hardware.host import free_memory_bytes
-from gpubench.model import OPERATIONS, Cache, Config, Point, Problem, Scope, Variant
+from gpubench.model import OPERATIONS, Cache, Point, Problem, Variant
 from gpubench.options import read_sweep
 from gpubench.plan.ranges import parse_sizes, parse_tiles
-from gpubench.plan.registry import choose, variants
+from gpubench.plan.registry import variants
+from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.output import Output
 from gpubench.text import unknown
 from gpubench.view.tables import say
@@ -79,19 +80,18 @@ def choose_point(backend: str, problem: Problem, name: str | None, tile: str | N
     """Return the point of a variant, by default the backend's BLAS, and of a tile.
 
     By default, the tile is the variant's first default tile that takes the problem. Raises
-    UsageError if the variant cannot take the tile or the problem.
+    UsageError if the variant does not exist, or cannot take the tile or the problem.
     """
-    variant = choose(problem.op, backend, [name])[0] if name else _usual_variant(backend, problem)
-    if problem.dtype not in variant.dtypes:
-        raise UsageError(f"{variant.name} has no {problem.dtype}, only {', '.join(variant.dtypes)}")
-    return Point(
-        variant=variant,
-        tile=_fitting_tile(variant, tile, problem),
-        problem=problem,
-        cache=Cache.HOT,
-        scope=Scope.KERNEL,
+    sweep = Sweep(
+        op=problem.op,
+        variants=(name or _usual_variant(backend, problem).name,),
+        sizes=((problem.m, problem.n, problem.k),),
+        tiles=(tile,) if tile else (),
+        dtypes=(problem.dtype,),
+        caches=(Cache.HOT,),
         timer=backends()[backend].timers[0],
     )
+    return next(point for point, reason in plan(sweep, backend).items() if reason is None)
 
 
 def compute(
@@ -126,16 +126,3 @@ def _usual_variant(backend: str, problem: Problem) -> Variant:
         and problem.dtype in variant.dtypes
     ]
     return min(candidates, key=lambda v: (v.baseline != v.name, getattr(v, "threads", 0) != 0))
-
-
-def _fitting_tile(variant: Variant, text: str | None, problem: Problem) -> Config | None:
-    space = variant.tiles
-    if text and (space is None or not space.axes):
-        raise UsageError(f"--tiles: {variant.name} has no tile to choose")
-    if space is None:
-        return None
-    for tile in (space.read(text),) if text else space.defaults:
-        reason = variant.why_not(tile, problem)
-        if reason is None:
-            return tile
-    raise UsageError(f"--tiles: {variant.name} {tile} {reason}")
