@@ -1,8 +1,10 @@
-"""The progress of a sweep on stderr: live lines in a terminal, elsewhere plain lines in a log."""
+"""Progress on stderr: live lines in a terminal, elsewhere plain lines in a log."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
@@ -113,6 +115,25 @@ class SweepProgress(Watcher):
     def _line(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style=style), soft_wrap=True)
         self._last = monotonic()
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows the current step of a command.
+
+    In a terminal it is a line that is updated in place; elsewhere a plain line every few seconds.
+    """
+    screen, last_s = console(stderr=True), monotonic()
+
+    def show(step: str) -> None:
+        nonlocal last_s
+        status.update(Text(step))
+        if not screen.is_terminal and monotonic() - last_s >= PLAIN_EVERY_S:
+            screen.print(Text(step), soft_wrap=True)
+            last_s = monotonic()
+
+    with screen.status("") as status:
+        yield show
 
 
 def times(elapsed_s: float, left_s: float) -> str:

@@ -24,7 +24,8 @@ from gpubench.results import store
 from gpubench.results.output import Output, make_directory
 from gpubench.results.row import read
 from gpubench.text import shown
-from gpubench.view.tables import console
+from gpubench.view.progress import steps
+from gpubench.view.tables import say
 
 OWN = {"budget", "rounds", "output", "samples"}
 """Options of a sweep, perhaps of a configuration, that are not passed on: `ab` sets them itself."""
@@ -159,10 +160,10 @@ def compare_builds(
         if any(directory.iterdir()):
             raise UsageError(f"--results: {directory} is not empty")
         if all(side.kernels for side in sides) and "variants" not in texts:
-            console(stderr=True).print(
+            say(
                 "gpubench's own kernels, the same on both sides, are measured too; "
                 "--variants NAME,cpu_blas measures yours and the BLAS",
-                soft_wrap=True,
+                err=True,
             )
         folder = shlex.quote(str(directory))
         again = diff_command(f"--base {folder}/base-*.csv --new {folder}/new-*.csv", settings)
@@ -170,17 +171,13 @@ def compare_builds(
             base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
         except KeyboardInterrupt:
             if any(directory.glob("base-*.csv")) and any(directory.glob("new-*.csv")):
-                _say(f"stopped; what it measured so far: {again}")
+                say(f"stopped; what it measured so far: {again}", err=True)
             raise
     code = run_diff(base_files, new_files, settings, (str(base), str(new)))
     for path in new_files if save else ():
         store.save(read(path), save or "")
-    _say(f"again: {again}")
+    say(f"again: {again}", err=True)
     return code
-
-
-def _say(line: str) -> None:
-    console(stderr=True).print(line, markup=False, soft_wrap=True)
 
 
 def measure_in_turns(
@@ -199,8 +196,7 @@ def measure_in_turns(
     order = random.Random(ORDER_SEED)  # noqa: S311 # an order, not a secret
     began_s, first = monotonic(), 0
     files: tuple[list[Path], list[Path]] = ([], [])
-    screen = console(stderr=True)
-    with screen.status("") as status:
+    with steps() as show:
         for pair in range(MAX_PAIRS if budget_s else pairs):
             passed_s = monotonic() - began_s
             if budget_s and pair >= BUDGET_PAIRS and passed_s * (pair + 1) / pair > budget_s:
@@ -208,16 +204,13 @@ def measure_in_turns(
             first = order.randrange(2) if pair % 2 == 0 else 1 - first
             for place in (first, 1 - first):
                 side = sides[place]
-                status.update(
-                    f"{_place(pair, pairs, budget_s)}: measuring the {side.name} side; "
-                    f"{passed_s:.0f} s so far"
+                of = "" if budget_s else f" of {pairs}"
+                show(
+                    f"pair {pair + 1}{of}: measuring the {side.name} side; {passed_s:.0f} s so far"
                 )
                 path = directory / f"{side.name}-{pair + 1:02}.csv"
                 side.sweep(options, path)
                 files[place].append(path)
-            if not screen.is_terminal:
-                passed_s = monotonic() - began_s
-                screen.print(f"{_place(pair, pairs, budget_s)} measured; {passed_s:.0f} s so far")
     return files
 
 
@@ -225,8 +218,3 @@ def _on_cpu(name: str) -> bool:
     """Return whether `--device` names a CPU; for `auto`, whether this installation finds no GPU."""
     backend = name.partition(":")[0]
     return (find_devices(AUTO)[0][0].backend if backend == AUTO else backend) == "cpu"
-
-
-def _place(pair: int, pairs: int, budget_s: float | None) -> str:
-    """Return `pair 2 of 10`; with a budget, which sets the number of pairs, `pair 2`."""
-    return f"pair {pair + 1}{'' if budget_s else f' of {pairs}'}"

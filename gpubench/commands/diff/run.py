@@ -18,7 +18,7 @@ from gpubench.results import store
 from gpubench.results.output import Output
 from gpubench.results.row import read
 from gpubench.text import clean_lines
-from gpubench.view.tables import console
+from gpubench.view.tables import console, say
 
 Files = Sequence[Path]
 
@@ -79,7 +79,7 @@ def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Pat
         store.require(name, device, "--against"), lambda path: read_side([path])
     )
     for message in unreadable:
-        console(stderr=True).print(f"--against passes over {message}", markup=False, soft_wrap=True)
+        say(f"--against passes over {message}", err=True)
     return list(files)
 
 

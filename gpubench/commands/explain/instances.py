@@ -1,14 +1,9 @@
 """Instances of kernels, and what the compiler made of each: one way for `explain` and `build`."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
-from time import monotonic
 from typing import NamedTuple
-
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from gpubench.commands.explain.code import Codes, Program, compile_programs
 from gpubench.commands.explain.explanation import Explanation
@@ -19,8 +14,7 @@ from gpubench.on_cpu.accesses import Recorded, record
 from gpubench.plan.descriptor import described_by, launch_on
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted
-from gpubench.view.progress import PLAIN_EVERY_S
-from gpubench.view.tables import console, say
+from gpubench.view.progress import steps
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,9 +106,9 @@ def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
         ).values()
         for first in group[:1]
     }
-    total = sum(len(program.instances) for program in programs)
-    with _progress("compiled", "instance", total) as advance:
-        codes = compile_programs(list(programs), advance)
+    total = counted(sum(len(program.instances) for program in programs), "instance")
+    with steps() as show:
+        codes = compile_programs(list(programs), lambda n: show(f"compiled {n} of {total}"))
     return {instance: codes[program] for program, group in programs.items() for instance in group}
 
 
@@ -135,15 +129,12 @@ def _record(instances: Sequence[Instance]) -> dict[Instance, Recorded]:
         return recorded
 
     recorded: dict[Instance, Recorded] = {}
-    with (
-        _progress("recorded", "kernel", len(groups)) as advance,
-        ThreadPoolExecutor(cpu_threads()) as pool,
-    ):
+    with steps() as show, ThreadPoolExecutor(cpu_threads()) as pool:
         futures = [pool.submit(record_group, group) for group in groups]
         try:
             for done, future in enumerate(as_completed(futures), 1):
                 recorded |= future.result()
-                advance(done)
+                show(f"recorded {done} of {counted(len(groups), 'kernel')}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -175,24 +166,3 @@ def _answer(instance: Instance, codes: dict[Instance, Codes], recorded: Recorded
             zip(instance.launches, instance.expressions, of_launches, strict=True)
         )
     ]
-
-
-@contextmanager
-def _progress(verb: str, noun: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show how many are done, `compiled` or `recorded`: a bar in a terminal, lines elsewhere."""
-    screen = console(stderr=True)
-    if sys.stderr.isatty():
-        columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=screen, transient=True) as bar:
-            task = bar.add_task("", total=total)
-            yield lambda done: bar.update(task, completed=done)
-        return
-    last = monotonic()
-
-    def line(done: int) -> None:
-        nonlocal last
-        if done < total and monotonic() - last >= PLAIN_EVERY_S:
-            last = monotonic()
-            say(f"{verb} {done} of {counted(total, noun)}", err=True)
-
-    yield line

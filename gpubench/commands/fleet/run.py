@@ -9,10 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from time import monotonic
 from typing import TYPE_CHECKING, Any
-
-from rich.text import Text
 
 from gpubench.commands.fleet import times as times_of
 from gpubench.commands.fleet.judge import Limits
@@ -25,8 +22,8 @@ from gpubench.model import Measurement
 from gpubench.results.output import Output
 from gpubench.results.result_file import default_path
 from gpubench.text import counted
-from gpubench.view.progress import PLAIN_EVERY_S
-from gpubench.view.tables import console, say
+from gpubench.view.progress import steps
+from gpubench.view.tables import say
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -51,7 +48,6 @@ def run_fleet(
 
     Raises UsageError if there is no cluster, or the file cannot be written.
     """
-    err = console(stderr=True)
     with connected(on, device) as client:
         workers = members(client, device)
         if len({member.tree_hash for member in workers.values()}) > 1:
@@ -63,24 +59,15 @@ def run_fleet(
             say("one device: it is compared with nothing but its own earlier runs", err=True)
         path = output or default_path(times_of.NAME, "units.csv")
         reports: list[Report] = []
-        printed_s = -math.inf
-        with (
-            Output(path, overwrite=force).create(times_of.encode([])) as file,
-            err.status("") as status,
-        ):
+        with Output(path, overwrite=force).create(times_of.encode([])) as file, steps() as show:
 
             def keep(report: Report, phase: str, done: int, total: int) -> None:
                 reports.append(report)
                 file.write(times_of.encode(report.times).partition(b"\n")[2])
                 file.flush()
-                nonlocal printed_s
-                turn = f"turn {done} of {total}: {phase}, on {report.member.label}"
-                status.update(Text(turn))
-                failure = f": {report.error}" if report.error else ""
-                is_due = not err.is_terminal and monotonic() - printed_s > PLAIN_EVERY_S
-                if failure or is_due:
-                    err.print(f"{turn}{failure}", markup=False, soft_wrap=True)
-                    printed_s = monotonic()
+                show(f"turn {done} of {total}: {phase}, on {report.member.label}")
+                if report.error:
+                    say(f"{phase}, on {report.member.label}: {report.error}", err=True)
 
             try:
                 FleetRun(client, workers, device, rounds, keep).measure()
