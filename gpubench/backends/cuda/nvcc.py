@@ -49,15 +49,15 @@ _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 
 
 @cache
-def find() -> str | None:
-    """Return the path of nvcc: that of installed wheels, of CUDA_HOME, or of PATH."""
+def find(program: str = "nvcc") -> str | None:
+    """Return the path of a program of CUDA: of installed wheels, of CUDA_HOME, or of PATH."""
     try:
         from cuda.pathfinder import find_nvidia_binary_utility
 
-        path = find_nvidia_binary_utility("nvcc")
+        path = find_nvidia_binary_utility(program)
     except ImportError:  # an old cuda-bindings
         path = None
-    return path or shutil.which("nvcc")
+    return path or shutil.which(program)
 
 
 @cache

@@ -20,6 +20,7 @@ from pathlib import Path
 import gpubench
 from gpubench.backends.cuda import compile as compiler
 from gpubench.backends.cuda.compile import Compiled
+from gpubench.backends.cuda.nvcc import find
 from gpubench.cache import cache_file, keep_value, kept
 from gpubench.commands.explain import sass
 from gpubench.commands.explain.cubin import machine_code, max_threads
@@ -27,7 +28,6 @@ from gpubench.commands.explain.sass import (
     InnerLoop,
     disassemble_together,
     inner_loop,
-    nvdisasm,
 )
 from gpubench.errors import CompileError, GpubenchError
 from gpubench.hardware.host import cpu_threads
@@ -82,7 +82,7 @@ Codes = dict[tuple[str, str], Code]
 @cache
 def disassembler_version() -> str:
     """Return the version of nvdisasm, such as `13.1.80`, or nothing without one."""
-    program = nvdisasm()
+    program = find("nvdisasm")
     if program is None:
         return ""
     try:

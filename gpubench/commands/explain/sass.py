@@ -8,11 +8,8 @@ after a kernel's end.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
-import sysconfig
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -20,28 +17,12 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
 from math import prod
-from pathlib import Path
 from typing import NamedTuple
 
+from gpubench.backends.cuda.nvcc import find
 from gpubench.hardware.occupancy import WARP
 
 TIMEOUT_S = 120
-
-
-@cache
-def nvdisasm() -> Path | None:
-    """Return the disassembler from PATH, a CUDA toolkit, or NVIDIA's wheel; None without one.
-
-    The wheel installs it in `site-packages/nvidia/…/bin`, which is not on PATH.
-    """
-    toolkits = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
-    wheels = (Path(sysconfig.get_path("purelib")) / "nvidia").glob("*/bin")
-    directories = [
-        *(Path(toolkit) / "bin" for toolkit in toolkits if toolkit),
-        *sorted(wheels, reverse=True),  # cu13 before cuda_nvdisasm
-    ]
-    programs = (shutil.which("nvdisasm", path=path) for path in (None, *directories))
-    return next((Path(program) for program in programs if program), None)
 
 
 def disassemble_together(codes: Sequence[bytes], architecture: str) -> list[str] | None:
@@ -63,7 +44,7 @@ def disassemble_together(codes: Sequence[bytes], architecture: str) -> list[str]
 
 def disassemble(content: bytes, *options: str) -> str | None:
     """Return what the disassembler prints about a file, or None if it fails or is not there."""
-    program = nvdisasm()
+    program = find("nvdisasm")
     if program is None:
         return None
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
