@@ -136,28 +136,24 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
         of_ops = [each for each in OPERATIONS if kernels and (kernels / each).is_dir()]
         has_own = op or name in (of_ops or ["gemm"])  # a folder without folders is of gemm
         available += of_op(name, kernels if has_own else None).values()
-    patterns = parse_names(names)
-    if not patterns:
-        raise UsageError("the list of kernels is empty; write such as register_tile,wgmma*, or all")
+    inside = kernels.absolute() if kernels else Path("/")
     chosen: dict[Variant, None] = {}
-    for pattern in patterns:
-        if pattern == ALL:
-            inside = kernels.absolute() if kernels else Path("/")
-            chosen |= dict.fromkeys(v for v in available if v.path.is_relative_to(inside))
-            continue
-        fitting = [variant for variant in available if fnmatchcase(variant.name, pattern)]
+    for pattern in parse_names(names):
+        fitting = [
+            variant
+            for variant in available
+            if fnmatchcase(variant.name, pattern)
+            or (pattern == ALL and variant.path.is_relative_to(inside))
+        ]
         if not fitting:
             cuda_names = {variant.name for variant in available if isinstance(variant, CudaVariant)}
             raise UsageError(unknown("variant", pattern, sorted(cuda_names)))
-        if not any(isinstance(variant, CudaVariant | BrokenVariant) for variant in fitting):
-            raise UsageError(f"'{pattern}' is a function, and only a CUDA source is compiled")
+        if broken := [variant for variant in fitting if isinstance(variant, BrokenVariant)]:
+            raise UsageError(broken[0].idea)
         chosen |= dict.fromkeys(fitting)
-    for variant in chosen:
-        if isinstance(variant, BrokenVariant):
-            raise UsageError(variant.idea)
     sources = [variant for variant in chosen if isinstance(variant, CudaVariant)]
     if not sources:
-        raise UsageError(f"--kernels: {kernels} holds no CUDA source")
+        raise UsageError(f"'{names}' names no CUDA source; write such as register_tile,wgmma*")
     return sources
 
 
