@@ -1,7 +1,6 @@
-"""What the recorded accesses of a launch mean in words, and which line costs most."""
+"""What the recorded accesses of a launch mean for a build file, and what is not judged."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from gpubench.commands.explain.sass import InnerLoop
@@ -11,61 +10,7 @@ from gpubench.text import counted
 LEAST = 1.005
 """Traffic up to this factor counts as the least."""
 
-USED = 0.95
-"""A block that uses this fraction of the bytes that it fetches gets no remark."""
-
 NEVER_JUDGED = ("cache hits", "latency")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccessTime:
-    """The time in which a GPU serves the accesses of a launch, one cache line or wavefront a clock.
-
-    A multiprocessor looks up one line of 128 bytes per clock, and serves one wavefront of shared
-    memory. Both pass through one pipeline.
-    """
-
-    time_us: float
-    bound: str
-    """The roofline's bound; empty if it is not known."""
-
-    bound_us: float
-
-    @property
-    def times_bound(self) -> float | None:
-        """The time over the roofline's minimum time."""
-        return self.time_us / self.bound_us if self.bound_us else None
-
-
-def sentences(
-    recorded: Accesses, time: AccessTime | None, time_text: str, loop: InnerLoop | None
-) -> Iterator[str]:
-    """Yield sentences on the accesses, with the line that costs most."""
-    if not recorded.lines:
-        return
-    if time:
-        text = (
-            f"Its loads and stores, as written, keep the L1 cache and shared memory busy for "
-            f"{time_text}"
-        )
-        if time.times_bound is None:
-            yield f"{text}."
-        elif merged_loads(recorded, loop):
-            yield f"{text}; nvcc merges some of the loads, so it may be less."
-        elif time.times_bound > 1:
-            times = f"{time.times_bound:.1f} times that bound"
-            yield f"{text}, {times}: they, not {time.bound}, are the bound of the kernel."
-        else:
-            yield f"{text}, less than that bound."
-    costly = max(recorded.lines, key=lambda line: line.clocks)
-    yield f"{costly.place} costs most, {100 * costly.clocks / recorded.clocks:.0f} % of that."
-    for array, used in recorded.used.items():
-        if used < USED:
-            yield (
-                f"A block uses {100 * used:.0f} % of the bytes that it fetches of {array}: L2 and "
-                f"device memory move up to {1 / used:.1f} times the least, unless other blocks use "
-                "the rest."
-            )
 
 
 def merged_loads(recorded: Accesses, loop: InnerLoop | None) -> list[str]:

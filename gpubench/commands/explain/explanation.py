@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isclose, prod
 
-from gpubench.commands.explain import accesses as of_accesses
-from gpubench.commands.explain.accesses import AccessTime
+from gpubench.commands.explain.accesses import merged_loads, not_judged
 from gpubench.commands.explain.code import Code
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.hardware.metrics import Roofline, cgma, roofline
@@ -30,7 +29,7 @@ PROBE_EXTENT = 2**28  # M and N of a result so large that rounding up a grid is 
 MAX_ACCUMULATORS = 2**14  # more than any thread has: a persistent kernel's grid does not grow
 SPARE = 16  # a kernel that spills uses all its registers but a few; far fewer get a remark
 LONG_GRID = 20  # from this many waves on a tail costs less than 5 %
-FULL = 0.95  # a wave this full counts as full, and an issue bound this near to the peak as the peak
+FULL = 0.95  # a wave this full, or an issue bound or a use of bytes this near to 1, counts as full
 NEAR = 1.1  # traffic this near to the minimum counts as the minimum
 SHORT_US = 10
 LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
@@ -181,23 +180,22 @@ class Explanation:
         return min(1.0, loop.multiply_add_share * ISSUED_PER_CLOCK / lanes) * roof.cores_share
 
     @property
-    def access_time(self) -> AccessTime | None:
-        """How long the accesses occupy the L1 cache and shared memory of all multiprocessors."""
+    def access_us(self) -> float | None:
+        """How long the accesses occupy the L1 cache and shared memory of all multiprocessors.
+
+        A multiprocessor looks up one line of 128 bytes per clock, and serves one wavefront of
+        shared memory. Both pass through one pipeline.
+        """
         device, recorded = self.device, self.accesses
         if not recorded or not recorded.lines or not device.sm_clock_mhz:
             return None
         clocks = recorded.clocks * self.launch.blocks / device.multiprocessors
-        roof = self.roofline
-        return AccessTime(
-            time_us=clocks / device.sm_clock_mhz,
-            bound=roof.bound if roof else "",
-            bound_us=roof.bound_us if roof else 0.0,
-        )
+        return clocks / device.sm_clock_mhz
 
     @property
     def not_judged(self) -> tuple[str, ...]:
         """What the explanation says nothing about."""
-        return of_accesses.not_judged(self.accesses, self.inner_loop)
+        return not_judged(self.accesses, self.inner_loop)
 
     @property
     def shared_share(self) -> float | None:
@@ -347,11 +345,34 @@ def traffic(figures: Explanation) -> str:
 
 def accesses(figures: Explanation) -> str:
     """Describe what the accesses request, and the line that costs most."""
-    if not (recorded := figures.accesses):
+    recorded, roof = figures.accesses, figures.roofline
+    if not recorded or not recorded.lines:
         return ""
-    occupied = figures.access_time
-    text = time(occupied.time_us) if occupied else ""
-    return " ".join(of_accesses.sentences(recorded, occupied, text, figures.inner_loop))
+    texts = []
+    if figures.access_us is not None:
+        text = (
+            "Its loads and stores, as written, keep the L1 cache and shared memory busy for "
+            f"{time(figures.access_us)}"
+        )
+        times_bound = figures.access_us / roof.bound_us if roof else 0.0
+        if roof and merged_loads(recorded, figures.inner_loop):
+            text += "; nvcc merges some of the loads, so it may be less"
+        elif roof and times_bound > 1:
+            times = f"{times_bound:.1f} times that bound"
+            text += f", {times}: they, not {roof.bound}, are the bound of the kernel"
+        elif roof:
+            text += ", less than that bound"
+        texts.append(f"{text}.")
+    costly = max(recorded.lines, key=lambda line: line.clocks)
+    share = 100 * costly.clocks / recorded.clocks
+    texts.append(f"{costly.place} costs most, {share:.0f} % of that.")
+    texts += [
+        f"A block uses {100 * used:.0f} % of the bytes that it fetches of {array}: L2 and device "
+        f"memory move up to {1 / used:.1f} times the least, unless other blocks use the rest."
+        for array, used in recorded.used.items()
+        if used < FULL
+    ]
+    return " ".join(texts)
 
 
 def loop(figures: Explanation) -> str:

@@ -81,8 +81,8 @@ def _heading(label: str, of: Explanation) -> Text:
 
 def _accesses(of: Explanation, recorded: Accesses) -> Iterator[tuple[str, str]]:
     """Figures per request of a warp, then the lines."""
-    if occupied := of.access_time:
-        yield "L1 and shared memory", f"{time(occupied.time_us)} as written"
+    if of.access_us is not None:
+        yield "L1 and shared memory", f"{time(of.access_us)} as written"
     if recorded.sectors_per_request and recorded.sectors_over_least:
         least = f"{recorded.sectors_over_least:.2f} times the least"
         yield "sectors", f"{recorded.sectors_per_request:.2f} a request, {least}"
@@ -179,9 +179,8 @@ def as_json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
         **_attributes(of, "cgma", "cgma_flop_per_byte", "roofline"),
         "inner_loop": loop and asdict(loop) | {"multiply_add_share": loop.multiply_add_share},
         "accesses": of.accesses and _accesses_as_json(of.accesses),
-        "access_time": of.access_time,
-        "not_judged": of.not_judged,
-        **_attributes(of, "issue_bound", "shared_share", "measured_us", "roofline_share"),
+        **_attributes(of, "access_us", "not_judged", "issue_bound"),
+        **_attributes(of, "shared_share", "measured_us", "roofline_share"),
         "words": sentences(of),
     }
 

@@ -17,7 +17,7 @@ from gpubench.grouping import grouped
 from gpubench.model import Status
 from gpubench.results.row import COLUMNS, Row
 from gpubench.text import clean
-from gpubench.view.numbers import milliseconds, number, spans, tile_order
+from gpubench.view.numbers import milliseconds, number, rate, spans, tile_order
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
 from gpubench.view.pictures.series import looks_of, sources
@@ -88,9 +88,6 @@ MENUS = {"variant", "size", "dtype", "cache", "scope", "on", "file"}
 
 MAX_LISTED = 10_000
 """Maximum number of rows of a table: a browser sorts them at once."""
-
-DIGITS, PERCENT_DIGITS = 4, 3
-"""Number of significant digits of a figure, and of a percentage."""
 
 
 def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
@@ -339,23 +336,19 @@ _TIME = (
 
 
 def _csv_column(name: str) -> Column:
-    digits = PERCENT_DIGITS if name.startswith("percent") else DIGITS
     return Column(
         HEADINGS.get(name, name.replace("_", " ")),
-        lambda row: _figure(getattr(row, name), digits),
+        lambda row: _figure(getattr(row, name)),
         "str" in str(CSV_COLUMNS[name].type),
         MEANINGS[name],
     )
 
 
-def _figure(value: object, digits: int) -> str:
-    """Return a float with this number of significant digits, an integer with all, or a text."""
+def _figure(value: object) -> str:
+    """Return a float with four digits, an integer with all of its digits, or a text."""
     if isinstance(value, float):
-        whole = len(str(int(round(abs(value), 6))))
-        return number(value, max(0, digits - whole))
-    if isinstance(value, int):
-        return f"{value:,}"
-    return str(value or "")
+        return rate(value)
+    return f"{value:,}" if isinstance(value, int) else str(value or "")
 
 
 def _problem(row: Row) -> tuple[Any, ...]:

@@ -215,7 +215,7 @@ def test_json_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
         "static_shared_bytes", "dynamic_shared_bytes",
         "threads_per_block", "block", "grid", "blocks", "accumulators",
         "occupancy", "waves", "cgma", "cgma_flop_per_byte", "roofline", "inner_loop",
-        "accesses", "access_time", "not_judged",
+        "accesses", "access_us", "not_judged",
         "issue_bound", "shared_share", "measured_us", "roofline_share", "words",
     }  # fmt: skip
     assert found["device"]["is_here"] is False
