@@ -85,10 +85,14 @@ def run_build(
     dtypes, size = _dtypes(options.get("dtypes")), options.get("sizes") or SIZE
     instances = plan_instances(chosen, architectures, dtypes, size, every=every)
     answers = explain_instances(instances)
+    facts = {
+        variant: {"compiler": compiler.version(), "source_hash": source_hash(variant)}
+        for variant in chosen
+    }
     rows = [
         row
         for instance, answer in zip(instances, answers, strict=True)
-        for row in _rows(instance, answer)
+        for row in _rows(instance, answer, facts[instance.variant])
     ]
     if claimed:
         claimed.write(encode(rows))
@@ -213,18 +217,17 @@ def plan_instances(
     return instances
 
 
-def _rows(instance: Instance, answer: Answer) -> list[BuildRow]:
+def _rows(instance: Instance, answer: Answer, known: Mapping[str, str]) -> list[BuildRow]:
     """Return a row for each launch, or a single row if the instance is skipped or fails."""
     variant, problem = instance.variant, instance.problem
     here = str(variant.path.parent)
     facts: dict[str, Any] = {
+        **known,
         **{name: getattr(problem, name) for name in ("op", "dtype", "m", "n", "k")},
         "variant": variant.name,
         "tile": str(instance.tile),
         "architecture": instance.architecture,
         "disassembler": disassembler_version() or None,
-        "compiler": compiler.version(),
-        "source_hash": source_hash(variant),
         "options": " ".join(instance.options).replace(f"{here}/", "").replace(here, ".") or None,
         "gpubench": gpubench.__version__,
     }

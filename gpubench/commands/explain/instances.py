@@ -87,10 +87,11 @@ def explain_instances(instances: Sequence[Instance], *, with_accesses: bool = Tr
 
 def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
     """Compile the instances of a source, an architecture and its options as one program."""
+    hashes = {variant: source_hash(variant) for variant in {each.variant for each in instances}}
     programs = {
         Program(
             source=first.variant.source,
-            source_hash=source_hash(first.variant),
+            source_hash=hashes[first.variant],
             architecture=first.variant.architecture(first.architecture),
             options=first.options,
             instances=tuple(
