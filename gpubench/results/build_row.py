@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,12 @@ class BuildKey(NamedTuple):
     k: int
 
 
+_key, _outcome, _code, _multiprocessor, _grid, _loop, _accesses, _context = (
+    partial(column, group)
+    for group in ("key", "outcome", "code", "multiprocessor", "grid", "loop", "accesses", "context")
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildRow:
     """What a compiler made of one launch of a kernel: the columns of the file, in order.
@@ -36,94 +43,85 @@ class BuildRow:
     None is written as an empty field.
     """
 
-    op: str = column("key", "operation, such as gemm")
-    variant: str = column("key", "the kernel")
-    tile: str = column("key", "tile as --tiles takes it; empty for kernels without one")
-    dtype: str = column("key", "element type")
-    architecture: str = column("key", "as --arch takes it, such as sm_90")
-    launch: int = column("key", "number of the launch among the kernel's launches, from 1", low=1)
-    m: int = column("key", "rows of C; for gemv, gemv_t and atax, rows of A", low=1, high=LARGEST)
-    n: int = column(
-        "key", "columns of C; for gemv, gemv_t and atax, columns of A", low=1, high=LARGEST
-    )
-    k: int = column("key", "inner extent; 1 for gemv, gemv_t and atax", low=1, high=LARGEST)
+    op: str = _key("operation, such as gemm")
+    variant: str = _key("the kernel")
+    tile: str = _key("tile as --tiles takes it; empty for kernels without one")
+    dtype: str = _key("element type")
+    architecture: str = _key("as --arch takes it, such as sm_90")
+    launch: int = _key("number of the launch among the kernel's launches, from 1", low=1)
+    m: int = _key("rows of C; for gemv, gemv_t and atax, rows of A", low=1, high=LARGEST)
+    n: int = _key("columns of C; for gemv, gemv_t and atax, columns of A", low=1, high=LARGEST)
+    k: int = _key("inner extent; 1 for gemv, gemv_t and atax", low=1, high=LARGEST)
 
-    status: str | None = column(
-        "outcome",
+    status: str | None = _outcome(
         "ok; skipped: the architecture or the size is not for this kernel; error: it does not "
-        "compile",
+        "compile"
     )
-    reason: str | None = column("outcome", "why the status is not ok")
+    reason: str | None = _outcome("why the status is not ok")
 
-    kernel: str | None = column("code", "name of the template that is launched")
-    registers: int | None = column("code", "registers per thread")
-    spill_bytes: int | None = column("code", "bytes of spill stores per thread")
-    local_bytes: int | None = column("code", "stack frame per thread: spills and local arrays")
-    static_shared_bytes: int | None = column("code", "shared memory per block that is declared")
-    dynamic_shared_bytes: int | None = column(
-        "code", "shared memory per block that the launch requests"
-    )
-    max_threads_per_block: int | None = column(
-        "code", "threads per block that __launch_bounds__ allows; empty: no limit"
+    kernel: str | None = _code("name of the template that is launched")
+    registers: int | None = _code("registers per thread")
+    spill_bytes: int | None = _code("bytes of spill stores per thread")
+    local_bytes: int | None = _code("stack frame per thread: spills and local arrays")
+    static_shared_bytes: int | None = _code("shared memory per block that is declared")
+    dynamic_shared_bytes: int | None = _code("shared memory per block that the launch requests")
+    max_threads_per_block: int | None = _code(
+        "threads per block that __launch_bounds__ allows; empty: no limit"
     )
 
-    threads_per_block: int | None = column("multiprocessor", "threads in a block")
-    resident_blocks: int | None = column(
-        "multiprocessor", "blocks that a multiprocessor holds at once; 0: the launch would fail"
+    threads_per_block: int | None = _multiprocessor("threads in a block")
+    resident_blocks: int | None = _multiprocessor(
+        "blocks that a multiprocessor holds at once; 0: the launch would fail"
     )
-    occupancy: float | None = column(
-        "multiprocessor", "warps that a multiprocessor holds, over its maximum, 0 to 1"
+    occupancy: float | None = _multiprocessor(
+        "warps that a multiprocessor holds, over its maximum, 0 to 1"
     )
-    limited_by: str | None = column(
-        "multiprocessor", "what allows no further block, joined by ;; empty if occupancy is full"
+    limited_by: str | None = _multiprocessor(
+        "what allows no further block, joined by ;; empty if occupancy is full"
     )
 
-    gpu: str | None = column("grid", "the example GPU whose multiprocessors count for waves")
-    blocks: int | None = column("grid", "blocks in the grid")
-    waves: float | None = column("grid", "blocks over those that the GPU holds at once")
+    gpu: str | None = _grid("the example GPU whose multiprocessors count for waves")
+    blocks: int | None = _grid("blocks in the grid")
+    waves: float | None = _grid("blocks over those that the GPU holds at once")
 
-    loop_instructions: int | None = column("loop", "instructions of an iteration")
-    loop_float64: int | None = column(
-        "loop", "float64 arithmetic and conversions, apart from multiply-adds in float64 kernels"
+    loop_instructions: int | None = _loop("instructions of an iteration")
+    loop_float64: int | None = _loop(
+        "float64 arithmetic and conversions, apart from multiply-adds in float64 kernels"
     )
-    multiply_adds_per_instruction: float | None = column(
-        "loop",
+    multiply_adds_per_instruction: float | None = _loop(
         "multiply-adds of a thread per instruction; those of a matrix instruction are divided by "
-        "its threads",
+        "its threads"
     )
 
-    sectors_per_request: float | None = column(
-        "accesses", "sectors of 32 bytes per request of a warp to global memory"
+    sectors_per_request: float | None = _accesses(
+        "sectors of 32 bytes per request of a warp to global memory"
     )
-    sectors_over_least: float | None = column(
-        "accesses", "these sectors over the fewest that would hold the bytes of each request"
+    sectors_over_least: float | None = _accesses(
+        "these sectors over the fewest that would hold the bytes of each request"
     )
-    bank_conflict_ways: float | None = column(
-        "accesses", "wavefronts of shared memory over those without bank conflicts"
+    bank_conflict_ways: float | None = _accesses(
+        "wavefronts of shared memory over those without bank conflicts"
     )
-    uncoalesced_lines: str | None = column(
-        "accesses",
+    uncoalesced_lines: str | None = _accesses(
         "lines with more than the fewest sectors, each with its factor, joined by ;; those that "
-        "waste most come first",
+        "waste most come first"
     )
-    bank_conflict_lines: str | None = column(
-        "accesses", "lines with bank conflicts, each with its ways, in the same form"
+    bank_conflict_lines: str | None = _accesses(
+        "lines with bank conflicts, each with its ways, in the same form"
     )
-    not_analysed: str | None = column("accesses", "what was not analysed, joined by ;")
+    not_analysed: str | None = _accesses("what was not analysed, joined by ;")
 
-    compiler: str | None = column("context", "name and version of the compiler")
-    disassembler: str | None = column(
-        "context",
-        "version of nvdisasm; empty: none listed the code, so nothing about the loop is known",
+    compiler: str | None = _context("name and version of the compiler")
+    disassembler: str | None = _context(
+        "version of nvdisasm; empty: none listed the code, so nothing about the loop is known"
     )
-    recorder: str | None = column(
-        "context",
+    recorder: str | None = _context(
         "version of g++, which records accesses; empty: it is missing, so nothing about them is "
-        "known",
+        "known"
     )
-    options: str | None = column("context", "the kernel's own compile options, joined by a blank")
-    source_hash: str | None = column("context", "hash of the kernel's files")
-    gpubench: str | None = column("context", "version of gpubench")
+    options: str | None = _context("the kernel's own compile options, joined by a blank")
+    source_hash: str | None = _context("hash of the kernel's files")
+    gpubench: str | None = _context("version of gpubench")
 
     @property
     def key(self) -> BuildKey:
