@@ -1,5 +1,10 @@
 """Calls and their results pass the wall."""
 
+import socket
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 from fakes import measurement
@@ -15,6 +20,8 @@ from gpubench.engine.child.calls import (
 from gpubench.engine.runner import Runner
 from gpubench.model import Cache, PairedTimes, Point, Problem, Scope, Status, Timer
 from gpubench.plan.registry import of_op
+from gpubench.process import requests
+from gpubench.process.channel import Channel
 
 PROBLEM = Problem(op="gemm", m=8, n=9, k=7, dtype="bfloat16", column_major=("B",))
 POINTS = tuple(
@@ -69,3 +76,27 @@ def test_a_result_that_no_measurement_can_be_is_refused(changed: dict[str, objec
     content = msgspec.msgpack.encode(msgspec.msgpack.decode(encode(taken)) | changed)
     with pytest.raises(ValueError, match=r"Expected `int|Invalid enum|has no times"):
         decode_result(Runner.measure, {"point": POINTS[0]}, msgspec.Raw(content))
+
+
+def test_only_the_answer_to_this_request_by_this_process_counts() -> None:
+    ours, theirs = socket.socketpair()
+    channel, reported = Channel(theirs), []
+
+    def answer_as_several_processes() -> None:
+        token = channel.receive()[: requests.TOKEN_BYTES]
+        for answer in (
+            requests._Answer(8, token, value=b"of a copy"),
+            requests._Answer(7, bytes(requests.TOKEN_BYTES), value=b"of an earlier request"),
+            requests._Answer(7, token, steps=1),
+            requests._Answer(7, token, value=b"right"),
+        ):
+            channel.send(msgspec.msgpack.encode(answer))
+
+    answering = Thread(target=answer_as_several_processes)
+    answering.start()
+    child: Any = SimpleNamespace(socket=ours, pid=7)
+    assert requests.ask(child, b"", 60.0, reported.append) == b"right"
+    assert reported == [1]
+    answering.join()
+    for end in (ours, theirs):
+        end.close()
