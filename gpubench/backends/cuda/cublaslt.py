@@ -13,7 +13,7 @@ from typing import Any
 import cupy
 from cupy.cuda import device, runtime
 
-from gpubench.backends.cuda.fastest_algorithm import choose
+from gpubench.backends.cuda.fastest_algorithm import choose_algorithm
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
 from gpubench.backends.functions import Prepared
 from gpubench.errors import LaunchError
@@ -98,7 +98,7 @@ def tuned_gemm(
     )
     proposed = algorithms(dtype, shape, operations)
     names = [name for name, _ in proposed]
-    index, how = choose(
+    index, how = choose_algorithm(
         names,
         _facts(problem, shape, cold),
         lambda index, launches: sample(proposed[index][1], launches),

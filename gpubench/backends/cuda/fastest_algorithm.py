@@ -28,7 +28,7 @@ Sample = Callable[[int, int], float]
 Raises LaunchError for an algorithm that cannot run."""
 
 
-def choose(
+def choose_algorithm(
     names: Sequence[str], facts: Mapping[str, object], sample: Sample, max_launches: int
 ) -> tuple[int, str]:
     """Return the number of the fastest algorithm, from 0, and how it was chosen.

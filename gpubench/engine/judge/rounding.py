@@ -52,7 +52,7 @@ def can_show_rounding(problem: Problem) -> bool:
     return not problem.precision.is_integer and problem.precision.bits >= WIDE_BITS
 
 
-def choose(problem: Problem, count: int) -> list[int]:
+def choose_lines(problem: Problem, count: int) -> list[int]:
     """Return rows or columns of the result at random: at most EDGE, or EDGE² / 16 of a vector."""
     most = EDGE if problem.op == "gemm" else MAX_RESULTS
     depth = max(problem.input_shapes[0])
@@ -68,10 +68,10 @@ def find_rounding(
     for each element.
     """
     first, second = inputs
-    chosen = choose(problem, len(rows))
+    chosen = choose_lines(problem, len(rows))
     rows, output = [rows[index] for index in chosen], output[chosen]
     if problem.op == "gemm":
-        columns = choose(problem, problem.n)
+        columns = choose_lines(problem, problem.n)
         first, second, output = first[rows], second[:, columns], output[:, columns]
     else:
         if problem.op == "atax":

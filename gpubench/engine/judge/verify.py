@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from gpubench.backends.rotation import OperandSets, result_factor
-from gpubench.engine.judge.rounding import can_show_rounding, choose, find_rounding
+from gpubench.engine.judge.rounding import can_show_rounding, choose_lines, find_rounding
 from gpubench.engine.judge.verdict import MissingResult, ResultError, WrongError, judge, require
 from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import Reference, make_reference
@@ -160,7 +160,7 @@ def require_right(
         observed = replace(observed, multiple=_multiple(xp, output, reference, factor))
     require(observed)
     if finds_rounding and can_show_rounding(problem):
-        rows = choose(problem, problem.output_shape[0])
+        rows = choose_lines(problem, problem.output_shape[0])
         part = on_host(take_rows(output, rows)) / np.asarray(factor, output.dtype)
         require(find_rounding(problem, operands.host_inputs, rows, part))
     return error

@@ -93,7 +93,7 @@ NORM = 3
 """Exponent of the norm of these bounds."""
 
 
-def predicted_us(tile: Config, problem: Problem, multiprocessors: int) -> float:
+def expected_us(tile: Config, problem: Problem, multiprocessors: int) -> float:
     """Return the time of a product: loads of steps one after another, or rates of the busiest."""
     rows, columns, each, unroll, splits = tile.numbers("BM", "BN", "rows", "unroll", "splits")
     item = problem.precision.item_bytes
@@ -113,12 +113,12 @@ def predicted_us(tile: Config, problem: Problem, multiprocessors: int) -> float:
 
 
 def auto_tiles(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
-    """Return the fastest configurations by `predicted_us`, whose tiles cover M in one row."""
+    """Return the fastest configurations by `expected_us`, whose tiles cover M in one row."""
     rows = min(rows for rows in ROWS if rows >= min(problem.m, ROWS[-1]))
     each = min(rows, 8)
     unroll = 2 if each == 1 and problem.dtype == "float32" else 1
     times = {
-        tile: predicted_us(tile, problem, multiprocessors)
+        tile: expected_us(tile, problem, multiprocessors)
         for tile in TILES
         if (tile["BM"], tile["rows"], tile["unroll"]) == (rows, each, unroll)
         and tile["splits"] in PARTS

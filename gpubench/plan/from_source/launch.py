@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gpubench.model.expression import evaluate
 from gpubench.model.signature import Parameter, split
-from gpubench.plan.from_source.source import Function, Launch, code, enclosed
+from gpubench.plan.from_source.source import Function, SourceLaunch, code, enclosed
 
 ROUNDS = 8
 """Maximum depth of constants that are defined by constants."""
@@ -68,7 +68,7 @@ def read_launch(
 def _read(
     kernel: Function,
     caller: Function,
-    launch: Launch,
+    launch: SourceLaunch,
     arguments: Sequence[Parameter],
     axes: Mapping[str, str],
     text: str,
@@ -129,7 +129,7 @@ def _number(text: str) -> int | None:
 
 def _dimensions(
     text: str,
-    launch: Launch,
+    launch: SourceLaunch,
     names: Mapping[str, str],
     known: Iterable[str],
     block: Mapping[str, str],

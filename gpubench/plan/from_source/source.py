@@ -24,7 +24,7 @@ _LAUNCH = re.compile(r"<<<")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launch:
+class SourceLaunch:
     """A launch of a kernel, as a function writes it."""
 
     kernel: str
@@ -71,7 +71,7 @@ class Function:
         return [one.name for one in self.template if one.type_name in {"typename", "class"}]
 
     @property
-    def launches(self) -> list[Launch]:
+    def launches(self) -> list[SourceLaunch]:
         """The launches in the body."""
         found = []
         for mark in _LAUNCH.finditer(self.body):
@@ -87,7 +87,7 @@ class Function:
             if name and opening >= 0:
                 inside, _ = enclosed(self.body, opening)
                 found.append(
-                    Launch(
+                    SourceLaunch(
                         kernel=name[1],
                         template=" ".join(template.split()),
                         config=self.body[mark.end() : end],

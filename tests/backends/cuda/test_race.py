@@ -8,7 +8,13 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from gpubench.backends.cuda.fastest_algorithm import LEAST_ROUNDS, LIMIT_S, ROUNDS, choose, race
+from gpubench.backends.cuda.fastest_algorithm import (
+    LEAST_ROUNDS,
+    LIMIT_S,
+    ROUNDS,
+    choose_algorithm,
+    race,
+)
 from gpubench.errors import LaunchError
 
 FACTS = {"library": 130100, "gpu": "NVIDIA H200", "dtype": "float32", "m k n": (256, 256, 256)}
@@ -113,10 +119,10 @@ def files(cache: Path) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("cache")
 def test_a_kept_choice_is_found_where_the_library_lists_it_now() -> None:
-    choose(["aa", "bb"], FACTS, Track([9.0, 5.0]).sample, 256)
-    assert choose(["bb", "cc", "aa"], FACTS, never, 256) == (0, "tuned")
+    choose_algorithm(["aa", "bb"], FACTS, Track([9.0, 5.0]).sample, 256)
+    assert choose_algorithm(["bb", "cc", "aa"], FACTS, never, 256) == (0, "tuned")
     # And where it does not propose it any more, there is a race.
-    assert choose(["aa", "cc"], FACTS, Track([9.0, 5.0]).sample, 256) == (1, "tuned")
+    assert choose_algorithm(["aa", "cc"], FACTS, Track([9.0, 5.0]).sample, 256) == (1, "tuned")
 
 
 @pytest.mark.usefixtures("cache")
@@ -124,18 +130,21 @@ def test_a_kept_choice_is_found_where_the_library_lists_it_now() -> None:
     ("fact", "other"), [("library", 130200), ("gpu", "A100"), ("m k n", (8, 8, 8))]
 )
 def test_a_choice_holds_for_one_library_gpu_and_shape(fact: str, other: object) -> None:
-    choose(["aa", "bb"], FACTS, Track([9.0, 5.0]).sample, 256)
+    choose_algorithm(["aa", "bb"], FACTS, Track([9.0, 5.0]).sample, 256)
     other_facts = {**FACTS, fact: other}
-    assert choose(["aa", "bb"], other_facts, Track([5.0, 9.0]).sample, 256) == (0, "tuned")
+    assert choose_algorithm(["aa", "bb"], other_facts, Track([5.0, 9.0]).sample, 256) == (
+        0,
+        "tuned",
+    )
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 100, b"\xff\xfe\n", b"[" * 100_000])
 def test_a_damaged_file_is_replaced(cache: Path, damage: bytes) -> None:
-    choose(["aa", "bb"], FACTS, Track([5.0, 9.0]).sample, 256)
+    choose_algorithm(["aa", "bb"], FACTS, Track([5.0, 9.0]).sample, 256)
     (kept,) = files(cache)
     whole = kept.read_bytes()
     kept.write_bytes(damage)
-    assert choose(["aa", "bb"], FACTS, Track([5.0, 9.0]).sample, 256) == (0, "tuned")
+    assert choose_algorithm(["aa", "bb"], FACTS, Track([5.0, 9.0]).sample, 256) == (0, "tuned")
     assert kept.read_bytes() == whole
 
 
@@ -147,5 +156,5 @@ def test_without_a_cache_every_process_takes_the_librarys_own_choice(
     path.parent.mkdir(exist_ok=True)
     path.write_text("a file where a directory should be")
     for times_us in ([9.0, 5.0], [5.0, 9.0]):
-        index, how = choose(["aa", "bb"], FACTS, Track(times_us).sample, 256)
+        index, how = choose_algorithm(["aa", "bb"], FACTS, Track(times_us).sample, 256)
         assert (index, how) == (0, "not tuned: the cache is not writable")
