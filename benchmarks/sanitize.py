@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 from shared import GPUBENCH, child, parser, save
@@ -56,7 +57,8 @@ def main() -> int:
     tiles = dict.fromkeys(
         str(tile)
         for kernel in chosen
-        for tile in (kernel.tiles if kernel.tiles.count() <= most_tiles else kernel.tiles.defaults)
+        for first in (list(islice(kernel.tiles, most_tiles + 1)),)
+        for tile in (first if len(first) <= most_tiles else kernel.tiles.defaults)
     )
     sizes = asked.sizes or ",".join(SIZES[:2] if asked.tool == SLOW else SIZES)
     with tempfile.TemporaryDirectory() as folder:

@@ -169,12 +169,6 @@ class Space:
     def __iter__(self) -> Iterator[Config]:
         return self._legal(self.axes)
 
-    def count(self) -> int:
-        """Return the number of legal configurations."""
-        if self.constraint is None:
-            return math.prod(map(len, self.axes.values()))
-        return sum(1 for _ in self)
-
     def sample(self, count: int, seed: int) -> tuple[Config, ...]:
         """Return up to `count` different legal configurations, drawn at random.
 

@@ -8,17 +8,14 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from rich.console import Group
-from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 from rich.text import Text
 
 from gpubench.engine.pool import Watcher
-from gpubench.model import Health, Measurement, Point, Status
+from gpubench.model import Measurement, Status
 from gpubench.plan.schedule import Estimate, Visit, minutes
 from gpubench.text import counted
-from gpubench.view.numbers import time_text
 from gpubench.view.tables import console
 
 if TYPE_CHECKING:
@@ -35,8 +32,7 @@ REFRESHES_PER_S = 4
 class SweepProgress(Watcher):
     """The notes, the heading, each failure, and the point that is measured now.
 
-    In a terminal the point is in two lines that are updated in place: a bar, the time left and the
-    point; the fastest kernel of its size so far, and the clock and temperature of the last point.
+    In a terminal the point is in a line that is updated in place, with a bar and the time left.
     Elsewhere it is a plain line every few seconds.
     """
 
@@ -48,32 +44,26 @@ class SweepProgress(Watcher):
             TextColumn("{task.description}", markup=False, table_column=one_line),
             console=self._console,
             expand=True,  # the last column is cut if the line is too long
-        )
-        self._task = self._bar.add_task("")
-        self._fastest = Text(no_wrap=True, overflow="ellipsis", style="dim")
-        self._live = Live(
-            Group(self._bar, self._fastest),
-            console=self._console,
             transient=True,
             refresh_per_second=REFRESHES_PER_S,
         )
+        self._task = self._bar.add_task("")
         self._started, self._last = monotonic(), 0.0
         self._done, self._total = 0, 0
-        self._best: dict[tuple[object, ...], tuple[float, Point]] = {}
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
-            self._live.start()
+            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        if self._bar.live.is_started:
+            self._bar.stop()
 
     def planned(self, job: Job, pool: Pool, visits: int, foreseen: Estimate) -> None:
         """Print the notes and the heading, and start the bar."""
         for line in _opening(job, pool, visits, foreseen):
             self._line(line)
-        self._best.clear()
         self._done, self._total = 0, visits
 
     def compiled(self, kernels: int) -> None:
@@ -89,25 +79,17 @@ class SweepProgress(Watcher):
         self._show(f"[{self._done + 1}/{self._total}] {left}; {point}")
 
     def measured(self, measurement: Measurement) -> None:
-        """Count the visit, update the fastest kernel, and print a failure as a line."""
+        """Count the visit, and print a failure as a line."""
         if measurement.status == Status.ELIMINATED:
             return  # decided without a launch
         self._done += 1
-        if measurement.series:
-            point = measurement.point
-            problem = (point.problem, point.cache, point.launches, point.scope)
-            best_us, best = self._best.get(problem, (math.inf, point))
-            if measurement.series.median_us < best_us:
-                best_us, best = measurement.series.median_us, point
-            self._best[problem] = best_us, best
-            self._fastest.plain = fastest_text(best, best_us, measurement.after)
         if measurement.reason and measurement.status != Status.SKIPPED:
             self._line(
                 f"{measurement.status}: {measurement.point.label}: {measurement.reason}", "red"
             )
 
     def _show(self, text: str) -> None:
-        if self._live.is_started:
+        if self._bar.live.is_started:
             self._bar.update(self._task, description=text, total=self._total, completed=self._done)
         elif monotonic() - self._last >= PLAIN_EVERY_S:
             self._line(text)
@@ -140,18 +122,6 @@ def times(elapsed_s: float, left_s: float) -> str:
     """Return `0:12 elapsed, 1:05 left`, or only the elapsed time if the time left is unknown."""
     left = f", {minutes(left_s)} left" if left_s else ""
     return f"{minutes(math.floor(elapsed_s))} elapsed{left}"
-
-
-def fastest_text(best: Point, best_us: float, health: Health) -> str:
-    """Return the fastest kernel of a size and the state of the device."""
-    problem = best.problem
-    name = f"{best.variant.name} {best.tile or ''}".strip()
-    parts = [f"fastest at {problem.size} {problem.dtype}: {name}, {time_text(best_us)}"]
-    if health.sm_mhz is not None:
-        parts.append(f"{health.sm_mhz:.0f} MHz")
-    if health.temperature_c is not None:
-        parts.append(f"{health.temperature_c:.0f} °C")
-    return ", ".join(parts)
 
 
 def _opening(job: Job, pool: Pool, visits: int, foreseen: Estimate) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import io
 import re
-from dataclasses import replace
 
 import pytest
 from fakes import CPU, FakeBackend, measurement, point, variant
@@ -11,7 +10,7 @@ from rich.console import Console
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.runner import Runner
-from gpubench.model import Config, Device, Health, Measurement, Status
+from gpubench.model import Config, Device, Measurement, Status
 from gpubench.plan.schedule import Estimate, Visit
 from gpubench.plan.sweep import Sweep
 from gpubench.view import progress as module
@@ -120,20 +119,6 @@ def test_a_heading_says_what_runs_where(capsys: pytest.CaptureFixture[str]) -> N
 def test_the_time_left_is_in_minutes_and_seconds() -> None:
     assert times(5.2, 0.0) == "0:05 elapsed"
     assert times(61.0, 3725.0) == "1:01 elapsed, 62:05 left"
-
-
-def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
-    screen: io.StringIO,
-) -> None:
-    watcher = SweepProgress()
-    with watcher:
-        planned(watcher, 3, 3)
-        watcher.measured(measurement(30.0, point(variant(name="slow"))))
-        watcher.measured(measurement(10.0, point(variant(name="quick"), tile=Config.parse("8"))))
-        state = Health(sm_mhz=1979.6, temperature_c=44.0)
-        watcher.measured(replace(measurement(20.0), after=state))
-    lines = screen.getvalue()
-    assert "fastest at 64x48x32 float32: quick 8, 10.00 µs, 1980 MHz, 44 °C" in lines
 
 
 def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
