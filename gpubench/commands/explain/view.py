@@ -21,8 +21,6 @@ from gpubench.view.tables import console, say, table
 
 MAX_LINES = 5  # of the accesses, those that waste most first
 
-SHORT_TILE = 12  # longer tiles leave a table one blank between its columns
-
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
@@ -130,18 +128,13 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
     first = explanations[0]
     columns = {name: cell for name, cell in _COLUMNS.items() if any(map(cell, explanations))}
     headings = [name.replace(" ", "\n", 1) for name in columns]
-    grid = table(*headings, left={"tile", "kernel", "limited\nby"})
-    long = any(len(str(explanation.tile)) > SHORT_TILE for explanation in explanations)
+    grid = table(*headings, left={"tile", "kernel"})
     for explanation in explanations:
         grid.add_row(*(cell(explanation) for cell in columns.values()))
-    shown = grid.rich()
-    shown.padding = (0, 0 if long else 1, 0, 0)
-    for column in shown.columns:
-        column.no_wrap = True
     label = f"{first.variant.name} at {first.problem.size} {first.problem.dtype}"
     roof = first.roofline
     foot = ["", f"bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
-    return Group(_heading(label, first), "", shown, *foot)
+    return Group(_heading(label, first), "", grid, *foot)
 
 
 def _limits(state: Occupancy | None) -> str:

@@ -229,8 +229,9 @@ def test_json_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_sweeps_times_are_compared_with_the_bound(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     write([row(8, 438.0), row(16, 283.0), row(16, 200.0, cache=Cache.HOT)], tmp_path / "a.csv")
     out, err = printed(capsys, "shared_tile", tiles="16", times=tmp_path / "a.csv")
     assert "0.283 ms, 8.82 times the bound: 11.3 %" in " ".join(out.split())
