@@ -80,23 +80,27 @@ class _Request(msgspec.Struct, frozen=True):
     arguments: msgspec.Raw
 
 
-class _Axis(msgspec.Struct, frozen=True):
-    """The values of a parameter, or the three numbers of a range."""
+class _Range(msgspec.Struct, frozen=True):
+    """A range, which may be too long to be listed."""
 
-    name: str
-    values: tuple[int | str, ...] = ()
-    steps: tuple[int, int, int] | None = None
+    start: int
+    stop: int
+    step: int
 
 
 class _Tiles(msgspec.Struct, frozen=True):
     """A `Space`."""
 
-    axes: tuple[_Axis, ...]
+    axes: dict[str, tuple[int | str, ...] | _Range]
     block: tuple[str, ...]
     thread: tuple[str, ...]
     default: tuple[str, ...]
     outside: str
     is_constrained: bool
+
+
+_PLAIN_OF_TILES = ("block", "thread", "default", "outside")
+"""Fields that are sent as they are."""
 
 
 class _Description(msgspec.Struct, frozen=True):
@@ -160,18 +164,14 @@ def _made(answer: _Description, path: Path, op: str) -> Variant:
     types = {name: plain_fields(kind).get(name, _EXPRESSIONS) for name in answer.plain}
     fields = {name: msgspec.convert(answer.plain[name], types[name]) for name in types}
     fields |= {name: Described(path, op, name) for name in answer.functions}
-    tiles = answer.tiles
-    if tiles:
-        constraint = Described(path, op, "constraint") if tiles.is_constrained else None
+    if tiles := answer.tiles:
         fields["tiles"] = Space(
             axes={
-                axis.name: range(*axis.steps) if axis.steps else axis.values for axis in tiles.axes
+                name: range(*msgspec.structs.astuple(axis)) if isinstance(axis, _Range) else axis
+                for name, axis in tiles.axes.items()
             },
-            block=tiles.block,
-            thread=tiles.thread,
-            default=tiles.default,
-            constraint=constraint,
-            outside=tiles.outside,
+            constraint=Described(path, op, "constraint") if tiles.is_constrained else None,
+            **{name: getattr(tiles, name) for name in _PLAIN_OF_TILES},
         )
     return kind(**fields, path=path)
 
@@ -295,19 +295,12 @@ def _description(variant: Variant) -> _Description:
 
 
 def _tiles(space: Space) -> _Tiles:
-    return _Tiles(
-        axes=tuple(
-            _Axis(name, steps=(axis.start, axis.stop, axis.step))
-            if isinstance(axis, range)
-            else _Axis(name, tuple(axis))
-            for name, axis in space.axes.items()
-        ),
-        block=space.block,
-        thread=space.thread,
-        default=space.default,
-        outside=space.outside,
-        is_constrained=space.constraint is not None,
-    )
+    axes = {
+        name: _Range(axis.start, axis.stop, axis.step) if isinstance(axis, range) else tuple(axis)
+        for name, axis in space.axes.items()
+    }
+    plain = {name: getattr(space, name) for name in _PLAIN_OF_TILES}
+    return _Tiles(axes=axes, is_constrained=space.constraint is not None, **plain)
 
 
 # ---- both

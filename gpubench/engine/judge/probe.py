@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.engine.judge.sum_width import WidthProbe, make_width_probes
+from gpubench.engine.judge.sum_width import WidthProbe, extents, make_width_probes
 from gpubench.engine.judge.verdict import MissingResult, ProbeResult, require
 from gpubench.engine.judge.verify import count_true, on_host
 from gpubench.model import (
@@ -99,7 +99,7 @@ class Probe:
     def inputs(self) -> tuple[NDArray[Any], ...]:
         """Return the operands."""
         rows, columns = np.arange(len(self.class_of_row)), np.arange(len(self.class_of_column))
-        depth, element = _extents(self.problem)[2], self.row_elements.dtype
+        depth, element = extents(self.problem)[2], self.row_elements.dtype
         first = np.zeros((len(rows), depth), element)
         k_of_row = self.k_of_classes[self.class_of_row]
         for ks, elements in zip(k_of_row.T, self.row_elements.T, strict=True):
@@ -272,7 +272,7 @@ def make_probes(problem: Problem, seed: int) -> tuple[Probe | ChainProbe, ...]:
         return tuple(_chain_probes(rng, problem))
     if problem.op == "gemm" and problem.flops > LARGE_FLOPS:
         return (make_full_probe(problem, seed),)
-    rows, columns, depth = _extents(problem)
+    rows, columns, depth = extents(problem)
     column_classes = min(columns, depth)
     row_classes = min(rows, -(-depth // column_classes))
     probes = list(_probes(rng, problem, (row_classes, column_classes), first_has_all_bits=True))
@@ -292,21 +292,10 @@ def make_full_probe(problem: Problem, seed: int) -> Probe | ChainProbe:
     rng = np.random.default_rng(seed)
     if problem.op == "atax":
         return next(_chain_probes(rng, problem))
-    rows, columns, depth = _extents(problem)
+    rows, columns, depth = extents(problem)
     row_classes = min(rows, max(math.isqrt(depth), -(-depth // columns)))
     column_classes = min(columns, -(-depth // row_classes))
     return next(_probes(rng, problem, (row_classes, column_classes), first_has_all_bits=None))
-
-
-def _extents(problem: Problem) -> tuple[int, int, int]:
-    """Return rows, columns and depth of the product."""
-    match problem.op:
-        case "gemm":
-            return problem.m, problem.n, problem.k
-        case "gemv_t":
-            return problem.n, 1, problem.m
-        case _:
-            return problem.m, 1, problem.n
 
 
 def _probes(
@@ -317,7 +306,7 @@ def _probes(
     first_has_all_bits: bool | None,
 ) -> Iterator[Probe]:
     """Yield probes that divide the values of k; None: each form has half of the products."""
-    rows, columns, depth = _extents(problem)
+    rows, columns, depth = extents(problem)
     order, pairs = rng.permutation(depth), math.prod(classes)
     precision = problem.precision
     for start in range(0, min(depth, MAX_PROBES * pairs), pairs):

@@ -91,20 +91,23 @@ class WidthProbe:
         )
 
 
+def extents(problem: Problem) -> tuple[int, int, int]:
+    """Return rows, columns and depth of the product."""
+    match problem.op:
+        case "gemm":
+            return problem.m, problem.n, problem.k
+        case "gemv_t":
+            return problem.n, 1, problem.m
+        case _:
+            return problem.m, 1, problem.n
+
+
 @lru_cache(16)
 def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
     """Return the probe of a problem's sums, or nothing for exact sums, short sums and chains."""
     precision = problem.precision
-    match problem.op:
-        case "gemm":
-            rows, columns, depth = problem.m, problem.n, problem.k
-        case "gemv":
-            rows, columns, depth = problem.m, 1, problem.n
-        case "gemv_t":
-            rows, columns, depth = problem.n, 1, problem.m
-        case _:
-            return ()
-    if precision.is_integer or depth < LEAST_DEPTH:
+    rows, columns, depth = extents(problem)
+    if problem.op == "atax" or precision.is_integer or depth < LEAST_DEPTH:
         return ()
     rng, bits = np.random.default_rng(seed), precision.sum_bits
     largest = LARGEST_IN_FLOAT32 if precision.sum_roundoff == F32 else bits - SPARE_BITS
