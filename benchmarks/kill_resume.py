@@ -17,7 +17,7 @@ each command this checks that
   twice, with the requested rounds; the columns, and which of their fields are empty, equal those of
   the uninterrupted file, except for the reason, which may say that a child was killed; and the
   file of samples begins with the lines that were on disk, and has a line for each point and round;
-- of a race, the file of winners has a winner, and what it had before, with its comment.
+- of a race, the file of winners has a winner, and what it had before.
 
 `ab` and the commands of `WRITERS` are not resumed. After a kill, each file is the former one or
 complete, or that of a sweep of `ab` that ended early, and the same command then writes it.
@@ -92,8 +92,7 @@ build = lambda *_: lambda a, b, c: np.matmul(a, b, out=c)
 VARIANT = CallVariant(idea="NumPy", runs_on="cpu", build=build)
 """
 
-OLDER = """# measured by hand
-[[winner]]
+OLDER = """[[winner]]
 device = "another"
 op = "gemm"
 variant = "cpu_tile"
@@ -218,8 +217,6 @@ def check_race(directory: Path, whole: Path, kept: list[bytes], where: str) -> N
     keys, expected = ({row.key for row in read(at / "a.csv")} for at in (directory, whole))
     require(keys == expected, f"{where}: the configurations are not those of the whole race")
     check_rounds(directory, kept, where)
-    text = (directory / WINNERS).read_text(encoding="utf-8")
-    require("# measured by hand" in text, f"{where}: a comment of the winners was lost")
     older, *new = (winner.device for winner in read_winners(directory / WINNERS))
     expected_count = len(read_winners(whole / WINNERS)) - 1
     require(older == "another" and len(new) == expected_count, f"{where}: winners {older}, {new}")

@@ -11,9 +11,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stdout
-from html import unescape
 from pathlib import Path
 from unittest.mock import patch
 
@@ -136,25 +134,6 @@ def recording() -> str:
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     svg = svg.replace("font-family: Fira Code, monospace", "font-family: monospace")
     return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
-
-
-def stale(made: Sequence[Path]) -> list[Path]:
-    """Return the pictures in docs/images whose sources or words differ from these.
-
-    Bytes are not compared, because another version of matplotlib may draw a tick elsewhere.
-    """
-    return [
-        IMAGES / path.name
-        for path in made
-        if not (IMAGES / path.name).is_file() or _says(IMAGES / path.name) != _says(path)
-    ]
-
-
-def _says(path: Path) -> tuple[list[str], list[str]]:
-    """Return the description of a picture, which holds the hashes of its CSVs, and its words."""
-    text = unescape(path.read_text(encoding="utf-8"))
-    words = re.findall(r"<text[^>]*>([^<]*[a-z][^<]*)</text>", text)
-    return re.findall(r"<dc:description>([^<]*)", text), sorted(words)
 
 
 if __name__ == "__main__":
