@@ -36,12 +36,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from itertools import chain, combinations, repeat
 from pathlib import Path
+from textwrap import fill
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from shared import SEED, child, point, read_lines, table
+from shared import SEED, WIDTH, child, point, read_lines, table
 
 from gpubench.model import Launches, Problem
 from gpubench.plan.ranges import parse_sizes
@@ -538,30 +539,52 @@ def merged(case: Case, profiled: Line | None, spanned: Line | None) -> Line:
 
 def report(path: Path) -> int:
     """Print how many times agree, and which do not. Return 1 if a time or the control is wrong."""
-    every = judged(read(path))
-    alone = [each for each in every if each.line.launches == "alone"]
-    controls = [each for each in every if each.line.launches != "alone"]
-    missed = [each for each in alone if each.cause != ""]
-    print(f"{len(alone) - len(missed)} of {len(alone)} times agree; the others by their cause:")
-    for cause, count in Counter(each.cause for each in missed).most_common():
-        print(f"  {cause or 'unknown'}: {count}")
-    rejected = [each for each in controls if each.cause is None]
-    print(f"{len(rejected)} of {len(controls)} controls are rejected")
+    lines = read(path)
+    every = judged(lines)
+    missed = [each for each in every if each.cause != "" or each.line.launches != "alone"]
     cells = [
         [
-            *(line.dtype, line.variant, line.tile, line.n, line.kernels, each.cause or "unknown"),
+            *(line.dtype, line.variant, line.tile, line.n, line.launches, each.cause or "unknown"),
             *(number(line.judged_us, 2), number(each.expected_us, 2)),
             *(number(line.gpubench_mhz, 0), number(line.ncu_mhz, 0)),
         ]
-        for each in (*missed, *controls)
+        for each in missed
         for line in [each.line]
     ]
-    heading = ["precision", "kernel", "tile", "N", "kernels", "cause", "gpubench, µs"]
+    heading = ["precision", "kernel", "tile", "N", "launches", "cause", "gpubench, µs"]
     print(table([*heading, "tool, µs", "gpubench, MHz", "Nsight Compute, MHz"], cells))
-    near = Counter(agree(*ratio) for ratio in ratios(alone))
-    print(f"ratios below {SHORT_US:g} µs: within 1 % {near[True]}, not decided {near[False]}")
-    unknown = any(each.cause is None for each in missed)
-    return int(unknown or len(rejected) < len(controls) or not controls)
+    print(f"\n{summary(lines)}")
+    unknown = [each.line.launches for each in missed if each.cause is None]
+    return int(unknown != ["overlapped"])
+
+
+def summary(lines: Sequence[Line]) -> str:
+    """Return a table of how many times agree, by what they need, and a sentence of the control."""
+    *whole, control = sorted(judged(lines), key=lambda each: each.line.launches != "alone")
+    causes = Counter(each.cause for each in whole)
+    clearing = differences([x for x in lines if x.clears], "recorded_us", "beside_cupti_us")
+    low_us, high_us = control.causes["tool"]
+    by_cause = {
+        "": "with the tool in whose process they were taken",
+        "tool": f"without Nsight Compute's {low_us:.2f} to {high_us:.2f} µs of an empty kernel",
+        "clock": "at the clock that each tool saw",
+        "tool and clock": "without the time of an empty kernel, at that clock",
+        "recording": f"without CUPTI's {statistics.median(clearing or [0.0]):.1f} µs in calls that "
+        "clear memory",
+    }
+    cells = [[said, causes[cause]] for cause, said in by_cause.items()]
+    for line, expected_us, *_ in (each for each in whole if each.cause is None):
+        times = f"{number(line.judged_us, 1)} µs for {number(expected_us, 1)}"
+        cells.append([f"not: `{line.variant}` at {line.n} in {line.dtype}, {times}", 1])
+    shorter_us = (control.expected_us or math.nan) - (control.line.judged_us or math.nan)
+    outcome = "agrees" if control.cause is not None else "does not agree"
+    near = Counter(agree(*ratio) for ratio in ratios(whole))
+    text = (
+        f"The control, whose launches overlap, is {shorter_us:.2f} µs shorter and {outcome}. Of "
+        f"{near.total()} ratios to the faster library below {SHORT_US:g} µs, {near[True]} are "
+        "within 1 % of the tools' ratios. The others are not decided."
+    )
+    return f"{table([f'{len(whole)} times agree', 'number'], cells)}\n\n{fill(text, WIDTH)}"
 
 
 def main(words: Sequence[str]) -> int:

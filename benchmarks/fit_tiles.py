@@ -163,23 +163,16 @@ def picks_of(order: Sequence[Timed]) -> list[Timed]:
     return [row for picked in of_kernel.values() for row in picked]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Picked:
-    """The fastest of some picks at a shape."""
+def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[tuple[float, float]]]:
+    """Return two figures of the fastest pick at each shape, by the way to pick.
 
-    error: float
-    """How much longer it takes than the fastest configuration that was measured."""
-
-    ratio: float
-    """The library's time over its time."""
-
-
-def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[Picked]]:
-    """Return the outcome at each shape, by the way to pick."""
+    They are how much longer it takes than the fastest configuration that was measured, and the
+    library's time over its time.
+    """
     shapes: dict[Problem, list[tuple[float, Timed]]] = {}
     for row in rows:
         shapes.setdefault(row.problem, []).append((modelled_us(row, costs), row))
-    found: dict[str, list[Picked]] = {}
+    found: dict[str, list[tuple[float, float]]] = {}
     for by_time in shapes.values():
         order = [row for _, row in sorted(by_time, key=lambda pair: pair[0])]
         first, automatic = order[0], picks_of(order)
@@ -190,7 +183,7 @@ def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[Picked]]:
             ("the same and the older kernels' defaults", automatic, first.default_us),
         ):
             time_us = min(other_us, *(row.median_us for row in picked))
-            outcome = Picked(error=time_us / first.best_us - 1, ratio=first.library_us / time_us)
+            outcome = time_us / first.best_us - 1, first.library_us / time_us
             found.setdefault(how, []).append(outcome)
     return found
 
@@ -199,12 +192,12 @@ def picks_table(rows: Sequence[Timed], costs: Costs) -> str:
     """Return a line for each way to pick: the error, and the ratio to the library."""
     lines = []
     for how, outcomes in compared(rows, costs).items():
-        errors = sorted(outcome.error for outcome in outcomes)
+        errors, ratios = map(sorted, zip(*outcomes, strict=True))
         figures = (statistics.median(errors), errors[int(0.9 * len(errors))], errors[-1])
         close = sum(error <= CLOSE for error in errors) / len(errors)
         percents = (f"{100 * figure:.1f} %" for figure in figures)
         cells = [how, *percents, f"{100 * close:.0f} %"]
-        lines.append([*cells, *summary([outcome.ratio for outcome in outcomes])])
+        lines.append([*cells, *summary(ratios)])
     heading = ["what runs", "median", "ninth decile", "worst", "within 3 %"]
     return table([*heading, *SUMMARY], lines)
 

@@ -168,18 +168,8 @@ HEADING = ["landscape", "group holds the best", "and all within 1 % of it", "lea
            "group, median", "visits a configuration"]  # fmt: skip
 
 
-class Counted(NamedTuple):
-    """What a race is counted for."""
-
-    holds_best: bool
-    holds_near: bool
-    leader_near: bool
-    group: int
-    visits_each: float
-
-
-def run(name: str, rng: Random) -> Counted:
-    """Race a landscape."""
+def run(name: str, rng: Random) -> tuple[bool, bool, bool, int, float]:
+    """Race a landscape; return the figures of `HEADING`."""
     noise, count, ties = LANDSCAPES[name]
     times = 1 + np.abs(np.expm1(rng.normal(0, SPREAD, count)))
     times[:ties] = 1
@@ -202,4 +192,4 @@ def run(name: str, rng: Random) -> Counted:
     holds = np.isin(np.flatnonzero(times <= 1 + WITHIN), left)
     bests = np.isin(np.flatnonzero(times == times.min()), left)
     leads = bool(times[leader] <= (1 + WITHIN) * times.min())
-    return Counted(bool(bests.any()), bool(holds.all()), leads, len(left), visits / count)
+    return bool(bests.any()), bool(holds.all()), leads, len(left), visits / count

@@ -35,6 +35,10 @@ SEED = 2006
 """Default seed of operands in gpubench."""
 
 
+WIDTH = 119
+"""Number of characters in a line of prose on a page."""
+
+
 def parser(doc: str | None, output: str = "") -> argparse.ArgumentParser:
     """Return a parser whose help is the docstring; with `-o` if its default is given."""
     made = argparse.ArgumentParser(

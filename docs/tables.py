@@ -10,7 +10,6 @@ import csv
 import math
 import os
 import re
-import statistics
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ import alone
 import claims
 import shape_tables
 from claims import RESULTS, comparisons, speedup
-from shared import ROOT, load, measured_file, table
+from shared import ROOT, WIDTH, load, measured_file, table
 
 from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
 from gpubench.commands.compare_cublas.sustained_pairs import pairs_table
@@ -48,9 +47,6 @@ KERNELS_PAGE = KERNELS / "gemm" / "README.md"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), KERNELS_PAGE)
 RIVALS = ("bfloat16", "float16", "tf32", "float32")
 """Element types of the files in rivals/."""
-
-WIDTH = 119
-"""Number of characters in a line of prose."""
 
 
 # ---- what commands show of files
@@ -151,16 +147,10 @@ def odd_float8() -> str:
     return table(["shape", "hot, µs", "cold, µs", "cold, GB/s", "of a copy's rate"], lines)
 
 
-def alone_cases() -> tuple[list[alone.Line], list[alone.Judged], alone.Judged]:
-    """Return the lines of alone.csv, the judged launches alone, and the control."""
-    lines = alone.read(measured_file("alone.csv"))
-    *whole, control = sorted(alone.judged(lines), key=lambda each: each.line.launches != "alone")
-    return lines, whole, control
-
-
 def agreement() -> str:
     """Return a time by gpubench and by Nsight Compute, and how many times agree."""
-    _, whole, _ = alone_cases()
+    judged = alone.judged(alone.read(measured_file("alone.csv")))
+    whole = [each for each in judged if each.line.launches == "alone"]
     named = ("float32", "shared_tile", "208")
     (tile,) = (x.line for x in whole if (x.line.dtype, x.line.variant, x.line.n) == named)
     causes = Counter(each.cause for each in whole)
@@ -175,33 +165,7 @@ def agreement() -> str:
 
 def alone_agreement() -> str:
     """Return how many times of launches alone agree with the profilers', by what they need."""
-    lines, whole, control = alone_cases()
-    causes = Counter(each.cause for each in whole)
-    clearing = [line for line in lines if line.clears]
-    longer_us = statistics.median(alone.differences(clearing, "recorded_us", "beside_cupti_us"))
-    low_us, high_us = control.causes["tool"]
-    by_cause = {
-        "": "with the tool in whose process they were taken",
-        "tool": f"without Nsight Compute's {low_us:.2f} to {high_us:.2f} µs of an empty kernel",
-        "clock": "at the clock that each tool saw",
-        "tool and clock": "without the time of an empty kernel, at that clock",
-        "recording": f"without CUPTI's {longer_us:.1f} µs in calls that clear memory",
-    }
-    cells = [[said, causes[cause]] for cause, said in by_cause.items()]
-    for line, expected_us, *_ in (each for each in whole if each.cause is None):
-        kernel = f"`{line.variant}` at {line.n} in {line.dtype}"
-        cells.append([f"not: {kernel}, {line.judged_us:.1f} µs for {expected_us:.1f}", 1])
-    shorter_us = (control.expected_us or math.nan) - (control.line.judged_us or math.nan)
-    outcome = "agrees" if control.cause is not None else "does not agree"
-    ratios = alone.ratios(whole)
-    near = sum(alone.agree(*ratio) for ratio in ratios)
-    text = (
-        f"The control, whose launches overlap, is {shorter_us:.2f} µs shorter and {outcome}. Of "
-        f"{len(ratios)} ratios to the faster library below {alone.SHORT_US:g} µs, {near} are "
-        "within 1 % of the tools' ratios. The others are not decided."
-    )
-    made = table([f"{len(whole)} times agree", "number"], cells)
-    return f"{made}\n\n{fill(text, WIDTH)}"
+    return alone.summary(alone.read(measured_file("alone.csv")))
 
 
 # ---- other files
