@@ -17,31 +17,28 @@ import sys
 import time
 import traceback
 from collections import Counter
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 
-from shared import parser, save
+from shared import ROOT, parser, save
+
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
+
+import contract
+from mutations import mutated
+from readers import READERS
 
 from gpubench.results.provenance import package_version
 
-WEIGHTS = {
-    **dict.fromkeys(("shown", "descriptor", "saved"), 4),
-    **dict.fromkeys(("config", "experiment", "expect", "operands", "archive"), 4),
-    **dict.fromkeys(("diff", "csv"), 4),
-    **dict.fromkeys(("where", "winners", "source", "problems", "partial", "race"), 8),
-    **dict.fromkeys(("build", "fleet"), 5),
-    "command": 20,
-}
+WEIGHTS = dict.fromkeys(READERS, 4) | {"command": 20}
 """Relative number of inputs for each reader."""
-
-CHUNK = 500
-"""Number of inputs that a process tries before it reports its counts."""
 
 MAX_BYTES = 2**30
 """Maximum resident memory of a process that tries thousands of inputs."""
 
 FINDINGS = Path("fuzz-findings").resolve()
-TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 
 def main() -> int:
@@ -52,60 +49,47 @@ def main() -> int:
     options.add_argument("--readers", default=",".join(WEIGHTS))
     options.add_argument("--processes", type=int, help="default: the number of cores")
     asked = options.parse_args()
-    names, end = asked.readers.split(","), asked.first + asked.inputs
     started = time.monotonic()
-    starts = range(asked.first, end, CHUNK)
-    chunks = [(range(start, min(start + CHUNK, end)), names) for start in starts]
-    tried: Counter[str] = Counter()
-    findings = memory = 0
-    slowest_s = 0.0
+    numbers = range(asked.first, asked.first + asked.inputs)
     with multiprocessing.get_context("fork").Pool(asked.processes) as pool:
-        for counts, failed, used, took_s in pool.imap_unordered(attempt, chunks):
-            tried += counts
-            findings, memory = findings + failed, max(memory, used)
-            slowest_s = max(slowest_s, took_s)
-    run = {"package": package_version()[0], "first": asked.first, "inputs": tried.total()}
-    run |= {"seconds": round(time.monotonic() - started), "findings": findings}
-    run["slowest_s"] = round(slowest_s, 1)
-    save(asked.output, [run | {"memory_mib": memory // 2**20, "readers": tried}])
-    print(f"{tried.total():,} inputs, {findings} findings")
-    return int(findings > 0 or memory > MAX_BYTES)
+        attempt = partial(attempted, asked.readers.split(","))
+        outcomes = pool.map(attempt, numbers, chunksize=min(500, 1 + asked.inputs // 8))
+        pool.close()
+        pool.join()
+    names, failed, took_s = zip(*outcomes, strict=True)
+    memory = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    run = {"package": package_version()[0], "first": asked.first, "inputs": len(names)}
+    run |= {"seconds": round(time.monotonic() - started), "findings": sum(failed)}
+    run |= {"slowest_s": round(max(took_s), 1), "memory_mib": memory // 2**20}
+    save(asked.output, [run | {"readers": Counter(names)}])
+    print(f"{len(names):,} inputs, {sum(failed)} findings")
+    return int(any(failed) or memory > MAX_BYTES)
 
 
-def attempt(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int, float]:
-    """Return the inputs per reader, the number of findings, and the highest figures.
+@cache
+def seeds(name: str) -> list[bytes]:
+    """Return the inputs of a reader that are mutated."""
+    return list(READERS[name].seeds())
 
-    These are the memory of the process in bytes, and the wall time of an input in seconds.
-    """
-    sys.path[:0] = [str(TESTS), str(TESTS / "fuzz")]
-    import contract
-    import readers
-    from mutations import mutated
 
-    numbers, names = chunk
-    tried: Counter[str] = Counter()
-    findings = 0
-    slowest_s = 0.0
-    seeds = {name: readers.READERS[name].seeds() for name in names}
-    for number in numbers:
-        chance = Random(number)  # noqa: S311 # no secret
-        (name,) = chance.choices(names, [WEIGHTS[name] for name in names])
-        data = mutated(chance.choice(seeds[name]), chance, readers.READERS[name].own)
-        tried[name] += 1
-        started = time.monotonic()
-        try:
-            with contract.empty_folder() as folder:
-                readers.READERS[name].read(data, folder)
-        except Exception:  # each is a finding
-            findings += 1
-            FINDINGS.mkdir(exist_ok=True)
-            (FINDINGS / f"{name}-{number}").write_bytes(data)
-            text = traceback.format_exc()
-            (FINDINGS / f"{name}-{number}.log").write_text(text, errors="replace")
-            print(f"{name} {number}: {ascii(text.splitlines()[-1])[:300]}", flush=True)
-        slowest_s = max(slowest_s, time.monotonic() - started)
-    memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return tried, findings, memory, slowest_s
+def attempted(names: list[str], number: int) -> tuple[str, bool, float]:
+    """Return the reader of an input, whether there is a finding, and the wall time in seconds."""
+    chance = Random(number)  # noqa: S311 # no secret
+    (name,) = chance.choices(names, [WEIGHTS[name] for name in names])
+    data = mutated(chance.choice(seeds(name)), chance, READERS[name].own)
+    started = time.monotonic()
+    is_finding = False
+    try:
+        with contract.empty_folder() as folder:
+            READERS[name].read(data, folder)
+    except Exception:  # each is a finding
+        is_finding = True
+        FINDINGS.mkdir(exist_ok=True)
+        (FINDINGS / f"{name}-{number}").write_bytes(data)
+        text = traceback.format_exc()
+        (FINDINGS / f"{name}-{number}.log").write_text(text, errors="replace")
+        print(f"{name} {number}: {ascii(text.splitlines()[-1])[:300]}", flush=True)
+    return name, is_finding, time.monotonic() - started
 
 
 if __name__ == "__main__":
