@@ -27,7 +27,7 @@ class Block:
     def commands(self) -> list[str]:
         """The commands of gpubench in it, each without the program's name."""
         whole = self.text.replace("\\\n", " ")
-        return re.findall(r"^\.venv/bin/gpubench (.*)$", whole, re.MULTILINE)
+        return re.findall(r"^(?:\.venv/bin/|git bisect run )gpubench (.*)$", whole, re.MULTILINE)
 
 
 def blocks(page: str) -> list[Block]:

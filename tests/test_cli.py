@@ -259,6 +259,8 @@ def test_a_size_that_does_not_fit_into_memory_is_skipped(tmp_path: Path) -> None
     fitting, hopeless = read(tmp_path / "a.csv")
     assert (fitting.status, hopeless.status) == ("ok", "skipped")
     assert "bytes of memory" in hopeless.reason
+    alone = call(tmp_path, *QUICK, *QUICKER, "--sizes", "2000000", "-o", "b.csv")
+    assert (alone.code, "no point was timed" in alone.err) == (1, True)
 
 
 INTERRUPTED_WHILE_LOADING = """

@@ -5,8 +5,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from commandline import COMMANDS, call
-from newcomer import REPOSITORY, blocks, write
+from commandline import call
+from newcomer import blocks, write
 from stub import nothing_measured
 
 from gpubench.backends.cuda.compile import compile_instance
@@ -39,20 +39,6 @@ def test_the_page_adds_a_kernel_of_two_files_that_compiles_at_every_tile(tmp_pat
         built = compile_instance(kernel.source, kernel.instance(tile, "float32"), "sm_90")
         assert built.resources.spill_bytes == 0
     assert built.resources.shared_bytes == 8320  # as the page says
-
-
-def test_the_commands_of_both_pages_are_understood() -> None:
-    for block in (*ADDING, *OWN):
-        for command in block.commands if block.language == "sh" else ():
-            name, *words = shlex.split(command)
-            COMMANDS[name].make_context(name, words)
-    (tests,) = [
-        line.split(" -m pytest ")[1]
-        for block in ADDING
-        for line in block.text.splitlines()
-        if " -m pytest " in line
-    ]
-    assert all((REPOSITORY / path).is_file() for path in tests.split())
 
 
 def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(

@@ -57,6 +57,15 @@ def test_a_task_that_fails_or_leaves_no_file_replaces_nothing(results: Path, com
     assert (results / "cpu" / "a.txt").read_text() == "old"
 
 
+def test_a_tree_without_git_needs_its_commit_stated(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dodo, "get_var", lambda _name: None)
+    monkeypatch.setattr(dodo, "package_version", lambda: ("0", None))
+    assert not dodo.measure("cpu:a", "echo > a.txt", ["a.txt"], ())
+    assert not (results / "a.txt").exists()
+
+
 def test_every_task_has_files_of_its_own_and_scripts_that_can_be_imported() -> None:
     tasks = [*dodo.task_gpu(), *dodo.task_gpus(), *dodo.task_cpu()]
     targets = [target for task in tasks for target in task["targets"]]

@@ -1,12 +1,13 @@
 """Each page can be found, and its links lead to something that exists."""
 
 import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
 
-from newcomer import PAGES, REPOSITORY
+from commandline import COMMANDS
+from newcomer import PAGES, REPOSITORY, blocks
 
-from gpubench.cli import COMMANDS
 from gpubench.model import CallVariant
 
 NAMES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md"))
@@ -58,6 +59,14 @@ def test_links_from_the_repository_lead_somewhere() -> None:
         page = REPOSITORY / f"{name}.md"
         assert LINK.findall(text_of(page))
         check_links(page)
+
+
+def test_the_commands_in_all_pages_are_understood() -> None:
+    commands = [command for name in NAMES for block in blocks(name) for command in block.commands]
+    assert len(commands) > 30
+    for command in commands:
+        name, *words = shlex.split(command.partition(" > ")[0], comments=True)
+        COMMANDS[name].make_context(name, words)  # raises for an unknown option
 
 
 def test_the_index_of_decisions_lists_every_record() -> None:

@@ -59,6 +59,11 @@ def test_tiles_that_differ_only_in_pdl_are_one_when_launches_are_alone() -> None
     assert set(alone.values()) == {None}
 
 
+def test_default_tiles_that_are_one_are_not_listed_twice() -> None:
+    tiles = {name[1] for name in planned(variants=("wgmma_persistent",))}
+    assert tiles == {"128x256x64/s4/pdl=1", "64x128x64/s8/pdl=1"}
+
+
 def test_end_to_end_a_launch_is_alone() -> None:
     sweep = Sweep(variants=("cublas",), scopes=(Scope.END_TO_END,), launches=tuple(Launches))
     assert [point.launches for point in plan(sweep, "cuda")] == [Launches.ALONE]

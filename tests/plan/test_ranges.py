@@ -167,6 +167,7 @@ def test_repeats_count_towards_the_limit_of_a_list() -> None:
     with pytest.raises(UsageError, match="more than 10000 items"):
         parse_tiles(",".join(["1..9999"] * 5000))
     assert parse_tiles("8,8,8") == ("8",)
+    assert len(parse_tiles("1..10000,5..7")) == MAX_ITEMS
 
 
 def test_a_percentage_needs_its_sign() -> None:

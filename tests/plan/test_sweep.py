@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fakes import variant
 
 from gpubench.errors import UsageError
 from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, State, Timer
@@ -56,6 +57,8 @@ def test_tiles_that_no_variant_takes_are_reported() -> None:
         UsageError, match=r"no variant of this sweep has a tile to choose \(cpu_blas"
     ):
         plan(Sweep(variants=("cpu_blas",), tiles=("16",)), "cpu")
+    with pytest.raises(UsageError, match="--tiles: no variant takes any of these: naive takes"):
+        plan(Sweep(variants=("naive",), tiles=edges(33, 64)), "cuda")
     with pytest.raises(UsageError, match="128x128x8 is of a form that no variant"):
         plan(Sweep(variants=("shared_tile",), tiles=("16", "128x128x8")), "cuda")
 
@@ -149,6 +152,12 @@ def test_block_tiles_choose_among_block_tiles_and_leave_edges_their_own() -> Non
     assert "BM 64 or 128" in str(points["vectorized", "96x96x8/8x8", "64", "float32"])
 
 
+def test_a_block_without_its_thread_tile_is_completed() -> None:
+    tiles = ("128x128x8", "128x128x8/8x8")
+    points = planned("cuda", variants=("vectorized",), tiles=tiles, sizes=square(64))
+    assert list(points) == [("vectorized", "128x128x8/8x8", "64", "float32")]
+
+
 def test_tiles_of_no_named_variants_kind_are_a_usage_error() -> None:
     with pytest.raises(UsageError, match="takes a single edge, such as 2, not 128x128x8"):
         plan(Sweep(variants=("shared_tile",), tiles=("128x128x8",)), "cuda")
@@ -180,6 +189,18 @@ def test_a_kernel_for_one_architecture_is_skipped_on_others() -> None:
     ]
     assert [only.architecture(name) for name in ("sm_90", "sm_90a")] == ["sm_90a"] * 2
     assert naive.architecture("sm_90") == "sm_90"
+
+
+def test_any_variant_may_refuse_a_problem_and_need_a_capability() -> None:
+    small = variant(
+        capability=(8, 0), refuse=lambda _tile, of: "is for small ones" if of.m > 8 else None
+    )
+    little, large = (Problem(op="gemm", m=m, n=8, k=8, dtype="float32") for m in (8, 9))
+    assert small.why_not(None, little, (8, 0)) is None
+    assert small.why_not(None, large, (8, 0)) == "is for small ones"
+    assert small.why_not(None, little, (7, 5)) == (
+        "needs compute capability 8.0, and this GPU has 7.5"
+    )
 
 
 def test_what_is_timed_end_to_end_is_never_sustained() -> None:

@@ -96,6 +96,10 @@ def test_a_ratio_beyond_the_threshold_is_ambiguous_while_its_interval_is_not() -
     assert found.ratio == pytest.approx(1.021)
 
 
+def test_without_a_clock_on_both_sides_the_clock_explains_nothing() -> None:
+    assert finding(pooled(clock=1980.0), pooled(factor=1.05)).verdict == DiffVerdict.SLOWER
+
+
 def test_one_sided_points_are_reported_and_what_was_right_and_is_wrong_is_broken() -> None:
     wrong, skipped = PooledPoint(lost="wrong: relative error 1"), PooledPoint(lost="too large")
     ok = pooled()

@@ -63,6 +63,13 @@ def test_a_time_that_stayed_while_the_clock_rose_is_slower(file: Write, run: Run
     assert "+23.8 % beyond what the machine did" in out
 
 
+def test_a_base_throttled_at_one_point_alone_does_not_hide_it(file: Write, run: Run) -> None:
+    base = swapped(rows(mhz=1980.0), row("own", 64, mhz=1600.0))
+    code, out, _ = run(file("base.csv", base), file("new.csv", rows(mhz=1980.0)))
+    first = "slower: 1 of 9 points, by up to 23.8 % (own at 64)"
+    assert (code, out.splitlines()[0]) == (1, first)
+
+
 def test_a_kernel_that_lowers_its_own_clock_is_slower(file: Write, run: Run) -> None:
     slow = [row("own", size, 1980 / 1600, mhz=1600.0) for size in SIZES]
     new = swapped(rows(mhz=1980.0), *slow)

@@ -191,6 +191,21 @@ def test_ctrl_c_ends_the_processes_that_compile(
 
 
 @pytest.mark.usefixtures("unrecorded")
+def test_figures_without_a_listing_are_not_those_of_a_later_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    options = ("gemv_thread", "--arch", "sm_80", "--dtypes", "float32")
+    with monkeypatch.context() as patch:
+        patch.setattr(code_module, "disassemble_together", lambda *_arguments: None)
+        done, (row, *_) = build(tmp_path, "a.csv", *options)
+        assert "sm_80" in done.err
+        assert (row.loop_instructions, row.disassembler) == (None, None)
+    (row, *_) = build(tmp_path, "b.csv", *options)[1]
+    assert row.loop_instructions
+
+
+@pytest.mark.usefixtures("unrecorded")
 def test_a_kernel_that_does_not_compile_is_an_error_row_and_the_others_are_not(
     tmp_path: Path,
 ) -> None:

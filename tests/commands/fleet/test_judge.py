@@ -103,6 +103,13 @@ def test_half_a_fleet_that_is_slow_has_no_majority_to_compare_with() -> None:
     assert judgement.no_majority.sum() == 4
 
 
+def test_several_slow_devices_do_not_hide_each_other() -> None:
+    levels = times()
+    levels[:3, 2] += np.log(1.10)
+    judgement = judge(levels)
+    assert judgement.slow[:, 2].tolist() == [True] * 3 + [False] * 5
+
+
 def test_a_unit_whose_devices_differ_more_needs_a_larger_slowdown() -> None:
     levels = times()
     levels[:, 1] += np.random.default_rng(4).normal(0, 0.03, (8, 1))

@@ -148,10 +148,12 @@ def test_a_loop_whose_rounds_disagree_is_measured_again_next_time(tmp_path: Path
     assert {row.median_us for row in again.rows if row.variant == "cpu_naive"} == {10.0}
 
 
-def test_a_budget_is_divided_by_points(tmp_path: Path) -> None:
-    done, _ = ran(tmp_path, budget=70)
+def test_rounds_are_passed_on_and_a_budget_is_divided_by_points(tmp_path: Path) -> None:
+    done, _ = ran(tmp_path, rounds=2, budget=70)
     budgets = {row.variant: row.options.split("--budget ")[-1] for row in done.rows}
     assert (budgets["cpu_blas"], budgets["cpu_tile"]) == ("40", "10")
+    rounds = {row.variant: row.rounds for row in done.rows}
+    assert rounds == {"cpu_blas": 2, "cpu_blas_parallel": 2, "cpu_naive": 3, "cpu_tile": 2}
 
 
 def test_ctrl_c_ends_the_experiment_and_keeps_what_was_measured(tmp_path: Path) -> None:

@@ -65,6 +65,18 @@ def test_files_stand_side_by_side_with_their_ratio(shown: Show, file: Path, tmp_
     assert ["tiled", "64", "5.000", "µs"] in lines
 
 
+def test_points_that_differ_in_one_condition_have_lines_of_their_own(
+    shown: Show, tmp_path: Path
+) -> None:
+    burst = row_of(8, 20.0)
+    both = [burst, replace(burst, state="sustained", median_us=24.0)]
+    write(both, tmp_path / "a.csv")
+    write(both, tmp_path / "b.csv")
+    text = shown(tmp_path / "a.csv", tmp_path / "b.csv")
+    assert "20.00 µs  20.00 µs" in text
+    assert "24.00 µs  24.00 µs" in text
+
+
 def test_files_without_a_point_in_common_are_shown_as_one_sweep(
     shown: Show, file: Path, tmp_path: Path
 ) -> None:

@@ -290,6 +290,15 @@ def test_of_a_large_space_a_sample_is_raced_and_then_the_leaders_neighbours(
     assert not any("odd" in (row.reason or "") for row in found.race.rows)
 
 
+@pytest.mark.usefixtures("choose")
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    output = tmp_path / "a.csv"
+    confirmed_path(output).write_text("mine")
+    with pytest.raises(UsageError, match=r"a\.confirmed\.csv exists; --force overwrites it"):
+        tuned(output=output)
+    assert not output.exists()
+
+
 def text_of(found: Tuned) -> str:
     return printed(summary(found, 0.01))
 
