@@ -124,7 +124,6 @@ def ab(
             metavar="DIR", help="Directory of the sweeps' CSVs. Default: results/<utc time>-ab."
         ),
     ] = None,
-    save: option.Save = None,
     **options: Any,
 ) -> None:
     """Measure two installations or kernel directories in turns, and compare them.
@@ -135,9 +134,7 @@ def ab(
     from gpubench.commands.diff.ab import compare_builds
 
     settings = Options(**{name: options.pop(name) for name in AB_OPTIONS})
-    code = compare_builds(
-        base, new, options, settings, config=config, pairs=pairs, results=results, save=save
-    )
+    code = compare_builds(base, new, options, settings, config=config, pairs=pairs, results=results)
     raise typer.Exit(code)
 
 

@@ -20,9 +20,7 @@ from gpubench.commands.diff.run import diff_command, read_limits, run_diff
 from gpubench.errors import UsageError
 from gpubench.options import OPTIONS, option_texts, read_sweep
 from gpubench.process.child import following
-from gpubench.results import store
 from gpubench.results.output import Output, make_directory
-from gpubench.results.row import read
 from gpubench.text import shown
 from gpubench.view.progress import steps
 from gpubench.view.tables import say
@@ -132,7 +130,6 @@ def compare_builds(
     config: Path | None,
     pairs: int | None,
     results: Path | None,
-    save: str | None,
 ) -> int:
     """Measure both sides in turns, compare them, and return the exit code of `diff`.
 
@@ -147,8 +144,6 @@ def compare_builds(
         raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
     budget_s = sweep.timing.budget_s
     texts = {name: text for name, text in texts.items() if name not in OWN}
-    if save:
-        store.checked(save, "--save")
     if settings.output:
         Output(settings.output, overwrite=settings.force)
     with unpacked("base", base) as old, unpacked("new", new) as latest:
@@ -174,8 +169,6 @@ def compare_builds(
                 say(f"stopped; what it measured so far: {again}", err=True)
             raise
     code = run_diff(base_files, new_files, settings, (str(base), str(new)))
-    for path in new_files if save else ():
-        store.save(read(path), save or "")
     say(f"again: {again}", err=True)
     return code
 

@@ -50,7 +50,6 @@ def judge_commit(
             config=config,
             pairs=pairs,
             results=Path("results") / directory,
-            save=None,
         )
         sys.stdout.flush()
     except SideError as error:

@@ -16,7 +16,6 @@ from diffs import rows
 
 from gpubench.commands.diff.ab import build
 from gpubench.errors import UsageError
-from gpubench.results import store
 from gpubench.results.row import Row, write
 
 ab = import_module("gpubench.commands.diff.ab")  # the package has a function of this name
@@ -102,16 +101,15 @@ def test_the_last_line_is_a_sentence_about_the_point_that_changed_most(call: Cal
     assert again.endswith("/new-*.csv --threshold 5% --strict")
 
 
-def test_a_slower_side_is_found_and_saved(call: Call) -> None:
+def test_a_slower_side_is_found(call: Call) -> None:
     slow = side("slow", rows(own=1.3))
     code, out, _ = call(
-        *(side("old", rows()), slow, "--pairs", "5", "--save", "mine", "--results", "kept"),
+        *(side("old", rows()), slow, "--pairs", "5", "--results", "kept"),
         *("--format", "junit", "--output", "ab.xml"),
     )
     assert code == 1
     assert out.startswith("slower: ")
     assert "<testsuite" in Path("ab.xml").read_text()
-    assert len(store.saved("mine")) == 5
 
 
 def test_a_killed_ab_takes_its_sweep_along(tmp_path: Path) -> None:
@@ -146,7 +144,6 @@ def test_what_cannot_be_used_is_refused_before_anything_is_measured(call: Call) 
         ((old, "nowhere"), "NEW: 'nowhere' is neither a Python interpreter"),
         ((old, new, "--pairs", "1"), "--pairs: 1 is out of range"),
         ((old, new, "--results", "full"), "--results: full is not empty"),
-        ((old, new, "--save", "a/b"), "--save: 'a/b' is not a name"),
         ((old, new, "--threshold", "5"), "needs a percent sign: write 5%"),
     ]:
         code, _, err = call(*arguments)
