@@ -1,7 +1,7 @@
 """The operations: shapes of operands and results, and work. Standard library only."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Shape = tuple[int, ...]
 
@@ -48,6 +48,16 @@ class Operation:
         return str(m) if len(set(numbers)) == 1 else "x".join(map(str, numbers))
 
 
+GEMV = Operation(
+    name="gemv",
+    inputs=lambda m, n, _k: ((m, n), (n,)),
+    output=lambda m, _n, _k: (m,),
+    flops=lambda m, n, _k: 2 * m * n,
+    terms=lambda _m, n, _k: n,
+    has_k=False,
+    bandwidth_bound=True,
+)
+
 OPERATIONS = {
     operation.name: operation
     for operation in (
@@ -59,33 +69,21 @@ OPERATIONS = {
             terms=lambda _m, _n, k: k,
             arrays=("A", "B", "C"),
         ),
-        Operation(
-            name="gemv",
-            inputs=lambda m, n, _k: ((m, n), (n,)),
-            output=lambda m, _n, _k: (m,),
-            flops=lambda m, n, _k: 2 * m * n,
-            terms=lambda _m, n, _k: n,
-            has_k=False,
-            bandwidth_bound=True,
-        ),
-        Operation(
+        GEMV,
+        replace(
+            GEMV,
             name="gemv_t",
             inputs=lambda m, n, _k: ((m, n), (m,)),
             output=lambda _m, n, _k: (n,),
-            flops=lambda m, n, _k: 2 * m * n,
             terms=lambda m, _n, _k: m,
-            has_k=False,
-            bandwidth_bound=True,
         ),
-        Operation(
+        replace(
+            GEMV,
             name="atax",
-            inputs=lambda m, n, _k: ((m, n), (n,)),
             output=lambda _m, n, _k: (n,),
             flops=lambda m, n, _k: 4 * m * n,
             terms=lambda m, _n, _k: m,
             uses_of_a=2,
-            has_k=False,
-            bandwidth_bound=True,
         ),
     )
 }

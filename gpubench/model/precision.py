@@ -31,7 +31,7 @@ class Precision:
     result: str = ""
     """Element type of the result. Empty: the operands' type."""
 
-    accumulator: str
+    accumulator: str = "float32"
     """Type of the sum."""
 
     cpp: str
@@ -43,7 +43,7 @@ class Precision:
     result_bits: int = 0
     """Bits of a result's element. 0: the operand's bits."""
 
-    units: tuple[str, ...]
+    units: tuple[str, ...] = (TENSOR_CORES,)
     """Parts of the GPU that can compute it. `hardware.peaks` has their rates."""
 
     tensor_map_code: int
@@ -109,11 +109,9 @@ FLOAT8 = Precision(
     name="float8_e4m3",
     element="float8_e4m3fn",
     result="bfloat16",
-    accumulator="float32",
     cpp="__nv_fp8_e4m3",
     bits=8,
     result_bits=16,
-    units=(TENSOR_CORES,),
     tensor_map_code=0,
     sum_roundoff=F8_SUM,
     result_roundoff=BF16,
@@ -125,7 +123,6 @@ PRECISIONS = {
     for precision in (
         Precision(
             name="float32",
-            accumulator="float32",
             cpp="float",
             bits=32,
             units=(CORES,),
@@ -153,30 +150,24 @@ PRECISIONS = {
         Precision(
             name="tf32",
             element="float32",
-            accumulator="float32",
             cpp="float",
             bits=32,
-            units=(TENSOR_CORES,),
             tensor_map_code=11,
             sum_roundoff=F32,
             input_roundoff=F16,
         ),
         Precision(
             name="float16",
-            accumulator="float32",
             cpp="__half",
             bits=16,
-            units=(TENSOR_CORES,),
             tensor_map_code=6,
             sum_roundoff=F32,
             result_roundoff=F16,
         ),
         Precision(
             name="bfloat16",
-            accumulator="float32",
             cpp="__nv_bfloat16",
             bits=16,
-            units=(TENSOR_CORES,),
             tensor_map_code=9,
             sum_roundoff=F32,
             result_roundoff=BF16,
@@ -188,7 +179,6 @@ PRECISIONS = {
             cpp="signed char",
             bits=8,
             result_bits=32,
-            units=(TENSOR_CORES,),
             tensor_map_code=0,
             sum_roundoff=0.0,
             column_major=("B",),
