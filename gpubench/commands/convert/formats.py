@@ -7,7 +7,7 @@ import gpubench
 from gpubench.model import Status
 from gpubench.results.row import Row, encode, objects
 
-JSON_FORMAT = 1
+JSON_FORMAT = 2
 """Version of the form. It increases when a column is removed or changes its meaning."""
 
 USUAL = {"", "row-major", "uniform", "cold", "burst", "kernel", "events", "host"}

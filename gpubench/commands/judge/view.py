@@ -15,7 +15,7 @@ from gpubench.view.numbers import time_text
 from gpubench.view.sentences import Ratio, conditions
 from gpubench.view.tables import table
 
-JSON_FORMAT = 1
+JSON_FORMAT = 2
 """Version of the form. It increases when a member is removed or changes its meaning."""
 
 

@@ -54,7 +54,7 @@ def test_convert_overwrites_nothing_without_force(few: Path) -> None:
         "gpubench: --output: a.json exists; --force overwrites it\n",
     )
     assert call(few.parent, *words, "--force").code == 0
-    assert json.loads((few.parent / "a.json").read_text())["format"] == 1
+    assert json.loads((few.parent / "a.json").read_text())["format"] == 2
 
 
 # ---- the schemas
@@ -75,10 +75,10 @@ def test_what_is_written_for_programs_fits_its_schema(few: Path) -> None:
     )
     diff = json.loads(done.out)
     assert len(diff["points"]) > 100
-    for name, document, part in (("rows-1.json", rows, "rows"), ("diff-1.json", diff, "points")):
+    for name, document, part in (("rows-2.json", rows, "rows"), ("diff-1.json", diff, "points")):
         check = jsonschema.Draft202012Validator(SCHEMAS[name])
         check.check_schema(SCHEMAS[name])
         check.validate(document)
         for damage in ({"m": 0}, {"m": "64"}, {"unknown": 1}):
             assert not check.is_valid({**document, part: [document[part][0] | damage]})
-        assert not check.is_valid(document | {"format": 2})
+        assert not check.is_valid(document | {"format": 0})

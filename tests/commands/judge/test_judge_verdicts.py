@@ -134,10 +134,10 @@ def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(tmp_pat
     assert (found["lazy"]["verdict"], found["lazy"]["reason"]) == ("wrong", "half is missing")
     assert found["honest"]["verdict"] == "same"
     assert found["honest"]["ratio_low"] <= found["honest"]["ratio"] <= found["honest"]["ratio_high"]
-    schema = make_schemas.schemas()["judge-1.json"]
+    schema = make_schemas.schemas()["judge-2.json"]
     check = jsonschema.Draft202012Validator(schema)
     check.validate(document)
-    assert not check.is_valid(document | {"format": 2})
+    assert not check.is_valid(document | {"format": 0})
     assert not check.is_valid(document | {"verdicts": [found["lazy"] | {"verdict": "right"}]})
 
 
