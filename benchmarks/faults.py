@@ -2,7 +2,7 @@
 
     python benchmarks/faults.py -o faults.json
 
-The kernels of `benchmarks/faults/` are right except at edge 16, where each has one fault; one of
+The kernels of `faults/gemm/faulty.cu` are right except at edge 16, where each has one fault; one of
 them hangs. Exits 1 unless every faulty point gets its status, and the times of the good kernels
 change by at most 1 %. Needs a GPU.
 """
@@ -13,20 +13,24 @@ from pathlib import Path
 
 from shared import GPUBENCH, child, parser, save, verdict
 
+from gpubench.plan.registry import of_op
 from gpubench.results.row import Row, read
 
 FAULTS = Path(__file__).with_name("faults")
 GOOD = ("naive", "shared_tile", "cublas")
-FAULTY = {kernel.stem: "error" for kernel in sorted(FAULTS.glob("gemm/*.cu"))} | {"wrong": "wrong"}
-"""Status of each faulty kernel at `FAULTY_EDGE`."""
+FAULTY = of_op("gemm", FAULTS)["faulty"]
+EXPECTED = {
+    f"16/fault={name}": "wrong" if name == "wrong" else "error"
+    for name in FAULTY.tiles.axes["fault"]
+}
+"""Statuses of tiles of `faulty`. All other points are `ok`."""
 
-FAULTY_EDGE = "16"
 MAX_CHANGE = 0.01
 
 
 def sweep(variants: tuple[str, ...], path: Path) -> tuple[int | None, list[Row]]:
     """Sweep the variants at 1024; return the exit code and the rows."""
-    words = ("sweep", "--device", "cuda", "--sizes", "1024", "--tiles", "8,16,32")
+    words = ("sweep", "--device", "cuda", "--sizes", "1024")
     more = ("--kernels", FAULTS, "--variants", ",".join(variants), "--point-limit", "15")
     ended = child((*GPUBENCH, *words, *more, "--output", path))
     return ended.code, read(path)
@@ -37,12 +41,12 @@ def main() -> int:
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         alone = {row.key: row.median_us for row in sweep(GOOD, Path(folder, "alone.csv"))[1]}
-        code, rows = sweep((*GOOD, *FAULTY), Path(folder, "beside.csv"))
+        code, rows = sweep((*GOOD, FAULTY.name), Path(folder, "beside.csv"))
     points = []
     for row in rows:
         alone_us = alone.get(row.key)
         change = row.median_us / alone_us - 1 if row.median_us and alone_us else None
-        expected = FAULTY.get(row.variant, "ok") if row.tile == FAULTY_EDGE else "ok"
+        expected = EXPECTED.get(row.tile, "ok")
         point = {"variant": row.variant, "tile": row.tile, "status": row.status}
         times = {"median_us": row.median_us, "change": change}
         points.append({**point, "expected": expected, "reason": row.reason or "", **times})
