@@ -296,10 +296,11 @@ def run_once(
         counts["of these, of a run that was killed before"] += bool(kept)
         confirms = bool(list(directory.glob("a.confirmed.csv*")))
         counts["of these, while the winner was confirmed"] += confirms
-        kept.append(whole_lines(directory / "a.csv.partial"))
+        partial = directory / "a.csv.partial"
+        kept.append(whole_lines(partial))
         if "a.csv" not in command:
             check_files(directory, whole, where, is_ended=False)
-        elif not kept[-1] and (directory / "a.csv").exists():
+        elif not partial.exists() and (directory / "a.csv").exists():
             break
         if process.returncode == 0:
             break
