@@ -144,14 +144,18 @@ def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, fo
 
 
 def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, folder: Path) -> None:
-    before = worker._child.pid
+    child, built = worker._child.pid, list[int]()
+    worker.compile([at(folder, edge) for edge in range(9, 13)], built.append)
+    assert built == [1, 2, 3, 4]  # kernel by kernel
+    for edge in range(9, 13):
+        assert worker.measure(at(folder, edge)).status == Status.OK
     raised = worker.measure(at(folder, 5))
     assert (raised.status, raised.reason) == (
         Status.ERROR,
         "failed while running: ValueError: an assertion failed (faulty.py, line 17)",
     )
     assert worker.measure(at(folder, 7)).status == Status.WRONG
-    assert worker._child.pid == before
+    assert worker._child.pid == child
 
 
 def test_a_kernel_that_spoils_operands_does_not_make_others_wrong(
@@ -200,18 +204,6 @@ def test_a_child_lost_at_another_request_is_an_error_for_the_user(
     with pytest.raises(ChildLostError, match="the measuring process ended by itself with exit"):
         worker.ceilings(())
     assert worker.ceilings(())["measured_copy_gbytes_per_s"] > 0  # of a fresh child
-
-
-def test_one_child_builds_kernel_by_kernel_and_measures_all_points(
-    worker: Worker, folder: Path
-) -> None:
-    child = worker._child.pid
-    told: list[int] = []
-    worker.compile([at(folder, edge) for edge in range(9, 13)], told.append)
-    assert told == [1, 2, 3, 4]
-    for edge in range(9, 13):
-        assert worker.measure(at(folder, edge)).status == Status.OK
-    assert worker._child.pid == child
 
 
 FORGER = """
