@@ -352,6 +352,28 @@ def started(*words: str, directory: Path) -> subprocess.Popen[bytes]:
         )
 
 
+FAKE = f"""
+import sys
+from contextlib import contextmanager
+sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
+from distributed import get_worker
+from fakes import FakeBackend
+from gpubench.backends import find_devices
+from gpubench.engine import cluster, cluster_pool
+from gpubench.engine.pool import LocalPool
+from gpubench.engine.runner import Runner
+
+CPU = find_devices("cpu")[0]
+
+@contextmanager
+def opened(*_, **_options):
+    yield LocalPool(Runner(FakeBackend(10.0, device=CPU[0])), slot=str(get_worker().name))
+
+cluster.devices_of = lambda _name: CPU
+cluster_pool.local_pool = opened
+"""
+"""What a worker loads first: it opens a fake device, which needs no process of its own."""
+
 PATIENT = """
 import pathlib, time
 from gpubench.cli import main
@@ -379,13 +401,15 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
 
     def join(name: str) -> subprocess.Popen[bytes]:
         worker = ("distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny")
-        processes.append(started(*worker, "--name", name, directory=tmp_path))
+        words = (*worker, "--name", name, "--preload", "fake.py")
+        processes.append(started(*words, directory=tmp_path))
         return processes[-1]
 
     def slots() -> set[str]:
         text = partial.read_text() if partial.exists() else ""
         return set(re.findall(r'"slot":"(\w+)"', text))
 
+    (tmp_path / "fake.py").write_text(FAKE)
     with (
         LocalCluster(
             n_workers=0, processes=False, protocol="tcp://", host="127.0.0.1",
