@@ -3,6 +3,7 @@
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,12 +63,16 @@ class Instance:
 
 
 def of_tile(
-    variant: CudaVariant, tile: Config, dtype: str, capability: tuple[int, int] = HOPPER
+    variant: CudaVariant,
+    tile: Config,
+    dtype: str,
+    capability: tuple[int, int] = HOPPER,
+    sizes: Sequence[tuple[int, int, int]] = SIZES,
 ) -> list[Instance]:
     """Return an instance for each kernel that launches have."""
     has_k = OPERATIONS[variant.op].has_k
     problems = [
-        Problem(op=variant.op, m=m, n=n, k=k if has_k else 1, dtype=dtype) for m, n, k in SIZES
+        Problem(op=variant.op, m=m, n=n, k=k if has_k else 1, dtype=dtype) for m, n, k in sizes
     ]
     by_kernel = {
         launch.kernel: launch
@@ -79,12 +84,14 @@ def of_tile(
 
 
 def instances(variant: CudaVariant) -> list[Instance]:
-    """The first default in the first dtype on Hopper.
+    """The first default in the first dtype on Hopper, for aligned rows if it takes those.
 
-    Of kernels that compile quickly, also the last default in the last dtype on their oldest GPU.
+    Of kernels that compile quickly, also the last default in the last dtype on their oldest GPU,
+    for any rows.
     """
     tiles, dtypes = variant.tiles.defaults, variant.dtypes
-    found = of_tile(variant, tiles[0], dtypes[0])
+    aligned, odd = (of_tile(variant, tiles[0], dtypes[0], sizes=[size]) for size in SIZES)
+    found = aligned or odd
     if variant.name in QUICK or len(variant.tiles.block) == 1:
         found += of_tile(variant, tiles[-1], dtypes[-1], max(variant.capability, TURING))
     if variant.name == "register_tile":
