@@ -132,7 +132,7 @@ _KINDS = {int: "a whole number", float: "a number", Path: "a path in UTF-8"}
 
 def _device(flag: str, text: str) -> str:
     entries = sorted(backends().values(), key=lambda entry: entry.name)
-    numbered = [entry.name for entry in entries if entry.numbers]
+    numbered = [entry.name for entry in entries if entry.is_numbered]
     words = [AUTO, *(entry.name for entry in entries)]
     number = rf"({'|'.join(numbered)}):\d{{1,3}}"
     if text not in words and not re.fullmatch(number, text, re.ASCII):

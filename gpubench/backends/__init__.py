@@ -260,9 +260,8 @@ class BackendEntry:
     host_arrays: bool = False
     """Whether its kernels take NumPy arrays, so that they can be called in any process."""
 
-    numbers: Callable[[], list[int]] | None = None
-    """Returns the numbers of its devices for completion, without loading anything; None if it has
-    a single device."""
+    is_numbered: bool = False
+    """Whether it may have several devices, such as `cuda:0` and `cuda:1`."""
 
     devices: Callable[[int | None], list[Device]]
     """Returns its devices, or the device with a number. Raises DeviceUnavailableError with what is
@@ -337,5 +336,5 @@ def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:
 
 def device_label(device: Device) -> str:
     """Return a device's label in headings, beside its name: `cuda:0`, `CPU`."""
-    numbered = backends()[device.backend].numbers
+    numbered = backends()[device.backend].is_numbered
     return f"{device.backend}:{device.index}" if numbered else device.backend.upper()

@@ -39,7 +39,7 @@ BACKEND = BackendEntry(
     auto_order=50,
     timers=(Timer.HOST,),
     blas="toyBLAS",
-    numbers=lambda: [0, 1],
+    is_numbered=True,
     devices=lambda index: DEVICES if index is None else [DEVICES[index]],
     open=lambda index, _timer: FakeBackend(device=DEVICES[index]),
 )

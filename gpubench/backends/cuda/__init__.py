@@ -1,7 +1,5 @@
 """NVIDIA GPUs. No other package imports CuPy."""
 
-from pathlib import Path
-
 from gpubench.backends import Backend, BackendEntry, Cost
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Launches, Timer
@@ -34,10 +32,6 @@ def _typical_gflops(device: Device) -> float | None:
     return peak and TYPICAL_FRACTION * peak
 
 
-def _numbers() -> list[int]:
-    return sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*"))
-
-
 BACKEND = BackendEntry(
     name="cuda",
     auto_order=0,
@@ -45,7 +39,7 @@ BACKEND = BackendEntry(
     launches=tuple(Launches),
     blas="cuBLAS",
     quick_size=1024,
-    numbers=_numbers,
+    is_numbered=True,
     cost=Cost(start_s=2.0, compile_s=0.15, gflops=_typical_gflops),
     devices=_devices,
     open=_open,
