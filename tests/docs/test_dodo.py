@@ -62,7 +62,7 @@ def test_a_tree_without_git_needs_its_commit_stated(
 ) -> None:
     monkeypatch.setattr(dodo, "get_var", lambda _name: None)
     monkeypatch.setattr(dodo, "package_version", lambda: ("0", None))
-    assert not dodo.measure("cpu:a", "echo > a.txt", ["a.txt"], ())
+    assert not dodo.measure("cpu:a", "echo > a.txt", ["a.txt"])
     assert not (results / "a.txt").exists()
 
 
