@@ -233,7 +233,7 @@ SHAPES = {
     },
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
     "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
-    **{f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}" for seed, count, dtype in ((17, 60, "bfloat16"), (18, 30, "float16"))},
+    **{f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}" for seed, count, dtype in ((401, 80, "bfloat16"), (404, 80, "tf32"), (17, 60, "bfloat16"), (18, 30, "float16"))},
     "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
     **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }

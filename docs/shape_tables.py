@@ -31,7 +31,7 @@ from gpubench.kernels.tile_costs import COSTS
 from gpubench.results.row import Row, read
 from gpubench.stats.pairs import Ratio, ratio_of_pairs
 
-ALONE = {dtype: f"alone_{seed}_{dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 201)}
+ALONE = {dtype: f"alone_{seed}_{dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 511)}
 """Files of shapes that were measured with launches alone, by precision. No constant had been fitted
 on them. Since then constants of TF32 were fitted on four of the 80 shapes."""
 
