@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpubench.errors import UsageError
 from gpubench.model import LARGEST, Config, Problem
-from gpubench.plan.ranges import MAX_ITEMS, parse_fraction, parse_sizes, parse_tiles
+from gpubench.plan.ranges import MAX_ITEMS, parse_fraction, parse_names, parse_sizes, parse_tiles
 
 SPANS = [
     ("16", [16]),
@@ -161,6 +161,10 @@ def test_any_text_is_a_bounded_list_or_refused_in_one_line(text: str) -> None:
 def test_a_tile_reads_back_as_it_prints(block: list[int], stages: int, further: str) -> None:
     text = "x".join(map(str, block)) + (f"/s{stages}" if stages > 1 else "") + further
     assert parse_tiles(text) == (text,)
+
+
+def test_names_lose_blanks_and_repeats_and_keep_their_order() -> None:
+    assert parse_names(" b, a ,,b,c ") == ("b", "a", "c")
 
 
 def test_repeats_count_towards_the_limit_of_a_list() -> None:
