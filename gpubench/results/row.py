@@ -87,6 +87,8 @@ class Row:
     launches_per_sample: int | None = _time("launches timed together as one sample")
     rounds: int | None = _time("rounds in which the point was measured")
     round_medians_us: str | None = _time("median of each round, joined by ;")
+    outliers_tukey: int | None = _time("samples beyond 1.5 interquartile ranges, kept")
+    outliers_mad: int | None = _time("samples beyond 3.5 scaled MADs, kept")
     stop_reason: str | None = _time("why sampling stopped in the last round")
     device_s: float | None = _time("sum of all samples, in seconds")
     overhead_us: float | None = _time(

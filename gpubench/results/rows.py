@@ -27,7 +27,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.results.row import Row
-from gpubench.stats.intervals import rounds_interval
+from gpubench.stats.intervals import MAD_TO_SIGMA, rounds_interval
 
 _READS = "the result held zeros before it ran, since it reads it"
 _FIXED = "called at fixed addresses; a cold cache was flushed"
@@ -217,6 +217,7 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
     medians = [float(np.median(one.times_us)) for one in series]
     quartiles = [np.quantile(taken.times_us, (0.25, 0.75)) for taken in series]
     q1_us, q3_us = np.median(quartiles, axis=0).tolist()
+    tukey, mad = np.sum([_outliers(np.asarray(taken.times_us)) for taken in series], axis=0)
     # Rounds differ by more than the samples of one round do (clocks, placement).
     between_us = BETWEEN_SWEEPS_US if _is_burst(rounds[0].point) else 0.0
     low_us, high_us = rounds_interval(medians, between_us) or (None, None)
@@ -232,11 +233,22 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
         "launches_per_sample": series[-1].launches_per_sample,
         "rounds": len(series),
         "round_medians_us": ";".join(map(repr, medians)),
+        "outliers_tukey": int(tukey),
+        "outliers_mad": int(mad),
         "stop_reason": series[-1].stop_reason,
         "device_s": sum(taken.device_s for taken in series),
         "overhead_us": _median(_overheads_us(rounds)),
         "joules": _median(one.joules for one in series),
     }
+
+
+def _outliers(times_us: np.ndarray) -> tuple[int, int]:
+    """Count the samples beyond Tukey's fences, and beyond 3.5 scaled MADs from the median."""
+    q1, q3 = np.quantile(times_us, (0.25, 0.75))
+    fence = 1.5 * (q3 - q1)
+    deviations = np.abs(times_us - np.median(times_us))
+    far = deviations > 3.5 * MAD_TO_SIGMA * np.median(deviations)
+    return int(((times_us < q1 - fence) | (times_us > q3 + fence)).sum()), int(far.sum())
 
 
 def _median(values: Iterable[float | None]) -> float | None:

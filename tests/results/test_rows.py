@@ -246,6 +246,16 @@ def test_the_interval_is_that_of_the_rounds_and_there_is_none_below_three() -> N
     assert (two.ci_low_us, two.ci_high_us, two.half_interval) == (None, None, None)
 
 
+def test_outliers_of_all_rounds_are_counted() -> None:
+    calm, stray = (10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0, 10.1, 9.9, 10.0), 100.0
+    rounds = [
+        Series(times_us=(*calm, *[stray] * count), launches_per_sample=1, stop_reason="")
+        for count in (1, 0, 2)
+    ]
+    merged = row_of(*(replace(measurement(), series=taken) for taken in rounds))
+    assert (merged.outliers_tukey, merged.outliers_mad) == (3, 3)
+
+
 def test_clocks_of_rounds_are_the_median_and_heat_the_highest() -> None:
     merged = row_of(
         *(
