@@ -283,7 +283,9 @@ def _run(command: Sequence[str], sanitizer: Sanitizer | None) -> tuple[int, list
         try:
             for what, limit in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, FILE_BYTES)):
                 with suppress(OSError, ValueError):  # it has ended, or has a lower limit
-                    resource.prlimit(process.pid, what, (limit, limit))
+                    _, hard = resource.prlimit(process.pid, what)
+                    # A lower hard limit would make AddressSanitizer fail, which sets the soft one.
+                    resource.prlimit(process.pid, what, (limit, hard))
             while process.poll() is None and not hung:
                 try:
                     process.wait(STALLED_S)

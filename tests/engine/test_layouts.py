@@ -181,8 +181,9 @@ def mirrored(fragment: Fragment) -> Fragment:
 
 
 @pytest.mark.slow
-def test_cuda_kernels_are_right_and_clean_in_every_layout(tmp_path: Path) -> None:
-    kernel = of_op("gemm", None)["shared_tile"]
+@pytest.mark.parametrize("name", ["naive", "shared_tile"])
+def test_cuda_kernels_are_right_and_clean_in_every_layout(name: str, tmp_path: Path) -> None:
+    kernel = of_op("gemm", None)[name]
     assert isinstance(kernel, CudaVariant)
     problem = Problem(op="gemm", m=19, n=13, k=17, dtype="float32")
     cases = [
