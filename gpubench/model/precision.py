@@ -1,9 +1,10 @@
 """The precisions in one table: element types, the type of the sum, and rounding."""
 
 import math
+import re
 from dataclasses import dataclass, replace
+from functools import cache
 
-CORES, TENSOR_CORES = "cores", "tensor cores"
 SUM_ROUNDINGS = 8.0
 """Maximum error of a right result, in unit roundoffs of the sum."""
 
@@ -37,15 +38,6 @@ class Precision:
     cpp: str
     """An operand's C++ type in a kernel's template arguments."""
 
-    bits: int
-    """Bits of an operand's element."""
-
-    result_bits: int = 0
-    """Bits of a result's element. 0: the operand's bits."""
-
-    units: tuple[str, ...] = (TENSOR_CORES,)
-    """Parts of the GPU that can compute it. `hardware.peaks` has their rates."""
-
     tensor_map_code: int
     """CUtensorMapDataType (cuda.h)."""
 
@@ -68,8 +60,12 @@ class Precision:
     def __post_init__(self) -> None:
         object.__setattr__(self, "element", self.element or self.name)
         object.__setattr__(self, "result", self.result or self.element)
-        object.__setattr__(self, "result_bits", self.result_bits or self.bits)
         object.__setattr__(self, "rate_of", self.rate_of or self.name)
+
+    @property
+    def bits(self) -> int:
+        """Bits of an operand's element."""
+        return _bits(self.element)
 
     @property
     def item_bytes(self) -> int:
@@ -79,7 +75,7 @@ class Precision:
     @property
     def result_bytes(self) -> int:
         """Bytes of a result's element."""
-        return self.result_bits // 8
+        return _bits(self.result) // 8
 
     @property
     def is_integer(self) -> bool:
@@ -105,13 +101,17 @@ class Precision:
         return SUM_ROUNDINGS * self.sum_roundoff + 2 * self.input_roundoff
 
 
+@cache
+def _bits(element: str) -> int:
+    """Return the bits of an element type, the first number in its name."""
+    return int(re.findall("[0-9]+", element)[0])
+
+
 FLOAT8 = Precision(
     name="float8_e4m3",
     element="float8_e4m3fn",
     result="bfloat16",
     cpp="__nv_fp8_e4m3",
-    bits=8,
-    result_bits=16,
     tensor_map_code=0,
     sum_roundoff=F8_SUM,
     result_roundoff=BF16,
@@ -121,53 +121,27 @@ FLOAT8 = Precision(
 PRECISIONS = {
     precision.name: precision
     for precision in (
+        Precision(name="float32", cpp="float", tensor_map_code=7, sum_roundoff=F32),
         Precision(
-            name="float32",
-            cpp="float",
-            bits=32,
-            units=(CORES,),
-            tensor_map_code=7,
-            sum_roundoff=F32,
+            name="float64", accumulator="float64", cpp="double", tensor_map_code=8, sum_roundoff=F64
         ),
         Precision(
-            name="float64",
-            accumulator="float64",
-            cpp="double",
-            bits=64,
-            units=(CORES, TENSOR_CORES),
-            tensor_map_code=8,
-            sum_roundoff=F64,
-        ),
-        Precision(
-            name="int32",
-            accumulator="int32",
-            cpp="int",
-            bits=32,
-            units=(CORES,),
-            tensor_map_code=3,
-            sum_roundoff=0.0,
+            name="int32", accumulator="int32", cpp="int", tensor_map_code=3, sum_roundoff=0.0
         ),
         Precision(
             name="tf32",
             element="float32",
             cpp="float",
-            bits=32,
             tensor_map_code=11,
             sum_roundoff=F32,
             input_roundoff=F16,
         ),
         Precision(
-            name="float16",
-            cpp="__half",
-            bits=16,
-            tensor_map_code=6,
-            sum_roundoff=F32,
-            result_roundoff=F16,
+            name="float16", cpp="__half", tensor_map_code=6, sum_roundoff=F32, result_roundoff=F16
         ),
         Precision(
             name="bfloat16",
             cpp="__nv_bfloat16",
-            bits=16,
             tensor_map_code=9,
             sum_roundoff=F32,
             result_roundoff=BF16,
@@ -177,8 +151,6 @@ PRECISIONS = {
             result="int32",
             accumulator="int32",
             cpp="signed char",
-            bits=8,
-            result_bits=32,
             tensor_map_code=0,
             sum_roundoff=0.0,
             column_major=("B",),
@@ -206,7 +178,7 @@ DTYPE_ALIASES = {
 }
 """Other names of element types that users may write."""
 
-CORE_DTYPES = tuple(name for name, precision in PRECISIONS.items() if CORES in precision.units)
+CORE_DTYPES = ("float32", "float64", "int32")
 """The precisions of a template kernel without tensor instructions."""
 
 ITEM_BYTES = {name: precision.item_bytes for name, precision in PRECISIONS.items()}

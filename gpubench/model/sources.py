@@ -35,8 +35,7 @@ def flattened(path: Path, folders: Sequence[Path] = (), seen: set[Path] | None =
     lines = []
     for line in read_source(path).splitlines(keepends=True):
         include = _INCLUDE.match(line)
-        beside = (path.parent,) if include and include[1] == '"' else ()
-        files = [_real(folder / include[2]) for folder in (*beside, *folders)] if include else []
+        files = _candidates(path, include[1], include[2], folders) if include else []
         file = next(filter(Path.is_file, files), None)
         if file and file not in seen:
             seen.add(file)

@@ -66,8 +66,6 @@ def test_a_precision_of_ones_own_is_one_entry_and_a_kernel(
         element="float32",
         accumulator="float32",
         cpp="float",
-        bits=32,
-        units=("tensor cores",),
         tensor_map_code=7,
         sum_roundoff=2.0**-24,
         input_roundoff=2.0**-16,
