@@ -29,7 +29,7 @@ PR_SET_CHILD_SUBREAPER = 36
 """prctl(2): this process becomes the parent of orphans among its descendants."""
 
 MODULES = (
-    *("gpubench.cli", "gpubench.commands.sweep", "gpubench.engine.run", "rich.progress"),
+    *("gpubench.cli", "gpubench.commands.sweep", "gpubench.engine.run", "rich.status"),
     *("gpubench.engine.child.serve", "gpubench.backends.cpu.backend", "numba"),
 )
 

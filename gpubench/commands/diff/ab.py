@@ -22,7 +22,7 @@ from gpubench.options import OPTIONS, option_texts, read_sweep
 from gpubench.process.child import following
 from gpubench.results.output import Output, make_directory
 from gpubench.text import shown
-from gpubench.view.progress import steps
+from gpubench.view.progress import Steps
 from gpubench.view.tables import say
 
 OWN = {"budget", "rounds", "output", "samples"}
@@ -189,7 +189,7 @@ def measure_in_turns(
     order = random.Random(ORDER_SEED)  # noqa: S311 # an order, not a secret
     began_s, first = monotonic(), 0
     files: tuple[list[Path], list[Path]] = ([], [])
-    with steps() as show:
+    with Steps() as steps:
         for pair in range(MAX_PAIRS if budget_s else pairs):
             passed_s = monotonic() - began_s
             if budget_s and pair >= BUDGET_PAIRS and passed_s * (pair + 1) / pair > budget_s:
@@ -198,7 +198,7 @@ def measure_in_turns(
             for place in (first, 1 - first):
                 side = sides[place]
                 of = "" if budget_s else f" of {pairs}"
-                show(
+                steps.show(
                     f"pair {pair + 1}{of}: measuring the {side.name} side; {passed_s:.0f} s so far"
                 )
                 path = directory / f"{side.name}-{pair + 1:02}.csv"

@@ -14,7 +14,7 @@ from gpubench.on_cpu.accesses import Recorded, record
 from gpubench.plan.descriptor import described_by, launch_on
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted
-from gpubench.view.progress import steps
+from gpubench.view.progress import Steps
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,8 +108,8 @@ def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
         for first in group[:1]
     }
     total = counted(sum(len(program.instances) for program in programs), "instance")
-    with steps() as show:
-        codes = compile_programs(list(programs), lambda n: show(f"compiled {n} of {total}"))
+    with Steps() as steps:
+        codes = compile_programs(list(programs), lambda n: steps.show(f"compiled {n} of {total}"))
     return {instance: codes[program] for program, group in programs.items() for instance in group}
 
 
@@ -130,12 +130,12 @@ def _record(instances: Sequence[Instance]) -> dict[Instance, Recorded]:
         return recorded
 
     recorded: dict[Instance, Recorded] = {}
-    with steps() as show, ThreadPoolExecutor(cpu_threads()) as pool:
+    with Steps() as steps, ThreadPoolExecutor(cpu_threads()) as pool:
         futures = [pool.submit(record_group, group) for group in groups]
         try:
             for done, future in enumerate(as_completed(futures), 1):
                 recorded |= future.result()
-                show(f"recorded {done} of {counted(len(groups), 'kernel')}")
+                steps.show(f"recorded {done} of {counted(len(groups), 'kernel')}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

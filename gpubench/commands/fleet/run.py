@@ -22,7 +22,7 @@ from gpubench.model import Measurement
 from gpubench.results.output import Output
 from gpubench.results.result_file import default_path
 from gpubench.text import counted
-from gpubench.view.progress import steps
+from gpubench.view.progress import Steps
 from gpubench.view.tables import say
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def run_fleet(
             say("one device: it is compared with nothing but its own earlier runs", err=True)
         path = output or default_path(times_of.NAME, "units.csv")
         reports: list[Report] = []
-        with Output(path, overwrite=force).create(times_of.encode([])) as file, steps() as show:
+        with Output(path, overwrite=force).create(times_of.encode([])) as file, Steps() as steps:
 
             def keep(report: Report, phase: str, done: int, total: int) -> None:
                 reports.append(report)
                 file.write(times_of.encode(report.times).partition(b"\n")[2])
                 file.flush()
-                show(f"turn {done} of {total}: {phase}, on {report.member.label}")
+                steps.show(f"turn {done} of {total}: {phase}, on {report.member.label}")
                 if report.error:
                     say(f"{phase}, on {report.member.label}: {report.error}", err=True)
 
