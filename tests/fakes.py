@@ -12,7 +12,7 @@ import numpy as np
 
 from gpubench.backends import Routine
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy, operand_factors
-from gpubench.engine.judge.verdict import ResultError, judge
+from gpubench.engine.judge.verdict import why_inaccurate
 from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, run
@@ -49,7 +49,7 @@ COPY_GBYTES_PER_S = 50.0
 
 def why_wrong(error: float, tolerance: float) -> str | None:
     """Why a result with this relative error is wrong, as the judge says it."""
-    return judge(ResultError(error=error, tolerance=tolerance)).reason or None
+    return why_inaccurate(error, tolerance) or None
 
 
 def matmul(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:

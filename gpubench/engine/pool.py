@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from gpubench.backends import device_label
-from gpubench.engine.judge.verdict import Rate, Verdict, as_judged, judge
+from gpubench.engine.judge.verdict import WrongError, as_judged, why_too_fast
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.prepare import Job
 from gpubench.engine.runner import Runner
@@ -186,20 +186,19 @@ class LocalPool:
             return measurement
         gflops = problem.flops / series.median_us / 1e3
 
-        def verdict(margin: float) -> Verdict:
-            highest = self.device.facts[name]
-            return judge(Rate(gflops=gflops, highest_gflops=highest, margin=margin))
+        def why(margin: float) -> str:
+            return why_too_fast(gflops, self.device.facts[name], margin)
 
-        if verdict(CEILING_RATIO if name in self._repeated else 1.0):
+        if not why(CEILING_RATIO if name in self._repeated else 1.0):
             return measurement
         for _ in range(CEILING_REPEATS):
             self._repeated.add(name)
             rate = self.executor.ceilings([problem.dtype])[name]
             highest = max(rate, self.device.facts[name])
             self.device = replace(self.device, facts=self.device.facts | {name: highest})
-            if verdict(CEILING_RATIO):
+            if not why(CEILING_RATIO):
                 return measurement
-        return as_judged(measurement, verdict(CEILING_RATIO))
+        return as_judged(measurement, WrongError(why(CEILING_RATIO)))
 
     def device_at(self, _place: Place) -> Device:
         """Return the only device."""

@@ -28,13 +28,7 @@ from gpubench.engine.judge.probe import (
     probe_problem,
     require_exact,
 )
-from gpubench.engine.judge.verdict import (
-    Duration,
-    MissingResult,
-    WrongError,
-    as_judged,
-    require,
-)
+from gpubench.engine.judge.verdict import WrongError, as_judged, missing, require, why_too_short
 from gpubench.engine.judge.verify import (
     STALE,
     Check,
@@ -308,7 +302,7 @@ class Runner:
             return self._right[point]
         except WrongError as wrong:
             self._right.pop(point, None)
-            return as_judged(result, wrong.verdict)
+            return as_judged(result, wrong)
         except DoesNotFitError as error:
             return replace(result, status=Status.SKIPPED, reason=str(error))
         except (CompileError, LaunchError) as error:
@@ -395,7 +389,7 @@ class Runner:
             except WrongError:
                 if is_unwritten(self._backend.xp, output):
                     wrote = instance_of(point) in self._writes
-                    require(MissingResult(left=STALE if wrote else never_written(point.variant)))
+                    raise missing(STALE if wrote else never_written(point.variant)) from None
                 raise
 
     def _require_independent(
@@ -546,8 +540,7 @@ class Runner:
             if not slowed or pause_s is None:
                 break
             self._sleep(pause_s)
-        least = least_us(point.problem, self._backend.device)
-        require(Duration(time_us=series.median_us, least_us=least))
+        require(why_too_short(series.median_us, least_us(point.problem, self._backend.device)))
         return replace(result, series=series, before=before, after=after)
 
     def _checked_samples(self, kernel: Kernel, operands: OperandSets, check: Check) -> Sample:

@@ -171,8 +171,8 @@ class Worker:
             if result.status != Status.OK or is_ours(point.variant):
                 break
             is_first, timing = point not in self._measured, self._timing
-            examined, verdict = self._examination.judge(result, timing, is_first=is_first)
-            if not (left and verdict.may_be_load):
+            examined, may_be_load = self._examination.judge(result, timing, is_first=is_first)
+            if not (left and may_be_load):
                 result = examined
                 break
             result, _ = self._attempt(point, wall_limit_s)

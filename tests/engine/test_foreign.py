@@ -14,15 +14,7 @@ from fakes import CPU, measurement, point, variant
 from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.judge import examination
 from gpubench.engine.judge.examination import Examination
-from gpubench.engine.judge.verdict import (
-    ClockTimes,
-    DependentTime,
-    Duration,
-    MissingResult,
-    Verdict,
-    as_judged,
-    judge,
-)
+from gpubench.engine.judge.verdict import WrongError, as_judged
 from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError
 from gpubench.model import Cache, Measurement, Point, Status, Timer, Timing
@@ -185,21 +177,20 @@ def test_each_measurement_of_a_function_has_operands_of_a_new_seed_which_the_row
 def test_what_load_can_cause_must_happen_three_times_and_all_else_is_wrong_at_once(
     worker: Worker, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = DependentTime(on="x", with_it="y", time_us=1, time_with_it_us=9)
-    short = ClockTimes(reported_us=1, parent_us=9, ratio=1.5)
-    right = Duration(time_us=2, least_us=1)
-    left, mine = [], at(folder, "honest")
+    late, right = WrongError("it was late", may_be_load=True), None
+    left: list[WrongError | None] = []
+    mine = at(folder, "honest")
 
-    def examine(result: Measurement, *_: Any, **_kind: Any) -> tuple[Measurement, Verdict]:
-        verdict = judge(left.pop(0))
-        return as_judged(result, verdict), verdict
+    def examine(result: Measurement, *_: Any, **_kind: Any) -> tuple[Measurement, bool]:
+        wrong = left.pop(0)
+        return (as_judged(result, wrong), wrong.may_be_load) if wrong else (result, False)
 
     monkeypatch.setattr(worker, "_attempt", lambda *_: (measurement(of=mine), False))
     monkeypatch.setattr(worker._examination, "judge", examine)
     for observed, status in (
-        ([late, short, late], Status.WRONG),
-        ([late, short, right], Status.OK),
-        ([MissingResult(left="nothing")], Status.WRONG),
+        ([late, late, late], Status.WRONG),
+        ([late, late, right], Status.OK),
+        ([WrongError("nothing")], Status.WRONG),
         ([right], Status.OK),
     ):
         left[:] = observed

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpubench.backends import Backend, backends, open_backend
 from gpubench.commands.operand_files import files
-from gpubench.engine.judge.verdict import ResultError, judge
+from gpubench.engine.judge.verdict import why_inaccurate
 from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference, verifying_bytes
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
@@ -64,8 +64,8 @@ def run(path: Path, output: Path, options: Mapping[str, str | None], *, force: b
     limit = problem.precision.tolerance
     try:
         result, error = compute(backend, point, inputs)
-        verdict = judge(ResultError(error=error, tolerance=limit))
-        failure = "" if verdict else f"wrong, {verdict.reason}; nothing was written"
+        why = why_inaccurate(error, limit)
+        failure = f"wrong, {why}; nothing was written" if why else ""
     except (CompileError, LaunchError, DoesNotFitError) as raised:
         failure = str(raised)
     if failure:

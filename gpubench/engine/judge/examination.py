@@ -11,7 +11,7 @@ from gpubench.engine.child.supervisor import Supervisor
 from gpubench.engine.judge.on_new_operands import OnNewOperands
 from gpubench.engine.judge.parent_clock import require_time
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
-from gpubench.engine.judge.verdict import Verdict, WrongError, as_judged
+from gpubench.engine.judge.verdict import WrongError, as_judged
 from gpubench.engine.runner import Instance, instance_of
 from gpubench.errors import ChildLostError
 from gpubench.model import CallVariant, Device, Measurement, Point, Status, Timer, Timing, Variant
@@ -46,8 +46,8 @@ class Examination:
 
     def judge(
         self, result: Measurement, timing: Timing, *, is_first: bool
-    ) -> tuple[Measurement, Verdict]:
-        """Return the measurement as this process judges it, and the verdict."""
+    ) -> tuple[Measurement, bool]:
+        """Return the measurement as this process judges it, and whether load may be the cause."""
         point, limit_s = result.point, timing.hang_s
         reported_us = result.series.median_us if result.series else 0.0
 
@@ -73,12 +73,11 @@ class Examination:
                     ratio = new_ratio if ratio is None else ratio
                 result = replace(result, clock_ratio=ratio)
         except WrongError as wrong:
-            return as_judged(result, wrong.verdict), wrong.verdict
+            return as_judged(result, wrong), wrong.may_be_load
         except ChildLostError as lost:
-            failed = replace(result, status=Status.ERROR, reason=lost.why, series=None)
-            return failed, Verdict()
+            return replace(result, status=Status.ERROR, reason=lost.why, series=None), False
         notes = result.notes, library_note(result), self._note_of_unusual_size(point, limit_s)
-        return replace(result, notes="; ".join(filter(None, notes))), Verdict()
+        return replace(result, notes="; ".join(filter(None, notes))), False
 
     def _note_of_unusual_size(self, point: Point, limit_s: float) -> str:
         """Return what an unusual size shows, once for each instance of a user's kernel.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
-from gpubench.engine.judge.verdict import DependentTime, MissingResult, judge, require
+from gpubench.engine.judge.verdict import WrongError, missing, why_dependent, why_inaccurate
 from gpubench.engine.judge.verify import (
     STALE,
     count_true,
@@ -116,7 +116,8 @@ def require_independent(
         rows = rows_to_check(problem)
         inputs = xp.asarray(widened(host_first)), xp.roll(right_second, moved, axis=0)
         part = take_rows(output, rows) if problem.op == "gemm" else output
-        return bool(judge(rows_error(xp, problem, inputs, rows, part)))
+        error = rows_error(xp, problem, inputs, rows, part)
+        return not why_inaccurate(error, problem.precision.tolerance)
 
     def once(case: Case) -> float:
         nonlocal right
@@ -135,44 +136,36 @@ def require_independent(
         elif right is None:
             is_right = is_product(seen_host)
             if not is_right and not reads_output and is_unwritten(xp, output):
-                require(MissingResult(left=STALE))
+                raise missing(STALE)
             right = output.copy(order="K")
         else:
             is_right = _is_same(xp, output, right)
         if not is_right:
-            require(MissingResult(left=KEPT))
+            raise missing(KEPT)
         return taken_us
 
-    cases = [Case.POISONED, *(case for case in cases if case != Case.POISONED)]
-    if reads_output and Case.FILLED in cases:  # its result depends on what the output holds
-        cases.remove(Case.FILLED)
-    limit, turns, mixed = RATIO_BY_EVENTS if by_events else RATIO, TURNS, MIXED_PAIRS
+    # A result that depends on what the output holds is not compared with the case `FILLED`.
+    left_out = {Case.POISONED, *[Case.FILLED] * reads_output}
+    cases = [Case.POISONED, *(case for case in cases if case not in left_out)]
+    limit = RATIO_BY_EVENTS if by_events else RATIO
     limits = dict.fromkeys(Case, limit) | {Case.FILLED: min(limit, RATIO_FILLED)}
+    stages = zip(TURNS, MIXED_PAIRS, strict=True)
     if is_long:
-        limits, turns, mixed = dict.fromkeys(Case, LONG_RATIO), LONG_TURNS, LONG_MIXED_PAIRS
+        limits = dict.fromkeys(Case, LONG_RATIO)
+        stages = zip(LONG_TURNS, LONG_MIXED_PAIRS, strict=True)
     times_us: dict[Case, list[float]] = {case: [] for case in cases}
     if not is_long:
         once(Case.POISONED)  # it computes `right`, and uses the operands for the first time
-    for count, pairs in zip(turns, mixed, strict=True):
+    for count, pairs in stages:
         _extend(times_us, once, count)
-        before_us = times_us[Case.POISONED]
         suspects = [x for x in cases if _counts(*_by_suspicion(times_us, x), limits[x])]
         if not suspects:
             return
-        suspects = [x for x in suspects if _mixed_pairs(*_by_suspicion(times_us, x)) <= pairs]
-        if suspects:
-            break
-    else:
-        return
-    case = suspects[0]
-    require(
-        DependentTime(
-            on=case,
-            with_it=_CASE_TEXT[case],
-            time_us=median(before_us),
-            time_with_it_us=median(times_us[case]),
-        )
-    )
+        for case in suspects:
+            if _mixed_pairs(*_by_suspicion(times_us, case)) <= pairs:
+                without_it, with_it = median(times_us[Case.POISONED]), median(times_us[case])
+                why = why_dependent(case, without_it, _CASE_TEXT[case], with_it)
+                raise WrongError(why, may_be_load=True)
 
 
 def _write_moved(array: Any, rows: Any, places: int) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from secrets import randbelow, randbits
 from time import perf_counter
 from typing import Any
@@ -12,7 +11,14 @@ import numpy as np
 from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.judge.parent_clock import AGREEING_S, LAUNCH_US, PATIENCE_S, timed
 from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
-from gpubench.engine.judge.verdict import DependentTime, MissingResult, WrongError, judge, require
+from gpubench.engine.judge.verdict import (
+    WrongError,
+    missing,
+    require,
+    why_dependent,
+    why_inaccurate,
+    why_rounded,
+)
 from gpubench.engine.judge.verify import CHECKED_ROWS, rows_error
 from gpubench.engine.operands import (
     SEED_BITS,
@@ -137,13 +143,11 @@ class OnNewOperands:
             if new_us <= NEW_RATIO * (self._reported_us + self._from_memory_us):
                 is_long = self._launches * self._reported_us >= HELD_US[0]
                 return new_us / self._reported_us if self._is_held and is_long else None
-        observed = DependentTime(
-            on="operands that it has seen before",
-            with_it="operands that are new, by the clock of another process",
-            time_us=self._reported_us,
-            time_with_it_us=least_us,
+        seen, new = "operands that it has seen before", "operands that are new"
+        why = why_dependent(
+            seen, self._reported_us, f"{new}, by the clock of another process", least_us
         )
-        raise WrongError(judge(observed))
+        raise WrongError(why, may_be_load=True)
 
     def _fit_queue(self) -> None:
         """Reduce the number of launches until the queue of a GPU holds them, or has too few."""
@@ -167,7 +171,7 @@ class OnNewOperands:
 
     def _hold(self, launches: int) -> Callable[[], None]:
         if not self._put(launches):
-            require(MissingResult(left="launches that waited before did not wait again"))
+            raise missing("launches that waited before did not wait again")
         return lambda: self._request(Examiner.launch_on_new_operands, self._seed)
 
     def _require_results(self) -> None:
@@ -187,12 +191,13 @@ class OnNewOperands:
         content = self._request(Examiner.read_results, *requested)
         kind = np.dtype(problem.precision.result)
         if len(content) != kind.itemsize * math.prod(shape):
-            require(MissingResult(left=f"{len(content)} bytes at {problem.size}"))
+            raise missing(f"{len(content)} bytes at {problem.size}")
         output = np.frombuffer(content, kind).reshape(shape)
         first = new_rows(problem, self._values, self._seed, copies, rows)
         inputs, order = (widened(first), self._second), range(shape[0])
-        require(rows_error(np, problem, inputs, order, output))
+        error = rows_error(np, problem, inputs, order, output)
+        require(why_inaccurate(error, problem.precision.tolerance), error)
         if self._point.operands.has_all_bits and can_show_rounding(problem):
             found = find_rounding(problem, inputs, order, output)
             names = {"A": "B", "B": "A"} if self._position else {}
-            require(replace(found, which=names.get(found.which, found.which)))
+            require(why_rounded(*found._replace(which=names.get(found.which, found.which))))

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
-from gpubench.engine.judge.verdict import ClockTimes, judge, require
+from gpubench.engine.judge.verdict import require, why_unconfirmed
 from gpubench.model import CLOCKS_AGREE
 
 BATCH_S = 0.05
@@ -68,16 +68,16 @@ def require_time(
             for seconds in (taken_s, seen_s)
         )
         claimed_us = seen_us if claimed_us is None else claimed_us
-        batch = ClockTimes(reported_us=claimed_us, parent_us=seen_us, ratio=RATIO)
+        why_batch = why_unconfirmed(claimed_us, seen_us, RATIO)
         least_us = min(least_us, parent_us)
         if batch_s < BATCH_S and elapsed_s < 10 * BATCH_S:
             batch_s, least_us = batch_s * GROWTH, math.inf if spent_s < PATIENCE_S else least_us
             continue
         ratio = CLOCKS_AGREE if spent_s < AGREEING_S else RATIO
-        if judge(batch) and parent_us <= min(CLOCKS_AGREE * claimed_us, ratio * reported_us):
+        if not why_batch and parent_us <= min(CLOCKS_AGREE * claimed_us, ratio * reported_us):
             return parent_us / reported_us
-    require(ClockTimes(reported_us=reported_us, parent_us=least_us, ratio=CLOCKS_AGREE))
-    require(batch)
+    why = why_unconfirmed(reported_us, least_us, CLOCKS_AGREE) or why_batch
+    require(why, may_be_load=True)
     return least_us / reported_us
 
 

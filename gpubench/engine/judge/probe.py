@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.engine.judge.sum_width import WidthProbe, extents, make_width_probes
-from gpubench.engine.judge.verdict import MissingResult, ProbeResult, require
+from gpubench.engine.judge.verdict import missing, require, why_inexact, why_narrow
 from gpubench.engine.judge.verify import count_true, on_host
 from gpubench.model import (
     Cache,
@@ -399,11 +399,11 @@ def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
         xp, output = np, on_host(output)
         if probe in _RIGHT and np.array_equal(output, _RIGHT[probe]):
             return
+    problem = probe.problem
     if isinstance(probe, WidthProbe):
-        require(probe.observe(xp, output))
+        require(why_narrow(problem.size, probe.bits_kept(xp, output), problem.precision))
     else:
-        wrong = probe.count_wrong(xp, output)
-        require(ProbeResult(size=probe.problem.size, wrong=wrong, results=output.size))
+        require(why_inexact(problem.size, probe.count_wrong(xp, output), output.size))
     if is_small:
         _RIGHT[probe] = output.copy()
 
@@ -422,7 +422,7 @@ def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int
     size = math.prod(problem.output_shape)
     lengths = [len(content) for content in contents]
     if lengths != [kind.itemsize * size] * len(probes):
-        require(MissingResult(left=f"{lengths} bytes at {problem.size}"))
+        raise missing(f"{lengths} bytes at {problem.size}")
     for probe, content in zip(probes, contents, strict=True):
         require_exact(probe, np, np.frombuffer(content, kind).reshape(problem.output_shape))
 

@@ -9,12 +9,11 @@ about ±1/√n for n results.
 
 from collections.abc import Iterator, Sequence
 from secrets import SystemRandom
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.engine.judge.verdict import RoundedOperand
 from gpubench.engine.operands import make_reference
 from gpubench.model import Precision, Problem
 
@@ -45,6 +44,16 @@ LEAST_BITS = 4
 
 WIDE_BITS = 32
 """Results of narrower operands have a tolerance that shows rounded operands."""
+
+
+class RoundedOperand(NamedTuple):
+    """The rounding that a result's errors resemble most."""
+
+    which: str = ""
+    """The operand, or empty if the errors resemble none."""
+
+    width: str = ""
+    cosine: float = 0.0
 
 
 def can_show_rounding(problem: Problem) -> bool:
@@ -97,7 +106,7 @@ def find_rounding(
     )
     return max(
         (
-            RoundedOperand(which=which, width=width, cosine=cosine)
+            RoundedOperand(which, width, cosine)
             for which, values, gradient, squares in sides
             for width, cosine in _cosines(values, gradient, squares, problem.precision)
             if cosine > limit

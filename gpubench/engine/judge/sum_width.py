@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.engine.judge.verdict import SumWidth
 from gpubench.engine.judge.verify import on_host
 from gpubench.model import Problem
 from gpubench.model.precision import F32
@@ -75,20 +74,14 @@ class WidthProbe:
             first = np.ascontiguousarray(first.T)
         return first, second.reshape(self.problem.input_shapes[1])
 
-    def observe(self, xp: Any, output: Any) -> SumWidth:
-        """Return the width that the rows of an output show."""
+    def bits_kept(self, xp: Any, output: Any) -> int | None:
+        """Return the width that the rows of an output show; None: all that is examined."""
         expected = np.multiply.outer(self.totals[self.pattern_of_row], self.column_signs)
         part = output.reshape(expected.shape).astype(np.float64)
         differs = (part != xp.asarray(expected)).astype(np.float64)
         is_wrong = on_host(differs @ xp.ones(expected.shape[1])) > 0  # by the BLAS: `count_true`
         narrow = self.exponent_of_row[is_wrong]
-        precision = self.problem.precision
-        return SumWidth(
-            size=self.problem.size,
-            bits=int(narrow.min()) if narrow.size else None,
-            label=precision.accumulator,
-            needed=precision.sum_bits,
-        )
+        return int(narrow.min()) if narrow.size else None
 
 
 def extents(problem: Problem) -> tuple[int, int, int]:

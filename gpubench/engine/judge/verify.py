@@ -11,7 +11,7 @@ import numpy as np
 
 from gpubench.backends.rotation import OperandSets, result_factor
 from gpubench.engine.judge.rounding import can_show_rounding, choose_lines, find_rounding
-from gpubench.engine.judge.verdict import MissingResult, ResultError, WrongError, judge, require
+from gpubench.engine.judge.verdict import WrongError, missing, require, why_inaccurate, why_rounded
 from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import Reference, make_reference
 from gpubench.model import Cache, CallVariant, HostVariant, Measurement, Point, Problem, Variant
@@ -134,7 +134,7 @@ class Check:
             )
         except WrongError:
             if self._accepted and not self._reads_output and is_unwritten(self._xp, output):
-                require(MissingResult(left=STALE))
+                raise missing(STALE) from None
             raise
 
     def _accept(self, error: float) -> None:
@@ -155,14 +155,13 @@ def require_right(
     problem = operands.problem
     precision = problem.precision
     error = relative_error(xp, output, reference, precision.result_roundoff, factor)
-    observed = ResultError(error=error, tolerance=precision.tolerance)
-    if not judge(observed):
-        observed = replace(observed, multiple=_multiple(xp, output, reference, factor))
-    require(observed)
+    if why_inaccurate(error, precision.tolerance):
+        multiple = _multiple(xp, output, reference, factor)
+        require(why_inaccurate(error, precision.tolerance, multiple), error)
     if finds_rounding and can_show_rounding(problem):
         rows = choose_lines(problem, problem.output_shape[0])
         part = on_host(take_rows(output, rows)) / np.asarray(factor, output.dtype)
-        require(find_rounding(problem, operands.host_inputs, rows, part))
+        require(why_rounded(*find_rounding(problem, operands.host_inputs, rows, part)))
     return error
 
 
@@ -268,17 +267,15 @@ def compare_small(operand_cache: OperandCache, xp: Any, points: Sequence[Point])
 
 def rows_error(
     xp: Any, problem: Problem, inputs: Sequence[Any], rows: Sequence[int], output: Any
-) -> ResultError:
-    """Return the error of some rows of a product, from its operands in the module `xp`.
+) -> float:
+    """Return the `relative_error` of some rows of a product, from its operands in the module `xp`.
 
     `output` has these rows only. Operations on vectors have a short result, so it is complete.
     """
     first, second = inputs
     part = take_rows(first, rows) if problem.op == "gemm" else first
-    precision = problem.precision
     reference = make_reference(xp, problem.op, part, second)
-    error = relative_error(xp, output, reference, precision.result_roundoff)
-    return ResultError(error=error, tolerance=precision.tolerance)
+    return relative_error(xp, output, reference, problem.precision.result_roundoff)
 
 
 def rows_to_check(problem: Problem) -> list[int]:
