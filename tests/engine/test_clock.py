@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import pytest
 
@@ -22,8 +21,8 @@ class Child:
         self.now_s, self.launch_us = 0.0, launch_us
         self.other_s = self._other(other)
         monkeypatch.setattr(clock, "perf_counter", lambda: self.now_s)
-        waits = SimpleNamespace(ran_s=0.0, waited_s=0.0)  # of this process: none in the fake time
-        monkeypatch.setattr(clock, "_scheduled", lambda _task: waits)
+        # No process runs or waits in the fake time.
+        monkeypatch.setattr(clock, "_scheduled", lambda _task: (0.0, 0.0))
 
     @staticmethod
     def _other(seconds: float) -> Iterator[float]:
@@ -64,10 +63,10 @@ def test_a_divided_clock_is_wrong_although_its_process_waits_for_a_core(
     child = Child(monkeypatch, REPORTED_US, other=0.0)
     started = child.now_s
 
-    def scheduled(task: str | int) -> SimpleNamespace:
+    def scheduled(task: str | int) -> tuple[float, float]:
         """Three quarters of the time, the child's process waits, and never this one."""
         spent_s = child.now_s - started if task == os.getpid() else 0.0
-        return SimpleNamespace(ran_s=spent_s / 4, waited_s=spent_s * 3 / 4)
+        return spent_s / 4, spent_s * 3 / 4
 
     def repeat(launches: int) -> float:
         child.repeat(launches)
@@ -99,12 +98,10 @@ def test_waiting_for_a_core_does_not_count_but_running_does(
     """In the second case both processes say that they waited, more than the time that passed."""
     child = Child(monkeypatch, slower * REPORTED_US, other=0.0)
 
-    def scheduled(task: str | int) -> SimpleNamespace:
+    def scheduled(task: str | int) -> tuple[float, float]:
         is_child = task == os.getpid()
         waits = is_child or is_wrong
-        return SimpleNamespace(
-            ran_s=ran * child.now_s * is_child, waited_s=waited * child.now_s * waits
-        )
+        return ran * child.now_s * is_child, waited * child.now_s * waits
 
     monkeypatch.setattr(clock, "_scheduled", scheduled)
     with pytest.raises(WrongError) if is_wrong else nullcontext():

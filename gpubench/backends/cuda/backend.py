@@ -208,7 +208,7 @@ class CudaBackend:
 
     @cached_property
     def _held(self) -> HeldLaunches:
-        return HeldLaunches(self.timers.stream, self.device.architecture)
+        return HeldLaunches(self.timers.stream, self.device)
 
     def _routine(self, point: Point, problem: Problem, operands: CudaOperands) -> CudaRoutine:
         """Return the point's routine; of a library's algorithms, the fastest on the operands."""

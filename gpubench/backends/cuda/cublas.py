@@ -130,12 +130,18 @@ def _handle(stream: int) -> ctypes.c_void_p:
 
     Each product of CuPy changes the stream and the workspace of CuPy's own handle.
     """
+    handle = new_handle(stream, _workspace())
+    call("cublasSetMathMode", handle, MATH_MODE)
+    return handle
+
+
+def new_handle(stream: int, workspace: Any) -> ctypes.c_void_p:
+    """Return a handle with a workspace, whose calls are enqueued in a stream."""
     handle = ctypes.c_void_p()
     call("cublasCreate_v2", ctypes.byref(handle))
     call("cublasSetStream_v2", handle, ctypes.c_void_p(stream))
-    workspace = _workspace()  # set after the stream, which resets it
+    # The workspace is set after the stream, which resets it.
     call("cublasSetWorkspace_v2", handle, pointer(workspace), ctypes.c_size_t(workspace.nbytes))
-    call("cublasSetMathMode", handle, MATH_MODE)
     return handle
 
 

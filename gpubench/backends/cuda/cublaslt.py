@@ -97,14 +97,14 @@ def tuned_gemm(
         (OP_T, problem.k) if b_columns else (OP_N, problem.n),
     )
     proposed = algorithms(dtype, shape, operations)
-    names = [name for name, _ in proposed]
+    names, products = zip(*proposed, strict=True)
     index, how = choose_algorithm(
         names,
         _facts(problem, shape, cold),
-        lambda index, launches: sample(proposed[index][1], launches),
+        lambda index, launches: sample(products[index], launches),
         max_launches,
     )
-    return proposed[index][1], f"heuristic {index + 1} of {len(names)}, {how}"
+    return products[index], f"heuristic {index + 1} of {len(names)}, {how}"
 
 
 def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[str, Prepared]]:
@@ -119,7 +119,7 @@ def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[s
     call(
         "cublasLtMatmulAlgoGetHeuristic",
         *(_handle(), product.descriptor, *product.layouts, product.layouts[-1], _preference()),
-        *(ctypes.c_int(MAX_ALGORITHMS), proposals, ctypes.byref(count)),
+        *(MAX_ALGORITHMS, proposals, ctypes.byref(count)),
     )
     proposed = {
         bytes(proposal.algorithm).hex(): Prepared(partial(_bound, product, proposal))
@@ -158,21 +158,18 @@ def _workspace() -> Any:
 def _product(dtype: str, shape: Shape, operations: Operations, workspace: Any) -> _Product:
     m, k, n = shape
     types, ((operation_a, lda), (operation_b, ldb)) = GEMM_TYPES[dtype], operations
-    descriptor = _created(
-        "cublasLtMatmulDescCreate", ctypes.c_int(types.compute), ctypes.c_int(types.scale)
-    )
+    descriptor = _created("cublasLtMatmulDescCreate", types.compute, types.scale)
     # cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
     for attribute, operation in ((TRANSA, operation_b), (TRANSB, operation_a)):
         if operation == OP_T:
-            _set(descriptor, attribute, ctypes.c_int32(OP_T))
+            _set("MatmulDesc", descriptor, attribute, ctypes.c_int32(OP_T))
     if types.fast_accumulation:
-        _set(descriptor, FAST_ACCUM, ctypes.c_int8(1))
+        _set("MatmulDesc", descriptor, FAST_ACCUM, ctypes.c_int8(1))
     return _Product(
         descriptor=descriptor,
         layouts=tuple(
             _created(
-                "cublasLtMatrixLayoutCreate",
-                ctypes.c_int(kind),
+                *("cublasLtMatrixLayoutCreate", kind),
                 *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(leading)),
             )
             for kind, rows, columns, leading in (
@@ -187,12 +184,9 @@ def _product(dtype: str, shape: Shape, operations: Operations, workspace: Any) -
     )
 
 
-def _set(descriptor: ctypes.c_void_p, attribute: int, value: Any) -> None:
-    call(
-        "cublasLtMatmulDescSetAttribute",
-        *(descriptor, ctypes.c_int(attribute)),
-        *(ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))),
-    )
+def _set(kind: str, described: ctypes.c_void_p, attribute: int, value: Any) -> None:
+    size = ctypes.c_size_t(ctypes.sizeof(value))
+    call(f"cublasLt{kind}SetAttribute", described, attribute, ctypes.byref(value), size)
 
 
 def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], None]:
@@ -219,15 +213,9 @@ def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], 
 def _preference() -> ctypes.c_void_p:
     """Return the limits of an algorithm: its workspace, and how it adds parts of a sum."""
     preference = _created("cublasLtMatmulPreferenceCreate")
-    for attribute, value in (
-        (MAX_WORKSPACE_BYTES, ctypes.c_size_t(WORKSPACE_BYTES)),
-        (REDUCTION_SCHEME_MASK, ctypes.c_uint32(FULL_REDUCTION)),
-    ):
-        call(
-            "cublasLtMatmulPreferenceSetAttribute",
-            *(preference, ctypes.c_int(attribute)),
-            *(ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))),
-        )
+    limit, schemes = ctypes.c_size_t(WORKSPACE_BYTES), ctypes.c_uint32(FULL_REDUCTION)
+    _set("MatmulPreference", preference, MAX_WORKSPACE_BYTES, limit)
+    _set("MatmulPreference", preference, REDUCTION_SCHEME_MASK, schemes)
     return preference
 
 

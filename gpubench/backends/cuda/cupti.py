@@ -46,34 +46,25 @@ class CuptiTimer:
         before: Callable[[], None] | None = None,
     ) -> list[float]:
         """Time samples like `BlockedBatchTimer.sample`: microseconds of execution per launch."""
+        kind = self._cupti.ActivityKind.CONCURRENT_KERNEL
         times: list[float] = []
         while len(times) < count:
             group = max(1, min(count - len(times), MAX_RECORDS // launches))
-            times += self._group(rotation, launches, group, before)
-        return times
-
-    def _group(
-        self,
-        rotation: Iterator[Callable[[], None]],
-        launches: int,
-        count: int,
-        before: Callable[[], None] | None,
-    ) -> list[float]:
-        kind = self._cupti.ActivityKind.CONCURRENT_KERNEL
-        self._synchronize()
-        self._kernels.clear()
-        self._cupti.activity_enable(kind)
-        try:
-            for _ in range(count):
-                if before:
-                    before()
-                for launch in islice(rotation, launches):
-                    launch()
             self._synchronize()
-            self._cupti.activity_flush_all(FORCED)
-        finally:
-            self._cupti.activity_disable(kind)
-        return per_launch_us(self._kernels, launches, count)
+            self._kernels.clear()
+            self._cupti.activity_enable(kind)
+            try:
+                for _ in range(group):
+                    if before:
+                        before()
+                    for launch in islice(rotation, launches):
+                        launch()
+                self._synchronize()
+                self._cupti.activity_flush_all(FORCED)
+            finally:
+                self._cupti.activity_disable(kind)
+            times += per_launch_us(self._kernels, launches, group)
+        return times
 
     def _completed(self, activities: list[Any]) -> None:
         kind = self._cupti.ActivityKind.CONCURRENT_KERNEL

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.errors import CompileError, DeviceUnavailableError, install_command
+from gpubench.hardware.host import read_text
 from gpubench.model import Device
 
 DRIVER_FILES = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
@@ -73,14 +74,10 @@ def _cupy_is_installed() -> bool:
 
 def _nvidia_on_the_bus() -> bool:
     """Return whether there is an NVIDIA display controller, even without a driver (Linux)."""
-    for vendor in Path("/sys/bus/pci/devices").glob("*/vendor"):
-        try:
-            kind = vendor.with_name("class").read_text(encoding="ascii")
-            if vendor.read_text(encoding="ascii").strip() == "0x10de" and kind.startswith("0x03"):
-                return True
-        except OSError:
-            continue
-    return False
+    return any(
+        read_text(vendor) == "0x10de" and read_text(vendor.with_name("class")).startswith("0x03")
+        for vendor in Path("/sys/bus/pci/devices").glob("*/vendor")
+    )
 
 
 def describe_devices(
@@ -180,11 +177,7 @@ def _library_versions() -> dict[str, str]:
 
 def _driver_version() -> str:
     """Return the version of the kernel module, such as 580.95.05; empty if it is not found."""
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
-    except OSError:
-        return ""
-    version = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
+    version = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", read_text("/proc/driver/nvidia/version"))
     return version[1] if version else ""
 
 

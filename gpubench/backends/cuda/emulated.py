@@ -11,7 +11,7 @@ from typing import Any
 
 import cupy
 
-from gpubench.backends.cuda.cublas import DEFAULT_ALGORITHM, call, pointer
+from gpubench.backends.cuda.cublas import DEFAULT_ALGORITHM, call, new_handle, pointer
 from gpubench.backends.cuda.gemm_types import COMPUTE_64F_EMULATED_FIXEDPOINT, OP_N, R_64F
 from gpubench.errors import LaunchError
 
@@ -28,16 +28,10 @@ class EmulatedGemm:
     def __init__(self) -> None:
         free, _ = cupy.cuda.runtime.memGetInfo()
         self._workspace = cupy.empty(min(WORKSPACE_BYTES, free // 4), "uint8")
+        self._handle = new_handle(cupy.cuda.get_current_stream().ptr, self._workspace)
         self._bits = cupy.zeros(1, "int32")
-        self._handle = ctypes.c_void_p()
         self._one, self._zero = ctypes.c_double(1), ctypes.c_double(0)
         self._checked = False
-        call("cublasCreate_v2", ctypes.byref(self._handle))
-        stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
-        call("cublasSetStream_v2", self._handle, stream)
-        # After the stream is set, because that resets the workspace.
-        size = ctypes.c_size_t(self._workspace.nbytes)
-        call("cublasSetWorkspace_v2", self._handle, pointer(self._workspace), size)
         call("cublasSetEmulationStrategy", self._handle, EAGER)
         call(
             "cublasSetFixedPointEmulationMantissaBitCountPointer",

@@ -13,10 +13,10 @@ from cupy.cuda import runtime
 
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.kernel import CudaTimers, faults
-from gpubench.backends.cuda.launching import bind_launch, load_function
+from gpubench.backends.cuda.launching import bind_own, load_function
 from gpubench.backends.cuda.nvml import Nvml
-from gpubench.backends.cuda.stream import SOURCE
-from gpubench.model import CORE_DTYPES, PRECISIONS, Device, Health, Launch
+from gpubench.backends.cuda.stream import own_kernel
+from gpubench.model import CORE_DTYPES, PRECISIONS, Device, Health
 
 TENSOR_SOURCE = Path(__file__).with_name("tensor_peak.cu")
 
@@ -52,8 +52,7 @@ class CudaGauge:
     def __init__(self, device: Device, timers: CudaTimers, nvml: Nvml | None) -> None:
         self._device, self._stream = device, timers.stream
         self._multiply_add, self._chase, self._read = (
-            load_function(compile_instance(SOURCE, name, device.architecture))
-            for name in ("multiply_add", "pointer_chase", "read_bytes")
+            own_kernel(name, device) for name in ("multiply_add", "pointer_chase", "read_bytes")
         )
         self._timers = timers
         self._nvml = nvml
@@ -118,16 +117,9 @@ class CudaGauge:
         """Return the median rate of float32 multiply-adds, each counted as two operations."""
         blocks, threads, chains = 16 * self._device.multiprocessors, 256, 16
         out = cupy.empty(blocks * threads, np.float32)
-        launch = bind_launch(
-            self._multiply_add,
-            Launch(grid=(blocks,), block=(threads,)),
-            (
-                ctypes.c_void_p(out.data.ptr),
-                ctypes.c_float(0.999),
-                ctypes.c_float(0.001),
-                ctypes.c_int(WARM_STEPS),
-            ),
-        )
+        factors = map(ctypes.c_float, (0.999, 0.001))
+        steps = ctypes.c_int(WARM_STEPS)
+        launch = bind_own(self._multiply_add, (blocks,), threads, out, *factors, steps)
         flops = 2 * blocks * threads * chains * WARM_STEPS
         return flops / self._stream.median_us(launch, repeats) / 1e3
 
@@ -150,11 +142,7 @@ class CudaGauge:
         function = load_function(compile_instance(TENSOR_SOURCE, name, architecture))
         blocks = self._device.multiprocessors * (1 if hopper else 4)
         out = cupy.empty(blocks * TENSOR_THREADS, np.float32)
-        launch = bind_launch(
-            function,
-            Launch(grid=(blocks,), block=(TENSOR_THREADS,)),
-            (ctypes.c_void_p(out.data.ptr), ctypes.c_int(TENSOR_STEPS)),
-        )
+        launch = bind_own(function, (blocks,), TENSOR_THREADS, out, ctypes.c_int(TENSOR_STEPS))
         a_step = TENSOR_THREADS // 32 * WARP_STEP
         if hopper and dtype != "float64":
             a_step = TENSOR_THREADS // 128 * WARPGROUP_STEP_BYTES // precision.item_bytes
@@ -163,17 +151,8 @@ class CudaGauge:
     def _read_gbytes_per_s(self) -> float:
         """Return the median rate of loads of `COPY_BYTES` by all multiprocessors."""
         source, out = cupy.zeros(COPY_BYTES, np.uint8), cupy.empty(1, np.uint32)
-        threads = 512
-        blocks = 4 * self._device.multiprocessors
-        read = bind_launch(
-            self._read,
-            Launch(grid=(blocks,), block=(threads,)),
-            (
-                ctypes.c_void_p(source.data.ptr),
-                ctypes.c_int(COPY_BYTES // 16),
-                ctypes.c_void_p(out.data.ptr),
-            ),
-        )
+        blocks, words = 4 * self._device.multiprocessors, ctypes.c_int(COPY_BYTES // 16)
+        read = bind_own(self._read, (blocks,), 512, source, words, out)
         read()
         return COPY_BYTES / self._stream.median_us(read, REPEATS) / 1e3
 
@@ -203,12 +182,7 @@ class CudaGauge:
         chain = np.zeros((lines, words), np.uint32)
         chain[order, 0] = np.roll(order, -1) * words
         following, out = cupy.asarray(chain), cupy.empty(1, np.uint32)
-        arguments = (
-            ctypes.c_void_p(following.data.ptr),
-            ctypes.c_int(CHAIN_LOADS),
-            ctypes.c_void_p(out.data.ptr),
-        )
-        chase = bind_launch(self._chase, Launch(grid=(1,), block=(1,)), arguments)
+        chase = bind_own(self._chase, (1,), 1, following, ctypes.c_int(CHAIN_LOADS), out)
         chase()
         return self._stream.median_us(chase, REPEATS)
 

@@ -5,17 +5,16 @@ by then. So another process can time short launches: from the seed to the end of
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import cupy
 import numpy as np
 
-from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.kernel import faults
-from gpubench.backends.cuda.launching import bind_launch, load_function
-from gpubench.backends.cuda.stream import SOURCE, CudaStream
-from gpubench.model import Launch
+from gpubench.backends.cuda.launching import bind_own
+from gpubench.backends.cuda.stream import CudaStream, own_kernel
+from gpubench.model import Device
 
 MAX_WAIT_US = 5e5
 """The launches begin after this time without a seed."""
@@ -29,12 +28,13 @@ WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigne
 class HeldLaunches:
     """The seed in host memory, and the kernels that wait for it and fill operands by it."""
 
-    def __init__(self, stream: CudaStream, architecture: str) -> None:
-        self._stream, self._architecture = stream, architecture
+    def __init__(self, stream: CudaStream, device: Device) -> None:
+        self._stream, self._device = stream, device
         self._memory = cupy.cuda.alloc_pinned_memory(8)
         self._stored = np.frombuffer(self._memory, np.uint64, 1)
         self._seed = cupy.zeros(1, np.uint64)
-        self._functions = {"wait_for_seed": self._load("wait_for_seed")}
+        self._wait = own_kernel("wait_for_seed", device)
+        self._fill: dict[str, Any] = {}
 
     def hold(
         self, memory: Any, values: Any, enqueue: Callable[[], None], seed: int | None
@@ -47,23 +47,18 @@ class HeldLaunches:
         """
         fill = f"new_elements<{WORDS[memory.dtype.itemsize]}>"
         with faults():
-            if fill not in self._functions:  # a module that is loaded later waits for the device
-                self._functions[fill] = self._load(fill)
+            if fill not in self._fill:  # a module that is loaded later waits for the device
+                self._fill[fill] = own_kernel(fill, self._device)
             self._stream.synchronize()
             self._stored[0] = seed or 0
-            own = ctypes.c_void_p(self._seed.data.ptr)
             cycles = ctypes.c_longlong(int(MAX_WAIT_US * self._stream.nominal_mhz))
             stored = ctypes.c_void_p(self._memory.ptr)
-            self._launch("wait_for_seed", 1, 1, (stored, own, cycles))
+            bind_own(self._wait, (1,), 1, stored, self._seed, cycles)()
             begun = self._stream.record_start()
-            arguments = (
-                ctypes.c_void_p(memory.data.ptr),
-                ctypes.c_longlong(memory.size),
-                ctypes.c_void_p(values.data.ptr),
-                ctypes.c_int(len(values).bit_length() - 1),
-                own,
-            )
-            self._launch(fill, min(-(-memory.size // THREADS), MAX_BLOCKS), THREADS, arguments)
+            bits = ctypes.c_int(len(values).bit_length() - 1)
+            chosen = memory, ctypes.c_longlong(memory.size), values, bits, self._seed
+            blocks = min(-(-memory.size // THREADS), MAX_BLOCKS)
+            bind_own(self._fill[fill], (blocks,), THREADS, *chosen)()
             enqueue()
             is_held = not begun.done
         if not is_held and seed is None:
@@ -75,10 +70,3 @@ class HeldLaunches:
         with faults():
             self._stored[0] = seed
             self._stream.synchronize()
-
-    def _load(self, name: str) -> Any:
-        return load_function(compile_instance(SOURCE, name, self._architecture))
-
-    def _launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
-        launch = Launch(grid=(blocks,), block=(threads,))
-        bind_launch(self._functions[name], launch, arguments)()

@@ -261,6 +261,17 @@ def bind_launch(
     return run_fast
 
 
+def bind_own(
+    function: Any, grid: tuple[int, ...], threads: int, *arguments: Any
+) -> Callable[[], None]:
+    """Prepare a launch of a kernel of this package, as `bind_launch`. It takes CuPy's arrays."""
+    values = [
+        ctypes.c_void_p(each.data.ptr) if isinstance(each, cupy.ndarray) else each
+        for each in arguments
+    ]
+    return bind_launch(function, Launch(grid=grid, block=(threads,)), values, keep_alive=arguments)
+
+
 def _run_all(launches: Sequence[Callable[[], None]]) -> None:
     for launch in launches:
         launch()

@@ -4,10 +4,10 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from gpubench.hardware.host import read_text
 from gpubench.model import Health
 
 THROTTLES = {
@@ -118,17 +118,12 @@ class Nvml:
         if len(strangers) == len(running):  # in a container PIDs differ, so one of them is ours
             return f"{len(strangers) - 1} other processes" if len(strangers) > 1 else ""
         more = f" and {len(strangers) - MAX_NAMED} more" if len(strangers) > MAX_NAMED else ""
-        return ", ".join(f"{_name(pid)} ({pid})" for pid in strangers[:MAX_NAMED]) + more
+        # A process in another container, or one that has ended, has no name here.
+        names = {pid: read_text(f"/proc/{pid}/comm") or "process" for pid in strangers[:MAX_NAMED]}
+        return ", ".join(f"{name} ({pid})" for pid, name in names.items()) + more
 
     def _read(self, sensor: Callable[..., Any], *which: int) -> float | None:
         try:
             return float(sensor(self._handle, *which))
         except self._nvml.NVMLError:
             return None
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:  # in another container, or ended
-        return "process"

@@ -10,18 +10,21 @@ import cupy
 import numpy as np
 
 from gpubench.backends.cuda.compile import compile_instance
-from gpubench.backends.cuda.launching import bind_launch, load_function
-from gpubench.model import Device, Launch
+from gpubench.backends.cuda.launching import bind_own, load_function
+from gpubench.model import Device
 
 SOURCE = Path(__file__).with_name("stream.cu")
-
-KERNELS = ("blocking_kernel", "timestamp_kernel", "fingerprint")
 
 TIMESTAMP_WORDS = 3
 """Words of a timestamp: cycles, nanoseconds, multiprocessor."""
 
 MAX_TIMESTAMPS = 2048
 """Maximum number of timestamps between two synchronizations."""
+
+
+def own_kernel(name: str, device: Device) -> Any:
+    """Return a kernel of stream.cu on the current device."""
+    return load_function(compile_instance(SOURCE, name, device.architecture))
 
 
 class Timestamp(NamedTuple):
@@ -47,16 +50,15 @@ class CudaStream:
 
         self.nominal_mhz = device.sm_clock_mhz or 1000.0
         self._cycles = ctypes.c_longlong()
-        blocking_kernel, timestamp_kernel, self._fingerprint = (
-            load_function(compile_instance(SOURCE, name, device.architecture)) for name in KERNELS
+        self._fingerprint = own_kernel("fingerprint", device)
+        blocking_kernel, timestamp_kernel = (
+            own_kernel(name, device) for name in ("blocking_kernel", "timestamp_kernel")
         )
-        one_thread = Launch(grid=(1,), block=(1,))
-        self._launch_blocking_kernel = bind_launch(blocking_kernel, one_thread, (self._cycles,))
+        self._launch_blocking_kernel = bind_own(blocking_kernel, (1,), 1, self._cycles)
         self._timestamps = cupy.zeros((MAX_TIMESTAMPS, TIMESTAMP_WORDS), np.int64)
         self._host_timestamps = np.zeros((MAX_TIMESTAMPS, TIMESTAMP_WORDS), np.int64)
         self._launch_timestamp_kernel = [
-            bind_launch(timestamp_kernel, one_thread, (ctypes.c_void_p(row.data.ptr),))
-            for row in self._timestamps
+            bind_own(timestamp_kernel, (1,), 1, row) for row in self._timestamps
         ]
         self._events = [cupy.cuda.Event() for _ in range(MAX_TIMESTAMPS)]
         self._used = 0
@@ -116,13 +118,8 @@ class CudaStream:
         sums = cupy.zeros(count, np.uint64)
         threads = 256
         blocks = min(-(-words // threads), 16 * self._device.multiprocessors)
-        arguments = (
-            ctypes.c_void_p(arrays.data.ptr),
-            ctypes.c_longlong(words),
-            ctypes.c_longlong(arrays.strides[0] // 2),
-            ctypes.c_void_p(sums.data.ptr),
-        )
-        bind_launch(self._fingerprint, Launch(grid=(blocks, count), block=(threads,)), arguments)()
+        numbers = map(ctypes.c_longlong, (words, arrays.strides[0] // 2))
+        bind_own(self._fingerprint, (blocks, count), threads, arrays, *numbers, sums)()
         return [int(number) for number in sums.get()]
 
     def median_us(self, enqueue: Callable[[], None], repeats: int) -> float:

@@ -6,11 +6,11 @@ A function can change anything in its own process, such as the clock.
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from gpubench.engine.judge.verdict import require, why_unconfirmed
+from gpubench.hardware.host import read_text
 from gpubench.model import CLOCKS_AGREE
 
 BATCH_S = 0.05
@@ -87,26 +87,22 @@ def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
     The last value leaves out the waiting of this process alone: the clock of the process `pid`
     counts what that process waits between two launches.
     """
-    before, started = (_scheduled("thread-self"), _scheduled(pid)), perf_counter()
+    _, own_before_s = _scheduled("thread-self")
+    ran_before_s, other_before_s = _scheduled(pid)
+    started = perf_counter()
     answer = request()
     elapsed_s = perf_counter() - started
-    own, other = _scheduled("thread-self"), _scheduled(pid)
-    waits_s = own.waited_s - before[0].waited_s + other.waited_s - before[1].waited_s
-    taken_s = max(elapsed_s - waits_s, other.ran_s - before[1].ran_s)
-    return answer, taken_s, elapsed_s, elapsed_s - (own.waited_s - before[0].waited_s)
+    own_wait_s = _scheduled("thread-self")[1] - own_before_s
+    ran_s, other_wait_s = _scheduled(pid)
+    waits_s = own_wait_s + other_wait_s - other_before_s
+    taken_s = max(elapsed_s - waits_s, ran_s - ran_before_s)
+    return answer, taken_s, elapsed_s, elapsed_s - own_wait_s
 
 
-class _Scheduled(NamedTuple):
-    """How long a thread ran, and how long it waited for a core."""
+def _scheduled(task: str | int) -> tuple[float, float]:
+    """Return how long a process's first thread ran and waited for a core, in seconds.
 
-    ran_s: float
-    waited_s: float
-
-
-def _scheduled(task: str | int) -> _Scheduled:
-    """Return the times of a process's first thread. Zeros where the system has none (Linux has)."""
-    try:
-        ran, waited, _ = Path(f"/proc/{task}/schedstat").read_text().split()
-        return _Scheduled(int(ran) / 1e9, int(waited) / 1e9)
-    except (OSError, ValueError):
-        return _Scheduled(0.0, 0.0)
+    Both are zero where the system does not say; Linux does.
+    """
+    ran, waited, *_ = (*read_text(f"/proc/{task}/schedstat").split(), 0, 0)
+    return int(ran) / 1e9, int(waited) / 1e9
