@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from gpubench.backends import Kernel
-from gpubench.model import PairedTimes, Point, Series
+from gpubench.model import PairedTimes, Series
 
 SETTLE_S = 5.0
 """Maximum time to heat until clock and power are stationary."""
@@ -35,11 +35,7 @@ PAIR_S = PROCESSES * (SETTLE_S + 2 * PAIRS * VISIT_S)
 
 
 def paired(
-    point: Point,
-    library_point: Point,
-    kernel: Kernel,
-    library: Kernel,
-    clock: Callable[[], float] = perf_counter,
+    kernel: Kernel, library: Kernel, clock: Callable[[], float] = perf_counter
 ) -> PairedTimes:
     """Heat with both kernels until they are stationary, then visit them in turns, ABBA.
 
@@ -53,8 +49,6 @@ def paired(
     times_us = [tuple(series.median_us for series in side) for side in visits]
     joules = [mean_joules([series.joules for series in side]) for side in visits]
     return PairedTimes(
-        point=point,
-        library=library_point,
         heated_s=heated_s,
         times_us=times_us[0],
         library_times_us=times_us[1],

@@ -19,7 +19,6 @@ from gpubench.backends.rotation import OperandSets, operand_factors, result_fact
 from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent
 from gpubench.engine.judge.probe import (
-    AnyProbe,
     all_probes,
     at_probe,
     fewer_rows,
@@ -39,7 +38,7 @@ from gpubench.engine.judge.verify import (
     require_right,
 )
 from gpubench.engine.operand_cache import OperandCache
-from gpubench.engine.operands import SEED_BITS, make_new_values
+from gpubench.engine.operands import SEED_BITS, Reference, make_new_values
 from gpubench.engine.pairs import paired
 from gpubench.engine.sampling import LONG, Sample, best_threads, collect
 from gpubench.errors import (
@@ -217,7 +216,7 @@ class Runner:
                 return "flushing the cache would let the device cool: use --cache hot"
             kernel, other = (self._checked(each, operands) for each in (point, library))
             with self._phase("sampling"):
-                return paired(point, library, kernel, other)
+                return paired(kernel, other)
         except (WrongError, CompileError, LaunchError, DoesNotFitError) as error:
             return first_line(error)
 
@@ -237,15 +236,10 @@ class Runner:
         *,
         later: bool = False,
     ) -> Check:
-        return Check(
-            self._backend.xp,
-            operands,
-            lambda: self._operand_cache.reference(point),
-            earlier,
-            reads_output=point.variant.reads_output,
-            later=later,
-            finds_rounding=point.operands.has_all_bits and not is_ours(point.variant),
-        )
+        def reference() -> Reference:
+            return self._operand_cache.reference(point)
+
+        return Check(self._backend.xp, point, operands, reference, earlier, later=later)
 
     def _measure(
         self, result: Measurement, wall_limit_s: float | None, earlier: Measurement | None
@@ -275,7 +269,7 @@ class Runner:
                     self._probe(point)
                     if not point.operands.reveals_errors:
                         self._verify_on_uniform(point)
-                    self._verify(point, kernel, len(operands.sets), check)
+                    self._verify(point, kernel, check)
             elif earlier and earlier.series and point not in self._expected_us:
                 with self._phase("compiling"):
                     self._take_over(point, operands, earlier, earlier.series)
@@ -283,7 +277,7 @@ class Runner:
             notes = self._notes.get(instance, earlier.notes if earlier else "")
             with self._phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
-                result = self._time(result, kernel, operands, check, wall_limit_s)
+                result = self._time(result, kernel, check, wall_limit_s)
             with self._phase("verifying"):
                 check.settle()
                 if point.scope == Scope.KERNEL:
@@ -370,7 +364,8 @@ class Runner:
     def _probe(self, point: Point) -> None:
         """Require exact results at a size of the point's kind, once for each such size.
 
-        `benchmarks/right.py --widths` probes the sums of our own CUDA sources instead.
+        `benchmarks/right.py --widths` probes the sums of our own CUDA sources instead. Raises
+        WrongError.
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
         instance = instance_of(point)
@@ -378,19 +373,16 @@ class Runner:
             is_source = not isinstance(point.variant, CallVariant)
             probes = make_probes if is_ours(point.variant) and is_source else all_probes
             for probe in probes(problem, self._operand_cache.seed):
-                self._require_exact(point, probe)
+                # Two launches, as one may leave data.
+                for output in self.examiner.outputs(point, problem, inputs_of(probe), 2):
+                    try:
+                        require_exact(probe, self._backend.xp, output)
+                    except WrongError:
+                        if not is_unwritten(self._backend.xp, output):
+                            raise
+                        wrote = instance in self._writes
+                        raise missing(STALE if wrote else never_written(point.variant)) from None
             self._exact.add((instance, problem))
-
-    def _require_exact(self, point: Point, probe: AnyProbe) -> None:
-        """Launch twice on a probe's operands, as one may leave data. Raises WrongError."""
-        for output in self.examiner.outputs(point, probe.problem, inputs_of(probe), 2):
-            try:
-                require_exact(probe, self._backend.xp, output)
-            except WrongError:
-                if is_unwritten(self._backend.xp, output):
-                    wrote = instance_of(point) in self._writes
-                    raise missing(STALE if wrote else never_written(point.variant)) from None
-                raise
 
     def _require_independent(
         self,
@@ -457,10 +449,10 @@ class Runner:
         uniform = replace(point, operands=Fill.UNIFORM)
         operands = self._operand_cache.operands(uniform)
         kernel, check = self._backend.bind(uniform, operands), self._check(uniform, operands)
-        self._verify(uniform, kernel, len(operands.sets), check)
+        self._verify(uniform, kernel, check)
         self._first_us.pop(uniform, None)  # a point of the sweep may have these operands
 
-    def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
+    def _verify(self, point: Point, kernel: Kernel, check: Check) -> None:
         """Compare the outputs of the first launches: one, then batches of at most one per set.
 
         If launches are long, the first is timed, so that `collect` needs one launch less.
@@ -478,6 +470,7 @@ class Runner:
             check.look()
             left -= launches
             left_s -= perf_counter() - started
+            sets = len(check.operands.sets)
             launches = min(2 * launches, sets, left, int(left_s / each_s))
 
     def _is_long(self, point: Point) -> bool:
@@ -499,12 +492,7 @@ class Runner:
         return kernel.on_threads(self._threads[point])
 
     def _time(
-        self,
-        result: Measurement,
-        kernel: Kernel,
-        operands: OperandSets,
-        check: Check,
-        wall_limit_s: float | None,
+        self, result: Measurement, kernel: Kernel, check: Check, wall_limit_s: float | None
     ) -> Measurement:
         """Return the result with its series. After a slowdown, wait and time again.
 
@@ -521,12 +509,12 @@ class Runner:
         for pause_s in (*COOLING_S, None):
             before = self._backend.gauge.health()
             if point.state == State.SUSTAINED:
-                if operands.policy.flush:
+                if check.operands.policy.flush:
                     raise DoesNotFitError("flushing the cache would let it cool: use --cache hot")
                 series = kernel.sustain(timing.heat_s, timing.sustained_s)
             else:
                 series = collect(
-                    self._checked_samples(kernel, operands, check),
+                    self._checked_samples(kernel, check),
                     timing,
                     kernel.max_launches,
                     self._expected_us[point],
@@ -543,9 +531,9 @@ class Runner:
         require(why_too_short(series.median_us, least_us(point.problem, self._backend.device)))
         return replace(result, series=series, before=before, after=after)
 
-    def _checked_samples(self, kernel: Kernel, operands: OperandSets, check: Check) -> Sample:
+    def _checked_samples(self, kernel: Kernel, check: Check) -> Sample:
         """Return a function that samples the kernel, and checks its first single launches."""
-        left, sets = WATCHED_LAUNCHES, len(operands.sets)
+        left, sets = WATCHED_LAUNCHES, len(check.operands.sets)
 
         def sample(launches: int, count: int) -> list[float]:
             nonlocal left
@@ -555,7 +543,7 @@ class Runner:
                 if checks := launches == 1 and left > 0:
                     batch = min(batch, sets)
                 times += kernel.sample(launches, batch)
-                if checks and len(operands.rotation.used) == sets:
+                if checks and len(check.operands.rotation.used) == sets:
                     with self._phase("verifying"):
                         check.look()
                     left -= sets

@@ -171,8 +171,6 @@ class Measurement:
 class PairedTimes:
     """Times of a kernel and of a library, measured in turns at the power limit."""
 
-    point: Point
-    library: Point
     heated_s: float
     """Seconds of launches before the first pair, until clock and power were stationary."""
 

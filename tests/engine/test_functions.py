@@ -198,9 +198,8 @@ def test_each_kernel_finds_its_own_poison_in_every_set() -> None:
     problem = point().problem
     operands = backend.load(problem, make_inputs(problem, seed=1), cold=True)
     for reads_output in (False, True, False):
-        check = Check(
-            backend.xp, operands, lambda: pytest.fail("not asked"), reads_output=reads_output
-        )
+        at = point(variant(reads_output=reads_output))
+        check = Check(backend.xp, at, operands, lambda: pytest.fail("not asked"))
         check.start()
         for *_, output in operands.sets:
             assert (output == 0).all() if reads_output else np.isnan(output).all()
@@ -219,7 +218,7 @@ def test_an_output_with_the_bits_of_another_kernels_right_output_is_right_too(
     )
     errors = []
     for times in (1, 1, 2):
-        check = Check(np, operands, lambda: reference)
+        check = Check(np, point(), operands, lambda: reference)
         check.start()
         matmul(*operands.sets[0])
         operands.output[...] *= times

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import point
 
 from gpubench.engine.pairs import PAIRS, SETTLE_S, paired
 from gpubench.model import Series
@@ -45,7 +44,7 @@ class Device:
 def test_neighbours_take_turns_after_the_device_has_settled() -> None:
     device = Device()
     fast, slow = device.kernel("own", 100.0), device.kernel("library", 110.0)
-    times = paired(point(), point(), fast, slow, clock=device.clock)
+    times = paired(fast, slow, clock=device.clock)
     assert len(times.times_us) == len(times.library_times_us) == PAIRS
     assert 0 < times.heated_s < SETTLE_S
     assert device.visits[-2 * PAIRS :] == ["own", "library", "library", "own"] * (PAIRS // 2)
@@ -58,7 +57,7 @@ def test_neighbours_take_turns_after_the_device_has_settled() -> None:
 def test_a_device_that_never_settles_is_heated_no_longer_than_the_limit() -> None:
     device = Device(settles=False)
     both = device.kernel("own", 100.0), device.kernel("library", 100.0)
-    times = paired(point(), point(), *both, clock=device.clock)
+    times = paired(*both, clock=device.clock)
     assert SETTLE_S <= times.heated_s < SETTLE_S + 1
 
 

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec.structs import asdict
 
-from gpubench.model import Config, Device, Measurement, PairedTimes, Point, Status
+from gpubench.model import Config, Device, Measurement, Point, Status
 from gpubench.model.config import ConfigParts
 from gpubench.plan.descriptor import load
 
@@ -34,14 +34,12 @@ _POINT = msgspec.defstruct(
     [("path", str), ("op", str), ("tile", ConfigParts | None), ("conditions", _CONDITIONS)],
 )
 _MEASUREMENT = _struct_of(Measurement, "point")
-_PAIRED_TIMES = _struct_of(PairedTimes, "point", "library")
 
 _SENT: dict[Any, Any] = {
     Point: _POINT,
     Sequence[Point]: tuple[_POINT, ...],  # type: ignore[valid-type] # a type that is made here
     Measurement: _MEASUREMENT,
     Measurement | None: _MEASUREMENT | None,
-    PairedTimes | str: _PAIRED_TIMES | str,
 }
 """Types that hold a variant, and what is sent of them."""
 
@@ -143,8 +141,6 @@ def _plain(value: Any) -> Any:
             return _POINT(path=str(variant.path), op=variant.op, tile=parts, conditions=conditions)
         case Measurement():
             return _message(_MEASUREMENT, value)
-        case PairedTimes():
-            return _message(_PAIRED_TIMES, value)
         case tuple() | list():
             return tuple(map(_plain, value))
     return value
@@ -162,9 +158,6 @@ def _made(message: Any, arguments: Mapping[str, Any]) -> Any:
         return Point(variant=load(Path(sent.path), sent.op), tile=tile, **asdict(sent.conditions))
     if isinstance(message, _MEASUREMENT):
         return Measurement(point=arguments["point"], **asdict(message))
-    if isinstance(message, _PAIRED_TIMES):
-        points = {name: arguments[name] for name in ("point", "library")}
-        return PairedTimes(**points, **asdict(message))
     return (
         tuple(_made(each, arguments) for each in message) if isinstance(message, tuple) else message
     )

@@ -15,6 +15,7 @@ from gpubench.engine.judge.verdict import WrongError, missing, require, why_inac
 from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import Reference, make_reference
 from gpubench.model import Cache, CallVariant, HostVariant, Measurement, Point, Problem, Variant
+from gpubench.plan.registry import is_ours
 
 INTEGER_POISON = -(2**31) + 12345
 """Content of an integer output before the kernel runs, an unlikely product of the operands."""
@@ -49,23 +50,21 @@ class Check:
     the reference, so every timed output can be checked in every round. `xp` is the array module.
 
     With `later`, copies of these outputs are kept until `settle`. The reference of a user's kernel
-    is then made after the timed launches, so that no launch can find it in memory. With
-    `finds_rounding`, which requires random operands, the errors are compared with those of rounded
-    operands.
+    is then made after the timed launches, so that no launch can find it in memory. The errors of a
+    user's kernel on random operands are compared with those of rounded operands.
     """
 
     def __init__(
         self,
         xp: Any,
+        point: Point,
         operands: OperandSets,
         reference: Callable[[], Reference],
         earlier: Measurement | None = None,
         *,
-        reads_output: bool = False,
         later: bool = False,
-        finds_rounding: bool = False,
     ) -> None:
-        self._finds_rounding = finds_rounding
+        self._finds_rounding = point.operands.has_all_bits and not is_ours(point.variant)
         self._later = later
         self._kept: list[tuple[Any, int]] = []
         """Outputs that are not compared yet, with their result factors."""
@@ -74,8 +73,8 @@ class Check:
         """Whether an output of another set was right."""
 
         self._xp = xp
-        self._reads_output = reads_output
-        self._operands = operands
+        self._reads_output = point.variant.reads_output
+        self.operands = operands
         self._reference = reference
         self.fingerprints = dict(earlier.fingerprints) if earlier else {}
         """The fingerprints of right outputs, by the result factors of their sets."""
@@ -85,20 +84,20 @@ class Check:
 
     def start(self) -> None:
         """Poison the outputs that launches wrote into, or all if they hold the other poison."""
-        rotation, sets = self._operands.rotation, self._operands.sets
+        rotation, sets = self.operands.rotation, self.operands.sets
         if rotation.zeroed != self._reads_output:
             rotation.zeroed = self._reads_output
             rotation.used.update(range(len(sets)))
-        self._operands.fill_outputs(poison_of(sets[0][-1], reads_output=self._reads_output))
+        self.operands.fill_outputs(poison_of(sets[0][-1], reads_output=self._reads_output))
         rotation.used.clear()
 
     def look(self) -> None:
         """Check the outputs written since `start`, and start again. Raises WrongError."""
-        problem = self._operands.problem
-        for index, fingerprint in self._operands.fingerprints().items():
+        problem = self.operands.problem
+        for index, fingerprint in self.operands.fingerprints().items():
             factor = result_factor(problem, index)
             if self.fingerprints.get(factor) != fingerprint:
-                output = self._operands.sets[index][-1]
+                output = self.operands.sets[index][-1]
                 if self._later:
                     self._keep(output.copy(order="K"), factor)
                 else:
@@ -126,7 +125,7 @@ class Check:
         try:
             return require_right(
                 self._xp,
-                self._operands,
+                self.operands,
                 output,
                 self._reference(),
                 factor,

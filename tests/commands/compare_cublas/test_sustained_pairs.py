@@ -38,14 +38,14 @@ class Pairs(Runner):
         super().__init__(FakeBackend(10.0, device=CPU))
         self.answers = answers
 
-    def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
+    def measure_pairs(self, *_: Point) -> PairedTimes | str:
         answer = self.answers.pop(0)
         if answer is KeyboardInterrupt:
             raise KeyboardInterrupt
         if isinstance(answer, str):
             return answer
         times_us = {"times_us": (10.0,) * 4, "library_times_us": (answer,) * 4}
-        return PairedTimes(point=point, library=library, heated_s=1.0, **times_us)
+        return PairedTimes(heated_s=1.0, **times_us)
 
 
 def test_the_file_has_the_pairs_a_failed_pair_is_a_line_and_ctrl_c_keeps_those_of_two_processes(
