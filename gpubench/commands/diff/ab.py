@@ -16,7 +16,7 @@ from time import monotonic
 
 from gpubench.backends import AUTO, find_devices
 from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
-from gpubench.commands.diff.run import diff_command, read_limits, run_diff
+from gpubench.commands.diff.run import read_limits, run_diff
 from gpubench.errors import UsageError
 from gpubench.options import OPTIONS, option_texts, read_sweep
 from gpubench.process.child import following
@@ -161,7 +161,9 @@ def compare_builds(
                 err=True,
             )
         folder = shlex.quote(str(directory))
-        again = diff_command(f"--base {folder}/base-*.csv --new {folder}/new-*.csv", settings)
+        again = f"gpubench diff --base {folder}/base-*.csv --new {folder}/new-*.csv"
+        again += f" --threshold {shlex.quote(settings.threshold)}" if settings.threshold else ""
+        again += " --strict" * settings.strict
         try:
             base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
         except KeyboardInterrupt:

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, compress, count
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from gpubench.stats.moderated import (
     p_values,
     summarize,
 )
-from gpubench.stats.modes import Speeds, find_modes, hidden_steps, may_be_modes
+from gpubench.stats.modes import find_modes, hidden_steps, may_be_modes
 from gpubench.stats.polish import Polished, polish
 from gpubench.stats.reference import Shift, machine_shift, shared_median, shared_part
 from gpubench.stats.shortest import decide_by_shortest
@@ -239,40 +239,30 @@ def compare(
     limits = limits or Limits()
     absent = PooledPoint(lost=ABSENT)
     renamed = _changed_modes(base, new)
-    points = {renamed.get(key, key): (before, new.get(key, absent)) for key, before in base.items()}
-    points |= {
-        key: (points[key][0] if key in points else absent, after) for key, after in new.items()
+    base = {renamed.get(key, key): point for key, point in base.items()}
+    new = dict(new) | {
+        after: PooledPoint(lost=f"computes in {after.compute_mode}, the base in {key.compute_mode}")
+        for key, after in renamed.items()
     }
     findings: dict[Key, Finding] = {}
     untimed: dict[Key, str] = {}
     both: dict[Key, tuple[PooledPoint, PooledPoint]] = {}
-    was = {after: before.compute_mode for before, after in renamed.items()}
-    for key, (before, after) in points.items():
-        lost = after.lost
-        if key in was:
-            lost = f"computes in {key.compute_mode}, the base in {was[key]}"
+    for key in base | new:
+        before, after = base.get(key, absent), new.get(key, absent)
         if not (before.sweeps_us or after.sweeps_us):
             untimed[key] = before.lost if after is absent else after.lost
         elif not before.sweeps_us:
             findings[key] = _one_sided(DiffVerdict.NEW, before.lost, before, after)
         elif after is absent:
-            findings[key] = _one_sided(DiffVerdict.MISSING, lost, before, after)
-        elif key in was or not after.sweeps_us or (lost and not before.lost):
-            findings[key] = _one_sided(DiffVerdict.BROKEN, lost, before, after)
+            findings[key] = _one_sided(DiffVerdict.MISSING, after.lost, before, after)
+        elif not after.sweeps_us or (after.lost and not before.lost):
+            findings[key] = _one_sided(DiffVerdict.BROKEN, after.lost, before, after)
         else:
             both[key] = before, after
-    drift, disturbances, detectable = 0.0, list[Disturbance](), Detectable()
-    if both:
-        judged, drift, disturbances, detectable = _judge(both, limits)
-        findings |= judged
-    return Comparison(
-        findings={key: findings[key] for key in points if key in findings},
-        untimed=untimed,
-        limits=limits,
-        drift=math.exp(drift),
-        disturbances=tuple(disturbances),
-        detectable=detectable,
-    )
+    judged = _judge(both, limits) if both else Comparison(findings={}, limits=limits)
+    findings |= judged.findings
+    in_order = {key: findings[key] for key in base | new if key in findings}
+    return replace(judged, findings=in_order, untimed=untimed)
 
 
 def _changed_modes(
@@ -334,10 +324,8 @@ class _Shifts(NamedTuple):
     """Further shift that would be the machine's, if all points but the BLAS were slower."""
 
 
-def _judge(
-    pairs: _Pairs, limits: Limits
-) -> tuple[dict[Key, Finding], float, list[Disturbance], Detectable]:
-    """Return the findings, the logarithm of the machine's drift, and the disturbed rounds."""
+def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
+    """Judge the points, and what they have in common."""
     threshold = math.log1p(limits.threshold)
     sides = [
         _repeats([pair[place] for pair in pairs.values()], name, threshold)
@@ -347,7 +335,8 @@ def _judge(
     shifts = _shifts(pairs, new.mean - base.mean, sides, threshold)
     variance = moderate(base, new, shifts.level_variance, shifts.level_df)
     margin = np.full(len(pairs), threshold)
-    margin[_on_other_gpu(pairs)] = math.log1p(max(limits.threshold, limits.between_gpus))
+    other_gpu = [bool(a.gpus and b.gpus and a.gpus != b.gpus) for a, b in pairs.values()]
+    margin[other_gpu] = math.log1p(max(limits.threshold, limits.between_gpus))
     p = p_values(shifts.effect, margin, variance)
     blas = np.array([before.is_blas for before, _ in pairs.values()])
     shortest = [
@@ -360,12 +349,12 @@ def _judge(
     p_adjusted = adjusted(p)
     half = half_widths(variance, limits.q)
     half[np.abs(shifts.time) < SAME_MEASUREMENT] = 0
-    on_cpu = np.array([before.on_cpu for before, _ in pairs.values()])  # sweeps differ there anyway
     modes = find_modes(
         (base, new),
         (sides[0].logs, sides[1].logs),
         (sides[0].set_aside, sides[1].set_aside),
-        np.where(on_cpu, np.inf, threshold),
+        # Sweeps on a CPU differ anyway.
+        np.array([np.inf if before.on_cpu else threshold for before, _ in pairs.values()]),
     )
     significant = (p_adjusted <= limits.q) & ~modes.explain
     like_modes = may_be_modes(shifts.effect, significant, (base, new), modes, limits.q)
@@ -394,7 +383,8 @@ def _judge(
         elif margin[i] > threshold and abs(effect) - half[i] > threshold:
             reason = OTHER_GPU
         if i in modes.speeds:
-            reason = ", ".join(filter(None, (_named(modes.speeds[i]), reason)))
+            fast, slow = (milliseconds(math.exp(log)) for log in modes.speeds[i][:2])
+            reason = ", ".join(filter(None, (f"{MODES}: {fast} and {slow} ms", reason)))
         has_interval = half[i] < NO_INTERVAL  # False for NaN
         findings[key] = Finding(
             verdict=verdict,
@@ -411,22 +401,21 @@ def _judge(
             p_adjusted=float(p_adjusted[i]) if tested else None,
             modes=1 + (i in modes.speeds),
         )
-    drift = max(float(np.median(shifts.by_drift)), shared_median(shifts.time, blas), key=abs)
-    disturbances = [*chain.from_iterable(side.disturbances for side in sides)]
     error = np.where(p_adjusted <= limits.q, variance.standard_error, shifts.effect)
-    blind = smallest(
+    detectable = smallest(
         [None if before.is_blas else key.variant for key, (before, _) in pairs.items()],
         *(error, variance, margin, limits.q, modes),
         hidden_steps((base, new), modes, limits.q),
         float(np.median(shifts.hides)),
     )
-    return findings, drift, disturbances, blind
-
-
-def _named(speeds: Speeds) -> str:
-    """Return `two speeds: 1.020 and 1.102 ms`."""
-    fast, slow = (milliseconds(math.exp(log)) for log in (speeds.fast, speeds.slow))
-    return f"{MODES}: {fast} and {slow} ms"
+    drifts = float(np.median(shifts.by_drift)), shared_median(shifts.time, blas)
+    return Comparison(
+        findings=findings,
+        limits=limits,
+        drift=math.exp(max(drifts, key=abs)),
+        disturbances=tuple(chain.from_iterable(side.disturbances for side in sides)),
+        detectable=detectable,
+    )
 
 
 # ---- rounds, without what disturbed all points
@@ -532,10 +521,6 @@ def _common_level(base: _Repeats, new: _Repeats) -> tuple[Floats, Floats]:
         total += variance
         by_df += variance**2 / np.maximum(np.where(single, other.level_df, side.level_df), 1e-9)
     return total, np.divide(total**2, by_df, out=np.full_like(total, np.inf), where=by_df > 0)
-
-
-def _on_other_gpu(pairs: _Pairs) -> list[bool]:
-    return [bool(a.gpus and b.gpus and a.gpus != b.gpus) for a, b in pairs.values()]
 
 
 # ---- what the machine explains

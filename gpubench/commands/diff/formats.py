@@ -5,11 +5,11 @@
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from io import StringIO
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 from rich.console import Console, Group, RenderableType
@@ -22,7 +22,7 @@ from gpubench.commands.diff.static import BuildFinding
 from gpubench.model import PointKey
 from gpubench.results.build_row import BuildKey
 from gpubench.text import clean, counted
-from gpubench.view.tables import Table, console, escaped, markdown, table
+from gpubench.view.tables import console, escaped, markdown, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
 """Exit codes. 0 means no confirmed regression, and 2 means sides that cannot be compared."""
@@ -58,8 +58,7 @@ LINE_LIMIT, COMMAND_LIMIT = 500, 2_000
 stays below GitHub's limit of 65,536."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
+class Line(NamedTuple):
     """The finding on a point, or on a row of a build file, as the formats show it."""
 
     key: PointKey | BuildKey
@@ -71,9 +70,6 @@ class Line:
     brief: str
     """What a list says behind the label, such as ` +5.1 %`."""
 
-    figures: str
-    """All figures, and the reason of the verdict."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
@@ -84,6 +80,9 @@ class Report:
 
     verdicts: tuple[StrEnum, ...]
     """The worst verdict first: broken, the regression, lesser ones, and `same`."""
+
+    open_verdicts: Collection[StrEnum]
+    """Verdicts that JUnit counts as skipped, or as failures if `strict` is set."""
 
     headings: tuple[str, ...]
     """Headings of a table of findings, after the label's."""
@@ -107,13 +106,12 @@ class Report:
     closing: tuple[str, ...] = ()
     """Lines at the end of the text."""
 
-    outcomes: Mapping[StrEnum, str]
-    """JUnit's outcome of a verdict: error, failure or skipped. Other verdicts pass."""
-
     fields: Mapping[str, Any]
     """Fields of the JSON format that only this kind of comparison has."""
 
     strict: bool
+    """Whether open verdicts fail."""
+
     full: bool
     """Whether the text lists every point that is not a regression."""
 
@@ -127,14 +125,6 @@ class Report:
         return sorted(lines, key=change, reverse=True)
 
 
-def _table(report: Report, lines: Iterable[Line], verdict: StrEnum) -> Table:
-    """Return a table with a line per point, and the verdict above the labels."""
-    grid = table(str(verdict), *report.headings, left={str(verdict), *WORDS})
-    for line in lines:
-        grid.add_row(line.label, *line.cells)
-    return grid
-
-
 def parts(report: Report, limit: int) -> list[RenderableType]:
     """Return the report below its headline: the regressions, and short lists of the others.
 
@@ -142,29 +132,31 @@ def parts(report: Report, limit: int) -> list[RenderableType]:
     """
     broken, regression, *others, same = report.verdicts
     sides = ", ".join(filter(None, (f"{report.base} → {report.new}", report.machine)))
-    shown: list[RenderableType] = [
-        Text(sides),
-        *(Text(f"! {note}", style="yellow") for note in report.notes),
-    ]
-    if lost := report.of(broken):
-        reasons = [f"broken: {line.label}: {line.figures}" for line in lost[:limit]]
-        shown += [Text(""), *(Text(reason, style="red") for reason in reasons), *_more(lost, limit)]
-    if regressions := report.of(regression):
-        grid = _table(report, regressions[:limit], regression)
-        shown += [Text(""), grid, *_more(regressions, limit)]
+    shown: list[RenderableType] = [Text(sides)]
+    shown += [Text(f"! {note}", style="yellow") for note in report.notes]
+    lost, regressions = report.of(broken), report.of(regression)
+    if lost:
+        shown.append(Text(""))
+    for line in lost[:limit]:
+        shown.append(Text(f"broken: {line.label}: {line.finding.reason}", style="red"))
+    if regressions:
+        name = str(regression)
+        grid = table(name, *report.headings, left={name, *WORDS})
+        for line in regressions[:limit]:
+            grid.add_row(line.label, *line.cells)
+        shown += [Text(""), grid]
+    for lines in (lost, regressions):
+        if len(lines) > limit:
+            shown.append(Text(f"and {len(lines) - limit} more {lines[0].finding.verdict}"))
     shown.append(Text(""))
     for verdict in others:
         if lines := report.of(verdict):
             names = [f"{line.label}{line.brief}" for line in lines]
-            listed = "; ".join(names) if report.full else shortened(names, "; ")
+            listed = "; ".join(names) if report.full else shortened(names)
             shown.append(Text(f"{verdict} ({len(lines)}): {listed}"))
     if equal := report.of(same):
         shown.append(Text(f"same: {counted(len(equal), report.unit)} {report.equal}".rstrip()))
     return [*shown, *map(Text, report.closing)]
-
-
-def _more(lines: Sequence[Line], limit: int) -> list[Text]:
-    return [Text(f"and {len(lines) - limit} more")] if len(lines) > limit else []
 
 
 def print_text(report: Report, screen: Console) -> None:
@@ -181,11 +173,11 @@ def _plain_text(report: Report) -> str:
     return page.getvalue()
 
 
-def shortened(names: Iterable[str], separator: str) -> str:
+def shortened(names: Iterable[str]) -> str:
     """List the first names, and count the others."""
     listed = list(names)
     more = [f"{len(listed) - MAX_LISTED} more"] if len(listed) > MAX_LISTED else []
-    return separator.join(listed[:MAX_LISTED] + more)
+    return "; ".join(listed[:MAX_LISTED] + more)
 
 
 def _markdown(report: Report) -> str:
@@ -199,29 +191,18 @@ def _markdown(report: Report) -> str:
     return "\n".join((f"### gpubench diff: {escaped(report.headline)}", "", *lines, ""))
 
 
-# ---- JSON
-
-
 def _json(report: Report) -> str:
     """Return all findings, as docs/diff.md describes them."""
-    common = {
+    names = ("headline", "exit_code", "strict", "base", "new", "notes", "advice")
+    fields = {
         "format": JSON_FORMAT,
         "gpubench": gpubench.__version__,
-        "headline": report.headline,
-        "exit_code": report.exit_code,
-        "strict": report.strict,
-        "base": report.base,
-        "new": report.new,
+        **{name: getattr(report, name) for name in names},
         "counts": {str(verdict): len(report.of(verdict)) for verdict in report.verdicts},
-        "notes": report.notes,
-        "advice": report.advice,
+        **report.fields,
+        f"{report.unit}s": [line.key._asdict() | asdict(line.finding) for line in report.lines],
     }
-    lines = [line.key._asdict() | asdict(line.finding) for line in report.lines]
-    fields = {**common, **report.fields, f"{report.unit}s": lines}
     return json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False)
-
-
-# ---- JUnit
 
 
 def _junit(report: Report) -> str:
@@ -237,6 +218,7 @@ def _junit(report: Report) -> str:
 
 
 def _case(report: Report, line: Line) -> ET.Element:
+    """Return a test case: broken is an error, and the regression a failure."""
     case = ET.Element(
         "testcase",
         classname=clean(f"gpubench.{line.key.op}.{line.key.variant}"),
@@ -244,12 +226,15 @@ def _case(report: Report, line: Line) -> ET.Element:
     )
     if (time_us := getattr(line.finding, "new_median_us", None)) is not None:
         case.set("time", f"{time_us / 1e6:.9f}")
+    broken, regression, *_ = report.verdicts
+    outcomes = dict.fromkeys(report.open_verdicts, "failure" if report.strict else "skipped")
+    outcomes |= {broken: "error", regression: "failure"}
     verdict = line.finding.verdict
-    message = clean(", ".join(filter(None, (verdict, line.figures))))
-    if outcome := report.outcomes.get(verdict):
-        element = ET.SubElement(case, outcome, message=message)
-        if outcome != "skipped":
-            element.set("type", verdict)
+    figures = zip(report.headings, line.cells, strict=True)
+    texts = (f"{heading} {cell}".strip() for heading, cell in figures if cell)
+    message = clean("; ".join((verdict, *texts)))
+    if outcome := outcomes.get(verdict):
+        ET.SubElement(case, outcome, message=message, type=verdict)
     elif verdict != report.verdicts[-1]:
         ET.SubElement(case, "system-out").text = message
     return case

@@ -17,9 +17,9 @@ from gpubench.commands.diff.compare import (
     Limits,
 )
 from gpubench.commands.diff.formats import STRICT, Line, Report, exit_code, shortened
-from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS
+from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
-from gpubench.model import OPERATIONS, Timer, layouts_of
+from gpubench.model import Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.stats.modes import DECIDING_ROUNDS
 from gpubench.text import counted
@@ -32,16 +32,20 @@ LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 MIN_SHARED = 3
 """Minimum number of points for a statement about most points."""
 
-DEFAULTS = {
-    "op": "gemm",
-    "dtypes": "float32",
-    "operands": "uniform",
-    "cache": "cold",
-    "launches": "alone",
-    "state": "burst",
-    "scope": "kernel",
+OPTIONS = {
+    "op": ("op", "gemm"),
+    "sizes": ("size", ""),
+    "tiles": ("tile", ""),
+    "variants": ("variant", ""),
+    "dtypes": ("compute_mode", "float32"),
+    "operands": ("operands", "uniform"),
+    "cache": ("cache", "cold"),
+    "launches": ("launches", "alone"),
+    "state": ("state", "burst"),
+    "scope": ("scope", "kernel"),
+    "device": ("backend", ""),
 }
-"""Options of a sweep that need not be written."""
+"""Options of a sweep, the column that each chooses by, and the value that need not be written."""
 
 SWEEPS = 5
 """Recommended number of sweeps per side on a CPU."""
@@ -51,9 +55,7 @@ def make_report(
     comparison: Comparison,
     base: Side,
     new: Side,
-    *,
-    strict: bool,
-    full: bool = False,
+    options: Options,
     builds: tuple[str, str] | None = None,
 ) -> Report:
     """Return the report. `builds` has the names of the sides of `ab`, for its last sentence."""
@@ -61,28 +63,22 @@ def make_report(
     dtypes = dict.fromkeys(row.dtype for row in rows.values())
     sentence = _sentence(comparison, rows, builds) if builds else ""
     labels = _labels(rows)
-    open_verdicts = comparison.counts.keys() & {DiffVerdict.AMBIGUOUS, DiffVerdict.MISSING}
-    unsettled = bool(open_verdicts) or comparison.drifted
-    code = exit_code(comparison.counts, DiffVerdict, unsettled=strict and unsettled)
+    open_verdicts = {DiffVerdict.AMBIGUOUS, DiffVerdict.MISSING}
+    unsettled = bool(comparison.counts.keys() & open_verdicts) or comparison.drifted
+    code = exit_code(comparison.counts, DiffVerdict, unsettled=options.strict and unsettled)
     not_judged = _not_judged(comparison)
-    outcome = "failure" if strict else "skipped"
     untimed = comparison.untimed
+    not_timed = f"no time on either side: {len(untimed)}" * bool(untimed)
     return Report(
         base=base.name,
         new=new.name,
         machine=", ".join(filter(None, (new.rows[0].device, *dtypes))),
         unit="point",
         verdicts=tuple(DiffVerdict),
+        open_verdicts=open_verdicts,
         headings=("base, ms", "new, ms", "change", "interval, %", ""),
         lines=tuple(
-            Line(
-                key=key,
-                label=labels[key],
-                finding=finding,
-                cells=_cells(finding),
-                brief=_brief(finding),
-                figures=_all_figures(finding),
-            )
+            Line(key, labels[key], finding, _cells(finding), _brief(finding))
             for key, finding in comparison.findings.items()
         ),
         headline=_headline(comparison, code, not_judged, labels),
@@ -90,18 +86,8 @@ def make_report(
         exit_code=code,
         equal=f"within ±{100 * comparison.limits.threshold:g} %",
         notes=tuple(_notes(comparison, rows, base, new)),
-        advice=tuple(_advice(comparison, rows, builds, strict=strict)),
-        closing=(
-            *([f"no time on either side: {len(untimed)}"] if untimed else []),
-            *_blind(comparison),
-            *([sentence] if sentence else []),
-        ),
-        outcomes={
-            DiffVerdict.BROKEN: "error",
-            DiffVerdict.SLOWER: "failure",
-            DiffVerdict.AMBIGUOUS: outcome,
-            DiffVerdict.MISSING: outcome,
-        },
+        advice=tuple(_advice(comparison, rows, builds, strict=options.strict)),
+        closing=tuple(filter(None, (not_timed, _blind(comparison), sentence))),
         fields={
             "limits": asdict(comparison.limits),
             "drift": comparison.drift,
@@ -111,8 +97,8 @@ def make_report(
             "disturbances": [asdict(item) for item in comparison.disturbances],
             "untimed": [key._asdict() | {"reason": reason} for key, reason in untimed.items()],
         },
-        strict=strict,
-        full=full,
+        strict=options.strict,
+        full=options.full,
     )
 
 
@@ -143,24 +129,28 @@ def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mappin
     return f"{shift}{kind}: {points} {listed}"
 
 
-def _blind(comparison: Comparison) -> list[str]:
+def _blind(comparison: Comparison) -> str:
     """Return the smallest slow-downs that these rounds would have shown, as a line."""
     sizes = asdict(comparison.detectable)
     if not any(sizes.values()):
-        return []
+        return ""
     names = zip(("everything", "one kernel", "one point"), sizes.values(), strict=True)
     texts = (f"{name} {'never' if size is None else f'{100 * size:.1f} %'}" for name, size in names)
-    return [f"found in nine of ten cases, if slower by: {', '.join(texts)}"]
+    return f"found in nine of ten cases, if slower by: {', '.join(texts)}"
 
 
 def _not_judged(comparison: Comparison) -> str:
     """Return why no point could be judged, and what to measure; empty if any point was judged."""
-    reasons = {finding.reason for finding in comparison.untested.values()}
-    if not reasons or any(f.p is not None for f in comparison.two_sided.values()):
+    if any(finding.p is not None for finding in comparison.two_sided.values()):
         return ""
+    return _why_untested(comparison)
+
+
+def _why_untested(comparison: Comparison) -> str:
+    reasons = {finding.reason for finding in comparison.untested.values()}
     if TOO_FEW_SWEEPS in reasons:
         return f"one sweep a side on a CPU, measure {SWEEPS}"
-    return "one round a side, measure with more --rounds"
+    return "one round a side, measure with more --rounds" * bool(reasons)
 
 
 def _labels(rows: Mapping[Key, Row]) -> dict[Key, str]:
@@ -180,24 +170,14 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     two_sided = comparison.two_sided
     if disturbed := [_disturbance(item, base, new) for item in comparison.disturbances]:
         yield (
-            f"disturbed: {shortened(disturbed, '; ')}. What a round did to all points is removed "
+            f"disturbed: {shortened(disturbed)}. What a round did to all points is removed "
             "before points are judged"
         )
     if untested := comparison.untested:
-        on_cpu = any(finding.reason == TOO_FEW_SWEEPS for finding in untested.values())
-        yield (
-            f"{counted(len(untested), 'point')} cannot be judged: "
-            + (
-                "on a CPU all rounds of a sweep shift together, so one sweep per side shows no "
-                f"change of the build. Compare {SWEEPS} per side, taken in turns: --base b*.csv "
-                "--new n*.csv"
-                if on_cpu
-                else "one round per side does not show how well a time repeats"
-            )
-        )
+        yield f"{counted(len(untested), 'point')} cannot be judged: {_why_untested(comparison)}"
     if modes := [rows[key].label for key, finding in two_sided.items() if finding.modes > 1]:
         yield (
-            f"{shortened(modes, ', ')} ran at two speeds: each process has one of them. Such a "
+            f"{shortened(modes)} ran at two speeds: each process has one of them. Such a "
             "point is never the same. It stays ambiguous until both sides together have "
             f"{DECIDING_ROUNDS} rounds, unless the sides are further apart than the speeds"
         )
@@ -279,9 +259,7 @@ def _advice(
     strict: bool,
 ) -> list[str]:
     """Return the commands that would settle the ambiguous points."""
-    ambiguous = comparison.of(DiffVerdict.AMBIGUOUS)
-    # Points that another tool measured cannot be measured again.
-    open_points = {key: finding for key, finding in ambiguous.items() if key.op in OPERATIONS}
+    open_points = comparison.of(DiffVerdict.AMBIGUOUS)
     if not open_points:
         return []
     # On a CPU these are sweeps.
@@ -296,11 +274,9 @@ def _advice(
         options = covering_options(chosen) | {"variants": variants} | pairs
         if comparison.limits.threshold != Limits.threshold:
             options["threshold"] = f"{100 * comparison.limits.threshold:g}%"
-        words = ["gpubench", "ab", *(builds or ("BASE", "NEW"))]
-        for name, text in options.items():
-            words += [f"--{name}", text]
-        words += ["--strict"] if strict else []
-        command = shlex.join(words)  # names come from files
+        words = [word for name, text in options.items() for word in (f"--{name}", text)]
+        words += ["--strict"] * strict
+        command = shlex.join(["gpubench", "ab", *(builds or ("BASE", "NEW")), *words])
         lines.append(f"to settle it, measure both builds in turns: {command}")
     return lines
 
@@ -308,26 +284,19 @@ def _advice(
 def covering_options(rows: Sequence[Row]) -> dict[str, str]:
     """Return the options of the smallest sweep that has all these points; it may have more."""
     options = {
-        "op": _listed(row.op for row in rows),
-        "sizes": _listed(row.size for row in rows),
-        "tiles": _listed(row.tile for row in rows if row.tile),
-        "variants": _listed(row.variant for row in rows),
-        "dtypes": _listed(row.compute_mode for row in rows),
-        "operands": _listed(row.operands for row in rows),
-        "layouts": _listed(layouts_of(row.layout for row in rows if row.op == "gemm")),
-        "cache": _listed(row.cache for row in rows),
-        "launches": _listed(row.launches for row in rows),
-        "state": _listed(row.state for row in rows),
-        "scope": _listed(row.scope for row in rows),
-        "timer": "cupti" if any(row.timer == Timer.CUPTI for row in rows) else "",
-        "device": _listed(row.backend for row in rows),
+        name: _listed(getattr(row, column) for row in rows) for name, (column, _) in OPTIONS.items()
     }
     options |= {name: "both" for name in ("cache", "state", "scope") if "," in options[name]}
-    return {name: text for name, text in options.items() if text and text != DEFAULTS.get(name)}
+    options = {name: text for name, text in options.items() if text not in {"", OPTIONS[name][1]}}
+    if layouts := layouts_of(row.layout for row in rows if row.op == "gemm"):
+        options["layouts"] = _listed(layouts)
+    if any(row.timer == Timer.CUPTI for row in rows):
+        options["timer"] = Timer.CUPTI
+    return options
 
 
 def _listed(items: Iterable[str]) -> str:
-    return ",".join(dict.fromkeys(items))
+    return ",".join(filter(None, dict.fromkeys(items)))
 
 
 def _change(ratio: float | None) -> str:
@@ -335,41 +304,27 @@ def _change(ratio: float | None) -> str:
     return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 
-def _interval(finding: Finding) -> str:
-    """Return `+4.9 .. +5.3 %`."""
-    low = _change(finding.ratio_low).removesuffix(" %")
-    return f"{low} .. {_change(finding.ratio_high)}" if low else ""
-
-
-def _figures(finding: Finding) -> tuple[str, str, str, str]:
-    """Return the milliseconds of both sides, the change and its interval."""
-    base_us, new_us = finding.base_us, finding.new_us
-    before = milliseconds(finding.base_median_us if base_us is None else base_us)
-    after = milliseconds(finding.new_median_us if new_us is None else new_us)
-    return before, after, _change(finding.ratio), _interval(finding)
-
-
 def _cells(finding: Finding) -> tuple[str, ...]:
-    """Return the cells of a table: the figures, and what else is to say."""
+    """Return the cells of a table: times, change, interval, and what else is to say."""
     is_clock = finding.verdict == DiffVerdict.CLOCK
-    remark = f"in cycles {_change(finding.cycles_ratio)}" if is_clock else finding.reason
-    *figures, interval = _figures(finding)
-    return (*figures, interval.removesuffix(" %"), remark)
+    low, high = (_change(end).removesuffix(" %") for end in (finding.ratio_low, finding.ratio_high))
+    return (
+        milliseconds(finding.base_us or finding.base_median_us),
+        milliseconds(finding.new_us or finding.new_median_us),
+        _change(finding.ratio),
+        f"{low} .. {high}" if low else "",
+        f"in cycles {_change(finding.cycles_ratio)}" if is_clock else finding.reason,
+    )
 
 
 def _brief(finding: Finding) -> str:
     """Return a point's change for a list, or the reason why there is none."""
-    if finding.ratio is None:
-        return "" if finding.reason in {"", ABSENT} else f" ({finding.reason})"
+    *_, change, interval, remark = _cells(finding)
+    if not change:
+        return "" if remark in {"", ABSENT} else f" ({remark})"
     if finding.verdict == DiffVerdict.CLOCK:
-        return f" {_change(finding.ratio)}, in cycles {_change(finding.cycles_ratio)}"
+        return f" {change}, {remark}"
     if finding.verdict == DiffVerdict.AMBIGUOUS:
-        because = ", ".join(filter(None, (_interval(finding), finding.reason)))
-        return f" {_change(finding.ratio)} ({because})"
-    return f" {_change(finding.ratio)}"
-
-
-def _all_figures(finding: Finding) -> str:
-    before, after, change, interval = _figures(finding)
-    figures = f"{before} ms → {after} ms: {change} ({interval})" if change else ""
-    return ", ".join(filter(None, (figures, finding.reason)))
+        because = ", ".join(filter(None, (f"{interval} %" * bool(interval), remark)))
+        return f" {change} ({because})"
+    return f" {change}"

@@ -1,7 +1,6 @@
 """`gpubench diff`: read two sides, judge and print them, and return the exit code."""
 
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,8 +35,10 @@ def run_diff(
     output = Output(path, overwrite=options.force) if path else None
     if build_files(base, new):
         report = compared_builds(base, new, options)
+    elif base and new:
+        report = compared_sides(read_side(base), read_side(new), options, builds)
     else:
-        report = compared(base, new, options, builds)
+        raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
     if output:
         output.write(clean_lines(FORMATS[options.format](report)).encode())
     if output or options.format == Format.TEXT:
@@ -45,15 +46,6 @@ def run_diff(
     else:
         print(clean_lines(FORMATS[options.format](report)), end="")
     return report.exit_code
-
-
-def compared(
-    base: Files, new: Files, options: Options, builds: tuple[str, str] | None = None
-) -> Report:
-    """Judge the two sides. Raises UsageError for options and sides that do not fit together."""
-    if not base or not new:
-        raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
-    return compared_sides(read_side(base), read_side(new), options, builds)
 
 
 def read_limits(options: Options) -> Limits:
@@ -99,20 +91,4 @@ def compared_sides(
             f"{base.name} and {new.name} have no point in common that has a time{left}"
         )
     comparison = compare(base.pooled, new.pooled, limits)
-    return make_report(
-        comparison, base, new, strict=options.strict, full=options.full, builds=builds
-    )
-
-
-def diff_command(files: str, options: Options) -> str:
-    """Return the command line for these files, without the options of its output.
-
-    `files` is quoted for a shell already, as it may have patterns.
-    """
-    words = []
-    words += ["--threshold", options.threshold] if options.threshold is not None else []
-    words += ["--only", options.only] if options.only else []
-    words += ["--exclude", options.exclude] if options.exclude else []
-    words += ["--strict"] if options.strict else []
-    words += ["--ignore-device"] if options.ignore_device else []
-    return " ".join(["gpubench diff", files, *map(shlex.quote, words)])
+    return make_report(comparison, base, new, options, builds)

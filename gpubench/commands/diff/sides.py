@@ -85,7 +85,7 @@ def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:
 
 
 def _check(row: Row, path: Path) -> None:
-    if row.status not in _STATUSES:
+    if row.status not in set(Status):
         raise UsageError(
             f"{path}: {row.label}: '{row.status or ''}' in column 'status'; it is one of "
             f"{', '.join(Status)}"
@@ -96,47 +96,36 @@ def _check(row: Row, path: Path) -> None:
         )
 
 
-_STATUSES = frozenset(Status)
-
-
 def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
     """Pool the rows of a point: by number of the file, one row or a row for each round."""
-    sweeps = list(of_files.values())
-    rows = list(chain.from_iterable(sweeps))
-    timed = [row for row in rows if row.status == Status.OK]
+    rows = list(chain.from_iterable(of_files.values()))
     lost = next((row for row in rows if row.status != Status.OK), None)
-    by_sweep = [
-        tuple(
-            time_us
-            for row in sweep
-            if row.status == Status.OK
-            for time_us in row.medians_us or [row.median_us or 0.0]
-        )
-        for sweep in sweeps
-    ]
+    sweeps = {
+        file: timed
+        for file, of_file in of_files.items()
+        if (timed := [row for row in of_file if row.status == Status.OK])
+    }
+    timed = list(chain.from_iterable(sweeps.values()))
     clocks = [row.sm_mhz for row in timed if row.sm_mhz]
-    with_time = [(file, times) for file, times in zip(of_files, by_sweep, strict=True) if times]
+    on_cpu = rows[0].timer == Timer.HOST
+    shortest = [[row.min_us for row in sweep if row.min_us] for sweep in sweeps.values()]
     return PooledPoint(
-        sweeps_us=tuple(times for _, times in with_time),
-        files=tuple(file for file, _ in with_time),
+        sweeps_us=tuple(
+            tuple(time for row in sweep for time in row.medians_us or [row.median_us or 0.0])
+            for sweep in sweeps.values()
+        ),
+        files=tuple(sweeps),
         lost=_why_lost(lost) if lost else "",
         clock_mhz=statistics.median(clocks) if clocks and len(clocks) == len(timed) else None,
         percent_of_peak=_median_of(timed, "percent_of_peak_at_clock"),
         percent_of_copy=_median_of(timed, "percent_of_copy") or _percent_of_copy(timed),
         gbytes_per_s=_median_of(timed, "gbytes_per_s"),
         gpus=gpus_of(timed),
-        on_cpu=rows[0].timer == Timer.HOST,
+        on_cpu=on_cpu,
         is_blas=is_blas(rows[0]),
         library=rows[0].library or "",
-        shortest_us=_shortest(sweeps) if rows[0].timer == Timer.HOST else (),
+        shortest_us=tuple(map(min, shortest)) if on_cpu and all(shortest) else (),
     )
-
-
-def _shortest(sweeps: Sequence[Sequence[Row]]) -> tuple[float, ...]:
-    """Return the shortest sample of each sweep; empty if a sweep has no such column."""
-    timed = [[row for row in sweep if row.status == Status.OK] for sweep in sweeps]
-    shortest = [[row.min_us for row in sweep if row.min_us] for sweep in timed if sweep]
-    return tuple(map(min, shortest)) if all(shortest) else ()
 
 
 def _median_of(rows: Iterable[Row], column: str) -> float | None:
@@ -146,18 +135,10 @@ def _median_of(rows: Iterable[Row], column: str) -> float | None:
 
 def _percent_of_copy(rows: Sequence[Row]) -> float | None:
     """Return the percentage of a copy's bandwidth by the datasheet; None for an unlisted device."""
+    bandwidths = {device.name: device.memory_bandwidth_gbytes_per_s for device in EXAMPLES.values()}
     rate = _median_of(rows, "gbytes_per_s")
-    bandwidth = _datasheet_gbytes_per_s().get(rows[0].device or "") if rows else None
+    bandwidth = bandwidths.get(rows[0].device or "") if rows else None
     return 100 * rate / (COPY_EFFICIENCY * bandwidth) if rate and bandwidth else None
-
-
-@cache
-def _datasheet_gbytes_per_s() -> dict[str, float]:
-    return {
-        device.name: device.memory_bandwidth_gbytes_per_s
-        for device in EXAMPLES.values()
-        if device.memory_bandwidth_gbytes_per_s
-    }
 
 
 def _why_lost(row: Row) -> str:

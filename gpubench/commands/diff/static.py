@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeGuard
+from typing import NamedTuple
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, Status
@@ -28,64 +28,42 @@ class BuildVerdict(StrEnum):
     SAME = "same"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limit:
-    """The largest change of a column for the worse that does not count."""
+class Judged(NamedTuple):
+    """How a column is judged."""
 
-    amount: float
-    relative: bool
-    """Whether the amount is a fraction of the base side's value."""
+    rising_is_worse: bool
+    limit: str
+    """Change for the worse that does not count, by default: an amount, or a percentage."""
 
-    def __str__(self) -> str:
-        return f"{100 * self.amount:g}%" if self.relative else f"{self.amount:g}"
+    lines: str = ""
+    """Column that has the lines of the source behind the value."""
 
-    def exceeded(self, before: float, after: float) -> bool:
-        """Return whether two values differ by more than the limit."""
-        return abs(after - before) > self.amount * (abs(before) if self.relative else 1)
+    of_memory: bool = True
+    """Whether the column is judged for operations that are bound by memory, too. For these, the
+    others do not predict a slowdown (results/h200/static_columns.md)."""
 
 
 SHARE = "multiply_adds_per_instruction"
 
-LINES = {"sectors_over_least": "uncoalesced_lines", "bank_conflict_ways": "bank_conflict_lines"}
-"""Judged columns of accesses, and the column that has their lines."""
-
-ALWAYS_JUDGED = ("spill_bytes", *LINES)
-"""Judged columns of operations that are bound by memory. Their other columns do not predict a
-slowdown (results/h200/static_columns.md)."""
-
-RISING_IS_WORSE = {
-    "spill_bytes": True, "occupancy": False, SHARE: False,
-    "sectors_over_least": True, "bank_conflict_ways": True,
-}  # fmt: skip
-"""The judged columns, and whether a higher value is worse."""
-
-DEFAULT_LIMITS: dict[str, Limit] = {
-    "spill_bytes": Limit(amount=0, relative=False),
-    "occupancy": Limit(amount=0, relative=False),
-    SHARE: Limit(amount=0.05, relative=True),
-    **{name: Limit(amount=0.01, relative=True) for name in LINES},
+JUDGED = {
+    "spill_bytes": Judged(rising_is_worse=True, limit="0"),
+    "occupancy": Judged(rising_is_worse=False, limit="0", of_memory=False),
+    SHARE: Judged(rising_is_worse=False, limit="5%", of_memory=False),
+    "sectors_over_least": Judged(rising_is_worse=True, limit="1%", lines="uncoalesced_lines"),
+    "bank_conflict_ways": Judged(rising_is_worse=True, limit="1%", lines="bank_conflict_lines"),
 }
+"""The judged columns. Other columns that differ are `changed`."""
 
-COMPARED = (
-    *(
-        column.name
-        for column in COLUMNS
-        if column.metadata["group"] in {"code", "multiprocessor", "grid", "loop", "accesses"}
-        and column.name not in {"gpu", "limited_by", *LINES.values()}
-    ),
-    "options",
-)
-"""Columns whose difference is a change."""
+TOOLS = {"loop": "disassembler", "accesses": "recorder"}
+"""Groups of columns that a tool fills, which may be missing, and the column that names the tool."""
 
-FILLED_BY = {
-    column.name: {"loop": "disassembler", "accesses": "recorder"}[column.metadata["group"]]
+COMPARED = {
+    column.name: TOOLS.get(column.metadata["group"], "")
     for column in COLUMNS
-    if column.metadata["group"] in {"loop", "accesses"}
-}
-"""Columns that a tool fills, and the column that names it. The tool may be missing."""
-
-LOOP_LOST = "no loop multiplies and adds any more"
-ABSENT = "not in the file"
+    if column.metadata["group"] in {"code", "multiprocessor", "grid", *TOOLS}
+    and column.name not in {"gpu", "limited_by", *(judged.lines for judged in JUDGED.values())}
+} | {"options": ""}
+"""Columns whose difference is a change, and the column that names the tool of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +81,10 @@ class Change:
 
     def __str__(self) -> str:
         at = f" at {self.line}" if self.line else ""
-        return f"{self.column} {_figure(self.base)} → {_figure(self.new)}{self._relative}{at}"
-
-    @property
-    def _relative(self) -> str:
-        if not isinstance(self.base, int | float) or not isinstance(self.new, int | float):
-            return ""
-        return f" ({100 * (self.new / self.base - 1):+.0f} %)" if self.base else ""
+        relative = ""
+        if isinstance(self.base, int | float) and isinstance(self.new, int | float) and self.base:
+            relative = f" ({100 * (self.new / self.base - 1):+.0f} %)"
+        return f"{self.column} {_figure(self.base)} → {_figure(self.new)}{relative}{at}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,33 +97,36 @@ class BuildFinding:
     """The changes that decide the verdict come first."""
 
 
-def read_limits(text: str | None) -> dict[str, Limit]:
+def read_limits(text: str | None) -> dict[str, str]:
     """Return the limits of all judged columns, where a text such as `spill_bytes=64` sets some.
 
     Raises UsageError for another column, and for a limit that is not a number of at least 0.
     """
-    limits = dict(DEFAULT_LIMITS)
+    limits = {name: judged.limit for name, judged in JUDGED.items()}
     for item in parse_names(text or ""):
         name, _, limit = item.partition("=")
         if name not in limits:
             raise UsageError(f"--allow: {unknown('column', name, limits)}")
-        limits[name] = _limit(limit, item)
+        limits[name] = limit
+        try:
+            is_limit = 0 <= _allowed(limit, 1.0) < float("inf")
+        except ValueError:
+            is_limit = False
+        if not is_limit:
+            raise UsageError(
+                f"--allow: '{shown(item)}' is not such as spill_bytes=64 or occupancy=10%"
+            )
     return limits
 
 
-def _limit(text: str, item: str) -> Limit:
-    relative = text.endswith("%")
-    try:
-        amount = float(text.removesuffix("%")) / (100 if relative else 1)
-    except ValueError:
-        amount = -1.0
-    if not 0 <= amount < float("inf"):
-        raise UsageError(f"--allow: '{shown(item)}' is not such as spill_bytes=64 or occupancy=10%")
-    return Limit(amount=amount, relative=relative)
+def _allowed(limit: str, base: float) -> float:
+    """Return the change that a limit such as `64`, or `10%` of the base's value, allows."""
+    percent = limit.removesuffix("%")
+    return float(limit) if percent == limit else abs(base) * float(percent) / 100
 
 
 def compare_builds(
-    base: Sequence[BuildRow], new: Sequence[BuildRow], limits: Mapping[str, Limit]
+    base: Sequence[BuildRow], new: Sequence[BuildRow], limits: Mapping[str, str]
 ) -> dict[BuildKey, BuildFinding]:
     """Judge every row that at least one side compiled."""
     before, after = ({row.key: row for row in rows} for rows in (base, new))
@@ -157,74 +135,56 @@ def compare_builds(
 
 
 def _judge(
-    before: BuildRow | None, after: BuildRow | None, limits: Mapping[str, Limit]
+    before: BuildRow | None, after: BuildRow | None, limits: Mapping[str, str]
 ) -> BuildFinding | None:
     """Return the finding on a row, or None if neither side compiled it."""
-    if not _is_compiled(before) or not _is_compiled(after):
-        return _one_sided(before, after)
-    changes = changed_columns(before, after, limits)
-    if before.resident_blocks and after.resident_blocks == 0:
-        return BuildFinding(
-            verdict=BuildVerdict.BROKEN, reason=_why_no_launch(after), changes=changes
-        )
-    if before.loop_instructions and after.disassembler and not after.loop_instructions:
-        return BuildFinding(verdict=BuildVerdict.WORSE, reason=LOOP_LOST, changes=changes)
+    base, new = (row if row and row.status == Status.OK else None for row in (before, after))
+    if new and not base:
+        return BuildFinding(verdict=BuildVerdict.NEW, reason=_why(before))
+    if base and not after:
+        return BuildFinding(verdict=BuildVerdict.MISSING, reason="not in the file")
+    if not base or not new:
+        is_new_failure = not before and after and after.status == Status.ERROR
+        lost = BuildFinding(verdict=BuildVerdict.BROKEN, reason=_why(after))
+        return lost if base or is_new_failure else None
+    changes = _changes(base, new, limits)
+    if base.resident_blocks and new.resident_blocks == 0:
+        threads, bound = new.threads_per_block or 0, new.max_threads_per_block
+        reason = "a launch would fail: a block exceeds the resources of a multiprocessor"
+        if bound is not None and threads > bound:
+            reason = f"a launch would fail: {threads} threads in a block, launch bounds of {bound}"
+        return BuildFinding(verdict=BuildVerdict.BROKEN, reason=reason, changes=changes)
+    if base.loop_instructions and new.disassembler and not new.loop_instructions:
+        reason = "no loop multiplies and adds any more"
+        return BuildFinding(verdict=BuildVerdict.WORSE, reason=reason, changes=changes)
     effects = {change.effect for change in changes}
     order = (BuildVerdict.WORSE, BuildVerdict.BETTER, BuildVerdict.CHANGED)
-    return BuildFinding(
-        verdict=next((effect for effect in order if effect in effects), BuildVerdict.SAME),
-        changes=changes,
-    )
-
-
-def _why_no_launch(row: BuildRow) -> str:
-    threads, limit = row.threads_per_block, row.max_threads_per_block
-    if threads and limit is not None and threads > limit:
-        return f"a launch would fail: {threads} threads in a block, launch bounds of {limit}"
-    return "a launch would fail: a block exceeds the resources of a multiprocessor"
-
-
-def _one_sided(before: BuildRow | None, after: BuildRow | None) -> BuildFinding | None:
-    if _is_compiled(after):
-        return BuildFinding(verdict=BuildVerdict.NEW, reason=_why(before))
-    if after is None and _is_compiled(before):
-        return BuildFinding(verdict=BuildVerdict.MISSING, reason=ABSENT)
-    is_new_failure = before is None and after is not None and after.status == Status.ERROR
-    if is_new_failure or _is_compiled(before):
-        return BuildFinding(verdict=BuildVerdict.BROKEN, reason=_why(after))
-    return None
-
-
-def _is_compiled(row: BuildRow | None) -> TypeGuard[BuildRow]:
-    return row is not None and row.status == Status.OK
+    verdict = next((effect for effect in order if effect in effects), BuildVerdict.SAME)
+    return BuildFinding(verdict=verdict, changes=changes)
 
 
 def _why(row: BuildRow | None) -> str:
     return f"{row.status}: {row.reason or 'no reason given'}" if row else ""
 
 
-def changed_columns(
-    before: BuildRow, after: BuildRow, limits: Mapping[str, Limit]
-) -> tuple[Change, ...]:
+def _changes(before: BuildRow, after: BuildRow, limits: Mapping[str, str]) -> tuple[Change, ...]:
     """Return the columns that differ, changes for the worse first."""
     if after.op in OPERATIONS and OPERATIONS[after.op].bandwidth_bound:
-        limits = {name: limits[name] for name in ALWAYS_JUDGED}
+        limits = {name: limit for name, limit in limits.items() if JUDGED[name].of_memory}
     changes: list[Change] = []
-    for name in COMPARED:
-        tool = FILLED_BY.get(name)
-        if tool and not (getattr(before, tool) and getattr(after, tool)):
-            continue
+    for name, tool in COMPARED.items():
         base, new = getattr(before, name), getattr(after, name)
-        if base != new:
+        if base != new and (not tool or (getattr(before, tool) and getattr(after, tool))):
             effect = _effect(name, base, new, limits)
             line = _line(name, before, after) if effect == BuildVerdict.WORSE else ""
             changes.append(Change(column=name, base=base, new=new, effect=effect, line=line))
     effects = {change.column: change.effect for change in changes}
     if effects.get(SHARE) == BuildVerdict.BETTER and effects.get("occupancy") == BuildVerdict.WORSE:
         # More work per thread for fewer threads: the recorded sweeps do not show a slowdown.
-        traded = {"occupancy", SHARE}
         changes = [
-            replace(change, effect=BuildVerdict.CHANGED) if change.column in traded else change
+            replace(change, effect=BuildVerdict.CHANGED)
+            if change.column in {"occupancy", SHARE}
+            else change
             for change in changes
         ]
     order = list(BuildVerdict)
@@ -236,10 +196,10 @@ def _line(column: str, before: BuildRow, after: BuildRow) -> str:
 
     A change moves lines, so the same factor in the same file counts as the same line.
     """
-    if column not in LINES:
+    if not (lines := JUDGED[column].lines):
         return ""
     base, new = (
-        [entry.rpartition(" ")[::2] for entry in (getattr(row, LINES[column]) or "").split(";")]
+        [entry.rpartition(" ")[::2] for entry in (getattr(row, lines) or "").split(";")]
         for row in (before, after)
     )
     known = Counter((place.rpartition(":")[0], factor) for place, factor in base)
@@ -251,13 +211,14 @@ def _line(column: str, before: BuildRow, after: BuildRow) -> str:
 
 
 def _effect(
-    name: str, base: str | float | None, new: str | float | None, limits: Mapping[str, Limit]
+    name: str, base: str | float | None, new: str | float | None, limits: Mapping[str, str]
 ) -> BuildVerdict:
     if name not in limits or not isinstance(base, int | float) or not isinstance(new, int | float):
         return BuildVerdict.CHANGED
-    if not limits[name].exceeded(base, new):
+    if abs(new - base) <= _allowed(limits[name], base):
         return BuildVerdict.CHANGED
-    return BuildVerdict.WORSE if (new > base) == RISING_IS_WORSE[name] else BuildVerdict.BETTER
+    is_worse = (new > base) == JUDGED[name].rising_is_worse
+    return BuildVerdict.WORSE if is_worse else BuildVerdict.BETTER
 
 
 def _figure(value: str | float | None) -> str:

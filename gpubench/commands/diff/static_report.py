@@ -1,6 +1,6 @@
 """The report on a comparison of two build files."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -55,12 +55,13 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
     counts = Counter(finding.verdict for finding in findings.values())
     compilers = _values(before, "compiler"), _values(after, "compiler")
     strict = options.strict and compilers[0] == compilers[1]
-    unsettled = counts.keys() & {BuildVerdict.CHANGED, BuildVerdict.MISSING}
-    code = exit_code(counts, BuildVerdict, unsettled=strict and bool(unsettled))
-    allowed = ", ".join(f"{name}={limit}" for name, limit in limits.items())
+    open_verdicts = {BuildVerdict.MISSING, BuildVerdict.CHANGED}
+    unsettled = strict and bool(counts.keys() & open_verdicts)
+    code = exit_code(counts, BuildVerdict, unsettled=unsettled)
     return Report(
         unit="row",
         verdicts=tuple(BuildVerdict),
+        open_verdicts=open_verdicts if strict else {BuildVerdict.MISSING},
         headings=("because", "also changed"),
         lines=tuple(
             _line(key, rows[key].label, finding, full=options.full)
@@ -74,21 +75,15 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
         notes=tuple(_notes(before, after)),
         closing=(
             *((f"not compiled on either side: {left_out}",) if left_out else ()),
-            f"--allow {allowed}",
+            f"--allow {', '.join(f'{name}={limit}' for name, limit in limits.items())}",
         ),
-        outcomes={
-            BuildVerdict.BROKEN: "error",
-            BuildVerdict.WORSE: "failure",
-            BuildVerdict.MISSING: "failure" if strict else "skipped",
-            **({BuildVerdict.CHANGED: "failure"} if strict else {}),
-        },
         fields={
             "kind": "build",
             "compilers": compilers,
-            "limits": {name: str(limit) for name, limit in limits.items()},
+            "limits": limits,
             "not_compiled": left_out,
         },
-        strict=options.strict,
+        strict=strict,
         full=options.full,
     )
 
@@ -110,14 +105,8 @@ def _line(key: BuildKey, label: str, finding: BuildFinding, *, full: bool) -> Li
         deciding = []
     also = [change for change in changes if change not in deciding]
     in_short = finding.reason or _first(changes, full=full)
-    return Line(
-        key=key,
-        label=label,
-        finding=finding,
-        cells=("; ".join(deciding) or finding.reason, _first(also, full=full)),
-        brief=f" ({in_short})" if in_short else "",
-        figures=", ".join(filter(None, (finding.reason, *changes))),
-    )
+    cells = ("; ".join(deciding) or finding.reason, _first(also, full=full))
+    return Line(key, label, finding, cells, f" ({in_short})" if in_short else "")
 
 
 def _first(changes: Sequence[str], *, full: bool) -> str:
@@ -129,21 +118,6 @@ def _first(changes: Sequence[str], *, full: bool) -> str:
 
 def _values(rows: Sequence[BuildRow], column: str) -> str:
     return ", ".join(sorted({value for row in rows if (value := getattr(row, column))}))
-
-
-def _lost_analysis(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Iterator[str]:
-    """Say which accesses only the base side analyses, for each reason."""
-    base = {row.key: row for row in before if row.recorder}
-    lost: defaultdict[str, list[BuildRow]] = defaultdict(list)
-    for row in after:
-        if row.recorder and row.not_analysed and row.key in base:
-            known = set((base[row.key].not_analysed or "").split(";"))
-            for reason in row.not_analysed.split(";"):
-                if reason not in known:
-                    lost[reason].append(row)
-    for reason, rows in lost.items():
-        more = f" and {counted(len(rows) - 1, 'row')} more" if len(rows) > 1 else ""
-        yield f"no longer analysed: {reason}: {rows[0].label}{more}"
 
 
 def _notes(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Iterator[str]:
@@ -158,7 +132,6 @@ def _notes(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Iterator[st
         versions = [_values(rows, column) for rows in (before, after)]
         if all(versions) and versions[0] != versions[1]:
             yield f"another {tool}, {versions[0]} → {versions[1]}"
-    yield from _lost_analysis(before, after)
     versions = [_values(rows, "gpubench") for rows in (before, after)]
     if versions[0] != versions[1]:
         yield "gpubench: {} on the base side, {} on the new one".format(*versions)

@@ -227,7 +227,7 @@ def test_each_point_is_a_test_case_of_junit(file: Write, run: Run) -> None:
         "skipped": "1",
     }
     (error,) = suite.iter("error")
-    assert error.get("message") == 'broken, error: a "quote" & <tag>'
+    assert error.get("message") == 'broken; base, ms 0.1002; error: a "quote" & <tag>'
     strict = ET.fromstring(run(*paths, "--format", "junit", "--strict")[1])  # noqa: S314 # our own output
     assert strict.get("failures") == "4"
     assert len(list(strict.iter("testcase"))) == 9
