@@ -128,8 +128,10 @@ class Case:
 
     @property
     def label(self) -> str:
-        """`shared_tile 16 at 17x3x35 float32`."""
-        return f"{self.variant.name} {self.tile} at {self.problem.size} {self.problem.dtype}"
+        """`shared_tile 16 at 17x3x35 float32`, and the layout if a matrix is column-major."""
+        layout = f" {self.problem.layout}" if self.problem.column_major else ""
+        problem = f"{self.problem.size} {self.problem.dtype}{layout}"
+        return f"{self.variant.name} {self.tile} at {problem}"
 
     @property
     def launch(self) -> Launch:

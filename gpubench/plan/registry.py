@@ -102,9 +102,11 @@ def _own_descriptors(folder: Path, op: str) -> list[Path]:
         if not Path(os.path.realpath(path)).is_relative_to(inside):
             raise UsageError(f"--kernels: {path} is a link that leads out of {folder}")
     if not paths:
+        name, source = (sources[0].stem, f" --from {sources[0]}") if sources else ("NAME", "")
+        undescribed = f": {sources[0].name} has no description {name}.py" if sources else ""
         raise UsageError(
-            f"--kernels: {folder} holds no {op} kernel, neither NAME.py nor {op}/NAME.py; "
-            f"'gpubench new-kernel NAME --dir DIR' writes one"
+            f"--kernels: {folder} holds no {op} kernel{undescribed}; "
+            f"'gpubench new-kernel {name}{source} --dir {folder}' writes one"
         )
     return paths
 
@@ -151,12 +153,16 @@ def choose(
 
 def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> str:
     """Return the message on an unknown variant, with the user's own directory that has it."""
-    if kernels is None and name.isidentifier():
-        for pattern in (f"*/{name}.py", *(f"*/{op}/{name}.py" for op in OPERATIONS)):
+    path = Path(name)
+    stem = path.stem if path.suffix in {".cu", ".py"} else name
+    if kernels is None and stem.isidentifier():
+        for pattern in (f"*/{stem}.py", *(f"*/{op}/{stem}.py" for op in OPERATIONS)):
             if own := next(Path().glob(pattern), None):
-                return f"unknown variant '{name}'; for {own}, add --kernels {own.parent}"
-        if (source := Path(f"{name}.cu")).is_file():
-            describe = f"'gpubench new-kernel {name} --from {source}' describes it"
+                named = "" if stem == name else f"name {stem}, and "
+                return f"unknown variant '{name}'; for {own}, {named}add --kernels {own.parent}"
+        source = path.with_suffix(".cu") if path.suffix else Path(f"{name}.cu")
+        if source.is_file():
+            describe = f"'gpubench new-kernel {stem} --from {source}' describes it"
             return f"unknown variant '{name}'; {describe}, for --kernels own"
     return unknown("variant", name, sorted(names))
 

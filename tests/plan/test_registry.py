@@ -91,6 +91,8 @@ def test_an_unknown_name_that_a_directory_here_has_suggests_kernels(
     (tmp_path / "own" / "mm.py").rename(tmp_path / "own" / "gemm" / "mm.py")  # as of new-kernel
     with pytest.raises(UsageError, match=r"for own/gemm/mm\.py, add --kernels own/gemm$"):
         choose("gemm", "cuda", ("mm",))
+    with pytest.raises(UsageError, match=r"own/gemm/mm\.py, name mm, and add --kernels own/gemm$"):
+        choose("gemm", "cuda", ("own/gemm/mm.cu",))
     (tmp_path / "dmm.cu").touch()
     with pytest.raises(UsageError, match=r"'gpubench new-kernel dmm --from dmm\.cu' describes it"):
         choose("gemm", "cuda", ("dmm",))
@@ -162,7 +164,9 @@ def test_a_name_may_be_used_once(folder: Path) -> None:
 def test_a_folder_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -> None:
     assert "nowhere is not a directory" in refusal(tmp_path / "nowhere")
     (tmp_path / "_other.py").write_text("")
-    assert "holds no gemm kernel" in refusal(tmp_path)
+    assert "holds no gemm kernel; 'gpubench new-kernel NAME" in refusal(tmp_path)
+    (tmp_path / "mine.cu").touch()
+    assert "kernel: mine.cu has no description mine.py; 'gpubench" in refusal(tmp_path)
     assert "gpubench new-kernel" in refusal(tmp_path)
 
 

@@ -8,7 +8,7 @@ from itertools import count
 import numpy as np
 
 from gpubench.errors import UsageError
-from gpubench.model import Config, CudaVariant, Problem
+from gpubench.model import LAYOUTS, Config, CudaVariant, Problem
 from gpubench.on_cpu.run import Case, operands
 
 MAX_TILES = 3
@@ -85,16 +85,21 @@ def threads(variant: CudaVariant, tile: Config) -> int:
 
 
 def all_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
-    """Return cases of all tiles in the first dtype, and of the middle tile in the other dtypes.
+    """Return cases of all tiles in the first dtype, and of the middle tile elsewhere.
 
-    By default, the tiles are `tiles_to_run`. What depends on the dtype, such as vector widths and
+    Elsewhere are the other dtypes and the other layouts. By default, the tiles are `tiles_to_run`.
+    What depends on the dtype, such as vector widths and
     alignment, hardly depends on the tile.
     """
     first, *further_dtypes = variant.dtypes
     tiles = tiles or tiles_to_run(variant)
+    middle = [tiles[len(tiles) // 2]]
     selected = cases(variant, tiles, first)
     for dtype in further_dtypes:
-        selected += cases(variant, [tiles[len(tiles) // 2]], dtype)
+        selected += cases(variant, middle, dtype)
+    for name in variant.layouts:
+        if LAYOUTS[name] != variant.own_layout(first):
+            selected += cases(variant, middle, first, LAYOUTS[name])
     return selected
 
 
@@ -103,18 +108,29 @@ def race_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]
     return cases(variant, tiles or tiles_to_race(variant), variant.dtypes[0])
 
 
-def cases(variant: CudaVariant, tiles: Sequence[Config], dtype: str) -> list[Case]:
-    """Return cases of the tiles at the sizes where kernels tend to be wrong."""
+def cases(
+    variant: CudaVariant,
+    tiles: Sequence[Config],
+    dtype: str,
+    layout: tuple[str, ...] | None = None,
+) -> list[Case]:
+    """Return cases of the tiles at the sizes where kernels tend to be wrong.
+
+    `layout` has the column-major matrices. None: those of the variant's own layout.
+    """
+    layout = variant.own_layout(dtype) if layout is None else layout
     selected = []
     for tile in tiles:
-        of_tile = problems(variant, tile, dtype)
+        of_tile = problems(variant, tile, dtype, layout)
         if len(of_tile) < MIN_SIZES:
             raise UsageError(f"{variant.name} {tile} refuses nearly all sizes")
         selected += [Case(variant=variant, tile=tile, problem=problem) for problem in of_tile]
     return selected
 
 
-def problems(variant: CudaVariant, tile: Config, dtype: str) -> list[Problem]:
+def problems(
+    variant: CudaVariant, tile: Config, dtype: str, layout: tuple[str, ...]
+) -> list[Problem]:
     """Return problems at the edges of a tile.
 
     They have a single element; more than a block covers, odd and round; less, with prime extents; a
@@ -122,7 +138,7 @@ def problems(variant: CudaVariant, tile: Config, dtype: str) -> list[Problem]:
     """
 
     def problem(m: int, n: int, k: int) -> Problem:
-        return Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype)
+        return Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype, column_major=layout)
 
     has_k = problem(1, 1, 1).operation.has_k
     m_tile = covered(variant, tile, lambda m: problem(m, 1, 1))

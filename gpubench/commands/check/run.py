@@ -175,12 +175,12 @@ def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool)
             for sanitizer, watched in cases.items()
         }
         try:
-            wrong = {
-                case: reason
+            wrong = [
+                (case, reason)
                 for sanitizer, run in runs.items()
                 for case, output in zip(cases[sanitizer], run.result(), strict=True)
                 if (reason := _wrong(output, expected(case.problem), variant))
-            }
+            ]
         except KernelFaultError as fault:
             lines = ", ".join(f"{file} line {line}" for file, line in dict.fromkeys(fault.lines))
             label = fault.case.label if fault.case else variant.name
@@ -194,11 +194,11 @@ def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool)
     names = {Sanitizer.ADDRESS: "AddressSanitizer, UBSan", Sanitizer.THREAD: "ThreadSanitizer"}
     code = _conclude(
         variant,
-        [(case.label, reason) for case, reason in wrong.items()],
+        [(f"{Status.WRONG}: {case.label}", reason) for case, reason in wrong],
         ", ".join(f"{len(watched)} cases ({names[by]})" for by, watched in cases.items()),
     )
-    for case in list(wrong)[:1]:
-        say(_launched(case))
+    if wrong:
+        say(_launched(wrong[0][0]))
     return code
 
 
@@ -223,7 +223,7 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
     if outcome.interrupted:
         raise KeyboardInterrupt
     faults = [
-        (row.label, row.reason or "")
+        (f"{row.status}: {row.label}", row.reason or "")
         for row in outcome.rows
         if row.status not in {Status.OK, Status.SKIPPED}
     ]
@@ -268,15 +268,15 @@ def _wrong(output: np.ndarray, right: np.ndarray, variant: Variant) -> str:
     return f"{count}, the first at {list(place)}: {output[place]}, not {right[place]}"
 
 
-def _conclude(variant: Variant, wrong: Sequence[tuple[str, str]], what: str) -> int:
-    """Print the cases that are wrong, each reason once, and return the exit code."""
-    labels = grouped(wrong, itemgetter(1))
+def _conclude(variant: Variant, faults: Sequence[tuple[str, str]], what: str) -> int:
+    """Print the cases with a fault, each reason once, and return the exit code."""
+    labels = grouped(faults, itemgetter(1))
     for reason, ((label, _), *others) in islice(labels.items(), MAX_SHOWN):
         more = f" and {counted(len(others), 'more case')}" if others else ""
-        say(f"wrong: {label}{more}: {reason}", "red")
+        say(f"{label}{more}: {reason}", "red")
     if len(labels) > MAX_SHOWN:
         say(f"and {counted(len(labels) - MAX_SHOWN, 'more case')}")
-    if wrong:
+    if faults:
         return FAULTY
     say(f"\n{variant.name} is right and clean on the CPU:\n{what}")
     return 0

@@ -1,26 +1,23 @@
 """Describes the kernel of a file that has no description, for `gpubench judge FILE:FUNCTION`."""
 
 import re
-import tokenize
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from symtable import symtable
 
 from gpubench.cache import cache_file, keep
-from gpubench.errors import UsageError, first_line
+from gpubench.errors import UsageError
 from gpubench.plan.descriptor import NAME_RULE, is_name
 from gpubench.plan.from_source.description import dtype_of
 from gpubench.plan.from_source.files import describe_file
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep
-from gpubench.text import shown, unknown
+from gpubench.text import shown
 
 SUFFIXES = frozenset({".cu", ".py", ".so"})
 
 _DECLARATION = re.compile(r"(?:\w+\s+)?(\w+)\s*\(([^()]*)\)")
 
-_LIBRARY = '''"""{name}: a C function of a library."""
+_LIBRARY = '''"""A C function of a library."""
 
 from gpubench.model import HostVariant
 
@@ -29,7 +26,7 @@ VARIANT = HostVariant(
     baseline={baseline!r},
 )
 '''
-_FUNCTION = '''"""{name}: a Python function."""
+_FUNCTION = '''"""A Python function."""
 
 import runpy
 
@@ -51,22 +48,14 @@ VARIANT = CallVariant(
 def with_description(names: list[str], sweep: Sweep, backend: str) -> tuple[list[str], Sweep]:
     """Return the names of the kernels, and the sweep with the folder of a file's description.
 
-    Raises UsageError for a file that cannot be described, and for one beside other kernels.
+    The description lies in the user's cache. Raises UsageError for a file that cannot be described,
+    and for one beside other kernels.
     """
     if not any(Path(name.partition(":")[0]).suffix in SUFFIXES for name in names):
         return names, sweep
     if sweep.kernels or len(names) > 1:
         raise UsageError("judge a file alone, without --kernels and other kernels")
-    folder, name = described(names[0], sweep.op, backend, sweep.dtypes)
-    return [name], replace(sweep, kernels=folder)
-
-
-def described(text: str, op: str, backend: str, dtypes: Sequence[str]) -> tuple[Path, str]:
-    """Write the description of `FILE` or `FILE:FUNCTION`; return its folder, and the kernel's name.
-
-    The description lies in the user's cache. Raises UsageError for what cannot be described.
-    """
-    file, _, entry = text.partition(":")
+    file, _, entry = names[0].partition(":")
     source = Path(file).absolute()
     name = source.stem.removeprefix("lib" * (source.suffix == ".so")).lower().replace("-", "_")
     if not source.is_file():
@@ -75,44 +64,41 @@ def described(text: str, op: str, backend: str, dtypes: Sequence[str]) -> tuple[
         raise UsageError(
             f"{shown(file)}: '{shown(name)}' cannot name a kernel, which is {NAME_RULE}"
         )
-    ours = of_op(op)
+    ours = of_op(sweep.op)
     name = f"my_{name}" if name in ours else name
     blas = next(v.baseline for v in ours.values() if v.backend == backend and v.baseline)
-    facts = {"name": name, "file": str(source), "entry": entry, "dtypes": tuple(dtypes)}
+    facts = {"file": str(source), "entry": entry, "dtypes": tuple(sweep.dtypes)}
     facts |= {"idea": f"from {source.name}", "backend": backend, "baseline": blas}
-    folder = cache_file("judged", op, facts)
+    folder = cache_file("judged", sweep.op, facts)
+    path = folder / sweep.op / f"{name}.py"
     if source.suffix == ".cu":
-        content = _of_source(source, name, op, entry, home=str(folder / op))
+        content = _of_source(source, path, sweep.op, entry)
     elif source.suffix == ".so":
         content = _LIBRARY.format(**facts | _declared(file, entry))
-    elif entry:
-        _require_defined(source, entry)
-        content = _FUNCTION.format(**facts)
-    else:
+    elif not entry:
         raise UsageError(
             f"{shown(file)}: name its function, {source.name}:FUNCTION; a file with a description "
             "is judged by --kernels DIR"
         )
-    if not keep(folder / op / f"{name}.py", content.encode()):
+    elif not _names(source, entry):
+        raise UsageError(f"{shown(file)}: has no function {shown(entry)}")
+    else:
+        content = _FUNCTION.format(**facts)
+    if not keep(path, content.encode()):
         raise UsageError(f"{folder}: the user's cache cannot be written; use --kernels DIR")
-    return folder, name
+    return [name], replace(sweep, kernels=folder)
 
 
-def _require_defined(source: Path, entry: str) -> None:
-    """Raise UsageError unless the file has the name of a function, without running the file."""
-    try:
-        with tokenize.open(source) as file:  # in the encoding that it declares
-            text = file.read()
-        names = symtable(text, str(source), "exec").get_identifiers()
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{source} cannot be read as Python: {first_line(error)}") from error
-    if entry not in names and not re.search(r"\bimport\s+\*", text):
-        raise UsageError(f"{source}: {unknown('function', entry, names)}")
+def _names(source: Path, entry: str) -> bool:
+    """Return whether a Python file has a name, or may import it. The file is not run."""
+    text = source.read_text(encoding="utf-8", errors="replace")
+    return bool(re.search(rf"\b{re.escape(entry)}\b|\bimport\s+\*", text))
 
 
-def _of_source(source: Path, name: str, op: str, entry: str, *, home: str) -> str:
+def _of_source(source: Path, path: Path, op: str, entry: str) -> str:
     """Describe a function of a CUDA source. Raise UsageError if the source does not say enough."""
-    content, asked = describe_file(source, name, op, entry, home=home)
+    name = path.stem
+    content, asked = describe_file(source, name, op, entry, home=str(path.parent))
     if asked or "guess" in content.lower():
         lacking = f"what {', '.join(asked)} mean" if asked else "how its kernel is launched"
         raise UsageError(

@@ -1,12 +1,13 @@
 """`gpubench check`: right kernels pass, wrong ones are caught, without a GPU."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpubench.commands.check.cases import expected
+from gpubench.commands.check.cases import all_cases, expected
 from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import CudaVariant, Problem
@@ -115,6 +116,15 @@ def test_without_a_name_all_kernels_of_the_directory_are_checked(
         run_check(None, None, None, None, None)
 
 
+def test_a_function_that_cannot_be_built_is_an_error_as_in_a_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    description = own(tmp_path, "pass") / "mine.py"
+    description.write_text(description.read_text().replace("build(tile, dtype)", "build()"))
+    assert check("mine", tmp_path) == FAULTY
+    assert capsys.readouterr().out.startswith("error: mine at 1 float32 and 11 more cases: ")
+
+
 FAULTS = {
     "1 / 0": "ZeroDivisionError: division by zero (mine.py, line 8)",
     "os._exit(0)": "ended by itself with exit code 0",
@@ -186,6 +196,13 @@ def test_a_kernel_that_harms_its_process_is_a_fault(
     with pytest.raises(KernelFaultError) as raised:
         run_on_cpu(own_source(tmp_path, body), Sanitizer.ADDRESS, tmp_path / "built" / "program")
     assert raised.value.finding.startswith(CUDA_FAULTS[body])
+
+
+def test_a_source_is_run_in_its_own_layout_and_in_all_that_it_takes(tmp_path: Path) -> None:
+    (mine,) = own_source(tmp_path, "")
+    turned = replace(mine.variant, column_major=("B",), layouts=("nn", "nt", "tn"))
+    layouts = [case.problem.column_major for case in all_cases(turned)]
+    assert list(dict.fromkeys(layouts)) == [("B",), (), ("A",)]
 
 
 def test_messages_of_the_compiler_in_another_encoding_are_no_traceback(tmp_path: Path) -> None:
