@@ -11,24 +11,22 @@ from gpubench import options as option
 
 app = typer.Typer()
 
+JSON_FORMAT = 2
+"""Version of the JSON. It increases when a column is removed or changes its meaning."""
+
 
 class Form(StrEnum):
     """A form of results that `convert` writes."""
 
     CSV = "csv"
     JSON = "json"
-    GITHUB = "github-action-benchmark"
 
 
 @app.command(epilog="Example: gpubench convert sweep.csv --to json -o sweep.json")
 def convert(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="CSV of a sweep.",
-            autocompletion=completion.files,
-        ),
+        typer.Argument(metavar="FILE", help="CSV of a sweep.", autocompletion=completion.files),
     ],
     *,
     to: Annotated[Form, typer.Option(help="Form to write.", metavar=f"[{'|'.join(Form)}]")],
@@ -40,14 +38,20 @@ def convert(
     ] = None,
     force: option.Force = False,
 ) -> None:
-    """Write results in the forms of other programs."""
-    from gpubench.commands.convert.formats import FORMATS
+    """Write results as JSON for other programs, or some rows as a CSV."""
+    import json
+
+    import gpubench
     from gpubench.plan.selection import read_selected
     from gpubench.results.output import Output
+    from gpubench.results.row import encode, objects
 
     claimed = Output(output, overwrite=force) if output else None
     ((_, rows),) = read_selected([file], only, exclude)
-    content = FORMATS[to](rows)
+    content = encode(rows)
+    if to == Form.JSON:
+        document = {"format": JSON_FORMAT, "gpubench": gpubench.__version__, "rows": objects(rows)}
+        content = f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode()
     if claimed:
         claimed.write(content)
     else:

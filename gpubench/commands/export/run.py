@@ -7,7 +7,6 @@ from the description, which is Python.
 import math
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from string import Template
@@ -68,52 +67,46 @@ def exported(
 ) -> tuple[str, str]:
     """Return the CUDA C++ file and the Python file."""
     precision, name = problem.precision, variant.name
-    options = variant.options(tile, problem.dtype)
     launches = launch_on(variant, tile, problem, device).sequence
     workspace = max(launch.workspace_bytes for launch in launches)
-    operands = problem.operation.arrays
     limits: Any = ml_dtypes.finfo
     underflow = 0.0
     if precision.result_roundoff:
         underflow = float(limits(precision.result).smallest_subnormal) / 2
+    has_maps = any(launch.tensor_maps for launch in launches)
+    sizes = map(math.prod, problem.shapes)
     words = {
         "name": name,
         "label": f"{name} {tile} in {problem.dtype}",
         "version": gpubench.__version__,
         "device": device.name or "unknown",
-        "multiprocessors": str(device.multiprocessors),
+        "multiprocessors": device.multiprocessors,
         "command": compile_command(variant, tile, problem, device),
         "build": compile_command(variant, tile, problem, device, library=True),
-        "kernel": flattened(variant.source, include_folders(options)),
+        "kernel": flattened(variant.source, include_folders(variant.options(tile, problem.dtype))),
         "element": precision.cpp,
         "result": {"bfloat16": "__nv_bfloat16", "int32": "int"}.get(
             precision.result, precision.cpp
         ),
         "size": problem.size,
         "layout": problem.layout,
-        "flops": str(problem.flops),
-        "a": operands[0],
-        "b": operands[1],
-        "c": operands[2],
-        "a_elements": str(math.prod(problem.input_shapes[0])),
-        "b_elements": str(math.prod(problem.input_shapes[1])),
-        "c_elements": str(math.prod(problem.output_shape)),
-        "workspace_bytes": str(workspace),
+        "flops": problem.flops,
+        **dict(zip("abc", problem.operation.arrays, strict=True)),
+        **dict(zip(("a_elements", "b_elements", "c_elements"), sizes, strict=True)),
+        "workspace_bytes": workspace,
         "launches": "\n".join(
             _launch_code(variant, tile, problem, launch, workspace=workspace > 0)
             for launch in launches
         ),
-        "encoder": (HERE / "tensor_map.cu.txt").read_text(encoding="utf-8")
-        if any(launch.tensor_maps for launch in launches)
-        else "",
+        "encoder": (HERE / "tensor_map.cu.txt").read_text(encoding="utf-8") if has_maps else "",
         "fill": "0x00" if variant.reads_output else "0xFF",
         "product": _product(problem),
-        "tolerance": repr(precision.tolerance),
-        "rounding": repr(ROUNDED_ONCE * precision.result_roundoff),
-        "underflow": repr(underflow),
-        "shapes": repr((*problem.input_shapes, problem.output_shape)),
-        "dtypes": repr((precision.element,) * 2 + (precision.result,)),
-        "orders": repr(tuple("F" if columns else "C" for columns in problem.by_columns)),
+        "tolerance": precision.tolerance,
+        "rounding": ROUNDED_ONCE * precision.result_roundoff,
+        "underflow": underflow,
+        "shapes": problem.shapes,
+        "dtypes": (precision.element,) * 2 + (precision.result,),
+        "orders": tuple("F" if columns else "C" for columns in problem.by_columns),
         "zeros": "zeros" if variant.reads_output else "empty",
     }
     return tuple(  # type: ignore[return-value] # two templates
@@ -176,26 +169,34 @@ def _launch_code(
 ) -> str:
     """Return a launch in C++, in a block of its own."""
     maps, arguments = _arguments(variant, problem, launch, workspace=workspace)
+    in_clusters = launch.cluster != (1, 1, 1)
     settings = {
         "gridDim": f"dim3({', '.join(map(str, launch.dimensions[:3]))})",
         "blockDim": f"dim3({', '.join(map(str, launch.dimensions[3:]))})",
         "dynamicSmemBytes": launch.shared_bytes,
         "stream": "stream",
         "attrs": "attributes",
-        "numAttrs": launch.pdl + (launch.cluster != (1, 1, 1)),
+        "numAttrs": launch.pdl + in_clusters,
     }
-    allow = (
-        "if (failed(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, "
-        f"{launch.shared_bytes}))) return 1;"
-    )
-    lines = (
-        f"auto* const kernel = {variant.instance(tile, problem.dtype, launch.kernel)};",
-        *([allow] if launch.shared_bytes else []),
-        *maps,
-        *_attributes(launch),
-        "cudaLaunchConfig_t config = {};",
-        *(f"config.{name} = {value};" for name, value in settings.items()),
-        f"if (failed(cudaLaunchKernelEx(&config, kernel, {', '.join(arguments)}))) return 1;",
+    lines = [f"auto* const kernel = {variant.instance(tile, problem.dtype, launch.kernel)};"]
+    if launch.shared_bytes:
+        lines.append(
+            "if (failed(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, "
+            f"{launch.shared_bytes}))) return 1;"
+        )
+    lines += [*maps, "cudaLaunchAttribute attributes[2] = {};"]
+    if in_clusters:
+        lines.append("attributes[0].id = cudaLaunchAttributeClusterDimension;")
+        for axis, extent in zip("xyz", launch.cluster, strict=True):
+            lines.append(f"attributes[0].val.clusterDim.{axis} = {extent};")
+    if launch.pdl:
+        attribute = f"attributes[{int(in_clusters)}]"
+        lines.append(f"{attribute}.id = cudaLaunchAttributeProgrammaticStreamSerialization;")
+        lines.append(f"{attribute}.val.programmaticStreamSerializationAllowed = 1;")
+    lines.append("cudaLaunchConfig_t config = {};")
+    lines += [f"config.{name} = {value};" for name, value in settings.items()]
+    lines.append(
+        f"if (failed(cudaLaunchKernelEx(&config, kernel, {', '.join(arguments)}))) return 1;"
     )
     return "\n".join(("  {", *(f"    {line}" for line in lines), "  }"))
 
@@ -226,20 +227,6 @@ def _arguments(
     return lines, arguments
 
 
-def _attributes(launch: Launch) -> Iterator[str]:
-    """Yield the lines that declare and fill the launch's attributes."""
-    yield "cudaLaunchAttribute attributes[2] = {};"
-    place = 0
-    if launch.cluster != (1, 1, 1):
-        yield "attributes[0].id = cudaLaunchAttributeClusterDimension;"
-        for axis, extent in zip("xyz", launch.cluster, strict=True):
-            yield f"attributes[0].val.clusterDim.{axis} = {extent};"
-        place = 1
-    if launch.pdl:
-        yield f"attributes[{place}].id = cudaLaunchAttributeProgrammaticStreamSerialization;"
-        yield f"attributes[{place}].val.programmaticStreamSerializationAllowed = 1;"
-
-
 def _encode(tensor_map: TensorMap, array: str, problem: Problem) -> str:
     """Return the call that makes a tensor map. Its numbers are from cuda.h."""
     rows, columns = tensor_map.shape
@@ -258,13 +245,17 @@ def _encode(tensor_map: TensorMap, array: str, problem: Problem) -> str:
 def _product(problem: Problem) -> str:
     """Return rows, columns and depth of the product, and the strides of its arrays, in C++."""
     m, n, k = problem.m, problem.n, problem.k
-    a_columns, b_columns, c_columns = problem.by_columns
-    if problem.op == "gemm":
-        a = (1, m) if a_columns else (k, 1)
-        b = (1, k) if b_columns else (n, 1)
-        c = (1, m) if c_columns else (n, 1)
-        return f"{{{m}, {n}, {k}, {a[0]}, {a[1]}, {b[0]}, {b[1]}, {c[0]}, {c[1]}}}"
-    down, across = (1, m) if a_columns else (n, 1)
+    a, b, c = (
+        (1, rows) if by_columns else (columns, 1)
+        for (rows, columns), by_columns in zip(
+            ((m, k), (k, n), (m, n)) if problem.op == "gemm" else ((m, n),) * 3,
+            problem.by_columns,
+            strict=True,
+        )
+    )
+    numbers = (m, n, k, *a, *b, *c)
     if problem.op == "gemv":
-        return f"{{{m}, 1, {n}, {down}, {across}, 1, 0, 1, 0}}"
-    return f"{{{n}, 1, {m}, {across}, {down}, 1, 0, 1, 0}}"
+        numbers = (m, 1, n, *a, 1, 0, 1, 0)
+    elif problem.op == "gemv_t":
+        numbers = (n, 1, m, *a[::-1], 1, 0, 1, 0)
+    return f"{{{', '.join(map(str, numbers))}}}"

@@ -9,9 +9,7 @@ import jsonschema
 import pytest
 from commandline import call
 from newcomer import PAGES, REPOSITORY
-from samples import sample
 
-from gpubench.commands.convert.formats import as_benchmarks
 from gpubench.results.row import read, write
 
 sys.path.insert(0, str(PAGES))
@@ -34,15 +32,6 @@ def converted(path: Path, to: str, name: str) -> Path:
     done = call(path.parent, "convert", str(path), "--to", to, "-o", name)
     assert (done.code, done.out, done.err) == (0, "", "")
     return path.parent / name
-
-
-def test_the_form_of_github_action_benchmark_has_each_point_under_a_name_of_its_own() -> None:
-    rows = [sample(), sample(tile="8"), sample(cache="hot"), sample(status="wrong", tile="4")]
-    done = json.loads(as_benchmarks(rows))
-    assert [entry["name"] for entry in done][2].endswith("float32, hot")
-    assert len({entry["name"] for entry in done}) == 3  # a wrong point has no time
-    assert all(entry["value"] == rows[0].median_us for entry in done)
-    assert {entry["unit"] for entry in done} == {"µs"}
 
 
 def test_convert_overwrites_nothing_without_force(few: Path) -> None:
