@@ -104,14 +104,16 @@ def own_variants(op: str | None, kernels: Path) -> list[Variant]:
 def _check(variant: Variant, kernels: Path | None, tiles: str | None, arch: str | None) -> int:
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
-        if isinstance(variant, HostVariant):
-            return _check_host(variant, chosen, arch or DEFAULT)
         if isinstance(variant, CallVariant):
             return _check_call(variant, kernels, chosen)
-        if isinstance(variant, CudaVariant):
-            configs = [tile for tile in chosen if tile is not None]
-            compiles = _compile(variant, configs, arch or DEFAULT)
-            return _check_source(variant, configs, named=bool(tiles)) if compiles else FAULTY
+        if isinstance(variant, HostVariant | CudaVariant):
+            if not _compile(variant, chosen, arch or DEFAULT):
+                return FAULTY
+            if isinstance(variant, CudaVariant):
+                configs = [tile for tile in chosen if tile is not None]
+                return _check_source(variant, configs, named=bool(tiles))
+            say(f"not run on the CPU: sweep it on a GPU, or {HOST_HINT}", "yellow")
+            return NOT_RUN
     if isinstance(variant, BrokenVariant):
         raise UsageError(variant.idea)
     raise UsageError(f"'{variant.name}' is neither a function nor a CUDA source")
@@ -136,27 +138,34 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
     return list(chosen)
 
 
-def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -> bool:
+def _compile(
+    variant: HostVariant | CudaVariant, tiles: Sequence[Config | None], architecture: str
+) -> bool:
     """Compile the tiles for an architecture, say so, and return whether all compile."""
+    dtype, started, notes = variant.dtypes[0], perf_counter(), dict[str, None]()
+    target = architecture
     try:
-        require_architecture(architecture)
+        if isinstance(variant, CudaVariant):
+            require_architecture(architecture)
+            target = variant.architecture(architecture)
     except CompileError as error:
         say(f"not compiled for a GPU: {error}")
         return True
-    notes: dict[str, float] = {}
-    for tile in tiles:
-        try:
-            called = variant.compilation(tile, variant.dtypes[0], architecture)
-            compiled = compiler.compile_instance(*called)
-        except CompileError as error:
-            say(f"does not compile: {error}", "red")
-            return False
-        notes[compiled.note] = notes.get(compiled.note, 0) + compiled.seconds
-    names = ", ".join(map(str, tiles))
-    say(f"compiled for {variant.architecture(architecture)}, {variant.dtypes[0]}: {names}")
-    for note, seconds in notes.items():
-        if note:
-            say(f"{note} ({seconds:.1f} s)")
+    try:
+        for tile in tiles:
+            if isinstance(variant, HostVariant):
+                compiler.compile_library(variant, tile, dtype, architecture)
+            elif tile is not None:
+                called = variant.compilation(tile, dtype, architecture)
+                notes[compiler.compile_instance(*called).note] = None
+    except CompileError as error:
+        say(f"does not compile: {error}", "red")
+        return False
+    names = ", ".join(str(tile) for tile in tiles if tile) or variant.name
+    seconds = perf_counter() - started
+    say(f"compiled for {target}, {dtype}: {names} ({seconds:.1f} s)")
+    for note in filter(None, notes):
+        say(note)
     return True
 
 
@@ -212,6 +221,7 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
         variants=(variant.name,),
         sizes=SIZES if OPERATIONS[variant.op].has_k else tuple((m, n, 1) for m, n, _ in SIZES),
         tiles=tuple(str(tile) for tile in tiles if tile),
+        layouts=variant.layouts,
         dtypes=variant.dtypes,
         device=variant.backend,
         caches=(Cache.HOT,),
@@ -228,21 +238,6 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
         if row.status not in {Status.OK, Status.SKIPPED}
     ]
     return _conclude(variant, faults, counted(len(outcome.rows), "point"))
-
-
-def _check_host(variant: HostVariant, tiles: Sequence[Config | None], architecture: str) -> int:
-    """Compile a host function for a GPU. It launches kernels, so it cannot run on the CPU."""
-    for tile in tiles:
-        started = perf_counter()
-        try:
-            compiler.compile_library(variant, tile, variant.dtypes[0], architecture)
-        except CompileError as error:
-            say(f"does not compile: {error}", "red")
-            return FAULTY
-        what = f"{variant.function(tile, variant.dtypes[0])} for {architecture}"
-        say(f"compiled {what} ({perf_counter() - started:.1f} s)")
-    say(f"not run on the CPU: sweep it on a GPU, or {HOST_HINT}", "yellow")
-    return NOT_RUN
 
 
 def _launched(case: Case) -> str:

@@ -1,9 +1,9 @@
 """What compare-cublas measures, and the ladder: kernels in order, each with what it gains."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from gpubench.grouping import grouped
 from gpubench.model import Status, Variant
@@ -11,8 +11,16 @@ from gpubench.plan.registry import choose, variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
-from gpubench.view.row_tables import best_of_each, by_problem, marked, remarks, title
-from gpubench.view.tables import Table, table
+from gpubench.view.row_tables import (
+    Column,
+    best_of_each,
+    by_problem,
+    heading,
+    marked,
+    remarks,
+    rows_table,
+)
+from gpubench.view.tables import Table
 
 
 def with_libraries(
@@ -60,32 +68,26 @@ def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableTy
     """Return a table for each problem: the steps in order, each with its gain."""
     parts: list[RenderableType] = []
     for of_problem in by_problem(row for row in rows if row.status == Status.OK):
-        parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
-        parts.append(_ladder_table(of_problem, order))
+        parts += [heading(of_problem[0]), _ladder_table(of_problem, order)]
     return Group(*parts, *remarks(rows))
 
 
 def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
     """Return the best tile of each step, in order, followed by variants that are not steps."""
     best = best_of_each(rows)
-    grid = table(
-        *("step", "best tile", "time", "GFLOP/s", "% of cuBLAS", "gain"),
-        *("registers", "occupancy, %"),
-        left={"step", "best tile"},
-    )
-    place = {name: position for position, name in enumerate(order)}
-    for row in sorted(best.values(), key=lambda row: place.get(row.variant, len(place))):
-        grid.add_row(
-            row.variant,
-            row.tile,
-            marked(row),
-            number(row.gflops, 0),
-            number(row.percent_of_blas, 1),
-            _gain(row, best, order),
-            str(row.registers or ""),
-            number(None if row.occupancy is None else 100 * row.occupancy, 0),
-        )
-    return grid
+    places = {name: place for place, name in enumerate(order)}
+    ordered = sorted(best.values(), key=lambda row: places.get(row.variant, len(places)))
+    columns = [
+        Column("step", attrgetter("variant"), is_text=True),
+        Column("best tile", attrgetter("tile"), is_text=True),
+        Column("time", marked),
+        Column("GFLOP/s", lambda row: number(row.gflops, 0)),
+        Column("% of cuBLAS", lambda row: number(row.percent_of_blas, 1)),
+        Column("gain", lambda row: _gain(row, best, order)),
+        Column("registers", lambda row: str(row.registers or "")),
+        Column("occupancy, %", lambda row: number(row.occupancy and 100 * row.occupancy, 0)),
+    ]
+    return rows_table(ordered, columns)
 
 
 def _gain(row: Row, best: Mapping[str, Row], order: Mapping[str, str]) -> str:

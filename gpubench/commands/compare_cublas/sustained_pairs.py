@@ -2,34 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import attrgetter
 from statistics import geometric_mean
 
 from gpubench.engine.pairs import PAIR_S, PROCESSES, mean_joules
 from gpubench.engine.pool import LocalPool, Pool
 from gpubench.engine.prepare import Job
-from gpubench.grouping import grouped
 from gpubench.model import PairedTimes, PointKey, State, Status
-from gpubench.plan.registry import variants
+from gpubench.plan.registry import libraries
 from gpubench.results.row import Row
 from gpubench.stats.pairs import ratio_of_pairs
 from gpubench.view.numbers import number
-from gpubench.view.row_tables import Column, best_of, rows_table
+from gpubench.view.row_tables import Column, best_of_each, by_problem, rows_table
 from gpubench.view.tables import Table, say
+
+
+def is_library(row: Row) -> bool:
+    """Return whether a row is of a library's product, and not of a kernel."""
+    return row.variant in libraries()
 
 
 def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Return the fastest kernel and the fastest library of each sustained problem."""
-    libraries = {
-        variant.name for variant in variants() if variant.name == variant.baseline or variant.tunes
-    }
-    pairs: list[tuple[Row, Row]] = []
     timed = [row for row in rows if row.status == Status.OK and row.state == State.SUSTAINED]
-    for measured in grouped(timed, attrgetter("problem_key")).values():
-        sides = [[row for row in measured if (row.variant in libraries) == at] for at in (0, 1)]
-        if all(sides):
-            pairs.append((best_of(sides[0]), best_of(sides[1])))
-    return pairs
+    return [
+        (sides[False], sides[True])
+        for measured in by_problem(timed)
+        if len(sides := best_of_each(measured, is_library)) > 1
+    ]
 
 
 def pairs_s(job: Job) -> float:

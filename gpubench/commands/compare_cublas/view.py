@@ -6,9 +6,8 @@ from itertools import chain, groupby
 from rich.console import RenderableType
 from rich.text import Text
 
-from gpubench.commands.compare_cublas.sustained_pairs import pairs_table
+from gpubench.commands.compare_cublas.sustained_pairs import is_library, pairs_table
 from gpubench.model import Status
-from gpubench.plan.registry import libraries
 from gpubench.results.row import Row
 from gpubench.view.numbers import number, rate
 from gpubench.view.problem_list import list_summaries
@@ -51,7 +50,9 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
     too_long = len(problems) > 1 and variants > SCREEN_LINES and not ladder
     parts: list[RenderableType] = []
     if too_long:
-        kept = list(chain(*map(_fastest, problems)))
+        # The fastest kernel and the fastest library of each problem, the faster one first.
+        both = (best_of_each(of_problem, is_library).values() for of_problem in problems)
+        kept = list(chain(*map(fastest_first, both)))
         for conditions, group in groupby(kept, key=_conditions):
             parts += [Text(f"\n{conditions}", style="bold"), rows_table(list(group), SHORT)]
         failed = [row for row in rows if row.status not in {Status.OK, Status.SKIPPED}]
@@ -66,12 +67,6 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
             grid,
         ]
     return [*parts, *sentences(rows, tiles=not too_long)]
-
-
-def _fastest(rows: Sequence[Row]) -> list[Row]:
-    """Return the fastest kernel and the fastest library of a problem, the faster one first."""
-    sides = [[row for row in rows if (row.variant in libraries()) == each] for each in (0, 1)]
-    return fastest_first(fastest_first(side)[0] for side in sides if side)
 
 
 def _conditions(row: Row) -> str:

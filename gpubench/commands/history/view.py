@@ -46,9 +46,16 @@ def print_names() -> None:
 def print_history(name: str, only: str | None, exclude: str | None) -> None:
     """Print a table per point. A saved result that cannot be read is passed over.
 
-    Raises UsageError for an unknown name, if no result can be read, and if no row is left.
+    Raises UsageError for an unknown name, if no result has a time, and if no row is left.
     """
-    timed = _timed(store.require(name, None, "history"))
+    timed: list[Saved] = []
+    for path in store.require(name, None, "history"):
+        try:
+            rows = read(path)
+        except UsageError as error:
+            say(f"history passes over {error}", err=True)
+        else:
+            timed += [(saved_time(path), row) for row in rows if row.status == Status.OK]
     if not timed:
         raise UsageError(f"history: no result saved as '{name}' has a time")
     keep = selection([row for _, row in timed], only, exclude)
@@ -64,16 +71,13 @@ def print_history(name: str, only: str | None, exclude: str | None) -> None:
 
 def histories(timed: Sequence[Saved]) -> Histories:
     """Return, for each problem and variant, the tile that is fastest in the newest result."""
-
-    def point(saved: Saved) -> tuple[str, str]:
-        unnamed = replace(saved[1], problem=None)  # a list gives the same problem a name
-        return title(unnamed), saved[1].variant
-
-    groups = grouped(timed, point)
+    # A list gives the same problem a name.
+    groups = grouped(
+        timed, lambda saved: (title(replace(saved[1], problem=None)), saved[1].variant)
+    )
     points: Histories = {}
     for (heading, _), saves in sorted(groups.items(), key=lambda item: item[1][-1][1].problem_key):
-        newest = saves[-1][0]
-        best = best_of(row for time, row in saves if time == newest)
+        best = best_of(row for time, row in saves if time == saves[-1][0])
         history = [saved for saved in saves if saved[1].tile == best.tile][-MAX_RESULTS:]
         points.setdefault(heading, {})[best.kernel] = history
     return points
@@ -85,38 +89,15 @@ def saved_time(path: Path) -> str:
     return f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:-1]}"
 
 
-def _timed(paths: Sequence[Path]) -> list[Saved]:
-    """Return the measured rows of the files. Raises UsageError if no file can be read."""
-    timed: list[Saved] = []
-    errors: list[UsageError] = []
-    for path in paths:
-        try:
-            rows = read(path)
-        except UsageError as error:
-            errors.append(error)
-        else:
-            timed += [(saved_time(path), row) for row in rows if row.status == Status.OK]
-    if len(errors) == len(paths):
-        raise errors[-1]
-    for unreadable in errors:
-        say(f"history passes over {unreadable}", err=True)
-    return timed
-
-
 def _grid(history: Sequence[Saved]) -> Table:
     """Return a table with a line per saved result; the change is relative to the line above."""
     texts = ("saved, UTC", "commit", "kernel")
     grid = table(*texts, "time", "±", "change", left=texts)
     before: Row | None = None
     for time, row in history:
-        grid.add_row(
-            time[:TO_SECONDS],
-            (row.commit or "")[:DIGITS] + ("+" if (row.commit or "").endswith("+") else ""),
-            (row.source_hash or "")[:DIGITS],
-            marked(row),
-            uncertainty(row),
-            _change(before, row),
-        )
+        commit, dirty, _ = (row.commit or "").partition("+")
+        names = commit[:DIGITS] + dirty, (row.source_hash or "")[:DIGITS]
+        grid.add_row(time[:TO_SECONDS], *names, marked(row), uncertainty(row), _change(before, row))
         before = row
     return grid
 

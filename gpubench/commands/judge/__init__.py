@@ -36,9 +36,7 @@ def judge(
         list[str] | None,
         typer.Argument(
             metavar="[KERNEL...]",
-            help="Kernels to judge, such as mm or 'my_*', or a file: mine.cu, mine.cu:run, "
-            "mine.py:product, or libmine.so with the declaration of its function. Default: all of "
-            "--kernels.",
+            help="Kernels to judge, such as mm or 'my_*'. Default: all of --kernels.",
             autocompletion=completion.variants,
         ),
     ] = None,
@@ -75,7 +73,6 @@ def judge(
 
     from gpubench.backends import find_devices
     from gpubench.commands.judge import view
-    from gpubench.commands.judge.from_file import with_description
     from gpubench.commands.judge.verdicts import exit_code, judge_rows
     from gpubench.engine.run import measure
     from gpubench.model import Launches
@@ -93,27 +90,20 @@ def judge(
     if sweep.timing.rounds < MIN_ROUNDS:
         raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
     backend = find_devices(sweep.device)[0][0].backend
-    names, sweep = with_description(names or [], sweep, backend)
-
-    def chosen(names: Sequence[str], flag: str) -> Sequence[Variant]:
-        try:
-            return choose(sweep.op, backend, names, sweep.kernels)
-        except UsageError as error:
-            raise UsageError(str(error).replace("--variants", flag, 1)) from error
 
     if not names and not sweep.kernels:
         raise UsageError("name a kernel, or the directory --kernels of yours")
     own = names or [
         variant.name for variant in of_op(sweep.op, sweep.kernels).values() if not is_ours(variant)
     ]
-    kernels = chosen(own, "KERNEL")
+    kernels = choose(sweep.op, backend, own, sweep.kernels)
     baselines = {each.name: _baselines(each, baseline, sweep.dtypes) for each in kernels}
-    compared = chosen([*dict.fromkeys(chain.from_iterable(baselines.values()))], "--baseline")
-    named = dict.fromkeys((*baselines, *(variant.name for variant in compared)))
-    sweep = replace(sweep, variants=tuple(named))
+    patterns = [*dict.fromkeys(chain.from_iterable(baselines.values()))]
+    compared = [each.name for each in choose(sweep.op, backend, patterns, sweep.kernels)]
+    sweep = replace(sweep, variants=tuple(dict.fromkeys((*baselines, *compared))))
     if backend == "cuda" and "launches" not in sweep.options:
         sweep = replace(sweep, launches=(Launches.ALONE, Launches.GRAPH))
-    strategy = InRounds(whole_problems=True, baselines={*named} - {*baselines})
+    strategy = InRounds(whole_problems=True, baselines={*compared} - {*baselines})
     with SweepProgress() as watcher:
         outcome = measure(sweep, watcher, force=force, strategy=strategy)
     if outcome.interrupted:

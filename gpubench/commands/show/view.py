@@ -38,20 +38,15 @@ def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None)
     """Return the tables after a sweep, or lists of points if an order or a number is given."""
     if not (sort or top):
         return Group(*results(rows).renderables, *list_summaries(rows), *sentences(rows))
-    parts: list[RenderableType] = []
-    problems = _listed(rows, sort, top)
+    by_size = by_problem(row for row in rows if row.status == Status.OK)
+    problems = [sorted(points, key=ORDER[sort or "time"])[:top] for points in by_size]
     listed = list(chain(*problems))
     if len(listed) > MAX_POINTS:
         return Group(too_many(listed))
+    parts: list[RenderableType] = []
     for points in problems:
         parts += [heading(points[0]), rows_table(points, [*NAMES, *figures(points[0], rows)])]
     return Group(*parts, *remarks(listed))
-
-
-def _listed(rows: Sequence[Row], sort: str | None, top: int | None) -> list[list[Row]]:
-    """Return the measured points to list, by problem."""
-    problems = by_problem(row for row in rows if row.status == Status.OK)
-    return [sorted(points, key=ORDER[sort or "time"])[:top] for points in problems]
 
 
 def side_by_side(
@@ -67,18 +62,12 @@ def side_by_side(
         return Group(too_many(list(chain(*sides))))
     parts: list[RenderableType] = []
     for keys in problems.values():
-        grid = table(
-            *("variant", "tile", *names, *(f"{name} ÷ {names[0]}" for name in names[1:])),
-            left={"variant", "tile"},
-        )
+        ratios = (f"{name} ÷ {names[0]}" for name in names[1:])
+        grid = table("variant", "tile", *names, *ratios, left={"variant", "tile"})
         for key in sorted(keys, key=lambda key: ORDER[sort or "time"](first[key]))[:top]:
             rows = [side.get(key) for side in times]
-            grid.add_row(
-                key.variant,
-                key.tile,
-                *(marked(row) if row else "" for row in rows),
-                *(_ratio(row, rows[0]) for row in rows[1:]),
-            )
+            cells = (marked(row) if row else "" for row in rows)
+            grid.add_row(key.variant, key.tile, *cells, *(_ratio(row, rows[0]) for row in rows[1:]))
         problem = first[keys[0]]
         size = problem.problem or problem.size
         name = f"{problem.op} {size} {problem.dtype}, {problem.conditions}{problem.special}"

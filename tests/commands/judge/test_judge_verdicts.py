@@ -1,27 +1,19 @@
 """`judge`: one verdict for each kernel and shape, its exit code, and its JSON."""
 
 import json
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
-import numpy as np
 import pytest
 from commandline import call
 from newcomer import PAGES
 from samples import sample
 from stub import nothing_measured
 
-from gpubench.commands.judge.from_file import with_description
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.commands.judge.view import as_tables
-from gpubench.errors import UsageError
-from gpubench.model import CallVariant
-from gpubench.plan.descriptor import load
-from gpubench.plan.registry import of_op
-from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 
 sys.path.insert(0, str(PAGES))
@@ -142,81 +134,6 @@ def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(tmp_pat
     check.validate(document)
     assert not check.is_valid(document | {"format": 0})
     assert not check.is_valid(document | {"verdicts": [found["lazy"] | {"verdict": "right"}]})
-
-
-SOURCE = """
-__global__ void product(int M, int N, int K, const float *A, const float *B, float *C) {
-  int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;
-  float sum = 0;
-  for (int k = 0; k < K; ++k) sum += A[i * K + k] * B[k * N + j];
-  C[i * N + j] = sum;
-}
-"""
-LAUNCHER = """
-void run(int M, int N, int K, const float *A, const float *B, float *C) {
-  product<<<dim3(N / 16, M / 16), dim3(16, 16)>>>(M, N, K, A, B, C);
-}
-"""
-DECLARED = "void run(int M, int N, int K, const double* A, const double* B, double* C)"
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    (tmp_path / "whole.cu").write_text(SOURCE + LAUNCHER)
-    (tmp_path / "kernel.cu").write_text(SOURCE)
-    (tmp_path / "naive.cu").write_text(SOURCE + LAUNCHER)
-    (tmp_path / "libmine.so").touch()
-    text = "def product(a, b, c):\n    c[:] = a @ b\n"
-    (tmp_path / "rows.py").write_text(text, encoding="utf-8-sig")  # with a byte order mark
-    (tmp_path / "stars.py").write_text("from numpy import *\n")
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "dtype"),
-    [
-        ("whole.cu", "whole", "float32"),
-        ("whole.cu:run", "whole", "float32"),
-        ("naive.cu", "my_naive", "float32"),  # gpubench has a kernel naive
-        (f"libmine.so:{DECLARED}", "mine", "float64"),
-        ("rows.py:product", "rows", "int32"),
-        ("stars.py:matmul", "stars", "int32"),
-    ],
-)
-def test_a_file_is_judged_without_a_description(
-    files: Path, text: str, name: str, dtype: str
-) -> None:
-    backend = "cpu" if ".py" in text else "cuda"
-    sweep = Sweep(dtypes=(dtype,))
-    [named], described = with_description([str(files / text)], sweep, backend)
-    variant = of_op("gemm", described.kernels)[name]
-    assert (named, variant.backend, variant.dtypes) == (name, backend, (dtype,))
-    assert any(path.parent == files for path in variant.sources)
-    if backend == "cpu":
-        a, c = np.ones((2, 2)), np.zeros((2, 2))
-        loaded = load(variant.path, "gemm")
-        assert isinstance(loaded, CallVariant)
-        loaded.build(None, dtype)(a, a, c)
-        assert c.tolist() == [[2, 2], [2, 2]]
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["none.cu"], "none.cu: no such file"),
-        (["kernel.cu"], "how its kernel is launched: write a description by 'gpubench new-kernel"),
-        (["libmine.so:run"], "libmine.so: declare its function, such as 'libmine.so:run"),
-        (["rows.py"], "rows.py: name its function, rows.py:FUNCTION; a file with a description"),
-        (["rows.py:products"], "rows.py: has no function products"),
-        (["rows.py:product", "mm"], "judge a file alone, without --kernels and other kernels"),
-    ],
-)
-def test_a_file_that_says_too_little_is_refused(
-    files: Path, texts: list[str], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(files)
-    with pytest.raises(UsageError, match=re.escape(message)):
-        with_description(texts, Sweep(), "cuda")
 
 
 def test_the_table_names_verdict_ratio_and_reason() -> None:
