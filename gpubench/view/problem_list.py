@@ -1,6 +1,6 @@
 """The summary of a list of problems: what the whole list takes with each variant."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from rich.console import RenderableType
@@ -12,9 +12,6 @@ from gpubench.results.row import Row
 from gpubench.view.numbers import time_text
 from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of_each, is_baseline, marked
 from gpubench.view.tables import table
-
-Times = Mapping[tuple[object, ...], Row]
-"""The fastest row of each problem."""
 
 _PROBLEM = attrgetter("m", "n", "k", "compute_mode")
 
@@ -42,58 +39,44 @@ def _conditions(row: Row) -> tuple[object, ...]:
 
 
 def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
-    first = rows[0]
-    by_variant = grouped(rows, attrgetter("variant"))
-    times = {name: best_of_each(of_variant, _PROBLEM) for name, of_variant in by_variant.items()}
-    best = best_of_each(rows, _PROBLEM)
+    """Return the best kernel of each problem, the total of each kernel, and what the list takes."""
+    first, best = rows[0], best_of_each(rows, _PROBLEM)
     mode = f" {first.compute_mode}" if split else ""
-    conditions = f", {first.conditions}{first.special}"
-    heading = f"\nthe list: {len(best)} problems{mode} on {first.device}{conditions}"
+    heading = f"{len(best)} problems{mode} on {first.device}, {first.conditions}{first.special}"
     problems = table(
         *("problem", "size", "weight", "best kernel", "tile", "time", "weight × time"),
         left={"problem", "size", "best kernel", "tile"},
     )
     for row in best.values():
         size, weight = row.size.replace("x", "×"), f"{row.weight or 1:g}"
-        weighted = time_text(_weighted_us(row))
-        problems.add_row(row.problem, size, weight, row.variant, row.tile, marked(row), weighted)
+        total = time_text(_total_us([row]))
+        problems.add_row(row.problem, size, weight, row.variant, row.tile, marked(row), total)
+    by_variant = {
+        variant: list(best_of_each(of_variant, _PROBLEM).values())
+        for variant, of_variant in grouped(rows, attrgetter("variant")).items()
+    }
+    ranked = sorted(by_variant, key=lambda variant: _total_us(by_variant[variant]))
     totals = table("kernel", "problems", "weight × time", left={"kernel"})
-    for variant, total_us in sorted(_totals_us(times).items(), key=lambda item: item[1]):
-        count = len(times[variant])
-        whole = "" if count == len(best) else f" of {len(best)}"
-        totals.add_row(variant, f"{count}{whole}", time_text(total_us))
-    parts: list[RenderableType] = [Text(heading, style="bold"), problems, Text(), totals]
-    parts.append(Text(_statement(times, best), style="bold"))
-    if any(row.unstable for row in best.values()):
-        parts.append(Text(UNSTABLE_LEGEND, style="dim"))
-    return parts
+    for variant in ranked:
+        solved = by_variant[variant]
+        part = "" if len(solved) == len(best) else f" of {len(best)}"
+        totals.add_row(variant, f"{len(solved)}{part}", time_text(_total_us(solved)))
+    complete = [variant for variant in ranked if len(by_variant[variant]) == len(best)]
+    libraries = [variant for variant in complete if all(map(is_baseline, by_variant[variant]))]
+    least = f"{time_text(_total_us(best.values()))} with the best of each"
+    statement = f"no kernel takes the whole list; it takes {least}"
+    if complete:
+        named = (libraries or complete)[0]
+        statement = (
+            f"this list takes {time_text(_total_us(by_variant[named]))} with {named}, {least}"
+        )
+    unstable = any(row.unstable for row in best.values())
+    return [
+        *(Text(f"\nthe list: {heading}", style="bold"), problems, Text(), totals),
+        Text(statement + f" {UNSTABLE}" * unstable, style="bold"),
+        *[Text(UNSTABLE_LEGEND, style="dim")] * unstable,
+    ]
 
 
-def _statement(times: Mapping[str, Times], best: Times) -> str:
-    """Return `this list takes 12.30 ms with cublas, 11.80 ms with the best of each`."""
-    best_us = sum(map(_weighted_us, best.values()))
-    mark = f" {UNSTABLE}" if any(row.unstable for row in best.values()) else ""
-    complete = {
-        variant: total_us
-        for variant, total_us in _totals_us(times).items()
-        if len(times[variant]) == len(best)
-    }
-    if not complete:
-        each = time_text(best_us)
-        return f"no kernel takes the whole list; it takes {each} with the best of each{mark}"
-    libraries = [name for name in complete if all(map(is_baseline, times[name].values()))]
-    named = min(libraries or complete, key=lambda name: complete[name])
-    return (
-        f"this list takes {time_text(complete[named])} with {named}, "
-        f"{time_text(best_us)} with the best of each{mark}"
-    )
-
-
-def _totals_us(times: Mapping[str, Times]) -> dict[str, float]:
-    return {
-        variant: sum(map(_weighted_us, times_us.values())) for variant, times_us in times.items()
-    }
-
-
-def _weighted_us(row: Row) -> float:
-    return (row.weight or 1.0) * (row.median_us or 0.0)
+def _total_us(rows: Iterable[Row]) -> float:
+    return sum((row.weight or 1.0) * (row.median_us or 0.0) for row in rows)

@@ -4,11 +4,12 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.text import Text
 
 from gpubench.model import Status
-from gpubench.plan.registry import libraries
+from gpubench.plan import registry
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.view.row_tables import DISAGREE, best_of, by_problem
@@ -43,7 +44,7 @@ def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
     the second fastest kernel, or with its own second fastest tile.
     """
     measured = [row for row in rows if row.status == Status.OK and row.median_us]
-    names = libraries()
+    names = registry.libraries()
     pairs = [pair for of_problem in by_problem(measured) if (pair := _compared(of_problem, names))]
     if len(pairs) > MAX_SENTENCES:
         lines = [_together(pairs, names)]
@@ -59,17 +60,13 @@ def _compared(rows: Sequence[Row], names: frozenset[str]) -> tuple[Row, Row] | N
     if not kernels:
         return None
     best = best_of(kernels)
-    if best.percent_of_blas and best.median_us:
-        # The baseline has the kernel's dtype and threads, and is the faster of two BLAS calls.
-        blas_us = best.median_us * best.percent_of_blas / 100
-        for row in rows:
-            if row.variant in names and math.isclose(
-                row.median_us or 0.0, blas_us, rel_tol=BASELINE_ROUNDING
-            ):
-                return best, row
+    # The baseline has the kernel's dtype and threads, and is the faster of two BLAS calls.
+    blas_us = (best.median_us or 0.0) * (best.percent_of_blas or 0.0) / 100
+    is_blas = partial(math.isclose, blas_us, rel_tol=BASELINE_ROUNDING)
+    blas = [row for row in rows if row.variant in names and is_blas(row.median_us or 0.0)]
     others = [row for row in kernels if row.variant != best.variant]
-    others = others or [row for row in kernels if row is not best]
-    return (best, best_of(others)) if others else None
+    compared = blas or others or [row for row in kernels if row is not best]
+    return (best, best_of(compared)) if compared else None
 
 
 def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
@@ -95,12 +92,10 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
         return ""
     ratios = [_ratio(best, other).value for best, other in pairs]
     mean = statistics.geometric_mean(ratios)
-    libraries_named = " or ".join(
-        f"`{name}`" for name in dict.fromkeys(o.variant for _, o in pairs)
-    )
+    libraries = " or ".join(dict.fromkeys(f"`{other.variant}`" for _, other in pairs))
     return (
-        f"the fastest kernel of {len(pairs)} problems is {mean:.2f} times as fast as "
-        f"{libraries_named} in the geometric mean, from {min(ratios):.2f} to {max(ratios):.2f}"
+        f"the fastest kernel of {len(pairs)} problems is {mean:.2f} times as fast as {libraries} "
+        f"in the geometric mean, from {min(ratios):.2f} to {max(ratios):.2f}"
     )
 
 
