@@ -30,7 +30,7 @@ from gpubench.view.pictures.series import (
     titles,
 )
 from gpubench.view.pictures.tiles import draw_tiles, tile_panels
-from gpubench.view.row_tables import DISAGREE, is_bandwidth_bound, is_baseline
+from gpubench.view.row_tables import is_bandwidth_bound, is_baseline
 
 MIN_CURVE = 3
 """Minimum number of points of a line."""
@@ -38,8 +38,8 @@ MIN_CURVE = 3
 MAX_PANELS, MAX_LINES = 24, 200
 """Maximum numbers of panels and lines of a picture. More take a minute to draw."""
 
-CURVE_IN, LINE_IN = 3.8, 0.23
-"""Height of axes, and of a line of text beside bars."""
+CURVE_IN = 3.8
+"""Height of axes."""
 
 
 class _Drawing(NamedTuple):
@@ -249,30 +249,14 @@ def _rated(group: Sequence[Source]) -> list[Panel]:
 def _blas(panel: Panel, _looks: style.Looks, axes: Axes) -> float:
     """Draw a bar for each variant and source, the slowest on top."""
     lines = sorted(filter(_percent, panel.series), key=_percent)
-    libraries = [style.is_library(line.variant) for line in lines]
-    colours = [style.ink() if is_library else style.COLOURS[0] for is_library in libraries]
-    places = range(len(lines))
-    axes.barh(places, [_percent(line) for line in lines], 0.72, color=colours)
     axes.axvline(100, color=style.ink(), linewidth=1, linestyle=(0, (4, 2)))
-    names = [style.label(line.name) for line in lines]
-    figures = [
-        style.label(
-            f"{_percent(line):,.1f} %{' !' * line.best.unstable}{tile and f', tile {tile}'}"
-        )
-        for line in lines
-        for tile in (line.best.tile,)
-    ]
-    axes.set_ylim(len(lines) - 0.45, -0.55)
-    axes.set_yticks(places, names)
-    beside = axes.secondary_yaxis("right")
-    beside.set_yticks(places, figures)
-    beside.spines["right"].set_visible(False)
-    for side in (axes, beside):
-        side.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    explained = f" (!: {DISAGREE})" if any(line.best.unstable for line in lines) else ""
-    axes.set_xlabel(f"percent{explained}")
-    return LINE_IN * len(lines) * style.line_count([*names, *figures])
+    bars = []
+    for line in lines:
+        tile = f", tile {line.best.tile}" if line.best.tile else ""
+        figure = f"{_percent(line):,.1f} %{' !' * line.best.unstable}{tile}"
+        colour = style.ink() if style.is_library(line.variant) else style.COLOURS[0]
+        bars.append((line.name, figure, _percent(line), colour))
+    return style.draw_bars(axes, bars, "percent", [line.best for line in lines])
 
 
 def _percent(line: Series) -> float:

@@ -73,6 +73,9 @@ WIDTH_IN = 8.6
 TITLES_IN = 1.15
 """Height of the titles above and below the axes of a panel."""
 
+LINE_IN = 0.23
+"""Height of a line of text beside bars."""
+
 TITLE_CHARACTERS, LABEL_CHARACTERS = 90, 40
 """Maximum length of a line; a longer text is wrapped."""
 
@@ -276,6 +279,30 @@ def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
         handlelength=3,
         labelspacing=0.7,
     )
+
+
+Bar = tuple[str, str, float, str]
+"""The texts left and right of a bar, its length, and its colour."""
+
+
+def draw_bars(axes: Axes, bars: Sequence[Bar], title: str, rows: Iterable[Row]) -> float:
+    """Draw bars from top to bottom, and return the height of the axes.
+
+    `title` is that of the axis, which also explains `!` in the texts of unstable rows.
+    """
+    names = [label(name) for name, *_ in bars]
+    figures = [label(figure) for _, figure, *_ in bars]
+    *_, values, colours = zip(*bars, strict=True)
+    axes.barh(range(len(bars)), values, 0.72, color=colours)
+    axes.set_ylim(len(bars) - 0.45, -0.55)
+    beside = axes.secondary_yaxis("right")
+    beside.spines["right"].set_visible(False)
+    for side, texts in ((axes, names), (beside, figures)):
+        side.set_yticks(range(len(bars)), texts)
+        side.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(f"{title} (!: {DISAGREE})" if any(row.unstable for row in rows) else title)
+    return max(1.0, LINE_IN * len(bars) * line_count([*names, *figures]))
 
 
 def label(*lines: str) -> str:

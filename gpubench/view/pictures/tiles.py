@@ -11,10 +11,10 @@ from gpubench.results.row import Row
 from gpubench.view.numbers import milliseconds
 from gpubench.view.pictures import style
 from gpubench.view.pictures.series import Panel, Series, Source, edge_of, is_block, panels, titles
-from gpubench.view.row_tables import DISAGREE
+from gpubench.view.row_tables import marked
 
-TILES_IN, TILE_IN = 3.5, 0.21
-"""Height of axes of tile sizes, and of a line of a list of block tiles."""
+TILES_IN = 3.5
+"""Height of axes of tile sizes."""
 
 MAX_BLOCK_TILES = 24
 """Maximum number of block tiles of a panel, the fastest ones."""
@@ -61,7 +61,8 @@ def draw_tiles(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     axes.set_xscale("log", base=2)
     axes.set_xticks(named, map(str, named))
     axes.set_xticks([], minor=True)
-    axes.set_xlabel(f"tile size{_key(panel)}")
+    key = "; cross: uses local memory" if any(row.local_bytes for row in panel.rows) else ""
+    axes.set_xlabel(f"tile size (large: best tile{key})")
     style.log_axis(axes, "y")
     style.y_title(axes, "time per launch, ms")
     style.legend(axes, lines)
@@ -82,47 +83,25 @@ def _curve(axes: Axes, line: Series, look: style.Look) -> Line2D:
     axes.fill_between(tiles, low, high, color=drawn["color"], alpha=0.25, linewidth=0)
     for row in rows:
         if row is line.best or row.local_bytes:
-            _mark(axes, (int(row.tile), _ms(row)), row, look, is_best=row is line.best)
+            marker = {"marker": "x"} if row.local_bytes else {}
+            size = 9 if row is line.best else 5
+            axes.plot(int(row.tile), _ms(row), **look.options | marker, markersize=size)
     style.ring(axes, rows, list(zip(tiles, times, strict=True)))
     text = style.label(line.name, f"best {line.best.tile}: {milliseconds(line.best.median_us)} ms")
     return Line2D([tiles[-1]], [times[-1]], **drawn, label=text)
 
 
 def _blocks(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw block tiles as a list with the fastest on top."""
+    """Draw block tiles as bars, the fastest on top."""
     pairs = [(line, row) for line in panel.series for row in line.rows]
     pairs = sorted(pairs, key=lambda pair: _ms(pair[1]))[:MAX_BLOCK_TILES]
-    # A kernel looks the same in all lists: its name stands in each row.
-    drawn = [looks.get(line.variant, style.FAINT) for line, _ in pairs]
-    for place, ((line, row), look) in enumerate(zip(pairs, drawn, strict=True)):
-        _mark(axes, (_ms(row), place), row, look, is_best=row is line.best)
-    axes.yaxis.tick_right()
-    texts = [style.label(f"{line.name}  {row.tile}") for line, row in pairs]
-    axes.set_yticks(range(len(texts)), texts)
-    axes.set_ylim(len(texts) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    for text, look in zip(axes.get_yticklabels(), drawn, strict=True):
-        text.set_color(look.colour or style.ink())
-    rows = [row for _, row in pairs]
-    style.ring(axes, rows, [(_ms(row), place) for place, row in enumerate(rows)])
-    ring = f"; ring: {DISAGREE}" if any(row.unstable for row in rows) else ""
-    style.log_axis(axes, "x")
-    axes.set_xlabel(f"time per launch, ms{_key(panel)}{ring}")
-    return max(1.0, TILE_IN * len(pairs) * style.line_count(texts))
-
-
-def _key(panel: Panel) -> str:
-    """Explain the markers, after the title of an axis."""
-    spills = any(row.tile and row.local_bytes for row in panel.rows)
-    return " (large: best tile; cross: uses local memory)" if spills else " (large: best tile)"
-
-
-def _mark(
-    axes: Axes, point: tuple[float, float], row: Row, look: style.Look, *, is_best: bool
-) -> None:
-    """Draw the marker of a tile: large for the best tile, a cross if it uses local memory."""
-    marker = "x" if row.local_bytes else look.marker or "o"
-    axes.plot(*point, **look.options | {"marker": marker, "markersize": 9 if is_best else 5})
+    bars = []
+    for line, row in pairs:
+        figure = f"{marked(row, milliseconds)}{', uses local memory' * bool(row.local_bytes)}"
+        # A kernel has one colour in all panels.
+        colour = looks.get(line.variant, style.FAINT).colour or style.ink()
+        bars.append((f"{line.name}  {row.tile}", figure, _ms(row), colour))
+    return style.draw_bars(axes, bars, "time per launch, ms", [row for _, row in pairs])
 
 
 def _ms(row: Row) -> float:
