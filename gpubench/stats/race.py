@@ -15,6 +15,7 @@ arrays, and their state.
 
 import math
 import random
+from collections import Counter
 from functools import cache
 from typing import NamedTuple
 
@@ -65,10 +66,10 @@ class Race:
     def __init__(self, within: float, seed: int = 0, *, patient: bool = False) -> None:
         self.margin = math.log1p(within)
         self._order = random.Random(seed)  # noqa: S311 # a shuffle, not a secret
-        self._logs: list[list[float]] = []
-        """Logarithm of each configuration's time in each round, NaN where it had no visit."""
+        self._logs: dict[tuple[int, int], float] = {}
+        """Logarithm of the time of each visit, by the configuration and the round."""
 
-        self._visits, self._patient = 0, patient
+        self._entered, self._patient = 0, patient
         self.round = 1
         self.racing: set[int] = set()
         self.waiting: list[int] = []
@@ -91,8 +92,8 @@ class Race:
 
     def enter(self, count: int = 1) -> list[int]:
         """Add configurations to the race from this round on, and return their numbers."""
-        new = list(range(len(self._logs), len(self._logs) + count))
-        self._logs += ([math.nan] * (self.round - 1) for _ in new)
+        new = list(range(self._entered, self._entered + count))
+        self._entered += count
         self.racing |= {*new}
         self.waiting += new
         return new
@@ -100,8 +101,7 @@ class Race:
     def add(self, number: int, time_us: float) -> None:
         """Record the time of a visit."""
         self.waiting.remove(number)
-        self._logs[number].append(math.log(time_us))
-        self._visits += 1
+        self._logs[number, self.round] = math.log(time_us)
 
     def withdraw(self, number: int) -> None:
         """Take out a configuration that failed, or that cannot be the best."""
@@ -114,14 +114,14 @@ class Race:
     @property
     def spent(self) -> bool:
         """Whether the race has had all its rounds, or visits, and every survivor is judged."""
-        limit = math.inf if self._patient else max(VISITS_EACH * len(self._logs), MIN_LIMIT)
-        return (self.round > MAX_ROUNDS or self._visits >= limit) and self.settled
+        limit = math.inf if self._patient else max(VISITS_EACH * self._entered, MIN_LIMIT)
+        return (self.round > MAX_ROUNDS or len(self._logs) >= limit) and self.settled
 
     @property
     def settled(self) -> bool:
         """Whether every survivor was visited often enough to be judged, or one has won."""
-        visits = (np.isfinite(self._logs[number]).sum() for number in self.racing)
-        return len(self.racing) < 2 or all(count >= MIN_VISITS for count in visits)  # noqa: PLR2004 # a race needs two
+        visits = Counter(number for number, _ in self._logs)
+        return len(self.racing) < 2 or all(visits[number] >= MIN_VISITS for number in self.racing)  # noqa: PLR2004 # a race needs two
 
     @property
     def decided(self) -> bool:
@@ -138,34 +138,25 @@ class Race:
 
     def judge(self) -> list[int]:
         """End the round. Return the configurations that leave; a round of the others begins."""
-        numbers = np.array(sorted(self.racing), int)
-        left: list[int] = []
-        if len(numbers):
-            logs = np.full((len(numbers), self.round), math.nan)
-            for line, number in enumerate(numbers):
-                times = self._logs[number]
-                logs[line, : len(times)] = times
-            left = self._compare(numbers, logs)
+        numbers, left = sorted(self.racing), []
+        if numbers:
+            rounds = range(1, self.round + 1)
+            times = [
+                [self._logs.get((number, at), math.nan) for at in rounds] for number in numbers
+            ]
+            standings = compare(np.array(times), self.margin)
+            self.leader = numbers[standings.leader]
+            self.leader_error = standings.leader_error
+            bounds = zip(standings.low.tolist(), standings.high.tolist(), strict=True)
+            self.apart = dict(zip(numbers, bounds, strict=True))
+            self.behind = dict(zip(numbers, standings.behind.tolist(), strict=True))
+            left = [numbers[place] for place in np.flatnonzero(standings.leaves)]
+            self.slower |= {number: math.expm1(self.apart.pop(number)[0]) for number in left}
         self.racing -= {*left}
         self.round += 1
-        for number in self.racing:
-            times = self._logs[number]
-            times.extend([math.nan] * (self.round - 1 - len(times)))
         self.waiting = sorted(self.racing)
         self._order.shuffle(self.waiting)
         return left
-
-    def _compare(self, numbers: NDArray[np.int64], logs: Floats) -> list[int]:
-        standings = compare(logs, self.margin)
-        self.leader = int(numbers[standings.leader])
-        self.leader_error = standings.leader_error
-        left = numbers[standings.leaves].tolist()
-        bounds = zip(numbers.tolist(), standings.low.tolist(), standings.high.tolist(), strict=True)
-        apart = {number: (low, high) for number, low, high in bounds}
-        self.slower |= {number: math.expm1(apart.pop(number)[0]) for number in left}
-        self.apart = apart
-        self.behind = dict(zip(numbers.tolist(), standings.behind.tolist(), strict=True))
-        return left  # type: ignore[no-any-return] # NumPy's tolist
 
 
 class Standings(NamedTuple):
