@@ -63,7 +63,7 @@ class Problem:
     @property
     def flops(self) -> int:
         """Number of floating-point (or integer) operations. A multiply-add counts as two."""
-        return self.operation.flops(self.m, self.n, self.k)
+        return 2 * self.operation.uses_of_a * self.m * self.n * self.k
 
     @property
     def bytes(self) -> int:
@@ -75,12 +75,12 @@ class Problem:
     @property
     def input_shapes(self) -> tuple[Shape, ...]:
         """Shapes of the operands, in the kernels' argument order."""
-        return self.operation.inputs(self.m, self.n, self.k)
+        return tuple(map(self._shape, self.operation.inputs))
 
     @property
     def output_shape(self) -> Shape:
         """Shape of the result."""
-        return self.operation.output(self.m, self.n, self.k)
+        return self._shape(self.operation.output)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -111,9 +111,12 @@ class Problem:
     @property
     def terms(self) -> int:
         """Number of products that are summed for an element of the result."""
-        return self.operation.terms(self.m, self.n, self.k)
+        return math.prod(self._shape(self.operation.terms))
 
     @property
     def size(self) -> str:
         """The size as `--sizes` takes it."""
         return self.operation.size(self.m, self.n, self.k)
+
+    def _shape(self, extents: str) -> Shape:
+        return tuple(getattr(self, extent) for extent in extents)

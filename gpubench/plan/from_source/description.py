@@ -345,5 +345,5 @@ def _covered(kernel: Function, op: str) -> dict[str, str]:
         for name, extent in _COMPARED.findall(kernel.body)
         if extent in extents and len(indices.get(name, ())) == 1
     }
-    is_matrix = len(OPERATIONS[op].output(1, 1, 1)) > 1
+    is_matrix = len(OPERATIONS[op].output) > 1
     return covered if len(set(covered.values())) == 1 + is_matrix else {}
