@@ -11,7 +11,6 @@ Statistical Association 60 (1965).
 from collections.abc import Sequence
 from functools import cache
 from math import comb, sqrt
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,23 +18,12 @@ from numpy.typing import NDArray
 from gpubench.stats.reference import shared_median
 
 
-class Shortest(NamedTuple):
-    """Result of comparing the shortest times."""
+def compare_shortest(base: NDArray[np.float64], new: NDArray[np.float64], margin: float) -> float:
+    """Return the two-sided p-value of the hypothesis that the true effect is at most the margin.
 
-    p: float
-    """Two-sided p-value of the hypothesis that the true effect is at most the margin."""
-
-    effect: float
-    """Difference of the lower quartiles, new less base."""
-
-
-def compare_shortest(
-    base: NDArray[np.float64], new: NDArray[np.float64], margin: float
-) -> Shortest:
-    """Compare logarithms of times. A side must exceed the other by more than `margin`."""
-    slower = _chance(base + margin, new)
-    faster = _chance(new + margin, base)
-    return Shortest(min(1.0, 2 * min(slower, faster)), _shift(base, new))
+    The times are logarithms.
+    """
+    return min(1.0, 2 * min(_chance(base + margin, new), _chance(new + margin, base)))
 
 
 def decide_by_shortest(
@@ -52,21 +40,18 @@ def decide_by_shortest(
     vendor's BLAS is attributed to the machine and subtracted.
     """
     logs = {i: (np.log(side[0]), np.log(side[1])) for i, side in enumerate(sides) if side}
-    there = np.array(list(logs), dtype=int)
-    shifts = np.array([_shift(*pair) for pair in logs.values()])
-    drift = shared_median(shifts, blas[there]) if logs else 0.0
+    # Differences of the lower quartiles.
+    shifts = np.array(
+        [np.quantile(new, 0.25) - np.quantile(base, 0.25) for base, new in logs.values()]
+    )
+    drift = shared_median(shifts, blas[list(logs)]) if logs else 0.0
     decided = np.zeros(len(p), bool)
-    for i, (base, new) in logs.items():
-        found = compare_shortest(base, new - drift, margin[i])
-        decided[i] = found.p < p[i]
-        effect[i] = found.effect if decided[i] else effect[i]
-        p[i] = min(1.0, 2 * min(p[i], found.p))
+    for (i, (base, new)), shift in zip(logs.items(), shifts, strict=True):
+        p_shortest = compare_shortest(base, new - drift, margin[i])
+        decided[i] = p_shortest < p[i]
+        effect[i] = shift - drift if decided[i] else effect[i]
+        p[i] = min(1.0, 2 * min(p[i], p_shortest))
     return decided
-
-
-def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
-    """Return the difference of the lower quartiles."""
-    return float(np.quantile(new, 0.25) - np.quantile(base, 0.25))
 
 
 def _chance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:

@@ -3,7 +3,6 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from rich.text import Text
@@ -21,20 +20,16 @@ BASELINE_ROUNDING = 1e-9
 """Rounding error of a baseline's time that is computed from `percent_of_blas`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ratio:
-    """A ratio of speeds with half its 95 % interval; `half` is None if no interval is known."""
+def ratio_text(value: float, half: float | None) -> str:
+    """Return `1.12 ± 0.01`, with the decimals of half the 95 % interval, which is rounded up.
 
-    value: float
-    half: float | None
-
-    def __str__(self) -> str:
-        """`1.12 ± 0.01`, with the decimals of the half, which is rounded up."""
-        if self.half is None:
-            return f"{self.value:.2f}"
-        digits = min(3, max(0, -math.floor(math.log10(self.half)))) if self.half else 3
-        half = math.ceil(self.half * 10**digits - 1e-9) / 10**digits
-        return f"{self.value:.{digits}f} ± {half:.{digits}f}"
+    `half` is None if no interval is known.
+    """
+    if half is None:
+        return f"{value:.2f}"
+    digits = min(3, max(0, -math.floor(math.log10(half)))) if half else 3
+    half = math.ceil(half * 10**digits - 1e-9) / 10**digits
+    return f"{value:.{digits}f} ± {half:.{digits}f}"
 
 
 def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
@@ -77,12 +72,12 @@ def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
     where = f"at {best.size} ({conditions(best)})"
     if best.unstable or other.unstable:
         return f"{name} is the fastest kernel {where}, but {DISAGREE}: quote no ratio"
-    ratio = _ratio(best, other)
-    if ratio.half is None:
+    value, half = _ratio(best, other)
+    if half is None:
         advice = f"use --rounds {MIN_ROUNDS} or more"
         return f"{name} is the fastest kernel {where}; for a ratio with its interval, {advice}"
-    as_fast = f"{name} is {ratio} times as fast as {other_name} {where}"
-    is_open = abs(ratio.value - 1) <= ratio.half  # the interval includes 1
+    as_fast = f"{name} is {ratio_text(value, half)} times as fast as {other_name} {where}"
+    is_open = abs(value - 1) <= half  # the interval includes 1
     return f"{as_fast}: no difference is shown" if is_open else as_fast
 
 
@@ -90,7 +85,7 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
     """Return one sentence on many problems; empty if some have no BLAS, or rounds that disagree."""
     if any(o.variant not in names or b.unstable or o.unstable for b, o in pairs):
         return ""
-    ratios = [_ratio(best, other).value for best, other in pairs]
+    ratios = [_ratio(best, other)[0] for best, other in pairs]
     mean = statistics.geometric_mean(ratios)
     libraries = " or ".join(dict.fromkeys(f"`{other.variant}`" for _, other in pairs))
     return (
@@ -99,15 +94,18 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
     )
 
 
-def _ratio(best: Row, other: Row) -> Ratio:
-    """Return the speed relative to the other row; the two intervals are added as squares."""
+def _ratio(best: Row, other: Row) -> tuple[float, float | None]:
+    """Return the speed relative to the other row, and half its interval.
+
+    The intervals of both rows are added as squares.
+    """
     if best.pair_ratio and best.pair_library == other.kernel:
         low, high = best.pair_ratio_low or best.pair_ratio, best.pair_ratio_high or best.pair_ratio
-        return Ratio(value=best.pair_ratio, half=max(high - best.pair_ratio, best.pair_ratio - low))
+        return best.pair_ratio, max(high - best.pair_ratio, best.pair_ratio - low)
     value = (other.median_us or 0.0) / (best.median_us or 1.0)
-    halves = best.half_interval, other.half_interval
-    known = None if None in halves else math.hypot(*(half or 0.0 for half in halves))
-    return Ratio(value=value, half=None if known is None else value * known)
+    if best.half_interval is None or other.half_interval is None:
+        return value, None
+    return value, value * math.hypot(best.half_interval, other.half_interval)
 
 
 def conditions(row: Row) -> str:

@@ -6,7 +6,7 @@ from fakes import measured, point, variant
 
 from gpubench.model import Config, edges
 from gpubench.results.row import Row
-from gpubench.view.sentences import Ratio, sentences
+from gpubench.view.sentences import ratio_text, sentences
 
 TILES = edges(1, 64, because="of a test")
 
@@ -84,4 +84,4 @@ def test_a_ratio_has_the_decimals_of_its_interval() -> None:
         (351.0, 12.0, "351 ± 12"),
         (1.0, 0.00004, "1.000 ± 0.001"),
     ]:
-        assert str(Ratio(value=value, half=half)) == text
+        assert ratio_text(value, half) == text

@@ -24,7 +24,7 @@ from gpubench.results.row import KEY, Row
 from gpubench.stats.modes import DECIDING_ROUNDS
 from gpubench.text import counted
 from gpubench.view.numbers import milliseconds
-from gpubench.view.sentences import Ratio, conditions
+from gpubench.view.sentences import conditions, ratio_text
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 """Columns of the key that every label has, or that no label needs."""
@@ -239,7 +239,7 @@ def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str
     row = rows[key]
     speed = 1 / (finding.judged_ratio or 1.0)
     half = max((finding.ratio or 1.0) / (finding.ratio_low or 1.0) - 1, 0.0)
-    ratio = Ratio(value=speed, half=speed * half)
+    ratio = ratio_text(speed, speed * half)
     base, new = builds
     text = (
         f"`{f'{row.variant} {row.tile}'.strip()}` in {new} is {ratio} times as fast as in {base} "

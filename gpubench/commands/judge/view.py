@@ -12,7 +12,7 @@ from gpubench.commands.judge.verdicts import LEVEL, Judged, JudgeVerdict, exit_c
 from gpubench.results.row import KEY, Row, objects
 from gpubench.text import counted
 from gpubench.view.numbers import time_text
-from gpubench.view.sentences import Ratio, conditions
+from gpubench.view.sentences import conditions, ratio_text
 from gpubench.view.tables import table
 
 JSON_FORMAT = 2
@@ -49,7 +49,7 @@ def _ratio(each: Judged) -> str:
     if each.ratio is None:
         return ""
     value, low, high = each.ratio
-    return str(Ratio(value=value, half=max(high - value, value - low)))
+    return ratio_text(value, max(high - value, value - low))
 
 
 def _headline(judged: Sequence[Judged], claim: float) -> str:
