@@ -54,8 +54,7 @@ class BuildRow:
     k: int = _key("inner extent; 1 for gemv, gemv_t and atax", low=1, high=LARGEST)
 
     status: str | None = _outcome(
-        "ok; skipped: the architecture or the size is not for this kernel; error: it does not "
-        "compile"
+        "ok; skipped: not for this architecture or size; error: does not compile"
     )
     reason: str | None = _outcome("why the status is not ok")
 
@@ -65,20 +64,12 @@ class BuildRow:
     local_bytes: int | None = _code("stack frame per thread: spills and local arrays")
     static_shared_bytes: int | None = _code("shared memory per block that is declared")
     dynamic_shared_bytes: int | None = _code("shared memory per block that the launch requests")
-    max_threads_per_block: int | None = _code(
-        "threads per block that __launch_bounds__ allows; empty: no limit"
-    )
+    max_threads_per_block: int | None = _code("limit of __launch_bounds__; empty: no limit")
 
     threads_per_block: int | None = _multiprocessor("threads in a block")
-    resident_blocks: int | None = _multiprocessor(
-        "blocks that a multiprocessor holds at once; 0: the launch would fail"
-    )
-    occupancy: float | None = _multiprocessor(
-        "warps that a multiprocessor holds, over its maximum, 0 to 1"
-    )
-    limited_by: str | None = _multiprocessor(
-        "what allows no further block, joined by ;; empty if occupancy is full"
-    )
+    resident_blocks: int | None = _multiprocessor("blocks at once; 0: the launch would fail")
+    occupancy: float | None = _multiprocessor("warps at once, over the maximum, 0 to 1")
+    limited_by: str | None = _multiprocessor("what allows no further block, joined by ;")
 
     gpu: str | None = _grid("the example GPU whose multiprocessors count for waves")
     blocks: int | None = _grid("blocks in the grid")
@@ -86,39 +77,20 @@ class BuildRow:
 
     loop_instructions: int | None = _loop("instructions of an iteration")
     loop_float64: int | None = _loop(
-        "float64 arithmetic and conversions, apart from multiply-adds in float64 kernels"
+        "float64 arithmetic and conversions; in float64 kernels without multiply-adds"
     )
-    multiply_adds_per_instruction: float | None = _loop(
-        "multiply-adds of a thread per instruction; those of a matrix instruction are divided by "
-        "its threads"
-    )
+    multiply_adds_per_instruction: float | None = _loop("multiply-adds of a thread per instruction")
 
-    sectors_per_request: float | None = _accesses(
-        "sectors of 32 bytes per request of a warp to global memory"
-    )
-    sectors_over_least: float | None = _accesses(
-        "these sectors over the fewest that would hold the bytes of each request"
-    )
-    bank_conflict_ways: float | None = _accesses(
-        "wavefronts of shared memory over those without bank conflicts"
-    )
-    uncoalesced_lines: str | None = _accesses(
-        "lines with more than the fewest sectors, each with its factor, joined by ;; those that "
-        "waste most come first"
-    )
-    bank_conflict_lines: str | None = _accesses(
-        "lines with bank conflicts, each with its ways, in the same form"
-    )
+    sectors_per_request: float | None = _accesses("sectors of 32 bytes per request of a warp")
+    sectors_over_least: float | None = _accesses("sectors over the fewest that hold the bytes")
+    bank_conflict_ways: float | None = _accesses("wavefronts over those without conflicts")
+    uncoalesced_lines: str | None = _accesses("lines and factors of needless sectors, joined by ;")
+    bank_conflict_lines: str | None = _accesses("lines and ways of bank conflicts, joined by ;")
     not_analysed: str | None = _accesses("what was not analysed, joined by ;")
 
     compiler: str | None = _context("name and version of the compiler")
-    disassembler: str | None = _context(
-        "version of nvdisasm; empty: none listed the code, so nothing about the loop is known"
-    )
-    recorder: str | None = _context(
-        "version of g++, which records accesses; empty: it is missing, so nothing about them is "
-        "known"
-    )
+    disassembler: str | None = _context("version of nvdisasm; empty: no loop is known")
+    recorder: str | None = _context("version of g++; empty: no accesses are known")
     options: str | None = _context("the kernel's own compile options, joined by a blank")
     source_hash: str | None = _context("hash of the kernel's files")
     gpubench: str | None = _context("version of gpubench")

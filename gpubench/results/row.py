@@ -37,36 +37,22 @@ class Row:
     backend: str = _key("cuda or cpu")
     tile: str = _key("tile as --tiles takes it; empty for variants without one")
     dtype: str = _key("element type")
-    compute_mode: str = _key(
-        "arithmetic, as --dtypes takes it; float32: no TF32; float8_e4m3: sums of 14 bits"
-    )
+    compute_mode: str = _key("arithmetic, as --dtypes takes it; float32 has no TF32")
     layout: str = _key("row-major, or which matrices are column-major")
     m: int = _key("rows of C; for gemv, gemv_t and atax, rows of A", low=1, high=LARGEST)
     n: int = _key("columns of C; for gemv, gemv_t and atax, columns of A", low=1, high=LARGEST)
     k: int = _key("inner extent; 1 for gemv, gemv_t and atax", low=1, high=LARGEST)
-    operands: str = _key(
-        "values of the operands: uniform (random), index (0, 1, 2, …), normal, integers, zeros, "
-        "ones or low-entropy"
-    )
+    operands: str = _key("values of the operands, as --operands takes them")
     cache: str = _key("cold: operands were not in the last-level cache; hot: they may be")
-    launches: str = _key(
-        "when a launch begins. alone: when the previous launch has ended; overlapped: as early "
-        "as the kernel allows; graph and graph_overlapped: the same inside a CUDA graph; waited: "
-        "when the host has waited for the previous launch, and the time includes the call and "
-        "the wait"
-    )
-    state: str = _key(
-        "burst: samples follow a short warm-up; sustained: they follow a second of launches "
-        "without a pause"
-    )
+    launches: str = _key("when a launch begins, as --launches takes it")
+    state: str = _key("burst: after a short warm-up; sustained: after a second of launches")
     scope: str = _key("kernel: device work only; end-to-end: allocation and copies too")
     timer: str = _key("events: time per launch in a stream; cupti: execution; host: CPU")
 
     status: str | None = _outcome("ok, skipped, wrong, error, or eliminated (by tune)")
     reason: str | None = _outcome("why the status is not ok, or what failed before it was ok")
     max_relative_error: float | None = _outcome(
-        "largest |C − reference| over ‖row of A‖·‖column of B‖ + √K·|reference|; 0 if exact; for "
-        "atax the divisor includes the errors that A·v may have",
+        "largest |C − reference| over ‖row of A‖·‖column of B‖ + √K·|reference|; 0 if exact",
         high=math.inf,
     )
 
@@ -75,14 +61,9 @@ class Row:
     q3_us: float | None = _time("third quartile (median over rounds)")
     min_us: float | None = _time("fastest sample")
     max_us: float | None = _time("slowest sample")
-    ci_low_us: float | None = _time(
-        "95 % interval of the time, from the scatter of the rounds; empty below 3 rounds",
-        low=-MAX_VALUE,
-    )
+    ci_low_us: float | None = _time("95 % interval of the time, from 3 rounds on", low=-MAX_VALUE)
     ci_high_us: float | None = _time("its upper end")
-    precision_goal: float | None = _time(
-        "largest half-width of that interval, over the median, that --precision asks for"
-    )
+    precision_goal: float | None = _time("--precision: largest half-width over the median")
     samples: int | None = _time("samples in all rounds")
     launches_per_sample: int | None = _time("launches timed together as one sample")
     rounds: int | None = _time("rounds in which the point was measured")
@@ -91,136 +72,75 @@ class Row:
     outliers_mad: int | None = _time("samples beyond 3.5 scaled MADs, kept")
     stop_reason: str | None = _time("why sampling stopped in the last round")
     device_s: float | None = _time("sum of all samples, in seconds")
-    overhead_us: float | None = _time(
-        "time of a sample beyond its launches, which was subtracted from it (timer events)",
-        low=-MAX_VALUE,
-    )
+    overhead_us: float | None = _time("subtracted from each sample (timer events)", low=-MAX_VALUE)
 
     clock: str | None = _time(
-        "parent: by the clock of a process that does not run the kernel, launches take at most 5 "
-        "% longer than this; child: they may take longer, or that process did not time them"
+        "parent: a process that does not run the kernel confirms the time to 5 %; else child"
     )
-    clock_ratio: float | None = _time(
-        "time by the clock of that process, over the reported time (median over rounds)"
-    )
+    clock_ratio: float | None = _time("time by the parent's clock over the reported time (median)")
 
     gflops: float | None = _rates("10⁹ operations a second; a multiply-add counts 2")
     gbytes_per_s: float | None = _rates("10⁹ bytes a second, each operand moved once")
-    percent_of_peak: float | None = _rates(
-        "of the theoretical peak at the nominal clock; on a CPU, of the highest measured rate of "
-        "multiply-adds in registers on all threads"
-    )
-    peak_gflops: float | None = _rates("the peak that percent_of_peak refers to")
-    percent_of_peak_at_clock: float | None = _rates(
-        "of the theoretical peak at the clock seen while sampling, sm_mhz"
-    )
-    percent_of_blas: float | None = _rates(
-        "speed relative to the BLAS of the same backend, threads and dtype in this sweep"
-    )
-    percent_of_copy: float | None = _rates(
-        "gbytes_per_s relative to a copy in the device's memory (bytes read and written), "
-        "measured in this sweep; for gemv, gemv_t and atax, and on a CPU"
-    )
+    percent_of_peak: float | None = _rates("of peak_gflops, at the nominal clock")
+    peak_gflops: float | None = _rates("theoretical peak; on a CPU, the highest measured rate")
+    percent_of_peak_at_clock: float | None = _rates("of the theoretical peak at sm_mhz")
+    percent_of_blas: float | None = _rates("of this sweep's BLAS, with equal dtype and threads")
+    percent_of_copy: float | None = _rates("of a copy's rate, measured in this sweep")
 
-    algorithm: str | None = _why(
-        "a library's algorithms in all rounds, and whether a measurement chose them"
-    )
-    kernels_run: str | None = _why(
-        "kernels of a launch on a GPU, by name and with counts, from a CUDA graph of it, or why "
-        "they are unknown; empty for calls that are waited for, and for times by CUPTI"
-    )
-    notes: str | None = _why(
-        "what the result held if the kernel reads it; what a call does beside computing"
-    )
+    algorithm: str | None = _why("a library's algorithms, and whether a measurement chose them")
+    kernels_run: str | None = _why("kernels of a launch on a GPU, with counts, or why unknown")
+    notes: str | None = _why("what a call does beside computing, such as allocating memory")
     registers: int | None = _why("registers per thread")
     local_bytes: int | None = _why("stack frame per thread: spills and local arrays")
     spill_bytes: int | None = _why("bytes of spill stores per thread")
     shared_bytes: int | None = _why("shared memory per block, static and dynamic")
-    workspace_bytes: int | None = _why(
-        "device memory for what a launch keeps between its kernels, such as copied operands"
-    )
+    workspace_bytes: int | None = _why("device memory for what a launch keeps between its kernels")
     threads_per_block: int | None = _why("threads in a block")
     blocks: int | None = _why("blocks in the grid")
-    occupancy: float | None = _why(
-        "warps of this kernel that a multiprocessor holds, over its maximum, 0 to 1"
-    )
+    occupancy: float | None = _why("warps that a multiprocessor holds, over its maximum, 0 to 1")
     arithmetic_intensity: float | None = _why("operations per byte that must be moved")
     cgma: float | None = _why("operations per element the kernel loads or stores")
 
-    pair_library: str | None = _pairs(
-        "library, with its tile, that was visited in turns with this kernel at the power limit"
-    )
-    pair_ratio: float | None = _pairs(
-        "speed relative to that library: geometric mean of the ratios of neighbours"
-    )
-    pair_ratio_low: float | None = _pairs(
-        "95 % interval over processes: contains the ratio of many processes in 95 % of sweeps"
-    )
+    pair_library: str | None = _pairs("library measured in turns with it, at the power limit")
+    pair_ratio: float | None = _pairs("speed over that library's: geometric mean of neighbours")
+    pair_ratio_low: float | None = _pairs("lower end of its 95 % interval over processes")
     pair_ratio_high: float | None = _pairs("its upper end")
     pairs: int | None = _pairs("number of pairs of neighbouring visits")
-    pair_joules: float | None = _pairs(
-        "energy of a launch of this kernel in these visits, of the whole GPU"
-    )
+    pair_joules: float | None = _pairs("energy of a launch in these visits, of the whole GPU")
     pair_library_joules: float | None = _pairs("the same for the library")
 
-    sm_mhz: float | None = _clocks(
-        "multiprocessor clock while sampling: cycles over time, read in the stream"
-    )
+    sm_mhz: float | None = _clocks("multiprocessor clock while sampling, read in the stream")
     nvml_sm_mhz: float | None = _clocks("multiprocessor clock after the point, by NVML")
     memory_mhz: float | None = _clocks("memory clock after the point, by NVML")
     temperature_c: float | None = _clocks("hottest of before and after the point", low=-MAX_VALUE)
     power_w: float | None = _clocks("highest of before and after the point")
-    joules: float | None = _clocks(
-        "energy of a launch, of the whole GPU, by NVML's counter; state sustained"
-    )
+    joules: float | None = _clocks("energy of a launch, of the whole GPU, if sustained")
     pj_per_operation: float | None = _clocks("that energy over the operations: 10⁻¹² J")
     throttle: str | None = _clocks("what limited the clock before or after the point, joined by ;")
 
-    cpu_threads: int | None = _host(
-        "threads on a CPU; the fastest number, where a variant leaves it open"
-    )
+    cpu_threads: int | None = _host("threads on a CPU; by default the fastest number")
 
     device: str | None = _context("GPU or CPU that ran it")
     device_uuid: str | None = _context("UUID of the GPU, as nvidia-smi -L prints it")
-    slot: str | None = _context(
-        "address on the PCI bus; for a CPU shared through Dask, the name of the worker"
-    )
-    percent_of_devices: float | None = _context(
-        "in a sweep shared among devices: speed of the row's device relative to the median "
-        "device, at the points that several devices measured"
-    )
+    slot: str | None = _context("address on the PCI bus; for a CPU, the name of its Dask worker")
+    percent_of_devices: float | None = _context("with --on: speed in percent of the median device")
     compute_capability: str | None = _context("of the GPU")
     driver: str | None = _context("version of the GPU driver")
     cuda: str | None = _context("CUDA version the driver supports")
     cupy: str | None = _context("version of CuPy")
     nvrtc: str | None = _context("version of NVRTC, which compiles the kernels")
     library: str | None = _context("the BLAS of percent_of_blas")
-    environment: str | None = _context(
-        "environment variables that change what libraries compute or how fast, joined by ;; "
-        "gpubench removed others than its own for the measuring process"
-    )
-    source_hash: str | None = _context(
-        "hash of the variant's files and the versions of its libraries"
-    )
-    code_hash: str | None = _context(
-        "hash of the kernel's cubins, or of the shared library of its host function; empty if "
-        "gpubench does not compile it"
-    )
+    environment: str | None = _context("environment variables that change libraries, joined by ;")
+    source_hash: str | None = _context("hash of the variant's files and its libraries' versions")
+    code_hash: str | None = _context("hash of the compiled code, if gpubench compiled it")
     gpubench: str | None = _context("version of gpubench")
     tree_hash: str | None = _context("hash of all files of the gpubench package that measured")
-    commit: str | None = _context(
-        "git commit of that package, + if its files had changed; empty if not in git"
-    )
-    problem: str | None = _context(
-        "name of the problem in the list of --sizes; equal problems are joined by +"
-    )
+    commit: str | None = _context("git commit of that package, + if files differed; empty: no git")
+    problem: str | None = _context("name in the list of --sizes; equal problems are joined by +")
     weight: float | None = _context("how often that list has the problem")
     options: str | None = _context("the options of the sweep, as flags")
     seed: int | None = _context("seed of the operands and of the order")
-    round_seeds: str | None = _context(
-        "for a kernel of your own: seed of the operands of each round, joined by ;; the process "
-        "that judges drew it when the round began"
-    )
+    round_seeds: str | None = _context("a kernel of your own: seeds of the rounds, joined by ;")
     host: str | None = _context("name of the machine")
     started_utc: str | None = _context("when the point's first round started")
 
