@@ -8,10 +8,9 @@ this side of the wall, and `serve` is the other side. Answers are plain data (ms
 import atexit
 import os
 import resource
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -35,7 +34,7 @@ from gpubench.model.config import ConfigParts
 from gpubench.model.expression import Expression
 from gpubench.model.variant import Gpu, PlainLaunch
 from gpubench.plan import descriptor
-from gpubench.plan.descriptor import FUNCTIONS, described_by, plain_fields
+from gpubench.plan.descriptor import FUNCTIONS, described_by, plain_fields, recursion_kept
 from gpubench.process.child import Child, open_channel, start
 from gpubench.process.requests import Report, answer_requests, ask
 
@@ -89,18 +88,13 @@ class _Range(msgspec.Struct, frozen=True):
 
 
 class _Tiles(msgspec.Struct, frozen=True):
-    """A `Space`."""
+    """A `Space`, whose constraint is a function."""
 
     axes: dict[str, tuple[int | str, ...] | _Range]
     block: tuple[str, ...]
     thread: tuple[str, ...]
     default: tuple[str, ...]
     outside: str
-    is_constrained: bool
-
-
-_PLAIN_OF_TILES = ("block", "thread", "default", "outside")
-"""Fields that are sent as they are."""
 
 
 class _Description(msgspec.Struct, frozen=True):
@@ -110,6 +104,7 @@ class _Description(msgspec.Struct, frozen=True):
     plain: dict[str, Any]
     tiles: _Tiles | None
     functions: tuple[str, ...]
+    """Names of the variant's fields, and `constraint` of its tiles."""
 
 
 # ---- this process
@@ -163,17 +158,15 @@ def _made(answer: _Description, path: Path, op: str) -> Variant:
     kind = _KINDS[answer.kind]
     types = {name: plain_fields(kind).get(name, _EXPRESSIONS) for name in answer.plain}
     fields = {name: msgspec.convert(answer.plain[name], types[name]) for name in types}
-    fields |= {name: Described(path, op, name) for name in answer.functions}
-    if tiles := answer.tiles:
-        fields["tiles"] = Space(
-            axes={
-                name: range(*msgspec.structs.astuple(axis)) if isinstance(axis, _Range) else axis
-                for name, axis in tiles.axes.items()
-            },
-            constraint=Described(path, op, "constraint") if tiles.is_constrained else None,
-            **{name: getattr(tiles, name) for name in _PLAIN_OF_TILES},
-        )
-    return kind(**fields, path=path)
+    functions: dict[str, Any] = {name: Described(path, op, name) for name in answer.functions}
+    constraint = functions.pop("constraint", None)
+    if answer.tiles:
+        tiles = msgspec.structs.asdict(answer.tiles)
+        for name, axis in answer.tiles.axes.items():
+            if isinstance(axis, _Range):
+                tiles["axes"][name] = range(axis.start, axis.stop, axis.step)
+        fields["tiles"] = Space(**tiles, constraint=constraint)
+    return kind(**fields, **functions, path=path)
 
 
 def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] = ()) -> Any:
@@ -249,77 +242,62 @@ def serve(descriptor_of_socket: int) -> None:
 def _answer(content: bytes, _report: Report) -> bytes:
     """Return the answer to a request. Raises UsageError with file and line."""
     request = msgspec.msgpack.decode(content, type=_Request)
-    path, depth = Path(request.path), sys.getrecursionlimit()
+    name, path = request.function, Path(request.path)
     try:
-        return _value(request, path)
+        with recursion_kept():
+            variant = descriptor.load(path, request.op)
+            answer = _called(variant, name, request.arguments) if name else _description(variant)
+            return msgspec.msgpack.encode(answer, enc_hook=_plain)
     except UsageError as error:
         raise UsageError(str(error)[:MAX_TEXT]) from error
-    except BaseException as error:  # a description may raise anything
-        raise UsageError(f"{path}: {type(error).__name__}") from error
-    finally:
-        sys.setrecursionlimit(depth)
-
-
-def _value(request: _Request, path: Path) -> bytes:
-    name, variant = request.function, descriptor.load(path, request.op)
-    if not name:
-        return msgspec.msgpack.encode(_description(variant))
-    owner = variant.tiles if name == "constraint" else variant
-    function: Callable[..., object] = getattr(owner, name)
-    arguments = msgspec.msgpack.decode(
-        request.arguments, type=_SIGNATURES[name][0], dec_hook=_config
-    )
-    with described_by(path):
-        answer = function(*arguments)
-    try:
-        return msgspec.msgpack.encode(answer, enc_hook=_whole)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: VARIANT: {name}: {error}") from error
+    except BaseException as error:  # a description may raise anything
+        raise UsageError(f"{path}: {type(error).__name__}") from error
 
 
-def _description(variant: Variant) -> _Description:
+def _called(variant: Variant, name: str, content: msgspec.Raw) -> object:
+    owner = variant.tiles if name == "constraint" else variant
+    function: Callable[..., object] = getattr(owner, name)
+    arguments = msgspec.msgpack.decode(content, type=_SIGNATURES[name][0], dec_hook=_config)
+    with described_by(variant.path):
+        return function(*arguments)
+
+
+def _description(variant: Variant) -> dict[str, Any]:
+    """Return what is sent as a `_Description`."""
     kind = next(kind for kind in _KINDS.values() if isinstance(variant, kind))
     names = [*plain_fields(kind), *({"grid", "block", "shared_bytes"} & vars(variant).keys())]
-    standard = {name: getattr(kind, name, None) for name in FUNCTIONS}
-    return _Description(
-        kind=kind.__name__,
-        plain={name: getattr(variant, name) for name in names},
-        tiles=_tiles(variant.tiles) if variant.tiles else None,
-        functions=tuple(
-            name
-            for name in FUNCTIONS
-            if (function := vars(variant).get(name)) is not standard[name]
-            and not isinstance(function, PlainLaunch)
-        ),
-    )
-
-
-def _tiles(space: Space) -> _Tiles:
-    axes = {
-        name: _Range(axis.start, axis.stop, axis.step) if isinstance(axis, range) else tuple(axis)
-        for name, axis in space.axes.items()
+    functions = [
+        name
+        for name in FUNCTIONS
+        if (function := vars(variant).get(name)) is not getattr(kind, name, None)
+        and not isinstance(function, PlainLaunch)
+    ]
+    if variant.tiles and variant.tiles.constraint:
+        functions.append("constraint")
+    return {
+        "kind": kind.__name__,
+        "plain": {name: getattr(variant, name) for name in names},
+        "tiles": variant.tiles and replace(variant.tiles, constraint=None),
+        "functions": functions,
     }
-    plain = {name: getattr(space, name) for name in _PLAIN_OF_TILES}
-    return _Tiles(axes=axes, is_constrained=space.constraint is not None, **plain)
 
 
 # ---- both
 
 
 def _plain(value: object) -> object:
-    """Return a configuration as plain data."""
+    """Return a configuration, a range, or a whole number of another library as plain data."""
     if isinstance(value, Config):
         return value.parts
-    raise NotImplementedError(type(value).__name__)
+    if isinstance(value, range):
+        return _Range(value.start, value.stop, value.step)
+    if hasattr(value, "__index__"):  # NumPy's
+        return value.__index__()
+    raise TypeError(f"cannot use a {type(value).__name__}")
 
 
 def _config(_kind: type, value: Any) -> Config:
     """Return the configuration of such data."""
     return Config(*msgspec.convert(value, ConfigParts))
-
-
-def _whole(value: object) -> object:
-    """Return a whole number of another library, such as NumPy's, as a number of Python."""
-    if hasattr(value, "__index__"):
-        return value.__index__()
-    raise TypeError(f"cannot use a {type(value).__name__}")

@@ -101,7 +101,7 @@ def described_by(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _recursion_kept() -> Iterator[None]:
+def recursion_kept() -> Iterator[None]:
     """Restore the limit of recursion after the block."""
     depth = sys.getrecursionlimit()
     try:
@@ -131,7 +131,7 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
     spec = importlib.util.spec_from_loader(loader.name, loader)
     if spec is None:
         raise UsageError(f"{path}: not a Python file")
-    with described_by(path), _recursion_kept():
+    with described_by(path), recursion_kept():
         # Checked before anything runs: the folder of `--kernels` may hold other scripts.
         if "VARIANT" not in loader.get_code(loader.name).co_names:
             raise UsageError(f"{path}: defines no VARIANT")

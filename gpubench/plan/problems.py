@@ -1,14 +1,17 @@
 """`--sizes FILE.csv`: the products of a model, with their names and how often each occurs."""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPE_ALIASES, DTYPES, LARGEST, OPERATIONS
 from gpubench.plan.ranges import parse_sizes
+from gpubench.plan.toml_file import decode
 from gpubench.results.columns import opened
 from gpubench.text import clean, shown, unknown
 
@@ -26,15 +29,18 @@ COMMENT = "#"
 """First character of a comment line, which is left out."""
 
 
+Extent = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ListedProblem:
     """A problem of a list."""
 
-    name: str
-    m: int
-    n: int
-    k: int
-    weight: float = 1.0
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
+    m: Extent
+    n: Extent
+    k: Extent = 1
+    weight: Annotated[float, msgspec.Meta(gt=0, le=MAX_WEIGHT)] = 1.0
     """How often the problem occurs in the model."""
 
     dtype: str = ""
@@ -95,35 +101,18 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
         place = f"{flag}: {path}: '{shown(delimiter.join(cells))}'"
         if len(cells) != len(names):
             raise UsageError(f"{place}: {len(cells)} fields, and {len(names)} columns")
-        problems.append(_problem(dict(zip(names, cells, strict=True)), extents, place))
+        pairs = zip(names, map(clean, cells), strict=True)
+        texts = {name: text for name, text in pairs if text or name in required}
+        problem = decode(texts, ListedProblem, place, strict=False)
+        dtype = DTYPE_ALIASES.get(problem.dtype.lower(), problem.dtype)
+        if dtype and dtype not in DTYPES:
+            raise UsageError(f"{place}: {unknown('dtype', dtype, DTYPES)}")
+        problems.append(replace(problem, dtype=dtype))
     sizes = {(problem.name, problem.dtype): problem.size for problem in problems}
     for problem in problems:
         if sizes[problem.name, problem.dtype] != problem.size:
             raise UsageError(f"{flag}: {path}: the name '{shown(problem.name)}' has two sizes")
     return tuple(problems)
-
-
-def _problem(texts: Mapping[str, str], extents: Sequence[str], place: str) -> ListedProblem:
-    name = clean(texts["name"])
-    if not 0 < len(name) <= MAX_NAME:
-        raise UsageError(f"{place}: a name has 1 to {MAX_NAME} characters")
-    sizes = dict.fromkeys(("m", "n", "k"), 1)
-    for extent in extents:
-        text = texts[extent]
-        if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:20]) <= LARGEST:
-            raise UsageError(f"{place}: {extent} is a whole number from 1 to {LARGEST}")
-        sizes[extent] = int(text)
-    try:
-        weight = float(texts.get("weight") or 1)
-    except ValueError:
-        weight = -1
-    if not 0 < weight <= MAX_WEIGHT:
-        raise UsageError(f"{place}: weight is a number above 0, at most {MAX_WEIGHT:g}")
-    dtype = texts.get("dtype", "")
-    dtype = DTYPE_ALIASES.get(dtype.lower(), dtype)
-    if dtype and dtype not in DTYPES:
-        raise UsageError(f"{place}: {unknown('dtype', dtype, DTYPES)}")
-    return ListedProblem(name=name, weight=weight, dtype=dtype, **sizes)
 
 
 def with_dtypes(

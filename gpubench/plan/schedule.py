@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from gpubench.backends import backends
 from gpubench.hardware.peaks import peak_gflops
@@ -238,70 +238,48 @@ def is_done(measurements: Sequence[Measurement], timing: Timing) -> bool:
     )
 
 
-Item = TypeVar("Item", bound=Hashable)
+class Forecast:
+    """Learns what a visit costs in each group of items: points of one size cost about the same.
 
-
-class Forecast(Generic[Item]):
-    """Learns the cost of each item (a point) as it is visited, once a round.
-
-    An item that was not visited is expected to cost the mean of the first visits in its group
-    (points of one size cost about the same), or of all first visits while its group has none.
+    In a group without a visit it is expected to cost the mean of all visits.
     """
 
-    def __init__(
-        self,
-        groups: Mapping[Item, Hashable],
-        rounds: int,
-    ) -> None:
+    def __init__(self, groups: Mapping[Hashable, Hashable], rounds: int) -> None:
         self._groups = groups
-        self._visits_left = dict.fromkeys(groups, rounds)
-        self._cost_s: dict[Item, float] = {}
-        self._known_s = 0.0
-        """Expected seconds of the visits left to items in `_cost_s`."""
+        self._of_item = dict.fromkeys(groups, rounds)
+        """Number of visits left to each item."""
 
-        self._unknown_visits: Counter[Hashable] = Counter()
-        """Number of visits left to the other items, by group."""
+        self._of_group = Counter(group for group in groups.values() for _ in range(rounds))
+        self._spent_s: defaultdict[Hashable, float] = defaultdict(float)
+        self._visits: Counter[Hashable] = Counter()
 
-        for group in groups.values():
-            self._unknown_visits[group] += rounds
-        self._first_s: defaultdict[Hashable, float] = defaultdict(float)
-        self._firsts: Counter[Hashable] = Counter()
-        self.visits_left = rounds * len(groups)
+    @property
+    def visits_left(self) -> int:
         """Number of visits to come."""
+        return self._of_group.total()
 
     @property
     def left_s(self) -> float:
         """Expected seconds until the last visit is done; 0 while nothing is known."""
-        if not self._cost_s:
+        if not self._visits:
             return 0.0
-        mean_s = sum(self._first_s.values()) / self._firsts.total()
-        return self._known_s + sum(
-            visits * (self._first_s[group] / self._firsts[group] if self._firsts[group] else mean_s)
-            for group, visits in self._unknown_visits.items()
+        mean_s = sum(self._spent_s.values()) / self._visits.total()
+        return sum(
+            left * (self._spent_s[group] / visits if (visits := self._visits[group]) else mean_s)
+            for group, left in self._of_group.items()
         )
 
-    def visited(self, item: Item, seconds: float | None, *, again: bool) -> None:
+    def visited(self, item: Hashable, seconds: float | None, *, again: bool) -> None:
         """Record a visit; `seconds` is None for a visit of an earlier run.
 
         Without `again` it was the item's last visit.
         """
-        self._count(item, -1)
+        group, done = self._groups[item], 1 if again else self._of_item[item]
+        self._of_item[item] -= done
+        self._of_group[group] -= done
         if seconds is not None:
-            if item not in self._cost_s:
-                self._first_s[self._groups[item]] += seconds
-                self._firsts[self._groups[item]] += 1
-            self._cost_s[item] = seconds
-        self._visits_left[item] = self._visits_left[item] - 1 if again else 0
-        self._count(item, 1)
-
-    def _count(self, item: Item, sign: int) -> None:
-        """Add the visits left to an item to the totals, or subtract them."""
-        visits = sign * self._visits_left[item]
-        self.visits_left += visits
-        if item in self._cost_s:
-            self._known_s += visits * self._cost_s[item]
-        else:
-            self._unknown_visits[self._groups[item]] += visits
+            self._spent_s[group] += seconds
+            self._visits[group] += 1
 
 
 @dataclass(frozen=True, kw_only=True)

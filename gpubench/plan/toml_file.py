@@ -91,14 +91,14 @@ def lies_below(text: str, base: Path = Path()) -> bool:
         return False
 
 
-def decode(values: object, kind: type[Kind], where: str) -> Kind:
-    """Return the values as an object of a msgspec type.
+def decode(values: object, kind: type[Kind], where: str, *, strict: bool = True) -> Kind:
+    """Return the values as an object of a msgspec type; unless `strict`, texts as numbers too.
 
     Raise UsageError in one line: `where`, msgspec's words with the place within the values, and the
     nearest name for a misspelled one.
     """
     try:
-        return msgspec.convert(values, kind)
+        return msgspec.convert(values, kind, strict=strict)
     except msgspec.ValidationError as error:
         message = str(error).replace(f"matching regex {NOT_BLANK!r}", "that is not blank")
         message = " ".join(message.split())
