@@ -92,9 +92,12 @@ class Member(NamedTuple):
     """The hash of the gpubench package on the worker."""
 
     @property
-    def kind(self) -> tuple[object, ...]:
+    def kind(self) -> tuple[str, ...]:
         """What must be equal for the times of two members to be compared."""
-        return self.device.name, sorted(self.device.versions.items()), self.tree_hash
+        versions = ", ".join(
+            f"{name} {text}" for name, text in sorted(self.device.versions.items())
+        )
+        return self.device.name, versions, f"gpubench files {self.tree_hash}"
 
     @property
     def slot(self) -> str:
@@ -107,12 +110,6 @@ class Member(NamedTuple):
         return f"{self.hostname} {self.slot}"
 
 
-class _Scheduler(msgspec.Struct):
-    """A file that a Dask scheduler wrote."""
-
-    address: str
-
-
 @contextmanager
 def connected(on: str, device: str) -> Iterator[Client]:
     """Connect to the cluster that `--on` names. A local cluster ends with the block.
@@ -123,22 +120,20 @@ def connected(on: str, device: str) -> Iterator[Client]:
         raise UsageError(
             f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES chooses"
         )
-    with ThreadPoolExecutor(1) as beside:
-        search = beside.submit(devices_of, device) if on == LOCAL else None
-        import asyncio
+    import asyncio
 
-        try:
-            from distributed import Client  # this takes a second, and the search two
-        except ImportError:
-            raise UsageError(
-                f"measuring on several devices needs Dask: {install_command('fleet')}"
-            ) from None
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UsageError(
+            f"measuring on several devices needs Dask: {install_command('fleet')}"
+        ) from None
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("distributed"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # gpubench reports what matters
     with ExitStack() as stack:
-        if search:
-            cluster = stack.enter_context(_own_cluster(search.result()))
+        if on == LOCAL:
+            cluster = stack.enter_context(_own_cluster(devices_of(device)))
             client = stack.enter_context(Client(cluster))
         else:
             if "://" not in on and not Path(on).is_file():
@@ -149,7 +144,7 @@ def connected(on: str, device: str) -> Iterator[Client]:
             try:
                 address = on
                 if "://" not in on:
-                    address = msgspec.json.decode(Path(on).read_bytes(), type=_Scheduler).address
+                    address = msgspec.json.decode(Path(on).read_bytes())["address"]
                 asyncio.run(asyncio.wait_for(_greet(address), ANSWER_S))
                 peer = f"the scheduler {address}"
                 client = within(ANSWER_S, peer, lambda: Client(address, timeout=ANSWER_S))
@@ -158,7 +153,7 @@ def connected(on: str, device: str) -> Iterator[Client]:
             except Exception as error:  # Dask raises many types for an invalid address
                 raise UsageError(
                     f"--on: no Dask scheduler with workers answers at {on}: "
-                    f"{str(error).partition(chr(10))[0] or f'no answer in {ANSWER_S} s'}"
+                    f"{first_line(error) if str(error) else f'no answer in {ANSWER_S} s'}"
                 ) from error
         yield client
 
@@ -334,18 +329,10 @@ def require_one_kind(by_address: Mapping[str, Member]) -> Member:
     first, *rest = by_address.values()
     for other in rest:
         if other.kind != first.kind:
-            differing = [
-                f"{mine} and {theirs}"
-                for mine, theirs in zip(_facts(first), _facts(other), strict=True)
-                if mine != theirs
-            ]
+            pairs = zip(first.kind, other.kind, strict=True)
+            differing = [f"{mine} and {theirs}" for mine, theirs in pairs if mine != theirs]
             raise UsageError(
                 f"--on: {first.label} and {other.label} are of several kinds, whose times say "
                 f"nothing together: {'; '.join(differing)}; CUDA_VISIBLE_DEVICES can leave some out"
             )
     return first
-
-
-def _facts(member: Member) -> tuple[str, ...]:
-    versions = ", ".join(f"{name} {text}" for name, text in sorted(member.device.versions.items()))
-    return member.device.name, versions, f"gpubench files {member.tree_hash}"

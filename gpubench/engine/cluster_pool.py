@@ -62,7 +62,7 @@ class Share(NamedTuple):
     sweep: Sweep
     strategy: Strategy
     keys: frozenset[PointKey]
-    kind: tuple[object, ...]
+    kind: tuple[str, ...]
     """The `Member.kind` of the job."""
 
     topic: str
@@ -223,11 +223,6 @@ class ClusterPool:
             running[future] = share
             future.add_done_callback(inbox.put)
 
-        def rescue(silent: set[str]) -> None:
-            for future in alive.given_to(silent, running) if silent else ():
-                submit(running.pop(future), alive.without(silent))
-                cancel(client, [future])
-
         def receive(line: bytes) -> None:
             nonlocal received
             measurement = decode_line(line, job.point_of)
@@ -249,7 +244,10 @@ class ClusterPool:
                 try:
                     arrived = inbox.get(timeout=1)
                 except Empty:
-                    rescue(alive.newly_silent())
+                    silent = alive.newly_silent()
+                    for future in alive.given_to(silent, running) if silent else ():
+                        submit(running.pop(future), alive.without(silent))
+                        cancel(client, [future])
                     continue
                 if isinstance(arrived, bytes):
                     receive(arrived)
@@ -278,7 +276,7 @@ class ClusterPool:
 
 
 def share_out(
-    job: Job, unfinished: Sequence[Point], workers: int, kind: tuple[object, ...]
+    job: Job, unfinished: Sequence[Point], workers: int, kind: tuple[str, ...]
 ) -> list[Share]:
     """Return the shares of the points: at least one for each worker, as far as there are units."""
     sweep, strategy, timing = job.sweep, job.strategy, job.sweep.timing

@@ -74,10 +74,6 @@ class Measurements:
         is_done = not self._strategy.is_race and self._is_done(rounds)
         return not is_done and measurement.started_utc not in starts
 
-    def points_at(self, place: Place) -> list[Point]:
-        """Return the points that have measurements at a place."""
-        return list(self.by_place[place])
-
     def device_speeds(self) -> dict[Place, float]:
         """Return the speed of each place relative to the median place, in percent.
 

@@ -5,14 +5,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from secrets import randbits
 from typing import Self
 
 from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, recorded_variables
-from gpubench.engine.device_lock import DeviceLock
+from gpubench.engine.device_lock import lock_device
 from gpubench.engine.judge.examination import Examination
 from gpubench.engine.operands import SEED_BITS
 from gpubench.engine.runner import Runner
@@ -52,7 +52,7 @@ class Worker:
     """
 
     def __init__(self, device: str, timer: Timer) -> None:
-        self._child = Supervisor(device, timer)
+        self._child, self._lock = Supervisor(device, timer), ExitStack()
         self._last: Point | None = None
         """The point that this child measured last."""
 
@@ -80,10 +80,9 @@ class Worker:
             """The device as the first child described it."""
 
             self._examination = Examination(self._child, self.device)
-            self._lock = DeviceLock(self.device)
-            unlocked = self._lock.take()
+            unlocked = lock_device(self.device, self._lock)
         except BaseException:
-            self._child.end_all()
+            self.__exit__()
             raise
         self.notices = (*filter(None, (self._child.unkept, unlocked)), *opened.notices)
         """The notices about the cache and the lock, and those of the first child."""
@@ -93,7 +92,7 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self._child.end_all()
-        self._lock.give_back()
+        self._lock.close()
 
     @property
     def spent_s(self) -> Mapping[str, float]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from gpubench.backends import backends
 from gpubench.engine import worker as module
 from gpubench.engine.child import supervisor
 from gpubench.engine.child.supervisor import SILENT_VARIABLES
-from gpubench.engine.device_lock import DeviceLock
+from gpubench.engine.device_lock import lock_device
 from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.model import Cache, Config, Point, Status, Timer, Timing
@@ -371,43 +372,40 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_second_sweep_on_a_gpu_is_told_who_holds_it_and_since_when(locks: Path) -> None:
-    first, second = DeviceLock(GPU), DeviceLock(GPU)
-    first.take()
-    with pytest.raises(DeviceBusyError) as refused:
-        second.take()
-    assert f"NVIDIA T1 is being measured by process {os.getpid()} since 2" in str(refused.value)
-    first.give_back()
-    second.take()
-    second.give_back()
+    with ExitStack() as first, ExitStack() as second:
+        lock_device(GPU, first)
+        with pytest.raises(DeviceBusyError) as refused:
+            lock_device(GPU, second)
+        assert f"NVIDIA T1 is being measured by process {os.getpid()} since 2" in str(refused.value)
+        first.close()
+        assert lock_device(GPU, second) == ""
     assert [path.name for path in locks.iterdir()] == ["gpubench-GPU-test-0001.lock"]
 
 
 def test_gpus_are_locked_one_by_one_and_cpus_not_at_all(locks: Path) -> None:
-    held = [DeviceLock(GPU), DeviceLock(replace(GPU, facts={"uuid": "GPU-2"})), DeviceLock(CPU)]
-    for lock in (*held, DeviceLock(CPU)):
-        lock.take()
-    for lock in held:
-        lock.give_back()
+    with ExitStack() as held:
+        for device in (GPU, replace(GPU, facts={"uuid": "GPU-2"}), CPU, CPU):
+            assert lock_device(device, held) == ""
     assert len(list(locks.iterdir())) == 2
 
 
 def test_a_lock_ends_with_its_process(locks: Path) -> None:
     code = (
         "import os, signal\n"
+        "from contextlib import ExitStack\n"
         "from pathlib import Path\n"
         "from gpubench.engine import device_lock as lock\n"
         f"lock.LOCKS = Path({str(locks)!r})\n"
         "from gpubench.model import Device\n"
         "gpu = Device(backend='cuda', name='x', facts={'uuid': 'GPU-test-0001'})\n"
-        "lock.DeviceLock(gpu).take()\n"
+        "lock.lock_device(gpu, ExitStack())\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     assert (locks / "gpubench-GPU-test-0001.lock").read_text().startswith("process ")
-    lock = DeviceLock(GPU)
-    lock.take()  # what the dead one left does not stand in the way
+    with ExitStack() as held:
+        lock_device(GPU, held)  # what the dead one left does not stand in the way
     assert (locks / "gpubench-GPU-test-0001.lock").read_text().startswith(f"process {os.getpid()} ")
-    lock.give_back()
 
 
 def test_what_is_no_lock_is_left_alone_and_said(locks: Path) -> None:
@@ -415,9 +413,8 @@ def test_what_is_no_lock_is_left_alone_and_said(locks: Path) -> None:
     (locks / "precious").write_text("precious")
     for put in (lambda: path.symlink_to("precious"), lambda: os.mkfifo(path), path.mkdir):
         put()
-        lock = DeviceLock(GPU)
-        assert lock.take().startswith(f"the GPU is not locked against other sweeps: {path}: ")
-        lock.give_back()
+        why = lock_device(GPU, ExitStack())
+        assert why.startswith(f"the GPU is not locked against other sweeps: {path}: ")
         path.rmdir() if path.is_dir() else path.unlink()
     assert (locks / "precious").read_text() == "precious"
 
@@ -428,8 +425,7 @@ def test_a_full_disk_is_no_reason_not_to_lock(monkeypatch: pytest.MonkeyPatch) -
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.pwrite", full)
-    first = DeviceLock(GPU)
-    assert first.take() == ""
-    with pytest.raises(DeviceBusyError, match="by another gpubench"):
-        DeviceLock(GPU).take()
-    first.give_back()
+    with ExitStack() as held:
+        assert lock_device(GPU, held) == ""
+        with pytest.raises(DeviceBusyError, match="by another gpubench"):
+            lock_device(GPU, held)

@@ -98,7 +98,12 @@ class Instances:
         if isinstance(point.variant, CallVariant):
             call = self._call(point)
             if isinstance(call, HostFunction):
-                return host_routine(call, problem)
+
+                def bind_call(arrays: Sequence[Any]) -> Callable[[], None]:
+                    launch = call.bind(problem, [array.data.ptr for array in arrays])
+                    return partial(_run_all, [launch], arrays)
+
+                return CudaRoutine(bind=bind_call, call=call, code_hash=call.code_hash)
             return call_routine(call, point.variant.tensors)
         main = self._launch(point, problem)
         launches = main.sequence
@@ -186,20 +191,6 @@ def call_routine(call: Callable[..., None], tensors: str = "", chosen: str = "")
     )
 
 
-def host_routine(call: HostFunction, problem: Problem) -> CudaRoutine:
-    """Return the routine of a host function. Its launches keep the arrays."""
-
-    def bind(arrays: Sequence[Any]) -> Callable[[], None]:
-        launch = call.bind(problem, [array.data.ptr for array in arrays])
-
-        def run(_alive: object = arrays) -> None:
-            launch()
-
-        return run
-
-    return CudaRoutine(bind=bind, call=call, code_hash=call.code_hash)
-
-
 def load_function(compiled: Compiled) -> Any:
     """Load a cubin's kernel on the current device."""
     module = cupy.cuda.Module()
@@ -272,7 +263,7 @@ def bind_own(
     return bind_launch(function, Launch(grid=grid, block=(threads,)), values, keep_alive=arguments)
 
 
-def _run_all(launches: Sequence[Callable[[], None]]) -> None:
+def _run_all(launches: Sequence[Callable[[], None]], _alive: object = None) -> None:
     for launch in launches:
         launch()
 
