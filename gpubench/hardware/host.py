@@ -11,12 +11,9 @@ report a cache that they share with others."""
 
 def cpu_threads() -> int:
     """Return the number of CPUs that this process may run on."""
-    return len(_usable_cpus()) or os.cpu_count() or 1
-
-
-def _usable_cpus() -> set[int]:
-    """Return the CPUs that this process may run on; none where the system does not say."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def free_memory_bytes() -> int:

@@ -113,24 +113,18 @@ class CpuGauge:
         """
         from gpubench.backends.cpu.multiply_add import multiply_adds, operations
 
-        run, threads = multiply_adds(dtype), cpu_threads()
+        run, threads, count = multiply_adds(dtype), cpu_threads(), FMA_COUNT
 
-        def times_s(pool: ThreadPoolExecutor, count: int) -> list[float]:
-            return list(pool.map(lambda _thread: _running_s(run, count), range(threads)))
+        def running_s(_thread: int) -> float:
+            started_s = thread_time()
+            run(count, 1, 0)
+            return thread_time() - started_s
 
         with ThreadPoolExecutor(threads) as pool:
-            count = FMA_COUNT
-            while min(times_s(pool, count)) < FMA_CALL_S:
+            while min(pool.map(running_s, range(threads))) < FMA_CALL_S:
                 count *= 2
-            calls = [times_s(pool, count) for _ in range(FMA_REPEATS)]
+            calls = [list(pool.map(running_s, range(threads))) for _ in range(FMA_REPEATS)]
         return operations(dtype, count) * max(sum(1 / s for s in call) for call in calls) / 1e9
-
-
-def _running_s(run: Callable[[int, int, int], object], count: int) -> float:
-    """Return how long this thread runs for a call."""
-    started_s = thread_time()
-    run(count, 1, 0)
-    return thread_time() - started_s
 
 
 class KeptRate(msgspec.Struct):

@@ -30,9 +30,9 @@ from gpubench.backends.cuda.timer import (
     BlockedBatchTimer,
 )
 from gpubench.backends.functions import allocating, torch
-from gpubench.backends.rotation import CACHES_TO_OUTGROW, Placed
+from gpubench.backends.rotation import CACHES_TO_OUTGROW, Placed, SetPolicy
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
-from gpubench.model import Launches, Scope, Series, State, Timer
+from gpubench.model import Launches, Point, Scope, Series, State, Timer
 
 BLOCKED_S = 0.02
 """Time for which the stream is blocked, to see whether a call computes in another stream."""
@@ -114,15 +114,8 @@ class CudaKernel:
     output: Any
     """The output of the first set."""
 
-    timer: Timer
-    scope: Scope
-    state: State
-    launches: Launches
-    flush: bool
-    all_sets: int
-    """Number of launches that use every set of operands once."""
-
-    max_launches: int
+    point: Point
+    policy: SetPolicy
     placed: Placed = nullcontext
     thread_counts: tuple[int, ...] = ()
 
@@ -132,8 +125,7 @@ class CudaKernel:
         A call that may wait for the device is not captured: its CUDA functions would fail, and it
         could end the process.
         """
-        may_wait = self.launches == Launches.WAITED or self.timer == Timer.CUPTI
-        if self.scope == Scope.END_TO_END or may_wait:
+        if self.point.scope == Scope.END_TO_END or self._may_wait:
             return ""
         launches = islice(self.rotation, 1)
         try:
@@ -154,7 +146,7 @@ class CudaKernel:
             for launch in islice(self.rotation, launches):
                 launch()
             cupy.cuda.get_current_stream().synchronize()
-            if self.scope == Scope.END_TO_END:
+            if self.point.scope == Scope.END_TO_END:
                 self.output.set(self.host_output)
 
     def watch(self) -> str:
@@ -167,8 +159,7 @@ class CudaKernel:
             seen = call.watch(next(self.rotation)) if isinstance(call, HostFunction) else ""
         with faults(), _Allocations() as allocations:
             waits = self.timers.events.waits(next(self.rotation))
-        may_wait = self.launches == Launches.WAITED or self.timer == Timer.CUPTI
-        if waits and not may_wait:
+        if waits and not self._may_wait:
             raise LaunchError(
                 "the call waits for the GPU (it synchronizes, or copies to the host), so launches "
                 "cannot be enqueued behind one another: leave that out, or use --launches waited"
@@ -182,7 +173,7 @@ class CudaKernel:
             )
         unknown = f"whether its launches overlap is not known: {self._overlap[1]}"
         apart = "its launches overlap in a stream, so they are timed in a graph with full edges"
-        if self.state == State.SUSTAINED:
+        if self.point.state == State.SUSTAINED:
             apart = "its launches overlap, and its settled time is that of a chain of launches"
         overlap = unknown if self._overlap[1] else apart * self._overlap[0]
         waiting = "each call waits for the GPU" if waits else ""
@@ -196,8 +187,8 @@ class CudaKernel:
         decides by itself, so a graph of two calls is captured, whose edges show it. Calls that are
         timed end to end or by CUPTI are never timed in a graph.
         """
-        in_batches = (self.scope, self.timer) == (Scope.KERNEL, Timer.EVENTS)
-        if self.routine.call is None or self.launches != Launches.ALONE or not in_batches:
+        in_batches = (self.point.scope, self.point.timer) == (Scope.KERNEL, Timer.EVENTS)
+        if self.routine.call is None or self.point.launches != Launches.ALONE or not in_batches:
             return False, ""
         try:
             return overlaps(self.timers.stream.pointer, self._launched()), ""
@@ -215,14 +206,23 @@ class CudaKernel:
         return launch
 
     @property
+    def _may_wait(self) -> bool:
+        return self.point.launches == Launches.WAITED or self.point.timer == Timer.CUPTI
+
+    @property
     def _is_replayed(self) -> bool:
         """Whether launches are timed as nodes of a graph."""
-        return self.launches.in_graph or self._overlap[0]
+        return self.point.launches.in_graph or self._overlap[0]
 
     @property
     def min_launches(self) -> int:
         """Minimum number of launches in a sample: a graph that is replayed uses every set."""
-        return self.all_sets if self._is_replayed else 1
+        return self.policy.min_launches if self._is_replayed else 1
+
+    @property
+    def max_launches(self) -> int:
+        """Maximum number of launches in a sample."""
+        return self.policy.max_launches
 
     def _computes_elsewhere(self) -> bool:
         """Return whether a call's result comes from a stream that the timed stream does not join.
@@ -253,18 +253,18 @@ class CudaKernel:
     def sample(self, launches: int, count: int) -> list[float]:
         """Time samples by the blocked batch, by CUPTI, or end to end by events."""
         timers = self.timers
-        before = timers.flush if self.flush else None
+        before = timers.flush if self.policy.flush else None
         with faults(), self.placed():
-            if self.scope == Scope.END_TO_END or self.launches == Launches.WAITED:
+            if self.point.scope == Scope.END_TO_END or self.point.launches == Launches.WAITED:
                 return self._sample_unblocked(launches, count, before)
-            if self.timer == Timer.CUPTI:
+            if self.point.timer == Timer.CUPTI:
                 return timers.cupti.sample(self.rotation, launches, count, before)
             if not self._is_replayed:
                 return timers.events.sample(self.rotation, launches, count, before)
             if self.routine.call:
                 self._launched()
-            graph = timers.graph(overlap=self.launches.overlap)
-            gap_us = 0.0 if self.launches.in_graph else timers.launch_gap_us
+            graph = timers.graph(overlap=self.point.launches.overlap)
+            gap_us = 0.0 if self.point.launches.in_graph else timers.launch_gap_us
             launches = max(launches, self.min_launches)
             times = graph.sample(self.rotation, launches, count, before)
             timers.events.set_clock_mhz(graph.take_clock_mhz())
@@ -289,7 +289,10 @@ class CudaKernel:
         `before` is not timed. With `Launches.WAITED`, the host waits for each launch.
         """
         times, stream = [], self.timers.stream
-        end_to_end, waited = self.scope == Scope.END_TO_END, self.launches == Launches.WAITED
+        end_to_end, waited = (
+            self.point.scope == Scope.END_TO_END,
+            self.point.launches == Launches.WAITED,
+        )
         for _ in range(count):
             if not end_to_end:
                 if before:

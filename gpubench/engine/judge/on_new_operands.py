@@ -151,15 +151,14 @@ class OnNewOperands:
 
     def _fit_queue(self) -> None:
         """Reduce the number of launches until the queue of a GPU holds them, or has too few."""
-        while self._is_held and not self._can_hold():
+        while self._is_held:
+            fits = self._put(self._launches)
+            self._request(Examiner.launch_on_new_operands, 1)
+            if fits:
+                return
             self._launches //= FEWER
             self._is_held = self._launches >= min(HELD_LAUNCHES)
             self._sets = min(self._sets, self._launches)
-
-    def _can_hold(self) -> bool:
-        is_held = self._put(self._launches)
-        self._request(Examiner.launch_on_new_operands, 1)
-        return is_held
 
     def _put(self, launches: int) -> bool:
         self._seed = randbits(SEED_BITS) | 1  # 0 means that there is no seed yet

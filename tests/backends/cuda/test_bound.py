@@ -237,14 +237,13 @@ def watched(
     timers = SimpleNamespace(events=BlockedBatchTimer(stream))
     kernel = SimpleNamespace(
         routine=SimpleNamespace(call=print),
-        launches=launches,
-        state=state,
-        timer=timer,
+        point=SimpleNamespace(launches=launches, state=state, timer=timer),
         timers=timers,
         rotation=iter(lambda: launch, None),
         _computes_elsewhere=lambda: False,
         _overlap=overlap,
     )
+    kernel._may_wait = cuda.kernel.CudaKernel._may_wait.fget(kernel)
     note: str = cuda.kernel.CudaKernel.watch(kernel)
     return note
 
@@ -318,9 +317,9 @@ def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
 def test_a_call_that_is_never_timed_in_a_graph_is_not_captured(
     cuda: SimpleNamespace, scope: Scope, timer: Timer
 ) -> None:
-    kernel = SimpleNamespace(
-        routine=SimpleNamespace(call=print), launches=Launches.ALONE, scope=scope, timer=timer
-    )  # without launches: a capture would need one
+    at = SimpleNamespace(launches=Launches.ALONE, scope=scope, timer=timer)
+    # Without launches: a capture would need one.
+    kernel = SimpleNamespace(routine=SimpleNamespace(call=print), point=at)
     assert cuda.kernel.CudaKernel._overlap.func(kernel) == (False, "")
 
 
@@ -331,9 +330,7 @@ def test_a_call_is_launched_before_it_is_captured(
     monkeypatch.setattr(cuda.kernel, "overlaps", lambda *_: bool(done.append("capture")))
     kernel = SimpleNamespace(
         routine=SimpleNamespace(call=print),
-        launches=Launches.ALONE,
-        scope=Scope.KERNEL,
-        timer=Timer.EVENTS,
+        point=SimpleNamespace(launches=Launches.ALONE, scope=Scope.KERNEL, timer=Timer.EVENTS),
         timers=SimpleNamespace(stream=SimpleNamespace(pointer=0)),
         rotation=iter(lambda: lambda: done.append("launch"), None),
     )
@@ -376,8 +373,7 @@ def test_launches_that_are_waited_for_are_timed_with_each_wait(cuda: SimpleNames
     kernel = SimpleNamespace(
         timers=SimpleNamespace(stream=stream, flush=lambda: done.append("flush")),
         rotation=iter(lambda: lambda: done.append("launch"), None),
-        scope=Scope.KERNEL,
-        launches=Launches.WAITED,
+        point=SimpleNamespace(scope=Scope.KERNEL, launches=Launches.WAITED),
     )
     for flush in (kernel.timers.flush, None):
         done.clear()
