@@ -154,21 +154,16 @@ class Gauge(Protocol):
 class Backend(Protocol):
     """A device that holds operands and binds kernels to them."""
 
-    @property
-    def device(self) -> Device:
-        """The device's description."""
+    device: Device
+    xp: ModuleType
+    """The array module: NumPy or CuPy."""
+
+    notices: tuple[str, ...]
+    """Lines that a user should read before the results."""
 
     @property
     def gauge(self) -> Gauge:
         """What measures the device itself."""
-
-    @property
-    def xp(self) -> ModuleType:
-        """The array module: NumPy or CuPy."""
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Lines that a user should read before the results."""
 
     def warm_up(self) -> None:
         """Bring the device to the clock that it keeps under load."""

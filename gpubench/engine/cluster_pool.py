@@ -157,7 +157,7 @@ class ClusterPool:
         self.device, self._kind = first.device, first.kind
         self.label = counted(len(self._members), "device")
         labels = ", ".join(member.label for member in self._members.values())
-        self.notices = (f"shared among {self.label}: {labels}",)
+        self.notices: tuple[str, ...] = (f"shared among {self.label}: {labels}",)
         self._devices: dict[Place, Device] = {}
         self._wall_s = 0.0
         self._spent_s: defaultdict[str, float] = defaultdict(float)

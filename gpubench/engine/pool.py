@@ -51,33 +51,27 @@ Keep = Callable[[Measurement], None]
 class Pool(Protocol):
     """One device, or several devices of one kind, that measure jobs one after the other."""
 
-    @property
-    def device(self) -> Device:
-        """The device; of several, the first."""
+    device: Device
+    """The device; of several, the first."""
 
-    @property
-    def name(self) -> str:
-        """The name for the default file of results: the device's, or `shared`."""
+    name: str
+    """The name for the default file of results: the device's, or `shared`."""
 
-    @property
-    def label(self) -> str:
-        """How a heading refers to the pool beside the device's name: `cuda:0`, `2 devices`."""
+    label: str
+    """How a heading refers to the pool beside the device's name: `cuda:0`, `2 devices`."""
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Lines that a user should read before the results."""
+    notices: tuple[str, ...]
+    """Lines that a user should read before the results."""
 
-    @property
-    def context(self) -> Mapping[str, str]:
-        """What a resumed sweep must have in common with the pool, beside the job's context."""
+    context: Mapping[str, str]
+    """What a resumed sweep must have in common with the pool, beside the job's context."""
+
+    endings: dict[PointKey, str]
+    """Why each race of the last job ended, under its points' key without a tile."""
 
     @property
     def spent_s(self) -> Mapping[str, float]:
         """Wall time of the last job by phase."""
-
-    @property
-    def endings(self) -> Mapping[PointKey, str]:
-        """Why each race of the last job ended, under its points' key without a tile."""
 
     def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
         """Measure the points that are not finished in `measurements`.

@@ -49,13 +49,11 @@ class Visit:
 class Schedule(Protocol):
     """Decides what is measured next on one device. A job ends with its last visit."""
 
-    @property
-    def visits(self) -> int:
-        """Maximum number of visits, including the visits before a sweep was resumed."""
+    visits: int
+    """Maximum number of visits, including the visits before a sweep was resumed."""
 
-    @property
-    def endings(self) -> Mapping[Point, str]:
-        """Why each race ended, under its point without a tile. Empty for rounds."""
+    endings: dict[Point, str]
+    """Why each race ended, under its point without a tile. Empty for rounds."""
 
     def each(self, known: Known) -> Iterator[Visit]:
         """Yield the visits. A visit is over when the next one is requested."""
@@ -119,8 +117,21 @@ class InRounds:
         return point.variant, point.tile, point.problem.dtype
 
     def is_done(self, rounds: Sequence[Measurement], timing: Timing) -> bool:
-        """Whether a point failed, has all its rounds, or has used up its time."""
-        return is_done(rounds, timing)
+        """Whether a point failed, has all its rounds, or has used up its time.
+
+        A point with slow launches is done in fewer rounds, if it has taken `max_wall_s` and has
+        `few_samples`.
+        """
+        if len(rounds) >= timing.rounds or _failed(rounds):
+            return True
+        series = [taken.series for taken in rounds if taken.series]
+        slow = any(taken.median_us > 1e6 * timing.slow_launch_s for taken in series)
+        return (
+            slow
+            and rounds[0].point.state == State.BURST
+            and sum(len(taken.times_us) for taken in series) >= timing.few_samples
+            and sum(taken.device_s for taken in series) >= timing.max_wall_s
+        )
 
     def common(self, points: Sequence[Point]) -> Sequence[Point]:
         """Return the baselines, or a few points if there is no baseline."""
@@ -132,7 +143,7 @@ class InRounds:
 class Rounds:
     """Visits every point once a round, in a new random order and in a fresh process.
 
-    Interleaving spreads the machine's drift evenly over all points. A point that `is_done` is not
+    Interleaving spreads the machine's drift evenly over all points. A point that is done is not
     measured again, and neither is a round that was measured before a sweep was resumed.
     """
 
@@ -191,7 +202,7 @@ class Rounds:
                     )
                     cost_s = self._clock() - started
                     fresh = False
-                again = not is_done(known[point][:number], self._timing)
+                again = not self._strategy.is_done(known[point][:number], self._timing)
                 forecast.visited(point, cost_s, again=again)
                 if not again:
                     remaining.remove(point)
@@ -216,26 +227,6 @@ def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> lis
     """Return the points in order, but the points of a unit after its first point."""
     units = list(dict.fromkeys(map(unit, points)))
     return sorted(points, key=lambda point: units.index(unit(point)))
-
-
-def is_done(measurements: Sequence[Measurement], timing: Timing) -> bool:
-    """Whether a point failed, has all its rounds, or has used up its time.
-
-    A point with slow launches is done in fewer rounds, if it has taken `max_wall_s` and has
-    `few_samples`.
-    """
-    if len(measurements) >= timing.rounds:
-        return True
-    if _failed(measurements):
-        return True
-    series = [taken.series for taken in measurements if taken.series]
-    slow = any(taken.median_us > 1e6 * timing.slow_launch_s for taken in series)
-    return (
-        slow
-        and measurements[0].point.state == State.BURST
-        and sum(len(taken.times_us) for taken in series) >= timing.few_samples
-        and sum(taken.device_s for taken in series) >= timing.max_wall_s
-    )
 
 
 class Forecast:

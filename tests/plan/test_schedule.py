@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpubench.backends import backends
 from gpubench.hardware.architectures import example
 from gpubench.model import Measurement, Point, Series, State, Timing
-from gpubench.plan.schedule import VISIT_S, Forecast, Rounds, estimate, is_done, sampling_s
+from gpubench.plan.schedule import VISIT_S, Forecast, InRounds, Rounds, estimate, sampling_s
 
 
 def alike(items: Iterable[Any]) -> dict[Any, str]:
@@ -88,8 +88,8 @@ def test_slow_launches_end_with_the_round_in_which_their_time_is_up(
     for visit in schedule.each(known):
         known[at].append(replace(measurement(of=visit.point), series=one))
     assert len(known[at]) == visits
-    assert is_done(known[at], Timing(rounds=5))
-    assert not is_done(known[at][:-1], Timing(rounds=5))
+    assert InRounds().is_done(known[at], Timing(rounds=5))
+    assert not InRounds().is_done(known[at][:-1], Timing(rounds=5))
 
 
 costs = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8)
