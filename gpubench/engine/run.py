@@ -17,7 +17,7 @@ from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import Pool, Watcher, local_pool
 from gpubench.engine.prepare import Job, prepare
 from gpubench.errors import UsageError
-from gpubench.model import Device, Measurement, PointKey, Status
+from gpubench.model import Measurement, PointKey, Status
 from gpubench.plan.schedule import Strategy
 from gpubench.plan.sweep import Sweep
 from gpubench.results import store
@@ -193,7 +193,10 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
     speeds = measurements.device_speeds()
     rows: dict[PointKey, Row] = {}
     for place, by_point in by_place.items():
-        note = _disturbance(place, pool.device, by_place)
+        # Workers on one CPU disturb each other; GPUs do not.
+        neighbours = [other for other in by_place if other.host == place.host != ""]
+        is_disturbed = pool.device.compute_capability is None and len(neighbours) > 1
+        note = f"other workers on its CPU, which disturb it: {len(neighbours) - 1}" * is_disturbed
         for row in build_rows(by_point, pool.device_at(place), job.hashes):
             if homes[row.key].most_common(1)[0][0] == place:
                 rows[row.key] = replace(
@@ -205,12 +208,3 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
                 )
     planned = [point.key for point in job.planned]
     return [rows[key] for key in dict.fromkeys((*planned, *rows)) if key in rows]
-
-
-def _disturbance(place: Place, device: Device, places: Mapping[Place, object]) -> str:
-    """Return a note for workers that share one CPU; GPUs do not disturb each other."""
-    on_host = Counter(other.host for other in places if other.host)
-    neighbours = on_host[place.host] - 1
-    if device.compute_capability is None and neighbours > 0:
-        return f"other workers on its CPU, which disturb it: {neighbours}"
-    return ""

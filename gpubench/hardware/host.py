@@ -11,9 +11,7 @@ report a cache that they share with others."""
 
 def cpu_threads() -> int:
     """Return the number of CPUs that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 def free_memory_bytes() -> int:

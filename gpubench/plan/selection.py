@@ -60,10 +60,6 @@ def _fitting(pattern: str, names: set[str]) -> set[str]:
     return {name for name in names if fnmatchcase(name, pattern)}
 
 
-def _dtypes(term: str, dtypes: set[str]) -> set[str]:
-    return _fitting(DTYPE_ALIASES.get(term.lower(), term), dtypes)
-
-
 def _sizes(term: str, sizes: set[tuple[str, int, int, int]]) -> set[tuple[str, int, int, int]]:
     """Parse the term as a size of each operation that the rows have."""
     matches = set()
@@ -81,7 +77,10 @@ def _tiles(term: str, tiles: set[str]) -> set[str]:
 
 _KINDS: dict[str, tuple[Callable[[Row | BuildRow], Any], Callable[[str, set[Any]], set[Any]]]] = {
     "variant": (lambda row: row.variant, _fitting),
-    "dtype": (lambda row: row.compute_mode or row.dtype, _dtypes),
+    "dtype": (
+        lambda row: row.compute_mode or row.dtype,
+        lambda term, dtypes: _fitting(DTYPE_ALIASES.get(term.lower(), term), dtypes),
+    ),
     "size": (lambda row: (row.op, row.m, row.n, row.k), _sizes),
     "tile": (lambda row: row.tile, _tiles),
 }

@@ -66,19 +66,15 @@ def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """
     paths = dict(values)
     for name, base in (("kernels", path.parent), ("output", Path()), ("samples", Path())):
-        if isinstance(paths.get(name), str):
-            paths[name] = _confined(path, name, paths[name], base)
+        if not isinstance(text := paths.get(name), str):
+            continue
+        if not lies_below(text, base) and "\0" not in text:  # NUL is refused as in every option
+            raise UsageError(
+                f"--config: {path}: {name} = '{shown(text)}' leads out of {base.resolve()}; "
+                f"give such a path on the command line: --{name}"
+            )
+        paths[name] = str(base / text) if text else text
     return paths
-
-
-def _confined(config: Path, name: str, text: str, base: Path) -> str:
-    """Return a path of a configuration that lies below `base` after links are followed."""
-    if not lies_below(text, base) and "\0" not in text:  # NUL is refused as in every option
-        raise UsageError(
-            f"--config: {config}: {name} = '{shown(text)}' leads out of {base.resolve()}; "
-            f"give such a path on the command line: --{name}"
-        )
-    return str(base / text) if text else text
 
 
 def lies_below(text: str, base: Path = Path()) -> bool:

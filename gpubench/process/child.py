@@ -29,7 +29,7 @@ FOLLOW = (
     f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
     "os.getppid() == parent and os.execv(sys.argv[2], sys.argv[2:])"
 )
-"""Program that becomes another one, which gets SIGTERM when its parent ends (Linux)."""
+"""Program that becomes another one, which gets SIGTERM when its parent ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +95,7 @@ def start(
 
 
 def following(command: Sequence[str]) -> list[str]:
-    """Return a command that runs `command`, and interrupts it when this process ends (Linux)."""
-    if sys.platform != "linux":
-        return list(command)
+    """Return a command that runs `command`, and interrupts it when this process ends."""
     return [sys.executable, "-I", "-S", "-c", FOLLOW, str(os.getpid()), *command]
 
 
@@ -120,13 +118,11 @@ def _write_clean(write: Callable[[str], int], text: str) -> int:
 
 
 def _end_with_the_parent(descriptor: int) -> None:
-    """Let this process end with its parent, even if a user's code hangs (Linux).
+    """Let this process end with its parent, even if a user's code hangs.
 
     The processes that the code started end too. The system signals the parent's end to a watcher,
     which kills the group.
     """
-    if sys.platform != "linux":
-        return
     prctl, measuring_pid = ctypes.CDLL(None).prctl, os.getpid()
     if os.fork() == 0:
         os.close(descriptor)

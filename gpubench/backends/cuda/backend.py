@@ -133,7 +133,11 @@ class CudaBackend:
         """Copy the operands. Each operand has one allocation, which holds all sets."""
         policy = self._policy(problem, cold=cold, one_set=one_set)
         with faults():
-            *stacks, outputs = stacked(_zeros, policy.count, problem)
+            *stacks, outputs = stacked(
+                lambda shape, kind: cupy.zeros(shape, _storable(np.empty(0, kind)).dtype),
+                policy.count,
+                problem,
+            )
             for position, (array, stack) in enumerate(zip(inputs, stacks, strict=True)):
                 copies: dict[int, Any] = {}
                 for index in range(min(policy.count, len(FACTORS))):
@@ -234,10 +238,6 @@ class CudaBackend:
 def _storable(array: Any) -> Any:
     """Return the array in a type that CuPy supports: float8, which it lacks, is viewed as bytes."""
     return array.view(np.uint8) if array.dtype.name.startswith("float8") else array
-
-
-def _zeros(shape: tuple[int, ...], kind: str) -> Any:
-    return cupy.zeros(shape, _storable(np.empty(0, kind)).dtype)
 
 
 def _workspace(routine: CudaRoutine) -> tuple[Any, ...]:

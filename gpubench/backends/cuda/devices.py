@@ -166,12 +166,12 @@ def _library_versions() -> dict[str, str]:
     except CompileError as error:
         nvrtc = str(error)
     driver = _driver_version()
-    cublas_version = cublas.getVersion(device.get_cublas_handle())
+    blas = cublas.getVersion(device.get_cublas_handle())
     return {
         "cupy": cupy.__version__,
         **({"driver": driver} if driver else {}),
         "nvrtc": nvrtc,
-        "blas": f"cuBLAS {_cublas_version(cublas_version)}",
+        "blas": f"cuBLAS {blas // 10000}.{blas // 100 % 100}.{blas % 100}",  # 130100 is 13.1.0
     }
 
 
@@ -184,8 +184,3 @@ def _driver_version() -> str:
 def _version(number: int) -> str:
     """Return a version of CUDA as text: 13000 is 13.0."""
     return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _cublas_version(number: int) -> str:
-    """Return a version of cuBLAS as text: 130100 is 13.1.0, and 120903 is 12.9.3."""
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"

@@ -98,8 +98,11 @@ class Check:
             factor = result_factor(problem, index)
             if self.fingerprints.get(factor) != fingerprint:
                 output = self.operands.sets[index][-1]
-                if self._later:
-                    self._keep(output.copy(order="K"), factor)
+                if self._later:  # beyond KEPT_OUTPUTS, one of the later half is replaced
+                    place = len(self._kept)
+                    if place >= KEPT_OUTPUTS:
+                        place = KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)
+                    self._kept[place : place + 1] = [(output.copy(order="K"), factor)]
                 else:
                     errors = self._reference().errors
                     if (factor, fingerprint) not in errors:
@@ -113,13 +116,6 @@ class Check:
         while self._kept:
             output, factor = self._kept.pop(0)
             self._accept(self._compare(output, factor))
-
-    def _keep(self, output: Any, factor: int) -> None:
-        """Keep an output. Beyond KEPT_OUTPUTS it replaces one of the later half."""
-        if len(self._kept) < KEPT_OUTPUTS:
-            self._kept.append((output, factor))
-        else:
-            self._kept[KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)] = (output, factor)
 
     def _compare(self, output: Any, factor: int) -> float:
         try:
