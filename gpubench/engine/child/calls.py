@@ -7,7 +7,6 @@ child, so the parent reads no object that the child made.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from functools import cache
 from inspect import signature
 from pathlib import Path
@@ -21,19 +20,14 @@ from gpubench.model.config import ConfigParts
 from gpubench.plan.descriptor import load
 
 
-def _struct_of(kind: type[Any], *left_out: str) -> type[msgspec.Struct]:
-    """Return a message with the fields of a dataclass, without those that hold a variant."""
-    hints = get_type_hints(kind)
-    names = [field.name for field in fields(kind) if field.name not in left_out]
-    return msgspec.defstruct(f"{kind.__name__}Message", [(name, hints[name]) for name in names])
+def _struct_of(kind: type[Any], **replaced: Any) -> type[msgspec.Struct]:
+    """Return a message with the fields of a dataclass, of which some have another type, or none."""
+    types = get_type_hints(kind) | replaced
+    return msgspec.defstruct(f"{kind.__name__}Message", [x for x in types.items() if x[1]])
 
 
-_CONDITIONS = _struct_of(Point, "variant", "tile")
-_POINT = msgspec.defstruct(
-    "PointMessage",
-    [("path", str), ("op", str), ("tile", ConfigParts | None), ("conditions", _CONDITIONS)],
-)
-_MEASUREMENT = _struct_of(Measurement, "point")
+_POINT = _struct_of(Point, variant=tuple[str, str], tile=ConfigParts | None)
+_MEASUREMENT = _struct_of(Measurement, point=None)
 
 _SENT: dict[Any, Any] = {
     Point: _POINT,
@@ -137,25 +131,22 @@ def _plain(value: Any) -> Any:
     match value:
         case Point(variant=variant, tile=tile):
             parts = None if tile is None else tile.parts
-            conditions = _message(_CONDITIONS, value)
-            return _POINT(path=str(variant.path), op=variant.op, tile=parts, conditions=conditions)
+            return vars(value) | {"variant": (str(variant.path), variant.op), "tile": parts}
         case Measurement():
-            return _message(_MEASUREMENT, value)
+            return {name: getattr(value, name) for name in _MEASUREMENT.__struct_fields__}
         case tuple() | list():
             return tuple(map(_plain, value))
     return value
 
 
-def _message(struct: type[msgspec.Struct], value: Any) -> msgspec.Struct:
-    return struct(**{name: getattr(value, name) for name in struct.__struct_fields__})
-
-
 def _made(message: Any, arguments: Mapping[str, Any]) -> Any:
     """Return what was sent. What holds a point has the point of the arguments."""
     if isinstance(message, _POINT):
-        sent: Any = message
-        tile = sent.tile and Config(*sent.tile)
-        return Point(variant=load(Path(sent.path), sent.op), tile=tile, **asdict(sent.conditions))
+        values = asdict(message)
+        path, op = values.pop("variant")
+        parts = values.pop("tile")
+        tile = None if parts is None else Config(*parts)
+        return Point(variant=load(Path(path), op), tile=tile, **values)
     if isinstance(message, _MEASUREMENT):
         return Measurement(point=arguments["point"], **asdict(message))
     return (
