@@ -56,6 +56,10 @@ def expected(problem: Problem) -> np.ndarray:
     return result.astype(problem.dtype)
 
 
+Layout = tuple[str, ...] | None
+"""The column-major matrices; None: those of the variant's own layout."""
+
+
 def tiles_to_run(variant: CudaVariant) -> tuple[Config, ...]:
     """Return the default tiles, the first and the last, and some between."""
     legal = tuple(variant.tiles)
@@ -109,16 +113,9 @@ def race_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]
 
 
 def cases(
-    variant: CudaVariant,
-    tiles: Sequence[Config],
-    dtype: str,
-    layout: tuple[str, ...] | None = None,
+    variant: CudaVariant, tiles: Sequence[Config], dtype: str, layout: Layout = None
 ) -> list[Case]:
-    """Return cases of the tiles at the sizes where kernels tend to be wrong.
-
-    `layout` has the column-major matrices. None: those of the variant's own layout.
-    """
-    layout = variant.own_layout(dtype) if layout is None else layout
+    """Return cases of the tiles at the sizes where kernels tend to be wrong."""
     selected = []
     for tile in tiles:
         of_tile = problems(variant, tile, dtype, layout)
@@ -129,16 +126,17 @@ def cases(
 
 
 def problems(
-    variant: CudaVariant, tile: Config, dtype: str, layout: tuple[str, ...]
+    variant: CudaVariant, tile: Config, dtype: str, layout: Layout = None
 ) -> list[Problem]:
     """Return problems at the edges of a tile.
 
     They have a single element; more than a block covers, odd and round; less, with prime extents; a
     tall result; and a wide result. If the variant refuses a size, the nearest legal size is used.
     """
+    column_major = variant.own_layout(dtype) if layout is None else layout
 
     def problem(m: int, n: int, k: int) -> Problem:
-        return Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype, column_major=layout)
+        return Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype, column_major=column_major)
 
     has_k = problem(1, 1, 1).operation.has_k
     m_tile = covered(variant, tile, lambda m: problem(m, 1, 1))

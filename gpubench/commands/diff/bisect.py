@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpubench.commands.diff.ab import SideError, compare_builds, unpacked
+from gpubench.commands.diff.ab import SideError, compare_builds
 from gpubench.commands.diff.options import Options
 from gpubench.errors import GpubenchError, with_place
 
@@ -31,9 +31,8 @@ def judge_commit(
 ) -> int:
     """Compare `new`, which is checked out, with `base`, and return the code for `git bisect run`.
 
-    BAD if a point is slower. GOOD if every point is shown to be the same or faster, or if both
-    directories hold the same files. SKIP if points are ambiguous, missing or broken, or if `new`
-    cannot be measured at all.
+    BAD if a point is slower. GOOD if every point is shown to be the same or faster. SKIP if points
+    are ambiguous, missing or broken, or if `new` cannot be measured at all.
 
     Raises BisectEndedError for anything that would be wrong at every commit, and for an unexpected
     error: Python would end with the code BAD.
@@ -41,10 +40,6 @@ def judge_commit(
     directory = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-bisect-{secrets.token_hex(2)}"
     settings = Options(threshold=threshold, strict=True)
     try:
-        with unpacked("base", base) as path:
-            if path.is_dir() and not (path / "bin").exists() and _files(path) == _files(new):
-                print(f"{new} is the same as {base}, so it is not measured")
-                return GOOD
         code = compare_builds(
             *(base, new, options, settings),
             config=config,
@@ -64,11 +59,3 @@ def judge_commit(
     if any(getattr(stream, "lost", None) for stream in (sys.stdout, sys.stderr)):
         raise BisectEndedError("cannot write the output")
     return code if code in {GOOD, BAD} else SKIP
-
-
-def _files(directory: Path) -> dict[Path, bytes]:
-    return {
-        path.relative_to(directory): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file() and path.parent.name != "__pycache__"
-    }

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpubench.grouping import grouped
 from gpubench.model import PointKey
 from gpubench.stats.clock import clock_shares, clock_shift, explained
 from gpubench.stats.detectable import Detectable, smallest
@@ -24,7 +25,7 @@ from gpubench.stats.moderated import (
     summarize,
 )
 from gpubench.stats.modes import find_modes, hidden_steps, may_be_modes
-from gpubench.stats.polish import Polished, polish
+from gpubench.stats.polish import polish
 from gpubench.stats.reference import Shift, machine_shift, shared_median, shared_part
 from gpubench.stats.shortest import decide_by_shortest
 from gpubench.view.numbers import milliseconds
@@ -34,13 +35,9 @@ Key = PointKey
 
 ABSENT = "not in the file"
 MODES = "two speeds"
-LIKE_MODES = "as far as the two speeds of other points"
-OTHER_GPU = "the other side's GPU is another one"
-WITH_MACHINE = "moved with the machine"
-BY_SHORTEST = "by the sweeps that nothing slowed"
 TOO_FEW_ROUNDS = "a single round a side"
 TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
-"""Reasons of findings."""
+"""Reasons of findings that a report or a test names."""
 
 SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
@@ -269,14 +266,14 @@ def _changed_modes(
     base: Mapping[Key, PooledPoint], new: Mapping[Key, PooledPoint]
 ) -> dict[Key, Key]:
     """Map points that only the base has to points that only the new side has, in another mode."""
-    alone: defaultdict[tuple[Any, ...], tuple[list[Key], list[Key]]] = defaultdict(lambda: ([], []))
-    for place, (side, other) in enumerate(((base, new), (new, base))):
-        for key in side.keys() - other.keys():
-            alone[tuple(key._replace(compute_mode=""))][place].append(key)
+    before, after = (
+        grouped(side.keys() - other.keys(), lambda key: key._replace(compute_mode=""))
+        for side, other in ((base, new), (new, base))
+    )
     return {
-        before[0]: after[0]
-        for before, after in alone.values()
-        if len(before) == len(after) == 1 and base[before[0]].sweeps_us
+        keys[0]: after[mode][0]
+        for mode, keys in before.items()
+        if len(keys) == len(after.get(mode, ())) == 1 and base[keys[0]].sweeps_us
     }
 
 
@@ -369,19 +366,19 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
         elif not tested:
             reason = TOO_FEW_SWEEPS if before.on_cpu else TOO_FEW_ROUNDS
         elif like_modes[i]:
-            reason = LIKE_MODES
+            reason = "as far as the two speeds of other points"
         elif p_adjusted[i] <= limits.q and not modes.explain[i]:
             verdict = DiffVerdict.SLOWER if effect > 0 else DiffVerdict.FASTER
             if decided[i]:
-                reason = BY_SHORTEST
+                reason = "by the sweeps that nothing slowed"
             elif abs(effect - time) > threshold / 2:
                 reason = f"{100 * math.expm1(effect):+.1f} % beyond what the machine did"
         elif stayed and abs(shifts.by_clock[i]) > abs(shifts.by_drift[i]):
             verdict = DiffVerdict.CLOCK
         elif abs(shifts.by_drift[i]) > threshold / 2:
-            reason = WITH_MACHINE
+            reason = "moved with the machine"
         elif margin[i] > threshold and abs(effect) - half[i] > threshold:
-            reason = OTHER_GPU
+            reason = "the other side's GPU is another one"
         if i in modes.speeds:
             fast, slow = (milliseconds(math.exp(log)) for log in modes.speeds[i][:2])
             reason = ", ".join(filter(None, (f"{MODES}: {fast} and {slow} ms", reason)))
@@ -457,7 +454,18 @@ def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Rep
         result = polish(logs)
         variance[members], df[members] = result.level.standard_error**2, result.level.df
         number[members] = (~result.left_out).sum()
-        disturbances += _disturbed(result, columns, side, threshold, on_cpu=kind)
+        far = np.abs(result.effects) > max(threshold, DISTURBED * result.scatter)
+        disturbances += [
+            Disturbance(
+                side=side,
+                file=file,
+                round=0 if kind else number + 1,
+                ratio=math.exp(result.effects[place]),
+                left_out=bool(result.left_out[place]),
+            )
+            for place, (file, number) in enumerate(columns)
+            if far[place] or result.left_out[place]
+        ]
         for kept, logs in ((parts, result.logs), (aside, result.set_aside)):
             kept.append(np.full((len(points), len(columns)), np.nan))
             kept[-1][members] = logs
@@ -470,42 +478,16 @@ def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]
 
     A missing time is NaN. Rounds are counted from 0.
     """
-    sweeps = [
-        (line, file, times)
-        for line, point in enumerate(points)
-        for file, times in zip(point.files or count(), point.repeats_us, strict=False)
+    times_us = [
+        {
+            (file, number): time_us
+            for file, times in zip(point.files or count(), point.repeats_us, strict=False)
+            for number, time_us in enumerate(times)
+        }
+        for point in points
     ]
-    widths: dict[int, int] = {}
-    for _, file, times in sweeps:
-        widths[file] = max(len(times), widths.get(file, 0))
-    columns = [(file, number) for file in sorted(widths) for number in range(widths[file])]
-    starts = {file: columns.index((file, 0)) for file in widths}
-    times_us = np.full((len(points), len(columns)), np.nan)
-    for line, file, times in sweeps:
-        times_us[line, starts[file] : starts[file] + len(times)] = times
-    return np.log(times_us), columns
-
-
-def _disturbed(
-    polished: Polished,
-    columns: Sequence[tuple[int, int]],
-    side: str,
-    threshold: float,
-    *,
-    on_cpu: bool,
-) -> list[Disturbance]:
-    far = np.abs(polished.effects) > max(threshold, DISTURBED * polished.scatter)
-    return [
-        Disturbance(
-            side=side,
-            file=file,
-            round=0 if on_cpu else number + 1,
-            ratio=math.exp(polished.effects[place]),
-            left_out=bool(polished.left_out[place]),
-        )
-        for place, (file, number) in enumerate(columns)
-        if far[place] or polished.left_out[place]
-    ]
+    columns = sorted(set().union(*times_us))
+    return np.log([[times.get(each, np.nan) for each in columns] for times in times_us]), columns
 
 
 def _common_level(base: _Repeats, new: _Repeats) -> tuple[Floats, Floats]:

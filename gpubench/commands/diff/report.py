@@ -5,6 +5,7 @@ import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 
 from gpubench.commands.diff.compare import (
     ABSENT,
@@ -220,29 +221,18 @@ def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str
 
     A confirmed change comes first, the worst verdict before the others.
     """
-    order = (
-        DiffVerdict.SLOWER,
-        DiffVerdict.FASTER,
-        DiffVerdict.AMBIGUOUS,
-        DiffVerdict.CLOCK,
-        DiffVerdict.SAME,
-    )
-    changed = [
-        (key, finding)
-        for verdict in order
-        for key, finding in comparison.of(verdict).items()
-        if finding.ratio_low and not is_blas(rows[key])
-    ]
-    if not changed:
+    order = map(DiffVerdict, ("slower", "faster", "ambiguous", "clock", "same"))
+    findings = chain.from_iterable(comparison.of(verdict).items() for verdict in order)
+    changed = ((key, each) for key, each in findings if each.ratio_low and not is_blas(rows[key]))
+    if not (first := next(changed, None)):
         return ""
-    key, finding = changed[0]
-    row = rows[key]
+    row, finding = rows[first[0]], first[1]
     speed = 1 / (finding.judged_ratio or 1.0)
     half = max((finding.ratio or 1.0) / (finding.ratio_low or 1.0) - 1, 0.0)
     ratio = ratio_text(speed, speed * half)
     base, new = builds
     text = (
-        f"`{f'{row.variant} {row.tile}'.strip()}` in {new} is {ratio} times as fast as in {base} "
+        f"`{row.kernel}` in {new} is {ratio} times as fast as in {base} "
         f"at {row.size} ({conditions(row)})"
     )
     if finding.verdict == DiffVerdict.SAME:
