@@ -1,6 +1,6 @@
 """Count what `gpubench ab` says on a CPU while other work starts and stops beside it.
 
-    python benchmarks/ab_runs.py --runs 60 -o ab.json    # six hours on two CPUs
+    python benchmarks/ab_runs.py --runs 60 -o ab.json    # 16 hours on two CPUs
     taskset -c 8-31 python benchmarks/ab_runs.py --runs 48 -o ab.json    # twelve runs at once
 
 Each run has the default number of pairs. Runs in turns compare a directory that holds a kernel with

@@ -333,6 +333,8 @@ def in_turns(
 ) -> Figure:
     """Judge how many of these runs exit 1."""
     codes = [run["exit"] for run in runs if run["new"] == new]
+    if not codes:
+        return "no runs yet", "not decided"
     return rate(codes.count(1), len(codes), least=least, most=most)
 
 

@@ -2,7 +2,9 @@
 
 Beside other work a time has two modes, and a mean shows little. Nothing lengthened the shortest
 times of both sides. So they are compared by their ranks, and all longer times count as equal. The
-test is exact for any distribution of times, as long as they could have been measured in any order.
+clock of a machine drifts by a tenth within minutes, so each time is first divided by the shortest
+one of both sides that was measured about then. The test is exact for any distribution of times, as
+long as they could have been measured in any order.
 
 J. L. Gastwirth, Percentile modifications of two sample rank tests, Journal of the American
 Statistical Association 60 (1965).
@@ -13,15 +15,21 @@ from functools import cache
 from math import comb, sqrt
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from gpubench.stats.reference import shared_median
+
+NEAR = 6
+"""Number of sweeps of each side before and after one that were measured about then.
+
+Recorded sweeps chose it: results/decisions/ab_shortest.md."""
 
 
 def compare_shortest(base: NDArray[np.float64], new: NDArray[np.float64], margin: float) -> float:
     """Return the two-sided p-value of the hypothesis that the true effect is at most the margin.
 
-    The times are logarithms.
+    The times are logarithms, in the order in which each side was measured.
     """
     return min(1.0, 2 * min(_chance(base + margin, new), _chance(new + margin, base)))
 
@@ -40,10 +48,7 @@ def decide_by_shortest(
     vendor's BLAS is attributed to the machine and subtracted.
     """
     logs = {i: (np.log(side[0]), np.log(side[1])) for i, side in enumerate(sides) if side}
-    # Differences of the lower quartiles.
-    shifts = np.array(
-        [np.quantile(new, 0.25) - np.quantile(base, 0.25) for base, new in logs.values()]
-    )
+    shifts = np.array([_shift(*pair) for pair in logs.values()])
     drift = shared_median(shifts, blas[list(logs)]) if logs else 0.0
     decided = np.zeros(len(p), bool)
     for (i, (base, new)), shift in zip(logs.items(), shifts, strict=True):
@@ -54,12 +59,32 @@ def decide_by_shortest(
     return decided
 
 
+def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
+    """Return the difference of the medians of the shortest times, as many as have a rank."""
+    median = 1 / sqrt(len(base) + len(new))
+    return float(np.quantile(new, median) - np.quantile(base, median))
+
+
+def _levels(
+    first: NDArray[np.float64], second: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return, for each time of both sides, the shortest one measured about then."""
+    length = max(len(first), len(second))
+    of_both = np.full((2, length + 2 * NEAR), np.inf)
+    of_both[0, NEAR : NEAR + len(first)] = first
+    of_both[1, NEAR : NEAR + len(second)] = second
+    shortest = sliding_window_view(of_both.min(axis=0), 2 * NEAR + 1).min(axis=1)
+    return shortest[: len(first)], shortest[: len(second)]
+
+
 def _chance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """Return the one-sided p-value of the hypothesis that `first` does not have the shorter times.
 
     Of both sides' times, the shortest one has the score r, the next one r - 1, and the last of r
     times has 1. The sum over `first` is compared with that of all possible orders.
     """
+    levels = _levels(first, second)
+    first, second = first - levels[0], second - levels[1]
     of = len(first) + len(second)
     ranked = _ranked(of)
     order = np.argsort(np.concatenate([second, first]), kind="stable")[:ranked]

@@ -56,6 +56,14 @@ def test_one_short_time_of_the_slower_side_hides_nothing() -> None:
     assert compare_shortest(np.log(base), np.log(new), 0) <= 0.01
 
 
+def test_a_clock_that_drifts_hides_nothing() -> None:
+    rng = np.random.default_rng(4)
+    drift = np.linspace(0, 0.15, 40)
+    base, new = drift + rng.normal(0, 0.01, 40), drift + rng.normal(0.06, 0.01, 40)
+    assert compare_shortest(base, new, 0.02) <= 1e-6
+    assert compare_shortest(base, drift + rng.normal(0, 0.01, 40), 0.02) > 0.1
+
+
 def test_what_a_point_shares_with_the_blas_is_not_its_own() -> None:
     base, new = tuple(range(100, 110)), tuple(range(130, 140))
     p, effect = np.full(2, 0.5), np.zeros(2)

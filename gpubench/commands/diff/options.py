@@ -11,7 +11,7 @@ import typer
 
 from gpubench import options as option
 
-AB_PAIRS, AB_CPU_PAIRS = 26, 56
+AB_PAIRS, AB_CPU_PAIRS = 26, 72
 """Default numbers of pairs of sweeps that `gpubench ab` measures, on a GPU and on a CPU. Beside
 other work on a CPU, most sweeps have no undisturbed sample (results/decisions/ab_shortest.md)."""
 

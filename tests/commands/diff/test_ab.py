@@ -79,7 +79,7 @@ def test_a_cpu_has_more_pairs_by_default(call: Call, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(ab, "measure_in_turns", measure)
     for device in ("cpu", "cuda:0"):
         call(side(f"old {device}", rows()), side(f"new {device}", rows()), "--device", device)
-    assert found == [56, 26]
+    assert found == [72, 26]
 
 
 def test_ctrl_c_names_the_command_that_compares_what_was_measured(call: Call) -> None:

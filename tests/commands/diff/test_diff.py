@@ -64,7 +64,7 @@ def test_ambiguous_points_are_exit_3_if_strict_and_the_settling_command_is_named
 ) -> None:
     rough = (100.0, 130.0, 90.0, 110.0, 105.0, 140.0, 95.0, 101.0, 99.0, 120.0)
     # More pairs than the default are advised where twice the rounds are more.
-    for repeats, pairs in ((2, "--strict"), (3, "--pairs 60 --strict")):
+    for repeats, pairs in ((3, "--strict"), (4, "--pairs 80 --strict")):
         rounds = rough * repeats
         base = file("base.csv", [*rows(), row("loud", 64, 1.0, rounds)])
         new = file("new.csv", [*rows(), row("loud", 64, 1.03, rounds[::-1])])
