@@ -19,7 +19,6 @@ import numpy as np
 from contract import (
     BrokenContractError,
     call_within_contract,
-    checked_message,
     contents,
     empty_folder,
 )
@@ -226,10 +225,7 @@ def fleet(data: bytes, folder: Path) -> None:
     reports = [Report(Member(slot, "h", CPU, ""), _unit_times(slot), {}, {}) for slot in "abc"]
 
     def judged() -> None:
-        earlier, unreadable = fleet_times.earlier(CPU.name, 10)
-        for message in unreadable:
-            checked_message(message)
-        assess(reports, earlier)
+        assess(reports, [*fleet_times.earlier([CPU.name], 10)])
 
     with patch.dict(os.environ, {store.VARIABLE: str(folder / "store")}):
         call_within_contract(judged, folder)

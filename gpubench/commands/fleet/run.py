@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -52,20 +52,22 @@ def run_fleet(
         workers = members(client, device)
         if len({member.tree_hash for member in workers.values()}) > 1:
             raise UsageError("--on: the workers have different versions of gpubench")
-        hosts = len({member.hostname for member in workers.values()})
-        what = (counted(len(workers), "device"), counted(hosts, "host"), counted(rounds, "round"))
-        say("{} on {}, {}".format(*what), err=True)
+        sizes = Counter(member.hostname for member in workers.values()).values()
+        turns = sum(rounds * size + size * (size > 1) for size in sizes)
+        what = (counted(len(workers), "device"), counted(len(sizes), "host"))
+        say(f"{' on '.join(what)}, {counted(rounds, 'round')}", err=True)
         if len(workers) == 1:
             say("one device: it is compared with nothing but its own earlier runs", err=True)
         path = output or default_path(times_of.NAME, "units.csv")
         reports: list[Report] = []
         with Output(path, overwrite=force).create(times_of.encode([])) as file, Steps() as steps:
 
-            def keep(report: Report, phase: str, done: int, total: int) -> None:
+            def keep(report: Report, phase: str) -> None:
                 reports.append(report)
                 file.write(times_of.encode(report.times).partition(b"\n")[2])
                 file.flush()
-                steps.show(f"turn {done} of {total}: {phase}, on {report.member.label}")
+                of_all = f" of {turns}" if len(reports) <= turns else ", as times scatter"
+                steps.show(f"turn {len(reports)}{of_all}: {phase}, on {report.member.label}")
                 if report.error:
                     say(f"{phase}, on {report.member.label}: {report.error}", err=True)
 
@@ -73,37 +75,18 @@ def run_fleet(
                 FleetRun(client, workers, device, rounds, keep).measure()
             except KeyboardInterrupt:
                 return None, path
-    names = dict.fromkeys(time.device for report in reports for time in report.times)
-    before: list[times_of.UnitTime] = []
-    for name in names:
-        earlier, unreadable = times_of.earlier(name, HISTORY)
-        before += earlier
-        for message in unreadable:
-            say(f"passes over {message}", err=True)
-    fleet = assess(reports, before, limits)
-    times_of.keep(time for report in reports for time in report.times)
+    times = [time for report in reports for time in report.times]
+    names = dict.fromkeys(time.device for time in times)
+    fleet = assess(reports, [*times_of.earlier(names, HISTORY)], limits)
+    times_of.keep(times)
     return fleet, path
 
 
 Turn = tuple[str, str, int, frozenset[str]]
 """A worker, the phase, the number of rounds, and the units; no units: all."""
 
-Keep = Callable[[Report, str, int, int], None]
-"""Receives a report, its phase, its number and the total."""
-
-
-@dataclass
-class _Host:
-    """The devices of a host, which take turns, and what they have measured."""
-
-    addresses: list[str]
-    steps: deque[list[Turn]]
-    times: list[times_of.UnitTime] = field(default_factory=list)
-    running: int = 0
-    """Number of turns that have not ended."""
-
-    is_extended: bool = False
-    """Whether steps for the noisy units were added."""
+Keep = Callable[[Report, str], None]
+"""Receives a report and its phase."""
 
 
 class FleetRun:
@@ -122,26 +105,26 @@ class FleetRun:
         rounds: int,
         keep: Keep,
     ) -> None:
-        self._client, self._workers, self._device = client, workers, device
-        self._rounds, self._keep = rounds, keep
+        self._client, self._workers, self._device, self._keep = client, workers, device, keep
         self._ended: SimpleQueue[Any] = SimpleQueue()
         self._running: dict[Any, tuple[str, str]] = {}
         """Worker and phase of each turn that has not ended, by its future."""
 
         self._lost: set[str] = set()
         self._verified: dict[str, Sequence[Measurement]] = {}
-        addresses = grouped(sorted(workers), lambda address: workers[address].hostname)
-        self._hosts = {
-            name: _Host(of_host, deque(_steps(of_host, rounds)))
-            for name, of_host in addresses.items()
+        self._times: dict[str, list[times_of.UnitTime]] = defaultdict(list)
+        """The times of each host."""
+
+        hosts = grouped(sorted(workers), lambda address: workers[address].hostname)
+        self._steps = {
+            host: host_steps(addresses, rounds, self._times[host])
+            for host, addresses in hosts.items()
         }
-        self._done = 0
-        self._total = sum(len(step) for host in self._hosts.values() for step in host.steps)
 
     def measure(self) -> None:
         """Run all turns. On an exception, such as Ctrl-C, cancel those that run."""
         try:
-            for host in self._hosts.values():
+            for host in self._steps:
                 self._advance(host)
             while self._running:
                 try:
@@ -155,32 +138,26 @@ class FleetRun:
         finally:
             cancel(self._client, self._running)
 
-    def _advance(self, host: _Host) -> None:
+    def _advance(self, host: str) -> None:
         """Start the next step of a host, unless a turn of its last step still runs."""
-        if not (host.steps or host.running or host.is_extended):
-            host.is_extended = True
-            host.steps.extend(more_steps(host.addresses, host.times, self._rounds))
-            self._total += sum(map(len, host.steps))
-        while host.steps and not host.running:
-            for address, phase, count, units in host.steps.popleft():
+        busy = {self._workers[address].hostname for address, _ in self._running.values()}
+        while host not in busy and (step := next(self._steps[host], None)):
+            for address, phase, count, units in step:
                 if address in self._lost or self._client.status != "running":
-                    self._done += 1
                     continue
                 verified = self._verified.get(address, ())
                 asked = Asked(self._device, phase, count, SEED, verified, units)
                 future = self._client.submit(measure_units, asked, workers=[address], pure=False)
                 self._running[future] = address, phase
-                host.running += 1
+                busy.add(host)
                 future.add_done_callback(self._ended.put)
 
     def _finish(self, future: Any, report: Report) -> None:
         address, phase = self._running.pop(future)
-        host = self._hosts[self._workers[address].hostname]
-        host.running -= 1
-        host.times.extend(report.times)
+        host = self._workers[address].hostname
+        self._times[host].extend(report.times)
         self._verified[address] = report.verified
-        self._done += 1
-        self._keep(report, phase, self._done, self._total)
+        self._keep(report, phase)
         self._advance(host)
 
     def _give_up_lost_workers(self) -> None:
@@ -192,47 +169,45 @@ class FleetRun:
                 self._finish(future, _lost(self._workers[address], "its worker is gone"))
 
 
-def _steps(addresses: Sequence[str], rounds: int) -> list[list[Turn]]:
-    """Return the steps of a host: which workers measure at the same time."""
-    every: frozenset[str] = frozenset()
-    alone: list[list[Turn]] = [
-        [(address, ALONE, 1, every)] for _ in range(rounds) for address in addresses
-    ]
-    if len(addresses) == 1:
-        return alone
-    return [*alone, [(address, TOGETHER, rounds, every) for address in addresses]]
+def host_steps(
+    addresses: Sequence[str], rounds: int, times: Sequence[times_of.UnitTime]
+) -> Iterator[list[Turn]]:
+    """Yield the steps of a host: turns of workers that measure at the same time.
 
-
-def more_steps(
-    addresses: Sequence[str], times: Sequence[times_of.UnitTime], rounds: int
-) -> list[list[Turn]]:
-    """Return further steps for the units whose rounds scatter too much, by phase.
-
-    The number of rounds is what a typical device needs for a standard error of `QUIET`, up to
-    `MAX_MORE`.
+    When the usual steps have ended, `times` must have what they measured. Units whose rounds
+    scatter too much have further steps. Their number of rounds is what a typical device needs for a
+    standard error of `QUIET`, up to `MAX_MORE`.
     """
-    steps: list[list[Turn]] = []
-    for phase in (ALONE, TOGETHER):
-        errors: dict[str, list[float]] = defaultdict(list)
-        logs: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for time in times:
-            if time.phase == phase and time.time_us:
-                logs[time.unit, time.identity].append(math.log(time.time_us))
-        for (unit, _), values in logs.items():
-            if len(values) > 1:
-                errors[unit].append(statistics.stdev(values) / math.sqrt(len(values)))
-        noisy = {unit: statistics.median(of_unit) for unit, of_unit in errors.items()}
-        noisy = {unit: error for unit, error in noisy.items() if error > QUIET}
-        if noisy:
-            units = frozenset(noisy)
-            more = min(MAX_MORE, math.ceil(rounds * ((max(noisy.values()) / QUIET) ** 2 - 1)))
-            if phase == ALONE:
-                steps += [
-                    [(address, ALONE, 1, units)] for _ in range(more) for address in addresses
-                ]
-            else:
-                steps.append([(address, TOGETHER, more, units) for address in addresses])
-    return steps
+    yield from _phase_steps(addresses, ALONE, rounds)
+    if len(addresses) > 1:
+        yield from _phase_steps(addresses, TOGETHER, rounds)
+    noisy = _noisy_units(times)
+    for phase, errors in noisy.items():
+        more = min(MAX_MORE, math.ceil(rounds * ((max(errors.values()) / QUIET) ** 2 - 1)))
+        yield from _phase_steps(addresses, phase, more, frozenset(errors))
+
+
+def _phase_steps(
+    addresses: Sequence[str], phase: str, rounds: int, units: frozenset[str] = frozenset()
+) -> list[list[Turn]]:
+    if phase == ALONE:
+        return [[(address, phase, 1, units)] for _ in range(rounds) for address in addresses]
+    return [[(address, phase, rounds, units) for address in addresses]]
+
+
+def _noisy_units(times: Iterable[times_of.UnitTime]) -> dict[str, dict[str, float]]:
+    """Return by phase the units whose typical standard error exceeds `QUIET`, with that error."""
+    timed = (time for time in times if time.time_us)
+    errors: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for (phase, unit, _), rounds in grouped(timed, attrgetter("phase", "unit", "identity")).items():
+        logs = [math.log(time.time_us or 1.0) for time in rounds]
+        if len(logs) > 1:
+            errors[phase, unit].append(statistics.stdev(logs) / math.sqrt(len(logs)))
+    noisy: dict[str, dict[str, float]] = {}
+    for (phase, unit), of_devices in errors.items():
+        if (error := statistics.median(of_devices)) > QUIET:
+            noisy.setdefault(phase, {})[unit] = error
+    return noisy
 
 
 def _report(future: Any, member: Member) -> Report:

@@ -1,16 +1,16 @@
 """`UnitTime`, a row of `gpubench fleet`: its CSV, and the history of each device."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from operator import attrgetter
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.results import store
 from gpubench.results.columns import MAX_VALUE, MIN_VALUE, encode_csv
+from gpubench.view.tables import say
 
 NAME = "fleet"
 """The name under which the store keeps the times of earlier runs."""
@@ -75,25 +75,14 @@ def keep(times: Iterable[UnitTime]) -> None:
         store.keep(device, NAME, SUFFIX, msgspec.json.Encoder().encode_lines(of_device))
 
 
-def earlier(device: str, runs: int) -> tuple[list[UnitTime], list[str]]:
-    """Return the times of the newest runs that the store has of a device's name.
+def earlier(devices: Iterable[str], runs: int) -> Iterator[UnitTime]:
+    """Yield the times of the newest runs that the store has of devices with these names.
 
-    A damaged file is skipped. The texts name each such file and its error.
+    A damaged file is skipped, and a line on stderr names it.
     """
-    times: list[UnitTime] = []
-    unreadable: list[str] = []
-    for path in store.saved(NAME, device, SUFFIX)[-runs:]:
+    decoder = msgspec.json.Decoder(UnitTime)
+    for path in chain.from_iterable(store.saved(NAME, name, SUFFIX)[-runs:] for name in devices):
         try:
-            times += _read(path)
-        except UsageError as error:
-            unreadable.append(str(error))
-    return times, unreadable
-
-
-def _read(path: Path) -> list[UnitTime]:
-    try:
-        return msgspec.json.Decoder(UnitTime).decode_lines(path.read_bytes())
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not a run of gpubench fleet: {error}") from error
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+            yield from decoder.decode_lines(path.read_bytes())
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
+            say(f"{path} is skipped: not a run of gpubench fleet: {error}", err=True)

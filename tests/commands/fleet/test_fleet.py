@@ -179,21 +179,23 @@ def test_one_device_alone_is_judged_by_its_own_history_or_not_at_all() -> None:
     ids=["cut", "nested", "negative"],
 )
 def test_a_damaged_earlier_run_is_passed_over_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[bytes], bytes],
 ) -> None:
     monkeypatch.setenv(store.VARIABLE, str(tmp_path))
     kept = [time for one in fleet() for time in one.times]
     times.keep(kept)
     times.keep(kept)
-    assert times.earlier(GPU.name, runs=1) == (kept, [])
-    assert times.earlier(GPU.name, runs=9) == ([*kept, *kept], [])
-    assert times.earlier("Another GPU", runs=9) == ([], [])
+    assert [*times.earlier([GPU.name], runs=1)] == kept
+    assert [*times.earlier([GPU.name, "Another GPU"], runs=9)] == [*kept, *kept]
+    assert not capsys.readouterr().err
     assert store.names() == []  # a run of a fleet is no sweep, so 'diff --against' has no such name
     (first, _second) = store.saved(times.NAME, GPU.name, times.SUFFIX)
     first.write_bytes(damage(first.read_bytes()))
-    earlier, (message,) = times.earlier(GPU.name, runs=9)
-    assert earlier == kept
-    assert f"{first}: not a run of gpubench fleet" in message
+    assert [*times.earlier([GPU.name], runs=9)] == kept
+    assert f"{first} is skipped: not a run of gpubench fleet" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ def test_a_unit_whose_devices_differ_more_needs_a_larger_slowdown() -> None:
 
 
 def test_units_whose_rounds_scatter_are_measured_longer_and_no_others() -> None:
-    from gpubench.commands.fleet.run import MAX_MORE, more_steps
+    from gpubench.commands.fleet.run import MAX_MORE, Turn, host_steps
     from gpubench.commands.fleet.times import UnitTime
 
     def of_unit(unit: str, phase: str, times_us: list[float]) -> list[UnitTime]:
@@ -133,12 +133,15 @@ def test_units_whose_rounds_scatter_are_measured_longer_and_no_others() -> None:
             for time_us in times_us
         ]  # fmt: skip
 
+    def more_steps(times: list[UnitTime]) -> list[list[Turn]]:
+        return [*host_steps(["1", "2"], 3, times)][7:]  # after three rounds of each, and one step
+
     quiet = of_unit("copy", "alone", [100.0, 100.1, 100.2])
-    assert more_steps(["1", "2"], quiet, 3) == []
+    assert more_steps(quiet) == []
     noisy = of_unit("tf32 product", "together", [100.0, 104.0, 98.0])
-    (step,) = more_steps(["1", "2"], [*quiet, *noisy], 3)
+    (step,) = more_steps([*quiet, *noisy])
     assert {turn[0] for turn in step} == {"1", "2"}
     assert all(turn[1] == "together" and turn[3] == {"tf32 product"} for turn in step)
     assert 3 < step[0][2] <= MAX_MORE
     alone = of_unit("latency", "alone", [100.0, 150.0, 98.0])
-    assert len(more_steps(["1", "2"], alone, 3)) == 2 * MAX_MORE
+    assert len(more_steps(alone)) == 2 * MAX_MORE
