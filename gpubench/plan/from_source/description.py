@@ -11,10 +11,10 @@ from dataclasses import replace
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
-from gpubench.model.signature import Parameter, array_index, parameters
+from gpubench.model.signature import Parameter, array_index
 from gpubench.plan.from_source.launch import Dimensions, expression, read_launch
 from gpubench.plan.from_source.meaning import UNKNOWN, meanings, reads_output
-from gpubench.plan.from_source.source import Function, code, expanded, functions, macros_of
+from gpubench.plan.from_source.source import Function, code, functions
 from gpubench.text import shown, unknown
 
 GUESSES = {
@@ -42,9 +42,6 @@ _WAITS = re.compile(
     r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"
 )
 _MACRO = re.compile(r"#\s*ifndef\s+(\w+)\s*#\s*define\s+\1\s+(\d+)")
-_ASSIGNED = re.compile(r"\b(\w+)\s*=([^;=]*)")
-_BLOCK_INDEX = re.compile(r"\bblockIdx\s*\.\s*([xyz])")
-_COMPARED = re.compile(r"\b(\w+)\s*(?:<|>=)\s*(\w+)\b")
 
 
 def described(
@@ -76,13 +73,7 @@ def described(
                 f"--from: {file}: '{shown(function.name)}' cannot name a kernel; "
                 "use ASCII letters, digits and _"
             )
-        macros = macros_of(included + text)
-        kernels = {
-            _last(each.name): replace(each, body=expanded(each.body, macros))
-            for each in everything
-            if each.is_kernel
-        }
-        function = replace(function, body=expanded(function.body, macros))
+        kernels = {_last(each.name): each for each in everything if each.is_kernel}
         arguments, column_major = meanings(function, kernels, op)
     except ValueError as error:
         raise UsageError(f"--from: {file}: {error}") from error
@@ -295,26 +286,22 @@ def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
 
 
 def _launch(kernel: Function, tile: Config, op: str, config: str) -> Iterator[str]:
-    """Yield the grid and the block as the kernel's indices and bounds suggest them.
+    """Yield the grid and the block as the kernel's indices suggest them.
 
     `config` is what the source's own launch says, which could not be read.
     """
     first = next(iter(tile), "")
     rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or EDGE,) * 2
-    covered = _covered(kernel, op)
-    is_2d = kernel.uses("blockIdx.y") or "BM" in tile
     has_y = kernel.uses("threadIdx.y")
     names = {parameter.name: _axis_name(parameter.name) for parameter in kernel.template}
     threads = expression(kernel.threads, names, tile.keys(), {}) or ""
-    elements = {"gemm": "M*N", "gemv": "M"}.get(op, "N")
-    if is_2d:
-        extents = covered.get("x", "N"), covered.get("y", "M")
-        parts = [f'"{extent}/{rows if extent == "M" else columns}"' for extent in extents]
-        grid = f"({', '.join(parts)})"
+    if kernel.uses("blockIdx.y") or "BM" in tile:
+        grid = f'("N/{columns}", "M/{rows}")'
     else:
+        elements = {"gemm": "M*N", "gemv": "M"}.get(op, "N")
         threads = threads or first or str(EDGE**2 if has_y else THREADS)
         divisor = threads if threads.isalnum() else f"({threads})"
-        grid = f'"{covered.get("x", elements)}/{divisor}"'
+        grid = f'"{elements}/{divisor}"'
     if has_y:
         edges = ('"BN/TN"', '"BM/TM"') if {*THREAD, "BM", "BN"} <= tile.keys() else None
         block = f"({', '.join(edges or [json.dumps(first) if first else str(EDGE)] * 2)})"
@@ -322,28 +309,6 @@ def _launch(kernel: Function, tile: Config, op: str, config: str) -> Iterator[st
         threads = threads or (f"{first}*{first}" if first else str(EDGE**2))
         block = threads if threads.isdecimal() else f'"{threads}"'
     own = f" The source launches <<<{' '.join(config.split())}>>>." if config else ""
-    yield f"    # Guesses from the kernel's indices and bounds: check these two lines.{own}"
+    yield f"    # Guesses from the kernel's indices: check these two lines.{own}"
     yield f"    grid={grid},  # blocks in x and y; / rounds up"
     yield f"    block={block},  # threads"
-
-
-def _covered(kernel: Function, op: str) -> dict[str, str]:
-    """Return which extent each dimension of the grid covers, as far as bounds checks tell.
-
-    `row = blockIdx.y * 32 + …; if (row >= M)` says that y covers M.
-    """
-    extents = {
-        parameter.name: parameter.value.upper()
-        for parameter in parameters(kernel.signature)
-        if parameter.value.upper() in {"M", "N"}
-    }
-    indices = {
-        name: set(_BLOCK_INDEX.findall(value)) for name, value in _ASSIGNED.findall(kernel.body)
-    }
-    covered = {
-        next(iter(indices[name])): extents[extent]
-        for name, extent in _COMPARED.findall(kernel.body)
-        if extent in extents and len(indices.get(name, ())) == 1
-    }
-    is_matrix = len(OPERATIONS[op].output) > 1
-    return covered if len(set(covered.values())) == 1 + is_matrix else {}

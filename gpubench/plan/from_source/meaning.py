@@ -9,11 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpubench.model import OPERATIONS
-from gpubench.model.signature import (
-    NULL,
-    Parameter,
-    why_unknown,
-)
+from gpubench.model.signature import NULL, Parameter, why_unknown
 from gpubench.plan.from_source.source import Function, enclosed
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
@@ -162,15 +158,9 @@ def _by_use(
 
 def _is_written(body: str, parameter: Parameter) -> bool:
     """Whether a kernel stores into an array, or at least may."""
-    if "const" in parameter.cpp:
-        return False
-    stored = re.search(rf"\b{parameter.name}\s*\[", body)
-    at = enclosed(body, stored.start(), "[]")[1] if stored else 0
-    return (
-        not stored
-        or bool(re.match(r"\s*[+*-]?=(?!=)|\s*\)\s*=", body[at:]))
-        or (bool(re.search(rf"\b{parameter.name}\s*\[[^;]*?\]\s*\)?\s*[+*-]?=(?!=)", body)))
-    )
+    element = rf"\b{parameter.name}\s*\["
+    stores = re.search(element + r"[^;]*?\]\s*\)?\s*[+*-]?=(?!=)", body)
+    return "const" not in parameter.cpp and bool(stores or not re.search(element, body))
 
 
 def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Reads the functions, launches and macros of a CUDA C++ source. Linear in the text's length."""
+"""Reads the functions and launches of a CUDA C++ source. Linear in the text's length."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpubench.model.signature import Parameter, parameters, position_after, split
@@ -9,14 +9,10 @@ from gpubench.model.signature import Parameter, parameters, position_after, spli
 LONGEST = 4000
 """Maximum number of characters from a template's parameters to a function's body."""
 
-MAX_DEFINITION = 300
-"""Maximum number of characters of a macro that is expanded."""
-
 _SKIPPED = re.compile(
     r'//[^\n]*|/\*|R"([^()\\\s"]{0,16})\(|"(?:\\.|[^"\\\n])*+"?|\'\\?"\'', re.DOTALL
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*+", re.MULTILINE)
-_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([\w, \t]*\))?[ \t]+(.+)$", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"\b(__\w+__)\s*(?=\()")
 _FUNCTION = re.compile(r"([^\s()<>,;{}*&]+)\s*(?=\()")
 _NAMESPACE = re.compile(r"\b(?:namespace\s*(\w*)|extern\s*\"C\")\s*$")
@@ -167,29 +163,3 @@ def enclosed(text: str, at: int, brackets: str = "()") -> tuple[str, int]:
     opening = text.index(brackets[0], at)
     end = position_after(text, opening, brackets)
     return text[opening + 1 : end - 1].strip(), end
-
-
-def macros_of(text: str) -> dict[str, tuple[list[str], str]]:
-    """Return the names and the definitions of a source's macros with arguments, by their names."""
-    return {
-        name: (split(names[1:-1]), value)
-        for name, names, value in _DEFINED.findall(code(text))
-        if names and len(value) <= MAX_DEFINITION
-    }
-
-
-def expanded(body: str, macros: Mapping[str, tuple[list[str], str]]) -> str:
-    """Return a body with macros such as OFFSET(row, column, N) replaced, except in arguments."""
-    if not macros:
-        return body
-    called = re.compile(rf"\b({'|'.join(macros)})\s*(?=\()")
-    parts: list[str] = []
-    at = 0
-    while call := called.search(body, at):
-        inside, end = enclosed(body, call.end())
-        names, value = macros[call[1]]
-        given = dict(zip(names, split(inside), strict=False))
-        words = (given.get(word, word) for word in re.split(r"(\w+)", value))
-        parts += (body[at : call.start()], *words)
-        at = end
-    return "".join((*parts, body[at:]))
