@@ -105,7 +105,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.check.run.require_architecture": _no_compiler,
             # these start programs
             "gpubench.commands.explain.build.disassembler_version": lambda: "",
-            "gpubench.commands.explain.run.disassembler_version": lambda: "",
+            "gpubench.commands.explain.code.disassembler_version": lambda: "",
             "gpubench.engine.cluster._own_cluster": _no_cluster,
             "gpubench.engine.cluster.devices_of": _no_cluster,
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,

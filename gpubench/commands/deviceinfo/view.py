@@ -58,7 +58,7 @@ def device_json(devices: list[Device], missing: Mapping[str, Exception]) -> dict
                     },
                 }
                 for device in devices
-            ],
+            ]
         }
         | {f"{entry.name}_missing": None for entry in backends().values() if entry.is_numbered}
         | {f"{name}_missing": str(reason) for name, reason in missing.items()}

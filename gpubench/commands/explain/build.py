@@ -13,16 +13,15 @@ import gpubench
 from gpubench.backends import find_devices
 from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain.accesses import access_columns
-from gpubench.commands.explain.code import disassembler_version
-from gpubench.commands.explain.explanation import Explanation
+from gpubench.commands.explain.code import disassembler_version, missing_disassembler
+from gpubench.commands.explain.explanation import Explanation, Instance
 from gpubench.commands.explain.instances import (
     Answer,
-    Instance,
     NotExplained,
     explain_instances,
     make_instance,
 )
-from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
+from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.kernel_options import require_architecture
 from gpubench.model import (
@@ -33,12 +32,12 @@ from gpubench.model import (
     CudaVariant,
     Problem,
     Status,
-    Variant,
 )
 from gpubench.on_cpu.accesses import missing_tool, recorder_version
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import list_of, parse_names, parse_sizes
 from gpubench.plan.registry import of_op
+from gpubench.plan.sweep import Sweep
 from gpubench.results.build_row import BuildRow, encode, is_build_file
 from gpubench.results.output import Output
 from gpubench.results.provenance import source_hash
@@ -58,12 +57,7 @@ MAX_LISTED = 8
 
 
 def run_build(
-    variants: str,
-    options: Mapping[str, Any],
-    *,
-    arch: str | None,
-    every: bool,
-    output: Path | None,
+    variants: str, options: Mapping[str, Any], *, arch: str | None, every: bool, output: Path | None
 ) -> int:
     """Compile kernels, and write their rows to `output`, or to stdout without one.
 
@@ -77,9 +71,8 @@ def run_build(
         architectures = _architectures(arch)
     except CompileError as error:
         raise UsageError(str(error)) from error
-    if not disassembler_version():
-        install = install_command("sass")
-        say(f"no nvdisasm found, so nothing about the inner loop: {install}", err=True)
+    if missing := missing_disassembler():
+        say(missing, err=True)
     if missing := missing_tool():
         say(f"nothing about accesses, as {missing}", err=True)
     dtypes, size = _dtypes(options.get("dtypes")), options.get("sizes") or SIZE
@@ -130,18 +123,15 @@ def _claim(path: Path) -> Output:
 def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:
     """Return the kernels that a list names, of every operation or of `op`.
 
-    `all` with a directory of the user's kernels takes the kernels of that directory. Raises
-    UsageError for a name that is no kernel, and for a description that cannot be used.
+    A directory of the user's kernels has operations of its own, and `all` takes its kernels alone.
+    Raises UsageError for a name that is no kernel, and for a description that cannot be used.
     """
     if op and op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
-    available: list[Variant] = []
-    for name in [op] if op else OPERATIONS:
-        of_ops = [each for each in OPERATIONS if kernels and (kernels / each).is_dir()]
-        has_own = op or name in (of_ops or ["gemm"])  # a folder without folders is of gemm
-        available += of_op(name, kernels if has_own else None).values()
+    ops = [op] if op else [each for each in OPERATIONS if not kernels or (kernels / each).is_dir()]
+    available = [v for each in ops or [Sweep().op] for v in of_op(each, kernels).values()]
     inside = kernels.absolute() if kernels else Path("/")
-    chosen: dict[Variant, None] = {}
+    chosen: dict[CudaVariant, None] = {}
     for pattern in parse_names(names):
         fitting = [
             variant
@@ -154,11 +144,10 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
             raise UsageError(unknown("variant", pattern, sorted(cuda_names)))
         if broken := [variant for variant in fitting if isinstance(variant, BrokenVariant)]:
             raise UsageError(broken[0].idea)
-        chosen |= dict.fromkeys(fitting)
-    sources = [variant for variant in chosen if isinstance(variant, CudaVariant)]
-    if not sources:
+        chosen |= dict.fromkeys(each for each in fitting if isinstance(each, CudaVariant))
+    if not chosen:
         raise UsageError(f"'{names}' names no CUDA source; write such as register_tile,wgmma*")
-    return sources
+    return [*chosen]
 
 
 def _architectures(text: str | None) -> tuple[str, ...]:

@@ -24,12 +24,8 @@ from gpubench.backends.cuda.nvcc import find
 from gpubench.cache import cache_file, keep_value, kept
 from gpubench.commands.explain import sass
 from gpubench.commands.explain.cubin import machine_code, max_threads
-from gpubench.commands.explain.sass import (
-    InnerLoop,
-    disassemble_together,
-    inner_loop,
-)
-from gpubench.errors import CompileError, GpubenchError
+from gpubench.commands.explain.sass import InnerLoop, disassemble_together, inner_loop
+from gpubench.errors import CompileError, GpubenchError, install_command
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import Resources
 
@@ -93,6 +89,13 @@ def disassembler_version() -> str:
         return ""
     match = re.search(r"\bV(\d[\d.]*)", text)
     return match[1] if match else "unknown"
+
+
+def missing_disassembler() -> str:
+    """Return a line on what is not known without nvdisasm, or nothing if it is there."""
+    if disassembler_version():
+        return ""
+    return f"no nvdisasm found, so nothing about the inner loop: {install_command('sass')}"
 
 
 def compile_programs(

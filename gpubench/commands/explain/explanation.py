@@ -46,31 +46,47 @@ SHARED_BYTES_PER_CLOCK = 128
 _TEMPLATE = re.compile(r"([\w:]+)(?:<[^()]*>)?\)?$")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
-    """One launch of a kernel, compiled for one architecture, at one size.
-
-    Unknown figures are None. Figures of the whole problem belong to its first launch.
-    """
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Instance:
+    """A tile of a kernel in one element type, for one architecture."""
 
     variant: CudaVariant
     tile: Config
     problem: Problem
     architecture: str
     device: Device
-    """The GPU whose multiprocessors, clock and bandwidth count. Without a name, none is known."""
+    """The GPU whose figures count: this machine's, or an example. Without a name, none is known."""
+
+    reason: str = ""
+    """Why it cannot run there; empty if it can."""
+
+    launches: tuple[Launch, ...] = ()
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """The template instance of each launch."""
+        dtype = self.problem.dtype
+        return tuple(self.variant.instance(self.tile, dtype, at.kernel) for at in self.launches)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The kernel's own compile options."""
+        return self.variant.options(self.tile, self.problem.dtype)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explanation(Instance):
+    """One launch of an instance that was compiled.
+
+    Unknown figures are None. Figures of the whole problem belong to its first launch.
+    """
 
     code: Code
     """What the compiler made of the kernel. It has no error."""
 
-    expression: str
-    """The template instance that is launched."""
-
-    launch: Launch
     step: int
-    """Index of the launch among the variant's `steps` launches."""
+    """Index of the launch."""
 
-    steps: int
     accesses: Accesses | None = None
     """The accesses as they were recorded on the CPU. None: they were not recorded."""
 
@@ -80,8 +96,13 @@ class Explanation:
     @property
     def kernel(self) -> str:
         """The name of the template that is launched. The expression may be cast to a type."""
-        match = _TEMPLATE.search(self.expression)
+        match = _TEMPLATE.search(self.expressions[self.step])
         return match[1] if match else self.variant.name
+
+    @property
+    def launch(self) -> Launch:
+        """The launch."""
+        return self.launches[self.step]
 
     @property
     def resources(self) -> Resources:

@@ -2,47 +2,18 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpubench.commands.explain.code import Codes, Program, compile_programs
-from gpubench.commands.explain.explanation import Explanation
+from gpubench.commands.explain.explanation import Explanation, Instance
 from gpubench.grouping import grouped
 from gpubench.hardware.host import cpu_threads
-from gpubench.model import Config, CudaVariant, Device, Launch, Problem, Status
+from gpubench.model import Config, CudaVariant, Device, Problem, Status
 from gpubench.on_cpu.accesses import Recorded, record
 from gpubench.plan.descriptor import described_by, launch_on
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted
 from gpubench.view.progress import Steps
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Instance:
-    """A tile of a kernel in one element type, for one architecture."""
-
-    variant: CudaVariant
-    tile: Config
-    problem: Problem
-    architecture: str
-    device: Device
-    """The GPU whose figures count: this machine's, or an example of the architecture."""
-
-    reason: str = ""
-    """Why it cannot run there; empty if it can."""
-
-    launches: tuple[Launch, ...] = ()
-
-    @property
-    def expressions(self) -> tuple[str, ...]:
-        """The template instance of each launch."""
-        dtype = self.problem.dtype
-        return tuple(self.variant.instance(self.tile, dtype, at.kernel) for at in self.launches)
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The kernel's own compile options."""
-        return self.variant.options(self.tile, self.problem.dtype)
 
 
 class NotExplained(NamedTuple):
@@ -151,19 +122,7 @@ def _answer(instance: Instance, codes: dict[Instance, Codes], recorded: Recorded
         return NotExplained(str(instance.tile), Status.ERROR, error)
     return [
         Explanation(
-            variant=instance.variant,
-            tile=instance.tile,
-            problem=instance.problem,
-            architecture=instance.architecture,
-            device=instance.device,
-            code=code,
-            expression=expression,
-            launch=launch,
-            step=step,
-            steps=len(of_launches),
-            accesses=recorded[step] if recorded else None,
+            **vars(instance), code=code, step=step, accesses=recorded[step] if recorded else None
         )
-        for step, (launch, expression, code) in enumerate(
-            zip(instance.launches, instance.expressions, of_launches, strict=True)
-        )
+        for step, code in enumerate(of_launches)
     ]

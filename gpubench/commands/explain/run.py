@@ -8,10 +8,10 @@ from typing import Any
 
 from gpubench.backends import AUTO, find_devices
 from gpubench.backends.cuda import compile as compiler
-from gpubench.commands.explain.code import disassembler_version
+from gpubench.commands.explain.code import missing_disassembler
 from gpubench.commands.explain.instances import NotExplained, explain_instances, make_instance
 from gpubench.commands.explain.view import Explained
-from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
+from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.kernel_options import find_kernel, read_options, require_architecture
 from gpubench.model import CudaVariant, Device, Problem, Scope
@@ -45,9 +45,7 @@ def explained(
     target = kernel.architecture(architecture), gpu
     instances = [make_instance(kernel, tile, problem, *target) for tile in tiles]
     notes = [assumed] if assumed else []
-    if not disassembler_version():
-        install = install_command("sass")
-        notes.append(f"no nvdisasm found, so nothing about the inner loop: {install}")
+    notes += [missing] if (missing := missing_disassembler()) else []
     times_us: dict[str, float] = {}
     if times:
         names = [str(instance.tile) for instance in instances if not instance.reason]

@@ -62,7 +62,7 @@ def print_json(answer: Explained) -> None:
 
 def _words(of: Explanation) -> RenderableType:
     """What the figures of a launch mean, and its accesses by source line."""
-    name = [Text(f"\n{of.kernel}", style="bold")] if of.steps > 1 else []
+    name = [Text(f"\n{of.kernel}", style="bold")] if len(of.launches) > 1 else []
     parts: list[RenderableType] = [*name, "", Text(" ".join(sentences(of)))]
     if of.accesses and of.accesses.lines:
         grid = table("", "", left=None)
@@ -101,7 +101,7 @@ def _accesses(of: Explanation, recorded: Accesses) -> Iterator[tuple[str, str]]:
 
 _COLUMNS: dict[str, Callable[[Explanation], str]] = {
     "tile": lambda of: str(of.tile),
-    "kernel": lambda of: of.kernel if of.steps > 1 else "",
+    "kernel": lambda of: of.kernel if len(of.launches) > 1 else "",
     "regs": lambda of: str(of.resources.registers),
     "spill bytes": lambda of: str(of.resources.spill_bytes),
     "shared bytes": lambda of: str(of.shared_bytes),
@@ -145,35 +145,35 @@ def _limits(state: Occupancy | None) -> str:
     return "+".join(short.get(name, name) for name in state.limited_by)
 
 
+_FIGURES = (
+    *("architecture", "kernel", "registers_allowed", "accumulators", "occupancy", "waves", "cgma"),
+    *("cgma_flop_per_byte", "roofline", "access_us", "not_judged", "issue_bound", "shared_share"),
+    *("measured_us", "roofline_share"),
+)
+
+
 def as_json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
     """Everything known, with units in the names; null where it is not known."""
     device, loop = of.device, of.inner_loop
     return {
         "variant": of.variant.name,
-        "op": of.problem.op,
         "tile": str(of.tile),
-        **_attributes(of.problem, "dtype", "m", "n", "k"),
-        **_attributes(of, "architecture", "kernel"),
         "launch": of.step + 1,
-        "launches": of.steps,
+        "launches": len(of.launches),
         "device": {
             "name": device.name or None,
             "is_here": gpu_is_here,
             "multiprocessors": device.multiprocessors or None,
             **_attributes(device, "sm_clock_mhz", "memory_bandwidth_gbytes_per_s"),
         },
-        "registers": of.resources.registers,
-        "registers_allowed": of.registers_allowed,
-        **_attributes(of.resources, "spill_bytes", "local_bytes"),
         "static_shared_bytes": of.resources.shared_bytes,
         "dynamic_shared_bytes": of.launch.shared_bytes,
+        **_attributes(of.problem, "op", "dtype", "m", "n", "k"),
+        **_attributes(of.resources, "registers", "spill_bytes", "local_bytes"),
         **_attributes(of.launch, "threads_per_block", "block", "grid", "blocks"),
-        **_attributes(of, "accumulators", "occupancy", "waves"),
-        **_attributes(of, "cgma", "cgma_flop_per_byte", "roofline"),
+        **_attributes(of, *_FIGURES),
         "inner_loop": loop and asdict(loop) | {"multiply_add_share": loop.multiply_add_share},
         "accesses": of.accesses and _accesses_as_json(of.accesses),
-        **_attributes(of, "access_us", "not_judged", "issue_bound"),
-        **_attributes(of, "shared_share", "measured_us", "roofline_share"),
         "words": sentences(of),
     }
 

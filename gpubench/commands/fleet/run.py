@@ -98,12 +98,7 @@ class FleetRun:
     """
 
     def __init__(
-        self,
-        client: Client,
-        workers: Mapping[str, Member],
-        device: str,
-        rounds: int,
-        keep: Keep,
+        self, client: Client, workers: Mapping[str, Member], device: str, rounds: int, keep: Keep
     ) -> None:
         self._client, self._workers, self._device, self._keep = client, workers, device, keep
         self._ended: SimpleQueue[Any] = SimpleQueue()

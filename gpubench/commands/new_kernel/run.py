@@ -69,13 +69,7 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
 
 
 def describe_source(
-    name: str,
-    op: str | None,
-    source: Path,
-    folder: Path,
-    *,
-    kernel: str = "",
-    force: bool,
+    name: str, op: str | None, source: Path, folder: Path, *, kernel: str = "", force: bool
 ) -> None:
     """Write `folder/<op>/<name>.py`, which describes a function of `source`; print the next steps.
 

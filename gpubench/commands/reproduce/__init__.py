@@ -26,7 +26,7 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Experiments, or TOML files of your own. Default: all shipped experiments.",
+            help="Experiments, or TOML files of your own. Default: all shipped experiments."
         ),
     ] = None,
     *,

@@ -8,7 +8,7 @@ kernel whose launches do overlap must be found.
 """
 
 import statistics
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, product
@@ -23,7 +23,6 @@ from gpubench.engine.run import run
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.model import Device, Launches, Point, PointKey, Timer
 from gpubench.options import read_sweep
-from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
 from gpubench.view.progress import SweepProgress
@@ -151,34 +150,32 @@ def run_selfcheck(device: str | None) -> int:
     return 0 if verdict.trusted else 1
 
 
-def sweeps(device: str) -> Iterator[Sweep]:
-    """Yield the sweeps of the kernels, one for each precision, then that of the control."""
-    common = {"device": device, "cache": "hot", "rounds": "1", "precision": "1%"}
-    for dtype, tiles in KERNELS.items():
-        named = {"variants": ",".join(tiles), "tiles": ",".join(filter(None, tiles.values()))}
-        yield read_sweep(common | named | {"dtypes": dtype, "sizes": ",".join(map(str, SIZES))})
-    yield read_sweep(common | CONTROL | {"launches": Launches.OVERLAPPED})
-
-
-def is_checked(point: Point) -> bool:
-    """Whether a point of the sweeps has the tile that its kernel is checked with."""
-    return str(point.tile or "") == KERNELS[point.problem.dtype][point.variant.name]
-
-
 def job_of(device: Device, timers: Sequence[Timer]) -> Job:
     """Return one job of all kernels that run on the device, and of the control, by each timer.
 
     Both timers time a kernel in the same processes, because processes differ by about 1 %.
     """
+    common = {"device": f"{device.backend}:{device.index}", "cache": "hot"}
+    common |= {"rounds": "1", "precision": "1%"}
+    sizes = ",".join(map(str, SIZES))
+    asked = [CONTROL | {"launches": Launches.OVERLAPPED}]
+    for dtype, by_name in KERNELS.items():
+        variants, tiles = ",".join(by_name), ",".join(filter(None, by_name.values()))
+        asked.append({"dtypes": dtype, "variants": variants, "tiles": tiles, "sizes": sizes})
     jobs = []
-    for sweep, timer in product(sweeps(f"{device.backend}:{device.index}"), timers):
+    for options, timer in product(asked, timers):
         with suppress(UsageError):  # no kernel of this precision runs on this device
+            sweep = read_sweep(common | options)
             timing = replace(sweep.timing, min_device_s=MIN_DEVICE_S)
             timed = replace(sweep, timer=timer, timing=timing)
-            jobs.append(prepare(timed, device, keep=is_checked))
+            jobs.append(prepare(timed, device, keep=_has_its_tile))
     planned = dict(chain.from_iterable(job.planned.items() for job in jobs))
     hashes = dict(chain.from_iterable(job.hashes.items() for job in jobs))
     return replace(jobs[0], planned=planned, hashes=hashes)
+
+
+def _has_its_tile(point: Point) -> bool:
+    return str(point.tile or "") == KERNELS[point.problem.dtype][point.variant.name]
 
 
 def launch_gaps(rows: Iterable[Row]) -> list[Gap]:
@@ -214,14 +211,6 @@ def deviating(gaps: Sequence[Gap]) -> list[Gap]:
         if not (gap.is_library and gap.gap_us > median_us)
         and abs(gap.gap_us - median_us) > gap.limit_us
     ]
-
-
-def are_tolerable(unequal: Sequence[Gap], gaps: Sequence[Gap]) -> bool:
-    """Return whether the gaps that deviate are few among all gaps, and only a little longer."""
-    median_us = median_gap_us(gaps)
-    return len(unequal) <= MAX_SHARE_LONGER * len(gaps) and all(
-        0 < gap.gap_us - median_us <= MAX_LONGER * gap.limit_us for gap in unequal
-    )
 
 
 def confirmed(
@@ -263,34 +252,29 @@ def judge_gaps(gaps: Sequence[Gap]) -> SelfcheckResult:
         )
     unequal = [gap for gap in found if not gap.is_control]
     listed = ", ".join(f"{gap.gap_us:.2f} µs for {gap.label}" for gap in unequal)
-    if not are_tolerable(unequal, gaps):
+    a_little_longer = (0 < gap.gap_us - median <= MAX_LONGER * gap.limit_us for gap in unequal)
+    if len(unequal) > MAX_SHARE_LONGER * len(gaps) or not all(a_little_longer):
         return SelfcheckResult(False, f"{distrust}but {listed}; is another program using the GPU?")
-    kernels = sum(not gap.is_control for gap in gaps)
-    same = (
-        f"{kernels - len(unequal)} of {kernels} kernels ({listed})" if unequal else "every kernel"
-    )
+    controls = sum(gap.is_control for gap in gaps)
+    kernels = len(gaps) - controls
+    same = f"{kernels - len(unequal)} of {kernels} kernels ({listed})"
     return SelfcheckResult(
         True,
         f"This machine's times can be trusted: both timers agree but for a launch gap of "
-        f"{median:.2f} µs, the same for {same}"
-        f"{'; launches that overlap are found' if any(gap.is_control for gap in gaps) else ''}.",
+        f"{median:.2f} µs, the same for {same if unequal else 'every kernel'}"
+        f"{'; launches that overlap are found' * bool(controls)}.",
     )
 
 
 def gap_table(gaps: Sequence[Gap]) -> Table:
-    """Return a table of the kernels with both times and the launch gap, the shortest first."""
+    """Return a table of the kernels, the shortest first.
+
+    Its last column marks the control with `c`, and a gap that deviates with `!`.
+    """
     marked = deviating(gaps)
     grid = table("kernel", "events, µs", "CUPTI, µs", "launch gap, µs", left={"kernel"})
     for gap in gaps:
-        grid.add_row(
-            gap.label,
-            number(gap.events_us, 2),
-            number(gap.cupti_us, 2),
-            Text(f"{gap.gap_us:.2f}{_mark(gap, marked)}", "red" * (gap in marked)),
-        )
+        mark = "c" if gap.is_control else "!" if gap in marked else " "
+        gap_us = Text(f"{gap.gap_us:.2f} {mark}", "red" * (gap in marked))
+        grid.add_row(gap.label, number(gap.events_us, 2), number(gap.cupti_us, 2), gap_us)
     return grid
-
-
-def _mark(gap: Gap, marked: Sequence[Gap]) -> str:
-    """Return the mark of a gap: `c` for the control, `!` for a gap that deviates."""
-    return " c" if gap.is_control else " !" if gap in marked else "  "

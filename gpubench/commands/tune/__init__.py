@@ -45,8 +45,7 @@ def tune(
     within: Annotated[
         str | None,
         typer.Option(
-            metavar="PERCENT",
-            help="Configurations this little slower count as equal. Default: 1%.",
+            metavar="PERCENT", help="Configurations this little slower count as equal. Default: 1%."
         ),
     ] = None,
     winners: Annotated[

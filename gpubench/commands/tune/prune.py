@@ -28,7 +28,6 @@ class Builds:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._architecture = device.architecture
         self._pool = ThreadPoolExecutor(max(1, cpu_threads() - 1))  # one CPU is for measuring
         self._futures: dict[Instance, Future[Resources]] = {}
 
@@ -39,23 +38,19 @@ class Builds:
     def start(self, points: Sequence[Point]) -> None:
         """Compile what the points need, in this order."""
         for point in points:
-            if (key := self._key(point)) and key not in self._futures:
-                self._futures[key] = self._pool.submit(self._build, point)
+            if (key := instance_of(point)) not in self._futures and (launch := self._launch(point)):
+                self._futures[key] = self._pool.submit(self._build, point, launch)
 
     def first_ready(self, points: Sequence[Point]) -> int:
         """Wait until a kernel is compiled, and return the index of the first such point."""
-        while True:
-            building = []
-            for index, point in enumerate(points):
-                future = self._future(point)
-                if future is None or future.done():
-                    return index
-                building.append(future)
-            wait(building, return_when=FIRST_COMPLETED)
+        futures = [self._futures.get(instance_of(point)) for point in points]
+        if None not in futures:
+            wait(filter(None, futures), return_when=FIRST_COMPLETED)
+        return next(at for at, future in enumerate(futures) if future is None or future.done())
 
     def resources(self, point: Point) -> Resources | None:
         """Return the compiler's report, or None if nothing is compiled or compiling failed."""
-        future = self._future(point)
+        future = self._futures.get(instance_of(point))
         try:
             return future.result() if future else None
         except CompileError:
@@ -67,6 +62,7 @@ class Builds:
         return launch and launch.main
 
     def _launch(self, point: Point) -> Launch | None:
+        """Return the first launch of a CUDA kernel on a GPU, or None for anything else."""
         variant, tile = point.variant, point.tile
         if not isinstance(variant, CudaVariant) or tile is None or not gpu_of(self._device):
             return None
@@ -126,23 +122,13 @@ class Builds:
             return "its waves take longer at the peak than the fastest was measured to take"
         return None
 
-    def _key(self, point: Point) -> Instance | None:
-        if not isinstance(point.variant, CudaVariant) or point.tile is None:
-            return None
-        return instance_of(point) if self._architecture else None
-
-    def _future(self, point: Point) -> Future[Resources] | None:
-        key = self._key(point)
-        return self._futures.get(key) if key else None
-
-    def _build(self, point: Point) -> Resources:
+    def _build(self, point: Point, launch: Launch) -> Resources:
         """Compile every kernel of a point; return the main one's report. Raises CompileError."""
-        variant, tile, launch = point.variant, point.tile, self._launch(point)
-        if not isinstance(variant, CudaVariant) or tile is None or launch is None:
-            raise CompileError(f"{point.label} is nothing to compile")
+        variant, architecture = point.variant, self._device.architecture
+        assert isinstance(variant, CudaVariant) and point.tile is not None  # noqa: S101, PT018 # it has a launch
         used = {
             step.kernel: compiler.compile_instance(
-                *variant.compilation(tile, point.problem.dtype, self._architecture, step.kernel)
+                *variant.compilation(point.tile, point.problem.dtype, architecture, step.kernel)
             ).resources
             for step in launch.sequence
         }

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -167,15 +168,16 @@ def _confirmed(
     file: ResultFile | None,
 ) -> Tuned:
     """Confirm the best of each race, and choose the winners."""
-    spaces = {variant: settings.racing.space(variant) for variant in job.hashes}
-    chosen = [pick for group in groups(race.rows) for pick in picks(group, spaces)]
-    confirmed = run(_confirmation(job, settings.sweep, chosen), pool, watcher, file)
-    winners = [
-        winner
-        for raced in races(race.rows)
-        if (winner := _winner(raced, confirmed.rows, settings.racing.within, spaces))
-    ]
-    return Tuned(race=race, confirmed=confirmed, winners=winners)
+    spaces = {variant.name: settings.racing.space(variant) for variant in job.hashes}
+    raced = races(race.rows)
+    chosen = [picks(rows, spaces[rows[0].variant]) for rows in raced]
+    confirmation = _confirmation(job, settings.sweep, [*chain.from_iterable(chosen)])
+    confirmed = run(confirmation, pool, watcher, file)
+    winners = (
+        _winner(rows, of_race, confirmed.rows, settings.racing.within)
+        for rows, of_race in zip(raced, chosen, strict=True)
+    )
+    return Tuned(race=race, confirmed=confirmed, winners=[*filter(None, winners)])
 
 
 def confirmed_path(path: Path) -> Path:
@@ -188,35 +190,35 @@ def races(rows: Sequence[Row]) -> list[list[Row]]:
     return list(grouped(rows, attrgetter("problem_key", "variant")).values())
 
 
-def groups(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of each race that are not shown to be slower than the best, fastest first."""
-    left = ([row for row in race if row.status == Status.OK] for race in races(rows))
-    return [sorted(group, key=lambda row: row.median_us or 0.0) for group in left if group]
+def group_of(race: Sequence[Row]) -> list[Row]:
+    """Return the rows of a race that are not shown to be slower than the best, fastest first."""
+    left = (row for row in race if row.status == Status.OK)
+    return sorted(left, key=lambda row: row.median_us or 0.0)
 
 
 def is_undecided(race: Sequence[Row]) -> bool:
     """Whether a race ended before all remaining configurations had enough rounds to be judged."""
-    group = [row for row in race if row.status == Status.OK]
+    group = group_of(race)
     if len(group) == 1:
         return any(row.status == Status.SKIPPED and row.reason == BUDGET_ENDED for row in race)
     return any((row.rounds or 0) < MIN_VISITS for row in group)
 
 
-def picks(group: Sequence[Row], spaces: Mapping[Variant, Space]) -> list[Row]:
-    """Return the fastest of a group, and the simplest if that is another configuration.
+def picks(race: Sequence[Row], space: Space) -> list[Row]:
+    """Return the fastest of a race's group, and the simplest if that is another configuration.
 
     If the group was visited too rarely to be judged, return only the fastest.
     """
+    group = group_of(race)
     if is_undecided(group):
-        return [group[0]]
-    space = next(space for variant, space in spaces.items() if variant.name == group[0].variant)
+        return group[:1]
 
     def elaborate(row: Row) -> int:
         config = space.read(row.tile)
         return sum(list(axis).index(config[name]) for name, axis in space.axes.items())
 
-    simplest = min(group, key=elaborate)
-    return [group[0], *([simplest] if simplest is not group[0] else [])]
+    simplest = min(group, key=elaborate, default=None)
+    return group[:1] + [row for row in group[1:] if row is simplest]
 
 
 def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
@@ -259,19 +261,12 @@ def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
 
 
 def _winner(
-    race: Sequence[Row],
-    confirmed: Sequence[Row],
-    within: float,
-    spaces: Mapping[Variant, Space],
+    race: Sequence[Row], chosen: Sequence[Row], confirmed: Sequence[Row], within: float
 ) -> Winner | None:
     """Return the fastest confirmed row; None for an undecided race, or without a time."""
-    if is_undecided(race) or not groups(race):
-        return None
-    (group,) = groups(race)
-    chosen = picks(group, spaces)
     keys = {row.key for row in chosen}
     timed = [row for row in confirmed if row.key in keys and row.median_us]
-    if not timed:
+    if is_undecided(race) or not timed:
         return None
     best = min(timed, key=lambda row: row.median_us or 0.0)
     limit_us = (1 + within) * (best.median_us or 0.0)
@@ -281,7 +276,7 @@ def _winner(
         dtype=best.compute_mode,
         **{name: getattr(best, name) for name in ("op", "variant", "layout", *"mnk", "tile")},
         simplest=chosen[-1].tile if chosen[-1].key in near else best.tile,
-        group=len(group),
+        group=len(group_of(race)),
         configurations=len(race),
         within=within,
         median_us=best.median_us or 0.0,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.tune.run import Tuned, groups, is_undecided, races
+from gpubench.commands.tune.run import Tuned, group_of, is_undecided, races
 from gpubench.commands.tune.schedule import BUDGET_ENDED
 from gpubench.model import Status
 from gpubench.results.row import Row
@@ -30,10 +30,10 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
         ending = tuned.race.endings.get(first.key._replace(tile=""))
         parts.append(Text(_statement(race, within) + (f" ({ending})" if ending else "")))
         parts += [Text(f"  {line}", style="dim") for line in _why_left(race)]
-        for group in groups(race):
+        if group := group_of(race):
             parts += [Text(), _group_table(group)]
-            if len(group) > SHOWN:
-                parts.append(Text(f"and {len(group) - SHOWN} more, status ok in the CSV"))
+        if len(group) > SHOWN:
+            parts.append(Text(f"and {len(group) - SHOWN} more, status ok in the CSV"))
         if again := [row for row in confirmed if _of_race(row, first) and row.median_us]:
             again.sort(key=lambda row: row.median_us or 0.0)
             parts += [
@@ -45,7 +45,7 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
 
 def _statement(race: Sequence[Row], within: float) -> str:
     """Return `cpu_tile: 3 of 256 configurations are not shown to be …`, or what is undecided."""
-    left = [row for group in groups(race) for row in group]
+    left = group_of(race)
     name, count = race[0].variant, len(race)
     if is_undecided(race):
         unmeasured = sum(row.reason == BUDGET_ENDED for row in race)

@@ -42,8 +42,7 @@ def disassembles_as(
     monkeypatch: pytest.MonkeyPatch, version: str, disassemble: Callable[..., list[str] | None]
 ) -> None:
     """The version is part of the names of files in the cache."""
-    for each in (module, code_module):
-        monkeypatch.setattr(each, "disassembler_version", lambda: version)
+    monkeypatch.setattr(code_module, "disassembler_version", lambda: version)
     monkeypatch.setattr(code_module, "disassemble_together", disassemble)
 
 

@@ -53,10 +53,8 @@ def explained(
         architecture=architecture,
         device=device,
         code=Code(resources=resources, loop=inner_loop),
-        expression=variant.instance(Config.parse(str(tile)), of.dtype, sequence[step].kernel),
-        launch=sequence[step],
+        launches=sequence,
         step=step,
-        steps=len(sequence),
         **facts,
     )
 

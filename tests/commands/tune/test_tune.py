@@ -18,7 +18,8 @@ from gpubench.commands.tune.run import (
     Settings,
     Tuned,
     confirmed_path,
-    groups,
+    group_of,
+    races,
     read_settings,
     tune,
 )
@@ -145,7 +146,7 @@ def test_winner_and_simplest_are_measured_again_beside_the_library(tmp_path: Pat
     found = tuned(output=tmp_path / "a.csv")
     again = read(tmp_path / "a.confirmed.csv")
     assert {row.variant for row in again} == {"fake", "library"}
-    (group,) = groups(found.race.rows)
+    group = group_of(found.race.rows)
     assert {row.tile for row in again if row.tile} == {group[0].tile, "4"}
     assert all(row.rounds == 2 and row.percent_of_blas for row in again)
     (winner,) = found.winners
@@ -171,7 +172,7 @@ def test_where_within_and_the_budget_are_kept_to() -> None:
 def test_several_variants_and_sizes_are_races_of_their_own(choose: Callable[[Space], None]) -> None:
     choose(edges(1, 4, because="a test"))
     found = tuned(sizes="8,16")
-    assert len(groups(found.race.rows)) == 2
+    assert len(races(found.race.rows)) == 2
     assert [(winner.m, winner.n) for winner in found.winners] == [(8, 8), (16, 16)]
     text = text_of(found)
     assert text.count("fake: ") == 2
@@ -193,7 +194,7 @@ def test_a_tuning_that_was_interrupted_is_continued_where_it_was(tmp_path: Path)
     assert before == 89
     firsts = [event for event in backend.events_of("sample") if event.count <= 2]
     assert len({str(event.point and event.point.tile) for event in firsts}) < 16
-    assert {row.tile for row in groups(found.race.rows)[0]} == {"4", "8", "12"}
+    assert {row.tile for row in group_of(found.race.rows)} == {"4", "8", "12"}
     assert len(found.race.rows) == len(whole.race.rows)
     with pytest.raises(UsageError, match="exists; --force"):
         tuned(output=output, resume=True)
