@@ -230,31 +230,25 @@ class Explanation(Instance):
         return loop.shared_bytes_per_operation * peak.operations_per_clock / SHARED_BYTES_PER_CLOCK
 
 
-def sentences(figures: Explanation) -> list[str]:
+def sentences(of: Explanation) -> list[str]:
     """Return sentences on why the kernel is as fast as it is. Unknown figures are left out."""
     topics = (registers, warps, resident, grid, bound, traffic, accesses, loop, measured)
-    return [sentence for topic in topics if (sentence := topic(figures))]
+    return [sentence for topic in topics if (sentence := topic(of))]
 
 
-def registers(figures: Explanation) -> str:
+def registers(of: Explanation) -> str:
     """Describe what fits into a thread's registers, and what does not."""
-    used, local_bytes, count = (
-        figures.resources.registers,
-        figures.resources.local_bytes,
-        figures.accumulators,
-    )
-    registers_each = 2 if figures.problem.dtype == "float64" else 1
-    accumulators = counted(count or 0, "accumulator")
-    if registers_each > 1:
-        accumulators += f" of {registers_each} registers" + (" each" if count != 1 else "")
-    if figures.resources.spill_bytes:
-        most, threads = figures.registers_allowed or MAX_REGISTERS, figures.launch.threads_per_block
-        values = accumulators if count else "A thread's values"
-        more = " and what else a thread needs" if count and count * registers_each <= most else ""
-        limit = (
-            f", the most that {threads} threads a block leave each" if most < MAX_REGISTERS else ""
-        )
-        used_fewer = f"; the compiler used only {used}" if used < most - SPARE else ""
+    used, local_bytes, count = of.resources.registers, of.resources.local_bytes, of.accumulators
+    each = 2 if of.problem.dtype == "float64" else 1
+    values = counted(count, "accumulator") if count else "A thread's values"
+    if count and each > 1:
+        values += " of 2 registers" + (" each" if count > 1 else "")
+    if of.resources.spill_bytes:
+        most = of.registers_allowed or MAX_REGISTERS
+        threads = of.launch.threads_per_block
+        more = " and what else a thread needs" if count and count * each <= most else ""
+        limit = f", the most that {threads} threads a block leave each" * (most < MAX_REGISTERS)
+        used_fewer = f"; the compiler used only {used}" * (used < most - SPARE)
         return (
             f"{values}{more} do not fit {most} registers{limit}: {local_bytes} bytes a thread go "
             f"to local memory, which lies in device memory{used_fewer}."
@@ -264,76 +258,68 @@ def registers(figures: Explanation) -> str:
             f"Nothing spills, yet {local_bytes} bytes a thread lie in local memory: an array "
             "whose index the compiler does not know cannot stay in registers."
         )
-    if count is None:
-        return f"A thread's values fit into its {used} registers: nothing spills."
-    if count == 1:
-        return f"Nothing spills: a thread has one accumulator, and {used} registers."
-    return f"Nothing spills: {accumulators} a thread fit into its {used} registers."
+    return f"Nothing spills: a thread has {used} registers{f' for {values}' if count else ''}."
 
 
-def warps(figures: Explanation) -> str:
+def warps(of: Explanation) -> str:
     """Describe the lanes of a block's last warp that have no thread."""
-    threads = figures.launch.threads_per_block
+    threads = of.launch.threads_per_block
     lanes = -(-threads // WARP) * WARP
     if threads == lanes:
         return ""
-    block = "1 thread per block is" if threads == 1 else f"{threads:,} threads per block are"
-    return f"{block} not whole warps: {lanes - threads} of {lanes} lanes idle."
+    verb = "is" if threads == 1 else "are"
+    block = f"{counted(threads, 'thread')} per block {verb} not whole warps"
+    return f"{block}: {lanes - threads} of {lanes} lanes idle."
 
 
-def resident(figures: Explanation) -> str:
+def resident(of: Explanation) -> str:
     """Describe how full a multiprocessor is, and what limits it."""
-    if not (state := figures.occupancy):
+    if not (state := of.occupancy):
         return ""
     limits = " and ".join(LIMITERS.get(name, name) for name in state.limited_by)
     if not state.blocks:
         return f"It cannot be launched: a block is too large for {limits} of a multiprocessor."
-    threads = counted(figures.launch.threads_per_block, "thread")
+    threads = counted(of.launch.threads_per_block, "thread")
     held = f"{counted(state.blocks, 'block')} of {threads} a multiprocessor"
     occupied = f"{state.warps} of {state.max_warps} warps"
     if state.warps == state.max_warps:
         return f"Occupancy is full: {held}, {occupied}."
     allow = "allows" if limits == "shared memory" else "allow"
     few = ", so latency must be hidden by independent instructions within a warp"
-    return (
-        f"{limits[0].upper()}{limits[1:]} {allow} no more than {held}: {occupied}"
-        f"{few if state.fraction <= 1 / 4 else ''}."
-    )
+    few *= state.fraction <= 1 / 4
+    return f"{limits[0].upper()}{limits[1:]} {allow} no more than {held}: {occupied}{few}."
 
 
-def grid(figures: Explanation) -> str:
+def grid(of: Explanation) -> str:
     """Describe how the blocks are distributed over the multiprocessors."""
-    if not (waves := figures.waves):
+    if not (waves := of.waves):
         return ""
+    blocks = counted(waves.blocks, "block")
     if waves.idle_multiprocessors:
         return (
-            f"{counted(waves.blocks, 'block')} for {waves.multiprocessors} multiprocessors: "
+            f"{blocks} for {waves.multiprocessors} multiprocessors: "
             f"{waves.idle_multiprocessors} of them have nothing to do."
         )
     if waves.waves <= 1:
         busiest = -(-waves.blocks // waves.multiprocessors)
         average = waves.blocks / waves.multiprocessors
-        uneven = f"; the busiest get {busiest}, the average {average:.1f}"
+        uneven = f"; the busiest get {busiest}, the average {average:.1f}" * (busiest > average)
         return (
-            f"All {waves.blocks:,} blocks are resident at once on {waves.multiprocessors} "
-            f"multiprocessors, where {waves.blocks_per_wave:,} would fit"
-            f"{uneven if busiest > average else ''}."
+            f"All {blocks} are resident at once on {waves.multiprocessors} "
+            f"multiprocessors, where {waves.blocks_per_wave:,} would fit{uneven}."
         )
-    if not waves.tail_blocks:
-        return f"{waves.blocks:,} blocks are {waves.waves:.0f} full waves."
     filled = waves.tail_blocks / waves.blocks_per_wave
-    if waves.waves >= LONG_GRID or filled >= FULL:
-        return f"{waves.blocks:,} blocks are {waves.waves:.1f} waves: the tail does not matter."
+    if not waves.tail_blocks or waves.waves >= LONG_GRID or filled >= FULL:
+        return f"{blocks} are {waves.waves:.1f} waves: the tail does not matter."
     return (
-        f"{waves.blocks:,} blocks are {waves.waves:.2f} waves: after "
-        f"{counted(int(waves.waves), 'full wave')}, the last leaves {100 * (1 - filled):.0f} % of "
-        "the GPU's block slots empty."
+        f"{blocks} are {waves.waves:.2f} waves: after {counted(int(waves.waves), 'full wave')}, "
+        f"the last leaves {100 * (1 - filled):.0f} % of the GPU's block slots empty."
     )
 
 
-def bound(figures: Explanation) -> str:
+def bound(of: Explanation) -> str:
     """Describe which limit of the roofline the problem has."""
-    if not (roof := figures.roofline):
+    if not (roof := of.roofline):
         return ""
     side = "above" if roof.bound == "arithmetic" else "below"
     return (
@@ -343,47 +329,46 @@ def bound(figures: Explanation) -> str:
     )
 
 
-def traffic(figures: Explanation) -> str:
+def traffic(of: Explanation) -> str:
     """Describe what the kernel itself loads and stores."""
-    if figures.roofline is None or figures.cgma is None or figures.cgma_flop_per_byte is None:
+    roof, per_byte = of.roofline, of.cgma_flop_per_byte
+    if roof is None or per_byte is None:
         return ""
-    accesses = (
-        f"The kernel makes {figures.cgma:.1f} operations per element it loads or stores "
-        f"(CGMA ratio), {figures.cgma_flop_per_byte:.2f} per byte: "
-    )
-    if figures.roofline.bound == "memory":
-        times = figures.roofline.arithmetic_intensity / figures.cgma_flop_per_byte
+    if roof.bound == "memory":
+        times = roof.arithmetic_intensity / per_byte
+        effect = f"{times:.1f} times the bytes that must move, unless caches serve the rest"
         if times <= NEAR:
-            return f"{accesses}it loads and stores hardly more than must move."
-        return (
-            f"{accesses}{times:.1f} times the bytes that must move, unless caches serve the rest."
-        )
-    times = figures.roofline.ridge_flop_per_byte / figures.cgma_flop_per_byte
-    if times <= 1:
-        return f"{accesses}it would be no slower if every access went to memory."
-    return f"{accesses}{times:.1f} times too few for the peak, unless caches serve most of it."
+            effect = "it loads and stores hardly more than must move"
+    else:
+        times = roof.ridge_flop_per_byte / per_byte
+        effect = f"{times:.1f} times too few for the peak, unless caches serve most of it"
+        if times <= 1:
+            effect = "it would be no slower if every access went to memory"
+    return (
+        f"The kernel makes {of.cgma:.1f} operations per element it loads or stores "
+        f"(CGMA ratio), {per_byte:.2f} per byte: {effect}."
+    )
 
 
-def accesses(figures: Explanation) -> str:
+def accesses(of: Explanation) -> str:
     """Describe what the accesses request, and the line that costs most."""
-    recorded, roof = figures.accesses, figures.roofline
+    recorded, roof = of.accesses, of.roofline
     if not recorded or not recorded.lines:
         return ""
     texts = []
-    if figures.access_us is not None:
-        text = (
-            "Its loads and stores, as written, keep the L1 cache and shared memory busy for "
-            f"{time(figures.access_us)}"
-        )
-        times_bound = figures.access_us / roof.bound_us if roof else 0.0
-        if roof and merged_loads(recorded, figures.inner_loop):
-            text += "; nvcc merges some of the loads, so it may be less"
-        elif roof and times_bound > 1:
-            times = f"{times_bound:.1f} times that bound"
-            text += f", {times}: they, not {roof.bound}, are the bound of the kernel"
+    if of.access_us is not None:
+        effect = ""
+        if roof and merged_loads(recorded, of.inner_loop):
+            effect = "; nvcc merges some of the loads, so it may be less"
+        elif roof and of.access_us > roof.bound_us:
+            times = f"{of.access_us / roof.bound_us:.1f} times that bound"
+            effect = f", {times}: they, not {roof.bound}, are the bound of the kernel"
         elif roof:
-            text += ", less than that bound"
-        texts.append(f"{text}.")
+            effect = ", less than that bound"
+        texts.append(
+            "Its loads and stores, as written, keep the L1 cache and shared memory busy for "
+            f"{time(of.access_us)}{effect}."
+        )
     costly = max(recorded.lines, key=lambda line: line.clocks)
     share = 100 * costly.clocks / recorded.clocks
     texts.append(f"{costly.place} costs most, {share:.0f} % of that.")
@@ -396,53 +381,43 @@ def accesses(figures: Explanation) -> str:
     return " ".join(texts)
 
 
-def loop(figures: Explanation) -> str:
+def loop(of: Explanation) -> str:
     """Describe what the inner loop consists of."""
-    if not (inner := figures.inner_loop):
+    inner, roof = of.inner_loop, of.roofline
+    if not inner:
         return ""
     if inner.tensor:
         tensor = counted(inner.tensor, "matrix instruction")
         text = f"The inner loop has {tensor} among {inner.instructions:,}"
-        if figures.shared_share is not None:
-            text += (
-                f"; at their peak rate they would read {100 * figures.shared_share:.0f} % of what "
-                "shared memory can deliver"
-            )
+        if of.shared_share is not None:
+            share = f"{100 * of.shared_share:.0f} % of what shared memory can deliver"
+            text += f"; at their peak rate they would read {share}"
     else:
-        text = (
-            f"{inner.multiply_adds:,} of the inner loop's {inner.instructions:,} instructions "
-            "are multiply-adds"
-        )
+        counts = f"{inner.multiply_adds:,} of the inner loop's {inner.instructions:,} instructions"
+        text = f"{counts} are multiply-adds"
         if loads := sum(inner.shared_loads.values()):
             text += f", {inner.multiply_adds / loads:.1f} for each load from shared memory"
-    if (
-        figures.issue_bound is not None
-        and figures.roofline
-        and figures.roofline.bound == "arithmetic"
-    ):
-        at_most = (
-            f"at one instruction a clock and scheduler, at most {100 * figures.issue_bound:.0f} %"
-        )
-        text += (
-            ": enough for the peak" if figures.issue_bound >= FULL else f": {at_most} of the peak"
-        )
-        if figures.roofline.peak_unit != "cores":
-            text += f" (that of the {figures.roofline.peak_unit}, which it does not use)"
+    if of.issue_bound is not None and roof and roof.bound == "arithmetic":
+        at_most = f"at most {100 * of.issue_bound:.0f} % of the peak"
+        at_most = f"at one instruction a clock and scheduler, {at_most}"
+        text += f": {'enough for the peak' if of.issue_bound >= FULL else at_most}"
+        if roof.peak_unit != "cores":
+            text += f" (that of the {roof.peak_unit}, which it does not use)"
     if inner.local_loads or inner.local_stores:
-        text += (
-            f". Each iteration reads local memory {inner.local_loads:,} times and writes it "
-            f"{inner.local_stores:,} times"
+        times = (
+            f"reads local memory {inner.local_loads:,} times and writes it {inner.local_stores:,}"
         )
-    return text + "."
+        text += f". Each iteration {times} times"
+    return f"{text}."
 
 
-def measured(figures: Explanation) -> str:
+def measured(of: Explanation) -> str:
     """Describe how far a measured time is from the bound."""
-    if figures.measured_us is None or not figures.roofline_share:
+    if of.measured_us is None or not (share := of.roofline_share):
         return ""
     return (
-        f"Measured: {time(figures.measured_us)}, {1 / figures.roofline_share:.2f} times the bound: "
-        f"{100 * figures.roofline_share:.1f} % of what the GPU could do."
+        f"Measured: {time(of.measured_us)}, {1 / share:.2f} times the bound: "
+        f"{100 * share:.1f} % of what the GPU could do."
     )
 
 
