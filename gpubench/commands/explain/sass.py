@@ -12,11 +12,11 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import accumulate, pairwise
 from math import prod
+from operator import attrgetter
 from typing import NamedTuple
 
 from gpubench.backends.cuda.nvcc import find
@@ -75,6 +75,7 @@ _WARP_SHAPES = {"884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8)} | {
 Opcodes such as `DMMA.16x8x16` need no table."""
 
 _GROUP_SHAPE = re.compile(r"[HIQ]GMMA\.64x(\d+)x(\d+)")
+
 MATRIX_BYTES = 128
 """Bytes of an 8 by 8 matrix of 16 bits, which `ldmatrix` reads."""
 
@@ -103,13 +104,32 @@ class Instruction(NamedTuple):
     opcode: str
     operands: str
 
+    @property
+    def is_float64(self) -> bool:
+        """Whether it is arithmetic in float64 or a conversion of float64."""
+        return self.name in FLOAT64 or "F64" in self.opcode
 
-class Listing(NamedTuple):
-    """The instructions of a kernel."""
+    @property
+    def bits(self) -> int:
+        """The width of an access, from `.64`, `.128` or `.U8`. An opcode without a width has 32."""
+        width = re.search(r"\.[US]?(8|16|64|128|256)\b", self.opcode)
+        return int(width[1]) if width else 32
 
-    instructions: list[Instruction]
-    targets: dict[int, int]
-    """Index of the instruction that each branch goes to, by the index of the branch."""
+    @property
+    def tensor_multiply_adds(self) -> int:
+        """The multiply-adds of a matrix instruction; 0 for others, and for an unknown shape."""
+        if group := _GROUP_SHAPE.match(self.opcode):
+            return GROUP_ROWS * int(group[1]) * int(group[2])
+        shape = self.opcode.partition(".")[2].partition(".")[0]
+        if self.name not in TENSOR:
+            return 0
+        return prod(map(int, shape.split("x")) if "x" in shape else _WARP_SHAPES.get(shape, (0,)))
+
+    def multiply_adds(self, dtype: str) -> int:
+        """Return the multiply-adds that a thread makes with it, but on tensor cores."""
+        if self.name == "IMAD" and (self.opcode != "IMAD" or "RZ" in self.operands):
+            return 0  # moves, shifts and addresses: IMAD.MOV, IMAD.WIDE, or nothing added
+        return MULTIPLY_ADDS.get(dtype, {}).get(self.name, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,50 +171,40 @@ class InnerLoop:
         return (self.multiply_adds + self.tensor_multiply_adds) / self.instructions
 
 
-def busiest_loop(listing: Listing, work: Callable[[Instruction], int]) -> list[Instruction]:
-    """Return the instructions of the loop with the most work, or none if no loop has any."""
-
-    def total(loop: list[Instruction]) -> int:
-        return sum(map(work, loop))
-
-    loop = max(_loops(listing), key=total, default=[])
-    return loop if total(loop) else []
-
-
-def loop_instructions(listing: Listing, dtype: str) -> list[Instruction]:
-    """Return the instructions of the inner loop, or none without multiply-adds.
+def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
+    """Return the inner loop of a disassembled kernel, or None without multiply-adds.
 
     A kernel that computes in float64 by mistake may have no multiply-add in its own type.
     """
 
-    @cache
     def work(instruction: Instruction) -> int:
         # A tensor core instruction makes many multiply-adds, so it outweighs all others.
-        return multiply_adds(instruction, dtype) + 1000 * (instruction.name in TENSOR)
+        return instruction.multiply_adds(dtype) + 1000 * (instruction.name in TENSOR)
 
-    return busiest_loop(listing, work) or busiest_loop(listing, is_float64)
-
-
-def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
-    """Return the inner loop of a disassembled kernel, or None without multiply-adds."""
-    listing = parse_listing(disassembly)
-    loop = loop_instructions(listing, dtype)
-    return _counted(loop, dtype) if loop else None
+    loops = _loops(disassembly)
+    for amount in (work, attrgetter("is_float64")):
+        amounts = [sum(map(amount, loop)) for loop in loops]
+        if any(amounts):
+            return _counted(loops[amounts.index(max(amounts))], dtype)
+    return None
 
 
 def _counted(loop: Sequence[Instruction], dtype: str) -> InnerLoop:
     """Return the counts of a loop of at least one instruction."""
     names = Counter(instruction.name for instruction in loop)
+    multiply_adds = [x.multiply_adds(dtype) for x in loop]
+    by_thread = (
+        x.tensor_multiply_adds / (WARP * (GROUP_WARPS if x.name.endswith("GMMA") else 1))
+        for x in loop
+    )
     return InnerLoop(
         instructions=len(loop),
-        multiply_adds=sum(multiply_adds(instruction, dtype) for instruction in loop),
+        multiply_adds=sum(multiply_adds),
         tensor=sum(names[name] for name in TENSOR),
-        tensor_multiply_adds=sum(
-            tensor_multiply_adds(x) / (WARP * (GROUP_WARPS if x.name.endswith("GMMA") else 1))
-            for x in loop
-        ),
+        tensor_multiply_adds=sum(by_thread),
         float64=sum(
-            is_float64(x) and not (multiply_adds(x, dtype) or tensor_multiply_adds(x)) for x in loop
+            x.is_float64 and not (count or x.tensor_multiply_adds)
+            for x, count in zip(loop, multiply_adds, strict=True)
         ),
         shared_loads=_widths(loop, "LDS"),
         global_loads=_widths(loop, "LDG"),
@@ -205,32 +215,23 @@ def _counted(loop: Sequence[Instruction], dtype: str) -> InnerLoop:
     )
 
 
-def parse_listing(disassembly: str) -> Listing:
-    """Read what the disassembler prints about a kernel."""
+def _loops(disassembly: str) -> list[list[Instruction]]:
+    """Return for each loop the instructions that belong to no loop within it."""
     instructions: list[Instruction] = []
     places: dict[str | int, int] = {}  # labels and addresses, to the index of the instruction
+    branches: dict[int, str | int] = {}
     for line in disassembly.splitlines():
         if label := _LABEL.match(line):
             places[label[1]] = len(instructions)
         elif match := _INSTRUCTION.match(line):
             places[int(match["address"], 16)] = len(instructions)
-            opcode = match["opcode"]
-            instructions.append(Instruction(opcode.partition(".")[0], opcode, match["operands"]))
-    named = {index: _target(instruction) for index, instruction in enumerate(instructions)}
-    targets = {index: places[name] for index, name in named.items() if name in places}
-    return Listing(instructions, targets)
-
-
-def _target(instruction: Instruction) -> str | int | None:
-    """Return the label or the address that an instruction branches to, or None if it does not."""
-    match = _TARGET.search(instruction.operands) if instruction.name == "BRA" else None
-    return (match[1] or int(match[2], 16)) if match else None
-
-
-def _loops(listing: Listing) -> list[list[Instruction]]:
-    """Return for each loop the instructions that belong to no loop within it."""
+            opcode, operands = match["opcode"], match["operands"]
+            if opcode.partition(".")[0] == "BRA" and (target := _TARGET.search(operands)):
+                branches[len(instructions)] = target[1] or int(target[2], 16)
+            instructions.append(Instruction(opcode.partition(".")[0], opcode, operands))
     # The last of several branches to a place ends its loop.
-    ends = {start: index for index, start in listing.targets.items() if 0 <= start <= index}
+    ends = {places[name]: index for index, name in branches.items() if name in places}
+    ends = {start: end for start, end in ends.items() if start <= end}
     loops = []
     for start, end in ends.items():
         within = {
@@ -239,7 +240,7 @@ def _loops(listing: Listing) -> list[list[Instruction]]:
             if start <= inner and stop <= end and (inner, stop) != (start, end)
             for index in range(inner, stop + 1)
         }
-        loops.append([listing.instructions[i] for i in range(start, end + 1) if i not in within])
+        loops.append([instructions[i] for i in range(start, end + 1) if i not in within])
     return loops
 
 
@@ -249,7 +250,7 @@ def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
     warps = 1
     for instruction in loop:
         name, opcode, operands = instruction
-        operations += 2 * tensor_multiply_adds(instruction)
+        operations += 2 * instruction.tensor_multiply_adds
         if group := _GROUP_SHAPE.match(opcode):
             rows_of_a = GROUP_ROWS if operands.split(",")[1].lstrip().startswith("gdesc") else 0
             read += GROUP_K_BYTES * (rows_of_a + int(group[1]))
@@ -258,44 +259,11 @@ def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
             matrices = opcode.rpartition(".")[2]
             loaded += MATRIX_BYTES * int(matrices if matrices in {"2", "4"} else 1)
         elif name == "LDS":
-            loaded += (
-                WARP * sum(int(bits) * n for bits, n in _widths([instruction], name).items()) // 8
-            )
+            loaded += WARP * instruction.bits // 8
     return (read + warps * loaded) / operations if operations else None
 
 
-def is_float64(instruction: Instruction) -> bool:
-    """Return whether an instruction is arithmetic in float64 or a conversion of float64."""
-    return instruction.name in FLOAT64 or "F64" in instruction.opcode
-
-
-def tensor_multiply_adds(instruction: Instruction) -> int:
-    """Return the multiply-adds of a matrix instruction; 0 for others, and for an unknown shape."""
-    if group := _GROUP_SHAPE.match(instruction.opcode):
-        return GROUP_ROWS * int(group[1]) * int(group[2])
-    if instruction.name not in TENSOR:
-        return 0
-    return prod(_warp_shape(instruction.opcode.partition(".")[2].partition(".")[0]))
-
-
-def _warp_shape(text: str) -> tuple[int, ...]:
-    """Return M, N and K of `16816` or `16x8x16`, or (0,) for an unknown text."""
-    if "x" in text:
-        return tuple(map(int, text.split("x")))
-    return _WARP_SHAPES.get(text, (0,))
-
-
-def multiply_adds(instruction: Instruction, dtype: str) -> int:
-    """Return the multiply-adds that a thread makes with an instruction, but on tensor cores."""
-    name, opcode, operands = instruction
-    if name == "IMAD" and (opcode != "IMAD" or "RZ" in operands):
-        return 0  # moves, shifts and addresses: IMAD.MOV, IMAD.WIDE, or nothing added
-    return MULTIPLY_ADDS.get(dtype, {}).get(name, 0)
-
-
-def _widths(instructions: Iterable[Instruction], name: str) -> dict[str, int]:
-    """Count accesses by bits, from `.64`, `.128` or `.U8`. An opcode without a width has 32."""
-    opcodes = [instruction.opcode for instruction in instructions if instruction.name == name]
-    widths = (re.search(r"\.[US]?(8|16|64|128|256)\b", opcode) for opcode in opcodes)
-    bits = Counter(int(width[1]) if width else 32 for width in widths)
-    return {str(width): count for width, count in sorted(bits.items())}
+def _widths(loop: Iterable[Instruction], name: str) -> dict[str, int]:
+    """Count accesses by their width in bits."""
+    counts = Counter(each.bits for each in loop if each.name == name)
+    return {str(bits): count for bits, count in sorted(counts.items())}
