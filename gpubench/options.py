@@ -468,6 +468,20 @@ Resume = Annotated[
         callback=lambda path: path and Path(str(path).removesuffix(".partial")),
     ),
 ]
+LOCAL = "local"
+"""The value of `--on` that starts a worker for each device of this machine."""
+
+
+def require_cluster(on: str | None) -> str | None:
+    """Return the value of `--on`. Raises UsageError for a text that names no cluster."""
+    if on is None or on == LOCAL or "://" in on or Path(on).is_file():
+        return on
+    raise UsageError(
+        f"--on: '{on}' is neither {LOCAL}, nor an address such as tcp://host:8786, nor a scheduler "
+        "file"
+    )
+
+
 On = Annotated[
     str | None,
     typer.Option(
@@ -475,6 +489,7 @@ On = Annotated[
         metavar="WHERE",
         help="Devices that share the work: local (all of this machine), or the workers of a Dask "
         "cluster, tcp://host:8786 or its scheduler file. See docs/fleet.md.",
+        callback=require_cluster,
     ),
 ]
 

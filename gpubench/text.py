@@ -53,8 +53,12 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return `did you mean 'shared_tile'?` for a name that is nearly one of `names`, or ''."""
-    near = difflib.get_close_matches(name, list(names), n=1, cutoff=ALIKE)
-    return f"did you mean '{near[0]}'?" if near else ""
+
+    def likeness(other: str) -> float:
+        return difflib.SequenceMatcher(None, other, name).ratio()
+
+    near = max(names, key=likeness, default="")  # the first of equals
+    return f"did you mean '{near}'?" if likeness(near) >= ALIKE else ""
 
 
 def counted(count: int, noun: str) -> str:

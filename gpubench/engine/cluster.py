@@ -31,6 +31,7 @@ from gpubench.errors import (
     install_command,
 )
 from gpubench.model import Device
+from gpubench.options import LOCAL, require_cluster
 from gpubench.process.child import open_channel, start
 from gpubench.process.requests import answer_requests, ask
 from gpubench.results.provenance import package_version
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 T = TypeVar("T")
-
-LOCAL = "local"
-"""The value of `--on` that starts a worker for each device of this machine."""
 
 LOOPBACK = "127.0.0.1"
 
@@ -136,11 +134,7 @@ def connected(on: str, device: str) -> Iterator[Client]:
             cluster = stack.enter_context(_own_cluster(devices_of(device)))
             client = stack.enter_context(Client(cluster))
         else:
-            if "://" not in on and not Path(on).is_file():
-                raise UsageError(
-                    f"--on: '{on}' is neither {LOCAL}, nor an address such as tcp://host:8786, "
-                    "nor a scheduler file"
-                )
+            require_cluster(on)
             try:
                 address = on
                 if "://" not in on:

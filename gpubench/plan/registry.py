@@ -147,7 +147,8 @@ def choose(
                 )
             chosen |= here
         else:
-            raise UsageError(unknown_variant(name, by_name, kernels))
+            on_backend = [v.name for v in by_name.values() if v.backend == backend]
+            raise UsageError(unknown_variant(name, on_backend or by_name, kernels))
     return tuple(chosen.values())
 
 

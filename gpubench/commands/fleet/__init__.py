@@ -41,14 +41,13 @@ def fleet(
     from gpubench.commands.fleet.run import run_fleet
     from gpubench.commands.fleet.view import as_json as json_of
     from gpubench.commands.fleet.view import as_tables
-    from gpubench.engine.cluster import LOCAL
     from gpubench.errors import INTERRUPTED
     from gpubench.plan.ranges import parse_fraction
     from gpubench.view.tables import console, say
 
     settings = option.read_sweep({"device": device})
     outcome, path = run_fleet(
-        on or LOCAL,
+        on or option.LOCAL,
         settings.device,
         rounds=rounds,
         limits=Limits(threshold=parse_fraction(threshold, "--threshold", low=1e-6)),
