@@ -1,12 +1,8 @@
-"""Mutations of valid files: their bytes, tokens, lines, fields, and the sizes in their headers."""
+"""Mutations of valid files: their bytes, tokens, lines and fields."""
 
 from __future__ import annotations
 
-import io
 import re
-import struct
-import warnings
-import zipfile
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -42,23 +38,6 @@ VALUES = (
 """Values that replace a part."""
 
 NESTED = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"not ", b""), (b"-", b""))
-
-ARRAY = "{'descr': %s, 'fortran_order': False, 'shape': %s, }"
-HEADERS = (
-    *(ARRAY % ("'<f4'", shape) for shape in ("(2, 3)", "(-2, -3)", "(99999999999,) * 2", "6")),
-    *(ARRAY % (kind, "(6,)") for kind in ("'|O'", "'|S0'", "'>f4'", "'<c8'", "[()]", "(1, 2)")),
-    *(
-        ARRAY % ("'<f4'", f"({'1, ' * 70})"),
-        "{[]: 1}",
-        "(3L,)",
-        "(" * 900,
-        "1" * 9000,
-        "'''",
-        "\0",
-        "",
-    ),
-)
-"""Headers of an array in an archive."""
 
 
 def changed_bytes(data: bytes, chance: Random) -> bytes:
@@ -122,34 +101,7 @@ def columns(data: bytes, chance: Random) -> bytes:
 
 TEXT = (tokens, tokens, tokens, lines)
 TABLE = (columns, columns, columns, lines)
-
-
-def header(data: bytes, chance: Random) -> bytes:
-    """Change the sizes in the header of a binary operand file, or an element to NaN or infinity."""
-    body = data[16:]
-    if chance.random() < 0.3:
-        at = 4 * chance.randrange(1 + len(body) // 4)
-        value = chance.choice((float("nan"), float("inf"), -float("inf"), 1e-45))
-        return data[:16] + body[:at] + struct.pack("<f", value) + body[at + 4 :]
-    sizes = (chance.choice((0, 1, 2, 3, 2**31 - 1, 2**31, 2**32 - 1)) for _ in range(2))
-    return struct.pack("<II8x", *sizes) + body
-
-
-def archive(_data: bytes, chance: Random) -> bytes:
-    """Return a ZIP file with random headers of its arrays, compression and names of members."""
-    target, method = io.BytesIO(), chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
-    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(target, "w", method) as members:
-        for name in ("A.npy", "v.npy"):
-            text = chance.choice(HEADERS).encode()
-            version = chance.choice((b"\1\0", b"\1\0", b"\2\0", b"\4\0"))
-            size = struct.pack("<H" if version == b"\1\0" else "<I", len(text))
-            array = b"\x93NUMPY" + version + size + text + bytes(chance.choice((24, 0, 7, 4**10)))
-            members.writestr(chance.choice((name, name, name, "../A.npy", "A")), array)
-    packed = bytearray(target.getvalue())
-    if chance.random() < 0.3:  # a field of a member's record, or of the directory's
-        signature, length = chance.choice(((b"PK\1\2", 46), (b"PK\3\4", 30), (b"PK\5\6", 22)))
-        packed[packed.find(signature) + chance.randrange(4, length)] = chance.randrange(256)
-    return bytes(packed)
+BINARY = (changed_bytes,)
 
 
 def mutated(data: bytes, chance: Random, own: Sequence[Mutation]) -> bytes:

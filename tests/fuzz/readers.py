@@ -345,22 +345,24 @@ def resumed(line: str, names: Sequence[str]) -> Callable[[bytes, Path], None]:
 # ---- operand files
 
 
-def _operands(name: str) -> Contents:
+def of_operands(name: str, suffix: str) -> Reader:
+    """Return a reader of an operand file, whose result has the same suffix."""
+
     @functools.cache
-    def made() -> list[bytes]:
+    def seeds() -> list[bytes]:
         a, v = np.ones((2, 3), np.float32), np.ones(3, np.float32)
         with empty_folder() as folder:
             write_operands(Output(folder / name), a, v)
             return [(folder / name).read_bytes()]
 
-    return made
+    line = f"run {name} --op gemv --device cpu -o new{suffix}"
+    return of_commands(mutations.BINARY, seeds, line, name=name)
 
 
 def _experiments() -> list[bytes]:
     return [path.read_bytes() for path in sorted(CONFIGS.glob("*-*.toml"))]
 
 
-RUN = "run {0} --op gemv --device cpu -o new{1}"
 TEXT, TABLE = mutations.TEXT, mutations.TABLE
 TOML = functools.partial(of_commands, TEXT, name="a.toml")
 CSV = functools.partial(of_commands, TABLE)
@@ -392,12 +394,8 @@ READERS: Mapping[str, Reader] = {
         _race,
         (*TABLE, *TEXT),
     ),
-    "operands": of_commands(
-        (mutations.header,), _operands("a.bin"), RUN.format("a.bin", ".bin"), name="a.bin"
-    ),
-    "archive": of_commands(
-        (mutations.archive,), _operands("a.npz"), RUN.format("a.npz", ".npz"), name="a.npz"
-    ),
+    "operands": of_operands("a.bin", ".bin"),
+    "archive": of_operands("a.npz", ".npz"),
     "command": Reader(command_lines.read, command_lines.seeds, (command_lines.words,)),
 }
 """Readers by name."""

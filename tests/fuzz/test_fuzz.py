@@ -54,7 +54,7 @@ def test_what_was_mutated_is_read_or_refused_in_bounded_memory() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_KILOBYTES
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     st.sampled_from(sorted(READERS.keys() - SLOW)),
     st.binary() | st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")),
