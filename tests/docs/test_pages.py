@@ -8,7 +8,11 @@ from pathlib import Path
 from commandline import COMMANDS
 from newcomer import PAGES, REPOSITORY, blocks
 
+from gpubench.commands.diff.compare import DiffVerdict
+from gpubench.commands.reproduce.experiment import SELECTABLE, read_experiment, shipped
+from gpubench.commands.reproduce.rules import STATEMENTS
 from gpubench.model import CallVariant
+from gpubench.plan.registry import KERNELS
 
 NAMES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -98,3 +102,37 @@ def test_the_fields_of_a_call_variant_are_those_on_the_page() -> None:
     named = re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.MULTILINE)
     listed = set(re.findall(r"\w+", " ".join(named)))
     assert listed == {field.name for field in fields(CallVariant)} - {"name", "op", "path"}
+
+
+def test_every_test_and_file_that_the_page_of_failures_names_exists() -> None:
+    text = (PAGES / "reliability.md").read_text(encoding="utf-8")
+    files = re.findall(r"`((?:tests|benchmarks|results)/[\w./]+)`", text)
+    assert [name for name in files if not (REPOSITORY / name).exists()] == []
+    paths = (REPOSITORY / "tests").rglob("test_*.py")
+    tests = "".join(path.read_text(encoding="utf-8") for path in paths)
+    assert {
+        name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in tests
+    } == set()
+
+
+def test_the_page_of_experiments_has_an_example_and_every_name(tmp_path: Path) -> None:
+    text = (PAGES / "reproduce.md").read_text(encoding="utf-8")
+    names = (*shipped(), *STATEMENTS, *SELECTABLE)
+    assert [name for name in names if f"`{name}`" not in text] == []
+    (example,) = re.findall(r"```toml\n(title.*?)```", text, re.DOTALL)
+    (tmp_path / "tiles.toml").write_text(example, encoding="utf-8")
+    assert read_experiment(tmp_path / "tiles.toml").file.series
+
+
+def test_every_verdict_of_diff_is_explained() -> None:
+    text = (PAGES / "diff.md").read_text(encoding="utf-8")
+    assert [verdict for verdict in DiffVerdict if f"`{verdict}`" not in text] == []
+
+
+def test_every_header_of_kernels_says_which_step_introduces_it() -> None:
+    kernels = {path.stem for path in KERNELS.glob("*/*.cu")}
+    for header in KERNELS.glob("lib/*/*.cuh"):
+        opening = header.read_text(encoding="utf-8").partition("#pragma once")[0]
+        named = re.findall(r"`(\w+)`\s+(?://\s+)?introduces", opening)
+        assert named, header
+        assert kernels.issuperset(named), header
