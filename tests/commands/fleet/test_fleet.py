@@ -56,16 +56,8 @@ def report(
             time_us *= (factors or {}).get(unit, 1.0)
             usual = {"sm_mhz": 1980.0, "temperature_c": 50.0}
             place = Place("node1", device.facts["slot"], device.facts["uuid"])
-            started_utc = f"2026-01-0{seed + 1}"
-            time = unit_time(
-                unit,
-                ALONE,
-                place,
-                device,
-                time_us=time_us,
-                health=Health(),
-                started_utc=started_utc,
-            )
+            at = {"health": Health(), "started_utc": f"2026-01-0{seed + 1}"}
+            time = unit_time(unit, ALONE, place, device, time_us=time_us, **at)
             rows.append(msgspec.structs.replace(time, **(usual | facts)))
     member = Member(str(number), "node1", device, "abc")
     usual_configuration = {"driver": "580.1", "vbios": "96.00", "ecc_errors_uncorrected": 0}
@@ -167,6 +159,9 @@ def test_one_device_alone_is_judged_by_its_own_history_or_not_at_all() -> None:
     assert worst
     assert (worst.unit, worst.since_before) == ("latency", True)
     assert "of its own before speed" in printed(as_tables(slower))
+    both = assess(fleet(report(0, {"latency": 1.15})), before).devices[0]
+    assert both.worst
+    assert (both.verdict, both.worst.since_before) == (FleetVerdict.SLOW, False)  # than others, too
 
 
 @pytest.mark.parametrize(

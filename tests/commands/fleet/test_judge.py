@@ -90,6 +90,8 @@ def test_all_devices_slower_than_before_are_found_where_none_is_slower_than_the_
     judgement = judge(now, before)
     assert not judgement.slow.any()
     assert np.argwhere(judgement.slower_than_before).tolist() == [[n, 3] for n in range(8)]
+    scattered = before + np.random.default_rng(3).normal(0, 0.2, before.shape)
+    assert not judge(now, scattered).slower_than_before.any()  # its rounds say nothing
     before[0] = np.nan  # a new device has no history
     assert not judge(now, before).slower_than_before[0].any()
 
