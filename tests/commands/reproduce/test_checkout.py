@@ -87,10 +87,15 @@ def claim(folder: Path, *, file: str = "src/product.py", content: bytes = PRODUC
     return path
 
 
-def test_the_kernels_are_of_the_checkout_whose_digests_the_claim_has(tmp_path: Path) -> None:
-    ((sweep, *_),) = read_experiment(claim(tmp_path), tmp_path / "git").sweeps
+def kernels_of(claim: Path, checkout: Path) -> Path:
+    """The folder from which the claim's kernels run."""
+    ((sweep, *_),) = read_experiment(claim, checkout).sweeps
     assert sweep.kernels
-    copied = sweep.kernels / "checkout" / "src" / "product.py"
+    return sweep.kernels / "checkout"
+
+
+def test_the_kernels_are_of_the_checkout_whose_digests_the_claim_has(tmp_path: Path) -> None:
+    copied = kernels_of(claim(tmp_path), tmp_path / "git") / "src" / "product.py"
     assert copied.read_bytes() == PRODUCT
     assert not copied.is_relative_to(tmp_path)  # what changes there later does not run
 
@@ -101,9 +106,7 @@ def test_the_digest_of_a_folder_is_that_of_its_lines_by_sha256sum(tmp_path: Path
     listed = {"./deep/a.h": b"a header", "./product.py": PRODUCT}
     lines = [f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in listed.items()]
     path = claim(tmp_path, file="src/", content="".join(lines).encode())
-    ((sweep, *_),) = read_experiment(path, tmp_path / "git").sweeps
-    assert sweep.kernels
-    assert (sweep.kernels / "checkout/src/deep/a.h").read_bytes() == b"a header"
+    assert (kernels_of(path, tmp_path / "git") / "src/deep/a.h").read_bytes() == b"a header"
     (tmp_path / "git" / "src" / "new.h").touch()
     with pytest.raises(UsageError, match="git/src is not the folder of https"):
         read_experiment(path, tmp_path / "git")

@@ -1,13 +1,12 @@
 """Published figures beside rows."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from fakes import failed, measured, point, variant
 
 from gpubench.commands.reproduce.compare import Entry, Reproduction
-from gpubench.commands.reproduce.experiment import read_experiment
+from gpubench.commands.reproduce.experiment import Experiment, read_experiment
 from gpubench.commands.reproduce.rules import Judgement
 from gpubench.commands.reproduce.view import grids
 from gpubench.model import Config, Scope, Status
@@ -78,34 +77,36 @@ ROWS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("experiments")
-
-
 Labels = list[list[Entry]]
 
 
-def run(folder: Path, rows: list[Row]) -> Reproduction:
-    (folder / "mine.toml").write_text(TEXT)
-    experiment = read_experiment(folder / "mine.toml")
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    path = tmp_path_factory.mktemp("experiments") / "mine.toml"
+    path.write_text(TEXT)
+    return read_experiment(path)
+
+
+def run(experiment: Experiment, rows: list[Row]) -> Reproduction:
     return Reproduction(experiment=experiment, rows=rows, devices=())
 
 
-def compared(folder: Path, rows: list[Row]) -> list[Labels]:
-    return list(run(folder, rows).entries.values())
+def compared(experiment: Experiment, rows: list[Row]) -> list[Labels]:
+    return list(run(experiment, rows).entries.values())
 
 
 def values(labels: Labels) -> list[list[float | None]]:
     return [[entry.measured for entry in entries] for entries in labels]
 
 
-def judged(folder: Path, rows: list[Row]) -> list[Judgement]:
-    return [judgement for rules in run(folder, rows).judgements.values() for judgement in rules]
+def judged(experiment: Experiment, rows: list[Row]) -> list[Judgement]:
+    return [judgement for rules in run(experiment, rows).judgements.values() for judgement in rules]
 
 
-def test_each_figure_is_that_of_its_row_with_its_ratio_and_percentage(folder: Path) -> None:
-    times, rates = compared(folder, ROWS)
+def test_each_figure_is_that_of_its_row_with_ratio_and_percentage(
+    experiment: Experiment,
+) -> None:
+    times, rates = compared(experiment, ROWS)
     assert values(times) == [[1.0, 0.8, 2.0], [0.25, 0.2, 8.0], [0.1, 0.08, 20.0]]
     assert [entries[0].ratio for entries in times] == [2.0, 4.0, None]  # how many times as fast
     best, loop = (entries[0] for entries in rates)
@@ -114,29 +115,25 @@ def test_each_figure_is_that_of_its_row_with_its_ratio_and_percentage(folder: Pa
     assert loop.ratio == pytest.approx((ROWS[6].gflops or 0) / 50)
     for labels, percents in ((times, [None] * 3), (rates, [5.0, 2.5])):
         assert [entries[0].published_percent_of_peak for entries in labels] == percents
-    lowest, highest = judged(folder, ROWS)
+    lowest, highest = judged(experiment, ROWS)
     assert (lowest.holds, highest.holds) == (True, True)
     assert lowest.sentence.endswith("measured at 8, published at 8")
 
 
-def test_what_was_not_measured_stays_empty_and_unjudged(folder: Path) -> None:
-    times, _ = compared(folder, [ROWS[0], ROWS[3]])
+def test_what_was_not_measured_or_failed_has_no_figure_and_no_rule(
+    experiment: Experiment,
+) -> None:
+    times, _ = compared(experiment, [ROWS[0], ROWS[3]])
     assert values(times) == [[1.0, 0.8, None], [None] * 3, [None] * 3]
     assert times[1][0].row is None
-    assert judged(folder, [ROWS[0], ROWS[3]])[0].holds is None
-
-
-def test_a_point_that_failed_has_a_row_and_no_figure(folder: Path) -> None:
+    assert judged(experiment, [ROWS[0], ROWS[3]])[0].holds is None
     of = point(TILE, size=(64, 64, 64), tile=Config.parse("8"), scope=Scope.END_TO_END)
     wrong = failed(Status.WRONG, "off by one", of)
-    times, rates = compared(folder, [ROWS[0], wrong])
+    times, rates = compared(experiment, [ROWS[0], wrong])
     assert (times[1][0].measured, times[1][0].row) == (None, wrong)
     assert rates[0][0].row is None
-
-
-def test_the_best_tile_is_the_fastest_that_was_right(folder: Path) -> None:
-    wrong = failed(Status.ERROR, "", point(TILE, size=(64, 64, 64), tile=Config.parse("4")))
-    assert compared(folder, [wrong, ROWS[5], ROWS[4]])[1][0][0].row == ROWS[5]
+    # The best tile is the fastest that was right.
+    assert compared(experiment, [wrong, ROWS[5], ROWS[4]])[1][0][0].row == ROWS[5]
 
 
 def disagreeing(row: Row) -> Row:
@@ -147,8 +144,8 @@ def disagreeing(row: Row) -> Row:
     return replace(row, round_medians_us=rounds, ci_low_us=low_us, ci_high_us=high_us)
 
 
-def test_rounds_that_disagree_give_an_interval_and_no_ratio(folder: Path) -> None:
-    result = run(folder, [disagreeing(ROWS[0]), *ROWS[1:]])
+def test_rounds_that_disagree_give_an_interval_and_no_ratio(experiment: Experiment) -> None:
+    result = run(experiment, [disagreeing(ROWS[0]), *ROWS[1:]])
     times = result.entries["times"]
     assert [entries[0].ratio for entries in times] == [None, 4.0, None]
     assert (times[0][0].measured_low, times[0][0].measured_high) == (0.75, 1.25)
@@ -160,17 +157,15 @@ def test_rounds_that_disagree_give_an_interval_and_no_ratio(folder: Path) -> Non
     assert grid.below[-1].startswith("! rounds differ by more than 10 %")
 
 
-def test_two_rounds_that_disagree_have_no_interval(folder: Path) -> None:
-    two = replace(ROWS[-1], round_medians_us="1200;2000")
-    result = run(folder, [*ROWS[:-1], two])
+def test_two_rounds_that_disagree_have_no_interval(experiment: Experiment) -> None:
+    result = run(experiment, [*ROWS[:-1], replace(ROWS[-1], round_medians_us="1200;2000")])
     entry = result.entries["times"][0][2]
     assert (entry.measured_low, entry.measured_high, entry.unstable) == (None, None, True)
-    (grid, *_) = grids(result, whole=False)
-    assert grid.table.lines[0][-1] == "2 !"
+    assert grids(result, whole=False)[0].table.lines[0][-1] == "2 !"
 
 
-def test_a_speed_up_over_a_disagreeing_baseline_is_an_interval(folder: Path) -> None:
-    times = run(folder, [*ROWS[:-1], disagreeing(ROWS[-1])]).entries["times"]
+def test_a_speed_up_over_a_disagreeing_baseline_is_an_interval(experiment: Experiment) -> None:
+    times = run(experiment, [*ROWS[:-1], disagreeing(ROWS[-1])]).entries["times"]
     over_loop = [entries[2] for entries in times]
     assert all(entry.unstable for entry in over_loop)
     interval = (over_loop[0].measured_low, over_loop[0].measured_high)

@@ -4,8 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpubench.commands.reproduce.rules import STATEMENTS, Figure, Rule, judge
 
@@ -44,12 +42,6 @@ def test_a_rule_looks_at_figures_and_says_what_it_saw() -> None:
         assert claim.observe(figures) == (holds, seen), case
 
 
-def test_every_kind_of_rule_has_a_case_that_holds_and_one_that_does_not() -> None:
-    judged = {(claim.kind, holds) for claim, _, holds, _ in CASES.values()}
-    kinds = STATEMENTS.keys() - {"faster-than"}
-    assert judged == {(kind, holds) for kind in kinds for holds in (True, False)}
-
-
 @pytest.mark.parametrize(
     "table",
     [
@@ -67,7 +59,7 @@ def test_a_rule_refuses_keys_that_it_does_not_take(table: dict[str, Any]) -> Non
         msgspec.convert(table, Rule)
 
 
-def test_faster_means_less_time_or_a_higher_rate() -> None:
+def test_faster_means_less_time_or_a_higher_rate_at_the_worst_of_the_common_labels() -> None:
     faster = rule("faster-than", than="it")
     for figure, fast, slow in (
         (Figure.MS, 1.0, 2.0),
@@ -78,13 +70,9 @@ def test_faster_means_less_time_or_a_higher_rate() -> None:
         differs = faster.concerned(figure, {"a": slow}, {"it": {"a": fast}})
         assert faster.observe(holds) == (True, "×2 at a")
         assert faster.observe(differs) == (False, "×0.5 at a")
-
-
-def test_faster_looks_at_the_worst_of_the_labels_that_both_have() -> None:
-    faster = rule("faster-than", than="it", by=2)
     ours, theirs = {"a": 6.0, "b": 3.0, "c": 0.1}, {"a": 1.0, "b": 2.0, "d": 9.0}
     figures = faster.concerned(Figure.GFLOPS, ours, {"it": theirs})
-    assert faster.observe(figures) == (False, "×1.5 at b, the least")
+    assert rule("faster-than", than="it", by=2).observe(figures) == (False, "×1.5 at b, the least")
 
 
 def test_a_judgement_quotes_both_sides() -> None:
@@ -101,9 +89,8 @@ def test_a_judgement_quotes_both_sides() -> None:
 
 
 def test_figures_that_were_measured_besides_do_not_count() -> None:
-    published = {"1024": 44.0, "2048": 255.0}
     measured = {"1000": 900.0, "1024": 50.0, "2000": 1.0, "2048": 60.0}
-    assert judge(rule("rising"), published, measured).holds is True
+    assert judge(rule("rising"), {"1024": 44.0, "2048": 255.0}, measured).holds is True
 
 
 def test_the_slower_series_may_be_the_one_that_lacks_a_figure() -> None:
@@ -116,17 +103,3 @@ def test_the_slower_series_may_be_the_one_that_lacks_a_figure() -> None:
     assert judge(faster, both, both).sentence.startswith("shape holds: faster than naive: measured")
     lacking = judge(faster, both, one)
     assert (lacking.holds, "nothing measured at 2048" in lacking.sentence) == (None, True)
-
-
-FIGURES = st.dictionaries(st.integers(1, 64).map(str), st.floats(1e-3, 1e6), min_size=2, max_size=8)
-
-
-@given(FIGURES, st.sampled_from([kind for kind in STATEMENTS if kind != "faster-than"]), st.data())
-def test_figures_agree_with_themselves_and_with_themselves_scaled(
-    figures: dict[str, float], kind: str, data: st.DataObject
-) -> None:
-    at = data.draw(st.sampled_from(list(figures)[1:]))
-    claim = rule(kind, at, by=2 if "{by" in STATEMENTS[kind] else 1)
-    scaled = {label: 2 * f for label, f in figures.items()}
-    assert claim.observe(scaled) == claim.observe(figures)
-    assert judge(claim, figures, scaled).holds == claim.observe(figures)[0]

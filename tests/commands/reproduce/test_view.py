@@ -1,12 +1,17 @@
-"""Tables of an experiment, for the terminal and as markdown."""
+"""Tables and files of an experiment, of runs that never happened."""
 
+import csv
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from fakes import CPU, series
 
-from gpubench.commands.reproduce.compare import Reproduction
-from gpubench.commands.reproduce.experiment import Experiment, read_experiment, shipped
-from gpubench.commands.reproduce.view import Grid, closing, grids
+from gpubench.commands.reproduce.compare import CSV_COLUMNS, Reproduction
+from gpubench.commands.reproduce.experiment import read_experiment, shipped
+from gpubench.commands.reproduce.run import claim, write_comparison
+from gpubench.commands.reproduce.view import Grid, closing, grids, markdown, summary
+from gpubench.errors import UsageError
 from gpubench.hardware.architectures import example
 from gpubench.model import CudaVariant, Measurement, Point, Resources, Scope, Status
 from gpubench.plan.sweep import plan
@@ -16,14 +21,7 @@ from gpubench.results.rows import row
 GPU = replace(
     example("sm_90"),
     l2_bytes=62914560,
-    facts={
-        "registers_per_block": 65536,
-        "shared_memory_per_block_bytes": 49152,
-        "constant_memory_bytes": 65536,
-        "global_memory_bytes": 150109880320,
-        "threads_per_block": 1024,
-        "threads_per_multiprocessor": 2048,
-    },
+    facts={"shared_memory_per_block_bytes": 49152, "global_memory_bytes": 150109880320},
 )
 
 
@@ -52,8 +50,9 @@ def measured_row(point: Point) -> Row:
     return row(measurement, GPU if variant.backend == "cuda" else CPU, "abc")
 
 
-def as_if_run(experiment: Experiment, *, gpu: bool) -> Reproduction:
+def done(name: str, *, gpu: bool = True) -> Reproduction:
     """What a run would leave, without one."""
+    experiment = read_experiment(shipped()[name])
     sweeps = [sweep for sweep, *_ in experiment.sweeps_for(gpu=gpu)]
     points = [point for sweep in sweeps for point in plan(sweep, sweep.device)]
     return Reproduction(
@@ -65,8 +64,7 @@ def as_if_run(experiment: Experiment, *, gpu: bool) -> Reproduction:
 
 
 def tables_of(name: str, *, gpu: bool = True, whole: bool = False) -> dict[str, Grid]:
-    experiment = read_experiment(shipped()[name])
-    return {grid.title: grid for grid in grids(as_if_run(experiment, gpu=gpu), whole=whole)}
+    return {grid.title: grid for grid in grids(done(name, gpu=gpu), whole=whole)}
 
 
 def test_published_stands_beside_measured_with_the_ratio_and_why() -> None:
@@ -97,23 +95,67 @@ def test_without_a_gpu_the_published_figures_still_stand_in_markdown() -> None:
     assert (naive.table.headings, naive.table.lines) == (("tile", "published"), [("8", "3.006406")])
     stand_in = found["cpu_tile: T×T tiles in scratch memory, in place of a GPU (ms)"]
     assert stand_in.table.headings == ("tile", "measured")
-    assert (
-        "shape not judged"
-        in found["shared_tile: T×T threads a block, one element each (ms)"].below[0]
-    )
+    shared_tile = found["shared_tile: T×T threads a block, one element each (ms)"]
+    assert "shape not judged" in shared_tile.below[0]
 
 
 def test_a_point_that_went_wrong_says_so_in_its_place() -> None:
-    experiment = read_experiment(shipped()["p100-tiles"])
-    ran = as_if_run(experiment, gpu=True)
-    rows = [
-        replace(one, status="wrong", reason="off by one", median_us=None)
-        if one.variant == "naive"
-        else one
-        for one in ran.rows
-    ]
+    ran = done("p100-tiles")
+    lost = {"status": "wrong", "reason": "off by one", "median_us": None}
+    rows = [replace(one, **lost) if one.variant == "naive" else one for one in ran.rows]
     ran = replace(ran, rows=rows)
-    first = grids(ran, whole=False)[0]
-    assert first.table.lines[0][:3] == ("8", "3.006406", "wrong")
+    assert grids(ran, whole=False)[0].table.lines[0][:3] == ("8", "3.006406", "wrong")
     wrong = "wrong: naive 8 at 512x512x1024 int32: off by one"  # in both scopes
-    assert closing(ran) == [wrong, *experiment.file.notes]
+    assert closing(ran) == [wrong, *ran.experiment.file.notes]
+
+
+# ---- files
+
+
+def test_the_markdown_holds_every_experiment_with_source_and_verdicts() -> None:
+    text = markdown([done("blog-2009"), done("p100-tiles")])
+    for part in (
+        "## blog-2009: ",
+        "## p100-tiles: ",
+        "published: Ther-nullptr/cuda_project, Matrix Multiplication with CUDA",
+        f"measured: {GPU.name}",
+        "| 64 | 83.601498 | ",
+        "shape holds: minimum at 4 or 8: measured at 8, published at 8",
+    ):
+        assert part in text
+    assert text.count("The power-of-two trap") == 1
+
+
+def test_the_csv_has_a_line_for_each_measured_column_of_each_label(tmp_path: Path) -> None:
+    ran = done("blog-2009")
+    # No formula reaches the file.
+    named = replace(ran, experiment=replace(ran.experiment, path=tmp_path / "=1+1.toml"))
+    write_comparison([named], tmp_path)
+    with (tmp_path / "reproduce.csv").open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert tuple(lines[0]) == CSV_COLUMNS
+    assert len(lines) == 4 * 4 + 4 * 4 + 4 * 3
+    chosen = ("shared_tile 16 over the CPU loop", "2048", "measured")
+    (figure,) = (x for x in lines if (x["series"], x["label"], x["column"]) == chosen)
+    assert (figure["experiment"], figure["figure"]) == ("'=1+1", "speedup")
+    assert (figure["published"], figure["published_device"]) == ("370", "GPU of 2009, not named")
+    assert float(figure["measured"]) / 370 == pytest.approx(float(figure["ratio"]))
+    assert (figure["variant"], figure["tile"], figure["size"]) == ("shared_tile", "16", "2048")
+    assert "rises throughout" in figure["shape"]
+    assert {line["published"] for line in lines if line["column"] != "measured"} == {""}
+
+
+def test_the_summary_counts_rules_that_hold() -> None:
+    assert summary(done("p100-tiles")) == "p100-tiles: shape differs (2), shape holds (2)"
+    assert summary(done("double-tile")) == "double-tile: nothing was published to compare"
+    assert "shape not judged (3)" in summary(done("blog-2009", gpu=False))
+
+
+def test_a_users_experiment_in_the_folder_is_no_earlier_run(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(shipped()["p100-tiles"].read_bytes())
+    claim(tmp_path, [read_experiment(path)])
+    (tmp_path / "mine.csv").symlink_to("nowhere")
+    for force in (False, True):
+        with pytest.raises(UsageError, match=r"mine.csv is a symbolic link"):
+            claim(tmp_path, [read_experiment(path)], force=force)
