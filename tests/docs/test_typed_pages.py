@@ -1,11 +1,13 @@
-"""docs/adding-a-kernel.md and docs/own-kernels.md: their kernels, and commands typed as written."""
+"""The pages for newcomers: their files are saved, and their commands typed as written."""
 
 import shlex
+import shutil
 from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from commandline import call
+from commandline import COMMANDS, Done, call
 from newcomer import blocks, write
 from stub import nothing_measured
 
@@ -15,15 +17,50 @@ from gpubench.plan.descriptor import load
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.row import read
 
+pytestmark = pytest.mark.slow
+
+_INSTALL, *FIRST_STEPS = blocks("first-steps.md")
 ADDING = blocks("adding-a-kernel.md")
 OWN = blocks("own-kernels.md")
-
-pytestmark = pytest.mark.slow
 
 GPU = "on a machine with a GPU"
 
 TYPED_ELSEWHERE = {"check", "explain"}
-"""Commands of which docs/first-steps.md types the like, so they are read here, and not run."""
+"""Commands of which first-steps.md types the like, so those of own-kernels.md are only read."""
+
+
+def typed(folder: Path, command: str) -> Done:
+    """A command that succeeds. A sweep measures nothing."""
+    name, *words = shlex.split(command)
+    with nothing_measured() if name == "sweep" else nullcontext():
+        done = call(folder, name, *words)
+    assert done.code == 0, f"{command}\n{done.err}"
+    return done
+
+
+def test_every_first_step_works_as_written(tmp_path: Path) -> None:
+    outputs = {}
+    for block in FIRST_STEPS:
+        if block.language == "text":
+            printed = [line.split() for line in outputs[block.title]]
+            assert all(line.split() in printed for line in block.text.splitlines())
+        elif block.language != "sh":
+            write(block, tmp_path)
+        assert not block.commands or len(block.commands) == len(block.text.splitlines())
+        for command in block.commands:
+            name, *words = shlex.split(command)
+            if words[-1:] == ["second.csv"]:  # the same sweep again
+                shutil.copy(tmp_path / "first.csv", tmp_path / "second.csv")
+            elif words[:2] == ["my_tile", "--kernels"]:  # as tests of `check` do
+                COMMANDS[name].make_context(name, words)
+            else:
+                outputs[words[0]] = typed(tmp_path, command).out.splitlines()
+                for option, value in pairwise(words):
+                    if option in {"-o", "--output"} and "--dry-run" not in words:
+                        assert (tmp_path / value).stat().st_size
+    assert {row.variant for row in read(tmp_path / "rows.csv")} == {"cpu_rows", "cpu_blas"}
+    for name in ("first.csv", "second.csv", "rows.csv"):
+        assert {row.status for row in read(tmp_path / name)} == {"ok"}
 
 
 def test_the_page_adds_a_kernel_of_two_files_that_compiles_at_every_tile(tmp_path: Path) -> None:
@@ -50,14 +87,9 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
     for block in OWN:
         if block.language == "sh" and not block.title:
             assert len(block.commands) == len(block.text.replace("\\\n", "").splitlines())
-            done = []
-            for command in block.commands:
-                name, *words = shlex.split(command)
-                if name not in TYPED_ELSEWHERE:
-                    with nothing_measured() if name == "sweep" else nullcontext():
-                        done.append(call(tmp_path, name, *words))
-            assert {one.code for one in done} <= {0}, done
-            assert not done or "my_" in "".join(one.out for one in done), block.text
+            run = [line for line in block.commands if line.split()[0] not in TYPED_ELSEWHERE]
+            out = "".join(typed(tmp_path, command).out for command in run)
+            assert not run or "my_" in out, block.text
     for name in ("my_tile.cu", "my_tile.py", "my_sgemm.py"):
         assert (tmp_path / "own/gemm" / name).is_file()
     rows = {(row.variant, row.tile): row.status for row in read(tmp_path / "my_blocks.csv")}
