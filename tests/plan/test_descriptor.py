@@ -13,7 +13,7 @@ from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant
 from gpubench.plan.descriptor import described_by, is_name, load
 from gpubench.plan.ranges import parse_tiles
-from gpubench.plan.registry import KERNELS, of_op
+from gpubench.plan.registry import KERNELS
 from gpubench.plan.sweep import Sweep, plan
 
 PLAIN = """
@@ -197,12 +197,6 @@ def test_a_grid_that_cannot_be_launched_skips_the_point(path: Path) -> None:
         None,
         "a grid of 1×131072 blocks: at most 65535 in y",
     ]
-
-
-def test_a_python_function_needs_no_baseline(tmp_path: Path) -> None:
-    text = "VARIANT = CallVariant(idea='nothing', runs_on='cpu', build=lambda tile, dtype: print)"
-    (tmp_path / "mine.py").write_text(f"from gpubench.model import CallVariant\n{text}")
-    assert of_op("gemm", tmp_path, ["mine"])["mine"].baseline == ""
 
 
 def test_ctrl_c_while_a_description_runs_is_not_an_error_of_the_description(path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, Launches, Scope, State, Timer
+from gpubench.model import Cache, Launches, State, Timer
 from gpubench.options import read_sweep
 from gpubench.plan.sweep import Sweep, plan
 
@@ -62,11 +62,6 @@ def test_tiles_that_differ_only_in_pdl_are_one_when_launches_are_alone() -> None
 def test_default_tiles_that_are_one_are_not_listed_twice() -> None:
     tiles = {name[1] for name in planned(variants=("wgmma_persistent",))}
     assert tiles == {"128x256x64/s4/pdl=1", "64x128x64/s8/pdl=1"}
-
-
-def test_end_to_end_a_launch_is_alone() -> None:
-    sweep = Sweep(variants=("cublas",), scopes=(Scope.END_TO_END,), launches=tuple(Launches))
-    assert [point.launches for point in plan(sweep, "cuda")] == [Launches.ALONE]
 
 
 @pytest.mark.parametrize("launches", [Launches.GRAPH, Launches.WAITED])

@@ -1,5 +1,6 @@
 """Lists on the command line: what they mean, and what is refused."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,17 +41,8 @@ SIZES_NOT_UNDERSTOOD = ["0x1x1", "1x2x3x4", "1x1x4294967296", "16x16x16/8x8", "�
 
 TILES_NOT_UNDERSTOOD = [
     *("16x0", "16x16/", "16x16/8", "16x16/8x8x8", "16x16/s", "16x16/s0", "16x16s3", "0x0"),
-    *(
-        "16x16/8x0",
-        "16x4294967296",
-        "16/s0",
-        "16/a",
-        "16/a=1..4",
-        "16/a=1/a=2",
-        f"{'9' * 5_000}x1",
-        f"{'9' * 4_000}x1",
-        "16x٣",
-    ),
+    *("16x16/8x0", "16x4294967296", "16/s0", "16/a", "16/a=1..4", "16/a=1/a=2", "16x٣"),
+    *(f"{'9' * 5_000}x1", f"{'9' * 4_000}x1"),
 ]
 
 
@@ -85,21 +77,16 @@ def test_a_size_without_k_is_rows_and_columns() -> None:
     assert parse_sizes("4096,8192x32768,2..4:2", "gemv") == expected
 
 
-@pytest.mark.parametrize(
-    ("op", "text", "right"),
-    [
+def test_a_size_of_another_operation_is_refused_with_the_right_form() -> None:
+    for op, text, right in (
         ("gemv", "8x9x10", "320x640 (MxN)"),
         ("atax", "8x0", "320x640 (MxN)"),
         ("gemm", "8x9", "320x640x320 (MxNxK)"),
-    ],
-)
-def test_a_size_of_another_operation_is_refused_with_the_right_form(
-    op: str, text: str, right: str
-) -> None:
-    message = refusal(lambda sizes: parse_sizes(sizes, op), text)
-    assert is_one_short_line(message)
-    assert f"'{text}'" in message
-    assert f"a size of {op} is 1024, {right}" in message
+    ):
+        message = refusal(partial(parse_sizes, op=op), text)
+        assert is_one_short_line(message)
+        assert f"'{text}'" in message
+        assert f"a size of {op} is 1024, {right}" in message
 
 
 @given(st.sampled_from(["gemm", "gemv", "atax"]), *(st.integers(1, LARGEST) for _ in range(3)))
@@ -151,16 +138,6 @@ def test_any_text_is_a_bounded_list_or_refused_in_one_line(text: str) -> None:
         assert found is None or 1 <= len(found) == len(set(found)) <= MAX_ITEMS
     assert all(1 <= extent <= LARGEST for size in sizes or () for extent in size)
     assert all(str(Config.parse(tile)) == tile for tile in tiles or ())
-
-
-@given(
-    st.lists(st.integers(1, 10**9 - 1), min_size=2, max_size=3),
-    st.integers(1, 8),
-    st.sampled_from(("", "/a=2x1")),
-)
-def test_a_tile_reads_back_as_it_prints(block: list[int], stages: int, further: str) -> None:
-    text = "x".join(map(str, block)) + (f"/s{stages}" if stages > 1 else "") + further
-    assert parse_tiles(text) == (text,)
 
 
 def test_names_lose_blanks_and_repeats_and_keep_their_order() -> None:

@@ -149,16 +149,26 @@ def refusal(folder: Path, backend: str = "cuda", names: tuple[str, ...] = ()) ->
     return message
 
 
-def test_a_user_cannot_reuse_a_name_of_gpubench(folder: Path) -> None:
-    (folder / "naive.py").write_text(ON_CPU)
-    message = refusal(folder)
-    assert f"{folder}/naive.py: gpubench has a variant 'naive' already; rename yours" in message
+@pytest.mark.parametrize(
+    ("file", "text", "backend", "message"),
+    [
+        ("naive.py", ON_CPU, "cuda", "/naive.py: gpubench has a variant 'naive' already; rename"),
+        ("calls.py", ON_CPU, "cuda", "have the same name"),
+        ("gemm/calls.py", ON_CUDA, "cpu", "run on cuda, and this sweep on cpu; choose it with --d"),
+    ],
+)
+def test_a_users_folder_with_clashing_names_or_for_another_device_is_refused(
+    folder: Path, file: str, text: str, backend: str, message: str
+) -> None:
+    (folder / file).write_text(text)
+    (folder / file).with_suffix(".cu").touch()
+    assert message in refusal(folder, backend)
 
 
-def test_a_name_may_be_used_once(folder: Path) -> None:
-    (folder / "calls.py").write_text(ON_CPU)
-    assert "gemm/calls.py and " in refusal(folder)
-    assert "have the same name" in refusal(folder)
+def test_an_unknown_baseline_suggests_the_nearest(folder: Path) -> None:
+    (folder / "gemm" / "calls.py").write_text(ON_CPU.replace("cpu_blas", "cpu_blaz"))
+    message = refusal(folder, names=("calls",))
+    assert "calls.py: VARIANT: baseline: unknown variant 'cpu_blaz'; did you" in message
 
 
 def test_a_folder_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -> None:
@@ -168,20 +178,6 @@ def test_a_folder_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) 
     (tmp_path / "mine.cu").touch()
     assert "kernel: mine.cu has no description mine.py; 'gpubench" in refusal(tmp_path)
     assert "gpubench new-kernel" in refusal(tmp_path)
-
-
-def test_variants_for_another_device_alone_are_refused_rather_than_left_out(folder: Path) -> None:
-    (folder / "gemm" / "calls.py").unlink()
-    message = refusal(folder, "cpu")
-    assert "mine run on cuda, and this sweep on cpu; choose it with --device cuda" in message
-
-
-def test_an_unknown_baseline_suggests_the_nearest(folder: Path) -> None:
-    (folder / "calls.py").unlink(missing_ok=True)
-    (folder / "gemm" / "calls.py").write_text(ON_CPU.replace("cpu_blas", "cpu_blaz"))
-    assert "calls.py: VARIANT: baseline: unknown variant 'cpu_blaz'; did you" in refusal(
-        folder, names=("calls",)
-    )
 
 
 def test_one_broken_file_does_not_block_the_others_and_is_a_skip_with_its_reason(

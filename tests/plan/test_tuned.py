@@ -61,8 +61,8 @@ def test_winners_are_read_as_they_were_kept_and_newer_ones_take_their_place() ->
     first, odd = winner(), winner(n=1000, device='A "GPU" \\ é', percent_of_blas=98.5)
     keep_winners(TUNED, [first, odd])
     assert read_winners(TUNED) == [first, odd]
-    keep_winners(TUNED, [winner("32")])
-    assert read_winners(TUNED) == [winner("32"), odd]
+    keep_winners(TUNED, [winner("4", 64), winner("32")])
+    assert read_winners(TUNED) == [winner("32"), odd, winner("4", 64)]  # their order stays
 
 
 def test_each_size_has_its_own_winner_or_that_of_the_nearest_size() -> None:
@@ -107,16 +107,6 @@ def test_what_cannot_be_used_is_refused() -> None:
     TUNED.write_text("x = 1\n")
     with pytest.raises(UsageError, match="unknown field `x`"):
         chosen(sizes="64")
-
-
-def test_the_order_of_a_file_stays() -> None:
-    keep_winners(TUNED, [winner("8", 256), winner("16", 512)])
-    keep_winners(TUNED, [winner("32", 256), winner("4", 64)])
-    assert [(one.n, one.tile) for one in read_winners(TUNED)] == [
-        (256, "32"),
-        (512, "16"),
-        (64, "4"),
-    ]
 
 
 def test_no_winner_is_lost_when_several_processes_write() -> None:
