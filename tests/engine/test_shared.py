@@ -1,16 +1,15 @@
 """A sweep shared among workers: in this process with fake devices, then with processes that die."""
 
 import re
-import signal
 import socket
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -345,109 +344,47 @@ def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_asks_for_its_key
             pass
 
 
-def started(*words: str, directory: Path) -> subprocess.Popen[bytes]:
-    with (directory / "log.txt").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", *words], cwd=directory, stdout=log, stderr=log
-        )
-
-
-FAKE = f"""
-import sys
-from contextlib import contextmanager
-sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
-from distributed import get_worker
-from fakes import FakeBackend
-from gpubench.backends import find_devices
-from gpubench.engine import cluster, cluster_pool
-from gpubench.engine.pool import LocalPool
-from gpubench.engine.runner import Runner
-
-CPU = find_devices("cpu")[0]
-
-@contextmanager
-def opened(*_, **_options):
-    yield LocalPool(Runner(FakeBackend(10.0, device=CPU[0])), slot=str(get_worker().name))
-
-cluster.devices_of = lambda _name: CPU
-cluster_pool.local_pool = opened
-"""
-"""What a worker loads first: it opens a fake device, which needs no process of its own."""
-
-PATIENT = """
-import pathlib, time
-from gpubench.cli import main
-from gpubench.engine import cluster_pool as shared
-from gpubench.results.result_file import ResultFile
-
-def add_and_wait(self, measurement, slots=set(), add=ResultFile.add):
-    add(self, measurement)
-    slots.add(measurement.slot)
-    while slots >= {"a", "b"} and not pathlib.Path("go").exists():
-        time.sleep(0.01)
-
-shared.SILENT_S = 600.0
-ResultFile.add = add_and_wait
-main()
-"""
-"""gpubench, which waits for `go` once both workers have measured, and on a busy machine for a
-worker that joins later than `SILENT_S`."""
-
-
 @pytest.mark.slow
-def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path) -> None:
-    processes: list[subprocess.Popen[bytes]] = []
-    partial = tmp_path / "a.csv.partial"
+def test_a_sweep_outlives_workers_that_are_killed_silent_or_late(
+    devices: Callable[[Opened], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = Event()
+    opened: SimpleQueue[int] = SimpleQueue()
 
-    def join(name: str) -> subprocess.Popen[bytes]:
-        worker = ("distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny")
-        words = (*worker, "--name", name, "--preload", "fake.py")
-        processes.append(started(*words, directory=tmp_path))
-        return processes[-1]
+    def waits_unless_late(name: int) -> float:
+        opened.put(name)
+        if name < 2:
+            ends.wait()
+        return 10.0
 
-    def slots() -> set[str]:
-        text = partial.read_text() if partial.exists() else ""
-        return set(re.findall(r'"slot":"(\w+)"', text))
-
-    (tmp_path / "fake.py").write_text(FAKE)
+    devices(waits_unless_late)
+    present = cluster.present
+    signs = {"1": {"last_seen": 0.0}}  # the second worker is silent from now on
+    monkeypatch.setattr(
+        shared,
+        "present",
+        lambda client: {
+            address: facts | signs.get(str(facts["name"]), {})
+            for address, facts in present(client).items()
+        },
+    )
+    monkeypatch.setattr(shared, "SILENT_S", 0.5)
     with (
         LocalCluster(
-            n_workers=0, processes=False, protocol="tcp://", host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
-        Client(cluster) as client,
-    ):  # fmt: skip
-        address = cluster.scheduler_address
-        try:
-            killed, stopped = map(join, "ab")
-            client.wait_for_workers(2, timeout=300)
-            command = "sweep -o a.csv --sizes 64 --tiles 7,8 --rounds 2 --cache hot"
-            on = ("--on", address, "--variants", "cpu_tile,cpu_blas")
-            (tmp_path / "patient.py").write_text(PATIENT)
-            sweep = started("patient", *command.split(), *on, directory=tmp_path)
-            processes.append(sweep)
-            while not {"a", "b"} <= slots():
-                assert sweep.poll() is None, (tmp_path / "log.txt").read_text()
-                time.sleep(0.2)
-            killed.kill()
-            stopped.send_signal(signal.SIGSTOP)
-            join("late")
-            while "late" not in {
-                one["name"] for one in client.scheduler_info()["workers"].values()
-            }:
-                assert sweep.poll() is None, (tmp_path / "log.txt").read_text()
-                time.sleep(0.2)
-            (tmp_path / "go").touch()
-            stopped.send_signal(signal.SIGCONT)
-            assert sweep.wait(timeout=300) == 0, (tmp_path / "log.txt").read_text()
-        finally:
-            for process in reversed(processes):
-                process.kill()
-                process.wait()
-    rows = table.read(tmp_path / "a.csv")
-    assert len(rows) == 3
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as workers,
+        Client(workers) as client,
+        ThreadPoolExecutor(1) as beside,
+        closing(SimpleNamespace(close=ends.set)),
+    ):
+        sweep = beside.submit(run_shared, ASKED, client, Watcher())
+        assert {opened.get(timeout=60) for _ in range(2)} == {0, 1}
+        workers.scale(3)
+        killed = workers.workers[0]
+        client.sync(killed.close, executor_wait=False)
+        rows = sweep.result(timeout=60).rows
     assert all(row.status == "ok" and row.rounds == 2 for row in rows)
-    assert all(len(row.slot.split(";")) == 1 for row in rows if row.slot)
+    assert {row.slot for row in rows} == {"2"}
 
 
 def test_a_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
