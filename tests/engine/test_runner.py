@@ -1,7 +1,7 @@
 """A point becomes a measurement; what goes wrong becomes its status."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -35,15 +35,6 @@ from gpubench.results.rows import row
 def runner(backend: FakeBackend, **policy: float) -> Runner:
     timing = Timing(**{"max_wall_s": 600.0} | policy)  # how busy the machine is does not matter
     return Runner(backend, timing, seed=1, sleep=lambda _seconds: None)
-
-
-def test_a_right_point_is_ok_and_has_its_series() -> None:
-    backend = FakeBackend(10.0)
-    result = runner(backend).measure(point())
-    assert (result.status, result.reason) == (Status.OK, "")
-    assert result.series.median_us == 10.0
-    assert 0 < result.max_relative_error < 1e-6
-    assert result.started_utc
 
 
 def test_a_long_launch_is_verified_by_its_first_sample() -> None:
@@ -163,10 +154,6 @@ def writes_nothing(_a: np.ndarray, _b: np.ndarray, _c: np.ndarray) -> None:
     pass
 
 
-def leaves_out_the_last_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    np.matmul(a[:, :-1], b[:-1], out=c)
-
-
 def leaves_out_the_edge(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     c[:-1] = (a @ b)[:-1]
 
@@ -185,14 +172,6 @@ def overwrites_an_operand(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     np.matmul(a, b, out=c)
 
 
-def swaps_rows(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    np.matmul(a[::-1], b, out=c)
-
-
-def lies_transposed(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    c[...] = (a @ b).T.reshape(c.shape)
-
-
 def divides_by_zero(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     np.matmul(a, b, out=c)
     c[3, 4] = np.nan if c.dtype.kind == "f" else 0
@@ -200,12 +179,9 @@ def divides_by_zero(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 
 WRONG = (
     writes_nothing,
-    leaves_out_the_last_product,
     leaves_out_the_edge,
     adds_to_what_was_there,
     overwrites_an_operand,
-    swaps_rows,
-    lies_transposed,
     divides_by_zero,
 )
 
@@ -220,16 +196,6 @@ def test_a_wrong_result_is_never_timed() -> None:
             assert result.reason
             assert result.series is None
         assert backend.events_of("sample") == []
-
-
-def test_a_wrong_result_keeps_its_error() -> None:
-    def right_on_probes(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        is_probe = not (a.all() and b.all()) or set(np.unique(b)) == {-1, 1}
-        (matmul if is_probe else leaves_out_the_last_product)(a, b, c)
-
-    result = runner(FakeBackend()).measure(point(variant(right_on_probes)))
-    assert result.max_relative_error > 1e-4
-    assert "relative error" in result.reason
 
 
 @pytest.mark.parametrize(
@@ -254,39 +220,30 @@ def test_what_fails_becomes_the_status_with_its_reason(
     assert it.measure(point(variant(name="next"))).status == Status.OK
 
 
-def test_too_little_memory_is_skipped_before_anything_is_loaded() -> None:
-    backend = FakeBackend(bytes_free=1000)
-    result = runner(backend).measure(point(size=(100, 100, 100)))
-    assert result.status == Status.SKIPPED
-    assert "1,000 are free" in result.reason
-    assert backend.events == []
-
-
-def test_a_point_that_just_fits_is_measured() -> None:
+def test_a_point_that_just_fits_is_measured_and_another_is_skipped_before_it_is_loaded() -> None:
     backend = FakeBackend()
     problem = point().problem
     backend.free = backend.bytes_needed(problem, cold=True) + verifying_bytes(problem)
     assert runner(backend).measure(point()).status == Status.OK
-    backend.free -= 1
-    assert runner(backend).measure(point()).status == Status.SKIPPED
-
-
-def test_too_slow_a_launch_is_skipped_with_its_estimate_and_never_made() -> None:
-    backend = FakeBackend(20e6)
-    result = runner(backend, launch_limit_s=10.0).measure(point())
+    full = FakeBackend(bytes_free=backend.free - 1)
+    result = runner(full).measure(point())
     assert result.status == Status.SKIPPED
-    assert result.reason == "estimated 20 s a launch, over --launch-limit 10"
-    assert result.series is None
+    assert f"{full.free:,} are free" in result.reason
+    assert full.events == []
+
+
+@pytest.mark.parametrize(("launch_s", "parts"), [(20, {1, 64 // 16}), (1000, {1})])
+def test_too_slow_a_launch_is_skipped_with_its_estimate_and_never_made(
+    launch_s: int, parts: set[int]
+) -> None:
+    backend = FakeBackend(launch_s * 1e6)
+    result = runner(backend, launch_limit_s=10.0).measure(point())
+    assert (result.status, result.series) == (Status.SKIPPED, None)
+    assert result.reason == f"estimated {launch_s:.2g} s a launch, over --launch-limit 10"
     assert not backend.events_of("run")
     assert not backend.events_of("sample")
     # Two parts foresee the same, so the third is not tried.
-    assert {event.rows for event in backend.events_of("sample", whole=False)} == {1, 64 // 16}
-
-
-def test_a_hopelessly_slow_launch_is_foreseen_from_one_small_probe() -> None:
-    backend = FakeBackend(1000e6)
-    assert runner(backend).measure(point()).status == Status.SKIPPED
-    assert {event.rows for event in backend.events_of("sample", whole=False)} == {1}
+    assert {event.rows for event in backend.events_of("sample", whole=False)} == parts
 
 
 def test_a_first_launch_that_loads_code_is_not_taken_for_a_slow_kernel() -> None:
@@ -344,39 +301,32 @@ def test_a_time_that_the_device_cannot_reach_is_wrong_whatever_the_result(
         assert result.reason.startswith("0.09 µs a launch, and the device cannot take less than ")
 
 
-def test_a_slowed_down_device_gets_time_to_cool_and_the_point_is_timed_again() -> None:
-    slow, fine = Health(throttle=("thermal slowdown",)), Health(throttle=("power cap",))
-    waits: list[float] = []
-    backend = FakeBackend(healths=[fine, slow, fine, fine])
-    it = Runner(backend, Timing(), seed=1, sleep=waits.append)
+SLOW, FINE = Health(throttle=("thermal slowdown",)), Health(throttle=("power cap",))
+
+
+@pytest.mark.parametrize(
+    ("healths", "waits", "after"),
+    [
+        ([FINE, SLOW, FINE, FINE], COOLING_S[:1], FINE),
+        (itertools.repeat(SLOW), COOLING_S, SLOW),
+    ],
+    ids=["recovers", "stays slow"],
+)
+def test_a_slowed_down_device_gets_time_to_cool_and_the_point_is_timed_again(
+    healths: Iterable[Health], waits: Sequence[float], after: Health
+) -> None:
+    waited: list[float] = []
+    it = Runner(FakeBackend(healths=healths), Timing(), seed=1, sleep=waited.append)
     result = it.measure(point())
-    assert waits == [COOLING_S[0]]
-    assert result.after == fine
+    assert waited == list(waits)
+    assert (result.status, result.after) == (Status.OK, after)
 
 
-def test_a_device_that_stays_slow_is_waited_for_and_then_marked() -> None:
-    slow = Health(throttle=("hardware slowdown",))
-    waits: list[float] = []
-    it = Runner(FakeBackend(healths=itertools.repeat(slow)), Timing(), seed=1, sleep=waits.append)
-    result = it.measure(point())
-    assert waits == list(COOLING_S)
-    assert result.status == Status.OK
-    assert "hardware slowdown" in result.after.throttle
-
-
-def test_operands_are_loaded_once_for_all_variants_and_rounds() -> None:
+def test_operands_are_loaded_once_for_each_state_of_the_cache() -> None:
     backend = FakeBackend()
     it = runner(backend)
-    for name in ("one", "two", "one"):
-        it.measure(point(variant(name=name)))
-    assert len([event for event in backend.events if event.what == "load"]) == 1
-
-
-def test_cold_and_hot_operands_are_loaded_apart() -> None:
-    backend = FakeBackend()
-    it = runner(backend)
-    for cache in (Cache.COLD, Cache.HOT, Cache.COLD):
-        it.measure(point(cache=cache))
+    for name, cache in itertools.product(("one", "two", "one"), (Cache.COLD, Cache.HOT)):
+        it.measure(point(variant(name=name), cache=cache))
     assert [event.count for event in backend.events if event.what == "load"] == [3, 1]
 
 
