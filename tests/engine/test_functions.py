@@ -43,14 +43,6 @@ def measured(of: Variant, **facts: Any) -> tuple[Measurement, Row]:
     return result, row(result, backend.device, "")
 
 
-def test_tensors_share_the_memory_of_the_arrays() -> None:
-    array = np.zeros((3, 5), np.float32)
-    (tensor,) = as_tensors("numpy", (array,))
-    tensor[1, 2] = 7
-    assert array[1, 2] == 7
-    assert as_tensors("", (array,))[0] is array
-
-
 def test_bfloat16_passes_as_the_bits_that_dlpack_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     viewed = SimpleNamespace(view=lambda kind: f"seen as {kind}")
     library = SimpleNamespace(bfloat16="bfloat16", from_dlpack=lambda _array: viewed)

@@ -152,19 +152,6 @@ def test_a_file_that_exists_is_refused_before_anything_runs(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
-def test_nothing_to_measure_leaves_no_file(tmp_path: Path) -> None:
-    backend = FakeBackend()
-    with pytest.raises(UsageError):
-        run_sweep(
-            asked(variants=("cpu_blas",), dtypes=("int32",)),
-            Runner(backend),
-            Diary(),
-            ResultFile(tmp_path / "a.csv"),
-        )
-    assert list(tmp_path.iterdir()) == []
-    assert backend.events == []
-
-
 def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
     outcome = run_sweep(
         asked(variants=("cpu_naive", "cpu_blas"), dtypes=("int32",), sizes=((8, 8, 8),)),

@@ -74,28 +74,24 @@ def test_a_fast_kernel_is_batched_until_a_sample_lasts_long_enough() -> None:
     assert Script(101.0).collect().launches_per_sample == 1
 
 
-def test_the_launches_that_warm_up_are_not_counted() -> None:
-    script = Script(itertools.chain([5_000.0, 900.0, 800.0], itertools.repeat(10.0)))
-    series = collect(script.sample, ONE_ROUND, 256, 10.0, clock=lambda: script.now_s)
-    assert max(series.times_us) == 10.0
-
-
-def test_a_long_launch_warms_up_once() -> None:
-    script = Script(itertools.chain([5_000.0], itertools.repeat(4_000.0)))
-    series = collect(script.sample, ONE_ROUND, 256, 4_500.0, clock=lambda: script.now_s)
-    assert (max(series.times_us), series.launches_per_sample) == (4_000.0, 1)
-    assert script.now_s == pytest.approx((5_000 + 4_000 * len(series.times_us)) / 1e6)
-
-
 @pytest.mark.parametrize(
-    ("expected_us", "counted_us"), [(25_000.0, 30_000.0), (15_000.0, 25_000.0)]
+    ("first_us", "then_us", "expected_us", "warm_up_us"),
+    [
+        ((5_000.0, 900.0, 800.0), 10.0, 10.0, 6_700.0),
+        ((5_000.0,), 4_000.0, 4_500.0, 5_000.0),
+        ((30_000.0,), 25_000.0, 15_000.0, 30_000.0),
+        ((30_000.0,), 25_000.0, 25_000.0, 0.0),  # as long as expected: it counts
+    ],
 )
-def test_a_launch_that_is_long_as_expected_counts_from_the_first(
-    expected_us: float, counted_us: float
+def test_launches_that_warm_up_are_not_counted_and_a_long_one_is_made_once(
+    first_us: tuple[float, ...], then_us: float, expected_us: float, warm_up_us: float
 ) -> None:
-    script = Script(itertools.chain([30_000.0], itertools.repeat(25_000.0)))
+    script = Script(itertools.chain(first_us, itertools.repeat(then_us)))
     series = collect(script.sample, ONE_ROUND, 256, expected_us, clock=lambda: script.now_s)
-    assert max(series.times_us) == counted_us
+    assert max(series.times_us) == (then_us if warm_up_us else first_us[0])
+    assert script.now_s - series.device_s >= warm_up_us / 1e6 - 1e-9
+    if len(first_us) == 1:
+        assert script.now_s - series.device_s == pytest.approx(warm_up_us / 1e6)
 
 
 @pytest.mark.parametrize("launch_us", [0.3, 10.0, 1_000.0, 30_000.0])
@@ -189,16 +185,12 @@ times_us = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=60)
 
 
 @given(times_us)
-def test_statistics_are_in_order_and_no_sample_is_dropped(times: list[float]) -> None:
+def test_statistics_are_in_order_outliers_are_counted_and_no_sample_is_dropped(
+    times: list[float],
+) -> None:
     series = summarize(times, 3, "precise")
     assert (series.samples, series.min_us, series.max_us) == (len(times), min(times), max(times))
     assert series.min_us <= series.q1_us <= series.median_us <= series.q3_us <= series.max_us
-
-
-@given(times_us)
-def test_outliers_are_counted_and_nothing_is_dropped(times: list[float]) -> None:
-    series = summarize(times, 3, "precise")
-    assert series.samples == len(times)
     assert series.device_s == pytest.approx(3 * sum(times) / 1e6)
     assert 0 <= series.outliers_tukey <= len(times) / 2
     assert 0 <= series.outliers_mad <= len(times) / 2

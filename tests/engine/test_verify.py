@@ -216,8 +216,3 @@ def test_a_reference_is_far_more_exact_than_its_dtype(op: str) -> None:
 def test_the_reason_says_what_is_wrong(error: float, tolerance: float, reason: str | None) -> None:
     why = why_wrong(error, tolerance)
     assert why is None if reason is None else reason in why
-
-
-def test_integers_have_no_tolerance_and_precision_sets_the_floats() -> None:
-    assert PRECISIONS["int32"].tolerance == 0
-    assert PRECISIONS["float64"].tolerance < 1e-14 < PRECISIONS["float32"].tolerance < 1e-5
