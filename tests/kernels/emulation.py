@@ -19,104 +19,6 @@ INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
 STATIC = re.compile(r"__shared__ ([\w<>:, ]+?) (\w+)((?:\[[^\]]+\])*);")
 
-MAIN = r"""
-template <typename Item>
-struct Step {
-  int grid, grid_y, cluster, threads, shared_bytes;
-  std::vector<std::array<long, 8>> boxes;  // array, offset, rows, columns, pitch, box, swizzle
-  void (*kernel)(const Item*, const Item*, Item*, Item*, int, int, int, const CUtensorMap*);
-};
-
-template <typename Item, typename Number>
-struct Case {
-  const char* label;
-  int m, n, k;
-  bool b_along_k;
-  size_t workspace_bytes;
-  std::vector<Step<Item>> steps;
-};
-
-template <typename Item, typename Number>
-std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<Item>& a,
-                             const std::vector<Item>& b, unsigned seed) {
-  constexpr int GUARD = 1024;
-  std::vector<Number> c(GUARD + one.m * one.n + GUARD);
-  std::memset(c.data(), 0xFF, c.size() * sizeof(Number));
-  const std::vector<Number> before = c;
-  std::vector<unsigned char> workspace(one.workspace_bytes, 0xFF);
-  const auto bytes = [](const auto& array) {
-    return reinterpret_cast<unsigned char*>(const_cast<void*>(static_cast<const void*>(&array[0])));
-  };
-  const std::array<unsigned char*, 4> arrays = {
-      bytes(a), bytes(b), bytes(c) + GUARD * sizeof(Number), workspace.data()};
-  const std::array<size_t, 4> sizes = {a.size() * sizeof(Item), b.size() * sizeof(Item),
-                                       one.m * one.n * sizeof(Number), workspace.size()};
-  for (int i = 0; i < 2; ++i) {
-    emulated::inputs[i] = arrays[i];
-    emulated::inputs_end[i] = arrays[i] + sizes[i];
-  }
-  for (const Step<Item>& step : one.steps) {
-    CUtensorMap maps[4];
-    for (size_t i = 0; i < step.boxes.size(); ++i) {
-      const auto& [array, offset, rows, columns, pitch, box_rows, box_columns, swizzle] =
-          step.boxes[i];
-      const long item = array == 2 ? sizeof(Number) : sizeof(Item);
-      const emulated::Map map{arrays[array] + offset, rows, columns, pitch,
-                              box_rows, box_columns, item, swizzle};
-      if (offset + ((rows - 1) * pitch + columns) * item > long(sizes[array])) {
-        emulated::fail("a map that ends behind its array");
-      }
-      std::memcpy(&maps[i], &map, sizeof map);
-    }
-    emulated::launch({unsigned(step.grid), unsigned(step.grid_y), 1}, step.cluster, step.threads,
-                     step.shared_bytes, seed, [&] {
-      step.kernel(a.data(), b.data(), reinterpret_cast<Item*>(arrays[2]),
-                  reinterpret_cast<Item*>(arrays[3]), one.m, one.n, one.k, maps);
-    });
-  }
-  for (int i = 0; i < GUARD; ++i) {
-    const size_t last = c.size() - 1 - i;
-    if (std::memcmp(&c[i], &before[i], sizeof(Number)) ||
-        std::memcmp(&c[last], &before[last], sizeof(Number))) {
-      emulated::fail(std::string(one.label) + ": stores outside of C");
-    }
-  }
-  return {c.begin() + GUARD, c.end() - GUARD};
-}
-
-template <typename Item, typename Number>
-void check(const Case<Item, Number>& one) {
-  std::mt19937 draw(one.m * 31 + one.n * 7 + one.k);
-  std::vector<Item> a(one.m * one.k), b(one.k * one.n);
-  std::vector<double> c(one.m * one.n);
-  for (auto& x : a) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;  // never 0
-  for (auto& x : b) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;
-  for (int i = 0; i < one.m; ++i) {
-    for (int k = 0; k < one.k; ++k) {
-      for (int j = 0; j < one.n; ++j) {
-        c[i * one.n + j] +=
-            double(a[i * one.k + k]) * b[one.b_along_k ? j * one.k + k : k * one.n + j];
-      }
-    }
-  }
-  const auto result = computed(one, a, b, 1);
-  for (int i = 0; i < one.m * one.n; ++i) {
-    if (!(result[i] == static_cast<Number>(c[i]))) {
-      emulated::fail(std::string(one.label) + ": element " + std::to_string(i / one.n) + ", " +
-                     std::to_string(i % one.n) + " is " + std::to_string(double(result[i])) +
-                     ", not " + std::to_string(c[i]));
-    }
-  }
-  for (auto& x : a) x = Item(draw() % 100) / Item(7);
-  for (auto& x : b) x = Item(draw() % 100) / Item(11);
-  const auto first = computed(one, a, b, 2), second = computed(one, a, b, 3);
-  if (std::memcmp(first.data(), second.data(), first.size() * sizeof(Number))) {
-    emulated::fail(std::string(one.label) + ": the result depends on the schedule");
-  }
-  std::printf("right: %s\n", one.label);
-}
-"""
-
 
 def flattened(source: Path, seen: set[Path]) -> str:
     """Return a source with its includes, each once."""
@@ -253,7 +155,7 @@ def program(
     only = "const int only = count > 2 ? std::atoi(words[2]) : -1;"
     body = "\n".join([f"  {words}", f"  {only}", *lines])
     main = f"int main(int count, char** words) {{\n{body}\n}}\n"
-    return f'#include "emulator.h"\n{text}\n{MAIN}\n{main}'
+    return f'#include "emulator.h"\n{text}\n#include "check.h"\n{main}'
 
 
 RESULTS = {"int8": "int", "float8_e4m3": "__nv_bfloat16"}
@@ -278,7 +180,16 @@ def compile_program(text: str, binary: Path) -> None:
     source = binary.with_suffix(".cpp")
     source.write_text(text, encoding="utf-8")
     emulator = str(binary.parent / "emulator.o")
-    gxx(*OPTIONS, "-Winvalid-pch", f"-I{binary.parent}", str(source), emulator, "-o", str(binary))
+    gxx(
+        *OPTIONS,
+        "-Winvalid-pch",
+        f"-I{binary.parent}",
+        f"-I{PTX}",
+        str(source),
+        emulator,
+        "-o",
+        str(binary),
+    )
 
 
 def run(binary: Path, *numbers: int) -> Iterator[str]:

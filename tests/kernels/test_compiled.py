@@ -29,7 +29,7 @@ STEPS = (
 )
 """Kernels whose code a later kernel has too. Only the exhaustive test compiles them."""
 
-QUICK = ("blocktile_1d", "mma_sync", "splitk_cluster", "vectorized", "warptile")
+QUICK = ("blocktile_1d", "mma_sync", "vectorized")
 """Kernels of gemm with block tiles that compile in a second, twice: see `instances`."""
 
 MAY_SPILL = {"atax_fused": 64}

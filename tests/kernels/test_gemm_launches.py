@@ -235,11 +235,6 @@ def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
             assert launch.main.shared_bytes == 4 * (2 * 64 * (128 + 256) + 8 * (16 * 64 + 4))
 
 
-def test_splits_change_the_launch_of_packed_panels_and_not_its_code() -> None:
-    text = GEMM["packed_panels"].source.read_text(encoding="utf-8")
-    assert text.count("SPLITS") == text.count("int SPLITS = 1>") == 2
-
-
 def test_rows_that_are_no_multiple_of_16_bytes_are_copied_first_or_read_by_another_kernel() -> None:
     few, bytes_ = GEMM["dot_few_rows"], GEMM["wgmma_bytes_cluster"]
     tile = few.tiles.read("16x64/k2/rows=16/unroll=1")

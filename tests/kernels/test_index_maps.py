@@ -1,7 +1,9 @@
-"""Index maps of kernels on tensor cores: their own functions, compiled for the CPU."""
+"""Index maps of kernels on tensor cores: their own functions, compiled for the CPU.
 
-from collections.abc import Callable
-from itertools import pairwise, product
+That each thread has the elements that it should have shows in the results of test_emulated.py.
+"""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -37,16 +39,9 @@ void order(int down, int across) {
 }
 
 int main() {
-  print("boxes", 128, 4, [](int t, int i) { return ResultBoxes::offset(t, i); });
   print("ints", 128, 8, [](int t, int i) {
     return ResultBoxes::int_offset(t, ResultBoxes::int_block(t, i / 2), i % 2);
   });
-  print("int_blocks", 128, 8, [](int t, int i) { return ResultBoxes::int_block(t, i / 2); });
-  print("units", 128, 16, [](int t, int unit) { return unit_offset(t, unit); });
-  print("halves", 6, 128, [](int i, int t) { return half_unit_offset(i / 2, i % 2, t); });
-  print("swizzle", 64, 8, [](int row, int chunk) { return swizzle(row, chunk); });
-  print("lanes", 32, 2, [](int t, int i) { return i ? unit_half<false>(t) : unit_row<false>(t); });
-  print("lanes", 32, 2, [](int t, int i) { return i ? unit_half<true>(t) : unit_row<true>(t); });
   print("columns", 128, 1, [](int t, int) { return tf32_column(t); });
   print("tf32", 128, 8, [](int t, int i) { return tf32_address(tf32_offset(t), i); });
   print("dmma_a", 32, 2, [](int t, int i) { return dmma_a_address(dmma_a_offset(t), i); });
@@ -80,39 +75,11 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Printed:
     return lines_printed(PROGRAM, tmp_path_factory.mktemp("index_maps"))
 
 
-def swizzled(plain: np.ndarray) -> np.ndarray:
-    """Addresses in shared memory as the TMA has them: bits 4 to 6 exclusive or bits 7 to 9."""
-    return plain ^ (plain >> 7 & 7) << 4
-
-
-T, I4, I8, UNIT = np.arange(128)[:, None], np.arange(4), np.arange(8), np.arange(16)
-LANE = T % 32
-
-ROW_AND_BYTE: dict[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {
-    "boxes": lambda _: (T // 32 * 16 + T % 16, 32 * I4 + LANE // 16 * 16),
-    "ints": lambda block: (T // 32 * 16 + LANE // 4 + 8 * (I8 % 2), 32 * block + T % 4 * 8),
-    "units": lambda _: (16 * UNIT + LANE // 16 * 8 + T % 8, T // 32 * 32 + T % 16 // 8 * 16),
-}
-"""The row and the byte in it that a thread stores, by its place; a row has 128 bytes."""
-
-
-@pytest.mark.parametrize("stored", ROW_AND_BYTE)
-def test_results_lie_at_the_addresses_that_the_tma_reads(printed: Printed, stored: str) -> None:
-    (offsets,), (blocks,) = printed[stored], printed["int_blocks"]
-    rows, at = ROW_AND_BYTE[stored](np.reshape(blocks, (128, 8)))
-    assert offsets == swizzled(rows * 128 + at).ravel().tolist()
-
-
 def test_half_a_warp_stores_ints_into_every_bank_once(printed: Printed) -> None:
     (offsets,) = printed["ints"]
     assert sorted(offsets) == list(range(0, 64 * 128, 8))
     for store in np.reshape(offsets, (8, 16, 8)).transpose(0, 2, 1).reshape(-1, 16):
         assert len(set(store // 4 % 32)) == 16  # pairs of banks, each by its first
-
-
-def test_the_swizzle_is_that_of_the_tma(printed: Printed) -> None:
-    rows, chunks = np.arange(64)[:, None], np.arange(8)
-    assert printed["swizzle"] == [(chunks ^ rows % 8).ravel().tolist()]
 
 
 def test_the_order_visits_each_tile_once_and_moves_to_a_neighbour(printed: Printed) -> None:
@@ -123,22 +90,6 @@ def test_the_order_visits_each_tile_once_and_moves_to_a_neighbour(printed: Print
         for (row, col), (next_row, next_col) in pairwise(places):
             assert abs(next_col - col) <= 1, (group, down, across)
             assert (next_row == row + 1 and next_col == col) or next_row % group == 0
-
-
-def test_a_warp_stores_each_half_row_of_its_unit_once_where_its_registers_belong(
-    printed: Printed,
-) -> None:
-    # The i-th register of a thread is of matrix i, whose rows have the addresses of lanes 8i on.
-    plain, transposed = (list(zip(line[::2], line[1::2], strict=True)) for line in printed["lanes"])
-    assert sorted(plain) == sorted(transposed) == list(product(range(16), range(2)))
-    assert plain[::8] == [(0, 0), (8, 0), (0, 1), (8, 1)]  # rows g, g + 8; then 8 columns further
-    assert transposed[::8] == [(0, 0), (0, 1), (8, 0), (8, 1)]  # columns; then 8 rows further
-
-
-def test_sums_for_other_blocks_fill_memory_without_a_gap(printed: Printed) -> None:
-    (offsets,) = printed["halves"]
-    assert sorted(offsets) == list(range(0, 3 * 4096, 16))
-    assert all(after - before == 16 for before, after in pairwise(offsets[:128]))
 
 
 def test_each_step_and_unit_is_in_one_part_and_no_part_is_empty(printed: Printed) -> None:
@@ -177,35 +128,3 @@ def test_threads_own_every_column_once_and_store_whole_sectors(printed: Printed)
     for warp in columns[:, :, 0]:  # a sector has 8 floats
         sectors = sorted({int(column) // 8 for column in warp})
         assert sorted(warp) == [8 * sector + i for sector in sectors for i in (0, 2, 4, 6)]
-
-
-def in_shared_memory(part: np.ndarray) -> np.ndarray:
-    """Rows of 128 bytes as the TMA puts them down."""
-    flat = np.ascontiguousarray(part).reshape(-1)
-    memory = np.empty_like(flat)
-    memory[swizzled(np.arange(flat.size) * flat.itemsize) // flat.itemsize] = flat
-    return memory
-
-
-def test_tf32_products_come_out_right(printed: Printed) -> None:
-    # PTX, wgmma.m64nNk8: of A a thread has (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4), of its
-    # warp's 16 rows; of the result, of rows g and g + 8 columns 8j + 2t and one further.
-    (columns,), addresses = printed["columns"], np.reshape(printed["tf32"], (128, 8))
-    rng = np.random.default_rng(0)
-    a = rng.integers(-9, 9, (16, 32)).astype(np.float32)
-    b = rng.integers(-9, 9, (32, 64)).astype(np.float32)
-    memory = np.concatenate([in_shared_memory(b[:, half : half + 32]) for half in (0, 32)])
-    operand = np.full((64, 32), np.nan, np.float32)
-    for t in range(128):
-        row = t // 32 * 16 + t % 32 // 4
-        for i, at in enumerate(addresses[t]):
-            operand[[row, row + 8], 4 * i + t % 4] = memory[at // 4 : at // 4 + 2]
-    result = operand @ a.T
-    c = np.full((16, 64), np.nan)
-    for t in range(128):
-        row = t // 32 * 16 + t % 32 // 4
-        for j in range(2):
-            for i in range(2):
-                at = 8 * j + t % 4 * 2 + i
-                c[at, columns[t] : columns[t] + 2] = result[[row, row + 8], at]
-    np.testing.assert_array_equal(c, a @ b)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from emulation import flattened
+from test_compiled import STEPS
 
 from gpubench.commands.check.cases import (
     all_cases,
@@ -122,9 +123,11 @@ def work(
 
 
 def watched(variant: CudaVariant, sanitizer: Sanitizer) -> bool:
-    """Whether a kernel can have what this sanitizer looks for."""
+    """Whether a kernel can have what this sanitizer looks for, and no later kernel has its code."""
     text = without_comments(flattened(variant.source, set()))
-    return sanitizer == Sanitizer.ADDRESS or bool(SHARES.search(text))
+    return sanitizer == Sanitizer.ADDRESS or (
+        variant.name not in STEPS and bool(SHARES.search(text))
+    )
 
 
 def label(variant: CudaVariant) -> str:
