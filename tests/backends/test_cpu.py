@@ -28,8 +28,8 @@ from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads
 from gpubench.model import Cache, CallVariant, Config, Point, Problem, Scope
 from gpubench.plan.registry import variants
 
-TILES = ((8, "float32"), (33, "int32"), (1, "float64"))
-"""Tiles and dtypes: Numba compiles each for half a second, and all have the same loops."""
+TILES = ((33, "int32"), (1, "float64"))
+"""Tiles and dtypes: Numba compiles each for seconds, and all have the same loops."""
 
 SHAPES = (
     (1, 1, 1),
@@ -271,16 +271,6 @@ def test_compiling_counts_each_instance_once(backend: CpuBackend) -> None:
     built: list[int] = []
     backend.compile([*points, on_cpu(ON_CPU["cpu_blas_parallel"])], built.append)
     assert built == [1, 2]
-
-
-def test_the_cpu_is_described() -> None:
-    device = describe_cpu()
-    assert device.backend == "cpu"
-    assert device.name
-    assert device.multiprocessors == cpu_threads() >= 1
-    assert device.l2_bytes >= 2**15
-    assert device.compute_capability is None
-    assert device.versions["blas"]
 
 
 def test_a_variable_sets_the_size_of_the_last_level_cache(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,10 @@ from gpubench.model import (
     CORE_DTYPES,
     CudaVariant,
     Fill,
-    Launch,
     Measurement,
     Point,
     Status,
     Timing,
-    edges,
 )
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import Visit
@@ -210,15 +208,8 @@ def test_a_source_hash_changes_with_either_file(tmp_path: Path) -> None:
     def hash_of(py: str, cu: str) -> str:
         (tmp_path / "mine.py").write_text(py)
         (tmp_path / "mine.cu").write_text(cu)
-        return source_hash(
-            CudaVariant(
-                idea="",
-                launch=lambda _tile, _problem: Launch(grid=(1,), block=(1,)),
-                reuse=lambda _tile: (1, 1),
-                tiles=edges(1, 1, because=""),
-                path=tmp_path / "mine.py",
-            )
-        )
+        mine = {"kernel": "mine", "grid": 1, "block": 1, "path": tmp_path / "mine.py"}
+        return source_hash(CudaVariant(idea="", **mine))
 
     hashes = {hash_of("a", "b"), hash_of("A", "b"), hash_of("a", "B")}
     assert len(hashes) == 3

@@ -33,15 +33,6 @@ def counting(answer: int | FakeCudaError) -> SimpleNamespace:
     )
 
 
-def test_without_cupy_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices.Path, "exists", lambda _path: True)
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    for loaded in [name for name in sys.modules if name.startswith("cupy.")]:
-        monkeypatch.delitem(sys.modules, loaded)
-    with pytest.raises(DeviceUnavailableError, match=r"CuPy.*pip install '.*\[cuda13\]'"):
-        devices.cuda_devices()
-
-
 def test_a_machine_without_a_gpu_is_no_surprise_and_one_that_seems_to_have_one_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -49,7 +40,7 @@ def test_a_machine_without_a_gpu_is_no_surprise_and_one_that_seems_to_have_one_i
         (False, False, False, True, "^no NVIDIA driver is loaded"),
         (False, False, True, False, "^no NVIDIA driver is loaded"),
         (False, True, False, False, "^CuPy is installed, but no NVIDIA driver is loaded"),
-        (True, False, False, False, "^CuPy is not installed: pip install"),
+        (True, False, False, False, r"^CuPy is not installed: pip install '.*\[cuda13\]'"),
     ):
         monkeypatch.setattr(devices, "DRIVER_FILES", ("/",) if with_driver else ())
         monkeypatch.setattr(devices, "_cupy_is_installed", lambda cupy=cupy: cupy)
@@ -143,10 +134,3 @@ def test_a_device_is_described_without_cuda_bindings(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     monkeypatch.delitem(sys.modules, "gpubench.backends.cuda.driver", raising=False)
     assert devices._uuid(0) == ""
-
-
-def test_an_index_too_high_says_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = devices.describe_devices(h200s(), dict, str)
-    monkeypatch.setattr(devices, "cuda_devices", lambda: there)
-    with pytest.raises(DeviceUnavailableError, match=r"has 2 CUDA device.*cuda:0 to cuda:1"):
-        devices.cuda_device(2)
