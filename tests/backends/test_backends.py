@@ -146,9 +146,7 @@ def test_a_name_asks_for_all_devices_and_a_number_for_one(
     assert find_devices("cuda") == (gpus, {})
     assert find_devices("cuda:1") == (gpus[1:], {})
     assert [device.backend for device in find_devices("auto")[0]] == ["cuda", "cuda", "cpu"]
-    with pytest.raises(
-        DeviceUnavailableError, match=r"has 2 CUDA device.*cuda:0 to cuda:1"
-    ):
+    with pytest.raises(DeviceUnavailableError, match=r"has 2 CUDA device.*cuda:0 to cuda:1"):
         find_devices("cuda:2")
 
 

@@ -51,18 +51,49 @@ def check(
     )
 
 
+def kernel(
+    noise: Callable[[], float] = lambda: 1.0,
+    *,
+    op: str = "gemm",
+    us: float = 10.0,
+    filled: float = 1.0,
+    new: float = 1.0,
+) -> Call:
+    """Return a kernel that computes each time.
+
+    Its time is multiplied by `filled` where the output holds numbers, and by `new` for a first
+    operand that it has not seen before.
+    """
+    seen: set[bytes] = set()
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        time_us = us * noise()
+        time_us *= filled if np.isfinite(c).all() else 1.0
+        time_us *= 1.0 if a.tobytes() in seen else new
+        seen.add(a.tobytes())
+        c[...] = product(op, a, b)
+        return time_us
+
+    return call
+
+
+def noise(seed: int, *factors: float) -> Callable[[], float]:
+    """Return factors at random, of which the first is the most frequent."""
+    rng = np.random.default_rng(seed)
+    return lambda: float(rng.choice(factors, p=[0.4, 0.3, 0.2, 0.1]))
+
+
+OUTPUT = "its time depends on what the output holds"
+SEEN = "its time depends on operands that it has seen before"
+
+
 @pytest.mark.parametrize("op", ["gemm", "gemv", "gemv_t", "atax"])
 @pytest.mark.parametrize("is_long", [False, True])
 def test_a_kernel_that_computes_each_time_is_independent_however_noisy(
     op: str, is_long: bool
 ) -> None:
     rng = np.random.default_rng(2)
-
-    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-        c[...] = product(op, a, b)
-        return float(rng.uniform(9, 11))
-
-    check(call, op, is_long=is_long)
+    check(kernel(lambda: float(rng.uniform(0.9, 1.1)), op=op), op, is_long=is_long)
 
 
 def test_a_kernel_that_adds_to_its_output_is_independent() -> None:
@@ -88,7 +119,7 @@ def test_a_kernel_that_returns_where_the_output_holds_numbers_is_wrong(
         c[...] = a @ b
         return 1.0 if repeats and calls % repeats == 0 else 10.0
 
-    with pytest.raises(WrongError, match="its time depends on what the output holds: 10 µs"):
+    with pytest.raises(WrongError, match=f"{OUTPUT}: 10 µs"):
         check(call, is_long=is_long)
 
 
@@ -105,57 +136,29 @@ def test_a_kernel_that_gains_where_the_output_is_filled_is_wrong_if_the_clock_sh
     by_events: bool, launch_us: float, gain: float, is_wrong: bool
 ) -> None:
     rng = np.random.default_rng(3)
-
-    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-        shorter = 1 - gain * np.isfinite(c).all()
-        c[...] = a @ b
-        return launch_us * shorter * float(rng.uniform(1, 1.03))
-
-    with pytest.raises(WrongError, match="what the output holds") if is_wrong else nullcontext():
+    call = kernel(lambda: float(rng.uniform(1, 1.03)), us=launch_us, filled=1 - gain)
+    with pytest.raises(WrongError, match=OUTPUT) if is_wrong else nullcontext():
         check(call, by_events=by_events)
 
 
 def test_a_result_kept_by_the_operands_values_is_wrong() -> None:
-    kept: dict[bytes, np.ndarray] = {}
-
-    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-        name = a.tobytes()
-        took_us = 1.0 if name in kept else 10.0
-        kept.setdefault(name, a @ b)
-        c[...] = kept[name]
-        return took_us
-
-    with pytest.raises(WrongError, match="its time depends on operands that it has seen before"):
-        check(call)
+    with pytest.raises(WrongError, match=SEEN):
+        check(kernel(us=1.0, new=10.0))
 
 
 @pytest.mark.parametrize(("longer", "is_wrong"), [(1.17, False), (1.4, True)])
 def test_operands_that_were_just_written_may_make_a_launch_longer_by_the_hosts_clock(
     longer: float, is_wrong: bool
 ) -> None:
-    seen: set[bytes] = set()
-
-    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-        c[...] = a @ b
-        is_new = a.tobytes() not in seen
-        seen.add(a.tobytes())
-        return 40 * (longer if is_new else 1.0)
-
-    with pytest.raises(WrongError, match="seen before") if is_wrong else nullcontext():
-        check(call)
+    with pytest.raises(WrongError, match=SEEN) if is_wrong else nullcontext():
+        check(kernel(us=40, new=longer))
 
 
-def test_launches_that_are_shorter_on_new_operands_do_not_make_the_time_false() -> None:
-    seen: set[bytes] = set()
-
-    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-        c[...] = a @ b
-        took_us = 10.0 if a.tobytes() in seen else 1.0
-        seen.add(a.tobytes())
-        return took_us
-
-    for is_long in (False, True):
-        check(call, is_long=is_long)
+@pytest.mark.parametrize("is_long", [False, True])
+def test_launches_that_are_shorter_on_new_operands_do_not_make_the_time_false(
+    is_long: bool,
+) -> None:
+    check(kernel(new=0.1), is_long=is_long)
 
 
 @pytest.mark.parametrize("skips", ["where it has seen the address", "in six calls of seven"])
@@ -184,37 +187,18 @@ def test_a_kernel_that_writes_nothing_after_its_arguments_moved_may_keep_address
 
 
 def test_disturbances_do_not_make_a_kernel_dependent() -> None:
-    rng = np.random.default_rng(3)
+    disturbed = noise(3, 1.0, 1.1, 1.3, 3.0)
     for is_long in [False] * 60 + [True] * 60:
-
-        def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-            c[...] = a @ b
-            return float(10 * rng.choice([1.0, 1.1, 1.3, 3.0], p=[0.4, 0.3, 0.2, 0.1]))
-
-        check(call, is_long=is_long)
+        check(kernel(disturbed), is_long=is_long)
 
 
 @pytest.mark.parametrize("phase", range(3))
 def test_a_disturbance_of_every_third_launch_does_not_make_a_kernel_dependent(phase: int) -> None:
     """There are three cases, so their order must change."""
     calls = itertools.count(phase)
-
-    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-        c[...] = a @ b
-        return 10.0 if next(calls) % 3 else 20.0
-
-    check(call)
+    check(kernel(lambda: 1.0 if next(calls) % 3 else 2.0))
 
 
 def test_a_dependence_is_seen_among_disturbances() -> None:
-    rng = np.random.default_rng(4)
-
-    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-        filled = np.isfinite(c).all()
-        c[...] = a @ b
-        return float(
-            (6 if filled else 10) * rng.choice([1.0, 1.1, 1.2, 3.0], p=[0.4, 0.3, 0.2, 0.1])
-        )
-
-    with pytest.raises(WrongError, match="its time depends on what the output holds"):
-        check(call)
+    with pytest.raises(WrongError, match=OUTPUT):
+        check(kernel(noise(4, 1.0, 1.1, 1.2, 3.0), filled=0.6))
