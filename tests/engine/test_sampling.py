@@ -169,12 +169,6 @@ def test_a_time_that_no_launch_can_take_is_an_error(wrong_us: float) -> None:
         script.collect()
 
 
-def test_the_time_limit_ends_sampling_whatever_the_interval() -> None:
-    series = Script(two_modes(), waiting_s=0.2).collect()
-    assert series.stop_reason == "time limit"
-    assert len(series.times_us) >= 10
-
-
 def test_without_any_time_the_fewest_samples_are_taken() -> None:
     assert Script(10.0).collect(Timing(rounds=1, max_wall_s=0.0)).times_us.__len__() == 10
     assert Script(10.0).collect(Timing(rounds=3, max_wall_s=0.0)).times_us.__len__() == 4

@@ -110,11 +110,6 @@ def test_registers_allowed_is_the_maximum_with_which_a_block_is_resident(
     assert most == 255 or of(capability, most + 1, threads).blocks == 0
 
 
-def test_a_thousand_threads_leave_each_64_registers() -> None:
-    assert registers_allowed((9, 0), 1024) == 64
-    assert registers_allowed((9, 0), 64) == 255
-
-
 def test_waves_are_the_grid_over_what_the_gpu_holds() -> None:
     resident = of((9, 0), 32, 256)
     found = waves(4096, 132, resident)

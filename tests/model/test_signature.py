@@ -93,8 +93,3 @@ def test_numbers_are_packed_as_their_types() -> None:
     ):
         (one,) = parameters(text)
         assert packed(one, number(one, PROBLEM), scalar) == expected, text
-
-
-def test_a_text_that_is_not_a_parameter_is_refused() -> None:
-    with pytest.raises(ValueError, match="'int' is not a parameter"):
-        parameters("int, float* A")

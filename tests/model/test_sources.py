@@ -18,9 +18,3 @@ def test_a_source_comes_with_what_it_includes_and_that_includes(tmp_path: Path) 
     near.write_text('#pragma once\n#include "../far.cuh"\n#include "missing.cuh"\n')
     far.write_text('#include "ops/near.cuh"\n// #include "ops/main.cu" is only talked about\n')
     assert whole_source(main) == (main, near, far)
-
-
-def test_a_source_that_includes_nothing_is_alone(tmp_path: Path) -> None:
-    alone = tmp_path / "alone.cu"
-    alone.write_text("__global__ void alone() {}\n")
-    assert whole_source(alone) == (alone,)

@@ -269,11 +269,6 @@ def test_what_cannot_be_drawn_is_refused_with_the_way_out(kind: str, hint: str) 
         draw(source(sample(tile="")), kind)
 
 
-def test_precisions_of_one_element_type_have_panels_of_their_own() -> None:
-    rows = [sample(compute_mode=mode) for mode in ("float32", "tf32")]
-    assert len(draw(source(*rows), "sizes").axes) == 2
-
-
 def test_rows_without_a_time_are_nothing_to_draw() -> None:
     skipped = replace(sample(), status="skipped", median_us=None)
     with pytest.raises(UsageError, match="no row has a time"):

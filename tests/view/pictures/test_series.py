@@ -44,11 +44,6 @@ def test_device_and_version_stand_together_where_one_does_not_suffice() -> None:
     ]
 
 
-def test_rows_without_a_time_are_left_out() -> None:
-    wrong = replace(sample(), status="wrong", median_us=None)
-    assert sources([(Path("a.csv"), [wrong])]) == []
-
-
 def test_panels_hold_what_may_be_compared() -> None:
     rows = [
         sample(),

@@ -148,7 +148,7 @@ def test_settings_of_a_notebooks_user_change_no_picture(drawn: str) -> None:
         assert svg(draw(ROWS), "made by <a test>") == drawn
 
 
-def test_what_cannot_or_must_not_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_picture_is_claimed_by_its_suffix_and_not_over_a_file(tmp_path: Path) -> None:
     path = tmp_path / "picture.svg"
     path.write_text("mine")
     with pytest.raises(UsageError, match="exists; --force overwrites it"):
@@ -157,12 +157,6 @@ def test_what_cannot_or_must_not_be_written_is_refused(tmp_path: Path) -> None:
     for name in ("picture.gif", "picture", "picture.svg.gz"):
         with pytest.raises(UsageError, match=r"does not end in \.svg, \.png, \.pdf"):
             claim(tmp_path / name, force=False)
-    (tmp_path / "directory.svg").mkdir()
-    with pytest.raises(UsageError, match=r"is a (folder|directory)"):
-        claim(tmp_path / "directory.svg", force=True)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="--output: cannot write"):
-        claim(tmp_path / "file" / "picture.svg", force=False)
 
 
 def test_a_kernel_has_one_colour_in_all_pictures_of_the_documentation() -> None:
