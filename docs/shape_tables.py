@@ -3,9 +3,9 @@
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import chain, groupby, product
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
 
@@ -257,54 +257,17 @@ def other_gpu(dtype: str, path: Path) -> str:
     return f", {card(path)}" if path.exists() and card(path) != card(path_alone(dtype)) else ""
 
 
-def measured_others() -> Iterator[tuple[str, str, list[float]]]:
-    """Yield precision, kind and ratios of other shapes that have a file."""
-    for kind, dtype in product(KINDS, ALONE):
-        if path_of_others(dtype, kind).exists():
-            yield dtype, kind, other_ratios(dtype, kind)
-
-
 def other_shapes() -> str:
     """Return the mean at random shapes of each kind beside those of `ALONE`, by precision."""
-    cells = {
-        (dtype, kind): said(plain_mean(ratios), 2, other_gpu(dtype, path_of_others(dtype, kind)))
-        for dtype, kind, ratios in measured_others()
-    }
-    lines = ([dtype, *(cells.get((dtype, kind), "–") for kind in KINDS)] for dtype in ALONE)
+
+    def cell(dtype: str, kind: str) -> str:
+        path = path_of_others(dtype, kind)
+        if not path.exists():
+            return "–"
+        return said(plain_mean(other_ratios(dtype, kind)), 2, other_gpu(dtype, path))
+
+    lines = ([dtype, *(cell(dtype, kind) for kind in KINDS)] for dtype in ALONE)
     return table(["precision", *KINDS.values()], lines)
-
-
-def other_table() -> str:
-    """Return the ratios at random shapes of each kind of `OTHERS`."""
-    return ratio_table(
-        ["precision", "shapes with", "GPU"],
-        (
-            ([dtype, KINDS[kind], card(path_of_others(dtype, kind))], ratios)
-            for dtype, kind, ratios in measured_others()
-        ),
-    )
-
-
-def shape_classes() -> str:
-    """Return the ratios at random shapes, by precision and class with enough shapes."""
-    ratios: dict[tuple[str, str], list[float]] = {}
-    for one in chain.from_iterable(map(outcomes_alone, ALONE)):
-        for name in ("all", one.shape_class):
-            ratios.setdefault((one.own.dtype, name), []).append(one.ratio)
-    every = ((key, ratios.get(key, [])) for key in product(ALONE, ("all", *CLASSES)))
-    listed = ((key, of_class) for key, of_class in every if len(of_class) >= MIN_SHAPES)
-    return ratio_table(["precision", "class"], listed)
-
-
-def ratio_table(
-    heading: Sequence[str], lines: Iterable[tuple[Sequence[object], Sequence[float]]]
-) -> str:
-    """Return a table of ratios, with the 95 % interval of each mean."""
-    cells = []
-    for names, ratios in lines:
-        count, _, *others = summary(ratios)
-        cells.append([*names, count, said(plain_mean(ratios)), *others])
-    return table([*heading, *SUMMARY], cells)
 
 
 def picks() -> str:

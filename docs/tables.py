@@ -27,13 +27,10 @@ import alone
 import claims
 import shape_tables
 from claims import RESULTS, comparisons, speedup
-from shared import ROOT, WIDTH, load, measured_file, table
+from shared import ROOT, WIDTH, measured_file, table
 
 from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
 from gpubench.commands.compare_cublas.sustained_pairs import pairs_table
-from gpubench.commands.reproduce.compare import Reproduction
-from gpubench.commands.reproduce.experiment import read_experiment, shipped
-from gpubench.commands.reproduce.view import grids
 from gpubench.model import Variant
 from gpubench.plan.registry import KERNELS, choose, variants
 from gpubench.results import build_row
@@ -79,18 +76,6 @@ def tiles() -> str:
     return view.markdown([tile_table(rows)])
 
 
-def published() -> str:
-    """Return two published experiments beside the times that were measured."""
-    shown = {"p100-tiles": ("register_tile", "shared_tile"), "blog-2009": ("naive", "shared_tile")}
-    parts = []
-    for name, starts in shown.items():
-        rows = read(measured_file(f"reproduce/{name}.csv"))
-        run = Reproduction(experiment=read_experiment(shipped()[name]), rows=rows, devices=())
-        whole = (grid for grid in grids(run, whole=True) if grid.title.startswith(starts))
-        parts += [view.markdown(grid.parts) for grid in whole]
-    return "\n\n".join(parts)
-
-
 # ---- kernels beside libraries
 
 
@@ -131,20 +116,6 @@ def rate(row: Row | None) -> str:
         return claims.DISAGREE if row else ""
     percent = f" ({row.percent_of_blas:.0f} %)" if row.percent_of_blas else ""
     return f"{number((row.gflops or math.nan) / 1e3, 1)}{percent}"
-
-
-def odd_float8() -> str:
-    """Return the times of products of odd rows in float8, and the rates at which data move."""
-    (device,) = load(measured_file("deviceinfo.json"))["devices"]
-    copy = device["facts"]["measured_copy_gbytes_per_s"]
-    best = best_of_each(read(measured_file("odd_float8_e4m3.csv")), attrgetter("size", "cache"))
-    lines = []
-    for size in dict.fromkeys(size for size, _ in best):
-        cold, hot = best[size, "cold"], best[size, "hot"]
-        percent = 100 * (cold.gbytes_per_s or math.nan) / copy
-        times = (number(row.median_us, 1) for row in (hot, cold))
-        lines.append([size, *times, number(cold.gbytes_per_s, 0), f"{percent:.0f} %"])
-    return table(["shape", "hot, µs", "cold, µs", "cold, GB/s", "of a copy's rate"], lines)
 
 
 def agreement() -> str:
@@ -222,6 +193,13 @@ def claims_of_others() -> str:
 def part(name: str, number: str) -> str:
     """Return a paragraph, or a table, of a Markdown file of results/."""
     return (RESULTS / name).read_text(encoding="utf-8").strip().split("\n\n")[int(number)]
+
+
+def reproduced(first: str, after: str) -> str:
+    """Return what stands in reproduce.md from the title of a table to that of a later one."""
+    text = measured_file("reproduce/reproduce.md").read_text(encoding="utf-8")
+    start = text.index(f"**{first}")
+    return text[start : text.index(f"**{after}", start)].strip()
 
 
 def changed_kernels() -> str:
