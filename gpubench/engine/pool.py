@@ -111,8 +111,7 @@ class LocalPool:
         self.name, self.label = self.device.name, device_label(self.device)
         self.place = Place.here(self.device, slot)
         self.endings: dict[PointKey, str] = {}
-        self._repeated: set[str] = set()
-        """Names of the peaks that were measured again."""
+        self._repeated: set[str] = set()  # names of the peaks that were measured again
 
     @property
     def spent_s(self) -> Mapping[str, float]:

@@ -126,12 +126,8 @@ class Runner:
         """The instances whose results were exact, with the sizes of the probes."""
 
         self.examiner = Examiner(self._backend, self._operand_cache, self._on_best_threads)
-        self._notes: dict[Instance, str] = {}
-        """What a call does beside computing."""
-
-        self._writes: set[Instance] = set()
-        """Calls that wrote a result when they were first called."""
-
+        self._notes: dict[Instance, str] = {}  # what a call does beside computing
+        self._writes: set[Instance] = set()  # calls that wrote a result when they were first called
         self._right: dict[Point, Measurement] = {}
         """The last measurement of each point, if its result was right."""
 

@@ -53,12 +53,8 @@ class Worker:
 
     def __init__(self, device: str, timer: Timer) -> None:
         self._child, self._lock = Supervisor(device, timer), ExitStack()
-        self._last: Point | None = None
-        """The point that this child measured last."""
-
-        self._timing, self._seed = Timing(), 0
-        """The policy of the job."""
-
+        self._last: Point | None = None  # the point that this child measured last
+        self._timing, self._seed = Timing(), 0  # the policy of the job
         self._measured: dict[Point, Measurement] = {}
         """The last measurement of each point, which a new child need not verify again."""
 

@@ -237,9 +237,7 @@ class Forecast:
 
     def __init__(self, groups: Mapping[Hashable, Hashable], rounds: int) -> None:
         self._groups = groups
-        self._of_item = dict.fromkeys(groups, rounds)
-        """Number of visits left to each item."""
-
+        self._of_item = dict.fromkeys(groups, rounds)  # number of visits left to each item
         self._of_group = Counter(group for group in groups.values() for _ in range(rounds))
         self._spent_s: defaultdict[Hashable, float] = defaultdict(float)
         self._visits: Counter[Hashable] = Counter()

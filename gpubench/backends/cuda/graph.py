@@ -35,8 +35,7 @@ class GraphTimer(BlockedBatchTimer):
     def __init__(self, stream: Any, *, overlap: bool) -> None:
         super().__init__(stream)
         self._overlap = overlap
-        self._launches = 1
-        """Number of launches in the graph that is replayed."""
+        self._launches = 1  # number of launches in the graph that is replayed
 
     def sample(
         self,

@@ -74,11 +74,8 @@ class Examiner:
         self._backend, self._operand_cache = backend, operand_cache
         self._on_best_threads = on_best_threads
         self._new: _New | None = None
-        self._release: Callable[[int], None] | None = None
-        """Begins the launches on new operands."""
-
-        self._kernel: Kernel | None = None
-        """The kernel on the operands that were timed."""
+        self._release: Callable[[int], None] | None = None  # begins the launches on new operands
+        self._kernel: Kernel | None = None  # the kernel on the operands that were timed
 
     def forget(self) -> None:
         """Drop the operands of the point before."""

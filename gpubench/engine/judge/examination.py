@@ -41,8 +41,7 @@ class Examination:
         """Variants that ended a child at an unusual size. Their other tiles are not launched there,
         because a new child takes seconds."""
 
-        self._notes: dict[Instance, str] = {}
-        """What an unusual size showed of each instance."""
+        self._notes: dict[Instance, str] = {}  # what an unusual size showed of each instance
 
     def judge(
         self, result: Measurement, timing: Timing, *, is_first: bool

@@ -69,9 +69,7 @@ class Check:
         self._kept: list[tuple[Any, int]] = []
         """Outputs that are not compared yet, with their result factors."""
 
-        self._accepted = False
-        """Whether an output of another set was right."""
-
+        self._accepted = False  # whether an output of another set was right
         self._xp = xp
         self._reads_output = point.variant.reads_output
         self.operands = operands
