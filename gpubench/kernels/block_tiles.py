@@ -1,8 +1,9 @@
 """Block tiles: their spaces, the reasons why a tile is illegal, and the launches of kernels."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from gpubench.model import Config, Launch, Problem, Space
+from gpubench.model import Config, CudaVariant, Launch, Problem, Space
 
 MAX_SHARED_BYTES = 227 * 1024
 """Maximum shared memory of a block, requested at launch, on compute capability 9.0."""
@@ -62,6 +63,10 @@ def block_per_tile(tile: Config, problem: Problem) -> Launch:
     """Launch one block per tile of C. The grid's x runs over columns, and its y over rows."""
     bm, bn = tile.numbers("BM", "BN")
     return Launch(grid=(-(-problem.n // bn), -(-problem.m // bm)), block=(threads_of(tile),))
+
+
+variant = partial(CudaVariant, launch=block_per_tile, reuse=rows_and_columns)
+"""Returns a kernel whose blocks compute tiles of C, by default one block per tile."""
 
 
 def rasterized(tile: Config, problem: Problem) -> Launch:

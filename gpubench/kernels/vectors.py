@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from gpubench.model import ITEM_BYTES, Config, Gpu, Launch, Problem, Space
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem, Space
 
 THREADS = (32, 64, 128, 256, 512, 1024)
 """Threads of a block: whole warps, and a power of two for reductions in a tree."""
@@ -28,6 +29,10 @@ def tile_grid(
     `refuse` returns why a combination is illegal, or None.
     """
     return Space(axes=axes, block=tuple(axes), default=default, constraint=refuse)
+
+
+variant = partial(CudaVariant, block="threads", reuse=lambda _tile: (1, 1))
+"""Returns a kernel whose blocks have the threads of the tile, and whose loads nothing shares."""
 
 
 def sum_launch(kernel: str, columns: int, *int_arguments: int) -> Launch:

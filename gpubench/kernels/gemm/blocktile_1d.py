@@ -1,12 +1,6 @@
-from gpubench.kernels.block_tiles import (
-    at_most_1024_threads,
-    block_per_tile,
-    blocks,
-    rows_and_columns,
-)
-from gpubench.model import CudaVariant
+from gpubench.kernels.block_tiles import at_most_1024_threads, blocks, variant
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="TM elements of a column per thread: one read of B serves TM multiply-adds",
     after="shared_tile",
     tiles=blocks(
@@ -17,6 +11,4 @@ VARIANT = CudaVariant(
         default=("64x64x8/8x1", "128x64x16/16x1"),
         together=at_most_1024_threads,
     ),
-    launch=block_per_tile,
-    reuse=rows_and_columns,
 )

@@ -1,12 +1,6 @@
-from gpubench.kernels.block_tiles import (
-    at_most_1024_threads,
-    block_per_tile,
-    blocks,
-    rows_and_columns,
-)
-from gpubench.model import CudaVariant
+from gpubench.kernels.block_tiles import at_most_1024_threads, blocks, variant
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="TM×TN elements per thread as outer products in registers, from shared memory",
     after="blocktile_1d",
     tiles=blocks(
@@ -17,6 +11,4 @@ VARIANT = CudaVariant(
         default=("128x128x8/8x8", "64x64x8/4x4"),
         together=at_most_1024_threads,
     ),
-    launch=block_per_tile,
-    reuse=rows_and_columns,
 )

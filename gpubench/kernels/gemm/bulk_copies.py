@@ -1,13 +1,7 @@
 from dataclasses import replace
 
-from gpubench.kernels.block_tiles import (
-    blocks,
-    rows_and_columns,
-    threads_of,
-    tiles_of_c,
-    warps_that_fit,
-)
-from gpubench.model import Config, CudaVariant, Launch, Problem, TensorMap
+from gpubench.kernels.block_tiles import blocks, threads_of, tiles_of_c, variant, warps_that_fit
+from gpubench.model import Config, Launch, Problem, TensorMap
 
 BYTES = 4
 """Bytes of an element: float32 and int32."""
@@ -69,7 +63,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
     return pack_and_multiply(tile, problem, product)
 
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="one thread requests tiles from the TMA: no copy instructions, long steps, few barriers",
     after="packed_a",
     dtypes=("float32", "int32"),
@@ -84,5 +78,4 @@ VARIANT = CudaVariant(
         together=warps_that_fit(lambda tile: shared_bytes(tile) + STATIC),
     ),
     launch=launch,
-    reuse=rows_and_columns,
 )

@@ -1,7 +1,7 @@
-from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
+from gpubench.kernels.block_tiles import tiles_of_c, variant
 from gpubench.kernels.fitted_tile import MAX_CLUSTER
 from gpubench.kernels.layouts import instance
-from gpubench.model import Config, CudaVariant, Launch, Problem, Space
+from gpubench.model import Config, Launch, Problem, Space
 
 THREADS = 256
 
@@ -127,7 +127,7 @@ def auto_tiles(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
     return tuple(map(str, sorted(times, key=times.__getitem__)[:PICKS]))
 
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="few rows: a thread's columns of B come straight from memory, and a cluster divides K",
     after="splitk_cluster",
     dtypes=("float32", "bfloat16", "float16"),
@@ -136,5 +136,4 @@ VARIANT = CudaVariant(
     launch=launch,
     refuse=refuse,
     auto_tiles=auto_tiles,
-    reuse=rows_and_columns,
 )

@@ -5,11 +5,11 @@ from gpubench.kernels.block_tiles import (
     blocks,
     padded_stages_bytes,
     rasterized,
-    rows_and_columns,
+    variant,
     warps_that_fit,
 )
 from gpubench.kernels.layouts import unaligned
-from gpubench.model import Config, CudaVariant, Launch, Problem
+from gpubench.model import Config, Launch, Problem
 
 
 def block_per_tile(name: str) -> Callable[[Config, Problem], Launch]:
@@ -21,7 +21,7 @@ def block_per_tile(name: str) -> Callable[[Config, Problem], Launch]:
     return launch
 
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="operands loaded one k ahead, copies spread over the loop: loads are far from their use",
     after="large_tile",
     dtypes=("float32", "int32"),
@@ -35,5 +35,4 @@ VARIANT = CudaVariant(
         together=warps_that_fit(padded_stages_bytes),
     ),
     launch=block_per_tile("interleaved"),
-    reuse=rows_and_columns,
 )

@@ -2,12 +2,11 @@ from gpubench.kernels.block_tiles import (
     blocks,
     padded_stages_bytes,
     rasterized,
-    rows_and_columns,
+    variant,
     warps_that_fit,
 )
-from gpubench.model import CudaVariant
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="16×8 per thread, 128×256 per block: more multiply-adds for each load, in fewer warps",
     after="pipelined",
     dtypes=("float32", "int32"),
@@ -21,5 +20,4 @@ VARIANT = CudaVariant(
         together=warps_that_fit(padded_stages_bytes),
     ),
     launch=rasterized,
-    reuse=rows_and_columns,
 )

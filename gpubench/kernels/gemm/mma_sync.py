@@ -1,7 +1,7 @@
-from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
+from gpubench.kernels.block_tiles import tiles_of_c, variant
 from gpubench.kernels.layouts import instance_in_layout
 from gpubench.kernels.tensor_cores import DTYPES
-from gpubench.model import LAYOUTS, Config, CudaVariant, Launch, Problem, Space
+from gpubench.model import LAYOUTS, Config, Launch, Problem, Space
 
 MAX_SHARED_BYTES = 99 * 1024
 """Maximum of a block on compute capability 8.6 and 8.9, the lowest from 8.0 on."""
@@ -41,7 +41,7 @@ def together(tile: Config) -> str | None:
     return None
 
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="tensor cores through registers: ldmatrix and mma.sync, 2048 multiply-adds each",
     after="pipelined",
     dtypes=DTYPES,
@@ -62,5 +62,4 @@ VARIANT = CudaVariant(
     ),
     launch=launch,
     layouts=tuple(LAYOUTS),
-    reuse=rows_and_columns,
 )

@@ -1,13 +1,13 @@
 from gpubench.kernels.block_tiles import (
     MAX_SHARED_BYTES,
     blocks,
-    rows_and_columns,
     threads_of,
     tiles_of_c,
+    variant,
     warps_that_fit,
 )
 from gpubench.kernels.gemm.bulk_copies import BYTES, STATIC, pack_and_multiply
-from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
+from gpubench.model import Config, Gpu, Launch, Problem
 
 FLAGS = 1024
 """Elements of the workspace before the panels, as in the source: a flag per block."""
@@ -101,7 +101,7 @@ def together(tile: Config) -> str | None:
     return warps_that_fit(lambda tile: shared_bytes(tile) + STATIC)(tile)
 
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="persistent blocks: the next tile is fetched early, and all end together (stream-K)",
     after="bulk_copies",
     dtypes=("float32", "int32"),
@@ -124,5 +124,4 @@ VARIANT = CudaVariant(
     launch=launch,
     specialize=specialize,
     refuse=refuse,
-    reuse=rows_and_columns,
 )

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from gpubench.kernels.block_tiles import block_per_tile, blocks, rows_and_columns, warps_that_fit
-from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
+from gpubench.kernels.block_tiles import block_per_tile, blocks, variant, warps_that_fit
+from gpubench.model import ITEM_BYTES, Config, Launch, Problem
 
 
 def shared_bytes(tile: Config, dtype: str = "float64") -> int:
@@ -15,7 +15,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
     return replace(block_per_tile(tile, problem), shared_bytes=shared_bytes(tile, problem.dtype))
 
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="cp.async: the next tiles arrive in shared memory while the current tile is computed",
     after="warptile",
     tiles=blocks(
@@ -28,5 +28,4 @@ VARIANT = CudaVariant(
         together=warps_that_fit(shared_bytes),
     ),
     launch=launch,
-    reuse=rows_and_columns,
 )

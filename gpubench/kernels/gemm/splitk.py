@@ -4,12 +4,12 @@ from gpubench.kernels.block_tiles import (
     blocks,
     padded_stages_bytes,
     rasterized,
-    rows_and_columns,
     tiles_of_c,
+    variant,
     warps_that_fit,
 )
 from gpubench.kernels.layouts import unaligned
-from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
+from gpubench.model import ITEM_BYTES, Config, Launch, Problem
 
 MAX_SUM_BLOCKS = 1024
 """Maximum number of blocks of the second launch: several per multiprocessor of any GPU."""
@@ -29,7 +29,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
     )
 
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="blocks share K for one tile, then one launch adds up: small results that fill the GPU",
     after="register_banks",
     dtypes=("float32", "int32"),
@@ -44,5 +44,4 @@ VARIANT = CudaVariant(
         together=warps_that_fit(padded_stages_bytes),
     ),
     launch=launch,
-    reuse=rows_and_columns,
 )

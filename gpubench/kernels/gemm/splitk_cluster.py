@@ -6,15 +6,15 @@ from gpubench.kernels.block_tiles import (
     MAX_SHARED_BYTES,
     blocks,
     padded_stages_bytes,
-    rows_and_columns,
     threads_of,
     tiles_of_c,
+    variant,
     warps_that_fit,
 )
 from gpubench.kernels.fitted_tile import MAX_CLUSTER, MAX_LARGE_CLUSTER
 from gpubench.kernels.layouts import unaligned
 from gpubench.kernels.tile_costs import DifferentPicks, SmallTile
-from gpubench.model import Config, CudaVariant, Launch, Problem
+from gpubench.model import Config, Launch, Problem
 
 BYTES = 4
 """Bytes of an element: float32 and int32."""
@@ -151,7 +151,7 @@ def choices(problem: Problem) -> Iterator[SmallTile]:
             yield choice
 
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="small tiles in one launch, and K in parts by the blocks of a cluster",
     after="splitk",
     dtypes=("float32", "int32"),
@@ -159,5 +159,4 @@ VARIANT = CudaVariant(
     tiles=TILES,
     launch=launch,
     auto_tiles=DifferentPicks(choices, FEW_ROWS),
-    reuse=rows_and_columns,
 )

@@ -1,12 +1,6 @@
-from gpubench.kernels.block_tiles import (
-    at_most_1024_threads,
-    block_per_tile,
-    blocks,
-    rows_and_columns,
-)
-from gpubench.model import CudaVariant
+from gpubench.kernels.block_tiles import at_most_1024_threads, blocks, variant
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="128 bits per instruction; A transposed and padded in shared memory",
     after="blocktile_2d",
     tiles=blocks(
@@ -17,6 +11,4 @@ VARIANT = CudaVariant(
         default=("128x128x8/8x8",),
         together=at_most_1024_threads,
     ),
-    launch=block_per_tile,
-    reuse=rows_and_columns,
 )

@@ -1,7 +1,6 @@
-from gpubench.kernels.block_tiles import block_per_tile, blocks, rows_and_columns, whole_warps
-from gpubench.model import CudaVariant
+from gpubench.kernels.block_tiles import blocks, variant, whole_warps
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="a warp computes a 4·TM × 8·TN rectangle and reads shared memory without conflicts",
     after="vectorized",
     tiles=blocks(
@@ -12,6 +11,4 @@ VARIANT = CudaVariant(
         default=("128x128x16/8x8", "64x128x16/8x8"),
         together=whole_warps,
     ),
-    launch=block_per_tile,
-    reuse=rows_and_columns,
 )

@@ -1,13 +1,10 @@
-from gpubench.kernels.vectors import THREADS, tile_grid
-from gpubench.model import CudaVariant
+from gpubench.kernels.vectors import THREADS, tile_grid, variant
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="one block per row, loads of 16 bytes: few rows in flight, and each ends soon",
     tiles=tile_grid(
         {"threads": THREADS, "unroll": range(1, 9)},
         default=("64x4", "128x4", "128x8", "256x4", "512x2", "512x4", "1024x4"),
     ),
     grid="M",
-    block="threads",
-    reuse=lambda _tile: (1, 1),
 )

@@ -1,10 +1,7 @@
-from gpubench.kernels.vectors import THREADS, tile_grid
-from gpubench.model import CudaVariant
+from gpubench.kernels.vectors import THREADS, tile_grid, variant
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="one thread per row: neighbours read N elements apart, uncoalesced",
     tiles=tile_grid({"threads": THREADS}, default=("128", "256")),
     grid="M/threads",
-    block="threads",
-    reuse=lambda _tile: (1, 1),
 )

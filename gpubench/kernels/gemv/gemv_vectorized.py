@@ -1,5 +1,5 @@
-from gpubench.kernels.vectors import THREADS, tile_grid
-from gpubench.model import Config, CudaVariant
+from gpubench.kernels.vectors import THREADS, tile_grid, variant
+from gpubench.model import Config
 
 MAX_IN_FLIGHT = 16
 """Maximum loads of 16 bytes per thread, rows × unroll. Each takes four registers."""
@@ -14,7 +14,7 @@ def refuse(tile: Config) -> str | None:
     return None
 
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="gemv_warp with loads of 16 bytes, several in flight",
     tiles=tile_grid(
         {"threads": THREADS, "rows_per_warp": range(1, 9), "unroll": range(1, 9)},
@@ -22,6 +22,5 @@ VARIANT = CudaVariant(
         refuse=refuse,
     ),
     grid="M/(threads//32*rows_per_warp)",
-    block="threads",
     reuse=lambda tile: (tile["rows_per_warp"], 1),
 )

@@ -1,10 +1,7 @@
-from gpubench.kernels.vectors import THREADS, tile_grid
-from gpubench.model import CudaVariant
+from gpubench.kernels.vectors import THREADS, tile_grid, variant
 
-VARIANT = CudaVariant(
+VARIANT = variant(
     idea="one thread per column: neighbours read side by side, but threads are few",
     tiles=tile_grid({"threads": THREADS}, default=("32", "128")),
     grid="N/threads",
-    block="threads",
-    reuse=lambda _tile: (1, 1),
 )
