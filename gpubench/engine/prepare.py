@@ -14,7 +14,7 @@ from gpubench.model import Device, Measurement, Point, PointKey, Variant
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.schedule import Estimate, InRounds, Strategy, estimate
 from gpubench.plan.sweep import Sweep, plan
-from gpubench.plan.tuned import with_tuned_tiles
+from gpubench.plan.tuned import tuned_tiles
 from gpubench.results.provenance import package_version, source_hash
 
 NOT_RESUMED = {"output"}
@@ -143,14 +143,12 @@ def prepare(
     measured next; None measures all points in rounds, by the sweep's timing. Raises UsageError if
     nothing can be measured.
     """
-    sweep, is_tuned, notes = with_tuned_tiles(sweep, device)
-    planned = {
-        point: reason
-        for point, reason in plan(
-            sweep, device.backend, device.compute_capability, device.multiprocessors
-        ).items()
-        if is_tuned(point) and keep(point)
-    }
+    picked, notes = tuned_tiles(sweep, device)
+    of_device = device.backend, device.compute_capability, device.multiprocessors
+    every = plan(sweep, *of_device, picked)
+    if picked:  # another process may lack the file
+        sweep = replace(sweep, tiles=tuple(dict.fromkeys(str(x.tile) for x in every if x.tile)))
+    planned = {point: reason for point, reason in every.items() if keep(point)}
     variants = dict.fromkeys(point.variant for point in planned)
     return Job(
         sweep=sweep,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
+from operator import itemgetter
 from typing import TypeVar
 
 from gpubench.kernels.fitted_tile import (
@@ -419,10 +420,9 @@ def ranked(
 ) -> Mapping[Choice | SmallTile, float]:
     """Return a kernel's configurations and their times in microseconds, the fastest first."""
     costs = COSTS[problem.dtype]
-    times = {
-        choice: predicted_us(choice, problem, multiprocessors, costs) for choice in choices(problem)
-    }
-    return {choice: times[choice] for choice in sorted(times, key=times.__getitem__)}
+    every = choices(problem)
+    times = {choice: predicted_us(choice, problem, multiprocessors, costs) for choice in every}
+    return dict(sorted(times.items(), key=itemgetter(1)))
 
 
 @cache
@@ -444,13 +444,12 @@ def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice 
         form for form in FORMS if problem.dtype in form.dtypes and (boxed or not form.in_turns)
     ]
     forms = [form for form in of_dtype if form.odd_rows == odd_rows] or of_dtype
-    every = [
-        (time_us, form, choice)
+    times = {
+        (form, choice): time_us
         for form in forms
         for choice, time_us in ranked(choices_of(form), problem, multiprocessors).items()
-    ]
-    every.sort(key=lambda entry: entry[0])
-    return first_together(((form, choice) for _, form, choice in every), forms)
+    }
+    return first_together(sorted(times, key=times.__getitem__), forms)
 
 
 def first_together(

@@ -71,23 +71,19 @@ def parse_names(text: str) -> tuple[str, ...]:
 def parse_fraction(value: object, flag: str, *, low: float = 0.0, high: float = 1.0) -> float:
     """Return a percentage such as `"3%"` as a fraction.
 
-    Raises UsageError for text without a percent sign, for numbers, as 0.5 may mean 0.5% or 50%,
-    and for a percentage that is not between `low` and `high`.
+    Raises UsageError without a percent sign, as 0.5 may mean 0.5% or 50%, and for a percentage that
+    is not between `low` and `high`.
     """
-    right = f"a percentage from {100 * low:g}% to {100 * high:g}%, such as 3%"
+    text = str(value)
     try:
-        number = float(str(value).removesuffix("%")) / 100
+        number = float(text[:-1]) / 100 if text.endswith("%") else math.nan
     except ValueError:
         number = math.nan
-    if not (isinstance(value, str) and value.endswith("%")):
-        may_be_fraction = 0 < number < 0.01  # noqa: PLR2004 # below 1 without a percent sign
-        meant = (number, 100 * number) if may_be_fraction else (number,)
-        if right_ones := " or ".join(f"{100 * each:g}%" for each in meant if low <= each <= high):
-            raise UsageError(
-                f"{flag}: '{shown(str(value))}' needs a percent sign: write {right_ones}"
-            )
     if not low <= number <= high:
-        raise UsageError(f"{flag}: '{shown(str(value))}' is not {right}")
+        raise UsageError(
+            f"{flag}: '{shown(text)}' is not a percentage with its sign, from {100 * low:g}% to "
+            f"{100 * high:g}%, such as 3%"
+        )
     return number
 
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from operator import itemgetter
@@ -44,7 +44,7 @@ TUNED = Path("results", "tuned.toml")
 """The default file of the winners of `gpubench tune`."""
 
 Picked = Callable[[Variant, Problem], tuple[Config, ...]]
-"""(variant, problem) → the tiles of `--tiles auto`; none for a variant that has no such tiles."""
+"""(variant, problem) → the tiles of `--tiles auto` or `tuned`; none: the default tiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,19 +118,23 @@ def plan(
     backend: str,
     capability: tuple[int, int] | None = None,
     multiprocessors: int = 0,
+    picked: Picked | None = None,
 ) -> dict[Point, str | None]:
     """Return the points of a sweep on a backend, each with the reason why it cannot run, or None.
 
     `capability` is the GPU's compute capability; None leaves it open. `multiprocessors` is for
-    `--tiles auto`; 0 means that it is not known. Raises UsageError if no point can run.
+    `--tiles auto`; 0 means that it is not known. `picked` takes the place of `--tiles`. Raises
+    UsageError if no point can run.
     """
     if not sweep.sizes:
         n = backends()[backend].quick_size
         sweep = replace(sweep, sizes=((n, n, n if OPERATIONS[sweep.op].has_k else 1),))
+    if picked:
+        sweep = replace(sweep, tiles=())
     _require_consistent(sweep)
     variants = _variants(sweep, backend)
-    picked = _picker(sweep, multiprocessors)
-    if picked:
+    if sweep.tiles == (AUTO_TILES,):
+        picked = _picker(multiprocessors)
         sweep = replace(sweep, tiles=())
     _require_legal_tile(sweep.tiles, variants)
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
@@ -146,16 +150,17 @@ def plan(
     planned = {}
     twins = {variant: pdl_twins(each) for variant, each in tiles.items()}
     for point in _points(sweep, backend, tiles, picked):
-        if not sweep.tiles and not point.launches.overlap and point.tile in twins[point.variant]:
-            continue
         variant, problem = point.variant, point.problem
+        is_twin = point.tile in twins[variant] and not (picked and picked(variant, problem))
+        if is_twin and not sweep.tiles and not point.launches.overlap:
+            continue
         # A kernel that has another dtype of the sweep is left out of this dtype without a message.
         if problem.dtype in variant.dtypes or not set(variant.dtypes) & set(sweep.dtypes):
             with described_by(variant.path):
                 reason = variant.why_not(point.tile, problem, capability)
                 if problem.column_major and point.scope == Scope.END_TO_END:
                     reason = reason or "end-to-end is for row-major matrices"
-                reason = reason or _why_not_launched(point, sweep, twins[variant])
+                reason = reason or _why_not_launched(point, sweep, is_twin=is_twin)
                 if not isinstance(reason, str | None):
                     raise TypeError(f"refuse gave {type(reason).__name__}, not text or None")
                 planned[point] = reason
@@ -201,10 +206,8 @@ def _variants(sweep: Sweep, backend: str) -> tuple[Variant, ...]:
     return tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
 
 
-def _picker(sweep: Sweep, multiprocessors: int) -> Picked | None:
-    """Return the function that picks the tiles of `--tiles auto`; None for other tiles."""
-    if sweep.tiles != (AUTO_TILES,):
-        return None
+def _picker(multiprocessors: int) -> Picked:
+    """Return the function that picks the tiles of `--tiles auto`."""
     if not multiprocessors:
         raise UsageError("--tiles: auto is for sweep, compare-cublas and export")
 
@@ -288,7 +291,7 @@ def _launches_of(variant: Variant, launches: Launches, scope: Scope, timer: Time
     return launches
 
 
-def _why_not_launched(point: Point, sweep: Sweep, twins: Collection[Config | None]) -> str | None:
+def _why_not_launched(point: Point, sweep: Sweep, *, is_twin: bool) -> str | None:
     """Return why a point's `launches` cannot be timed, or are timed as another point."""
     launches = point.launches
     if launches not in backends()[point.variant.backend].launches:
@@ -300,7 +303,7 @@ def _why_not_launched(point: Point, sweep: Sweep, twins: Collection[Config | Non
     if launches.overlap:
         if same in sweep.launches and not point.variant.may_overlap(point.tile, point.problem):
             return f"its launches never overlap: its time is that of --launches {same}"
-    elif point.tile in twins:
+    elif is_twin:
         return "differs only in pdl, which has no effect when launches do not overlap"
     return None
 

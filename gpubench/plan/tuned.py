@@ -3,18 +3,18 @@
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
 
 import msgspec
 
 from gpubench.errors import UsageError
-from gpubench.model import PRECISIONS, Device, Point, Variant, layout_text
+from gpubench.model import PRECISIONS, Config, Device, Problem, Variant, layout_text
+from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import choose
-from gpubench.plan.sweep import TUNED, Sweep, tuned_file
+from gpubench.plan.sweep import TUNED, Picked, Sweep, tuned_file
 from gpubench.plan.toml_file import decode, read_toml
 from gpubench.results.output import Output, lock
 from gpubench.results.provenance import source_hash
@@ -64,9 +64,8 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
         problem = self.dtype, self.layout, self.m, self.n, self.k
         return self.device, self.op, self.variant, *problem
 
-    def distance(self, point: Point) -> float:
-        """Return the distance to the point's problem: powers of two, summed over M, N and K."""
-        problem = point.problem
+    def distance(self, problem: Problem) -> float:
+        """Return the distance to a problem: powers of two, summed over M, N and K."""
         pairs = ((self.m, problem.m), (self.n, problem.n), (self.k, problem.k))
         return sum(abs(math.log2(own / other)) for own, other in pairs)
 
@@ -135,10 +134,8 @@ def _table(winner: Winner) -> str:
     return "".join(("\n[[winner]]\n", *(f"{name} = {text}\n" for name, text in known.items())))
 
 
-def with_tuned_tiles(
-    sweep: Sweep, device: Device
-) -> tuple[Sweep, Callable[[Point], bool], Sequence[str]]:
-    """Return the sweep with the tiles of `--tiles tuned`, which of its points to keep, and notes.
+def tuned_tiles(sweep: Sweep, device: Device) -> tuple[Picked | None, Sequence[str]]:
+    """Return the function that picks the tiles of `--tiles tuned`, and notes; None for other tiles.
 
     Each variant takes the winner of each size and dtype, or of the nearest size. Winners of the
     same layout come first. A variant that was not tuned on this device keeps its default tiles.
@@ -146,7 +143,7 @@ def with_tuned_tiles(
     """
     path = tuned_file(sweep.tiles)
     if path is None:
-        return sweep, lambda _point: True, ()
+        return None, ()
     every = [winner for winner in read_winners(path) if winner.device == device.name]
     variants = choose(sweep.op, device.backend, sweep.variants, sweep.kernels)
     winners = {
@@ -161,28 +158,17 @@ def with_tuned_tiles(
             f"--tiles: {path} has no winner of {names} on {shown(device.name)}; "
             "'gpubench tune' finds it"
         )
-    tiles = dict.fromkeys(winner.tile for variant in tuned for winner in winners[variant.name])
-    tiles |= dict.fromkeys(
-        str(tile)
-        for variant in tiled
-        if variant not in tuned and variant.tiles
-        for tile in variant.tiles.defaults
-    )
-
     with_axes = [variant for variant in tiled if variant.tiles and variant.tiles.axes]
 
-    def is_chosen(point: Point) -> bool:
-        of_dtype = [w for w in winners[point.variant.name] if w.dtype == point.problem.dtype]
-        if point.tile is None or point.variant not in tuned or not of_dtype:
-            defaults = point.variant.tiles.defaults if point.variant.tiles else (None,)
-            return point.tile in defaults
-        nearest = min(
-            of_dtype,
-            key=lambda winner: (winner.layout != point.problem.layout, winner.distance(point)),
-        )
-        return str(point.tile) == nearest.tile
+    def picked(variant: Variant, problem: Problem) -> tuple[Config, ...]:
+        of_dtype = [w for w in winners[variant.name] if w.dtype == problem.dtype]
+        if not of_dtype or variant.tiles is None:
+            return ()
+        nearest = min(of_dtype, key=lambda w: (w.layout != problem.layout, w.distance(problem)))
+        with described_by(variant.path):
+            return (variant.tiles.read(nearest.tile),)
 
-    return replace(sweep, tiles=tuple(tiles)), is_chosen, tuple(_notes(with_axes, winners))
+    return picked, tuple(_notes(with_axes, winners))
 
 
 def _notes(variants: Iterable[Variant], winners: dict[str, list[Winner]]) -> Iterable[str]:

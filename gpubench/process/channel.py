@@ -40,13 +40,10 @@ class Channel:
     def _exactly(self, count: int, deadline_s: float | None) -> bytes:
         content = bytearray()
         while len(content) < count:
-            if deadline_s is not None:
-                left_s = deadline_s - perf_counter()
-                if left_s <= 0:
-                    raise TimeoutError
-                self._socket.settimeout(left_s)
-            else:
-                self._socket.settimeout(None)
+            left_s = None if deadline_s is None else deadline_s - perf_counter()
+            if left_s is not None and left_s <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left_s)
             block = self._socket.recv(min(count - len(content), BLOCK_BYTES))
             if not block:
                 raise EOFError

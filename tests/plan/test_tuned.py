@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from fakes import CPU
 
+from gpubench.engine.prepare import prepare
 from gpubench.errors import UsageError
 from gpubench.options import read_sweep
 from gpubench.plan.descriptor import load
 from gpubench.plan.registry import KERNELS
 from gpubench.plan.sweep import TUNED, plan
-from gpubench.plan.tuned import Winner, keep_winners, read_winners, with_tuned_tiles
+from gpubench.plan.tuned import Winner, keep_winners, read_winners
 from gpubench.results.provenance import source_hash
 
 TILE = load(KERNELS / "gemm" / "cpu_tile.py", "gemm")
@@ -46,9 +47,8 @@ def winner(tile: str = "16", n: int = 512, **facts: Any) -> Winner:
 def chosen(*, tiles: str = "tuned", **options: Any) -> tuple[dict[tuple[str, str], str], list[str]]:
     """The tile of each variant and size, and the notes."""
     given = {"variants": "cpu_tile", "device": "cpu", "tiles": tiles} | options
-    sweep, wanted, notes = with_tuned_tiles(read_sweep(given), CPU)
-    points = [point for point in plan(sweep, "cpu") if wanted(point)]
-    return {(p.variant.name, p.problem.size): str(p.tile) for p in points}, list(notes)
+    job = prepare(read_sweep(given), CPU)
+    return {(p.variant.name, p.problem.size): str(p.tile) for p in job.planned}, list(job.notes)
 
 
 @pytest.fixture(autouse=True)

@@ -144,7 +144,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_measured(call: Call) 
         ((old, "nowhere"), "NEW: 'nowhere' is neither a Python interpreter"),
         ((old, new, "--pairs", "1"), "--pairs: 1 is out of range"),
         ((old, new, "--results", "full"), "--results: full is not empty"),
-        ((old, new, "--threshold", "5"), "needs a percent sign: write 5%"),
+        ((old, new, "--threshold", "5"), "'5' is not a percentage with its sign"),
     ]:
         code, _, err = call(*arguments)
         assert (code, err.count("\n")) == (2, 1)
