@@ -214,7 +214,9 @@ def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
                 "split it, such as by size"
             )
         yield io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a gpubench CSV: it is not text in UTF-8") from error
+    except (csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import filterfalse, islice
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
@@ -85,7 +85,7 @@ def run_check(
     if kernels is None:
         raise UsageError("name a kernel, such as shared_tile, or the directory --kernels of yours")
     codes = []
-    for variant in own_variants(op, kernels):
+    for variant in filterfalse(is_ours, of_op(op or Sweep().op, kernels).values()):
         say(f"\n{variant.name}", "bold")
         try:
             codes.append(_check(variant, kernels, tiles, arch))
@@ -93,12 +93,6 @@ def run_check(
             say(str(error), "red")
             codes.append(FAULTY)
     return FAULTY if FAULTY in codes else max(codes)
-
-
-def own_variants(op: str | None, kernels: Path) -> list[Variant]:
-    """Return the variants of a user's directory. Raises UsageError if it has none of `op`."""
-    by_name = of_op(op or Sweep().op, kernels)
-    return [variant for variant in by_name.values() if not is_ours(variant)]
 
 
 def _check(variant: Variant, kernels: Path | None, tiles: str | None, arch: str | None) -> int:

@@ -99,19 +99,19 @@ def _filled(kernel: Row, library: Row, processes: Sequence[PairedTimes]) -> Row:
 
 def pairs_table(rows: Sequence[Row]) -> Table | None:
     """Return the table of the pairs; None without a pair."""
-    paired = [row for row in rows if row.pairs]
+
+    def interval(row: Row) -> str:
+        return f"{row.pair_ratio_low or 0:.3f} .. {row.pair_ratio_high or 0:.3f}"
+
     columns = [
         Column("size", lambda row: row.size, is_text=True),
         Column("mode", lambda row: row.compute_mode, is_text=True),
         Column("kernel", lambda row: row.kernel, is_text=True),
         Column("library", lambda row: row.pair_library or "", is_text=True),
         Column("ratio", lambda row: f"{row.pair_ratio or 0:.3f}"),
-        Column("95 %, processes", _interval),
+        Column("95 %, processes", interval),
         Column("J", lambda row: number(row.pair_joules, 4)),
         Column("J, library", lambda row: number(row.pair_library_joules, 4)),
     ]
+    paired = [row for row in rows if row.pairs]
     return rows_table(paired, columns) if paired else None
-
-
-def _interval(row: Row) -> str:
-    return f"{row.pair_ratio_low or 0:.3f} .. {row.pair_ratio_high or 0:.3f}"

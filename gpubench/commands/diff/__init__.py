@@ -44,11 +44,7 @@ class _FilesPerSide(TyperCommand):
 def diff(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="BASE NEW",
-            help="Result files.",
-            autocompletion=completion.files,
-        ),
+        typer.Argument(metavar="BASE NEW", help="Result files.", autocompletion=completion.files),
     ] = None,
     *,
     base: Annotated[

@@ -151,8 +151,8 @@ def parts(report: Report, limit: int) -> list[RenderableType]:
     shown.append(Text(""))
     for verdict in others:
         if lines := report.of(verdict):
-            names = [f"{line.label}{line.brief}" for line in lines]
-            listed = "; ".join(names) if report.full else shortened(names)
+            names = (f"{line.label}{line.brief}" for line in lines)
+            listed = shortened(names, None if report.full else MAX_LISTED)
             shown.append(Text(f"{verdict} ({len(lines)}): {listed}"))
     if equal := report.of(same):
         shown.append(Text(f"same: {counted(len(equal), report.unit)} {report.equal}".rstrip()))
@@ -173,11 +173,11 @@ def _plain_text(report: Report) -> str:
     return page.getvalue()
 
 
-def shortened(names: Iterable[str]) -> str:
-    """List the first names, and count the others."""
+def shortened(names: Iterable[str], limit: int | None = MAX_LISTED) -> str:
+    """List names, or the first of them and the number of the others."""
     listed = list(names)
-    more = [f"{len(listed) - MAX_LISTED} more"] if len(listed) > MAX_LISTED else []
-    return "; ".join(listed[:MAX_LISTED] + more)
+    more = len(listed) - len(listed[:limit])
+    return "; ".join([*listed[:limit], *([f"{more} more"] if more else [])])
 
 
 def _markdown(report: Report) -> str:

@@ -170,22 +170,18 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     limits = comparison.limits
     two_sided = comparison.two_sided
     if disturbed := [_disturbance(item, base, new) for item in comparison.disturbances]:
-        yield (
-            f"disturbed: {shortened(disturbed)}. What a round did to all points is removed "
-            "before points are judged"
-        )
+        yield f"disturbed, which is removed before points are judged: {shortened(disturbed)}"
     if untested := comparison.untested:
         yield f"{counted(len(untested), 'point')} cannot be judged: {_why_untested(comparison)}"
     if modes := [rows[key].label for key, finding in two_sided.items() if finding.modes > 1]:
         yield (
-            f"{shortened(modes)} ran at two speeds: each process has one of them. Such a "
-            "point is never the same. It stays ambiguous until both sides together have "
-            f"{DECIDING_ROUNDS} rounds, unless the sides are further apart than the speeds"
+            f"{shortened(modes)} ran at two speeds, one for each process: never the same, and "
+            f"ambiguous until both sides together have {DECIDING_ROUNDS} rounds"
         )
     if comparison.drifted:
         yield (
             f"most points and the BLAS moved together by {_change(comparison.drift)}: the machine "
-            "changed, not the build. Points are judged by what they moved beyond that"
+            "changed. Points are judged by what they moved beyond that"
         )
     elif len(two_sided) >= MIN_SHARED and not any(is_blas(rows[key]) for key in two_sided):
         shared = statistics.median(finding.ratio or 1.0 for finding in two_sided.values())
@@ -197,9 +193,8 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     gpus = [gpus_of(row for row in side.rows if row.median_us) for side in (base, new)]
     if limits.between_gpus and all(gpus) and gpus[0] != gpus[1]:
         yield (
-            "the sides ran on different GPUs of one kind, which differ by up to "
-            f"{100 * limits.between_gpus:g} % at some points: only larger changes count. "
-            "Measure both sides on one GPU, or compare without this allowance: --ignore-device"
+            "the sides ran on different GPUs of one kind: only changes beyond "
+            f"{100 * limits.between_gpus:g} % count, unless --ignore-device is given"
         )
     for column in ("gpubench", "library", "cupy"):
         values = [{getattr(row, column) for row in side.rows} - {None} for side in (base, new)]

@@ -4,7 +4,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpubench.commands.diff.formats import BROKEN, SLOWER, STRICT, Line, Report, exit_code
+from gpubench.commands.diff.formats import (
+    BROKEN,
+    SLOWER,
+    STRICT,
+    Line,
+    Report,
+    exit_code,
+    shortened,
+)
 from gpubench.commands.diff.options import Options
 from gpubench.commands.diff.static import (
     BuildFinding,
@@ -64,7 +72,7 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
         open_verdicts=open_verdicts if strict else {BuildVerdict.MISSING},
         headings=("because", "also changed"),
         lines=tuple(
-            _line(key, rows[key].label, finding, full=options.full)
+            _line(key, rows[key].label, finding, None if options.full else MAX_CHANGES)
             for key, finding in findings.items()
         ),
         headline=_headline(counts, code, compilers),
@@ -98,22 +106,15 @@ def _headline(counts: Counter[BuildVerdict], code: int, compilers: tuple[str, st
     return f"{changed}{kinds.get(code, 'nothing worse')}: {rows} {listed}"
 
 
-def _line(key: BuildKey, label: str, finding: BuildFinding, *, full: bool) -> Line:
+def _line(key: BuildKey, label: str, finding: BuildFinding, limit: int | None) -> Line:
+    """Return a row's line, with at most this number of the changes that do not decide."""
     changes = [str(change) for change in finding.changes]
-    deciding = [str(change) for change in finding.changes if change.effect == finding.verdict]
-    if finding.verdict == BuildVerdict.CHANGED or finding.reason:
-        deciding = []
-    also = [change for change in changes if change not in deciding]
-    in_short = finding.reason or _first(changes, full=full)
-    cells = ("; ".join(deciding) or finding.reason, _first(also, full=full))
+    worse = [str(each) for each in finding.changes if each.effect == BuildVerdict.WORSE]
+    because = [finding.reason] if finding.reason else worse
+    also = [change for change in changes if change not in because]
+    in_short = finding.reason or shortened(changes, limit)
+    cells = ("; ".join(because), shortened(also, limit))
     return Line(key, label, finding, cells, f" ({in_short})" if in_short else "")
-
-
-def _first(changes: Sequence[str], *, full: bool) -> str:
-    """List the first changes, or all of them in a full report."""
-    shown = changes if full else changes[:MAX_CHANGES]
-    more = [f"{len(changes) - len(shown)} more"] if len(shown) < len(changes) else []
-    return "; ".join([*shown, *more])
 
 
 def _values(rows: Sequence[BuildRow], column: str) -> str:

@@ -23,8 +23,7 @@ def history(
 ) -> None:
     """Show how a kernel's time changed over saved results.
 
-    Show how a kernel's time changed over saved results (commits). Of each variant, the tile that is
-    fastest in the newest result is shown; --only 16 shows tile 16.
+    A variant has the tile that is fastest in the newest result; --only 16 shows tile 16.
     """
     from gpubench.commands.history.view import print_history, print_names
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
+from operator import attrgetter
 
 from gpubench.engine.judge.parent_clock import LEAST_US
+from gpubench.grouping import grouped
 from gpubench.model import CLOCKS_AGREE, Status
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
@@ -43,7 +44,7 @@ class Judged:
 
     verdict: JudgeVerdict
     reason: str = ""
-    ratio: Ratio | None = field(default=None)
+    ratio: Ratio | None = None
     """Speed relative to the baseline, with the interval that decides the verdict."""
 
     pairs: int = 0
@@ -68,16 +69,14 @@ def judge_rows(
     `baselines` has the names of the baselines of each kernel. `claim` is the claimed speed relative
     to the baseline, and `threshold` the largest relative difference that counts as the same.
     """
-    kernels = [row for row in rows if row.variant in baselines]
-    problems = {(row.variant, row.problem_key) for row in kernels}
-    level = 1 - (1 - LEVEL) / max(1, len(problems))
-    groups = groupby(kernels, key=lambda row: (row.variant, row.problem_key))
+    kernels = (row for row in rows if row.variant in baselines)
+    groups = grouped(kernels, attrgetter("variant", "problem_key"))
+    level = 1 - (1 - LEVEL) / max(1, len(groups))
     found = []
-    for (name, problem), group in groups:
-        others = [
-            row for row in rows if row.variant in baselines[name] and row.problem_key == problem
-        ]
-        found.append(_judged(list(group), others, claim, threshold, level))
+    for (name, problem), tiles in groups.items():
+        compared = [row for row in rows if row.variant in baselines[name]]
+        others = [row for row in compared if row.problem_key == problem]
+        found.append(_judged(tiles, others, claim, threshold, level))
     return found
 
 

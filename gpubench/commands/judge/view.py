@@ -27,20 +27,15 @@ def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
     )
     reasons = []
     for each in judged:
-        row = each.row
-        name = row.kernel
+        row, where = each.row, conditions(each.row)
+        time = time_text(row.median_us) if row.median_us else ""
+        baseline = each.baseline.kernel if each.baseline else ""
         grid.add_row(
-            str(each.verdict),
-            name,
-            row.size,
-            conditions(row),
-            time_text(row.median_us) if row.median_us else "",
-            _ratio(each),
-            each.baseline.kernel if each.baseline else "",
+            *(str(each.verdict), row.kernel, row.size, where, time, _ratio(each), baseline)
         )
         if each.reason:
-            where = f"{name} at {row.size} ({conditions(row)})"
-            reasons.append(Text(f"{each.verdict}: {where}: {each.reason}"))
+            point = f"{row.kernel} at {row.size} ({where})"
+            reasons.append(Text(f"{each.verdict}: {point}: {each.reason}"))
     return [grid, *reasons, Text(f"\n{_headline(judged, claim)}")]
 
 

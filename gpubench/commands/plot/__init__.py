@@ -31,10 +31,7 @@ def plot(
     bandwidth: option.Bandwidth = None,
     force: option.Force = False,
 ) -> None:
-    """Draw results: by tile, by size, % of cuBLAS, roofline.
-
-    Draw results: time against tile size, speed against size, percent of cuBLAS, roofline.
-    """
+    """Draw results: by tile, by size, % of cuBLAS, roofline."""
     load_matplotlib()
     from gpubench.plan.selection import read_selected
     from gpubench.view.pictures.kinds import draw, resolve

@@ -1,11 +1,12 @@
 """`gpubench variants`."""
 
-from pathlib import Path
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
 from gpubench import completion
+from gpubench import options as option
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
 from gpubench.text import unknown
@@ -14,6 +15,14 @@ app = typer.Typer()
 
 
 @app.command(epilog="Example: gpubench variants --device cpu")
+@partial(
+    option.chosen_options,
+    options={
+        "op": ("OP", "Only this operation, such as gemm. Default: all; with --kernels, gemm."),
+        "device": ("BACKEND", "Only this backend: cuda or cpu."),
+        "kernels": None,
+    },
+)
 def variants(
     names: Annotated[
         list[str] | None,
@@ -23,26 +32,7 @@ def variants(
             autocompletion=completion.variants,
         ),
     ] = None,
-    *,
-    op: Annotated[
-        str | None,
-        typer.Option(
-            help="Only this operation, such as gemm.",
-        ),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(help="Only this backend: cuda or cpu."),
-    ] = None,
-    kernels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Also list your own of --op (default: gemm): mine.py in DIR, or in DIR/gemm. "
-            "This runs the code of every .py there, as you.",
-            autocompletion=completion.files,
-        ),
-    ] = None,
+    **options: Any,
 ) -> None:
     """List the kernels with their dtypes, legal tiles and idea."""
     from gpubench.backends import backends
@@ -52,6 +42,7 @@ def variants(
     from gpubench.plan.sweep import Sweep
     from gpubench.view.tables import console, table
 
+    op, device, kernels = (options[name] for name in ("op", "device", "kernels"))
     if op is not None and op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if device not in {None, *backends()}:
