@@ -129,7 +129,9 @@ def compile_command(
     output = f"lib{variant.name}.so" if library else variant.name
     target = f"-gencode arch=compute_{number},code=sm_{number}"
     options += " " * bool(options)
-    return f"nvcc -std=c++17 -O3 {target} {options}{kind}-o {output} {variant.name}.cu"
+    # NVRTC compiles all functions for the device: kernels call constexpr functions without a mark.
+    standard = "-std=c++17 -O3 --expt-relaxed-constexpr"
+    return f"nvcc {standard} {target} {options}{kind}-o {output} {variant.name}.cu"
 
 
 def _device(variant: CudaVariant, arch: str | None) -> Device:
@@ -169,36 +171,15 @@ def _launch_code(
 ) -> str:
     """Return a launch in C++, in a block of its own."""
     maps, arguments = _arguments(variant, problem, launch, workspace=workspace)
-    in_clusters = launch.cluster != (1, 1, 1)
-    settings = {
-        "gridDim": f"dim3({', '.join(map(str, launch.dimensions[:3]))})",
-        "blockDim": f"dim3({', '.join(map(str, launch.dimensions[3:]))})",
-        "dynamicSmemBytes": launch.shared_bytes,
-        "stream": "stream",
-        "attrs": "attributes",
-        "numAttrs": launch.pdl + in_clusters,
-    }
-    lines = [f"auto* const kernel = {variant.instance(tile, problem.dtype, launch.kernel)};"]
-    if launch.shared_bytes:
-        lines.append(
-            "if (failed(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, "
-            f"{launch.shared_bytes}))) return 1;"
-        )
-    lines += [*maps, "cudaLaunchAttribute attributes[2] = {};"]
-    if in_clusters:
-        lines.append("attributes[0].id = cudaLaunchAttributeClusterDimension;")
-        for axis, extent in zip("xyz", launch.cluster, strict=True):
-            lines.append(f"attributes[0].val.clusterDim.{axis} = {extent};")
-    if launch.pdl:
-        attribute = f"attributes[{int(in_clusters)}]"
-        lines.append(f"{attribute}.id = cudaLaunchAttributeProgrammaticStreamSerialization;")
-        lines.append(f"{attribute}.val.programmaticStreamSerializationAllowed = 1;")
-    lines.append("cudaLaunchConfig_t config = {};")
-    lines += [f"config.{name} = {value};" for name, value in settings.items()]
-    lines.append(
-        f"if (failed(cudaLaunchKernelEx(&config, kernel, {', '.join(arguments)}))) return 1;"
+    instance = variant.instance(tile, problem.dtype, launch.kernel)
+    grid, block, cluster = (
+        f"dim3({', '.join(map(str, extents))})"
+        for extents in (launch.dimensions[:3], launch.dimensions[3:], launch.cluster)
     )
-    return "\n".join(("  {", *(f"    {line}" for line in lines), "  }"))
+    pdl = str(bool(launch.pdl)).lower()
+    settings = f"{grid}, {block}, {launch.shared_bytes}, {cluster}, {pdl}, stream"
+    call = f"if (enqueue({instance}, {settings}, {', '.join(arguments)})) return 1;"
+    return "\n".join(("  {", *(f"    {line}" for line in (*maps, call)), "  }"))
 
 
 def _arguments(
