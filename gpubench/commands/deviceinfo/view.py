@@ -9,7 +9,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.backends import backends, device_label, find_devices
-from gpubench.errors import DeviceUnavailableError
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
 from gpubench.model import DTYPES, Device
 from gpubench.options import read_sweep
@@ -19,7 +18,8 @@ from gpubench.view.tables import Table, console, table
 
 def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
     """Print the devices that `--device` names, as tables or as JSON."""
-    devices, missing = found_devices(device, measure=measure)
+    devices, missing = find_devices(read_sweep({"device": device}).device)
+    devices = [with_ceilings(each) if measure else each for each in devices]
     if as_json:
         print(json.dumps(device_json(devices, missing), indent=2))
         return
@@ -28,14 +28,6 @@ def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
         screen.print(as_tables(described))
     for name, reason in missing.items():
         screen.print(f"\n{name.upper()}: {reason}", markup=False)
-
-
-def found_devices(
-    device: str, *, measure: bool
-) -> tuple[list[Device], Mapping[str, DeviceUnavailableError]]:
-    """The devices that `--device` names, and why others are missing."""
-    devices, missing = find_devices(read_sweep({"device": device}).device)
-    return [with_ceilings(described) if measure else described for described in devices], missing
 
 
 def with_ceilings(device: Device) -> Device:

@@ -78,6 +78,11 @@ class Report(NamedTuple):
     error: str = ""
     """Why times are missing; empty: no time is missing."""
 
+    @property
+    def identity(self) -> str:
+        """What identifies the device, as `UnitTime.identity`."""
+        return str(self.member.device.facts.get("uuid") or self.member.label)
+
 
 def measure_units(asked: Asked) -> Report:
     """Measure rounds of all units in this Dask worker. An error is returned."""

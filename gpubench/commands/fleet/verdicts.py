@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -114,38 +114,38 @@ def assess(
 ) -> Fleet:
     """Return the verdicts on all devices. `earlier` has rows of earlier runs, of any devices."""
     identity = attrgetter("identity")
-    by_device = grouped((row for report in reports for row in report.times), identity)
-    of_device = grouped(reports, _name)
-    names = list(of_device)
-    places = {
-        (row.device, row.unit, row.phase): None for rows in by_device.values() for row in rows
-    }
-    units = list(places)
-    times = _times(names, units, by_device)
+    rows = [row for report in reports for row in report.times]
+    by_device = grouped(rows, identity)
+    of_device = grouped(reports, identity)
+    units = [*dict.fromkeys((row.device, row.unit, row.phase) for row in rows)]
+    times = _times(of_device, units, by_device)
     before = grouped(earlier, identity)
     alone = [
-        units.index(at) if (at := (device, unit, ALONE)) in places else index
+        units.index(at) if (at := (device, unit, ALONE)) in units else index
         for index, (device, unit, _) in enumerate(units)
     ]
-    history = _times(names, units, before) if before else None
+    history = _times(of_device, units, before) if before else None
     judgement = judge(times, history, limits, alone)
     wrong = _differing_bits(of_device)
-    configurations = {name: _latest(of_device[name]) for name in names}
+    configurations: dict[str, dict[str, Any]] = {
+        name: next((each.configuration for each in reversed(own) if each.configuration), {})
+        for name, own in of_device.items()
+    }
     devices = []
-    for number, name in enumerate(names):
-        rows = by_device.get(name, [])
+    for number, (name, own_reports) in enumerate(of_device.items()):
+        own = by_device.get(name, [])
         findings = [
             _finding(unit, number, index, judgement, times)
             for index, unit in enumerate(units)
             if not np.isnan(times[number, index]).all()
         ]
-        first = of_device[name][0].member
-        reasons = [*wrong.get(name, ()), *_failures(rows, of_device[name])]
-        verdict = _verdict(findings, reasons, rows, name in wrong)
+        first = own_reports[0].member
+        reasons = [*wrong.get(name, ()), *_failures(own, own_reports)]
+        verdict = _verdict(findings, reasons, own, name in wrong)
         if verdict == FleetVerdict.SLOW:
             slow = [finding for finding in findings if finding.verdict == FleetVerdict.SLOW]
-            others = [row for other in names if other != name for row in by_device.get(other, ())]
-            reasons += explain(slow, rows, others, name, configurations)
+            others = [row for row in rows if row.identity != name]
+            reasons += explain(slow, own, others, name, configurations)
         devices.append(
             DeviceFinding(
                 host=first.hostname,
@@ -159,7 +159,7 @@ def assess(
         )
     order = list(FleetVerdict)
     devices.sort(key=lambda d: (order.index(d.verdict), _speed(d.worst), d.host, d.slot))
-    labels = {name: of_device[name][0].member.label for name in names}
+    labels = {name: own[0].member.label for name, own in of_device.items()}
     detectable = {
         f"{unit}, {phase}": float(np.expm1(judgement.detectable[index]))
         for index, (_, unit, phase) in enumerate(units)
@@ -203,7 +203,7 @@ def explain(
 
 
 def _times(
-    names: Sequence[str],
+    names: Collection[str],
     units: Sequence[tuple[str | None, str, str]],
     by_device: Mapping[str, Sequence[UnitTime]],
 ) -> Floats:
@@ -237,9 +237,9 @@ def _finding(
         unit=unit[1],
         phase=unit[2],
         median_us=float(np.exp(np.nanmedian(times[number, index]))),
-        percent_of_others=_percent(judged.effect[number, index]),
+        percent_of_others=_number(100 * np.exp(-judged.effect[number, index])),
         p_adjusted=_number(judged.p[number, index]),
-        percent_of_before=_percent(judged.since[number, index]),
+        percent_of_before=_number(100 * np.exp(-judged.since[number, index])),
         verdict=verdict,
         since_before=since_before and not judged.slow[number, index],
         no_majority=bool(judged.no_majority[number, index]),
@@ -310,25 +310,12 @@ def _differences(
     }
 
 
-def _latest(reports: Sequence[Report]) -> dict[str, Any]:
-    return next((report.configuration for report in reversed(reports) if report.configuration), {})
-
-
-def _name(report: Report) -> str:
-    facts = report.member.device.facts
-    return str(facts.get("uuid") or report.member.label)
-
-
 def _speed(finding: UnitFinding | None) -> float:
     """Return the lower of the percentages of others and of before; 100 if there is none."""
     if finding is None:
         return 100.0
     percentages = (finding.percent_of_others, finding.percent_of_before)
     return min((percent for percent in percentages if percent is not None), default=100.0)
-
-
-def _percent(log_ratio: float) -> float | None:
-    return None if np.isnan(log_ratio) else 100 * math.exp(-log_ratio)
 
 
 def _number(value: float) -> float | None:

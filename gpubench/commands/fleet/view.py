@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.fleet.verdicts import DeviceFinding, Fleet, FleetVerdict, UnitFinding
+from gpubench.commands.fleet.verdicts import Fleet, FleetVerdict, UnitFinding
 from gpubench.text import counted
 from gpubench.view.numbers import number
 from gpubench.view.tables import table
@@ -82,32 +82,19 @@ def _resolution(fleet: Fleet) -> list[str]:
 
 
 def _ranking(fleet: Fleet) -> RenderableType:
-    grid = table(
-        "host",
-        "slot",
-        "UUID",
-        "verdict",
-        "slowest unit",
-        "% of others",
-        "% of before",
-        left={"host", "slot", "UUID", "verdict", "slowest unit"},
-    )
+    texts = ("host", "slot", "UUID", "verdict", "slowest unit")
+    grid = table(*texts, "% of others", "% of before", left={*texts})
     fine = 0
     for device in fleet.devices:
         fine += device.verdict == FleetVerdict.FINE
         if fine <= SHOWN:
-            grid.add_row(*_cells(device))
+            cells = [device.host, device.slot, device.uuid, str(device.verdict), "", "", ""]
+            if worst := device.worst:
+                speeds = (worst.percent_of_others, worst.percent_of_before)
+                cells[4:] = f"{worst.unit}, {worst.phase}", *(number(each, 1) for each in speeds)
+            grid.add_row(*(Text(cell, COLOURS.get(device.verdict, "")) for cell in cells))
     hidden = max(0, fine - SHOWN)
     return Group(grid, Text(f"and {hidden} fine ones" if hidden else ""))
-
-
-def _cells(device: DeviceFinding) -> list[Text]:
-    worst = device.worst
-    unit = f"{worst.unit}, {worst.phase}" if worst else ""
-    others = number(worst.percent_of_others, 1) if worst else ""
-    before = number(worst.percent_of_before, 1) if worst else ""
-    texts = (device.host, device.slot, device.uuid, str(device.verdict), unit, others, before)
-    return [Text(text, style=COLOURS.get(device.verdict, "")) for text in texts]
 
 
 def _unit(finding: UnitFinding) -> str:

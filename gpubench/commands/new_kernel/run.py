@@ -24,17 +24,6 @@ from gpubench.results.output import Output
 from gpubench.text import shown, unknown
 from gpubench.view.tables import say
 
-_RESERVED = """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
-    class compl const const_cast constexpr continue decltype default delete do double dynamic_cast
-    else enum explicit export extern false float for friend goto if inline int long mutable
-    namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
-    reinterpret_cast return short signed sizeof static static_assert static_cast struct switch
-    template this thread_local throw true try typedef typeid typename union unsigned using virtual
-    void volatile wchar_t while xor xor_eq
-"""
-"""Keywords (ISO C++17, [lex.key]), which cannot name a kernel."""
-
 _LESSON = """\
 // {name}: what it teaches, in a line.
 //
@@ -106,8 +95,6 @@ def _checked(name: str, op: str | None) -> str:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if not is_name(name):
         raise UsageError(f"'{shown(name)}' cannot name a kernel, which is {NAME_RULE}")
-    if name in _RESERVED.split():
-        raise UsageError(f"'{name}' cannot name a kernel: it is a keyword of C++")
     if name in of_op(op):
         raise UsageError(f"gpubench has a variant '{name}' already; choose another name")
     return op
