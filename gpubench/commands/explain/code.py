@@ -42,14 +42,9 @@ class Program:
 
     source: Path
     source_hash: str
-    architecture: str
-    """With the suffix that the kernel needs: `sm_90a`."""
-
-    options: tuple[str, ...]
-    """The kernel's own compile options."""
-
-    instances: tuple[tuple[str, str], ...]
-    """The expression and the element type of each instance."""
+    architecture: str  # with the suffix that the kernel needs: `sm_90a`
+    options: tuple[str, ...]  # the kernel's own compile options
+    instances: tuple[tuple[str, str], ...]  # the expression and the element type of each instance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +53,9 @@ class Code:
 
     error: str = ""
     resources: Resources | None = None
-    note: str = ""
-    """Which compiler took NVRTC's place, or which headers were replaced; empty for neither."""
-
-    max_threads: int | None = None
-    """Largest block that `__launch_bounds__` allows. None: no limit."""
-
-    is_disassembled: bool = False
-    """False without a disassembler that lists the architecture's code."""
-
+    note: str = ""  # which compiler took NVRTC's place, or which headers were replaced
+    max_threads: int | None = None  # largest block that `__launch_bounds__` allows. None: no limit
+    is_disassembled: bool = False  # false without a disassembler that lists the architecture's code
     loop: InnerLoop | None = None
     """None without a loop that multiplies and adds, and if it is not disassembled."""
 

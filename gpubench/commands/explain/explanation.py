@@ -81,17 +81,12 @@ class Explanation(Instance):
     Unknown figures are None. Figures of the whole problem belong to its first launch.
     """
 
-    code: Code
-    """What the compiler made of the kernel. It has no error."""
-
-    step: int
-    """Index of the launch."""
-
+    code: Code  # what the compiler made of the kernel. It has no error
+    step: int  # index of the launch
     accesses: Accesses | None = None
     """The accesses as they were recorded on the CPU. None: they were not recorded."""
 
-    measured_us: float | None = None
-    """Median time of all launches together, if it was measured."""
+    measured_us: float | None = None  # median time of all launches together, if it was measured
 
     @property
     def kernel(self) -> str:

@@ -83,26 +83,16 @@ class Limits:
 class Judgement(NamedTuple):
     """Arrays of shape (devices, units); NaN and False where a device or unit has no times."""
 
-    effect: Floats
-    """Logarithm of a device's time over the median time of the others."""
-
-    p: Floats
-    """p-value of the effect, times the number of comparisons."""
-
+    effect: Floats  # logarithm of a device's time over the median time of the others
+    p: Floats  # p-value of the effect, times the number of comparisons
     slow: NDArray[np.bool_]
-    ambiguous: NDArray[np.bool_]
-    """The effect exceeds the threshold, and not the limit."""
-
-    no_majority: NDArray[np.bool_]
-    """Ambiguous because equally many devices are fast and slow."""
-
+    ambiguous: NDArray[np.bool_]  # the effect exceeds the threshold, and not the limit
+    no_majority: NDArray[np.bool_]  # ambiguous because equally many devices are fast and slow
     detectable: Floats
     """Logarithm of the smallest slowdown, for each unit, that is called slow with probability
     1 - `MISSED`, of a device that was as good as the others before. NaN: no other device."""
 
-    since: Floats
-    """Logarithm of a device's time over its own earlier time; NaN without a history."""
-
+    since: Floats  # logarithm of a device's time over its own earlier time; NaN without a history
     slower_than_before: NDArray[np.bool_]
 
 

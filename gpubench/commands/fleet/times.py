@@ -22,34 +22,22 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
     """The time of one unit of one device in one round."""
 
     host: str
-    slot: str
-    """Address of the device on the PCI bus; of a CPU the name of the Dask worker."""
-
+    slot: str  # address of the device on the PCI bus; of a CPU the name of the Dask worker
     device_uuid: str | None
-    device: str
-    """Name of the device."""
-
-    unit: str
-    """`float32 product`, `copy`."""
-
-    phase: str
-    """`alone`: the other devices of the host do nothing; `together`: they measure too."""
-
+    device: str  # name of the device
+    unit: str  # `float32 product`, `copy`
+    phase: str  # `alone`: the other devices of the host do nothing; `together`: they measure too
     status: str = "ok"
     reason: str | None = None
     time_us: Annotated[float, msgspec.Meta(ge=MIN_VALUE, le=MAX_VALUE)] | None = None
     """Median time of a launch; None if the unit failed."""
 
-    sm_mhz: float | None = None
-    """Clock of the multiprocessors while sampling."""
-
+    sm_mhz: float | None = None  # clock of the multiprocessors while sampling
     nvml_sm_mhz: float | None = None
     memory_mhz: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
-    throttle: str | None = None
-    """What limited the clock, joined by `;`."""
-
+    throttle: str | None = None  # what limited the clock, joined by `;`
     driver: str | None = None
     cuda: str | None = None
     gpubench: str | None = None

@@ -26,9 +26,7 @@ class Products(NamedTuple):
     """The products of a backend: a library routine at a size, in each dtype."""
 
     variant: str
-    extent: int
-    """M, N and K. The time to launch is small beside the time of the product."""
-
+    extent: int  # M, N and K. The time to launch is small beside the time of the product
     dtypes: tuple[str, ...]
 
 
@@ -52,31 +50,21 @@ class Asked(NamedTuple):
 
     device: str
     phase: str
-    rounds: int
-    """Number of rounds that count."""
-
+    rounds: int  # number of rounds that count
     seed: int
-    verified: Sequence[Measurement] = ()
-    """Right products of the worker's previous turn, which need not be verified again."""
-
-    units: frozenset[str] = frozenset()
-    """Units to measure; empty: all of them."""
+    verified: Sequence[Measurement] = ()  # right products of its last turn, not verified again
+    units: frozenset[str] = frozenset()  # units to measure; empty: all of them
 
 
 class Report(NamedTuple):
     """The result of one turn of a worker."""
 
     member: Member
-    times: list[UnitTime]
-    """One for each unit and round."""
-
-    bits: dict[str, dict[int, int]]
-    """Fingerprints of each product's right outputs, by the set of operands."""
-
+    times: list[UnitTime]  # one for each unit and round
+    bits: dict[str, dict[int, int]]  # fingerprints of each product's outputs, by set of operands
     configuration: dict[str, Any]
     verified: Sequence[Measurement] = ()
-    error: str = ""
-    """Why times are missing; empty: no time is missing."""
+    error: str = ""  # why times are missing; empty: no time is missing
 
     @property
     def identity(self) -> str:

@@ -49,19 +49,12 @@ class UnitFinding:
     unit: str
     phase: str
     median_us: float
-    percent_of_others: float | None
-    """Its speed relative to the median of the other devices of its kind."""
-
+    percent_of_others: float | None  # its speed relative to the median of the other devices
     p_adjusted: float | None
-    percent_of_before: float | None
-    """Its speed relative to its own speed in earlier runs."""
-
+    percent_of_before: float | None  # its speed relative to its own speed in earlier runs
     verdict: FleetVerdict
-    since_before: bool = False
-    """Whether it is slow because it was faster in earlier runs."""
-
-    no_majority: bool = False
-    """Whether it is ambiguous because equally many devices are fast and slow."""
+    since_before: bool = False  # whether it is slow because it was faster in earlier runs
+    no_majority: bool = False  # it is ambiguous, as equally many devices are fast and slow
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,11 +91,8 @@ class Gap(NamedTuple):
     is_library: bool = False
     """A call of a library may launch several kernels and clear memory, so its gap may be longer."""
 
-    is_control: bool = False
-    """The control, whose launches overlap."""
-
-    key: PointKey | None = None
-    """What was measured; its timer is empty."""
+    is_control: bool = False  # the control, whose launches overlap
+    key: PointKey | None = None  # what was measured; its timer is empty
 
     @property
     def gap_us(self) -> float:

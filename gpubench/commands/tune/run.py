@@ -38,9 +38,7 @@ ENDING = "tune.csv"
 class Settings:
     """What is tuned, and how."""
 
-    sweep: Sweep
-    """A sweep without tiles."""
-
+    sweep: Sweep  # a sweep without tiles
     racing: Racing
 
 
@@ -49,11 +47,8 @@ class Tuned:
     """The result of tuning."""
 
     race: Outcome
-    confirmed: Outcome | None
-    """None: the race was interrupted, or nothing was timed."""
-
-    winners: list[Winner]
-    """The confirmed winners of the races that were not undecided."""
+    confirmed: Outcome | None  # None: the race was interrupted, or nothing was timed
+    winners: list[Winner]  # the confirmed winners of the races that were not undecided
 
     @property
     def undecided(self) -> bool:

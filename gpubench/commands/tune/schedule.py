@@ -71,12 +71,8 @@ def neighbours(space: Space, tile: Config) -> Iterator[Config]:
 class Racing:
     """Races the configurations of each variant and problem. This is the strategy of `tune`."""
 
-    where: str | None
-    """The condition of `--where`."""
-
-    within: float
-    """Configurations that are slower by at most this fraction count as equal."""
-
+    where: str | None  # the condition of `--where`
+    within: float  # configurations that are slower by at most this fraction count as equal
     overlap: bool = False
     """Whether launches overlap. Otherwise the parameter `pdl` has no effect, and only its last
     value takes part."""

@@ -34,15 +34,10 @@ class Dimensions:
     """What a launch says. Empty where it could not be read."""
 
     caller: str = ""
-    config: str = ""
-    """Its text between <<< and >>>."""
-
-    template: Mapping[str, str] = field(default_factory=dict)
-    """Numbers and truth values of the template's parameters, by their names."""
-
+    config: str = ""  # its text between <<< and >>>
+    template: Mapping[str, str] = field(default_factory=dict)  # values of the template's parameters
     grid: tuple[str, ...] = ()
-    block: tuple[str, ...] = ()
-    """Expressions, as a description has them."""
+    block: tuple[str, ...] = ()  # expressions, as a description has them
 
 
 def read_launch(

@@ -24,32 +24,21 @@ class SourceLaunch:
     """A launch of a kernel, as a function writes it."""
 
     kernel: str
-    template: str
-    """The text between the angle brackets, or an empty text."""
-
+    template: str  # the text between the angle brackets, or an empty text
     config: str
     arguments: list[str]
-    before: str
-    """The function's body up to the launch."""
+    before: str  # the function's body up to the launch
 
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
     """A function that a source defines."""
 
-    name: str
-    """With the namespaces around it."""
-
-    signature: str
-    """The text between the parentheses."""
-
-    template: tuple[Parameter, ...]
-    """The template's parameters. Empty: a plain function."""
-
+    name: str  # with the namespaces around it
+    signature: str  # the text between the parentheses
+    template: tuple[Parameter, ...]  # the template's parameters. Empty: a plain function
     is_kernel: bool
-    threads: str
-    """The first argument of `__launch_bounds__`, or an empty text."""
-
+    threads: str  # the first argument of `__launch_bounds__`, or an empty text
     body: str
 
     def uses(self, index: str) -> bool:
