@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gpubench.model.expression import evaluate
 from gpubench.model.signature import Parameter, split
-from gpubench.plan.from_source.source import Function, SourceLaunch, code, enclosed
+from gpubench.plan.from_source.source import Function, code, enclosed
 
 ROUNDS = 8
 """Maximum depth of constants that are defined by constants."""
@@ -53,21 +53,11 @@ def read_launch(
     template's parameters in a tile. `text` is the source.
     """
     name = kernel.name.rpartition("::")[2]
-    for caller in callers:
-        for launch in caller.launches:
-            if launch.kernel == name:
-                return _read(kernel, caller, launch, arguments, axes, text)
-    return Dimensions()
-
-
-def _read(
-    kernel: Function,
-    caller: Function,
-    launch: SourceLaunch,
-    arguments: Sequence[Parameter],
-    axes: Mapping[str, str],
-    text: str,
-) -> Dimensions:
+    launches = ((each, launch) for each in callers for launch in each.launches)
+    found = next((pair for pair in launches if pair[1].kernel == name), None)
+    if found is None:
+        return Dimensions()
+    caller, launch = found
     plain = code(text)
     names = dict(_DEFINED.findall(plain)) | _constants(plain) | _constants(launch.before)
     template: dict[str, str] = {}
@@ -84,10 +74,10 @@ def _read(
             symbols[given] = argument.value.upper()
     known = {*symbols.values()}
     names = {name: value for name, value in names.items() if name not in known} | symbols
-    config = split(launch.config)
-    block = _dimensions(config[1] if len(config) > 1 else "", launch, names, known, {})
+    of_grid, of_block, *_ = *split(launch.config), ""
+    block = _dimensions(of_block, launch.before, names, known, {})
     parts = dict(zip("xyz", block, strict=False))
-    grid = _dimensions(config[0], launch, names, known, parts)
+    grid = _dimensions(of_grid, launch.before, names, known, parts)
     return Dimensions(
         caller=caller.name, config=launch.config, template=template, grid=grid, block=block
     )
@@ -124,25 +114,25 @@ def _number(text: str) -> int | None:
 
 def _dimensions(
     text: str,
-    launch: SourceLaunch,
+    before: str,
     names: Mapping[str, str],
     known: Iterable[str],
     block: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """Return the parts of a `dim3`, or of the number, that a launch names; () if one is unknown."""
-    variable = re.fullmatch(r"\s*(\w+)\s*", text)
-    if variable:
-        name, before = variable[1], launch.before
+    """Return the parts of a `dim3`, or of the number, that a launch names; () if one is unknown.
+
+    `before` is the code before the launch, which may make the `dim3`.
+    """
+    made, members = re.match(r"\s*dim3\s*[({]", text), {}
+    if variable := re.fullmatch(r"\s*(\w+)\s*", text):
+        name = variable[1]
         members = dict(re.findall(rf"\b{name}\.([xyz])\s*=([^;=]+);", before))
         made = re.search(rf"\bdim3\b[^;]*?\b{name}\s*(?:=\s*dim3\s*)?[({{]", before)
-        if members:
-            text = ", ".join(members.get(axis, "1") for axis in "xyz")
-        elif made:
-            at = made.end() - 1
-            text, _ = enclosed(before, at, "()" if before[at] == "(" else "{}")
-    elif made := re.match(r"\s*dim3\s*[({]", text):
-        at = made.end() - 1
-        text, _ = enclosed(text, at, "()" if text[at] == "(" else "{}")
+    if members:
+        text = ", ".join(members.get(axis, "1") for axis in "xyz")
+    elif made:
+        opening = made.end() - 1
+        text, _ = enclosed(made.string, opening, "()" if made[0].endswith("(") else "{}")
     parts = [expression(part, names, known, block) for part in split(text)]
     while len(parts) > 1 and parts[-1] == "1":
         parts.pop()
