@@ -64,7 +64,7 @@ class BuildRow:
     local_bytes: int | None = _code("stack frame per thread: spills and local arrays")
     static_shared_bytes: int | None = _code("shared memory per block that is declared")
     dynamic_shared_bytes: int | None = _code("shared memory per block that the launch requests")
-    max_threads_per_block: int | None = _code("limit of __launch_bounds__; empty: no limit")
+    max_threads_per_block: int | None = _code("limit of __launch_bounds__; empty: none known")
 
     threads_per_block: int | None = _multiprocessor("threads in a block")
     resident_blocks: int | None = _multiprocessor("blocks at once; 0: the launch would fail")

@@ -9,7 +9,7 @@ import multiprocessing
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -23,8 +23,7 @@ from gpubench.backends.cuda.compile import Compiled
 from gpubench.backends.cuda.nvcc import find
 from gpubench.cache import cache_file, keep_value, kept
 from gpubench.commands.explain import sass
-from gpubench.commands.explain.cubin import machine_code, max_threads
-from gpubench.commands.explain.sass import InnerLoop, disassemble_together, inner_loop
+from gpubench.commands.explain.sass import InnerLoop, inner_loop, max_threads, sections
 from gpubench.errors import CompileError, GpubenchError, install_command
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import Resources
@@ -54,7 +53,7 @@ class Code:
     error: str = ""
     resources: Resources | None = None
     note: str = ""  # which compiler took NVRTC's place, or which headers were replaced
-    max_threads: int | None = None  # largest block that `__launch_bounds__` allows. None: no limit
+    max_threads: int | None = None  # what `__launch_bounds__` allows; None: no limit, or not listed
     is_disassembled: bool = False  # false without a disassembler that lists the architecture's code
     loop: InnerLoop | None = None
     """None without a loop that multiplies and adds, and if it is not disassembled."""
@@ -84,7 +83,8 @@ def missing_disassembler() -> str:
     """Return a line on what is not known without nvdisasm, or nothing if it is there."""
     if disassembler_version():
         return ""
-    return f"no nvdisasm found, so nothing about the inner loop: {install_command('sass')}"
+    install = install_command("sass")
+    return f"no nvdisasm found, so nothing about the inner loop and launch bounds: {install}"
 
 
 def compile_programs(
@@ -165,22 +165,21 @@ def compile_program(program: Program) -> Codes:
                 )
             except CompileError as error:
                 errors[expression] = str(error)
-    contents = [machine_code(each.cubin, each.symbol) for each in compiled.values()]
-    listed = disassemble_together(contents, architecture) if contents and all(contents) else None
-    listings = dict(zip(compiled, listed or [""] * len(compiled), strict=True))
+    listed = {cubin: sections(cubin) for cubin in {each.cubin for each in compiled.values()}}
     return {
-        (expression, dtype): _code(compiled[expression], listings[expression], dtype)
+        (expression, dtype): _code(compiled[expression], listed, dtype)
         if expression in compiled
         else Code(error=errors[expression])
         for expression, dtype in program.instances
     }
 
 
-def _code(compiled: Compiled, listing: str, dtype: str) -> Code:
+def _code(compiled: Compiled, listed: Mapping[bytes, Mapping[str, str]], dtype: str) -> Code:
+    listing = listed[compiled.cubin].get(f".text.{compiled.symbol}", "")
     return Code(
         resources=compiled.resources,
         note=compiled.note,
-        max_threads=max_threads(compiled.cubin, compiled.symbol),
+        max_threads=max_threads(listed[compiled.cubin].get(f".nv.info.{compiled.symbol}", "")),
         is_disassembled=bool(listing),
         loop=inner_loop(listing, dtype),
     )

@@ -14,7 +14,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from math import prod
 from operator import attrgetter
 from typing import NamedTuple
@@ -25,21 +24,23 @@ from gpubench.hardware.occupancy import WARP
 TIMEOUT_S = 120
 
 
-def disassemble_together(codes: Sequence[bytes], architecture: str) -> list[str] | None:
-    """Return the listing of each kernel's code, or None without a disassembler that lists them.
+def sections(cubin: bytes) -> dict[str, str]:
+    """Return what the disassembler prints about each section of a cubin, by the section's name.
 
-    A run of the disassembler takes 0.2 to 0.4 s of a CPU before it lists anything, and then 1 s per
-    megabyte. `architecture` is such as `sm_90a`.
+    Empty without a disassembler that lists the architecture's code.
     """
-    text = disassemble(b"".join(codes), f"--binary=SM{architecture.removeprefix('sm_')}")
-    if text is None:
-        return None
-    places = [0]
-    for address in accumulate(map(len, codes[:-1])):
-        places.append(text.find(f"/*{address:04x}*/", places[-1]))
-    if -1 in places:
-        return None
-    return [text[start:end] for start, end in pairwise([*places, len(text)])]
+    _, *parts = _SECTION.split(disassemble(cubin) or "")
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def max_threads(attributes: str) -> int | None:
+    """Return the threads per block that a kernel was compiled for, or None without a limit.
+
+    `attributes` is the listing of the section `.nv.info.KERNEL`.
+    """
+    _, limit, listing = attributes.partition("EIATTR_MAX_THREADS")
+    x_y_z = re.findall(r"\.word\s+0x([0-9a-f]+)", listing)[:3]
+    return prod(int(extent, 16) for extent in x_y_z) if limit else None
 
 
 def disassemble(content: bytes, *options: str) -> str | None:
@@ -90,6 +91,7 @@ GROUP_WARPS = 4
 
 FLOAT64 = ("DADD", "DFMA", "DMUL", "DSETP", "DMNMX")
 
+_SECTION = re.compile(r"^//-+ (\S+) -+$", re.MULTILINE)
 _INSTRUCTION = re.compile(
     r"\s*/\*(?P<address>[0-9a-f]+)\*/\s+\{?\s*(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_.a-z]*)(?P<operands>[^;]*);"
 )

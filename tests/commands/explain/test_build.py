@@ -14,8 +14,7 @@ from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain import code as code_module
 from gpubench.commands.explain import instances
 from gpubench.commands.explain.code import Code, Codes, Program, compile_program, compile_programs
-from gpubench.commands.explain.cubin import machine_code
-from gpubench.commands.explain.sass import disassemble, disassemble_together, inner_loop
+from gpubench.commands.explain.sass import disassemble, inner_loop, max_threads, sections
 from gpubench.on_cpu import accesses
 from gpubench.on_cpu.accesses import recorder_version
 from gpubench.plan.registry import KERNELS
@@ -113,23 +112,17 @@ def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) ->
     assert compile_program(replace(together, instances=(last,))) == {last: codes[last]}
 
 
-def test_code_disassembled_together_has_the_loops_of_its_cubin(tmp_path: Path) -> None:
-    kernels = copy_kernels(tmp_path / "kernels", "blocktile_2d", "shared_tile")
-    names = {
-        "my_blocktile_2d<float, 64, 64, 8, 4, 4>": "my_blocktile_2d",
-        "my_shared_tile<float, 16>": "my_shared_tile",
-    }
-    built = [
-        compiler.compile_instance(kernels / "gemm" / f"{stem}.cu", name, "sm_120")
-        for name, stem in names.items()
-    ]
-    contents = [machine_code(each.cubin, each.symbol) for each in built]
-    listings = disassemble_together(contents, "sm_120")
-    assert listings
-    for listing, each in zip(listings, built, strict=True):
-        alone = inner_loop(disassemble(each.cubin, "-c") or "", "float32")
-        assert inner_loop(listing, "float32") == alone
-        assert alone
+def test_a_kernel_has_its_own_loop_and_bounds_in_the_listing_of_a_program() -> None:
+    source = KERNELS / "gemm" / "blocktile_2d.cu"
+    names = [f"blocktile_2d<float, 64, 64, 8, {each}, {each}>" for each in (4, 8)]
+    together = compiler.compile_together(source, names, "sm_120")
+    listed = sections(together[0].cubin)
+    for name, threads, built in zip(names, (256, 64), together, strict=True):
+        alone = compiler.compile_instance(source, name, "sm_120")
+        loop = inner_loop(disassemble(alone.cubin, "-c") or "", "float32")
+        assert loop
+        assert inner_loop(listed[f".text.{built.symbol}"], "float32") == loop
+        assert max_threads(listed[f".nv.info.{built.symbol}"]) == threads
 
 
 def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(
@@ -197,7 +190,7 @@ def test_figures_without_a_listing_are_not_those_of_a_later_run(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     options = ("gemv_thread", "--arch", "sm_80", "--dtypes", "float32")
     with monkeypatch.context() as patch:
-        patch.setattr(code_module, "disassemble_together", lambda *_arguments: None)
+        patch.setattr(code_module, "sections", lambda _cubin: {})
         done, (row, *_) = build(tmp_path, "a.csv", *options)
         assert "sm_80" in done.err
         assert (row.loop_instructions, row.disassembler) == (None, None)

@@ -28,22 +28,32 @@ H200 = example("sm_90")
 RECORDED = Path(__file__).parent / "sass" / "shared_tile-8-float32-sm_90.sass"
 
 
+class Listing(dict[str, str]):
+    """What is printed about any kernel's code, and about no other section."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def get(self, section: str, default: str = "") -> str:  # type: ignore[override]
+        return self.code if section.startswith(".text.") else default
+
+
 @pytest.fixture(autouse=True)
 def recorded_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """On any machine: a disassembler that returns a recorded listing, and no GPU."""
     monkeypatch.setenv("COLUMNS", "80")
     listing = RECORDED.read_text(encoding="utf-8")
-    disassembles_as(monkeypatch, "recorded", lambda codes, _arch: [listing] * len(codes))
+    disassembles_as(monkeypatch, "recorded", lambda _cubin: Listing(listing))
     monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
     monkeypatch.setattr(module, "find_devices", no_gpu)
 
 
 def disassembles_as(
-    monkeypatch: pytest.MonkeyPatch, version: str, disassemble: Callable[..., list[str] | None]
+    monkeypatch: pytest.MonkeyPatch, version: str, sections: Callable[[bytes], dict[str, str]]
 ) -> None:
     """The version is part of the names of files in the cache."""
     monkeypatch.setattr(code_module, "disassembler_version", lambda: version)
-    monkeypatch.setattr(code_module, "disassemble_together", disassemble)
+    monkeypatch.setattr(code_module, "sections", sections)
 
 
 def no_gpu(_name: str) -> None:
@@ -157,7 +167,7 @@ def test_the_machines_gpu_is_the_default(
 def test_without_a_disassembler_the_rest_is_explained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disassembles_as(monkeypatch, "", lambda *_: None)
+    disassembles_as(monkeypatch, "", lambda _cubin: {})
     out, err = printed(capsys, "naive", tiles="16")
     assert "[sass]'" in err
     assert "inner loop" not in out
