@@ -10,13 +10,7 @@ from fakes import COPY_GBYTES_PER_S, run_sweep
 from typer.testing import CliRunner
 
 import gpubench.backends as registry
-from gpubench.backends import (
-    BackendEntry,
-    backends,
-    device_label,
-    find_devices,
-    open_backend,
-)
+from gpubench.backends import BackendEntry, backends, device_label, find_devices, open_backend
 from gpubench.cli import app
 from gpubench.commands.deviceinfo.view import device_json, with_ceilings
 from gpubench.engine.runner import Runner
@@ -138,9 +132,7 @@ def test_without_a_gpu_there_is_the_cpu_and_what_is_missing() -> None:
             find_devices(name)
 
 
-def test_a_name_asks_for_all_devices_and_a_number_for_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_asks_for_all_devices_and_a_number_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = [Device(backend="cuda", name=f"GPU {n}", index=n) for n in range(2)]
     monkeypatch.setattr("gpubench.backends.cuda.devices.cuda_devices", lambda: gpus)
     assert find_devices("cuda") == (gpus, {})

@@ -81,9 +81,7 @@ def test_every_instance_is_right_at_any_size(backend: CpuBackend, name: str) -> 
 
 @pytest.mark.slow  # Numba compiles
 @pytest.mark.parametrize("variant", ON_VECTORS, ids=lambda one: one.name)
-def test_a_product_with_a_vector_is_right_at_any_size(
-    backend: CpuBackend, variant: CallVariant
-) -> None:
+def test_a_product_with_a_vector_is_always_right(backend: CpuBackend, variant: CallVariant) -> None:
     first, *_, last = variant.dtypes
     for dtype, pairs in ((first, PAIRS), (last, PAIRS[:6])):  # the loops are the same
         for m, n in pairs:
@@ -112,9 +110,7 @@ def test_a_kernel_bound_to_some_rows_computes_only_those(backend: CpuBackend) ->
 
 
 @pytest.mark.slow  # Numba compiles in parallel mode
-def test_the_parallel_variant_is_right_and_compiled_apart_from_the_serial_one(
-    backend: CpuBackend,
-) -> None:
+def test_the_parallel_variant_is_right_and_compiled_on_its_own(backend: CpuBackend) -> None:
     # Numba's cache on disk ignores `parallel=`: whichever came first would serve for both.
     edge, names = 9, ("cpu_tile", "cpu_tile_parallel")
     compiled = [ON_CPU[name].build(Config.parse(str(edge)), "float32") for name in names]
@@ -161,9 +157,7 @@ def test_the_result_of_each_set_is_a_power_of_two_of_the_first_ones() -> None:
     assert all(found[index] == found[index % 4] for index in found)
 
 
-def test_the_smallest_problems_are_flushed_before_a_set_is_used_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_small_problems_are_flushed_before_sets_recur(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = small_cache(2**20, max_sets=16)
     point = on_cpu(ON_CPU["cpu_blas"], size=(8, 8, 8), cache=Cache.COLD)
     operands = load(backend, point)
@@ -213,9 +207,7 @@ def test_blas_uses_the_threads_of_the_variant() -> None:
     assert blas_threads() == {1}
 
 
-def test_a_variant_that_leaves_its_threads_open_has_all_cpus_and_powers_of_two(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_left_open_are_all_cpus_and_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     parallel, serial = ON_CPU["cpu_blas_parallel"], ON_CPU["cpu_blas"]
     for cpus, counts in ((1, (1,)), (2, (2, 1)), (12, (12, 8, 4, 2, 1)), (16, (16, 8, 4, 2, 1))):
         monkeypatch.setattr(module, "cpu_threads", lambda cpus=cpus: cpus)
@@ -340,9 +332,7 @@ def test_multiply_adds_are_computed_and_counted() -> None:
 
 
 @pytest.mark.parametrize("name", ["cpu_tile", "cpu_blas"])
-def test_objects_of_python_are_no_memory_that_a_small_call_allocates(
-    backend: CpuBackend, name: str
-) -> None:
+def test_objects_of_python_are_no_allocated_memory(backend: CpuBackend, name: str) -> None:
     tile = Config.parse("8") if ON_CPU[name].tiles else None
     point = on_cpu(ON_CPU[name], size=(8, 8, 8), tile=tile)
     assert backend.bind(point, load(backend, point)).watch() == ""

@@ -27,9 +27,7 @@ CACHE = 50 * 2**20
 
 
 @given(problems, st.integers(2**16, 2**30), st.integers(1, 5000))
-def test_cold_sets_outgrow_the_cache_or_it_is_flushed(
-    problem: Problem, cache_bytes: int, max_sets: int
-) -> None:
+def test_cold_sets_outgrow_the_cache(problem: Problem, cache_bytes: int, max_sets: int) -> None:
     policy = set_policy(problem, cache_bytes, cold=True, max_sets=max_sets)
     assert min(2, max_sets) <= policy.count <= max_sets
     if not policy.flush:
@@ -38,9 +36,7 @@ def test_cold_sets_outgrow_the_cache_or_it_is_flushed(
 
 
 @given(problems, st.integers(2**16, 2**30), st.integers(1, 5000))
-def test_a_sample_after_a_flush_uses_no_set_twice(
-    problem: Problem, cache_bytes: int, max_sets: int
-) -> None:
+def test_a_flush_serves_each_set_once(problem: Problem, cache_bytes: int, max_sets: int) -> None:
     policy = set_policy(problem, cache_bytes, cold=True, max_sets=max_sets)
     assert 1 <= policy.max_launches <= MAX_LAUNCHES
     if policy.flush:

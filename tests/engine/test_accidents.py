@@ -66,9 +66,7 @@ def running(argument: str) -> list[int]:
     return pids
 
 
-def test_kernels_that_fork_or_write_into_every_open_file_cost_their_own_points(
-    tmp_path: Path,
-) -> None:
+def test_kernels_that_fork_or_write_into_all_files_cost_own_points(tmp_path: Path) -> None:
     kernels = {
         "forks": "DONE or DONE.append(os.fork()); time.sleep(0.004)",
         "writes": "[ctypes.CDLL(None).write(file, b'hello, world', 12) for file in range(3, 64)]",
@@ -82,9 +80,7 @@ def test_kernels_that_fork_or_write_into_every_open_file_cost_their_own_points(
     )  # fmt: skip
 
 
-def test_a_kernel_that_patches_the_clock_is_timed_by_the_right_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_patched_clock_times_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("perf_counter", "perf_counter_ns"):  # the description also runs in this process
         monkeypatch.setattr(time, name, getattr(time, name))
     patches = "ago = time.perf_counter_ns\ntime.perf_counter = lambda: {0}\n"

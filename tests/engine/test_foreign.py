@@ -85,9 +85,7 @@ def test_a_function_shares_no_process_with_another_variant(worker: Worker, folde
     assert pids[0] != pids[1]
 
 
-def test_what_happens_at_other_sizes_is_a_note_and_never_the_status(
-    worker: Worker, folder: Path
-) -> None:
+def test_what_happens_at_other_sizes_is_only_a_note(worker: Worker, folder: Path) -> None:
     notes = {}
     for name in ("honest", "unchecked", "careless", "fragile"):
         result = worker.measure(at(folder, name))

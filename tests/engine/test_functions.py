@@ -98,9 +98,7 @@ def test_what_a_function_says_of_itself_once_it_ran_is_in_the_row() -> None:
 
 
 @pytest.mark.parametrize("matrices", [("B",), ("A", "C"), ("A", "B", "C")])
-def test_column_major_matrices_lie_so_in_memory_and_the_row_says_it(
-    matrices: tuple[str, ...],
-) -> None:
+def test_column_major_matrices_lie_so_and_the_row_says_it(matrices: tuple[str, ...]) -> None:
     strides: set[tuple[bool, ...]] = set()
 
     def call(*arrays: Any) -> None:
@@ -152,9 +150,7 @@ def test_a_function_that_keeps_addresses_is_told_so(by: str, cache: Cache) -> No
 
 
 @pytest.mark.parametrize("cache", Cache)
-def test_a_function_that_keeps_its_first_addresses_can_have_fixed_ones(
-    cache: Cache,
-) -> None:
+def test_a_function_that_keeps_its_first_addresses_can_have_fixed_ones(cache: Cache) -> None:
     kept: list[Any] = []
 
     def call(*arrays: Any) -> None:
@@ -198,9 +194,7 @@ def test_each_kernel_finds_its_own_poison_in_every_set() -> None:
         assert operands.rotation.used == set()
 
 
-def test_an_output_with_the_bits_of_another_kernels_right_output_is_right_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_output_with_the_bits_of_a_right_one_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = point().problem
     operands = FakeBackend().load(problem, make_inputs(problem, seed=1), cold=False)
     reference = make_reference(np, "gemm", *operands.host_inputs)
@@ -252,9 +246,7 @@ def test_a_call_that_cannot_be_enqueued_is_told_before_anything_is_timed() -> No
         {"algorithm": "\x1b[2J"},
     ],
 )
-def test_what_a_function_reports_of_itself_is_checked_before_it_is_a_row(
-    answers: dict[str, Any],
-) -> None:
+def test_what_a_function_reports_of_itself_is_checked_first(answers: dict[str, Any]) -> None:
     def call(a: Any, b: Any, c: Any) -> None:
         np.matmul(a, b, out=c)
 

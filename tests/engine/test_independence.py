@@ -89,9 +89,7 @@ SEEN = "its time depends on operands that it has seen before"
 
 @pytest.mark.parametrize("op", ["gemm", "gemv", "gemv_t", "atax"])
 @pytest.mark.parametrize("is_long", [False, True])
-def test_a_kernel_that_computes_each_time_is_independent_however_noisy(
-    op: str, is_long: bool
-) -> None:
+def test_a_kernel_that_always_computes_is_independent_if_noisy(op: str, is_long: bool) -> None:
     rng = np.random.default_rng(2)
     check(kernel(lambda: float(rng.uniform(0.9, 1.1)), op=op), op, is_long=is_long)
 
@@ -105,7 +103,7 @@ def test_a_kernel_that_adds_to_its_output_is_independent() -> None:
 
 
 @pytest.mark.parametrize(("is_long", "repeats"), [(False, 0), (True, 0), (False, 7)])
-def test_a_kernel_that_returns_where_the_output_holds_numbers_is_wrong(
+def test_a_kernel_that_returns_if_the_output_is_filled_is_wrong(
     is_long: bool, repeats: int
 ) -> None:
     """Also if the timer repeats one of seven launches, which then finds the output filled."""
@@ -147,17 +145,13 @@ def test_a_result_kept_by_the_operands_values_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(("longer", "is_wrong"), [(1.17, False), (1.4, True)])
-def test_operands_that_were_just_written_may_make_a_launch_longer_by_the_hosts_clock(
-    longer: float, is_wrong: bool
-) -> None:
+def test_operands_just_written_may_make_a_launch_longer(longer: float, is_wrong: bool) -> None:
     with pytest.raises(WrongError, match=SEEN) if is_wrong else nullcontext():
         check(kernel(us=40, new=longer))
 
 
 @pytest.mark.parametrize("is_long", [False, True])
-def test_launches_that_are_shorter_on_new_operands_do_not_make_the_time_false(
-    is_long: bool,
-) -> None:
+def test_launches_that_are_shorter_on_new_operands_falsify_nothing(is_long: bool) -> None:
     check(kernel(new=0.1), is_long=is_long)
 
 

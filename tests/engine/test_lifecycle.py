@@ -14,15 +14,7 @@ from gpubench.engine.pool import Pool
 from gpubench.engine.prepare import Job
 from gpubench.engine.runner import Runner
 from gpubench.errors import LaunchError, UsageError
-from gpubench.model import (
-    CORE_DTYPES,
-    CudaVariant,
-    Fill,
-    Measurement,
-    Point,
-    Status,
-    Timing,
-)
+from gpubench.model import CORE_DTYPES, CudaVariant, Fill, Measurement, Point, Status, Timing
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import Visit
 from gpubench.plan.sweep import Sweep
@@ -217,9 +209,7 @@ def test_a_source_hash_changes_with_either_file(tmp_path: Path) -> None:
     assert {len(one) for one in hashes} == {12}
 
 
-def test_a_source_hash_changes_with_the_version_of_a_library(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_source_hash_changes_with_a_librarys_version(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"torch": "2.9", "cupy-cuda13x": "14.0"}
     monkeypatch.setattr(provenance, "version", versions.get)
     distributions = {"torch": ["torch"], "cupy": ["cupy-cuda13x"]}
@@ -234,9 +224,7 @@ def test_a_source_hash_changes_with_the_version_of_a_library(
     ]
 
 
-def test_a_measurement_carries_the_sweeps_seed_and_what_operands_hold(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_operands_have_the_sweeps_seed_and_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def remember(_problem: object, seed: int, fill: Fill) -> object:
@@ -309,7 +297,7 @@ def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("op", "copies"), [("gemv", 1), ("gemm", 0)])
-def test_a_copy_is_measured_once_where_memory_sets_the_pace(
+def test_a_copy_is_measured_if_memory_limits(
     monkeypatch: pytest.MonkeyPatch, op: str, copies: int
 ) -> None:
     only = variant(matmul, "fake", op=op, dtypes=CORE_DTYPES)

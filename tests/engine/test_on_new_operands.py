@@ -116,9 +116,7 @@ def test_each_new_operand_of_an_odd_shape_begins_where_an_allocation_may(
     assert np.allclose(np.frombuffer(results, dtype).reshape(4, -1), expected, atol=1e-6)
 
 
-def test_launches_that_compute_everything_in_the_reported_time_are_right(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_launches_that_take_the_reported_time_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu(monkeypatch)
     for slow_s in (0.0, 0.1):  # slow launches are repeated
         gpu.slow_until_s = gpu.now_s + slow_s
@@ -126,9 +124,7 @@ def test_launches_that_compute_everything_in_the_reported_time_are_right(
         assert ratio == pytest.approx(1.0)  # the request does not count
 
 
-def test_the_clocks_agree_on_hot_launches_that_find_their_operands_in_the_cache(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_clocks_agree_on_hot_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, cold = Gpu(monkeypatch), result()
     gpu.from_memory = True
     assert OnNewOperands(gpu, os.getpid(), cold, GPU).judge() == pytest.approx(1.2)
@@ -142,25 +138,19 @@ def test_launches_beyond_the_room_of_the_queue_are_fewer(monkeypatch: pytest.Mon
     assert OnNewOperands(gpu, os.getpid(), result(), GPU).judge()
 
 
-def test_launches_that_cannot_be_held_are_judged_by_their_results_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_launches_that_are_not_held_are_judged_by_results(monkeypatch: pytest.MonkeyPatch) -> None:
     assert OnNewOperands(Gpu(monkeypatch, room=0), os.getpid(), result(), GPU).judge() is None
     gpu = Gpu(monkeypatch, room=0, skips=lambda _copy, _row: True)
     with pytest.raises(WrongError, match="relative error"):
         OnNewOperands(gpu, os.getpid(), result(), GPU).judge()
 
 
-def test_a_short_time_is_wrong_if_launches_on_new_operands_take_longer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_time_is_wrong_if_new_operands_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WrongError, match="operands that are new, by the clock of another process"):
         OnNewOperands(Gpu(monkeypatch), os.getpid(), result(LAUNCH_US / 4), GPU).judge()
 
 
-def test_launches_of_calls_that_may_wait_are_not_held_and_are_few(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_calls_that_may_wait_are_launched_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, by_cupti = Gpu(monkeypatch, room=0), result()
     by_cupti = replace(by_cupti, point=replace(by_cupti.point, timer=Timer.CUPTI))
     assert OnNewOperands(gpu, os.getpid(), by_cupti, GPU).judge() is None

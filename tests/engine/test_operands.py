@@ -45,9 +45,7 @@ int32s = st.integers(-(2**31), 2**31 - 1)
 
 
 @given(st.data(), st.integers(1, 4), st.integers(1, 4), st.integers(1, 9))
-def test_the_reference_of_any_int32_wraps_like_the_exact_product(
-    data: st.DataObject, m: int, n: int, k: int
-) -> None:
+def test_the_reference_of_int32_wraps_exactly(data: st.DataObject, m: int, n: int, k: int) -> None:
     a, b = (
         np.array(data.draw(st.lists(int32s, min_size=size, max_size=size)), np.int32)
         for size in (m * k, k * n)
@@ -57,9 +55,7 @@ def test_the_reference_of_any_int32_wraps_like_the_exact_product(
     assert product.tolist() == wrapped(exact("gemm", a, b))
 
 
-def test_an_int32_reference_is_exact_across_its_steps_along_k(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_int32_reference_is_exact_in_steps_along_k(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EXACT_STEP", 8)
     a = np.full((2, 37), -(2**31), np.int32)
     a[1] = 2**31 - 1
@@ -72,9 +68,7 @@ def test_an_int32_reference_is_exact_across_its_steps_along_k(
 @given(
     st.integers(1, 6), st.integers(1, 6), st.integers(1, 40), st.integers(0, 2**32), st.booleans()
 )
-def test_the_reference_of_any_shape_is_exact(
-    m: int, n: int, k: int, seed: int, double: bool
-) -> None:
+def test_a_reference_of_any_shape_is_exact(m: int, n: int, k: int, seed: int, double: bool) -> None:
     a, b = make_inputs(problem(m, n, k, "float64" if double else "float32"), seed)
     assert worst_error(a, b) <= (2**-60 if double else k * 2**-53)
 
@@ -109,9 +103,7 @@ def test_index_operands_are_multiples_of_the_element_number() -> None:
     assert (a.dtype, b.dtype) == (np.int32, np.int32)
 
 
-def test_index_operands_wrap_by_themselves_where_there_are_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_index_operands_wrap_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.np, "arange", lambda count, dtype: np.full(count, 2**30 + 1, dtype))
     a, b = make_inputs(problem(1, 1, 1, "int32"), 1, Fill.INDEX)
     assert (a.item(), b.item()) == (2**30 + 1, -(2**31) + 2)

@@ -58,9 +58,7 @@ def test_what_is_offered_has_a_kernel_or_a_library_routine_and_nothing_else_is()
     assert set(DTYPES) == {dtype for kernel in variants() for dtype in kernel.dtypes}
 
 
-def test_a_precision_of_ones_own_is_one_entry_and_a_kernel(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_precision_of_ones_own_is_one_entry_and_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     split = Precision(
         name="two_bfloat16",
         element="float32",

@@ -17,17 +17,7 @@ from gpubench.engine.operands import verifying_bytes
 from gpubench.engine.runner import COOLING_S, Runner
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.architectures import example
-from gpubench.model import (
-    CORE_DTYPES,
-    Cache,
-    Health,
-    Launches,
-    Point,
-    State,
-    Status,
-    Timer,
-    Timing,
-)
+from gpubench.model import CORE_DTYPES, Cache, Health, Launches, Point, State, Status, Timer, Timing
 from gpubench.plan.registry import of_op
 from gpubench.results.rows import row
 
@@ -60,9 +50,7 @@ class AnyVariant(FakeBackend):
         return super().bind(replace(of, variant=variant()), *arguments, **rows)
 
 
-def test_a_later_process_launches_on_few_rows_first_unless_the_launch_is_short_and_no_call() -> (
-    None
-):
+def test_a_later_process_launches_on_few_rows_first_unless_the_launch_is_short() -> None:
     source = of_op("gemm")["naive"]
     for of, time_us, expected in (
         (variant(), 10.0, 1),
@@ -208,7 +196,7 @@ def test_a_wrong_result_is_never_timed() -> None:
         ("run", DoesNotFitError("out of device memory"), Status.SKIPPED),
     ],
 )
-def test_what_fails_becomes_the_status_with_its_reason(
+def test_a_failure_is_a_status_with_its_reason(
     where: str, error: Exception, status: Status
 ) -> None:
     backend = FakeBackend()
@@ -233,9 +221,7 @@ def test_a_point_that_just_fits_is_measured_and_another_is_skipped_before_it_is_
 
 
 @pytest.mark.parametrize(("launch_s", "parts"), [(20, {1, 64 // 16}), (1000, {1})])
-def test_too_slow_a_launch_is_skipped_with_its_estimate_and_never_made(
-    launch_s: int, parts: set[int]
-) -> None:
+def test_too_slow_a_launch_is_skipped_with_its_estimate(launch_s: int, parts: set[int]) -> None:
     backend = FakeBackend(launch_s * 1e6)
     result = runner(backend, launch_limit_s=10.0).measure(point())
     assert (result.status, result.series) == (Status.SKIPPED, None)
@@ -290,9 +276,7 @@ def test_rounds_together_take_ten_samples_and_fifty_milliseconds() -> None:
 
 
 @pytest.mark.parametrize(("time_us", "status"), [(0.09, Status.WRONG), (0.11, Status.OK)])
-def test_a_time_that_the_device_cannot_reach_is_wrong_whatever_the_result(
-    time_us: float, status: Status
-) -> None:
+def test_a_time_that_no_device_can_reach_is_wrong(time_us: float, status: Status) -> None:
     device = replace(example("sm_90"), backend="cpu")
     result = runner(FakeBackend(time_us, device=device)).measure(point(size=(256, 256, 256)))
     assert result.status == status
@@ -306,10 +290,7 @@ SLOW, FINE = Health(throttle=("thermal slowdown",)), Health(throttle=("power cap
 
 @pytest.mark.parametrize(
     ("healths", "waits", "after"),
-    [
-        ([FINE, SLOW, FINE, FINE], COOLING_S[:1], FINE),
-        (itertools.repeat(SLOW), COOLING_S, SLOW),
-    ],
+    [([FINE, SLOW, FINE, FINE], COOLING_S[:1], FINE), (itertools.repeat(SLOW), COOLING_S, SLOW)],
     ids=["recovers", "stays slow"],
 )
 def test_a_slowed_down_device_gets_time_to_cool_and_the_point_is_timed_again(

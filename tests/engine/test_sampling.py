@@ -179,9 +179,7 @@ times_us = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=60)
 
 
 @given(times_us)
-def test_statistics_are_in_order_outliers_are_counted_and_no_sample_is_dropped(
-    times: list[float],
-) -> None:
+def test_statistics_are_in_order_and_no_sample_is_dropped(times: list[float]) -> None:
     series = summarize(times, 3, "precise")
     assert (series.samples, series.min_us, series.max_us) == (len(times), min(times), max(times))
     assert series.min_us <= series.q1_us <= series.median_us <= series.q3_us <= series.max_us
@@ -191,9 +189,7 @@ def test_statistics_are_in_order_outliers_are_counted_and_no_sample_is_dropped(
 
 
 @pytest.mark.parametrize(("stray", "outliers"), [(11.2, 0), (11.4, 1), (7.8, 0), (7.6, 1)])
-def test_an_outlier_is_beyond_one_and_a_half_interquartile_ranges(
-    stray: float, outliers: int
-) -> None:
+def test_an_outlier_is_beyond_1_5_interquartile_ranges(stray: float, outliers: int) -> None:
     # With the stray one the quartiles are 9.125 and 10, or 9 and 9.875: fences at 11.31 and 7.69.
     times = [8.5, 9.0, 9.0, 9.5, 9.5, 9.5, 10.0, 10.0, 10.5]
     assert summarize([*times, stray], 1, "precise").outliers_tukey == outliers
@@ -228,9 +224,7 @@ class Machine:
         ({2: 10.2, 1: 10.0}, 2),
     ],
 )
-def test_the_number_of_threads_is_the_fastest_and_of_equals_the_largest(
-    times_us: dict[int, float], best: int
-) -> None:
+def test_of_equally_fast_threads_the_most_are_taken(times_us: dict[int, float], best: int) -> None:
     assert best_threads(Machine(times_us), tuple(times_us)) == best
 
 

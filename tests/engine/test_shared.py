@@ -255,7 +255,7 @@ def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Cl
         members(crowded, "cpu")
 
 
-def test_an_on_that_names_no_cluster_is_refused_in_a_line(
+def test_an_on_without_a_cluster_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
@@ -280,9 +280,7 @@ def test_a_peer_that_stops_answering_is_named_and_what_it_raises_is_raised() -> 
     assert cluster.within(60, "worker x", lambda: 5) == 5
 
 
-def test_a_silent_worker_is_noticed_once_and_the_last_one_ends_the_sweep(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_silent_worker_is_noticed_once_and_the_last_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     clock_s, signs = 0.0, {"a": 1, "b": 1}
     monkeypatch.setattr(shared, "perf_counter", lambda: clock_s)
     monkeypatch.setattr(

@@ -78,9 +78,7 @@ def test_a_right_result_of_positive_operands_or_equal_rows_is_accepted(dtype: st
 
 @pytest.mark.parametrize("op", OPERATIONS)
 @pytest.mark.parametrize("factor", [1e-70, 1e70])
-def test_a_right_result_of_tiny_or_huge_operands_is_accepted_and_a_wrong_one_is_not(
-    factor: float, op: str
-) -> None:
+def test_tiny_or_huge_operands_are_judged_like_others(factor: float, op: str) -> None:
     a, b = inputs(op, 40, 30, "float64", k=20)
     c = product(op, a * factor, b)
     assert verdict(op, a * factor, b, c) is None
@@ -129,12 +127,7 @@ def last_element_not_written(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarra
     return c
 
 
-WRONG = (
-    a_typical_product_left_out,
-    last_term_left_out,
-    one_element_off,
-    last_element_not_written,
-)
+WRONG = (a_typical_product_left_out, last_term_left_out, one_element_off, last_element_not_written)
 
 
 @pytest.mark.parametrize("op", OPERATIONS)

@@ -127,9 +127,7 @@ def test_a_sum_as_wide_as_stated_is_right_in_any_order(name: str, dtype: str, de
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", NARROW)
-def test_a_narrower_sum_is_wrong_and_its_width_is_in_the_reason(
-    name: str, dtype: str, depth: int
-) -> None:
+def test_a_narrower_sum_is_wrong_by_its_stated_width(name: str, dtype: str, depth: int) -> None:
     add, bits = NARROW[name]
     probe = probe_of(dtype, depth)
     with pytest.raises(

@@ -156,9 +156,7 @@ def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, fol
     assert worker._child.pid == child
 
 
-def test_a_kernel_that_spoils_operands_does_not_make_others_wrong(
-    worker: Worker, folder: Path
-) -> None:
+def test_a_kernel_that_spoils_operands_harms_no_other(worker: Worker, folder: Path) -> None:
     spoiler = worker.measure(at(folder, 8, cache=Cache.COLD))
     # Its own result is right, unless so many of its launches are looked at that a set comes again.
     assert spoiler.status in {Status.OK, Status.WRONG}
@@ -187,9 +185,7 @@ def test_a_variant_that_takes_child_after_child_down_is_skipped_unless_a_point_w
     assert worker.measure(point(variant(name="other"))).status == Status.OK
 
 
-def test_a_point_that_crashes_after_another_is_measured_again_and_that_one_named(
-    worker: Worker, folder: Path
-) -> None:
+def test_a_point_that_crashes_after_another_is_tried_again(worker: Worker, folder: Path) -> None:
     assert worker.measure(at(folder, 22)).reason == ""
     crashed = worker.measure(at(folder, 23))
     assert crashed.status == Status.OK
@@ -201,9 +197,7 @@ def test_a_point_that_crashes_after_another_is_measured_again_and_that_one_named
 
 
 @pytest.mark.slow
-def test_a_child_lost_at_another_request_is_an_error_for_the_user(
-    worker: Worker, folder: Path
-) -> None:
+def test_a_child_lost_at_another_request_is_an_error(worker: Worker, folder: Path) -> None:
     worker.measure(at(folder, 21))
     with pytest.raises(ChildLostError, match="the measuring process ended by itself with exit"):
         worker.ceilings(())
@@ -219,7 +213,7 @@ def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> No
     assert worker.spent_s["starting"] > 0  # of the child after the first
 
 
-def test_children_of_later_rounds_start_while_kernels_compile(
+def test_later_children_start_during_compilation(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[Child] = []
@@ -267,7 +261,7 @@ def begin(descriptor):
 """
 
 
-def test_a_child_that_is_killed_takes_along_what_it_started(
+def test_a_killed_child_takes_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "starter.py").write_text(STARTER)
@@ -291,9 +285,7 @@ def test_a_child_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.slow
-def test_a_child_lost_while_it_compiles_leaves_the_points_to_their_turn(
-    worker: Worker, folder: Path
-) -> None:
+def test_a_child_lost_while_it_compiles_costs_its_point_alone(worker: Worker, folder: Path) -> None:
     (folder / "builder.py").write_text(
         FAULTY.replace("    def call(", "    os._exit(3)\n    def call(")
     )

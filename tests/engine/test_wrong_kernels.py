@@ -78,9 +78,7 @@ ROUNDED = [
 
 
 @pytest.mark.parametrize(("wrong", "dtype", "size"), ROUNDED)
-def test_operands_that_lose_bits_are_rejected(
-    wrong: Product, dtype: str, size: tuple[int, int, int]
-) -> None:
+def test_lost_bits_are_rejected(wrong: Product, dtype: str, size: tuple[int, int, int]) -> None:
     result = measured(wrong, size, dtype=dtype)
     assert (result.status, result.series) == (Status.WRONG, None)
     assert result.reason.startswith("exact probe at ")
@@ -171,7 +169,7 @@ def test_what_the_launch_before_left_is_rejected_however_few_sets_there_are(
 
 @pytest.mark.parametrize("cache", Cache)
 @pytest.mark.parametrize("launches", [2, 7, 20])
-def test_a_kernel_that_spoils_one_launch_now_and_then_is_rejected(
+def test_a_kernel_that_spoils_a_launch_now_and_then_is_rejected(
     launches: int, cache: Cache
 ) -> None:
     call = right_on_probes(spoils_one_launch_in(launches))
@@ -180,9 +178,7 @@ def test_a_kernel_that_spoils_one_launch_now_and_then_is_rejected(
 
 
 @pytest.mark.parametrize("cache", Cache)
-def test_long_launches_are_looked_at_between_samples(
-    cache: Cache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_launches_are_looked_at_early(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if too long for looking at more than one before the first sample; two sets when cold.
     call = right_on_probes(spoils_one_launch_in(20))
     monkeypatch.setattr(runner, "WATCHING_S", 0.0)

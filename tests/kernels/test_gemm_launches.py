@@ -48,9 +48,7 @@ def of_cluster(tile: Config) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("variant", EDGES, ids=lambda one: one.name)
-def test_a_tile_changes_the_launch_or_the_instance_and_blocks_cover_the_result(
-    variant: CudaVariant,
-) -> None:
+def test_a_tile_changes_the_run_and_blocks_cover_the_result(variant: CudaVariant) -> None:
     tiles = list(variant.tiles)
     size = problem(1000, 777, 8)
     runs = {(variant.launch(tile, size), variant.instance(tile, "float32")) for tile in tiles}
@@ -279,9 +277,7 @@ def test_rows_that_are_no_multiple_of_16_bytes_are_copied_first_or_read_by_anoth
          "bytes of shared memory"),
     ],
 )  # fmt: skip
-def test_a_tile_that_does_not_fit_is_refused_with_the_reason(
-    name: str, tile: str, reason: str
-) -> None:
+def test_a_tile_that_does_not_fit_is_refused_by_reason(name: str, tile: str, reason: str) -> None:
     tiles = GEMM[name].tiles
     assert reason in str(tiles.why_not(tiles.read(tile)))
 

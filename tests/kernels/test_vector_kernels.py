@@ -73,9 +73,7 @@ def test_blocks_cover_all_rows_and_none_is_idle(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["gemv_t_vectorized", "atax_pair"])
-def test_slabs_cover_the_matrix_and_their_parts_fit_into_the_workspace(
-    name: str, dtype: str
-) -> None:
+def test_slabs_cover_the_matrix_and_parts_fit_the_workspace(name: str, dtype: str) -> None:
     item, one = ITEM_BYTES[dtype], OF_VECTORS[name]
     for tile, (m, n) in product(tiles_of(one), SHAPES):
         threads, rows = tile.numbers("threads", "rows_per_slab")

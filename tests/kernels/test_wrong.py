@@ -18,13 +18,7 @@ from gpubench.engine.judge.probe import make_probes
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant, Problem, edges
 from gpubench.on_cpu import run as on_cpu
-from gpubench.on_cpu.run import (
-    Case,
-    KernelFaultError,
-    Sanitizer,
-    run_on_cpu,
-    translation_unit,
-)
+from gpubench.on_cpu.run import Case, KernelFaultError, Sanitizer, run_on_cpu, translation_unit
 
 FOLDER = Path(__file__).parent.parent / "wrong"
 TILE = Config.parse("4")
@@ -225,9 +219,7 @@ def test_dynamic_shared_memory_becomes_a_pointer_and_nothing_else_changes() -> N
     assert untouched in translation_unit(Path("x.cu"), untouched, [])
 
 
-def test_without_a_compiler_the_line_says_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_compiler_a_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"g\+\+ is missing"):
         run_on_cpu(cases_of("missing_barrier"), Sanitizer.ADDRESS, tmp_path / "x")

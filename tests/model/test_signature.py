@@ -5,13 +5,7 @@ import struct
 import pytest
 
 from gpubench.model import Problem
-from gpubench.model.signature import (
-    array_index,
-    number,
-    packed,
-    parameters,
-    why_unknown,
-)
+from gpubench.model.signature import array_index, number, packed, parameters, why_unknown
 
 LADDER = (
     "(int M, int N, int K, float alpha=1, const float *A, const float *B, float beta=0, float *C)"

@@ -87,9 +87,7 @@ def test_a_file_that_another_process_holds_is_not_overwritten(tmp_path: Path) ->
     assert (tmp_path / "a").read_bytes() == b"free"
 
 
-def test_a_file_system_without_locks_is_written_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_may_have_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fcntl.flock", full)
     Output(tmp_path / "a").write(b"first")
     Output(tmp_path / "a", overwrite=True).write(b"second")

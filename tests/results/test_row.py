@@ -15,9 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpubench.errors import UsageError
-from gpubench.model import (
-    Status,
-)
+from gpubench.model import Status
 from gpubench.results import row as table
 from gpubench.results.columns import MAX_TEXT, MAX_VALUE, MIN_VALUE, in_range
 from gpubench.results.row import COLUMNS, KEY, NAMES, REQUIRED, Row, read, write
@@ -115,9 +113,7 @@ def test_rows_with_hostile_values_read_back_as_they_were_written(
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "a\tb", "a\u2028b", "a\u202eb", "\x7f"], ids=ascii)
-def test_text_that_steers_a_terminal_is_blanked_in_rows_and_files(
-    csv_file: Path, text: str
-) -> None:
+def test_text_that_steers_a_terminal_is_blanked_in_files(csv_file: Path, text: str) -> None:
     assert failed(Status.ERROR, text).reason.isprintable()
     edit(csv_file, 2, "device", text)
     assert read(csv_file)[0].device.isprintable()
@@ -238,9 +234,7 @@ def test_the_frame_is_what_pandas_reads_from_the_file(csv_file: Path) -> None:
     ("medians", "unstable"),
     [(None, False), ("100.0", False), ("100.0;110.0;105.0", False), ("100.0;110.2;105.0", True)],
 )
-def test_rounds_that_differ_by_more_than_ten_percent_make_a_row_unstable(
-    medians: str | None, unstable: bool
-) -> None:
+def test_rounds_over_ten_percent_apart_are_unstable(medians: str | None, unstable: bool) -> None:
     assert replace(measured(), round_medians_us=medians).unstable == unstable
 
 

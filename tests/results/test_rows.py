@@ -145,17 +145,13 @@ def with_overheads(
 
 
 @pytest.mark.parametrize(("timer", "overhead_us"), [(Timer.EVENTS, 2.2), (Timer.CUPTI, None)])
-def test_a_row_has_the_overhead_that_its_timer_subtracted(
-    timer: Timer, overhead_us: float | None
-) -> None:
+def test_a_row_has_the_overhead_of_its_timer(timer: Timer, overhead_us: float | None) -> None:
     one = with_overheads(2.1, 2.3, 2.2, timer=timer)
     assert (one.status, one.overhead_us) == (Status.OK, overhead_us)
 
 
 @pytest.mark.parametrize(("spread_us", "sample_us"), [(1.01, 100.0), (10.1, 1000.0)])
-def test_rounds_with_overheads_too_different_for_half_a_percent_have_no_time(
-    spread_us: float, sample_us: float
-) -> None:
+def test_rounds_of_unlike_overheads_have_no_time(spread_us: float, sample_us: float) -> None:
     refused = with_overheads(2.2, 2.2 + spread_us, 2.3, sample_us=sample_us)
     assert refused.status == Status.ERROR
     assert refused.reason.startswith(f"the rounds subtracted 2.20 to {2.2 + spread_us:.2f} µs")

@@ -117,9 +117,7 @@ def arrays(*addresses: int) -> list[Any]:
     return [SimpleNamespace(data=SimpleNamespace(ptr=address)) for address in addresses]
 
 
-def test_a_kernel_with_its_own_signature_is_launched_with_its_arguments(
-    cuda: SimpleNamespace,
-) -> None:
+def test_a_kernel_with_its_own_signature_gets_its_arguments(cuda: SimpleNamespace) -> None:
     sgemm = of_op("gemm", EXAMPLE)["sgemm"]
     assert isinstance(sgemm, CudaVariant)
     at = point(sgemm, sgemm.tiles.read("8/kernel=sgemm_shared"))
@@ -254,9 +252,7 @@ def test_memory_from_cupys_pool_is_seen_and_said(cuda: SimpleNamespace) -> None:
     assert said == "each call allocates memory (4,000,000 bytes seen)"
 
 
-def test_a_row_notes_whether_calls_overlap_and_that_it_may_not_be_known(
-    cuda: SimpleNamespace,
-) -> None:
+def test_a_row_notes_whether_calls_overlap_or_if_that_is_unknown(cuda: SimpleNamespace) -> None:
     said = watched(cuda, lambda: None, Stream(), (True, ""))
     assert said == "its launches overlap in a stream, so they are timed in a graph with full edges"
     said = watched(cuda, lambda: None, Stream(), (True, ""), state=State.SUSTAINED)
@@ -314,7 +310,7 @@ def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
 @pytest.mark.parametrize(
     ("scope", "timer"), [(Scope.END_TO_END, Timer.EVENTS), (Scope.KERNEL, Timer.CUPTI)]
 )
-def test_a_call_that_is_never_timed_in_a_graph_is_not_captured(
+def test_only_what_a_graph_times_is_captured(
     cuda: SimpleNamespace, scope: Scope, timer: Timer
 ) -> None:
     at = SimpleNamespace(launches=Launches.ALONE, scope=scope, timer=timer)
@@ -323,7 +319,7 @@ def test_a_call_that_is_never_timed_in_a_graph_is_not_captured(
     assert cuda.kernel.CudaKernel._overlap.func(kernel) == (False, "")
 
 
-def test_a_call_is_launched_before_it_is_captured(
+def test_a_launch_precedes_the_capture(
     cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
@@ -339,7 +335,7 @@ def test_a_call_is_launched_before_it_is_captured(
     assert done == ["launch", "capture"]
 
 
-def test_memory_from_torchs_pool_is_seen_too(
+def test_memory_of_torch_is_seen_too(
     cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     total = [100]
@@ -382,9 +378,7 @@ def test_launches_that_are_waited_for_are_timed_with_each_wait(cuda: SimpleNames
         assert done == 2 * (["flush", *sample] if flush else sample)
 
 
-def test_a_host_function_is_called_with_the_addresses_of_the_arrays(
-    cuda: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_a_host_function_gets_the_arrays_addresses(cuda: SimpleNamespace, tmp_path: Path) -> None:
     source = tmp_path / "mine.c"
     source.write_text("void run(int m, float a, const float *A, float *C) { *C = *A * a + m; }")
     library = ["gcc", "-shared", "-fPIC", "-o", tmp_path / "mine.so", source]

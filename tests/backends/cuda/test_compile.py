@@ -78,9 +78,7 @@ def test_a_second_compilation_comes_from_the_disk_unless_the_file_is_damaged(
     assert len(done) == 2
 
 
-def test_whatever_decides_the_outcome_compiles_anew(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_input_compiles_anew(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = compilations(monkeypatch)
     compile_instance(source, "twice<float, 2>", "sm_90")
     compile_instance(source, "twice<float, 3>", "sm_90")
@@ -102,9 +100,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_else(source: Path) -> None
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("nowhere")])
-def test_what_is_no_file_in_a_cubins_place_costs_nothing_else(
-    source: Path, put: Callable[[Path], None]
-) -> None:
+def test_what_is_no_cubin_costs_nothing_else(source: Path, put: Callable[[Path], None]) -> None:
     good = compile_instance(source, "twice<float, 2>", "sm_90")
     (file,) = cache_files(source)
     file.unlink()
@@ -113,9 +109,7 @@ def test_what_is_no_file_in_a_cubins_place_costs_nothing_else(
     assert [one.name for one in file.parent.iterdir()] == [file.name]
 
 
-def test_what_a_source_includes_decides_the_outcome_too(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_source_includes_decides_too(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = compilations(monkeypatch)
     factor = source.with_name("factor.cuh")
     source.write_text('#include "factor.cuh"\n' + SOURCE.replace("TILE *", "FACTOR * TILE *"))

@@ -33,9 +33,7 @@ def counting(answer: int | FakeCudaError) -> SimpleNamespace:
     )
 
 
-def test_a_machine_without_a_gpu_is_no_surprise_and_one_that_seems_to_have_one_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_gpu_that_seems_to_be_there_is_reported_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     for with_driver, cupy, on_the_bus, expected, message in (
         (False, False, False, True, "^no NVIDIA driver is loaded"),
         (False, False, True, False, "^no NVIDIA driver is loaded"),

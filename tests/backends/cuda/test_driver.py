@@ -31,9 +31,7 @@ def words(encoded: bytes) -> list[int]:
 
 
 @given(encoded_maps)
-def test_bit_21_of_the_second_word_is_cleared_for_small_tensors_and_no_other(
-    encoded: bytes,
-) -> None:
+def test_only_bit_21_of_the_second_word_is_cleared_for_small_tensors(encoded: bytes) -> None:
     before = words(encoded)
     after = words(without_faulty_bit(encoded, SMALL_TENSOR_BYTES - 1, FAULTY_UP_TO))
     assert after[1] == before[1] & ~(1 << 21)
@@ -94,9 +92,7 @@ def fake_driver(monkeypatch: pytest.MonkeyPatch, status: driver.CUresult, tensor
     monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", lambda *_: (status, tensor_map))
 
 
-def test_an_encoded_tensor_map_is_128_bytes_passed_by_value(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_encoded_tensor_map_is_128_bytes_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = driver.CUtensorMap()
     answer.opaque = [driver.cuuint64_t(2**64 - 1 - index) for index in range(16)]
     fake_driver(monkeypatch, driver.CUresult.CUDA_SUCCESS, answer)
@@ -109,9 +105,7 @@ def test_an_encoded_tensor_map_is_128_bytes_passed_by_value(
         assert words(encoded.raw) == expected
 
 
-def test_a_tensor_map_that_the_driver_refuses_is_a_launch_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_refused_tensor_map_is_a_launch_error(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_driver(monkeypatch, driver.CUresult.CUDA_ERROR_INVALID_VALUE, None)
     with pytest.raises(LaunchError, match=r"refused TensorMap.*CUDA_ERROR_INVALID_VALUE"):
         encode_tensor_map(TensorMap(array=0, shape=(8, 8), box=(8, 8)), 0, "float32")
@@ -124,9 +118,7 @@ def attributes(launch: Launch) -> tuple[Any, dict[str, Any]]:
     return config, {attribute.id.name: attribute.value for attribute in config.attrs}
 
 
-def test_a_tensor_map_of_the_result_has_the_type_of_results(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tensor_map_of_a_result_has_the_type_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = of_op("gemm")["wgmma_bytes"]
     assert isinstance(kernel, CudaVariant)
     seen: list[tuple[int, str]] = []

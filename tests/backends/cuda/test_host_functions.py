@@ -87,7 +87,7 @@ def described(
     return variant
 
 
-def test_a_function_gets_its_arguments_and_its_calls_are_recorded(
+def test_arguments_are_passed_and_calls_recorded(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variant = described(folder)

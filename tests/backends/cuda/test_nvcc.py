@@ -50,9 +50,7 @@ def test_nvrtc_finds_the_toolkits_headers_and_the_note_names_the_stand_ins(sourc
     assert compiled.note == "NVRTC compiled stand-ins for cstdint, float.h, limits"
 
 
-def test_nvcc_compiles_what_nvrtc_cannot_and_the_cubin_is_kept(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nvcc_compiles_what_nvrtc_cannot(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = compile_instance(source, "scale<float, 3>", "sm_90")
     assert compiled.symbol == "_Z5scaleIfLi3EEvPT_"
     assert compiled.note.startswith(f"compiled by {nvcc.version()}, as NVRTC reports: ")
@@ -80,9 +78,7 @@ def test_the_description_selects_nvcc_and_its_options_and_errors_are_nvccs(sourc
         compile_instance(source, expression, "sm_90", options[:1])
 
 
-def test_device_code_alone_is_not_compiled_twice(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_device_code_is_not_compiled_twice(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_by_nvcc", None)
     source.write_text("__global__ void scale(float* C) { *C = factor; }")
     with pytest.raises(CompileError, match="factor"):
@@ -99,9 +95,7 @@ def test_device_code_alone_is_not_compiled_twice(
          "_ZN36_GLOBAL__N__ca0464ff_4_w_cu_acc5a52f6hiddenEPf"),
     ],
 )  # fmt: skip
-def test_the_entry_is_found_among_overloads_templates_and_hidden_kernels(
-    marker: str, symbol: str
-) -> None:
+def test_the_entry_is_found_among_overloads_and_templates(marker: str, symbol: str) -> None:
     symbols = (
         "_ZN36_GLOBAL__N__ca0464ff_4_w_cu_acc5a52f6hiddenEPf", f"_Z14gpubench_entryIXadL{marker}",
         "_Z5sgemmI6__halfLi32ELj8EEvPKT_PS1_i", "_Z5sgemmIfLi32ELj8EEvPKT_PS0_i", "ext",
@@ -114,9 +108,7 @@ def test_the_entry_is_found_among_overloads_templates_and_hidden_kernels(
         entry_symbol(others, "any")
 
 
-def test_without_nvcc_the_message_says_what_to_install(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_nvcc_the_error_names_it(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc.version.cache_clear()
     monkeypatch.setattr(nvcc, "find", lambda: None)
     with pytest.raises(CompileError, match=r"nvcc is not available.*\[nvcc\].*CUDA_HOME"):

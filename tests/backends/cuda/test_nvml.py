@@ -90,9 +90,7 @@ def test_health_is_in_the_units_of_its_names(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_sensors_are_read_again_only_once_a_reading_is_old(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_sensors_are_read_again_only_once_a_reading_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml, watts = fake_nvml(), iter((100_000, 200_000))
     nvml.nvmlDeviceGetPowerUsage = lambda _handle: next(watts)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
@@ -140,9 +138,7 @@ def test_without_nvml_there_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> N
             Nvml("GPU-1")
 
 
-def test_what_may_explain_a_gpus_speed_is_read_as_far_as_it_reports_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_may_explain_a_gpus_speed_is_read_if_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = computing(os.getpid())
     answers: dict[str, Any] = {
         "nvmlDeviceGetEnforcedPowerLimit": 700_000,

@@ -72,9 +72,7 @@ def test_slower_algorithms_leave_early() -> None:
 @pytest.mark.parametrize(
     ("launch_us", "most", "launches"), [(3.0, 256, 34), (3.0, 8, 8), (150, 256, 1)]
 )
-def test_all_samples_have_as_many_launches_as_the_fastest_needs(
-    launch_us: float, most: int, launches: int
-) -> None:
+def test_the_fastest_decides_on_the_launches(launch_us: float, most: int, launches: int) -> None:
     track = Track([4 * launch_us, launch_us])
     track.race(most)
     assert {count for _, count in track.taken[2:]} == {launches}
@@ -149,9 +147,7 @@ def test_a_damaged_file_is_replaced(cache: Path, damage: bytes) -> None:
 
 
 @pytest.mark.parametrize("blocked", ["cache", "cache/algorithms"])
-def test_without_a_cache_every_process_takes_the_librarys_own_choice(
-    cache: Path, blocked: str
-) -> None:
+def test_without_a_cache_each_process_takes_the_librarys_choice(cache: Path, blocked: str) -> None:
     path = cache.parent / blocked
     path.parent.mkdir(exist_ok=True)
     path.write_text("a file where a directory should be")

@@ -27,10 +27,7 @@ def test_sources_are_labelled_by_what_differs_first() -> None:
         "gpubench 9.9.9",
     ]
     assert labels(("a.csv", here), ("b.csv", here)) == ["a", "b"]
-    assert labels(("old/a.csv", here), ("new/a.csv", here)) == [
-        "old/a.csv",
-        "new/a.csv",
-    ]
+    assert labels(("old/a.csv", here), ("new/a.csv", here)) == ["old/a.csv", "new/a.csv"]
 
 
 def test_device_and_version_stand_together_where_one_does_not_suffice() -> None:
