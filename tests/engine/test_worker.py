@@ -101,31 +101,13 @@ def test_variables_that_change_libraries_silently_are_recorded_and_not_passed_on
     with Worker("cpu", Timer.EVENTS) as worker:
         recorded = "CUPY_TF32=1;OMP_NUM_THREADS=2;GPUBENCH_CPU_CACHE_MIB=2"
         assert worker.device.facts["environment"] == recorded
-        (child,) = children_of(os.getpid())
+        child = worker._child.pid
         lines = Path(f"/proc/{child}/environ").read_text().split("\0")
     assert not Path(f"/proc/{child}").exists()  # it ends with its worker
     variables = dict(line.split("=", 1) for line in lines if line)
     assert variables["GPUBENCH_TEST"] == "passed on"
     assert not variables.keys() & set(SILENT_VARIABLES)
     assert variables["OPENBLAS_THREAD_TIMEOUT"] == "4"  # idle threads sleep
-
-
-def children_of(pid: int) -> list[int]:
-    """Processes that measure, and their watchers; other tests may have left Python's own."""
-    return [
-        int(other.name)
-        for other in Path("/proc").iterdir()
-        if other.name.isdigit()
-        and f"\nPPid:\t{pid}\n" in _status(other)
-        and b"gpubench.engine.child.serve" in (other / "cmdline").read_bytes()
-    ]
-
-
-def _status(process: Path) -> str:
-    try:
-        return (process / "status").read_text()
-    except OSError:
-        return ""
 
 
 @pytest.mark.slow

@@ -103,11 +103,16 @@ def test_elements_of_c_belong_to_as_many_threads_as_compute_them() -> None:
 
 def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> None:
     add = Launch(grid=(8,), block=(64,), kernel="add")
-    split = variant(lambda _tile, _of: Launch(grid=(64, 64, 4), block=(256,), next_launches=(add,)))
+    split = variant(
+        lambda _tile, of: Launch(
+            grid=(-(-of.n // 64), -(-of.m // 64), 4), block=(256,), next_launches=(add,)
+        )
+    )
     first, second = (explained(split, 4, step=step) for step in (0, 1))
     assert second.launch == add
     assert (second.accumulators, second.roofline, second.cgma) == (None,) * 3
     assert first.roofline
+    assert first.accumulators == 16
     assert second.waves
     assert second.waves.idle_multiprocessors == 124
 
