@@ -13,8 +13,8 @@ import numpy as np
 from gpubench.backends import Routine
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy, operand_factors
 from gpubench.engine.judge.verdict import why_inaccurate
-from gpubench.engine.pool import Executor, LocalPool, Watcher
-from gpubench.engine.prepare import prepare
+from gpubench.engine.pool import Executor, LocalPool, Pool, Watcher
+from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import Outcome, run
 from gpubench.model import (
     Cache,
@@ -33,6 +33,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.plan.registry import KERNELS
+from gpubench.plan.schedule import Visit
 from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import source_hash
 from gpubench.results.result_file import ResultFile
@@ -364,6 +365,27 @@ def failed(status: Status, reason: str, of: Point | None = None) -> Row:
     """Return the row of a point without times."""
     taken = Measurement(point=of or point(), status=status, reason=reason)
     return row(taken, CPU, source_hash(taken.point.variant))
+
+
+class Diary(Watcher):
+    """Remembers visits and measurements. Ctrl-C comes after a number of measurements."""
+
+    def __init__(self, stop_after: int = 10**9) -> None:
+        self.totals = (0, 0)
+        self.visits: list[Visit] = []
+        self.seen: list[Measurement] = []
+        self._stop_after = stop_after
+
+    def planned(self, job: Job, _pool: Pool, visits: int, _foreseen: object) -> None:
+        self.totals = (len(job.points), visits)
+
+    def measuring(self, visit: Visit) -> None:
+        self.visits.append(visit)
+
+    def measured(self, measurement: Measurement) -> None:
+        self.seen.append(measurement)
+        if len(self.seen) == self._stop_after:
+            raise KeyboardInterrupt
 
 
 def run_sweep(

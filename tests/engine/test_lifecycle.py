@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import COPY_GBYTES_PER_S, CPU, FakeBackend, FakeKernel, matmul, run_sweep, variant
+from fakes import COPY_GBYTES_PER_S, CPU, Diary, FakeBackend, FakeKernel, matmul, run_sweep, variant
 
-from gpubench.engine.pool import Pool
-from gpubench.engine.prepare import Job
+from gpubench.engine.pool import Watcher
 from gpubench.engine.runner import Runner
 from gpubench.errors import LaunchError, UsageError
 from gpubench.model import CORE_DTYPES, CudaVariant, Fill, Measurement, Point, Status, Timing
@@ -24,32 +23,6 @@ from gpubench.results.provenance import source_hash
 from gpubench.results.result_file import ResultFile, default_path, read_context
 
 SIZES = ((8, 8, 8), (16, 16, 16), (24, 24, 24))
-
-
-class Diary:
-    """A watcher that remembers."""
-
-    def __init__(self, file: Path | None = None) -> None:
-        self.visits: list[tuple[str, str]] = []
-        self.measurements: list[Measurement] = []
-        self.lines_before: list[int] = []
-        self.totals = (0, 0)
-        self._file = file
-
-    def planned(self, job: Job, _pool: Pool, visits: int, _foreseen: object) -> None:
-        self.totals = (len(job.points), visits)
-
-    def compiled(self, built: int) -> None:
-        pass
-
-    def measuring(self, visit: Visit) -> None:
-        assert visit.left_s >= 0
-        self.visits.append((visit.name, visit.point.label))
-        if self._file:
-            self.lines_before.append(len(self._file.read_text().splitlines()) - 1)
-
-    def measured(self, measurement: Measurement) -> None:
-        self.measurements.append(measurement)
 
 
 @pytest.fixture
@@ -72,11 +45,11 @@ def test_every_round_visits_every_point_once_in_an_order_of_its_own() -> None:
     run_sweep(asked(sizes=sizes), Runner(FakeBackend()), diary, None)
     assert diary.totals == (12, 36)
     names = ["round 1/3", "round 2/3", "round 3/3"]
-    rounds = [[label for name, label in diary.visits if name == wanted] for wanted in names]
-    assert [len(labels) for labels in rounds] == [12, 12, 12]
+    rounds = [[visit.point for visit in diary.visits if visit.name == name] for name in names]
+    assert [len(points) for points in rounds] == [12, 12, 12]
     assert len(set(map(frozenset, rounds))) == 1
     assert len(set(map(tuple, rounds))) == 3
-    assert [name for name, _ in diary.visits] == [name for name in names for _ in range(12)]
+    assert [visit.name for visit in diary.visits] == [name for name in names for _ in range(12)]
 
 
 @pytest.mark.usefixtures("one_variant")
@@ -85,15 +58,22 @@ def test_a_seed_decides_the_order() -> None:
     sizes = tuple((n, n, n) for n in range(1, 13))
     for diary, seed in zip(diaries, (1, 1, 2), strict=True):
         run_sweep(asked(sizes=sizes, seed=seed), Runner(FakeBackend()), diary, None)
-    assert diaries[0].visits == diaries[1].visits != diaries[2].visits
+    first, same, other = ([visit.point for visit in diary.visits] for diary in diaries)
+    assert first == same != other
 
 
 @pytest.mark.usefixtures("one_variant")
 def test_every_row_is_on_disk_before_the_next_point_is_measured(tmp_path: Path) -> None:
     file = ResultFile(tmp_path / "a.csv")
-    diary = Diary(tmp_path / "a.csv.partial")
-    outcome = run_sweep(asked(), Runner(FakeBackend()), diary, file)
-    assert diary.lines_before == list(range(9))
+    lines_before: list[int] = []
+
+    class Reader(Watcher):
+        def measuring(self, visit: Visit) -> None:
+            assert visit.left_s >= 0
+            lines_before.append(len((tmp_path / "a.csv.partial").read_text().splitlines()) - 1)
+
+    outcome = run_sweep(asked(), Runner(FakeBackend()), Reader(), file)
+    assert lines_before == list(range(9))
     assert outcome.path == tmp_path / "a.csv"
     assert table.read(outcome.path) == outcome.rows
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
@@ -110,7 +90,7 @@ class FailingAt16(FakeBackend):
 def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
     diary = Diary()
     outcome = run_sweep(asked(), Runner(FailingAt16()), diary, ResultFile(tmp_path / "a.csv"))
-    assert Counter(label for _, label in diary.visits) == {
+    assert Counter(visit.point.label for visit in diary.visits) == {
         "fake at 8 float32": 3,
         "fake at 16 float32": 1,
         "fake at 24 float32": 3,
@@ -126,7 +106,7 @@ def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: P
 def test_an_error_of_our_own_keeps_what_was_measured_too(tmp_path: Path) -> None:
     backend = FakeBackend([10.0] * 1000)  # then the script ends
     with pytest.raises(StopIteration):
-        run_sweep(asked(), Runner(backend), Diary(), ResultFile(tmp_path / "a.csv"))
+        run_sweep(asked(), Runner(backend), None, ResultFile(tmp_path / "a.csv"))
     assert table.read(tmp_path / "a.csv")
     assert read_context(tmp_path / "a.csv")["options"] == {}  # to be continued
 
@@ -136,7 +116,7 @@ def test_a_file_that_exists_is_refused_before_anything_runs(tmp_path: Path) -> N
     (tmp_path / "a.csv").write_text("precious")
     backend = FakeBackend()
     with pytest.raises(UsageError, match="exists"):
-        run_sweep(asked(), Runner(backend), Diary(), ResultFile(tmp_path / "a.csv"))
+        run_sweep(asked(), Runner(backend), None, ResultFile(tmp_path / "a.csv"))
     assert backend.events == []
     assert (tmp_path / "a.csv").read_text() == "precious"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
@@ -146,8 +126,6 @@ def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
     outcome = run_sweep(
         asked(variants=("cpu_naive", "cpu_blas"), dtypes=("int32",), sizes=((8, 8, 8),)),
         Runner(FakeBackend()),
-        Diary(),
-        None,
     )
     assert [(one.variant, one.status) for one in outcome.rows] == [
         ("cpu_naive", "ok"),
@@ -160,7 +138,7 @@ def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
 @pytest.mark.usefixtures("one_variant")
 def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() -> None:
     backend = FakeBackend()
-    outcome = run_sweep(asked(), Runner(backend), Diary(), None)
+    outcome = run_sweep(asked(), Runner(backend))
     what = [event.what for event in backend.events]
     assert sorted(what[:2]) == ["compile", "load"]  # the load is of a small result
     assert what[2:5] == ["warm up", "copy", "load"]
@@ -170,9 +148,9 @@ def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() 
 @pytest.mark.usefixtures("one_variant")
 def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
     noisy = [10.0, 30.0, 90.0] * 30_000
-    free = run_sweep(asked(), Runner(FakeBackend(noisy)), Diary(), None)
+    free = run_sweep(asked(), Runner(FakeBackend(noisy)))
     tight = asked(timing=Timing(rounds=3, budget_s=1e-9))
-    outcome = run_sweep(tight, Runner(FakeBackend(noisy)), Diary(), None)
+    outcome = run_sweep(tight, Runner(FakeBackend(noisy)))
     assert [one.samples for one in outcome.rows] == [12, 12, 12]
     assert min(one.samples for one in free.rows) > 18
 
@@ -180,7 +158,7 @@ def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
 def test_a_wrong_point_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     lazy = variant(lambda _a, _b, _c: None, "lazy")
     monkeypatch.setattr(plan, "choose", lambda *_: (lazy,))
-    outcome = run_sweep(asked(), Runner(FakeBackend()), Diary(), None)
+    outcome = run_sweep(asked(), Runner(FakeBackend()))
     assert {one.status for one in outcome.rows} == {Status.WRONG}
     assert {one.gflops for one in outcome.rows} == {None}
     assert outcome.failed
@@ -233,7 +211,7 @@ def test_operands_have_the_sweeps_seed_and_kind(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("gpubench.engine.operand_cache.make_inputs", remember)
     sweep = asked(variants=("cpu_blas",), seed=77, operands=(Fill.INDEX,))
-    run_sweep(sweep, Runner(FakeBackend()), Diary())
+    run_sweep(sweep, Runner(FakeBackend()))
     assert seen == [(77, Fill.INDEX)]
 
 
@@ -264,11 +242,11 @@ class InterruptedAfter(Runner):
 def test_a_sweep_resumed_anywhere_measures_the_rest_and_no_more(tmp_path: Path, first: int) -> None:
     path = tmp_path / "a.csv"
     begun = InterruptedAfter(first)
-    assert run_sweep(asked(), begun, Diary(), ResultFile(path)).interrupted
+    assert run_sweep(asked(), begun, None, ResultFile(path)).interrupted
     rest = InterruptedAfter(99)
-    resumed = run_sweep(asked(), rest, Diary(), ResultFile(path, resume=True))
+    resumed = run_sweep(asked(), rest, None, ResultFile(path, resume=True))
     uninterrupted = InterruptedAfter(99)
-    whole = run_sweep(asked(), uninterrupted, Diary())
+    whole = run_sweep(asked(), uninterrupted)
     assert begun.measured + rest.measured == uninterrupted.measured  # in the same order
     timeless = [replace(one, started_utc=None) for one in resumed.rows]
     assert timeless == [replace(one, started_utc=None) for one in whole.rows]
@@ -289,9 +267,9 @@ def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Pat
                 raise KeyboardInterrupt
             return result
 
-    assert run_sweep(asked(), Interrupted(FailingAt16()), Diary(), ResultFile(path)).interrupted
+    assert run_sweep(asked(), Interrupted(FailingAt16()), None, ResultFile(path)).interrupted
     rest = InterruptedAfter(99)
-    outcome = run_sweep(asked(), rest, Diary(), ResultFile(path, resume=True))
+    outcome = run_sweep(asked(), rest, None, ResultFile(path, resume=True))
     assert "fake at 16 float32" not in rest.measured
     assert [one.status for one in outcome.rows] == ["ok", "error", "ok"]
 
@@ -304,7 +282,7 @@ def test_a_copy_is_measured_if_memory_limits(
     monkeypatch.setattr(plan, "choose", lambda *_: (only,))
     backend = FakeBackend(2.0, device=replace(CPU, compute_capability=(9, 0)))
     k = 8 if op == "gemm" else 1
-    rows = run_sweep(asked(op=op, sizes=((8, 8, k), (9, 9, k))), Runner(backend), Diary()).rows
+    rows = run_sweep(asked(op=op, sizes=((8, 8, k), (9, 9, k))), Runner(backend)).rows
     assert len([event for event in backend.events if event.what == "copy"]) == copies
     expected = [4 * (n * n + 2 * n) / 2.0 / 1e3 for n in (8, 9)]
     if copies:
@@ -322,6 +300,6 @@ def test_a_cpu_has_the_measured_rates_as_its_peaks(monkeypatch: pytest.MonkeyPat
         "ceilings",
         lambda _self, dtypes, **_kept: {f"measured_{dtype}_fma_gflops": 4.0 for dtype in dtypes},
     )
-    (row,) = run_sweep(asked(sizes=((8, 8, 8),)), Runner(FakeBackend(1.0)), Diary()).rows
+    (row,) = run_sweep(asked(sizes=((8, 8, 8),)), Runner(FakeBackend(1.0))).rows
     assert row.gflops == pytest.approx(2 * 8**3 / 1e3)
     assert row.percent_of_peak == pytest.approx(100 * row.gflops / 4.0)

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import CPU, FakeBackend, matmul, measurement, variant
+from fakes import CPU, Diary, FakeBackend, matmul, measurement, variant
 
 from gpubench.engine.measurements import Measurements, Place
-from gpubench.engine.pool import LocalPool, Watcher
+from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import run
 from gpubench.engine.runner import Runner
-from gpubench.model import Measurement, Timing
+from gpubench.model import Timing
 from gpubench.plan import sweep as plan
 from gpubench.plan.sweep import Sweep
 from gpubench.results.result_file import ResultFile
@@ -68,18 +68,6 @@ def test_a_repeated_round_is_not_new(job: Job) -> None:
     assert known.is_new(SECOND.put_into(taken))
 
 
-class StopAfter(Watcher):
-    """Ctrl-C after a number of measurements."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-
-    def measured(self, _measurement: Measurement) -> None:
-        self.left -= 1
-        if not self.left:
-            raise KeyboardInterrupt
-
-
 def test_a_sweep_resumed_on_another_gpu_mixes_no_rounds(job: Job, tmp_path: Path) -> None:
     def pool(place: Place, time_us: float) -> LocalPool:
         facts: dict[str, Any] = {"uuid": place.device_uuid, "slot": place.slot}
@@ -87,7 +75,7 @@ def test_a_sweep_resumed_on_another_gpu_mixes_no_rounds(job: Job, tmp_path: Path
         return LocalPool(Runner(FakeBackend(time_us, device=device)))
 
     path = tmp_path / "a.csv"
-    first = run(job, pool(FIRST, 10.0), StopAfter(4), ResultFile(path))
+    first = run(job, pool(FIRST, 10.0), Diary(stop_after=4), ResultFile(path))
     assert first.interrupted
     outcome = run(job, pool(SECOND, 20.0), file=ResultFile(path, resume=True))
     assert not outcome.interrupted

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 from distributed import Client, LocalCluster, get_worker
-from fakes import FakeBackend, matmul, measurement, point, variant
+from fakes import Diary, FakeBackend, matmul, measurement, point, variant
 
 from gpubench.backends import find_devices
 from gpubench.commands.tune import run as tuning
@@ -33,9 +33,9 @@ from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, run
 from gpubench.engine.runner import Runner
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError, PeerLostError, UsageError
-from gpubench.model import Measurement, Point, Timing, Variant, edges
+from gpubench.model import Point, Timing, Variant, edges
 from gpubench.plan import sweep as plan
-from gpubench.plan.schedule import InRounds, Visit
+from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
 from gpubench.plan.tuned import keep_winners, read_winners
 from gpubench.results import row as table
@@ -102,21 +102,6 @@ def run_shared(
     return run(prepare(sweep, pool.device), pool, watcher, file)
 
 
-class Diary(Watcher):
-    def __init__(self, stop_after: int = 10**9) -> None:
-        self.seen: list[Measurement] = []
-        self.visits_left: list[int] = []
-        self._stop_after = stop_after
-
-    def measuring(self, visit: Visit) -> None:
-        self.visits_left.append(visit.visits_left)
-
-    def measured(self, measurement: Measurement) -> None:
-        self.seen.append(measurement)
-        if len(self.seen) == self._stop_after:
-            raise KeyboardInterrupt
-
-
 def test_points_are_shared_and_all_rounds_of_a_point_are_of_one_device(
     client: Client, devices: Callable[[Opened], None], tmp_path: Path
 ) -> None:
@@ -134,7 +119,7 @@ def test_points_are_shared_and_all_rounds_of_a_point_are_of_one_device(
     assert of_blas == {"0": 4, "1": 4, "2": 4}
     assert {"sampling", "waiting"} <= outcome.spent_s.keys()
     assert sum(outcome.spent_s.values()) <= outcome.wall_s
-    assert diary.visits_left[-1] >= 1
+    assert diary.visits[-1].visits_left >= 1
     speeds = {row.slot: row.percent_of_devices for row in rows}
     assert speeds == pytest.approx({"0": 110.0, "1": 100.0, "2": 1100 / 12})
     assert all("other workers on its CPU, which disturb it: 2" in (r.reason or "") for r in rows)

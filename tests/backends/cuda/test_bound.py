@@ -13,6 +13,7 @@ from typing import Any, Self
 import fakes
 import numpy as np
 import pytest
+from test_timer import FakeStream
 
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.backends.functions import Prepared
@@ -198,35 +199,10 @@ def test_a_function_that_cannot_be_built_is_an_error_row(cuda: SimpleNamespace) 
         instances(cuda).routine(point(fakes.variant(runs_on="cuda", build=build)), PROBLEM)
 
 
-class Stream:
-    """A stream in which nothing has happened by the time that a launch returns, unless it waits."""
-
-    def __init__(self) -> None:
-        self.reached = False
-
-    def block(self, _microseconds: float) -> None:
-        self.reached = False
-
-    def record_start(self) -> Any:
-        stream = self
-
-        class Start:
-            @property
-            def done(self) -> bool:
-                return stream.reached
-
-        return Start()
-
-    record_stop = record_start
-
-    def synchronize(self) -> None:
-        self.reached = True
-
-
 def watched(
     cuda: SimpleNamespace,
     launch: Any,
-    stream: Stream,
+    stream: FakeStream,
     overlap: tuple[bool, str] = (False, ""),
     launches: Launches = Launches.ALONE,
     timer: Timer = Timer.EVENTS,
@@ -247,17 +223,17 @@ def watched(
 
 
 def test_memory_from_cupys_pool_is_seen_and_said(cuda: SimpleNamespace) -> None:
-    assert watched(cuda, lambda: None, Stream()) == ""
-    said = watched(cuda, lambda: allocate(4_000_000), Stream())
+    assert watched(cuda, lambda: None, FakeStream()) == ""
+    said = watched(cuda, lambda: allocate(4_000_000), FakeStream())
     assert said == "each call allocates memory (4,000,000 bytes seen)"
 
 
 def test_a_row_notes_whether_calls_overlap_or_if_that_is_unknown(cuda: SimpleNamespace) -> None:
-    said = watched(cuda, lambda: None, Stream(), (True, ""))
+    said = watched(cuda, lambda: None, FakeStream(), (True, ""))
     assert said == "its launches overlap in a stream, so they are timed in a graph with full edges"
-    said = watched(cuda, lambda: None, Stream(), (True, ""), state=State.SUSTAINED)
+    said = watched(cuda, lambda: None, FakeStream(), (True, ""), state=State.SUSTAINED)
     assert said == "its launches overlap, and its settled time is that of a chain of launches"
-    said = watched(cuda, lambda: None, Stream(), (False, "cannot be captured"))
+    said = watched(cuda, lambda: None, FakeStream(), (False, "cannot be captured"))
     assert said == "whether its launches overlap is not known: cannot be captured"
 
 
@@ -345,11 +321,11 @@ def test_memory_of_torch_is_seen_too(
     def launch() -> None:
         total[0] += 2048
 
-    assert "2,048 bytes seen" in watched(cuda, launch, Stream())
+    assert "2,048 bytes seen" in watched(cuda, launch, FakeStream())
 
 
 def test_a_call_that_waits_for_the_gpu_is_an_error_that_says_so(cuda: SimpleNamespace) -> None:
-    stream = Stream()
+    stream = FakeStream()
     with pytest.raises(LaunchError, match=r"the call waits for the GPU.*--launches waited"):
         watched(cuda, stream.synchronize, stream)
     for timed in ({"launches": Launches.WAITED}, {"timer": Timer.CUPTI}):
@@ -400,4 +376,4 @@ def test_whatever_a_function_raises_is_a_launch_error(cuda: SimpleNamespace) -> 
         raise KeyError("mode")
 
     with pytest.raises(LaunchError, match="mode"):
-        watched(cuda, launch, Stream())
+        watched(cuda, launch, FakeStream())
