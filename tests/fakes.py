@@ -17,9 +17,9 @@ from gpubench.engine.pool import Executor, LocalPool, Pool, Watcher
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import Outcome, run
 from gpubench.model import (
+    OPERATIONS,
     Cache,
     CallVariant,
-    Config,
     Device,
     Health,
     Measurement,
@@ -27,7 +27,6 @@ from gpubench.model import (
     Problem,
     Scope,
     Series,
-    State,
     Status,
     Timer,
     Variant,
@@ -109,22 +108,20 @@ def point(
     *,
     size: tuple[int, int, int] = (64, 48, 32),
     dtype: str = "float32",
-    tile: Config | None = None,
-    cache: Cache = Cache.COLD,
-    state: State = State.BURST,
-    scope: Scope = Scope.KERNEL,
-    timer: Timer = Timer.HOST,
+    **facts: Any,
 ) -> Point:
-    m, n, k = size
-    return Point(
-        variant=of or FAKE,
-        tile=tile,
-        problem=Problem(op="gemm", m=m, n=n, k=k, dtype=dtype),
-        cache=cache,
-        state=state,
-        scope=scope,
-        timer=timer,
+    """Return a point of the variant's operation and layout. `facts` are other fields of it."""
+    (m, n, k), at = size, of or FAKE
+    problem = Problem(
+        op=at.op,
+        m=m,
+        n=n,
+        k=k if OPERATIONS[at.op].has_k else 1,
+        dtype=dtype,
+        column_major=at.column_major,
     )
+    usual = {"tile": None, "cache": Cache.COLD, "scope": Scope.KERNEL, "timer": Timer.HOST}
+    return Point(variant=at, problem=problem, **usual | facts)
 
 
 @dataclass(frozen=True, kw_only=True)

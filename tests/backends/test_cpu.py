@@ -25,7 +25,7 @@ from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.errors import CompileError, LaunchError, UsageError
 from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads
-from gpubench.model import Cache, CallVariant, Config, Point, Problem, Scope
+from gpubench.model import Cache, CallVariant, Config, Point, Scope
 from gpubench.plan.registry import variants
 
 TILES = ((33, "int32"), (1, "float64"))
@@ -85,8 +85,7 @@ def test_a_product_with_a_vector_is_always_right(backend: CpuBackend, variant: C
     first, *_, last = variant.dtypes
     for dtype, pairs in ((first, PAIRS), (last, PAIRS[:6])):  # the loops are the same
         for m, n in pairs:
-            problem = Problem(op=variant.op, m=m, n=n, dtype=dtype)
-            assert_right(backend, replace(on_cpu(variant), problem=problem))
+            assert_right(backend, on_cpu(variant, size=(m, n, 1), dtype=dtype))
 
 
 def assert_right(backend: CpuBackend, point: Point) -> None:

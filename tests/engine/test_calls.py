@@ -5,6 +5,7 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
+import fakes
 import msgspec
 import pytest
 from fakes import measurement
@@ -18,21 +19,13 @@ from gpubench.engine.child.calls import (
     encode_call,
 )
 from gpubench.engine.runner import Runner
-from gpubench.model import Cache, PairedTimes, Point, Problem, Scope, Status, Timer
+from gpubench.model import Cache, PairedTimes, Point, Status
 from gpubench.plan.registry import of_op
 from gpubench.process import requests
 from gpubench.process.channel import Channel
 
-PROBLEM = Problem(op="gemm", m=8, n=9, k=7, dtype="bfloat16", column_major=("B",))
 POINTS = tuple(
-    Point(
-        variant=variant,
-        tile=tile,
-        problem=PROBLEM,
-        cache=Cache.HOT,
-        scope=Scope.KERNEL,
-        timer=Timer.EVENTS,
-    )
+    fakes.point(variant, size=(8, 9, 7), dtype="bfloat16", tile=tile, cache=Cache.HOT)
     for variant in (of_op("gemm")[name] for name in ("cublas", "shared_tile", "wgmma_split"))
     for tile in (variant.tiles.defaults if variant.tiles else (None,))
 )

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes import point
 
 from gpubench.engine.judge import parent_clock as clock
 from gpubench.engine.worker import Worker
-from gpubench.model import Cache, Measurement, Point, Problem, Status, Timer, Timing
+from gpubench.model import Cache, Measurement, Status, Timer, Timing
 from gpubench.plan.descriptor import load
 
 TIMING = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.2, point_limit_s=300)
@@ -174,18 +175,11 @@ def measured(
     """Return the first measurement that is not ok in the rounds of a sweep, or else the last."""
     path = folder / f"{name}.py"
     path.write_text(HEAD.replace("BODY", body.strip()).replace("HERE", repr_of(folder)))
-    point = Point(
-        variant=load(path, "gemm"),
-        tile=None,
-        problem=Problem(op="gemm", m=256, n=192, k=320, dtype="float32"),
-        cache=cache,
-        scope="kernel",
-        timer=Timer.HOST,
-    )
+    cheat = point(load(path, "gemm"), size=(256, 192, 320), cache=cache)
     with Worker("cpu", Timer.EVENTS) as worker:
         worker.begin(TIMING, 1)
         for _ in range(rounds):
-            result = worker.measure(point)
+            result = worker.measure(cheat)
             if result.status != Status.OK:
                 break
             worker.next_round()

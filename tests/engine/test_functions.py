@@ -37,7 +37,6 @@ QUICK = Timing(min_samples=2, min_device_s=0.0, max_wall_s=0.2)
 def measured(of: Variant, **facts: Any) -> tuple[Measurement, Row]:
     """What the CPU backend makes of a variant."""
     at = point(of, **facts)
-    at = replace(at, problem=replace(at.problem, column_major=of.column_major))
     backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**16))
     result = Runner(backend, QUICK, seed=1, sleep=lambda _seconds: None).measure(at)
     return result, row(result, backend.device, "")

@@ -44,7 +44,7 @@ class Gpu:
         self.from_memory, self.slow_until_s = False, 0.0
         for module in (clock, on_new_operands):
             monkeypatch.setattr(module, "perf_counter", lambda: self.now_s)
-        monkeypatch.setattr(clock, "_scheduled", lambda _task: clock._Scheduled(0.0, 0.0))
+        monkeypatch.setattr(clock, "_scheduled", lambda _task: (0.0, 0.0))
 
     def __call__(self, method: Callable[..., object], *arguments: Any) -> Any:
         return getattr(self, method.__name__)(*arguments)
@@ -100,11 +100,10 @@ def test_each_new_operand_of_an_odd_shape_begins_where_an_allocation_may(
         np.matmul(*arrays[:2], out=arrays[2])
 
     at = point(variant(call, column_major=layout), size=(7, 5, 3), dtype=dtype)
-    problem = replace(at.problem, column_major=layout)
-    backend = CpuBackend(CPU)
+    problem, backend = at.problem, CpuBackend(CPU)
     operands = OperandCache(backend, SEED)
     examiner = Examiner(backend, operands, lambda _point, kernel: kernel)
-    examiner.put_new_operands(replace(at, problem=problem), 4, 12345, position, 4)
+    examiner.put_new_operands(at, 4, 12345, position, 4)
     starts.clear()
     examiner.launch_on_new_operands(12345)
     assert len(starts) == 1  # the memory itself begins where NumPy placed it

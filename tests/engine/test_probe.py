@@ -175,16 +175,7 @@ def test_a_large_product_has_one_probe_with_few_elements() -> None:
 def points() -> list[Point]:
     """Each variant at its defaults, at a size that tiles divide and at one that none does."""
     return [
-        Point(
-            variant=one,
-            tile=tile,
-            problem=Problem(
-                op=one.op, m=n, n=n, k=n if one.op == "gemm" else 1, dtype=one.dtypes[0]
-            ),
-            cache="hot",
-            scope="kernel",
-            timer="events",
-        )
+        point(one, tile=tile, size=(n, n, n), dtype=one.dtypes[0], cache="hot", timer="events")
         for one in variants()
         for tile in (one.tiles.defaults if one.tiles else (None,))
         for n in (509, 512, 4096)

@@ -25,6 +25,14 @@ def raced(times: list[float], noise: Noise, seed: int, within: float = 0.01) -> 
     return race, visits
 
 
+def turns(race: Race, count: int, time: Callable[[int, int], float]) -> None:
+    """Visit the configurations of a race; `time` is of a configuration and a turn."""
+    for turn in range(count):
+        for number in tuple(race.waiting):
+            race.add(number, time(number, turn))
+        race.judge()
+
+
 def normal(rng: random.Random, _visits: int) -> float:
     return rng.gauss(0, 0.005)
 
@@ -72,21 +80,19 @@ def test_configurations_within_the_margin_of_each_other_stay_and_end_the_race() 
 def test_a_lone_disturbed_visit_loses_nothing() -> None:
     race = Race(0.01)
     race.enter(20)
-    for turn in range(MIN_VISITS + DISSENT + 1):
-        for number in tuple(race.waiting):
-            pace = 1.8 if number == 0 and turn == 1 else 1 + 1e-4 * turn
-            race.add(number, (1.0 if number == 0 else 1.1) * pace)
-        race.judge()
+    turns(
+        race,
+        MIN_VISITS + DISSENT + 1,
+        lambda number, turn: (1.1 if number else 1.8 if turn == 1 else 1.0) * (1 + 1e-4 * turn),
+    )
     assert race.racing == {0}
 
 
 def test_what_slows_a_whole_round_says_nothing_of_a_configuration() -> None:
     race = Race(0.01)
     race.enter(4)
-    for turn in range(8):
-        for number in tuple(race.waiting):
-            race.add(number, [1.0, 1.0, 1.2, 1.3][number] * 2**turn * (1 + 1e-4 * (turn % 2)))
-        race.judge()
+    times = [1.0, 1.0, 1.2, 1.3]
+    turns(race, 8, lambda number, turn: times[number] * 2**turn * (1 + 1e-4 * (turn % 2)))
     assert race.racing == {0, 1}
 
 
@@ -94,13 +100,10 @@ def test_a_failed_configuration_leaves_and_newcomers_are_compared_fairly() -> No
     race = Race(0.01)
     race.enter(4)
     race.withdraw(3)
-    for turn in range(12):
-        if turn == 4:
-            assert race.enter() == [4]  # twice as fast, in rounds that are ten times as slow
-        for number in tuple(race.waiting):
-            pace = (10 if turn >= 4 else 1) * (1 + 1e-4 * (turn % 3))
-            race.add(number, [1.0, 1.2, 1.4, 9.0, 0.5][number] * pace)
-        race.judge()
+    times = [1.0, 1.2, 1.4, 9.0, 0.5]
+    turns(race, 4, lambda number, turn: times[number] * (1 + 1e-4 * (turn % 3)))
+    assert race.enter() == [4]  # twice as fast, in rounds that are ten times as slow
+    turns(race, 8, lambda number, turn: 10 * times[number] * (1 + 1e-4 * (turn % 3)))
     assert race.racing == {4}
     assert 3 not in race.slower
 
@@ -108,10 +111,7 @@ def test_a_failed_configuration_leaves_and_newcomers_are_compared_fairly() -> No
 def test_a_configuration_that_was_visited_too_rarely_stays_unless_it_is_far_behind() -> None:
     race = Race(0.01)
     race.enter(3)
-    for turn in range(MIN_VISITS - 1):
-        for number in tuple(race.waiting):
-            race.add(number, [1.0, 1.2, 2.5][number] * (1 + 1e-4 * turn))
-        race.judge()
+    turns(race, MIN_VISITS - 1, lambda number, turn: [1.0, 1.2, 2.5][number] * (1 + 1e-4 * turn))
     assert race.racing == {0, 1}
     assert not race.settled
     for number in tuple(race.waiting):

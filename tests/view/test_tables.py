@@ -119,13 +119,16 @@ def test_results_have_a_heading_for_each_problem() -> None:
 
 
 def test_what_was_not_measured_is_one_line_for_each_reason() -> None:
+    names = [f"kernel{number}" for number in range(10)]
     rows = [
         measured(10.0, at(8)),
         *(failed(Status.SKIPPED, "too many threads", at(tile)) for tile in (33, 34, 35)),
         failed(Status.WRONG, "relative error 1", at(4)),
         failed(Status.ERROR, "does not compile", at(None, variant(name="plain"))),
+        *(failed(Status.SKIPPED, "too large", at(8, variant(name=name))) for name in names),
     ]
     lines = printed(results(rows)).splitlines()
+    assert f"skipped: {', '.join(names[:8])}, 2 more: too large" in lines
     assert "skipped: tiled 33..35: too many threads" in lines
     assert "wrong: tiled 4: relative error 1" in lines
     assert "error: plain: does not compile" in lines
@@ -211,14 +214,6 @@ def test_the_interval_is_shown_and_with_few_samples_their_number() -> None:
     assert uncertainty(measured(100.0, at(8))) == "1 round"  # too few for an interval
     assert uncertainty(measured(100.0, at(8), rounds=2)) == "2 rounds"
     assert "n=…: fewer than 6 samples, too few" in printed(results([replace(row, samples=5)]))
-
-
-def test_kernels_that_are_skipped_for_one_reason_share_a_line() -> None:
-    names = [f"kernel{number}" for number in range(10)]
-    rows = [failed(Status.SKIPPED, "too large", at(8, variant(name=name))) for name in names]
-    shown = printed(results([row_of(8, 10.0), *rows]))
-    assert f"skipped: {', '.join(names[:8])}, 2 more: too large\n" in shown
-    assert "skipped: kernel0 8: too large\n" in printed(results(rows[:1]))
 
 
 def test_every_mark_is_explained_below_and_none_that_is_not_there() -> None:

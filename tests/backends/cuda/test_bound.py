@@ -108,10 +108,7 @@ def instances(cuda: SimpleNamespace) -> Any:
 
 
 def point(variant: Any, tile: Any = None) -> Point:
-    return Point(
-        variant=variant, tile=tile, problem=PROBLEM, cache=Cache.HOT, scope=Scope.KERNEL,
-        timer=Timer.EVENTS,
-    )  # fmt: skip
+    return fakes.point(variant, tile=tile, size=(40, 50, 60), cache=Cache.HOT, timer=Timer.EVENTS)
 
 
 def arrays(*addresses: int) -> list[Any]:
