@@ -17,14 +17,7 @@ from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.prepare import Job
 from gpubench.engine.runner import Runner
 from gpubench.engine.worker import Worker
-from gpubench.model import (
-    CORE_DTYPES,
-    OPERATIONS,
-    Device,
-    Measurement,
-    PointKey,
-    Timer,
-)
+from gpubench.model import CORE_DTYPES, OPERATIONS, Device, Measurement, PointKey, Timer
 from gpubench.plan.schedule import Estimate, Visit
 
 

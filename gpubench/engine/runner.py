@@ -41,12 +41,7 @@ from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import SEED_BITS, Reference, make_new_values
 from gpubench.engine.pairs import paired
 from gpubench.engine.sampling import LONG, Sample, best_threads, collect
-from gpubench.errors import (
-    CompileError,
-    DoesNotFitError,
-    LaunchError,
-    first_line,
-)
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
     CallVariant,

@@ -17,16 +17,7 @@ from gpubench.engine.judge.examination import Examination
 from gpubench.engine.operands import SEED_BITS
 from gpubench.engine.runner import Runner
 from gpubench.errors import ChildLostError
-from gpubench.model import (
-    Measurement,
-    PairedTimes,
-    Parts,
-    Point,
-    Status,
-    Timer,
-    Timing,
-    Variant,
-)
+from gpubench.model import Measurement, PairedTimes, Parts, Point, Status, Timer, Timing, Variant
 from gpubench.plan.registry import is_ours, owner_of
 
 COMPILE_LIMIT_S = 300.0

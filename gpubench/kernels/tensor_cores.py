@@ -8,15 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
-from gpubench.model import (
-    Config,
-    CudaVariant,
-    Gpu,
-    Launch,
-    Problem,
-    Space,
-    TensorMap,
-)
+from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem, Space, TensorMap
 from gpubench.model.variant import PORTABLE_CLUSTER
 
 DTYPES = ("bfloat16", "float16")
@@ -169,9 +161,7 @@ def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     )
 
 
-def from_registers(
-    threads: Callable[[Config], int],
-) -> Callable[[Config, Problem, int], Launch]:
+def from_registers(threads: Callable[[Config], int]) -> Callable[[Config, Problem, int], Launch]:
     """Return `persistent` with `threads`, and with results stored from registers.
 
     So all shared memory is for stages.

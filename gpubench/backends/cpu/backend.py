@@ -30,15 +30,7 @@ from gpubench.backends.rotation import (
 )
 from gpubench.errors import CompileError, LaunchError, with_place
 from gpubench.hardware.host import cpu_threads, free_memory_bytes
-from gpubench.model import (
-    CallVariant,
-    Config,
-    Device,
-    Point,
-    Problem,
-    Scope,
-    Series,
-)
+from gpubench.model import CallVariant, Config, Device, Point, Problem, Scope, Series
 
 MAX_SETS = 4096
 """Maximum number of operand sets. Only small problems then need a flush, which takes tens of ms."""

@@ -172,11 +172,7 @@ def _nvrtc() -> Any:
 
 
 def _compile(
-    text: str,
-    source: Path,
-    expressions: Sequence[str],
-    architecture: str,
-    options: tuple[str, ...],
+    text: str, source: Path, expressions: Sequence[str], architecture: str, options: tuple[str, ...]
 ) -> tuple[Compiled, ...]:
     nvrtc = _nvrtc()
     # The absolute path, because NVRTC looks for a file's own includes beside it.

@@ -47,10 +47,7 @@ def choose_algorithm(
 
 
 def race(
-    algorithms: int,
-    sample: Sample,
-    max_launches: int,
-    clock: Callable[[], float] = perf_counter,
+    algorithms: int, sample: Sample, max_launches: int, clock: Callable[[], float] = perf_counter
 ) -> int:
     """Return the number of the algorithm with the lowest median.
 

@@ -38,11 +38,7 @@ class GraphTimer(BlockedBatchTimer):
         self._launches = 1  # number of launches in the graph that is replayed
 
     def sample(
-        self,
-        rotation: Iterator[Launch],
-        launches: int,
-        count: int,
-        before: Launch | None = None,
+        self, rotation: Iterator[Launch], launches: int, count: int, before: Launch | None = None
     ) -> list[float]:
         """Time `count` replays of a graph of `launches` launches: microseconds per launch.
 

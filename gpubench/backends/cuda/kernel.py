@@ -25,10 +25,7 @@ from gpubench.backends.cuda.host_function import HostFunction, kernel_name
 from gpubench.backends.cuda.launching import CudaRoutine
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.sustained import sustain
-from gpubench.backends.cuda.timer import (
-    CALIBRATION_LAUNCHES,
-    BlockedBatchTimer,
-)
+from gpubench.backends.cuda.timer import CALIBRATION_LAUNCHES, BlockedBatchTimer
 from gpubench.backends.functions import allocating, torch
 from gpubench.backends.rotation import CACHES_TO_OUTGROW, Placed, SetPolicy
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line

@@ -6,13 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpubench.backends import Backend, Kernel
-from gpubench.backends.rotation import (
-    Rotation,
-    SetPolicy,
-    bytes_of_sets,
-    in_sets,
-    set_size,
-)
+from gpubench.backends.rotation import Rotation, SetPolicy, bytes_of_sets, in_sets, set_size
 from gpubench.engine.judge.probe import (
     AnyProbe,
     all_probes,
@@ -27,13 +21,7 @@ from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import on_host, poison, take_rows
 from gpubench.engine.operand_cache import OperandCache
 from gpubench.engine.operands import make_new_values
-from gpubench.errors import (
-    ChildLostError,
-    CompileError,
-    DoesNotFitError,
-    LaunchError,
-    first_line,
-)
+from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Cache, Point, Problem
 
 

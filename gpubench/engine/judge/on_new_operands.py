@@ -61,11 +61,7 @@ class OnNewOperands:
     """
 
     def __init__(
-        self,
-        request: Callable[..., Any],
-        pid: int,
-        result: Measurement,
-        device: Device,
+        self, request: Callable[..., Any], pid: int, result: Measurement, device: Device
     ) -> None:
         self._request, self._pid, self._point = request, pid, result.point
         self._reported_us = result.series.median_us if result.series else 0.0

@@ -37,11 +37,7 @@ def as_judged(measurement: Measurement, wrong: WrongError) -> Measurement:
     """Return the measurement as wrong: without a time, and with the reason."""
     error = measurement.max_relative_error if wrong.error is None else wrong.error
     return replace(
-        measurement,
-        status=Status.WRONG,
-        reason=str(wrong),
-        max_relative_error=error,
-        series=None,
+        measurement, status=Status.WRONG, reason=str(wrong), max_relative_error=error, series=None
     )
 
 

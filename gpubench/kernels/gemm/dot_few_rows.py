@@ -74,11 +74,7 @@ TILES = Space(
         "splits": range(1, MAX_CLUSTER + 1),
     },
     block=("BM", "BN"),
-    default=(
-        "1x64/k8/rows=1/unroll=2",
-        "4x64/k4/rows=4/unroll=1",
-        "8x128/k8/rows=8/unroll=1",
-    ),
+    default=("1x64/k8/rows=1/unroll=2", "4x64/k4/rows=4/unroll=1", "8x128/k8/rows=8/unroll=1"),
     constraint=together,
 )
 
