@@ -304,28 +304,16 @@ def share_out(
 def deal(points: Sequence[Point], count: int, strategy: Strategy) -> list[list[Point]]:
     """Deal points into at most `count` shares; all points of a unit go into one share.
 
-    The costs of a kernel's tiles fall or rise steeply along their list, so the shares take turns at
-    being first.
+    The costs of a kernel's tiles fall or rise steeply along their list, so each second turn goes
+    the other way, and no share is always first.
     """
-    units = grouped(points, strategy.unit)
+    units = list(grouped(points, strategy.unit).values())
     count = max(1, min(count, len(units)))
     dealt: list[list[Point]] = [[] for _ in range(count)]
-    for index, unit in enumerate(units.values()):
-        dealt[_turn(index, count)] += unit
-    return [share for share in dealt if share]
-
-
-def _turn(index: int, count: int) -> int:
-    """Return the share that gets a unit: the digit sum of `index` to the base `count`, modulo it.
-
-    For two shares it is the Thue-Morse sequence: both are first equally often. Over count³ units,
-    all shares get the same sum of costs that are a quadratic function of the index.
-    """
-    digits = 0
-    while index:
-        index, digit = divmod(index, max(count, 2))
-        digits += digit
-    return digits % count
+    for index, unit in enumerate(units):
+        turn, place = divmod(index, count)
+        dealt[place if turn % 2 == 0 else count - 1 - place] += unit
+    return dealt
 
 
 def _continued(share: Share, measurements: Measurements) -> Share:

@@ -342,23 +342,21 @@ def _numbers(tile: str) -> int:
 
 def _require_legal_tile(asked: tuple[str, ...], variants: Sequence[Variant]) -> None:
     """Raise UsageError for tiles that no variant takes."""
-    spaces = {variant.name: variant.tiles for variant in variants if variant.tiles}
-    if asked and not spaces:
+    if not asked:
+        return
+    tiled = [(variant, variant.tiles) for variant in variants if variant.tiles]
+    if not tiled:
         names = ", ".join(variant.name for variant in variants)
         raise UsageError(f"--tiles: no variant of this sweep has a tile to choose ({names})")
     reasons: list[tuple[str, str]] = []
-    for variant in variants:
-        if variant.tiles is None or not asked:
-            continue
+    for variant, space in tiled:
         with described_by(variant.path):
-            refusals = [variant.tiles.why_not(variant.tiles.read(text)) for text in asked]
-        if None in refusals:
-            break
-        reasons.append((variant.name, str(refusals[0])))
-    else:
-        if reasons:
-            raise UsageError(f"--tiles: no variant takes any of these: {_once(reasons)}")
-    numbers = {len(space.block) for space in spaces.values()}
+            refusals = [space.why_not(space.read(text)) for text in asked]
+        if None not in refusals:
+            reasons.append((variant.name, str(refusals[0])))
+    if len(reasons) == len(tiled):
+        raise UsageError(f"--tiles: no variant takes any of these: {_once(reasons)}")
+    numbers = {len(space.block) for _, space in tiled}
     for text in asked:
         if _numbers(text) not in numbers:
             raise UsageError(f"--tiles: {text} is of a form that no variant of this sweep takes")

@@ -186,17 +186,17 @@ def test_all_sizes_of_a_kernel_are_in_one_share_and_neighbouring_tiles_in_differ
     kernels = [variant(matmul, f"v{number}") for number in range(6)]
     dealt = deal([at(of, n) for n in (8, 16) for of in kernels], 2, InRounds())
     assert [[p.variant.name for p in share[::2]] for share in dealt] == [
-        ["v0", "v3", "v5"],
-        ["v1", "v2", "v4"],
+        ["v0", "v3", "v4"],
+        ["v1", "v2", "v5"],
     ]
     assert [len(share) for share in deal([at(kernels[0], 8)], 5, InRounds())] == [1]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_shares_of_tiles_that_cost_more_and_more_cost_the_same(count: int) -> None:
-    kernels = [variant(matmul, f"v{number}") for number in range(count**3)]
+    kernels = [variant(matmul, f"v{number}") for number in range(count * 2)]
     dealt = deal([point(of) for of in kernels], count, InRounds())
-    costs = [sum(int(p.variant.name[1:]) ** 2 for p in share) for share in dealt]
+    costs = [sum(int(p.variant.name[1:]) for p in share) for share in dealt]
     assert costs == [costs[0]] * count
 
 

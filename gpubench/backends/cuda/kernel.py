@@ -55,15 +55,12 @@ class CudaTimers:
         self.energy_j = energy_j
         self.flush_bytes = CACHES_TO_OUTGROW * cache_bytes
         self._flush_buffer: Any = None
-        self._cupti: CuptiTimer | None = None
         self._graphs: dict[bool, GraphTimer] = {}
 
-    @property
+    @cached_property
     def cupti(self) -> CuptiTimer:
         """The CUPTI timer, which records nothing until its first sample."""
-        if self._cupti is None:
-            self._cupti = CuptiTimer(cupy.cuda.get_current_stream().synchronize)
-        return self._cupti
+        return CuptiTimer(cupy.cuda.get_current_stream().synchronize)
 
     def graph(self, *, overlap: bool) -> GraphTimer:
         """Return the timer of graphs, which is calibrated when it is first used."""
