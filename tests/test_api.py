@@ -85,13 +85,6 @@ def test_a_frame_that_is_no_sweep_is_not_drawn() -> None:
         gpubench.plot(gpubench.read_csv(SWEEP), kind="tile")
 
 
-def test_dir_shows_every_call_and_each_has_an_example() -> None:
-    calls = set(gpubench.__all__) - {"__version__"}
-    assert calls <= set(dir(gpubench))
-    for name in calls:
-        assert f"gpubench.{name}(" in getattr(gpubench, name).__doc__.partition(">>> ")[2], name
-
-
 def test_diff_takes_frames_and_files_alike(tmp_path: Path) -> None:
     for name, factor in (("base", 1.0), ("new", 1.2)):
         write(rows(own=factor), tmp_path / f"{name}.csv")

@@ -6,10 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import typer
-from commandline import COMMANDS, TIMEOUT_S
-
-from gpubench import completion
+from commandline import TIMEOUT_S
 
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich")
 
@@ -49,21 +46,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def context(**params: str) -> typer.Context:
-    made = typer.Context(COMMANDS["sweep"])
-    made.params = dict(params)
-    return made
-
-
-# ---- through the shell's protocol
-
-
 OFFERED = {
     "gpubench swe": ["sweep"],
     "gpubench sweep --dev": ["--device"],
     "gpubench sweep --variants shared_t": ["shared_tile"],
     "gpubench sweep --kernels own --variants naive,mi": ["naive,mine"],
     "gpubench sweep --dtypes float32,float6": ["float32,float64"],
+    "gpubench sweep --variants naive,naive_u": ["naive,naive_uncoalesced"],
+    "gpubench sweep --variants naive_uncoalesced,naive_u": [],  # it is in the list
     "gpubench sweep --config b": [],  # the shell completes files
     "gpubench plot a": [],
     "gpubench new-kernel x --like shared": ["shared_tile"],
@@ -75,13 +65,3 @@ def test_bash_is_offered_what_fits(folder: Path) -> None:
     for (typed, expected), found in zip(OFFERED.items(), offered(folder, OFFERED), strict=True):
         assert found == expected, typed
     assert not (folder / "touched").exists()  # no kernel of the user's was run
-
-
-# ---- what each offers
-
-
-def test_a_list_goes_on_at_its_commas_without_repeats() -> None:
-    offers = completion.variants(context(), "naive,cublas,")
-    assert "naive,cublas,shared_tile" in offers
-    assert "naive,cublas,naive" not in offers
-    assert completion.variants(context(), "naive,nothing") == []

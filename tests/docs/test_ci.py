@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import subprocess
-import tomllib
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -116,16 +115,6 @@ def test_a_release_is_tested_on_the_pythons_we_name_before_it_is_published() -> 
         command = ["/bin/bash", "-e", "-c", check]
         done = subprocess.run(command, cwd=REPOSITORY, env=shell, check=False)
         assert done.returncode == code
-
-
-def test_our_own_workflow_runs_what_a_contributor_runs_on_the_pythons_we_name() -> None:
-    workflow = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "ci.yml").read_text())
-    check_form(workflow)
-    assert ".ci/run" in [step.get("run") for step in steps(workflow)]
-    with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        classifiers = tomllib.load(file)["project"]["classifiers"]
-    pythons = workflow["jobs"]["all"]["strategy"]["matrix"]["python"]
-    assert {f"Programming Language :: Python :: {python}" for python in pythons} <= {*classifiers}
 
 
 def test_the_rates_of_the_cpu_workflow_were_measured_with_its_flags() -> None:

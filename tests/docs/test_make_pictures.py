@@ -48,10 +48,3 @@ def test_every_picture_is_up_to_date(
     made = script.make(tmp_path)
     assert len(made) == 3
     assert [path.name for path in made if said(path) != said(script.IMAGES / path.name)] == []
-
-
-def test_the_gallery_gives_every_picture_with_its_command(script: ModuleType) -> None:
-    text = Path("docs/plots.md").read_text(encoding="utf-8").replace(" \\\n    ", " ")
-    for command in script.COMMANDS:
-        assert command in text
-        assert f"images/{Path(command.split()[-1]).name}" in text

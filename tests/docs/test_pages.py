@@ -12,7 +12,6 @@ from gpubench.commands.diff.compare import DiffVerdict
 from gpubench.commands.reproduce.experiment import SELECTABLE, read_experiment, shipped
 from gpubench.commands.reproduce.rules import STATEMENTS
 from gpubench.model import CallVariant
-from gpubench.plan.registry import KERNELS
 
 NAMES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -127,12 +126,3 @@ def test_the_page_of_experiments_has_an_example_and_every_name(tmp_path: Path) -
 def test_every_verdict_of_diff_is_explained() -> None:
     text = (PAGES / "diff.md").read_text(encoding="utf-8")
     assert [verdict for verdict in DiffVerdict if f"`{verdict}`" not in text] == []
-
-
-def test_every_header_of_kernels_says_which_step_introduces_it() -> None:
-    kernels = {path.stem for path in KERNELS.glob("*/*.cu")}
-    for header in KERNELS.glob("lib/*/*.cuh"):
-        opening = header.read_text(encoding="utf-8").partition("#pragma once")[0]
-        named = re.findall(r"`(\w+)`\s+(?://\s+)?introduces", opening)
-        assert named, header
-        assert kernels.issuperset(named), header

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -218,17 +218,3 @@ def test_the_order_of_rows_and_files_does_not_matter(base: Side, new: Side, seed
         key: finding.verdict for key, finding in again.findings.items()
     }
     assert all(again.findings[key].p == pytest.approx(finding.p) for key, finding in found.items())
-
-
-def drawn(random_time: Callable[[], float], points: int) -> Side:
-    return {
-        point("own", size): PooledPoint(sweeps_us=(tuple(random_time() for _ in range(10)),))
-        for size in range(points)
-    }
-
-
-def test_chance_alone_is_not_called_a_shift() -> None:
-    chance = random.Random(7)  # noqa: S311 # noise, not a secret
-    for _ in range(5):
-        base, new = (drawn(lambda: chance.lognormvariate(5, 0.1), 30) for _ in range(2))
-        assert not judged(base, new).of(DiffVerdict.SLOWER)

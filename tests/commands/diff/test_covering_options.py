@@ -36,13 +36,6 @@ def test_the_options_are_those_of_the_command_line() -> None:
     assert covering_options([index])["operands"] == "index"
 
 
-def test_layouts_and_operands_are_named_if_they_are_not_the_default() -> None:
-    transposed = replace(tiled(16, "8"), layout="column-major B", operands="zeros")
-    options = covering_options([tiled(16, "8"), transposed])
-    assert (options["layouts"], options["operands"]) == ("nn,nt", "uniform,zeros")
-    assert not {"layouts", "operands"} & covering_options([tiled(16, "8")]).keys()
-
-
 @pytest.mark.parametrize("layout", ["row-major", "column-major A", "column-major A B"])
 def test_the_sweep_has_the_points_of_the_rows_in_their_layout_and_with_their_operands(
     layout: str,
