@@ -48,21 +48,18 @@ def test_the_command_to_install_an_extra_follows_how_this_copy_was_installed(
         assert errors.install_command("cuda13") == expected
 
 
-@pytest.mark.parametrize(
-    ("prefix", "command"),
-    [
-        ("/home/me/.cache/uv/archive-v0/x1", "uvx --from 'gpubench-kernels[fleet]' gpubench …"),
-        ("/home/me/.cache/pipx/3734c", "pipx run --spec 'gpubench-kernels[fleet]' gpubench …"),
-        ("/home/me/pipx/venvs/gpubench", "pip install 'gpubench-kernels[fleet]'"),
-    ],
-)
 def test_an_environment_that_nothing_can_be_added_to_is_made_again_with_the_extra(
-    prefix: str, command: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metadata, "distribution", found(None))
     monkeypatch.setattr(errors, "__file__", "/site-packages/gpubench/errors.py")
-    monkeypatch.setattr(errors.sys, "prefix", prefix)
-    assert errors.install_command("fleet") == command
+    for prefix, command in (
+        ("/home/me/.cache/uv/archive-v0/x1", "uvx --from 'gpubench-kernels[fleet]' gpubench …"),
+        ("/home/me/.cache/pipx/3734c", "pipx run --spec 'gpubench-kernels[fleet]' gpubench …"),
+        ("/home/me/pipx/venvs/gpubench", "pip install 'gpubench-kernels[fleet]'"),
+    ):
+        monkeypatch.setattr(errors.sys, "prefix", prefix)
+        assert errors.install_command("fleet") == command
 
 
 def test_a_copy_that_runs_without_being_installed_names_its_folder(

@@ -134,21 +134,11 @@ def test_a_flag_that_cannot_be_used_says_what_would_be_right() -> None:
         assert hint in refusal(options)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2M", 120), ("1h", 3600)]
-)
-def test_a_duration_has_a_unit_of_seconds_minutes_or_hours(text: str, seconds: float) -> None:
-    assert read_sweep({"budget": text}).timing.budget_s == seconds
-
-
-def test_a_dtype_has_the_short_names_that_users_type_and_is_swept_once() -> None:
-    assert read_sweep({"dtypes": "fp32,BF16,fp64,fp16,fp8,float32"}).dtypes == (
-        "float32",
-        "bfloat16",
-        "float64",
-        "float16",
-        "float8_e4m3",
-    )
+def test_durations_have_units_and_dtypes_the_short_names_that_users_type() -> None:
+    durations = {"90": 90, "90s": 90, "1.5m": 90, "2M": 120, "1h": 3600}
+    assert {text: read_sweep({"budget": text}).timing.budget_s for text in durations} == durations
+    dtypes = read_sweep({"dtypes": "fp32,BF16,fp64,fp16,fp8,float32"}).dtypes
+    assert dtypes == ("float32", "bfloat16", "float64", "float16", "float8_e4m3")
 
 
 # ---- paths
@@ -186,15 +176,10 @@ def test_an_option_names_any_path() -> None:
     assert read_sweep({"output": "/usr/x/a.csv"}).output == Path("/usr/x/a.csv")
 
 
-def test_sizes_are_read_as_the_operation_has_them_whichever_came_first() -> None:
-    asked = read_sweep({"sizes": "8x9,7", "op": "gemv"})
-    assert asked.sizes == ((8, 9, 1), (7, 7, 1))
+def test_sizes_are_read_as_the_operation_has_them_and_a_tuple_is_one_size() -> None:
+    assert read_sweep({"sizes": "8x9,7", "op": "gemv"}).sizes == ((8, 9, 1), (7, 7, 1))
     assert read_sweep({"op": "atax"}).sizes == ()
-    with pytest.raises(UsageError, match="a size of gemm is"):
-        read_sweep({"sizes": "8x9"})
-
-
-def test_a_tuple_is_a_size_and_a_list_holds_several() -> None:
+    assert "a size of gemm is" in refusal({"sizes": "8x9"})
     assert read_sweep({"sizes": [(64, 32, 16), 8]}).sizes == ((64, 32, 16), (8, 8, 8))
     assert read_sweep({"sizes": (64, 32, 16)}).sizes == ((64, 32, 16),)
     assert read_sweep({"tiles": [(128, 64, 8), 16]}).tiles == ("128x64x8", "16")

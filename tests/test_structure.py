@@ -206,10 +206,6 @@ def test_a_file_reads_in_one_sitting() -> None:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST, path
 
 
-def test_there_is_no_drawer_for_everything() -> None:
-    assert not {path.stem for path in FILES} & {"util", "utils", "helpers", "common", "misc"}
-
-
 def test_only_the_judge_makes_a_measurement_wrong() -> None:
     judge = PACKAGE / "engine" / "judge" / "verdict.py"
     makers = set()

@@ -11,11 +11,7 @@ from commandline import COMMANDS, OWN, call
 from diffs import rows
 from newcomer import PAGES, REPOSITORY
 
-from gpubench.commands.check.run import FAULTY, NOT_RUN
-from gpubench.commands.diff.bisect import BAD, GOOD, SKIP, BisectEndedError
 from gpubench.commands.diff.compare import DiffVerdict
-from gpubench.commands.tune import UNDECIDED
-from gpubench.errors import INTERRUPTED, OUTPUT_LOST, GpubenchError
 from gpubench.results.row import NAMES, write
 
 TEXT = (REPOSITORY / "AGENTS.md").read_text(encoding="utf-8")
@@ -37,27 +33,6 @@ def test_the_page_is_short_and_names_what_exists() -> None:
     named = set(re.findall(r"`(\w+)`", TEXT))
     assert named <= known
     assert {"exit_code", "verdict", "status", "median_us", "ambiguous", "clock"} <= named
-
-
-def test_exit_codes_are_those_of_the_table() -> None:
-    codes: dict[str, set[int]] = {}
-    for line in re.findall(r"^\| `.*`.*\|$", TEXT, re.MULTILINE):
-        names, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        if len(cells) == 4:
-            listed = {code for code, cell in zip((0, 1, 3, 4), cells, strict=True) if cell}
-            codes |= dict.fromkeys(re.findall(r"`(\w[\w-]*)`", names), listed)
-    assert codes == {
-        **{name: {0, 1, UNDECIDED} for name in ("sweep", "tune", "compare-cublas")},
-        **{name: {0, 1, 3, 4} for name in ("diff", "ab")},
-        "check": {0, FAULTY, NOT_RUN},
-        "bisect": {GOOD, BAD},
-        "judge": {0, 1, 3},
-    }
-    for code in (OUTPUT_LOST, INTERRUPTED):
-        assert f" {code}: " in TEXT
-    assert f"`bisect` has {SKIP} for a commit" in TEXT
-    assert f"{BisectEndedError.exit_code} for a wrong option" in TEXT
-    assert f"but `bisect`, {GpubenchError.exit_code} is a wrong" in TEXT
 
 
 def test_the_commands_on_files_print_what_a_program_can_read(

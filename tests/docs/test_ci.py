@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import subprocess
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -101,27 +100,13 @@ def test_our_own_workflow_compares_our_kernels_with_the_kept_file() -> None:
     assert any(f"nvidia-cuda-nvrtc=={versions}.*" in command for command in commands)
 
 
-def test_a_release_is_tested_on_the_pythons_we_name_before_it_is_published() -> None:
+def test_a_release_has_the_tag_of_its_version() -> None:
     workflow = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "release.yml").read_text())
     check_form(workflow)
-    ci = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "ci.yml").read_text())
     jobs = workflow["jobs"]
-    assert jobs["test"]["strategy"]["matrix"] == ci["jobs"]["all"]["strategy"]["matrix"]
     assert (jobs["test"]["needs"], jobs["publish"]["needs"]) == ("build", "test")
-    assert jobs["publish"]["permissions"] == {"id-token": "write"}  # trusted publishing
     (check,) = (step["run"] for step in jobs["build"]["steps"] if "tag" in step.get("name", ""))
     for tag, code in ((f"v{gpubench.__version__}", 0), ("v0.0.99", 1), ("vx", 1)):
         shell = {"GITHUB_REF_NAME": tag, "PATH": os.environ["PATH"]}
         command = ["/bin/bash", "-e", "-c", check]
-        done = subprocess.run(command, cwd=REPOSITORY, env=shell, check=False)
-        assert done.returncode == code
-
-
-def test_the_rates_of_the_cpu_workflow_were_measured_with_its_flags() -> None:
-    tried = (REPOSITORY / "benchmarks" / "ab_runs.py").read_text(encoding="utf-8")
-    (sizes,) = re.findall(r'^SIZES = "(.*)"$', tried, re.MULTILINE)
-    (command,) = [words for words in gpubench_commands() if {"ab", "cpu"} <= {*words}]
-    flags = dict(pairwise(command))
-    assert flags["--sizes"] == sizes
-    assert not {"--budget", "--pairs", "--threshold", "--rounds"} & flags.keys()
-    assert all("threshold" not in inputs for inputs in uses_of_the_action())
+        assert subprocess.run(command, cwd=REPOSITORY, env=shell, check=False).returncode == code

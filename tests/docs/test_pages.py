@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from dataclasses import fields
 from pathlib import Path
 
 from commandline import COMMANDS
@@ -11,7 +10,6 @@ from newcomer import PAGES, REPOSITORY, blocks
 from gpubench.commands.diff.compare import DiffVerdict
 from gpubench.commands.reproduce.experiment import SELECTABLE, read_experiment, shipped
 from gpubench.commands.reproduce.rules import STATEMENTS
-from gpubench.model import CallVariant
 
 NAMES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -72,16 +70,6 @@ def test_the_commands_in_all_pages_are_understood() -> None:
         COMMANDS[name].make_context(name, words)  # raises for an unknown option
 
 
-def test_the_index_of_decisions_lists_every_record() -> None:
-    index = (PAGES / "decisions" / "index.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| \[\d{4}\]\((\S+)\)", index, re.MULTILINE)
-    assert listed == sorted(path.name for path in (PAGES / "decisions").glob("0*.md"))
-    for number, name in enumerate(listed, 1):
-        title = (PAGES / "decisions" / name).read_text(encoding="utf-8").partition("\n")[0]
-        assert name.startswith(f"{number:04}-")
-        assert title.startswith(f"# {number:04}: ")
-
-
 def test_the_architecture_names_files_that_exist() -> None:
     text = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:gpubench|tests|configs|docs)/[\w./]*)`", text)
@@ -93,14 +81,6 @@ def test_every_command_is_on_the_page_of_commands() -> None:
     text = (PAGES / "commands.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\|.*", text, re.MULTILINE))
     assert [name for name in COMMANDS if not any(f"`gpubench {name}`" in at for at in listed)] == []
-
-
-def test_the_fields_of_a_call_variant_are_those_on_the_page() -> None:
-    text = (PAGES / "own-kernels.md").read_text(encoding="utf-8")
-    _, _, section = text.partition("\n## A function instead of a source\n")
-    named = re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.MULTILINE)
-    listed = set(re.findall(r"\w+", " ".join(named)))
-    assert listed == {field.name for field in fields(CallVariant)} - {"name", "op", "path"}
 
 
 def test_every_test_and_file_that_the_page_of_failures_names_exists() -> None:

@@ -91,25 +91,19 @@ def test_ctrl_c_names_the_command_that_compares_what_was_measured(call: Call) ->
     assert "stopped; what it measured so far: gpubench diff --base results/" in err
 
 
-def test_the_last_line_is_a_sentence_about_the_point_that_changed_most(call: Call) -> None:
-    slow = side("slow", rows(own=1.25))
-    _, out, err = call(side("old", rows()), slow, "--pairs", "5", "--threshold", "5%", "--strict")
+def test_a_slower_side_is_found_and_the_last_line_is_about_the_point_that_changed_most(
+    call: Call,
+) -> None:
+    sides = side("old", rows()), side("slow", rows(own=1.25))
+    words = ("--pairs", "5", "--threshold", "5%", "--strict", "--results", "kept")
+    code, out, err = call(*sides, *words, "--format", "junit", "--output", "ab.xml")
+    assert (code, out.startswith("slower: ")) == (1, True)
+    assert "<testsuite" in Path("ab.xml").read_text()
     *_, sentence = out.splitlines()
     assert sentence.startswith("`own` in slow.sh is 0.80")
     assert " times as fast as in old.sh at 64 (float32, cold cache)" in sentence
     (again,) = (line for line in err.splitlines() if line.startswith("again: "))
-    assert again.endswith("/new-*.csv --threshold 5% --strict")
-
-
-def test_a_slower_side_is_found(call: Call) -> None:
-    slow = side("slow", rows(own=1.3))
-    code, out, _ = call(
-        *(side("old", rows()), slow, "--pairs", "5", "--results", "kept"),
-        *("--format", "junit", "--output", "ab.xml"),
-    )
-    assert code == 1
-    assert out.startswith("slower: ")
-    assert "<testsuite" in Path("ab.xml").read_text()
+    assert again.endswith("kept/new-*.csv --threshold 5% --strict")
 
 
 def test_a_killed_ab_takes_its_sweep_along(tmp_path: Path) -> None:

@@ -101,11 +101,20 @@ VARIANT = CudaVariant(
 """
 
 
+def mine(folder: Path, source: str = SCALE, first: int = 32) -> Path:
+    """A folder with a kernel that has tiles of edges `first` to 32; without TILE, it has none."""
+    (folder / "mine.cu").write_text(source)
+    text = MINE.replace("edges(32", f"edges({first}")
+    if "int TILE" not in source:
+        text = text.replace('    tiles=edges(32, 32, because="of a test"),\n', "")
+    (folder / "mine.py").write_text(text)
+    return folder
+
+
 def test_a_kernels_own_options_and_architecture_are_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "mine.cu").write_text(SCALE)
-    (tmp_path / "mine.py").write_text(MINE)
+    mine(tmp_path)
     for arch in ("sm_90", "sm_90a"):
         assert "(sm_90a)" in printed(capsys, "mine", kernels=tmp_path, arch=arch)[0]
 
@@ -113,10 +122,7 @@ def test_a_kernels_own_options_and_architecture_are_used(
 def test_a_kernel_without_tiles_is_explained_and_has_none_to_choose(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "mine.cu").write_text(SCALE.replace("Scalar, int TILE", "Scalar"))
-    (tmp_path / "mine.py").write_text(
-        MINE.replace('    tiles=edges(32, 32, because="of a test"),\n', "")
-    )
+    mine(tmp_path, SCALE.replace("Scalar, int TILE", "Scalar"))
     for every in (False, True):
         assert "mine" in printed(capsys, "mine", kernels=tmp_path, arch="sm_90", every=every)[0]
     assert refusal("mine", kernels=tmp_path, tiles="4") == "--tiles: mine has no tile to choose"
@@ -190,9 +196,7 @@ def test_several_tiles_are_a_table_that_fits_and_an_illegal_one_is_skipped(
 
 
 def test_all_means_every_legal_tile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "mine.cu").write_text(SCALE)
-    (tmp_path / "mine.py").write_text(MINE.replace("edges(32", "edges(31"))
-    answer = as_json(capsys, "mine", kernels=tmp_path, arch="sm_90", every=True)
+    answer = as_json(capsys, "mine", kernels=mine(tmp_path, first=31), arch="sm_90", every=True)
     assert [found["tile"] for found in answer["explanations"]] == ["31", "32"]
     assert answer["not_explained"] == []
 
@@ -200,10 +204,7 @@ def test_all_means_every_legal_tile(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "mine.cu").write_text(
-        SCALE.replace("FACTOR;", "FACTOR; static_assert(TILE != 31);")
-    )
-    (tmp_path / "mine.py").write_text(MINE.replace("edges(32", "edges(30"))
+    mine(tmp_path, SCALE.replace("FACTOR;", "FACTOR; static_assert(TILE != 31);"), first=30)
     assert exit_code("mine", kernels=tmp_path, tiles="30,31,32", arch="sm_90") == 1
     out = capsys.readouterr().out
     assert "error: 31: " in out

@@ -56,16 +56,18 @@ class Timed(FakeBackend):
         return [base_us * (1 + 0.002 * noise) * kernel.rows / kernel.point.problem.m] * count
 
 
-class Interrupting(Watcher):
-    """Ctrl-C at a visit."""
+class Counting(Watcher):
+    """Counts the visits of a race and of its confirmation. Ctrl-C may come at one of them."""
 
-    def __init__(self, at: int) -> None:
-        self.left = at
+    def __init__(self, ends_at: int = -1, race_ends_at: int = -1) -> None:
+        self.raced = self.confirmed = 0
+        self.ends = {("confirmed", ends_at), ("raced", race_ends_at)}
 
     def measuring(self, visit: Visit) -> None:
         assert visit.name
-        self.left -= 1
-        if self.left == 0:
+        kind = "confirmed" if "/" in visit.name else "raced"
+        setattr(self, kind, getattr(self, kind) + 1)
+        if (kind, getattr(self, kind)) in self.ends:
             raise KeyboardInterrupt
 
 
@@ -185,7 +187,7 @@ def test_several_variants_and_sizes_are_races_of_their_own(choose: Callable[[Spa
 def test_a_tuning_that_was_interrupted_is_continued_where_it_was(tmp_path: Path) -> None:
     whole = tuned(Timed(by_edge))
     output = tmp_path / "a.csv"
-    interrupted = tuned(watcher=Interrupting(90), output=output)
+    interrupted = tuned(watcher=Counting(race_ends_at=90), output=output)
     assert interrupted.race.interrupted
     assert interrupted.confirmed is None
     before = partial_of(output).read_text().count('"ok"')
@@ -198,22 +200,6 @@ def test_a_tuning_that_was_interrupted_is_continued_where_it_was(tmp_path: Path)
     assert len(found.race.rows) == len(whole.race.rows)
     with pytest.raises(UsageError, match="exists; --force"):
         tuned(output=output, resume=True)
-
-
-class Counting(Watcher):
-    """Counts the visits of a race and of its confirmation. Ctrl-C may come at one of the latter."""
-
-    def __init__(self, ends_at: int = 0) -> None:
-        self.raced = self.confirmed = 0
-        self.ends_at = ends_at
-
-    def measuring(self, visit: Visit) -> None:
-        if "/" not in visit.name:
-            self.raced += 1
-            return
-        self.confirmed += 1
-        if self.confirmed == self.ends_at:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.usefixtures("choose")
@@ -283,7 +269,7 @@ def test_of_a_large_space_a_sample_is_raced_and_then_the_leaders_neighbours(
         return 100 + 3.0 * (abs(tile["BM"] - 20) + abs(tile["BN"] - 12))
 
     output = tmp_path / "a.csv"
-    interrupted = tuned(Timed(bowl), watcher=Interrupting(60), output=output)
+    interrupted = tuned(Timed(bowl), watcher=Counting(race_ends_at=60), output=output)
     assert interrupted.race.interrupted
     found = tuned(Timed(bowl), output=output, resume=True)
     assert found.winners[0].tile == "20x12"
