@@ -86,7 +86,7 @@ def test_ambiguous_points_are_exit_3_if_strict_and_the_settling_command_is_named
     loud: Loud, run: Run
 ) -> None:
     # More pairs than the default are advised where twice the rounds are more.
-    for repeats, pairs in ((2, "--strict"), (3, "--pairs 60 --strict")):
+    for repeats, pairs in ((3, "--strict"), (4, "--pairs 80 --strict")):
         code, out, _ = run(*loud("loud", repeats=repeats), "--strict")
         assert code == 3
         assert "ambiguous (1): loud at 64 +3.0 % (" in out
