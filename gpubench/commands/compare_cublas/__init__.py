@@ -10,7 +10,7 @@ from gpubench.errors import DeviceUnavailableError, UsageError
 
 app = typer.Typer()
 
-LIBRARY = "cuBLAS"
+BACKEND = "cuda"
 
 COMPILING_S = 600.0
 """Per-point timeout with rivals, whose compilers time candidates at each new size."""
@@ -38,7 +38,7 @@ def compare_cublas(
     **options: Any,
 ) -> None:
     """Compare each variant's best tile with cuBLAS, in one sweep."""
-    from gpubench.backends import AUTO, backends
+    from gpubench.backends import AUTO
     from gpubench.commands.compare_cublas.ladder import ladder_tables, steps, with_libraries
     from gpubench.commands.compare_cublas.sustained_pairs import add_pairs, pairs_s
     from gpubench.commands.compare_cublas.view import screen
@@ -59,14 +59,13 @@ def compare_cublas(
         timing = replace(timing, point_limit_s=COMPILING_S)
     default = replace(option.DEFAULT, timing=timing, tiles=(AUTO_TILES,))
     sweep = option.read_sweep(options, config, default)
-    (backend,) = (entry.name for entry in backends().values() if entry.blas == LIBRARY)
-    if sweep.device.partition(":")[0] not in {AUTO, backend}:
+    if sweep.device.partition(":")[0] not in {AUTO, BACKEND}:
         raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
-    order = steps(choose(sweep.op, backend, (), sweep.kernels)) if ladder else {}
+    order = steps(choose(sweep.op, BACKEND, (), sweep.kernels)) if ladder else {}
     sweep = replace(
         sweep,
-        variants=with_libraries(sweep, backend, sweep.variants or tuple(order), rivals=rivals),
-        device=sweep.device.replace(AUTO, backend),
+        variants=with_libraries(sweep, BACKEND, sweep.variants or tuple(order), rivals=rivals),
+        device=sweep.device.replace(AUTO, BACKEND),
     )
     try:
         if dry_run:

@@ -150,7 +150,7 @@ def compare_builds(
         sides = build("base", old), build("new", latest)
         if "kernels" in texts and any(side.kernels for side in sides):
             raise UsageError("--kernels: a side is a directory of kernels already")
-        directory = results or Path("results") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-ab"
+        directory = results or Path("results") / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-ab"
         make_directory(directory, "--results")
         if any(directory.iterdir()):
             raise UsageError(f"--results: {directory} is not empty")

@@ -1,9 +1,7 @@
 """`gpubench bisect`: judge the commit that is checked out, for `git bisect run`."""
 
-import secrets
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from gpubench.commands.diff.ab import SideError, compare_builds
@@ -37,14 +35,10 @@ def judge_commit(
     Raises BisectEndedError for anything that would be wrong at every commit, and for an unexpected
     error: Python would end with the code BAD.
     """
-    directory = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-bisect-{secrets.token_hex(2)}"
     settings = Options(threshold=threshold, strict=True)
     try:
         code = compare_builds(
-            *(base, new, options, settings),
-            config=config,
-            pairs=pairs,
-            results=Path("results") / directory,
+            base, new, options, settings, config=config, pairs=pairs, results=None
         )
         sys.stdout.flush()
     except SideError as error:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from rich.text import Text
 
@@ -18,14 +17,11 @@ from gpubench.view.tables import Table, console, say, table
 MAX_RESULTS = 10
 """Maximum number of results of a point that are shown, the newest."""
 
-TO_SECONDS = len("2026-11-22 04:25:49")
-"""Number of shown characters of a time."""
-
 DIGITS = 8
 """Number of shown digits of a commit or a hash."""
 
 Saved = tuple[str, Row]
-"""The time at which a row was saved, and the row."""
+"""The name of the saved file, which is its time, and the row."""
 
 Histories = dict[str, dict[str, list[Saved]]]
 """The rows of each point, the oldest first: by a problem's title, and by variant and tile."""
@@ -36,7 +32,7 @@ def print_names() -> None:
     grid = table("device", "name", "saved", "newest", left={"device", "name", "newest"})
     for directory in sorted(store.directory().glob("*/*")):
         if files := sorted(directory.glob("*.csv")):
-            newest = saved_time(files[-1])[:TO_SECONDS]
+            newest = saved_time(files[-1].stem)
             grid.add_row(directory.parent.name, directory.name, len(files), newest)
     if not grid.lines:
         raise UsageError("history: nothing is saved yet; 'gpubench sweep --save NAME' saves")
@@ -55,7 +51,7 @@ def print_history(name: str, only: str | None, exclude: str | None) -> None:
         except UsageError as error:
             say(f"history passes over {error}", err=True)
         else:
-            timed += [(saved_time(path), row) for row in rows if row.status == Status.OK]
+            timed += [(path.stem, row) for row in rows if row.status == Status.OK]
     if not timed:
         raise UsageError(f"history: no result saved as '{name}' has a time")
     keep = selection([row for _, row in timed], only, exclude)
@@ -83,10 +79,10 @@ def histories(timed: Sequence[Saved]) -> Histories:
     return points
 
 
-def saved_time(path: Path) -> str:
-    """Return when a file was saved, `2026-11-22 04:25:49.123456`, UTC."""
-    day, _, time = path.stem.partition("T")
-    return f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:-1]}"
+def saved_time(name: str) -> str:
+    """Return when a file was saved, `2026-11-22 04:25:49`, UTC."""
+    day, _, time = name.partition("T")
+    return f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:6]}"
 
 
 def _grid(history: Sequence[Saved]) -> Table:
@@ -97,7 +93,7 @@ def _grid(history: Sequence[Saved]) -> Table:
     for time, row in history:
         commit, dirty, _ = (row.commit or "").partition("+")
         names = commit[:DIGITS] + dirty, (row.source_hash or "")[:DIGITS]
-        grid.add_row(time[:TO_SECONDS], *names, marked(row), uncertainty(row), _change(before, row))
+        grid.add_row(saved_time(time), *names, marked(row), uncertainty(row), _change(before, row))
         before = row
     return grid
 

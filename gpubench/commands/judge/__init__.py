@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -97,7 +96,7 @@ def judge(
         variant.name for variant in of_op(sweep.op, sweep.kernels).values() if not is_ours(variant)
     ]
     kernels = choose(sweep.op, backend, own, sweep.kernels)
-    baselines = {each.name: _baselines(each, baseline, sweep.dtypes) for each in kernels}
+    baselines = {each.name: _baselines(each, baseline) for each in kernels}
     patterns = [*dict.fromkeys(chain.from_iterable(baselines.values()))]
     compared = [each.name for each in choose(sweep.op, backend, patterns, sweep.kernels)]
     sweep = replace(sweep, variants=tuple(dict.fromkeys((*baselines, *compared))))
@@ -119,7 +118,7 @@ def judge(
     raise typer.Exit(INTERRUPTED if outcome.interrupted else exit_code(judged))
 
 
-def _baselines(variant: Variant, named: str | None, dtypes: Sequence[str]) -> tuple[str, ...]:
+def _baselines(variant: Variant, named: str | None) -> tuple[str, ...]:
     """Return the names of a kernel's baselines. Raises UsageError.
 
     The description of a kernel that nobody trusts may name a library only.
@@ -135,6 +134,4 @@ def _baselines(variant: Variant, named: str | None, dtypes: Sequence[str]) -> tu
             f"--baseline: the description of {variant.name} names {variant.baseline}, which is no "
             "library: name the baseline"
         )
-    if lacking := [dtype for dtype in dtypes if dtype not in variant.dtypes]:
-        raise UsageError(f"--dtypes: {variant.name} has no {', '.join(lacking)}")
     return baselines

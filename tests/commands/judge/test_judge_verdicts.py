@@ -151,7 +151,7 @@ def test_the_table_names_verdict_ratio_and_reason() -> None:
         (("cpu_tile", "--baseline", ","), "--baseline: cpu_tile needs another kernel"),
         (("cpu_tile", "--rounds", "2"), "--rounds: a verdict needs at least 3 rounds"),
         (("cpu_blas", "--baseline", "cpu_blas"), "--baseline: cpu_blas needs another kernel"),
-        (("cpu_tile", "--dtypes", "float16"), "--dtypes: cpu_tile has no float16"),
+        (("cpu_tile", "--dtypes", "float16"), "nothing to measure: cpu_tile has no float16"),
     ],
 )
 def test_a_mistake_gets_one_line(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
