@@ -242,9 +242,6 @@ class BackendEntry:
     launches: tuple[Launches, ...] = (Launches.ALONE,)
     """When the launches that it times may begin."""
 
-    blas: str
-    """The name of its BLAS in tables: `cuBLAS`."""
-
     cost: Cost = Cost()
     """What a sweep costs beside its samples, for a forecast of its duration."""
 

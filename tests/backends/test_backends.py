@@ -32,7 +32,6 @@ BACKEND = BackendEntry(
     name="toy",
     auto_order=50,
     timers=(Timer.HOST,),
-    blas="toyBLAS",
     is_numbered=True,
     devices=lambda index: DEVICES if index is None else [DEVICES[index]],
     open=lambda index, _timer: FakeBackend(device=DEVICES[index]),

@@ -20,7 +20,6 @@ BACKEND = BackendEntry(
     name="cpu",
     auto_order=100,  # the last choice, for machines without a GPU
     timers=(Timer.HOST,),
-    blas="BLAS",
     cost=Cost(start_s=0.7, compile_s=1.0, gflops=lambda _device: 10.0),
     host_arrays=True,
     devices=_devices,

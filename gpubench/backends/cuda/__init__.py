@@ -37,7 +37,6 @@ BACKEND = BackendEntry(
     auto_order=0,
     timers=(Timer.EVENTS, Timer.CUPTI),
     launches=tuple(Launches),
-    blas="cuBLAS",
     quick_size=1024,
     is_numbered=True,
     cost=Cost(start_s=2.0, compile_s=0.15, gflops=_typical_gflops),
