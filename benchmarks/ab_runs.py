@@ -20,9 +20,8 @@ import sys
 import tempfile
 from multiprocessing import Pool, SimpleQueue
 from pathlib import Path
-from typing import Any
 
-from shared import GPUBENCH, child, parser, save
+from shared import GPUBENCH, child, named_falsely, parser, save
 
 from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.results.provenance import package_version
@@ -111,15 +110,6 @@ def run(slower: bool) -> dict[str, object]:
     }
 
 
-def false(outcome: dict[str, Any]) -> bool:
-    """Return whether a run names a point that did not change."""
-    slowed = outcome["new"] == SLOWER
-    return any(
-        not (slowed and name.startswith("loop ") and ratio > 1)
-        for name, ratio in outcome["changed"].items()
-    )
-
-
 def main() -> None:
     """Run, add the outcomes to the file, and print the rates."""
     options = parser(__doc__, "ab.json")
@@ -141,7 +131,7 @@ def main() -> None:
             save(asked.output, outcomes)
     slower = [outcome for outcome in outcomes if outcome["new"] == SLOWER]
     print("found:", sum(outcome["exit"] == 1 for outcome in slower), "of", len(slower))
-    print("named falsely:", sum(map(false, outcomes)), "of", len(outcomes))
+    print("named falsely:", sum(map(named_falsely, outcomes)), "of", len(outcomes))
 
 
 if __name__ == "__main__":
