@@ -8,9 +8,6 @@ from numpy.typing import NDArray
 NEW_VALUES = 2**12
 """Number of different elements."""
 
-MIXING = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53
-"""Factors of the finalizer of MurmurHash3."""
-
 
 def new_elements(values: NDArray[Any], seed: int, places: NDArray[np.integer[Any]]) -> NDArray[Any]:
     """Return the elements at some places of memory: for each, one of the `NEW_VALUES` values.
@@ -18,7 +15,7 @@ def new_elements(values: NDArray[Any], seed: int, places: NDArray[np.integer[Any
     The kernel `new_elements` of cuda/stream.cu computes the same.
     """
     mixed = places.astype(np.uint64) ^ np.uint64(seed)
-    for factor in MIXING:
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):  # the finalizer of MurmurHash3
         mixed ^= mixed >> np.uint64(33)
         mixed *= np.uint64(factor)
     chosen: NDArray[Any] = values[mixed >> np.uint64(65 - NEW_VALUES.bit_length())]

@@ -16,9 +16,6 @@ from gpubench.engine.operands import (
 from gpubench.errors import DoesNotFitError
 from gpubench.model import Cache, Fill, Point, Problem
 
-MEMORY_SHARE = 0.5
-"""Operands of earlier problems are kept up to this fraction of the free memory."""
-
 
 class OperandCache:
     """The operands and references in the device's memory."""
@@ -51,7 +48,7 @@ class OperandCache:
             return self._sets[key]
         needed = self._backend.bytes_needed(problem, cold=cold, one_set=one_set)
         needed += verifying_bytes(problem)
-        while self._sets and needed > MEMORY_SHARE * self._backend.bytes_free():
+        while self._sets and 2 * needed > self._backend.bytes_free():  # kept: at most half
             (seed, evicted, fill, *_), _ = self._sets.popitem(last=False)
             self._references.pop((seed, evicted, fill), None)
         free = self._backend.bytes_free()

@@ -17,9 +17,6 @@ from gpubench.plan.sweep import Sweep, plan
 from gpubench.plan.tuned import tuned_tiles
 from gpubench.results.provenance import package_version, source_hash
 
-NOT_RESUMED = {"output"}
-"""Options that the file of a sweep does not keep: `--resume` names the file."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -98,7 +95,8 @@ class Job:
         options, problems = self.sweep.options.items(), self.sweep.problems
         return {
             "gpubench": gpubench.__version__,
-            "options": {name: text for name, text in options if name not in NOT_RESUMED},
+            # `--resume` names the file.
+            "options": {name: text for name, text in options if name != "output"},
             "device": self.device.name,
             "versions": self.device.versions,
             "sources": {variant.name: digest for variant, digest in self.hashes.items()},

@@ -15,18 +15,12 @@ from gpubench.plan.toml_file import decode
 from gpubench.results.columns import opened
 from gpubench.text import clean, shown, unknown
 
-SUFFIX = ".csv"
-"""Suffix of a `--sizes` value that names a file."""
-
 MAX_PROBLEMS = 10_000
 
 MAX_WEIGHT = 1e9
 
 MAX_NAME = 60
 """Maximum number of characters of a name, so that tables and pictures can show it."""
-
-COMMENT = "#"
-"""First character of a comment line, which is left out."""
 
 
 Extent = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
@@ -54,7 +48,7 @@ class ListedProblem:
 
 def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[str, Any]:
     """Return the fields of `Sweep` that `--sizes` sets: sizes, or a file's problems."""
-    if not text.lower().endswith(SUFFIX):
+    if not text.lower().endswith(".csv"):
         return {"sizes": parse_sizes(text, op, flag)}
     problems = with_dtypes(read_problems(Path(text), op, flag), dtypes)
     return {
@@ -75,7 +69,7 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
     columns = (*required, "weight", "dtype")
     try:
         with opened(path) as file:
-            lines = [line for line in file if line.strip() and not line.startswith(COMMENT)]
+            lines = [line for line in file if line.strip() and not line.startswith("#")]
             delimiter = max(",;\t", key=lines[0].count) if lines else ","
             table = [
                 [cell.strip() for cell in line] for line in csv.reader(lines, delimiter=delimiter)

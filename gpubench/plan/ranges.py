@@ -14,9 +14,6 @@ from gpubench.text import shown, unknown
 MAX_ITEMS = 10_000
 """Maximum number of items. A longer list is a typing mistake, and is refused before it is built."""
 
-MAX_REPEATED = 10 * MAX_ITEMS
-"""Maximum number of items including repeats, which take time to read too."""
-
 _SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII)
 _NUMBER = re.compile(r"\d+", re.ASCII)
 _SHAPE = re.compile(r"\d+(?:x\d+)+", re.ASCII)
@@ -100,7 +97,7 @@ def _items(
         for parsed in parse(item):
             items[parsed] = None
             count += 1
-        if len(items) > MAX_ITEMS or count > MAX_REPEATED:
+        if len(items) > MAX_ITEMS or count > 10 * MAX_ITEMS:  # repeats take time to read, too
             raise UsageError(f"{flag}: more than {MAX_ITEMS} items; widen the step")
     return tuple(items)
 

@@ -9,9 +9,6 @@ LENGTH_BYTES = 8
 MAX_BYTES = 2**34
 """Maximum length of a message. A longer length was not sent by this package."""
 
-BLOCK_BYTES = 2**20
-"""Maximum number of bytes that one call receives."""
-
 
 class Channel:
     """One end of a pair of sockets."""
@@ -44,7 +41,7 @@ class Channel:
             if left_s is not None and left_s <= 0:
                 raise TimeoutError
             self._socket.settimeout(left_s)
-            block = self._socket.recv(min(count - len(content), BLOCK_BYTES))
+            block = self._socket.recv(min(count - len(content), 2**20))
             if not block:
                 raise EOFError
             content += block

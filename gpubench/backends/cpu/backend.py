@@ -35,8 +35,6 @@ from gpubench.model import CallVariant, Config, Device, Point, Problem, Scope, S
 MAX_SETS = 4096
 """Maximum number of operand sets. Only small problems then need a flush, which takes tens of ms."""
 
-WARM_UP_S = 0.05
-
 Instance = tuple[str, str, Config | None, str, bool]
 """What is compiled once: operation, variant, tile, dtype, and whether in the variant's layout."""
 
@@ -186,7 +184,7 @@ class CpuBackend:
     def warm_up(self) -> None:
         """Keep a core busy for 50 ms, until its clock has settled."""
         values = np.ones(1 << 16)
-        end_s = perf_counter() + WARM_UP_S
+        end_s = perf_counter() + 0.05
         while perf_counter() < end_s:
             values.sum()
 

@@ -23,9 +23,6 @@ from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads, memory_bytes, re
 from gpubench.model import CORE_DTYPES, Device, Health
 from gpubench.text import shown
 
-UNKNOWN_CACHE_BYTES = 32 * 2**20
-"""A common size of a last-level cache, assumed if the operating system reports none."""
-
 MAX_CACHE_MIB = 65536
 COPY_BYTES = 2**28
 REPEATS = 5
@@ -158,13 +155,13 @@ def describe_cpu() -> Device:
 
 
 def _last_level_bytes(caches: Sequence[tuple[str, int]]) -> int:
-    """Return the bytes that `CACHE_VARIABLE` names, or those of the largest cache.
+    """Return the bytes that `CACHE_VARIABLE` names, or those of the largest cache; else 32 MiB.
 
     Raises UsageError for a value that is not a whole number of MiB from 1 to 65536.
     """
     text = os.environ.get(CACHE_VARIABLE)
     if not text:
-        return max((size for _, size in caches), default=UNKNOWN_CACHE_BYTES)
+        return max((size for _, size in caches), default=32 * 2**20)  # a common size
     if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= MAX_CACHE_MIB:
         raise UsageError(
             f"{CACHE_VARIABLE}: '{shown(text)}' is not a whole number of MiB from 1 to "

@@ -8,9 +8,6 @@ from gpubench.errors import DeviceUnavailableError, LaunchError, install_command
 
 BUFFER_BYTES = 8 * 2**20
 
-FORCED = 1
-"""CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: deliver unfinished buffers too."""
-
 MAX_RECORDS = 4096
 """Maximum number of launches between two flushes."""
 
@@ -60,7 +57,8 @@ class CuptiTimer:
                     for launch in islice(rotation, launches):
                         launch()
                 self._synchronize()
-                self._cupti.activity_flush_all(FORCED)
+                # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: deliver unfinished buffers too.
+                self._cupti.activity_flush_all(1)
             finally:
                 self._cupti.activity_disable(kind)
             times += per_launch_us(self._kernels, launches, group)

@@ -15,9 +15,6 @@ from gpubench.backends.cuda.cublas import DEFAULT_ALGORITHM, call, new_handle, p
 from gpubench.backends.cuda.gemm_types import COMPUTE_64F_EMULATED_FIXEDPOINT, OP_N, R_64F
 from gpubench.errors import LaunchError
 
-EAGER = 2
-"""cublasEmulationStrategy_t: emulate whenever it is possible, not only when it is faster."""
-
 WORKSPACE_BYTES = 2**31
 """Workspace for the slices and their products; at most a quarter of the free memory."""
 
@@ -32,7 +29,8 @@ class EmulatedGemm:
         self._bits = cupy.zeros(1, "int32")
         self._one, self._zero = ctypes.c_double(1), ctypes.c_double(0)
         self._checked = False
-        call("cublasSetEmulationStrategy", self._handle, EAGER)
+        # CUBLAS_EMULATION_STRATEGY_EAGER: emulate also where it is not faster.
+        call("cublasSetEmulationStrategy", self._handle, 2)
         call(
             "cublasSetFixedPointEmulationMantissaBitCountPointer",
             *(self._handle, pointer(self._bits)),

@@ -18,8 +18,6 @@ from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import own_kernel
 from gpubench.model import CORE_DTYPES, PRECISIONS, Device, Health
 
-TENSOR_SOURCE = Path(__file__).with_name("tensor_peak.cu")
-
 TENSOR_THREADS, TENSOR_STEPS = 256, 4000
 
 WARPGROUP_STEP_BYTES, WARP_STEP = 2 * 64 * 256 * 128, 8 * 2 * 16 * 8 * 16
@@ -34,14 +32,9 @@ WARM_STEPS = 20_000
 SETTLED, SETTLED_BURSTS = 0.01, 3
 """The clock has settled when the rates of 3 bursts in a row differ by less than 1 %."""
 
-MAX_BURSTS = 100
-
 COPY_BYTES = 2**30
 HOST_COPY_BYTES = 2**26
 CHAIN_LOADS = 4096
-CHAIN_CACHES = 2
-"""Size of the memory that the chain of loads covers, in last-level caches."""
-
 LINE_BYTES = 128
 REPEATS = 10
 
@@ -108,7 +101,7 @@ class CudaGauge:
         rates = deque(
             (self._fma_gflops(repeats=1) for _ in range(SETTLED_BURSTS)), maxlen=SETTLED_BURSTS
         )
-        for _ in range(MAX_BURSTS):
+        for _ in range(100):
             if max(rates) - min(rates) < SETTLED * max(rates):
                 return
             rates.append(self._fma_gflops(repeats=1))
@@ -139,7 +132,8 @@ class CudaGauge:
         architecture = self._device.architecture + ("a" if hopper else "")
         precision = PRECISIONS[dtype]
         name = f"tensor_peak<{precision.cpp}>"
-        function = load_function(compile_instance(TENSOR_SOURCE, name, architecture))
+        source = Path(__file__).with_name("tensor_peak.cu")
+        function = load_function(compile_instance(source, name, architecture))
         blocks = self._device.multiprocessors * (1 if hopper else 4)
         out = cupy.empty(blocks * TENSOR_THREADS, np.float32)
         launch = bind_own(function, (blocks,), TENSOR_THREADS, out, ctypes.c_int(TENSOR_STEPS))
@@ -176,7 +170,7 @@ class CudaGauge:
 
         They access twice the last-level cache in random order, so that each load goes to memory.
         """
-        lines = CHAIN_CACHES * self._device.l2_bytes // LINE_BYTES
+        lines = 2 * self._device.l2_bytes // LINE_BYTES
         order = np.random.default_rng(0).permutation(lines)
         words = LINE_BYTES // 4
         chain = np.zeros((lines, words), np.uint32)

@@ -25,7 +25,11 @@ from gpubench.backends.cuda.host_function import HostFunction, kernel_name
 from gpubench.backends.cuda.launching import CudaRoutine
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.sustained import sustain
-from gpubench.backends.cuda.timer import CALIBRATION_LAUNCHES, BlockedBatchTimer
+from gpubench.backends.cuda.timer import (
+    CALIBRATION_LAUNCHES,
+    CALIBRATION_SAMPLES,
+    BlockedBatchTimer,
+)
 from gpubench.backends.functions import allocating, torch
 from gpubench.backends.rotation import CACHES_TO_OUTGROW, Placed, SetPolicy
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
@@ -33,9 +37,6 @@ from gpubench.model import Launches, Point, Scope, Series, State, Timer
 
 BLOCKED_S = 0.02
 """Time for which the stream is blocked, to see whether a call computes in another stream."""
-
-GAP_SAMPLES = 50
-"""Samples that measure the launch gap, in a stream and in a graph."""
 
 UNWRITTEN = 0xA5
 """Content of each byte of the output before such a call."""
@@ -75,7 +76,9 @@ class CudaTimers:
         """Time per launch in a stream beyond that in a graph, measured with an empty kernel."""
         empty = self.stream.launch_empty
         stream_us, graph_us = (
-            statistics.median(timer.sample(repeat(empty), CALIBRATION_LAUNCHES, GAP_SAMPLES))
+            statistics.median(
+                timer.sample(repeat(empty), CALIBRATION_LAUNCHES, CALIBRATION_SAMPLES)
+            )
             for timer in (self.events, self.graph(overlap=False))
         )
         return stream_us - graph_us

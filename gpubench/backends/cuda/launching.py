@@ -36,10 +36,6 @@ from gpubench.model import (
 from gpubench.model.variant import PORTABLE_CLUSTER
 from gpubench.results.provenance import hash_of
 
-MAX_LOADED = 256
-"""Maximum number of kernels kept on the device. Code takes memory, and loading a kernel takes two
-milliseconds."""
-
 Key = tuple[Path, str, str, tuple[str, ...]]
 """What identifies an instance: source, expression, architecture and compile options."""
 
@@ -67,7 +63,8 @@ class Instances:
             threads_per_multiprocessor=device.facts["threads_per_multiprocessor"],
         )
         self._compiled: dict[Key, Compiled | str] = {}
-        self._function = lru_cache(MAX_LOADED)(load_function)
+        # Code takes memory on the device, and loading a kernel takes two milliseconds.
+        self._function = lru_cache(256)(load_function)
         self._calls: dict[tuple[Variant, Config | None, str], Callable[..., None]] = {}
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:

@@ -45,8 +45,6 @@ template."""
 ENTRY = "gpubench_call"
 """The function that calls the host function in the library."""
 
-_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
-
 
 @cache
 def find(program: str = "nvcc") -> str | None:
@@ -193,7 +191,7 @@ def compile_library(
 
 def entry_symbol(log: str, expression: str) -> str:
     """Return the symbol of the kernel that the marker names. Raises CompileError if none is."""
-    symbols: list[str] = _ENTRY.findall(log)
+    symbols: list[str] = re.findall(r"Compiling entry function '(\w+)'", log)
     marker = next((symbol for symbol in symbols if MARKER in symbol), "")
     named = demangled(marker).partition("<&")[2].removesuffix(">()")
     if named.startswith("(") and not named.startswith("(anonymous"):

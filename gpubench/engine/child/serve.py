@@ -15,9 +15,6 @@ from gpubench.process.child import open_channel
 from gpubench.process.requests import Report, answer_requests
 from gpubench.results.output import guard_streams
 
-MAY_BREAK_DEVICE = Examiner.at_unusual_size.__qualname__
-"""After this method the device may not work, whatever the method returned."""
-
 
 def serve(descriptor: int, backend: str) -> None:
     """Answer requests until the channel closes. The first request opens the device.
@@ -70,7 +67,10 @@ class Server:
         except UsageError as error:  # a description changed since the parent read it
             raise ChildLostError(str(error)) from error
         result = getattr(target, name)(**arguments)
-        failed = isinstance(result, Measurement) and result.status == Status.ERROR
-        usable = not (failed or call.method == MAY_BREAK_DEVICE) or self._opened.usable
+        # After these the device may not work.
+        may_break = call.method == Examiner.at_unusual_size.__qualname__ or (
+            isinstance(result, Measurement) and result.status == Status.ERROR
+        )
+        usable = not may_break or self._opened.usable
         spent_s = dict(self._opened.spent_s)
         return encode(Done(msgspec.Raw(encode(result)), spent_s=spent_s, usable=usable))

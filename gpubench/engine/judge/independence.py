@@ -57,8 +57,6 @@ SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are
 elsewhere; this one must only notice that nothing was computed."""
 
-KEPT = "it kept what the output held, or the result of earlier operands"
-
 
 class Case(StrEnum):
     """What the arrays hold before a launch, in the words of the reason."""
@@ -141,7 +139,7 @@ def require_independent(
         else:
             is_right = _is_same(xp, output, right)
         if not is_right:
-            raise missing(KEPT)
+            raise missing("it kept what the output held, or the result of earlier operands")
         return taken_us
 
     # A result that depends on what the output holds is not compared with the case `FILLED`.

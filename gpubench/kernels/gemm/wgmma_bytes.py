@@ -30,10 +30,7 @@ VARIANT = variant(
         stages=(3, 4),
         cluster=("1x1", "1x2", "2x1"),
         group=(8, 16),
-        default=(
-            "128x192x128/s4/cluster=2x1/group=8",
-            "128x256x128/s4/cluster=2x1/group=8",
-        ),
+        default=("128x192x128/s4/cluster=2x1/group=8", "128x256x128/s4/cluster=2x1/group=8"),
         shared_bytes=stages_and_results_bytes,
     ),
     launches=two_widths,

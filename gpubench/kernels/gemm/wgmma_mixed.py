@@ -1,9 +1,4 @@
-from gpubench.kernels.tensor_cores import (
-    stages_and_results_bytes,
-    tiles,
-    two_widths,
-    variant,
-)
+from gpubench.kernels.tensor_cores import stages_and_results_bytes, tiles, two_widths, variant
 
 VARIANT = variant(
     idea="256×192 per block, less from memory; narrower last columns let all blocks end together",

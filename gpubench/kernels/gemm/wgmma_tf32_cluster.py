@@ -1,11 +1,7 @@
 from gpubench.kernels.fitted_tile import SUM_BYTES, TF32, why_not_shared
 from gpubench.kernels.gemm.wgmma_tf32 import threads
 from gpubench.kernels.padded_rows import on_padded_rows, takes_any_rows
-from gpubench.kernels.tensor_cores import (
-    block_per_part,
-    stages_bytes,
-    variant,
-)
+from gpubench.kernels.tensor_cores import block_per_part, stages_bytes, variant
 from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem
 
