@@ -1,24 +1,22 @@
 """Count what `gpubench ab` says on a CPU while other work starts and stops beside it.
 
     python benchmarks/ab_runs.py --runs 60 -o ab.json    # 16 hours on two CPUs
-    taskset -c 8-31 python benchmarks/ab_runs.py --runs 48 -o ab.json    # twelve runs at once
+    taskset -c 8,9 python benchmarks/ab_runs.py --runs 1 --first 1 -o ab_4.json    # one of many
 
 Each run has the default number of pairs. Runs in turns compare a directory that holds a kernel with
 a copy of itself, and with a kernel that is 10 % slower: it computes a tenth of the rows twice.
-Meanwhile a process keeps a core busy and sleeps in turns, a random 1 to 8 seconds each. Each two
-CPUs that this process may use have one run at a time. Runs that the file has already count too, so
-they can be spread over several calls. `--first 1` begins with a slower kernel.
+Meanwhile a process keeps a core busy and sleeps in turns, a random 1 to 8 seconds each. Runs that
+the file has already count too, so they can be spread over several calls. `--first 1` begins with a
+slower kernel. Calls on CPUs of their own may run at once.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-from multiprocessing import Pool, SimpleQueue
 from pathlib import Path
 
 from shared import GPUBENCH, child, named_falsely, parser, save
@@ -66,16 +64,6 @@ def kernels(directory: Path, body: str) -> Path:
     return directory
 
 
-def pin(places: SimpleQueue[set[int]]) -> None:
-    """Keep this process, and those that it starts, on CPUs that no other stream has.
-
-    Ctrl-C reaches the pool's process alone. It then ends this one, which ends those it started.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    os.sched_setaffinity(0, places.get())
-
-
 def run(slower: bool) -> dict[str, object]:
     """Compare once, beside the disturbance."""
     with tempfile.TemporaryDirectory() as name:
@@ -117,18 +105,11 @@ def main() -> None:
     options.add_argument("--first", type=int, help="default: the number of runs in the file")
     asked = options.parse_args()
     outcomes = json.loads(asked.output.read_text()) if asked.output.exists() else []
-    cpus = sorted(os.sched_getaffinity(0))
-    places: SimpleQueue[set[int]] = SimpleQueue()
-    starts = range(0, len(cpus), 2)
-    for start in starts:
-        places.put(set(cpus[start : start + 2]))
     first = len(outcomes) if asked.first is None else asked.first
-    turns = [number % 2 == 1 for number in range(first, first + asked.runs)]
-    with Pool(len(starts), pin, (places,)) as pool:
-        for outcome in pool.imap_unordered(run, turns):
-            outcomes.append(outcome)
-            print(outcomes[-1], flush=True)
-            save(asked.output, outcomes)
+    for number in range(first, first + asked.runs):
+        outcomes.append(run(number % 2 == 1))
+        print(outcomes[-1], flush=True)
+        save(asked.output, outcomes)
     slower = [outcome for outcome in outcomes if outcome["new"] == SLOWER]
     print("found:", sum(outcome["exit"] == 1 for outcome in slower), "of", len(slower))
     print("named falsely:", sum(map(named_falsely, outcomes)), "of", len(outcomes))

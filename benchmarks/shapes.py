@@ -10,9 +10,9 @@ Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (
 16). With `--odd 2` they are 128 to 4096, in odd multiples of 2: rows of 16 bits are then no
 multiple of 16 bytes. With `--small` they are 16 to 384. Operands lie in the cache, and every
 contender runs in short bursts, in rounds of random order: cuBLAS, cuBLASLt with its fastest
-algorithm, and each of our kernels with the configurations of `--tiles auto`. With `--every` all
-candidate configurations run once before, and the fastest of them take part in the rounds: that
-shows how far the model's pick is from the best, and the model's constants are fitted on it.
+algorithm, and each of our kernels with the configurations of `--tiles auto`. With `--every` other
+configurations take part too, unless the first sample is slow: that shows how far the model's pick
+is from the best, and the model's constants are fitted on it.
 
 With `--few-rows`, M is uniform in 1 to 64, and N and K are log-uniform in 1024 to 16384. Shapes are
 drawn twice, with hot and with cold weights. Hot weights take at most half of the L2 cache. Cold,
@@ -83,9 +83,6 @@ cache."""
 SAMPLE_US, ROUNDS = 250.0, 9
 """A sample lasts about this long; each contender has one a round."""
 
-QUICK_SAMPLES = 3
-"""Of each candidate, before the rounds."""
-
 SLOW = 1.6
 """A candidate that takes this many times the library's time is left out after its first sample."""
 
@@ -94,9 +91,6 @@ CANDIDATES = 18
 
 ALIKE = 2
 """Of candidates with small tiles of one size and number of parts."""
-
-FINALISTS = 4
-"""Candidates that take part in the rounds."""
 
 Shape = tuple[int, int, int]
 """M, N and K."""
@@ -191,9 +185,6 @@ class Result:
     """`library`, `auto` (the model's pick), `default` (of the other kernels) or `candidate`."""
 
     median_us: float
-    low_us: float
-    high_us: float
-    samples: int
     difference: float
     """Norm of the difference from cuBLAS's result, relative to that result."""
 
@@ -232,16 +223,16 @@ class Contender:
         """Median of the samples."""
         return statistics.median(self.times_us)
 
-    def sample(self, count: int, limit_us: float = math.inf) -> bool:
-        """Add samples of about `SAMPLE_US`; False if the first launches take too long."""
+    def sample(self, limit_us: float = math.inf) -> bool:
+        """Add a sample of about `SAMPLE_US`; False if the first launches take too long."""
         if not self.times_us:
             (first,) = self.kernel.sample(4, 1)
             if first > limit_us:
                 return False
             self.launches = max(3, min(self.kernel.max_launches, math.ceil(SAMPLE_US / first)))
-        self.times_us += self.kernel.sample(self.launches, count)
+        self.times_us += self.kernel.sample(self.launches, 1)
         if self.overlapped:
-            self.overlapped_us += self.overlapped.sample(self.launches, count)
+            self.overlapped_us += self.overlapped.sample(self.launches, 1)
         return True
 
 
@@ -295,38 +286,34 @@ class Bench:
         contenders[0].kernel.run(len(operands.sets))
         self._reference = operands.output.astype(self.compared).copy()
         for library in contenders:
-            library.sample(QUICK_SAMPLES)
+            library.sample()
         limit_us = SLOW * min(one.median_us for one in contenders) + 3
-        picks = list(self.picks(problem))
-        tried = []
-        if every:
-            chosen = [(variant.name, tile) for _, variant, tile in picks]
-            for kind, variant, tile in self.candidates(problem):
-                if (variant.name, tile) not in chosen:
-                    candidate = self.bind(kind, variant, tile, operands)
-                    if candidate and candidate.sample(1, limit_us):
-                        candidate.sample(QUICK_SAMPLES)
-                        tried.append(candidate)
-        tried.sort(key=lambda one: one.median_us)
-        contenders += tried[:FINALISTS]
-        for pick in picks:
-            if picked := self.bind(*pick, operands):
-                picked.sample(1)
-                contenders.append(picked)
+        for kind, variant, tile in self.chosen(problem, every=every):
+            one = self.bind(kind, variant, tile, operands)
+            if one and one.sample(limit_us if kind == "candidate" else math.inf):
+                contenders.append(one)
         for one in contenders:
             one.times_us.clear()
             one.overlapped_us.clear()
         for _ in range(ROUNDS):
             self._order.shuffle(contenders)
             for one in contenders:
-                one.sample(1)
-        contenders += tried[FINALISTS:]
+                one.sample()
         alone = [self.result(one, problem, Launches.ALONE, one.times_us) for one in contenders]
         return alone + [
             self.result(one, problem, Launches.OVERLAPPED, one.overlapped_us)
             for one in contenders
             if one.overlapped_us
         ]
+
+    def chosen(self, problem: Problem, *, every: bool) -> Iterator[Chosen]:
+        """Yield the picks, and then every other candidate if asked for."""
+        picks = list(self.picks(problem))
+        yield from picks
+        known = {(variant.name, tile) for _, variant, tile in picks}
+        for kind, variant, tile in self.candidates(problem) if every else ():
+            if (variant.name, tile) not in known:
+                yield kind, variant, tile
 
     def candidates(self, problem: Problem) -> Iterator[Chosen]:
         """Yield the configurations of each kernel that the model ranks first."""
@@ -386,18 +373,12 @@ class Bench:
         if not one.difference <= tolerance(problem):
             print(f"WRONG {variant.name} {tile} {problem.size}: {one.difference:.3g}", flush=True)
             return None
-        first = operands.output.copy()
-        kernel.run(len(operands.sets))
-        if not bool((first == operands.output).all()):
-            print(f"NOT REPEATED {variant.name} {tile} {problem.size}", flush=True)
-            return None
         return one
 
     def result(
         self, one: Contender, problem: Problem, launches: Launches, times_us: Sequence[float]
     ) -> Result:
         """Return the row of a contender."""
-        ordered = sorted(times_us)
         weights = weights_bytes(self.dtype, problem.n, problem.k)
         return Result(
             dtype=self.dtype,
@@ -407,10 +388,7 @@ class Bench:
             variant=one.variant.name,
             tile=str(one.tile or ""),
             kind=one.kind,
-            median_us=round(statistics.median(ordered), 4),
-            low_us=round(ordered[len(ordered) // 4], 4),
-            high_us=round(ordered[-1 - len(ordered) // 4], 4),
-            samples=len(ordered),
+            median_us=round(statistics.median(times_us), 4),
             difference=float(f"{one.difference:.3g}"),
             algorithm=one.kernel.routine.algorithm,
             launches=launches,
@@ -422,13 +400,11 @@ class Bench:
 
     def compile(self, shapes: Sequence[Shape], *, every: bool) -> int:
         """Compile what all shapes need, in parallel; return the number of kernels."""
-        points = {}
-        for problem in map(self.problem, shapes):
-            for _, variant, tile in (
-                *self.picks(problem),
-                *(self.candidates(problem) if every else ()),
-            ):
-                points[variant.name, tile] = kernel_point(variant, tile, problem, self.cache)
+        points = {
+            (variant.name, tile): kernel_point(variant, tile, problem, self.cache)
+            for problem in map(self.problem, shapes)
+            for _, variant, tile in self.chosen(problem, every=every)
+        }
         self.backend.compile(list(points.values()), lambda _count: None)
         return len(points)
 

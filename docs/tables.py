@@ -38,7 +38,7 @@ from gpubench.results.provenance import source_hash
 from gpubench.results.row import COLUMNS, Row, read
 from gpubench.view import tables as view
 from gpubench.view.numbers import milliseconds, number
-from gpubench.view.row_tables import best_of_each, tile_table
+from gpubench.view.row_tables import best_of_each
 
 KERNELS_PAGE = KERNELS / "gemm" / "README.md"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), KERNELS_PAGE)
@@ -62,18 +62,6 @@ def squares() -> str:
         [row for dtype in shape_tables.ALONE for row, _ in shape_tables.in_pairs(dtype)]
     )
     return view.markdown([grid] if grid else [])
-
-
-def tiles() -> str:
-    """Return times by tile at 2048 in float32."""
-    shown = {"1", "2", "4", "5", "8", "12", "16", "24", "32"}
-    kernels = {"naive_uncoalesced", "naive", "register_tile", "shared_tile"}
-    rows = [
-        row
-        for row in read(measured_file("sweep.csv"))
-        if (row.n, row.cache) == (2048, "cold") and row.tile in shown and row.variant in kernels
-    ]
-    return view.markdown([tile_table(rows)])
 
 
 # ---- kernels beside libraries
@@ -160,20 +148,6 @@ def ab_runs() -> str:
 def spread(values: Sequence[float]) -> str:
     """Return the lowest and the highest of the values; an empty text for none."""
     return f"{min(values):.0f} to {max(values):.0f}" if values else ""
-
-
-def operands() -> str:
-    """Return time, watts and clock by what the operands hold, in long runs at 8192."""
-    rows = [row for row in read(measured_file("operands.csv")) if row.status == "ok"]
-    best = best_of_each(rows, attrgetter("dtype", "variant", "operands"))
-    lines = []
-    for dtype, variant in sorted({key[:2] for key in best}):
-        for kind in ("uniform", "normal", "integers", "low-entropy", "ones", "zeros"):
-            if row := best.get((dtype, variant, kind)):
-                watts = 1e6 * (row.joules or math.nan) / (row.median_us or math.nan)
-                cells = [dtype, variant, kind, milliseconds(row.median_us)]
-                lines.append([*cells, f"{watts:.0f}", f"{row.sm_mhz:.0f}"])
-    return table(["precision", "variant", "operands", "ms", "watts", "MHz"], lines)
 
 
 def claims_of_others() -> str:

@@ -36,7 +36,7 @@ def test_every_figure_of_the_readme_and_the_pages_is_what_the_results_give(
         pytest.fail(f"not up to date: {', '.join(stale)}; run 'doit pages'", pytrace=False)
     text = "".join(page.read_text(encoding="utf-8") for page in tables.PAGES)
     named = set(re.findall(r'block\("(\w+)"', "".join(GENERATED.findall(text))))
-    assert {"claims", "tiles", "ladder_steps", "ladder_top", "agreement"} <= named
+    assert {"claims", "ladder_steps", "ladder_top", "agreement"} <= named
 
 
 def test_no_figure_stands_in_the_readme_outside_what_is_generated() -> None:
