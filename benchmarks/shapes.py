@@ -16,8 +16,7 @@ is from the best, and the model's constants are fitted on it.
 
 With `--few-rows`, M is uniform in 1 to 64, and N and K are log-uniform in 1024 to 16384. Shapes are
 drawn twice, with hot and with cold weights. Hot weights take at most half of the L2 cache. Cold,
-each launch has operands of its own, in turn, which together outgrow the cache. The rows also have
-the time in which a kernel that only reads reads the weights, and the time of an empty kernel.
+each launch has operands of its own, in turn, which together outgrow the cache.
 
 Constants were fitted on the seeds 1, 2, 3, 7, 8, 9, 17 and 18 in 16 bits, 204 and 304 in TF32, and
 11 in float64 and float32; judge by others.
@@ -35,10 +34,9 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import islice, repeat
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from shared import kernel_point, parser, read_lines
@@ -197,10 +195,6 @@ class Result:
     source_hash: str = ""
     """Of the kernel's files, as in results of gpubench."""
 
-    read_us: float = 0.0
-    empty_us: float = 0.0
-    """With few rows: time to read B from memory, and of an empty kernel."""
-
 
 @dataclass(kw_only=True)
 class Contender:
@@ -249,17 +243,9 @@ class Bench:
         self.dtype, self.other_kernels, self.cache = dtype, other_kernels, cache
         self.compared = np.float64 if dtype == "float64" else np.float32
         self.variants = of_op("gemm")
-        self.read_rate = self.empty_us = 0.0
         rng = np.random.default_rng(0)
         self._drawn = rng.uniform(-1, 1, 2**22).astype(np.float32)
         self._order = random.Random(1)  # noqa: S311 # an order, not a secret
-
-    def measure_limits(self) -> None:
-        """Measure the rate of reads, and an empty kernel."""
-        backend: Any = self.backend
-        self.read_rate = backend.gauge.ceilings(())["measured_read_gbytes_per_s"]
-        empty = repeat(backend.timers.stream.launch_empty)
-        self.empty_us = statistics.median(backend.timers.events.sample(empty, 100, 9))
 
     def problem(self, shape: Shape) -> Problem:
         """Return the product of a shape."""
@@ -379,7 +365,6 @@ class Bench:
         self, one: Contender, problem: Problem, launches: Launches, times_us: Sequence[float]
     ) -> Result:
         """Return the row of a contender."""
-        weights = weights_bytes(self.dtype, problem.n, problem.k)
         return Result(
             dtype=self.dtype,
             m=problem.m,
@@ -394,8 +379,6 @@ class Bench:
             launches=launches,
             cache=self.cache,
             source_hash=source_hash(one.variant),
-            read_us=round(weights / self.read_rate / 1e3, 4) if self.read_rate else 0.0,
-            empty_us=round(self.empty_us, 4),
         )
 
     def compile(self, shapes: Sequence[Shape], *, every: bool) -> int:
@@ -505,8 +488,6 @@ def main() -> None:
     other_kernels = () if asked.small or asked.few_rows else OTHER_KERNELS
     for cache in (Cache.HOT, Cache.COLD) if asked.few_rows else (Cache.HOT,):
         bench = Bench(asked.dtype, other_kernels, cache)
-        if asked.few_rows:
-            bench.measure_limits()
         shapes = shapes_of(asked, cache)
         count = bench.compile(shapes, every=asked.every)
         print(f"{cache}: compiled {count} in {time.perf_counter() - start:.1f} s", flush=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from statistics import fmean, geometric_mean, median
+from statistics import fmean, geometric_mean
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -15,14 +15,10 @@ import fit_tiles
 from scipy import stats
 from shapes import (
     CLASSES,
-    SUMMARY,
     Outcome,
-    Result,
     outcomes,
     random_shapes,
     shape_class,
-    summary,
-    weights_bytes,
 )
 from shared import ALONE_DTYPES, CARDS, measured_file, table
 
@@ -118,61 +114,6 @@ def in_pairs(dtype: str) -> list[tuple[Row, Ratio]]:
         for row in (read(path) if path.exists() else ())
         if row.pair_ratio
     ]
-
-
-ROW_CLASSES = ((1, 1, "1"), (2, 16, "2 to 16"), (17, 64, "17 to 64"), (1, 64, "all"))
-"""Classes of M: minimum, maximum, and name."""
-
-LARGE_BYTES = 64 * 10**6
-"""Minimum bytes of large weights."""
-
-LARGE_SHARE, SMALL_US = 0.85, 1.0
-"""Minimum share of the read rate with large cold weights. Maximum time with small ones beyond that
-of reading them and of an empty kernel."""
-
-
-def weights(row: Result) -> str:
-    """Return the state of the weights: `hot`, `cold, small` or `cold, large`."""
-    if row.cache == "hot":
-        return "hot"
-    return f"cold, {'large' if weights_bytes(row.dtype, row.n, row.k) >= LARGE_BYTES else 'small'}"
-
-
-def few_rows(name: str) -> str:
-    """Return the ratios of products of few rows in a file, by weights and number of rows."""
-    by_weights = grouped(outcomes(measured_file(f"{name}.csv")), lambda one: weights(one.own))
-    lines = [
-        [state, label, *summary([one.ratio for one in every if least <= one.own.m <= most])]
-        for state, every in sorted(by_weights.items())
-        for least, most, label in ROW_CLASSES
-    ]
-    return table(["weights", "M", *SUMMARY], lines)
-
-
-def read_limits(name: str) -> str:
-    """Return how many products with cold weights take no longer than `longest_us`."""
-    results: dict[tuple[str, str], list[Result]] = {}
-    for one in outcomes(measured_file(f"{name}.csv")):
-        if one.own.cache == "cold":
-            results.setdefault((weights(one.own), "ours"), []).append(one.own)
-            results.setdefault((weights(one.own), "libraries"), []).append(one.library)
-    lines = [
-        [
-            *(*key, len(rows), sum(row.median_us <= longest_us(row) for row in rows)),
-            *(f"{100 * share:.0f} %" for share in (median(shares), min(shares))),
-        ]
-        for key, rows in results.items()
-        for shares in [[row.read_us / row.median_us for row in rows]]
-    ]
-    rate = ["median of the read rate", "lowest"]
-    return table(["weights", "kernels", "shapes", "within the limit", *rate], lines)
-
-
-def longest_us(row: Result) -> float:
-    """Return the longest time that a product with cold weights should take."""
-    if weights(row) == "cold, large":
-        return row.read_us / LARGE_SHARE
-    return row.read_us + row.empty_us + SMALL_US
 
 
 @cache
