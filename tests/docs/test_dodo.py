@@ -90,23 +90,3 @@ def test_a_file_goes_to_the_folder_of_the_gpu_and_replaces_that_of_the_other_one
     assert dodo.measure(name, command, files)
     assert [path.name for path in results.rglob("a.txt")] == ["a.txt"]
     assert (results / "h100" / "a.txt").read_text() == "1\n"
-
-
-def test_a_task_that_was_measured_has_its_files() -> None:
-    with (REPOSITORY / "results" / "measured.csv").open(newline="") as file:
-        measured = {row["task"]: row["files"].split() for row in csv.DictReader(file)}
-    tasks = {
-        f"{group}:{task['name']}": task
-        for group, tasks in (
-            ("gpu", dodo.task_gpu()),
-            ("gpus", dodo.task_gpus()),
-            ("cpu", dodo.task_cpu()),
-        )
-        for task in tasks
-    }
-    assert measured.keys() <= tasks.keys()
-    for name, files in measured.items():
-        elsewhere = [f"results/{file}".replace("/h100/", "/h200/") for file in files]
-        assert elsewhere == tasks[name]["targets"]
-        for file in files:
-            assert (REPOSITORY / "results" / file).is_file(), file

@@ -14,7 +14,7 @@ from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain import code as code_module
 from gpubench.commands.explain import instances
 from gpubench.commands.explain.code import Code, Codes, Program, compile_program, compile_programs
-from gpubench.commands.explain.sass import disassemble, inner_loop, max_threads, sections
+from gpubench.commands.explain.sass import disassemble, inner_loop
 from gpubench.on_cpu import accesses
 from gpubench.on_cpu.accesses import recorder_version
 from gpubench.plan.registry import KERNELS
@@ -92,37 +92,17 @@ def test_a_second_run_compiles_and_records_nothing(
     assert call(tmp_path, "build", *options).out.startswith("op,variant,tile,")  # without --output
 
 
-def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) -> None:
-    kernels = copy_kernels(tmp_path / "kernels", "blocktile_2d")
-    source = kernels / "gemm" / "my_blocktile_2d.cu"
-    tiles = ("64, 64, 8, 4, 4", "64, 64, 16, 4, 4")
-    names = [f"my_blocktile_2d<float, {tile}>" for tile in tiles]
-    together = Program(
-        source=source,
-        source_hash="",
-        architecture="sm_90",
-        options=(),
-        instances=tuple((name, "float32") for name in names),
-    )
-    codes = compile_program(together)
-    first = names[0]
-    alone = compiler.compile_instance(source, first, "sm_90").resources
-    assert codes[first, "float32"].resources == alone
-    last = (names[1], "float32")
-    assert compile_program(replace(together, instances=(last,))) == {last: codes[last]}
-
-
-def test_a_kernel_has_its_own_loop_and_bounds_in_the_listing_of_a_program() -> None:
+def test_instances_compiled_and_disassembled_together_are_as_if_alone() -> None:
     source = KERNELS / "gemm" / "blocktile_2d.cu"
     names = [f"blocktile_2d<float, 64, 64, 8, {each}, {each}>" for each in (4, 8)]
-    together = compiler.compile_together(source, names, "sm_120")
-    listed = sections(together[0].cubin)
-    for name, threads, built in zip(names, (256, 64), together, strict=True):
-        alone = compiler.compile_instance(source, name, "sm_120")
+    instances = tuple((name, "float32") for name in names)
+    facts = {"source": source, "source_hash": "", "architecture": "sm_120", "options": ()}
+    codes = compile_program(Program(**facts, instances=instances))
+    for name, threads in zip(names, (256, 64), strict=True):
+        alone, code = compiler.compile_instance(source, name, "sm_120"), codes[name, "float32"]
         loop = inner_loop(disassemble(alone.cubin, "-c") or "", "float32")
         assert loop
-        assert inner_loop(listed[f".text.{built.symbol}"], "float32") == loop
-        assert max_threads(listed[f".nv.info.{built.symbol}"]) == threads
+        assert (code.loop, code.resources, code.max_threads) == (loop, alone.resources, threads)
 
 
 def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 
+import pytest
 from fakes import measured
 
 from gpubench.commands.selfcheck.check import (
@@ -64,38 +65,31 @@ def test_only_kernels_timed_by_both_timers_have_a_gap() -> None:
     assert [round(gap.gap_us, 3) for gap in found] == [1.0, 0.1, 3.0]
 
 
-def test_a_control_whose_launches_overlap_must_be_found() -> None:
-    alone = gaps((2, 1.0), (10, 1.1), (100, 0.9))
-    control = Gap(label="control", events_us=3.0, cupti_us=2.9, is_control=True)
-    found = judge_gaps([*alone, control])
-    assert found.trusted
-    assert "launches that overlap are found" in found.sentence
-    blind = judge_gaps([*alone, control._replace(events_us=4.0)])
-    assert not blind.trusted
-    assert "launches of control overlap" in blind.sentence
+ALONE = gaps((2, 1.0), (10, 1.1), (100, 0.9))
+CONTROL = Gap(label="control", events_us=3.0, cupti_us=2.9, is_control=True)
+LIBRARY = Gap(label="library", events_us=13.0, cupti_us=10.0, is_library=True)
+DEVIATING = gaps((2, 1.0), (10, 1.0), (20, 1.0), (30, 2.0))
 
 
-def test_a_library_may_have_a_longer_gap_and_no_shorter_one() -> None:
-    alone = gaps((2, 1.0), (10, 1.1), (100, 0.9))
-    library = Gap(label="library", events_us=13.0, cupti_us=10.0, is_library=True)
-    assert judge_gaps([*alone, library]).trusted
-    assert not judge_gaps([*alone, library._replace(events_us=10.1)]).trusted
-
-
-def test_a_long_or_negative_gap_is_not_trusted() -> None:
-    verdict = judge_gaps(gaps((2, 1.0), (10, 1.1), (100, 0.9), (2000, 5.0)))
-    assert (verdict.trusted, "1.05 µs" in verdict.sentence) == (True, True)
-    for gap_us in (5.0, -0.5):
-        verdict = judge_gaps(gaps((2, gap_us), (10, gap_us)))
-        assert (verdict.trusted, f"{gap_us:.2f} µs" in verdict.sentence) == (False, True)
-
-
-def test_a_deviating_gap_is_named() -> None:
-    found = gaps((2, 1.0), (10, 1.0), (20, 1.0), (30, 2.0))
-    assert deviating(found) == found[-1:]
+@pytest.mark.parametrize(
+    ("found", "trusted", "named"),
+    [
+        ([*ALONE, CONTROL], True, "launches that overlap are found"),
+        ([*ALONE, CONTROL._replace(events_us=4.0)], False, "launches of control overlap"),
+        ([*ALONE, LIBRARY], True, ""),  # a library may have a longer gap, and no shorter one
+        ([*ALONE, LIBRARY._replace(events_us=10.1)], False, ""),
+        ([*ALONE, *gaps((2000, 5.0))], True, "1.05 µs"),
+        (gaps((2, 5.0), (10, 5.0)), False, "5.00 µs"),
+        (gaps((2, -0.5), (10, -0.5)), False, "-0.50 µs"),
+        (DEVIATING, False, "2.00 µs for kernel 3"),
+    ],
+)
+def test_gaps_are_trusted_if_they_are_alike_and_short_and_a_control_overlaps(
+    found: list[Gap], trusted: bool, named: str
+) -> None:
     verdict = judge_gaps(found)
-    assert not verdict.trusted
-    assert "2.00 µs for kernel 3" in verdict.sentence
+    assert (verdict.trusted, named in verdict.sentence) == (trusted, True), verdict.sentence
+    assert deviating(DEVIATING) == DEVIATING[-1:]
 
 
 def test_among_many_kernels_a_gap_may_be_a_little_longer_and_is_named() -> None:
