@@ -38,11 +38,6 @@ def test_what_the_command_refuses_the_library_refuses_too() -> None:
         gpubench.read_csv("nowhere.csv")
 
 
-def test_an_unknown_attribute_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'sweeep'"):
-        _ = gpubench.sweeep
-
-
 OWN = """
 import numpy as np
 from gpubench.model import CallVariant

@@ -6,7 +6,6 @@ import sys
 from dataclasses import fields
 from functools import cache
 from graphlib import TopologicalSorter
-from itertools import pairwise
 from pathlib import Path
 
 import gpubench
@@ -207,12 +206,6 @@ def test_only_the_judge_makes_a_measurement_wrong() -> None:
                 if names & {"Status.WRONG", "'wrong'", "Status('wrong')"}:
                     makers.add(path)
     assert makers == {judge}
-
-
-def test_each_test_file_has_a_name_of_its_own() -> None:
-    """Two files of one name end the collection of all tests."""
-    names = sorted(path.name for path in Path(__file__).parent.rglob("test_*.py"))
-    assert [name for name, other in pairwise(names) if name == other] == []
 
 
 def test_every_column_is_filled_by_the_package() -> None:

@@ -25,12 +25,8 @@ from contract import (
 from fakes import CPU, measured, point
 from stub import nothing_measured
 
-from gpubench.commands.fleet import times as fleet_times
-from gpubench.commands.fleet.units import Report
-from gpubench.commands.fleet.verdicts import assess
 from gpubench.commands.operand_files.files import write_operands
 from gpubench.commands.tune.where import condition
-from gpubench.engine.cluster import Member
 from gpubench.model import Config
 from gpubench.plan.toml_file import decode
 from gpubench.plan.tuned import Winner, keep_winners, read_winners
@@ -219,32 +215,6 @@ def saved(data: bytes, folder: Path) -> None:
         command_lines.checked(["history", "v1"], folder)
 
 
-def fleet(data: bytes, folder: Path) -> None:
-    """Judge a fleet beside what the store has of an earlier run."""
-    _in_file(f"store/{store.slug(CPU.name)}/fleet/20260101T000000.000000Z.jsonl", data, folder)
-    reports = [Report(Member(slot, "h", CPU, ""), _unit_times(slot), {}, {}) for slot in "abc"]
-
-    def judged() -> None:
-        assess(reports, [*fleet_times.earlier([CPU.name], 10)])
-
-    with patch.dict(os.environ, {store.VARIABLE: str(folder / "store")}):
-        call_within_contract(judged, folder)
-
-
-def _unit_times(slot: str) -> list[fleet_times.UnitTime]:
-    usual = {"host": "h", "slot": slot, "device_uuid": None, "device": CPU.name, "status": "ok"}
-    return [
-        fleet_times.UnitTime(unit=unit, phase=phase, time_us=100.0 + number, **usual)  # type: ignore[arg-type]
-        for unit in ("copy", "float32 product")
-        for phase in ("alone", "together")
-        for number in range(3)
-    ]
-
-
-def _fleets() -> tuple[bytes, ...]:
-    return (msgspec.json.Encoder().encode_lines([*_unit_times("a"), *_unit_times("b")]),)
-
-
 # ---- a kernel of the user's
 
 
@@ -384,7 +354,6 @@ READERS: Mapping[str, Reader] = {
         _builds, "diff base.csv a.csv --format junit", "diff a.csv base.csv", base=_builds
     ),
     "saved": Reader(saved, _csv, TABLE),
-    "fleet": Reader(fleet, _fleets, TEXT),
     "partial": Reader(resumed("sweep --resume a.csv", ["a.samples"]), _partial, (*TABLE, *TEXT)),
     "race": Reader(
         resumed(

@@ -157,15 +157,6 @@ def test_without_a_disassembler_on_a_side_loops_are_not_compared() -> None:
     assert verdict(unknown, built()) == BuildVerdict.SAME
 
 
-def test_without_a_recorder_on_a_side_accesses_are_not_compared(builds: Builds, run: Run) -> None:
-    unknown = built(
-        recorder=None, sectors_per_request=None, sectors_over_least=None, bank_conflict_ways=None,
-    )  # fmt: skip
-    code, out, _ = run(*builds([built()], [unknown]), "--strict")
-    assert code == 0
-    assert "g++ did not record 1 row of the new side, so accesses are not compared there" in out
-
-
 def test_the_line_is_one_that_the_base_side_does_not_have(builds: Builds, run: Run) -> None:
     base = built(sectors_over_least=1.5, uncoalesced_lines="mine.cu:8 8;mine.cu:20 2")
     # The edit moved the lines, and added one that wastes less than the first.
@@ -178,29 +169,27 @@ def test_the_line_is_one_that_the_base_side_does_not_have(builds: Builds, run: R
 # ---- the command
 
 
-def test_a_broken_row_exits_4_with_the_compilers_error(builds: Builds, run: Run) -> None:
-    failed = built(status=Status.ERROR, reason="error: identifier is undefined")
-    code, out, _ = run(*builds([built()], [failed]))
-    assert code == 4
-    assert "identifier is undefined" in out
+NO_ACCESSES = dict.fromkeys(
+    ("recorder", "sectors_per_request", "sectors_over_least", "bank_conflict_ways")
+)
 
 
-def test_a_change_counts_under_strict_unless_the_compiler_is_another(
-    builds: Builds, run: Run
+@pytest.mark.parametrize(
+    ("facts", "code", "strict", "text"),
+    [
+        ({"status": Status.ERROR, "reason": "error: no identifier"}, 4, 4, "error: no identifier"),
+        ({"registers": 70}, 0, 3, ""),
+        ({"registers": 70, "compiler": "13.2"}, 0, 0, "another compiler, NVRTC 13.1 → 13.2: "),
+        ({"spill_bytes": 8, "compiler": "13.2"}, 1, 1, "another compiler"),
+        (NO_ACCESSES, 0, 0, "g++ did not record 1 row of the new side, so accesses are not "),
+    ],
+)
+def test_a_change_has_an_exit_code_and_another_one_if_strict(
+    builds: Builds, run: Run, facts: dict[str, Any], code: int, strict: int, text: str
 ) -> None:
-    changed = built(registers=70)
-    assert run(*builds([built()], [changed]))[0] == 0
-    assert run(*builds([built()], [changed]), "--strict")[0] == 3
-    code, out, _ = run(*builds([built()], [replace(changed, compiler="NVRTC 13.2")]), "--strict")
-    assert code == 0
-    assert out.startswith("another compiler, NVRTC 13.1 → NVRTC 13.2: ")
-
-
-def test_what_is_worse_counts_with_another_compiler_too(builds: Builds, run: Run) -> None:
-    worse = built(spill_bytes=8, compiler="NVRTC 13.2")
-    code, out, _ = run(*builds([built()], [worse]), "--strict")
-    assert code == 1
-    assert out.startswith("another compiler")
+    sides = builds([built()], [built(**facts)])
+    ended, out, _ = run(*sides)
+    assert (ended, run(*sides, "--strict")[0], text in out) == (code, strict, True), out
 
 
 def test_the_other_formats_have_the_same_findings(builds: Builds, run: Run) -> None:

@@ -74,17 +74,14 @@ def h200() -> str:
 
 
 @pytest.mark.slow
-def test_the_page_of_the_h200_is_sound_and_small(h200: str) -> None:
+def test_the_page_is_sound_and_small_and_needs_no_network_and_no_script_but_its_own(
+    h200: str,
+) -> None:
     outline = Outline(h200)
     assert len(h200.encode()) < 2_000_000
     assert outline.all("html")[0]["lang"] == "en"
     assert len(outline.all("svg")) > 2
     assert outline.texts[f"{sum(row.status == Status.OK for row in SWEPT + COMPARED):,}"] >= 1
-
-
-@pytest.mark.slow
-def test_the_page_asks_the_network_for_nothing(h200: str) -> None:
-    outline = Outline(h200)
     for _, attributes in outline.elements:
         for name in ("src", "href", "xlink:href", "data", "action", "srcset"):
             assert (attributes.get(name) or "#").startswith(("#", "data:,"))
@@ -92,10 +89,6 @@ def test_the_page_asks_the_network_for_nothing(h200: str) -> None:
     assert str(policy["content"]).startswith("default-src 'none'")
     assert "@import" not in h200
     assert not re.search(r"url\((?!#)", h200)
-
-
-@pytest.mark.slow
-def test_only_the_pages_own_script_may_run(h200: str) -> None:
     (script,) = re.findall(r"<script>(.*?)</script>", h200, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in h200
