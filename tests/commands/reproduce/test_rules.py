@@ -70,6 +70,7 @@ def test_faster_means_less_time_or_a_higher_rate_at_the_worst_of_the_common_labe
         differs = faster.concerned(figure, {"a": slow}, {"it": {"a": fast}})
         assert faster.observe(holds) == (True, "×2 at a")
         assert faster.observe(differs) == (False, "×0.5 at a")
+    assert not faster.observe({"a": 1.0})[0]
     ours, theirs = {"a": 6.0, "b": 3.0, "c": 0.1}, {"a": 1.0, "b": 2.0, "d": 9.0}
     figures = faster.concerned(Figure.GFLOPS, ours, {"it": theirs})
     assert rule("faster-than", than="it", by=2).observe(figures) == (False, "×1.5 at b, the least")
