@@ -91,9 +91,8 @@ def threads(variant: CudaVariant, tile: Config) -> int:
 def all_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
     """Return cases of all tiles in the first dtype, and of the middle tile elsewhere.
 
-    Elsewhere are the other dtypes and the other layouts. By default, the tiles are `tiles_to_run`.
-    What depends on the dtype, such as vector widths and
-    alignment, hardly depends on the tile.
+    Elsewhere means in the other dtypes and in the other layouts: what depends on them, such as
+    alignment, hardly depends on the tile. By default, the tiles are `tiles_to_run`.
     """
     first, *further_dtypes = variant.dtypes
     tiles = tiles or tiles_to_run(variant)

@@ -90,8 +90,6 @@ class Report:
     lines: tuple[Line, ...]
     headline: str
     colour: str
-    """Colour of the headline."""
-
     exit_code: int
     base: str
     new: str
