@@ -161,8 +161,8 @@ def job_of(device: Device, timers: Sequence[Timer]) -> Job:
         asked.append({"dtypes": dtype, "variants": variants, "tiles": tiles, "sizes": sizes})
     jobs = []
     for options, timer in product(asked, timers):
+        sweep = read_sweep(common | options)
         with suppress(UsageError):  # no kernel of this precision runs on this device
-            sweep = read_sweep(common | options)
             timing = replace(sweep.timing, min_device_s=MIN_DEVICE_S)
             timed = replace(sweep, timer=timer, timing=timing)
             jobs.append(prepare(timed, device, keep=_has_its_tile))
