@@ -19,6 +19,7 @@ from gpubench.kernels.tensor_cores import (
     cluster,
     clusters,
     even_grid,
+    refuse,
     row_major_map,
     tiles,
     why_not_in_cluster,
@@ -103,7 +104,7 @@ BYTES = Form(
     splits=range(1, MAX_CLUSTER + 1),
     options="",
 )
-BYTES_TURNS = replace(TURNS, dtypes=("float8_e4m3",), step=BYTES_STEP, options="/group=8")
+BYTES_TURNS = replace(TURNS, dtypes=BYTES.dtypes, step=BYTES_STEP, options="/group=8")
 TF32 = Form(
     dtypes=("tf32",),
     columns=(64, 128),
@@ -206,7 +207,8 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     rows, columns = cluster(tile)
     width = ROW_BYTES // problem.precision.item_bytes
     a = row_major_map(A, (m, k), (tile["BM"] // columns, width))
-    c = row_major_map(C, (m, n), (BY_64 if tile["BN"] % BY_64 else tile["BM"], BY_64))
+    c_rows = BY_64 if tile["BN"] % BY_64 else tile["BM"]
+    c = row_major_map(C, (m, n), (c_rows, ROW_BYTES // problem.precision.result_bytes))
     if "B" in problem.column_major:
         of_b = [row_major_map(B, (n, k), (tile["BN"] // rows, width))]
     else:
@@ -240,12 +242,25 @@ def why_not_in_turns(tile: Config) -> str | None:
     return why_not_shared(tile)
 
 
+def rows_of_box(problem: Problem) -> int:
+    """Return what the rows of tiles in turns are multiples of: ints of half of them fill a box."""
+    return 4 * problem.precision.result_bytes
+
+
+def refuse_turns(tile: Config, problem: Problem) -> str | None:
+    """Also refuse rows of which half are no multiple of the swizzle's 8 rows."""
+    if tile["BM"] % (rows := rows_of_box(problem)):
+        return f"{tile}: the rows of a tile are no multiple of {rows} in {problem.dtype}"
+    return refuse(tile, problem)
+
+
 def turns(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Return a launch of as many blocks as are resident at once, or fewer if they come out even."""
     rows, columns = cluster(tile)
     blocks = rows * columns
     at_most = max(1, RESIDENT[blocks - 1] * multiprocessors // RESIDENT[0])
     a, b, *_, c = maps(tile, problem)
+    c = replace(c, box=(2 * tile["BM"] // problem.precision.result_bytes, c.box[1]))
     return Launch(
         grid=(blocks * even_grid(clusters(tile, problem), at_most),),
         block=(3 * 128,),

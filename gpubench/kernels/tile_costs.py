@@ -34,6 +34,7 @@ from gpubench.kernels.fitted_tile import (
     Form,
     consumers,
     reads_from_memory,
+    rows_of_box,
     stage_bytes,
 )
 from gpubench.kernels.padded_rows import row_bytes
@@ -373,7 +374,9 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
         rows_sent = [
             rows
             for rows in form.rows
-            if rows % (8 * across) == 0 and (rows >= BY_64 or rows * down >= problem.m)
+            if rows % (8 * across) == 0
+            and (rows >= BY_64 or rows * down >= problem.m)
+            and not (form.in_turns and rows % rows_of_box(problem))
         ]
         columns_sent = [
             columns

@@ -46,8 +46,13 @@ CASES = {
         ("16x64x128/s3/k8/cluster=1x1", "1x1x1"),
         ("64x64x128/s3/k1/cluster=1x1", "65x69x133"),
         ("24x64x128/s3/k1/cluster=2x1", "40x200x272"),
+        ("80x128x128/s3/k1/cluster=1x2", "130x300x144"),
     ),
     "wgmma_bytes_pingpong": (
+        ("80x64x128/s3/cluster=2x1/group=8", "170x204x144"),
+        ("16x128x128/s3/cluster=1x2/group=8", "9x520x400"),
+    ),
+    "wgmma_bytes_pingpong/float8_e4m3": (
         ("72x64x128/s3/cluster=2x1/group=8", "80x136x144"),
         ("16x64x128/s3/cluster=1x2/group=8", "9x200x400"),
     ),
@@ -134,8 +139,8 @@ def gemm(name: str) -> CudaVariant:
 
 
 KNOWN_RIGHT = (
-    *("dmma", "dot_few_rows", "dot_few_rows/bfloat16", "wgmma_bytes", "wgmma_bytes_pingpong"),
-    *("wgmma_deferred", "wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_tf32"),
+    *("dmma", "dot_few_rows", "dot_few_rows/bfloat16", "wgmma_bytes"),
+    *("wgmma_bytes_pingpong/float8_e4m3", "wgmma_deferred", "wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_tf32"),
     "wgmma_tf32_cluster",
 )
 """Kernels that are right on a GPU, which test the emulation."""

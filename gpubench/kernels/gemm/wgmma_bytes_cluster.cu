@@ -5,9 +5,10 @@
 // share a tile, as in `wgmma_split_cluster`. With 8 bits both operands lie along k, so the
 // instruction takes either A or B as its operand of 64 rows.
 //
-// Results of float8 leave as in 16 bits (`fitted_tile.cuh`, `split_sums.cuh`) if N is a multiple of
-// 8. Other results leave as sums of 32 bits (`any_results.cuh`), for any N. If K is no multiple of
-// 16, A and B are copied first, as in `wgmma_any_rows`.
+// Results of float8 leave as in 16 bits (`fitted_tile.cuh`, `split_sums.cuh`) if rows of C are a
+// multiple of 16 bytes, and so do ints of whole and transposed tiles. Other results leave as sums
+// of 32 bits (`any_results.cuh`), for any N. If K is no multiple of 16, A and B are copied first,
+// as in `wgmma_any_rows`.
 //
 // What limits it: a block computes one tile, and nothing overlaps its end.
 
@@ -26,8 +27,8 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
   compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, true>(
       stages, C, M, N, K, &a_map, &b_map, nullptr,
       [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const auto& to) {
-        if constexpr (RESULT_BYTES<Scalar> == 2) {
-          if (N % 8 == 0) {
+        if constexpr (RESULT_BYTES<Scalar> == 2 || (SPLITS == 1 && BN % 64 == 0)) {
+          if (N % (16 / RESULT_BYTES<Scalar>) == 0) {
             if constexpr (SPLITS == 1) {
               store_through_ring<BM, BN>(sum, ring, &c_map, warpgroup, to);
             } else {

@@ -3,7 +3,7 @@ from dataclasses import replace
 from gpubench.kernels import fitted_tile
 from gpubench.kernels.fitted_tile import BYTES, SUM_BYTES, stage_bytes, why_not
 from gpubench.kernels.padded_rows import on_padded_rows, takes_any_rows
-from gpubench.kernels.tensor_cores import variant
+from gpubench.kernels.tensor_cores import ALIGNED_BYTES, variant
 from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem
 
@@ -18,7 +18,7 @@ def shared_bytes(tile: Config) -> int:
 def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Return a launch of one block per tile and part of K, after copies of A and B if needed."""
     a, b, c = fitted_tile.maps(tile, problem)
-    by_boxes = problem.precision.result_bytes == 2 and problem.n % 8 == 0  # noqa: PLR2004 # float8's
+    by_boxes = problem.n * problem.precision.result_bytes % ALIGNED_BYTES == 0
     product = replace(
         fitted_tile.launches(tile, problem, multiprocessors),
         shared_bytes=shared_bytes(tile),

@@ -1,4 +1,4 @@
-// wgmma_bytes_pingpong: the turns of two warpgroups of `wgmma_pingpong`, for float8.
+// wgmma_bytes_pingpong: the turns of two warpgroups of `wgmma_pingpong`, in 8 bits.
 //
 // Compared with `wgmma_bytes_cluster`: 1328×1184 with K = 2000 are 16 steps of 128 values of k. A
 // block of one tile fetches its first step and stores its results while the tensor cores wait, and
@@ -6,7 +6,8 @@
 // first one and the results of the last one have nothing beside them.
 //
 // B lies along k, so its columns lie one below the other in shared memory, and a block of a cluster
-// sends its part of them as one box. Results are bfloat16 as in `wgmma_pingpong`.
+// sends its part of them as one box. Results of float8 are bfloat16 as in `wgmma_pingpong`. Ints of
+// half of a tile's rows fill a box.
 //
 // What limits it: a step takes as many bytes as in 16 bits, and multiplies twice as many values.
 

@@ -1,9 +1,15 @@
-from gpubench.kernels.fitted_tile import BYTES_TURNS, turns, turns_bytes, why_not_in_turns
+from gpubench.kernels.fitted_tile import (
+    BYTES_TURNS,
+    refuse_turns,
+    turns,
+    turns_bytes,
+    why_not_in_turns,
+)
 from gpubench.kernels.tensor_cores import variant
 from gpubench.kernels.tile_costs import Picks
 
 VARIANT = variant(
-    idea="two warpgroups with float8 tiles of their own: one stores while the other multiplies",
+    idea="two warpgroups with tiles of 8 bits of their own: one stores while the other multiplies",
     after="wgmma_bytes_cluster",
     dtypes=BYTES_TURNS.dtypes,
     tiles=BYTES_TURNS.tiles(
@@ -16,5 +22,6 @@ VARIANT = variant(
         constraint=why_not_in_turns,
     ),
     launches=turns,
+    refuse=refuse_turns,
     auto_tiles=Picks(BYTES_TURNS),
 )

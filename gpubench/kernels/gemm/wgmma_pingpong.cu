@@ -62,6 +62,8 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
   constexpr int PIECES = BN / 64;
   constexpr int STAGE_BYTES = (BM + BN) * ROW_BYTES;
   constexpr int BOX_BYTES = BM * ROW_BYTES;
+  constexpr int PARTS = BOXES<Sum<Scalar>>;  // of 64 columns: ints of half of the rows fill a box
+  constexpr int SUMS = BM / 2 / PARTS;       // of a thread in a box
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: a box of each warpgroup
   __shared__ Ring<STAGES> ring;
 
@@ -82,7 +84,7 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
     meet_cluster();
     const unsigned base = shared_address(stages);
     const unsigned own_box = base + STAGES * STAGE_BYTES + warpgroup * BOX_BYTES;
-    float sum[PIECES][BM / 2];
+    Sum<Scalar> sum[PIECES][BM / 2];
     Slot<STAGES> slot;
     slot.skip(warpgroup * steps);  // warpgroup 1 has the second tile
     for (int index = first + warpgroup * clusters; index < tiles.count(); index += 2 * clusters) {
@@ -105,14 +107,18 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
       if (!last && index + 2 * clusters >= tiles.count()) send_signal(END);  // last but one
       const BlockTile tile = tiles[index];
 #pragma unroll
-      for (int p = 0; p < PIECES; ++p) {
-        const unsigned box = last ? base + p * BOX_BYTES : own_box;
+      for (int i = 0; i < PIECES * PARTS; ++i) {
+        const int piece = i / PARTS, part = i % PARTS;
+        const unsigned box = last ? base + i * BOX_BYTES : own_box;
         if (!last) await_stored_boxes();  // the TMA has read the box
         synchronize_warpgroup(warpgroup);
-        put_box<Output<Scalar>>(box, sum[p]);
+        put_box<Output<Scalar>, SUMS>(box, sum[piece] + part * SUMS);
         publish_to_tma();
         synchronize_warpgroup(warpgroup);
-        if (threadIdx.x % 128 == 0) store_box(c_map, box, tile.row, tile.col + p * 64);
+        if (threadIdx.x % 128 == 0) {
+          store_box<Sum<Scalar>, SUMS>(c_map, box, tile.row + part * 2 * SUMS,
+                                       tile.col + piece * 64);
+        }
       }
     }
     await_stored_boxes();

@@ -167,9 +167,9 @@ __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned 
   }
 }
 
-// Rounds a piece's transposed sums into a box of rows of 64 columns. The last unit may have 8 rows.
+// Rounds SUMS transposed sums into a box of rows of 64 columns. The last unit may have 8 rows.
 template <typename Scalar, int SUMS>
-__device__ __forceinline__ void put_box(unsigned box, const float (&sum)[SUMS]) {
+__device__ __forceinline__ void put_box(unsigned box, const float* sum) {
   const int t = threadIdx.x % 128;
 #pragma unroll
   for (int unit = 0; unit < SUMS / UNIT_SUMS; ++unit) {
@@ -186,27 +186,51 @@ __device__ __forceinline__ void put_box(unsigned box, const float (&sum)[SUMS]) 
   }
 }
 
-// Has the TMA store a box of shared memory, as far as it lies inside the matrix, by one thread.
+// Number of boxes of 64 columns of results, by the type of sums: two of 32 columns for ints.
+template <typename Number>
+constexpr int BOXES = Number(0.5f) == 0 ? 2 : 1;
+
+// The same for ints, in two boxes: the warps 0 and 1 have the first 32 columns. A warp writes to
+// all banks at once.
+template <typename, int SUMS>
+__device__ __forceinline__ void put_box(unsigned boxes, const int* sum) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+  const unsigned columns = boxes + warp / 2 * (2 * SUMS * ROW_BYTES) + lane % 16 / 4 * 4;
+#pragma unroll
+  for (int i = 0; i < SUMS; ++i) {
+    const int row = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    const int chunk = warp % 2 * 4 + i / 2 % 2 * 2 + lane / 16;
+    PTX("st.shared.b32 [%0], %1;", "r"(columns + row * ROW_BYTES + swizzle(row, chunk) * 16),
+        "r"(sum[i]));
+  }
+}
+
+// Has the TMA store what `put_box` wrote, as far as it lies inside the matrix, by one thread.
+template <typename Number, int SUMS>
 __device__ __forceinline__ void store_box(const CUtensorMap* map, unsigned box, int row, int col) {
-  PTX("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];", "l"(map),
-      "r"(col), "r"(row), "r"(box));
+#pragma unroll
+  for (int i = 0; i < BOXES<Number>; ++i) {
+    PTX("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];", "l"(map),
+        "r"(col + i * 32), "r"(row), "r"(box + i * (2 * SUMS * ROW_BYTES)));
+  }
   PTX("cp.async.bulk.commit_group;");
 }
 
 // Stores all sums of a block through the free ring. The TMA stores transposed sums, a box for each
 // piece. Threads store other sums, whose last columns would be a narrower box.
-template <int BM, int BN, typename Scalar, int PIECES, int SUMS>
-__device__ __forceinline__ void store_through_ring(const float (&sum)[PIECES][SUMS], unsigned ring,
+template <int BM, int BN, typename Scalar, typename Number, int PIECES, int SUMS>
+__device__ __forceinline__ void store_through_ring(const Number (&sum)[PIECES][SUMS], unsigned ring,
                                                    const CUtensorMap* c_map, int warpgroup,
                                                    const Results<Scalar>& to) {
   using T = FittedTile<BM, BN>;
+  constexpr int PIECE_BYTES = 2 * SUMS * ROW_BYTES * BOXES<Number>;
   const int t = threadIdx.x % 128;
-  const unsigned own = ring + warpgroup * PIECES * SUMS * 2 * ROW_BYTES;
+  const unsigned own = ring + warpgroup * PIECES * PIECE_BYTES;
   synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
     if constexpr (T::TRANSPOSED) {
-      put_box<Scalar>(own + p * BM * ROW_BYTES, sum[p]);
+      put_box<Scalar, SUMS>(own + p * PIECE_BYTES, sum[p]);
     } else {
 #pragma unroll
       for (int unit = 0; unit < SUMS / UNIT_SUMS; ++unit) {
@@ -223,7 +247,8 @@ __device__ __forceinline__ void store_through_ring(const float (&sum)[PIECES][SU
     if (t != 0) return;
 #pragma unroll
     for (int p = 0; p < PIECES; ++p) {
-      store_box(c_map, own + p * BM * ROW_BYTES, to.row, to.col + (warpgroup * PIECES + p) * 64);
+      store_box<Number, SUMS>(c_map, own + p * PIECE_BYTES, to.row,
+                              to.col + (warpgroup * PIECES + p) * 64);
     }
     await_stored_boxes();
   }
