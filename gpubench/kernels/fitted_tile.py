@@ -19,7 +19,6 @@ from gpubench.kernels.tensor_cores import (
     cluster,
     clusters,
     even_grid,
-    refuse,
     row_major_map,
     tiles,
     why_not_in_cluster,
@@ -240,18 +239,6 @@ def why_not_in_turns(tile: Config) -> str | None:
     if (needed := tile["BM"] * tile["BN"] // 128) > MAX_SUMS_OF_TURNS:
         return f"{tile}: {needed} sums a thread, over {MAX_SUMS_OF_TURNS}"
     return why_not_shared(tile)
-
-
-def rows_of_box(problem: Problem) -> int:
-    """Return what the rows of tiles in turns are multiples of: ints of half of them fill a box."""
-    return 4 * problem.precision.result_bytes
-
-
-def refuse_turns(tile: Config, problem: Problem) -> str | None:
-    """Also refuse rows of which half are no multiple of the swizzle's 8 rows."""
-    if tile["BM"] % (rows := rows_of_box(problem)):
-        return f"{tile}: the rows of a tile are no multiple of {rows} in {problem.dtype}"
-    return refuse(tile, problem)
 
 
 def turns(tile: Config, problem: Problem, multiprocessors: int) -> Launch:

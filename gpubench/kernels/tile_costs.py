@@ -34,7 +34,6 @@ from gpubench.kernels.fitted_tile import (
     Form,
     consumers,
     reads_from_memory,
-    rows_of_box,
     stage_bytes,
 )
 from gpubench.kernels.padded_rows import row_bytes
@@ -376,7 +375,7 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
             for rows in form.rows
             if rows % (8 * across) == 0
             and (rows >= BY_64 or rows * down >= problem.m)
-            and not (form.in_turns and rows % rows_of_box(problem))
+            and not (form.in_turns and rows % (4 * problem.precision.result_bytes))
         ]
         columns_sent = [
             columns

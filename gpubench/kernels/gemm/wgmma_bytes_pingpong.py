@@ -1,12 +1,15 @@
-from gpubench.kernels.fitted_tile import (
-    BYTES_TURNS,
-    refuse_turns,
-    turns,
-    turns_bytes,
-    why_not_in_turns,
-)
-from gpubench.kernels.tensor_cores import variant
+from gpubench.kernels.fitted_tile import BYTES_TURNS, turns, turns_bytes, why_not_in_turns
+from gpubench.kernels.tensor_cores import refuse, variant
 from gpubench.kernels.tile_costs import Picks
+from gpubench.model import Config, Problem
+
+
+def refuse_rows(tile: Config, problem: Problem) -> str | None:
+    """Also refuse a tile whose half, of ints, has no multiple of the swizzle's 8 rows."""
+    if tile["BM"] % (multiple := 4 * problem.precision.result_bytes):
+        return f"{tile}: rows are no multiple of {multiple}, which {problem.dtype} needs"
+    return refuse(tile, problem)
+
 
 VARIANT = variant(
     idea="two warpgroups with tiles of 8 bits of their own: one stores while the other multiplies",
@@ -22,6 +25,6 @@ VARIANT = variant(
         constraint=why_not_in_turns,
     ),
     launches=turns,
-    refuse=refuse_turns,
+    refuse=refuse_rows,
     auto_tiles=Picks(BYTES_TURNS),
 )
