@@ -195,12 +195,12 @@ constexpr int BOXES = Number(0.5f) == 0 ? 2 : 1;
 template <typename, int SUMS>
 __device__ __forceinline__ void put_box(unsigned boxes, const int* sum) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-  const unsigned columns = boxes + warp / 2 * (2 * SUMS * ROW_BYTES) + lane % 16 / 4 * 4;
+  const unsigned first = boxes + warp / 2 * (2 * SUMS * ROW_BYTES) + lane % 4 * (2 * ROW_BYTES) +
+                         swizzle(lane % 4 * 2, warp % 2 * 4 + lane / 16) * 16 + lane % 16 / 4 * 4;
 #pragma unroll
-  for (int i = 0; i < SUMS; ++i) {
-    const int row = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    const int chunk = warp % 2 * 4 + i / 2 % 2 * 2 + lane / 16;
-    PTX("st.shared.b32 [%0], %1;", "r"(columns + row * ROW_BYTES + swizzle(row, chunk) * 16),
+  for (int i = 0; i < SUMS; ++i) {  // 8 columns further, and a row further, which is swizzled
+    PTX("st.shared.b32 [%0], %1;",
+        "r"((first ^ (i / 2 % 2 * 32 + i % 2 * 16)) + i / 4 * 8 * ROW_BYTES + i % 2 * ROW_BYTES),
         "r"(sum[i]));
   }
 }
