@@ -62,6 +62,7 @@ CASES = {
         ("64x80x64/s3/cluster=2x2/group=8/pdl=1", "130x168x136"),
         ("8x64x64/s4/cluster=1x1/group=8/pdl=1", "5x136x328"),
     ),
+    "wgmma_mixed_bytes": (("256x192x128/s3/cluster=1x2/group=8", "300x336x528"),),
     "wgmma_pingpong": (("72x64x64/s3/cluster=2x1/group=8", "150x136x264"),),
     "wgmma_split_cluster": (
         ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x200x520"),
@@ -140,7 +141,14 @@ def gemm(name: str) -> CudaVariant:
 
 KNOWN_RIGHT = (
     *("dmma", "dot_few_rows", "dot_few_rows/bfloat16", "wgmma_bytes"),
-    *("wgmma_bytes_pingpong/float8_e4m3", "wgmma_deferred", "wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_tf32"),
+    *(
+        "wgmma_bytes_pingpong/float8_e4m3",
+        "wgmma_deferred",
+        "wgmma_fitted",
+        "wgmma_pingpong",
+        "wgmma_split_cluster",
+        "wgmma_tf32",
+    ),
     "wgmma_tf32_cluster",
 )
 """Kernels that are right on a GPU, which test the emulation."""

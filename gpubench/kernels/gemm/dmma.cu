@@ -38,8 +38,10 @@ dmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
 
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = (K + BK - 1) / BK;
+  if constexpr (PDL) start_next_launch();
   const auto fetch = [&] {
-    produce<BM, BN, CM, CN, BK, DMMA_WIDTH>(ring, stages, tiles, steps, &a_map, &b_map);
+    produce<Blocks::SERPENTINE, BM, BN, BK, DMMA_WIDTH, false>(
+        ring, WARPS * BLOCKS, stages, tiles, 0, steps, &a_map, &b_map);
   };
   const auto multiply = [&](int) {
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
@@ -65,5 +67,5 @@ dmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
                     [&](int row, int col, double2 pair) { store_pair(C, row, col, M, N, pair); });
     }
   };
-  divide_roles<R, PDL>(ring, WARPS * BLOCKS, fetch, multiply);
+  divide_roles<R>(fetch, multiply);
 }

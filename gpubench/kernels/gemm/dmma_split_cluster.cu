@@ -48,8 +48,10 @@ dmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
   const Rank<CM, CN, SPLITS>& rank = tiles.rank;
   const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
   const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
+  start_next_launch();
   const auto fetch = [&] {
-    produce_part<BM, BN, BK, DMMA_WIDTH>(ring, stages, rank, tile, steps, &a_map, &b_map);
+    produce<Blocks::END, BM, BN, BK, DMMA_WIDTH, false>(
+        ring, W::COUNT * BLOCKS, stages, tiles, steps.first, steps.count, &a_map, &b_map);
   };
   const auto multiply = [&](int) {
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
@@ -81,5 +83,5 @@ dmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
           });
     }
   };
-  divide_roles<W, true>(ring, W::COUNT * BLOCKS, fetch, multiply);
+  divide_roles<W>(fetch, multiply);
 }

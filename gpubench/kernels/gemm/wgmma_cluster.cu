@@ -45,7 +45,11 @@ wgmma_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     prefetch_part(A, size_t{2} * M * K);
     prefetch_part(B, size_t{2} * K * N);
   }
-  const auto fetch = [&] { produce<BM, BN, CM, CN>(ring, stages, tiles, steps, &a_map, &b_map); };
+  if constexpr (PDL) start_next_launch();
+  const auto fetch = [&] {
+    produce<Blocks::SERPENTINE, BM, BN, BK, BK, false>(
+        ring, R::CONSUMERS * BLOCKS, stages, tiles, 0, steps, &a_map, &b_map);
+  };
   const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
     ResultBoxes boxes(&c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
@@ -58,5 +62,5 @@ wgmma_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     }
     boxes.finish();
   };
-  divide_roles<R, PDL>(ring, R::CONSUMERS * BLOCKS, fetch, multiply);
+  divide_roles<R>(fetch, multiply);
 }

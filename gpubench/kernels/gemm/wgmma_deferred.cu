@@ -8,14 +8,13 @@
 //
 // A tile has at least as many steps as boxes. If K is shorter, the TMA fetches zeros.
 //
-// A block requests its own part of its first step before its cluster has met (`produce_early`):
+// A block requests its own part of its first step before its cluster has met (`produce`):
 // with one tile for each block, as at 2048, that is 1 % of the time.
 //
 // What limits it: blocks of 128×256 fetch the same operands many times. A larger tile would fetch
 // less, but leaves no registers for the pairs.
 
 #include "../lib/cluster/cluster_gemm.cuh"
-#include "../lib/cluster/cluster_sums.cuh"
 
 template <int N>
 struct Width {
@@ -35,6 +34,10 @@ multiply_deferred(const Tiles& tiles, int K, const CUtensorMap* a_map, const CUt
   __shared__ Ring<STAGES> ring;
 
   const int steps = max((K + BK - 1) / BK, BOXES);
+  const auto fetch = [&] {
+    produce<Blocks::SERPENTINE, BM, BN, BK, BK, IS_8_BITS<Scalar>>(
+        ring, R::CONSUMERS * BLOCKS, stages, tiles, 0, steps, a_map, b_map);
+  };
   const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
     ResultBoxes boxes(c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
@@ -87,18 +90,8 @@ multiply_deferred(const Tiles& tiles, int K, const CUtensorMap* a_map, const CUt
     for (int box = 0; box < BOXES; ++box) store_box(box);
     boxes.finish();
   };
-  if (const int warpgroup = warpgroup_index(); warpgroup < R::CONSUMERS) {
-    raise_registers<R::CONSUMER_REGISTERS>();
-    if (threadIdx.x == 0) prefetch_map(c_map);
-    meet_cluster();
-    multiply(warpgroup);
-  } else {
-    lower_registers<R::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    produce_early<true, BM, BN, BK, IS_8_BITS<Scalar>, true, BN / 64 % CM ? 32 : 64>(
-        ring, R::CONSUMERS * BLOCKS, stages, tiles, blockIdx.x / BLOCKS, gridDim.x / BLOCKS,
-        StepsOfPart(steps, 0, 1), a_map, b_map, nullptr);
-  }
+  if (threadIdx.x == 0) prefetch_map(c_map);
+  divide_roles<R>(fetch, multiply);
 }
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>

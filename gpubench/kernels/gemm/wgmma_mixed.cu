@@ -120,7 +120,8 @@ __device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
   const MixedTiles<BM, BN, CM, CN, GROUP> tiles(M, N, wide);
   const int steps = max((K + BK - 1) / BK, 4);
   const auto fetch = [&] {
-    produce<BM, BN, CM, CN, BK, BK, IS_8_BITS<Scalar>>(ring, stages, tiles, steps, a_map, b_map);
+    produce<Blocks::SERPENTINE, BM, BN, BK, BK, IS_8_BITS<Scalar>>(
+        ring, R::CONSUMERS * BLOCKS, stages, tiles, 0, steps, a_map, b_map);
   };
   const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
@@ -149,7 +150,7 @@ __device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
     }
     consumer.boxes.finish();
   };
-  divide_roles<R, false>(ring, R::CONSUMERS * BLOCKS, fetch, multiply);
+  divide_roles<R>(fetch, multiply);
 }
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>

@@ -67,21 +67,16 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: a box of each warpgroup
   __shared__ Ring<STAGES> ring;
 
-  const int warpgroup = warpgroup_index();
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = (K + BK - 1) / BK;
   const int clusters = gridDim.x / BLOCKS;
   const int first = blockIdx.x / BLOCKS;  // this block's tiles: first, first + clusters, ...
 
-  if (warpgroup == 2) {
-    lower_registers<24>();
-    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    produce_early<true, BM, BN, BK, IS_8_BITS<Scalar>>(
-        ring, BLOCKS, stages, tiles, first, clusters, StepsOfPart(steps, 0, 1), a_map, b_map,
-        nullptr);  // a stage is free when one warpgroup of each of BLOCKS blocks has read it
-  } else {
-    raise_registers<240>();
-    meet_cluster();
+  const auto fetch = [&] {  // a stage is free when one warpgroup of each block has read it
+    produce<Blocks::STAY, BM, BN, BK, BK, IS_8_BITS<Scalar>>(ring, BLOCKS, stages, tiles, 0, steps,
+                                                             a_map, b_map);
+  };
+  const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
     const unsigned own_box = base + STAGES * STAGE_BYTES + warpgroup * BOX_BYTES;
     Sum<Scalar> sum[PIECES][BM / 2];
@@ -122,7 +117,8 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
       }
     }
     await_stored_boxes();
-  }
+  };
+  divide_roles<Roles<128>>(fetch, multiply);
 }
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>

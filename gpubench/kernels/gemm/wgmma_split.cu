@@ -29,7 +29,8 @@ wgmma_split(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = (K + BK - 1) / BK;
   const auto fetch = [&] {
-    produce<BM, BN, CM, CN, BK, BK, true>(ring, stages, tiles, steps, &a_map, &b_map);
+    produce<Blocks::SERPENTINE, BM, BN, BK, BK, true>(
+        ring, R::CONSUMERS * BLOCKS, stages, tiles, 0, steps, &a_map, &b_map);
   };
   const auto multiply = [&](int warpgroup) {
     const unsigned base = shared_address(stages);
@@ -63,5 +64,5 @@ wgmma_split(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     }
     boxes.finish();
   };
-  divide_roles<R, false>(ring, R::CONSUMERS * BLOCKS, fetch, multiply);
+  divide_roles<R>(fetch, multiply);
 }

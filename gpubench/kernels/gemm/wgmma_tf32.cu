@@ -27,8 +27,10 @@ wgmma_tf32(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
 
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = (K + BK - 1) / BK;
+  if constexpr (PDL) start_next_launch();
   const auto fetch = [&] {
-    produce<BM, BN, CM, CN, BK, TF32_WIDTH>(ring, stages, tiles, steps, &a_map, &b_map);
+    produce<Blocks::SERPENTINE, BM, BN, BK, TF32_WIDTH, false>(
+        ring, R::CONSUMERS * BLOCKS, stages, tiles, 0, steps, &a_map, &b_map);
   };
   const auto multiply = [&](int warpgroup) {
     const unsigned a = shared_address(stages);
@@ -51,5 +53,5 @@ wgmma_tf32(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
       store_columns<BM>(sum, C, tile.row, tile.col + warpgroup * 64, M, N);
     }
   };
-  divide_roles<R, PDL>(ring, R::CONSUMERS * BLOCKS, fetch, multiply);
+  divide_roles<R>(fetch, multiply);
 }

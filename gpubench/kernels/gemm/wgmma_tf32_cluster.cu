@@ -35,10 +35,13 @@ wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
   }
   const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
   const Rank<CM, CN, SPLITS>& rank = tiles.rank;
-  const int index = blockIdx.x / (BLOCKS * SPLITS);
-  const BlockTile tile = tiles[index];
+  const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
   const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
   start_next_launch();
+  const auto fetch = [&] {
+    produce<Blocks::END, BM, BN, BK, TF32_WIDTH, false>(ring, R::CONSUMERS * BLOCKS, stages, tiles,
+                                                        steps.first, steps.count, &a_map, &b_map);
+  };
   const auto multiply = [&](int warpgroup) {
     const unsigned a = shared_address(stages);
     const unsigned b = a + (BM + warpgroup * 64) * ROW_BYTES + tf32_offset(threadIdx.x % 128);
@@ -70,14 +73,5 @@ wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, in
           });
     }
   };
-  if (const int warpgroup = warpgroup_index(); warpgroup < R::CONSUMERS) {
-    raise_registers<R::CONSUMER_REGISTERS>();
-    meet_cluster();
-    multiply(warpgroup);
-  } else {
-    lower_registers<R::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    produce_early<false, BM, BN, BK, false>(ring, R::CONSUMERS * BLOCKS, stages, tiles, index, 0,
-                                            steps, &a_map, &b_map, nullptr);
-  }
+  divide_roles<R>(fetch, multiply);
 }

@@ -34,7 +34,9 @@ wgmma_tf32_wide(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K
   const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = max((K + BK - 1) / BK, AHEAD);
   const int clusters = gridDim.x / BLOCKS;
-  init_cluster(ring, WARPGROUPS * BLOCKS);
+  if (threadIdx.x == 0) ring.init(WARPGROUPS * BLOCKS);
+  __syncwarp();
+  meet_cluster();
 
   const auto fetch = [&](int stage, const BlockTile& tile, int step, bool backwards) {
     fetch_step<BM, BN, BK, TF32_WIDTH>(ring.filled[stage], stages + stage * STAGE, tiles.rank, tile,

@@ -19,29 +19,17 @@ __device__ __forceinline__ void meet_cluster() {
   await_cluster();
 }
 
-// Initializes the ring, and waits until all blocks of the cluster have done so.
-template <int STAGES>
-__device__ __forceinline__ void init_cluster(Ring<STAGES>& ring, int releases) {
-  if (threadIdx.x == 0) ring.init(releases);
-  __syncwarp();
-  meet_cluster();
-}
-
-// A thread of the last warpgroup calls `produce`, and each other warpgroup calls `consume` with its
-// number. R has their registers. A stage is free after `releases` arrivals.
-template <typename R, bool PDL, int STAGES, typename Produce, typename Consume>
-__device__ __forceinline__ void
-divide_roles(Ring<STAGES>& ring, int releases, Produce produce, Consume consume) {
+// A warp of the last warpgroup calls `produce`, and each other warpgroup calls `consume` with its
+// number. R has their registers.
+template <typename R, typename Produce, typename Consume>
+__device__ __forceinline__ void divide_roles(Produce produce, Consume consume) {
   const int warpgroup = warpgroup_index();
-  init_cluster(ring, releases);
-  if constexpr (PDL) start_next_launch();
   if (warpgroup == R::CONSUMERS) {
     lower_registers<R::PRODUCER_REGISTERS>();
-    if (threadIdx.x % 128 != 0) return;
-    if constexpr (PDL) wait_for_previous_launch();
-    produce();
+    if (threadIdx.x % 128 < 32) produce();
   } else {
     raise_registers<R::CONSUMER_REGISTERS>();
+    meet_cluster();
     consume(warpgroup);
   }
 }
@@ -143,62 +131,25 @@ __device__ __forceinline__ void await_all_freed(Ring<STAGES>& ring, Slot<STAGES>
   }
 }
 
-// The producer's work, by one thread: this block's part of the steps of its only tile.
-template <int BM, int BN, int BK, int WIDTH, int CM, int CN, int PARTS, int STAGES, typename Steps>
-__device__ __forceinline__ void
-produce_part(Ring<STAGES>& ring, unsigned char* stages, const Rank<CM, CN, PARTS>& rank,
-             const BlockTile& tile, const Steps& steps, const CUtensorMap* a_map,
-             const CUtensorMap* b_map) {
-  static_assert(BN / WIDTH % CM == 0, "boxes of whole parts, as the host describes them");
-  Slot<STAGES> slot;
-#pragma unroll 1
-  for (int step = 0; step < steps.count; ++step, slot.advance()) {
-    ring.freed[slot.stage].wait(slot.parity ^ 1);
-    fetch_step<BM, BN, BK, WIDTH>(
-        ring.filled[slot.stage], stages + slot.stage * (BM + BN) * (BK / WIDTH) * ROW_BYTES, rank,
-        tile, (steps.first + step) * BK, a_map, b_map);
-  }
-  if constexpr (CM * CN > 1) await_all_freed(ring, slot);
-}
+// What blocks do after their first tile: they END, or STAY for further tiles. In a SERPENTINE, every
+// second tile runs through k backwards, and B along k comes by boxes that narrow tiles have, too.
+enum class Blocks { END, STAY, SERPENTINE };
 
-// The same for blocks that stay: every step of every tile of this block.
-template <int BM, int BN, int CM, int CN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false,
-          int STAGES, typename Tiles>
-__device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
-                                        const Tiles& tiles, int steps, const CUtensorMap* a_map,
-                                        const CUtensorMap* b_map) {
-  static_assert(BN / (B_ALONG_K ? 32 : WIDTH) % CM == 0, "boxes of whole parts, as for the host");
-  const Rank<CM, CN> rank;
-  const int clusters = gridDim.x / (CM * CN);
-  Slot<STAGES> slot;
-  bool backwards = false;
-  for (int index = blockIdx.x / (CM * CN); index < tiles.count(); index += clusters) {
-    const BlockTile tile = tiles[index];
-#pragma unroll 1
-    for (int step = 0; step < steps; ++step, slot.advance()) {
-      ring.freed[slot.stage].wait(slot.parity ^ 1);
-      fetch_step<BM, BN, BK, WIDTH, B_ALONG_K, BN / 64 % CM ? 32 : 64>(
-          ring.filled[slot.stage], stages + slot.stage * (BM + BN) * (BK / WIDTH) * ROW_BYTES, rank,
-          tile, (backwards ? steps - 1 - step : step) * BK, a_map, b_map);
-    }
-    backwards = !backwards;
-  }
-  await_all_freed(ring, slot);
-}
-
-// The producer's work, by one warp, which also initializes the ring: the steps of this block's
-// tiles from number `first` on, or of that tile alone if it does not STAY. In a SERPENTINE, every
-// second tile runs through k backwards. Boxes for several blocks wait until all blocks have
-// initialized their rings. Boxes for this block alone do not.
-template <bool STAYS, int BM, int BN, int BK, bool B_ALONG_K, bool SERPENTINE = false,
-          int B_BOX = 0, int STAGES, typename Tiles, typename Steps, typename... Policy>
+// The producer's work, by one warp, which also initializes the ring: this block's part of `steps`
+// steps, from number `first_step` on, of its tiles. A stage is free after `releases` arrivals.
+// Boxes for several blocks wait until all blocks have initialized their rings. Boxes for this block
+// alone do not.
+template <Blocks BLOCKS, int BM, int BN, int BK, int WIDTH, bool B_ALONG_K, int STAGES,
+          typename Tiles, typename... Policy>
 __device__ __forceinline__ void
-produce_early(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& tiles,
-              int first, int clusters, const Steps& steps, const CUtensorMap* a_map,
-              const CUtensorMap* b_map, const CUtensorMap* rest_map, Policy... policy) {
-  constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
-  BlockTile tile = tiles[first];
-  const int first_k = steps.first * BK;
+produce(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& tiles, int first_step,
+        int steps, const CUtensorMap* a_map, const CUtensorMap* b_map,
+        const CUtensorMap* rest_map = nullptr, Policy... policy) {
+  constexpr int ROWS_OF_B = B_ALONG_K ? (BN + 63) / 64 * 64 : (BN + WIDTH - 1) / WIDTH * BK;
+  constexpr int STAGE_BYTES = (BM * (BK / WIDTH) + ROWS_OF_B) * ROW_BYTES;
+  constexpr int B_BOX = BLOCKS == Blocks::SERPENTINE ? BN / 64 % Tiles::DOWN ? 32 : 64 : 0;
+  int index = blockIdx.x / Tiles::CLUSTER;
+  BlockTile tile = tiles[index];
   const bool fetches = threadIdx.x % 32 == 0;
   if (fetches) {
     prefetch_map(a_map);
@@ -209,30 +160,32 @@ produce_early(Ring<STAGES>& ring, int releases, unsigned char* stages, const Til
   arrive_at_cluster();
   if (fetches) {
     wait_for_previous_launch();
-    fetch_step<BM, BN, BK, BK, B_ALONG_K, B_BOX, Boxes::OWN>(
-        ring.filled[0], stages, tiles.rank, tile, first_k, a_map, b_map, rest_map, policy...);
+    fetch_step<BM, BN, BK, WIDTH, B_ALONG_K, B_BOX, Boxes::OWN>(
+        ring.filled[0], stages, tiles.rank, tile, first_step * BK, a_map, b_map, rest_map,
+        policy...);
   }
   __syncwarp();
   await_cluster();
   if (!fetches) return;
-  fetch_step<BM, BN, BK, BK, B_ALONG_K, B_BOX, Boxes::SHARED>(
-      ring.filled[0], stages, tiles.rank, tile, first_k, a_map, b_map, rest_map, policy...);
+  fetch_step<BM, BN, BK, WIDTH, B_ALONG_K, B_BOX, Boxes::SHARED>(
+      ring.filled[0], stages, tiles.rank, tile, first_step * BK, a_map, b_map, rest_map, policy...);
   Slot<STAGES> slot;
   slot.advance();
   int step = 1;
   bool backwards = false;
-  for (int index = first; !STAYS || index < tiles.count(); index += clusters, step = 0) {
-    if constexpr (STAYS) tile = tiles[index];
+  for (; BLOCKS == Blocks::END || index < tiles.count(); step = 0) {
+    if constexpr (BLOCKS != Blocks::END) tile = tiles[index];
 #pragma unroll 1
-    for (; step < steps.count; ++step, slot.advance()) {
+    for (; step < steps; ++step, slot.advance()) {
       ring.freed[slot.stage].wait(slot.parity ^ 1);
-      const int at = backwards ? steps.count - 1 - step : step;
-      fetch_step<BM, BN, BK, BK, B_ALONG_K, B_BOX>(
+      const int at = backwards ? steps - 1 - step : step;
+      fetch_step<BM, BN, BK, WIDTH, B_ALONG_K, B_BOX>(
           ring.filled[slot.stage], stages + slot.stage * STAGE_BYTES, tiles.rank, tile,
-          (steps.first + at) * BK, a_map, b_map, rest_map, policy...);
+          (first_step + at) * BK, a_map, b_map, rest_map, policy...);
     }
-    if constexpr (!STAYS) break;
-    if constexpr (SERPENTINE) backwards = !backwards;
+    if constexpr (BLOCKS == Blocks::END) break;
+    if constexpr (BLOCKS == Blocks::SERPENTINE) backwards = !backwards;
+    index += gridDim.x / Tiles::CLUSTER;
   }
   if constexpr (Tiles::BLOCKS > 1) await_all_freed(ring, slot);
 }

@@ -60,7 +60,8 @@ __device__ __forceinline__ Place snake(int index, int down, int across) {
 // All tiles, for this block. A cluster takes every gridDim.x / (CM · CN)-th of them.
 template <int BM, int BN, int CM, int CN, int GROUP, int PARTS = 1>
 struct ClusterTiles {
-  static constexpr int BLOCKS = CM * CN;  // that share what they fetch
+  static constexpr int DOWN = CM, BLOCKS = CM * CN;  // that share what they fetch
+  static constexpr int CLUSTER = BLOCKS * PARTS;
   Rank<CM, CN, PARTS> rank;
   int down, across;
 
@@ -79,7 +80,7 @@ constexpr int NARROW = 128;
 // NARROW columns. The host chooses `wide` so that all blocks end together.
 template <int BM, int BN, int CM, int CN, int GROUP>
 struct MixedTiles {
-  static constexpr int BLOCKS = CM * CN;  // that share what they fetch
+  static constexpr int DOWN = CM, BLOCKS = CM * CN, CLUSTER = BLOCKS;
   Rank<CM, CN> rank;
   int down, wide, narrow;
 

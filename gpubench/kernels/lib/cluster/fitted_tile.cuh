@@ -80,8 +80,7 @@ compute_tile(unsigned char* stages, Scalar* C, int M, int N, int K, const CUtens
   const int warpgroup = warpgroup_index();
   const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
   const Rank<CM, CN, SPLITS>& rank = tiles.rank;
-  const int index = blockIdx.x / (BLOCKS * SPLITS);
-  const BlockTile tile = tiles[index];
+  const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
   const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
   if constexpr (PDL) start_next_launch();
 
@@ -91,9 +90,9 @@ compute_tile(unsigned char* stages, Scalar* C, int M, int N, int K, const CUtens
     // Many weights that are read once leave the L2 cache first: they would not stay there anyway.
     constexpr size_t ITEM_BYTES = IS_8_BITS<Scalar> ? 1 : 2;
     const bool once = M <= BM * CM && ITEM_BYTES * N * K > HALF_L2_BYTES;
-    produce_early<false, BM, BN, BK, IS_8_BITS<Scalar>>(ring, T::CONSUMERS * BLOCKS, stages, tiles,
-                                                        index, 0, steps, a_map, b_map, rest_map,
-                                                        once ? EVICT_FIRST : EVICT_NORMAL);
+    produce<Blocks::END, BM, BN, BK, BK, IS_8_BITS<Scalar>>(
+        ring, T::CONSUMERS * BLOCKS, stages, tiles, steps.first, steps.count, a_map, b_map,
+        rest_map, once ? EVICT_FIRST : EVICT_NORMAL);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
     meet_cluster();
