@@ -357,8 +357,7 @@ def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> floa
     if choice.columns % BY_64:
         tensor *= costs.not_transposed
     arrival = ARRIVAL_US * (choice.rows + choice.columns)
-    bounds = tensor, costs.l2 * fetched * 1e-3 * share, arrival
-    return costs.barriers + _norm(bounds, costs.norm)
+    return costs.barriers + _norm((tensor, costs.l2 * fetched * 1e-3 * share, arrival), costs.norm)
 
 
 def choices(form: Form, problem: Problem) -> Iterator[Choice]:
@@ -377,11 +376,8 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
             and (rows >= BY_64 or rows * down >= problem.m)
             and not (form.in_turns and rows % (4 * problem.precision.result_bytes))
         ]
-        columns_sent = [
-            columns
-            for columns in form.columns
-            if columns % (SENT_COLUMNS.get(form.step, 1) * down) == 0
-        ]
+        sent = SENT_COLUMNS.get(form.step, 1) * down
+        columns_sent = [columns for columns in form.columns if columns % sent == 0]
         whole_rows = _fewest(problem.m, down, rows_sent)
         rows_in_parts = _fewest(problem.m, down, [rows for rows in rows_sent if rows % UNIT == 0])
         all_columns = _fewest(problem.n, across, columns_sent)
