@@ -62,8 +62,8 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
   constexpr int PIECES = BN / 64;
   constexpr int STAGE_BYTES = (BM + BN) * ROW_BYTES;
   constexpr int BOX_BYTES = BM * ROW_BYTES;
-  constexpr int PARTS = BOXES<Sum<Scalar>>;  // of 64 columns: ints of half of the rows fill a box
-  constexpr int SUMS = BM / 2 / PARTS;       // of a thread in a box
+  constexpr int ROUNDS = BOXES<Sum<Scalar>>;  // of 64 columns: ints of half of the rows fill a box
+  constexpr int SUMS = BM / 2 / ROUNDS;       // of a thread in a box
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: a box of each warpgroup
   __shared__ Ring<STAGES> ring;
 
@@ -102,16 +102,16 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
       if (!last && index + 2 * clusters >= tiles.count()) send_signal(END);  // last but one
       const BlockTile tile = tiles[index];
 #pragma unroll
-      for (int i = 0; i < PIECES * PARTS; ++i) {
-        const int piece = i / PARTS, part = i % PARTS;
+      for (int i = 0; i < PIECES * ROUNDS; ++i) {
+        const int piece = i / ROUNDS, round = i % ROUNDS;
         const unsigned box = last ? base + i * BOX_BYTES : own_box;
         if (!last) await_stored_boxes();  // the TMA has read the box
         synchronize_warpgroup(warpgroup);
-        put_box<Output<Scalar>, SUMS>(box, sum[piece] + part * SUMS);
+        put_box<Output<Scalar>, SUMS>(box, sum[piece] + round * SUMS);
         publish_to_tma();
         synchronize_warpgroup(warpgroup);
         if (threadIdx.x % 128 == 0) {
-          store_box<Sum<Scalar>, SUMS>(c_map, box, tile.row + part * 2 * SUMS,
+          store_box<Sum<Scalar>, SUMS>(c_map, box, tile.row + round * 2 * SUMS,
                                        tile.col + piece * 64);
         }
       }
