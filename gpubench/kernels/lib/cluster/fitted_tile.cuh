@@ -204,13 +204,12 @@ __device__ __forceinline__ void put_box(unsigned boxes, const int* sum) {
   }
 }
 
-// Has the TMA store what `put_box` wrote, as far as it lies inside the matrix, by one thread.
+// Has the TMA store what `put_box` wrote, by one thread.
 template <typename Number, int SUMS>
 __device__ __forceinline__ void store_box(const CUtensorMap* map, unsigned box, int row, int col) {
 #pragma unroll
   for (int i = 0; i < BOXES<Number>; ++i) {
-    PTX("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];", "l"(map),
-        "r"(col + i * 32), "r"(row), "r"(box + i * (2 * SUMS * ROW_BYTES)));
+    store_by_tma(map, box + i * (2 * SUMS * ROW_BYTES), row, col + i * 32);
   }
   PTX("cp.async.bulk.commit_group;");
 }

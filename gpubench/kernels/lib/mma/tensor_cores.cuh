@@ -404,6 +404,15 @@ __device__ __forceinline__ void put_unit(unsigned address, const unsigned* words
 // Lets the TMA see what this thread has written to shared memory.
 __device__ __forceinline__ void publish_to_tma() { PTX("fence.proxy.async.shared::cta;"); }
 
+// Has the TMA store a box at (row, col) of the map's matrix, as far as it lies inside. The L2 cache
+// need not keep results, which nothing reads again.
+__device__ __forceinline__ void store_by_tma(const CUtensorMap* map, unsigned box, int row,
+                                             int col) {
+  PTX("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint"
+      " [%0, {%1, %2}], [%3], %4;",
+      "l"(map), "r"(col), "r"(row), "r"(box), "l"(EVICT_FIRST));
+}
+
 // Waits until the TMA has read the boxes that this thread had it store, but for the last PENDING.
 template <int PENDING = 0>
 __device__ __forceinline__ void await_stored_boxes() {
@@ -463,10 +472,8 @@ struct ResultBoxes {
     }
     publish_to_tma();
     synchronize_warpgroup(warpgroup);
-    if (t == 0) {  // the L2 cache need not keep results, which nothing reads again
-      PTX("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint"
-          " [%0, {%1, %2}], [%3], %4;",
-          "l"(map), "r"(col), "r"(row), "r"(to), "l"(EVICT_FIRST));
+    if (t == 0) {
+      store_by_tma(map, to, row, col);
       PTX("cp.async.bulk.commit_group;");
     }
   }
