@@ -92,7 +92,7 @@ class Worker:
         self._timing, self._seed = timing, seed
         self._faults.clear()
         self._measured = {measurement.point: measurement for measurement in verified}
-        if not self._child.has_child:
+        if self._child.child is None:
             self._child.open()
         self._child.request(START_LIMIT_S, Runner.begin, timing, seed)
 
@@ -112,7 +112,7 @@ class Worker:
 
     def warm_up(self) -> None:
         """Warm up in this child. A later child warms up when it starts."""
-        if self._child.has_child:
+        if self._child.child:
             self._child.request(START_LIMIT_S, Runner.warm_up)
 
     def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
@@ -142,7 +142,7 @@ class Worker:
                 status=Status.SKIPPED,
                 reason=f"{MAX_FAULTS} points of {name} in a row took their process down",
             )
-        before = self._last if self._child.has_child else None
+        before = self._last if self._child.child else None
         result, lost = self._attempt(point, wall_limit_s)
         if lost:
             why = result.reason
@@ -215,7 +215,7 @@ class Worker:
 
     def _make_ready(self) -> None:
         """Start a child if there is none. The kernels that it needs are in the cache on disk."""
-        if not self._child.has_child:
+        if self._child.child is None:
             self._last = None
             self._child.open()
             self._child_seed = randbits(SEED_BITS)

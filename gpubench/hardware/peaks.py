@@ -98,8 +98,7 @@ def peaks(device: Device, clock_mhz: float | None = None) -> list[Peak]:
 
 def find_peak(device: Device, arithmetic: str, unit: str) -> Peak | None:
     """Return the peak of one kind of unit, or None if the table has no such row."""
-    by_kind = {(peak.arithmetic, peak.unit): peak for peak in peaks(device)}
-    return by_kind.get((arithmetic, unit))
+    return _peak(device, arithmetic, unit, None) if (arithmetic, unit) in RATES else None
 
 
 def peak_gflops(device: Device, dtype: str, clock_mhz: float | None = None) -> float | None:

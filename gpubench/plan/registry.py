@@ -52,7 +52,8 @@ def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> d
     if kernels is None:
         return by_name
     own: dict[str, Variant] = {}
-    for path in _own_descriptors(kernels.absolute(), op):
+    paths, sources = _own_files(kernels.absolute(), op)
+    for path in paths:
         if path.stem in by_name:
             raise UsageError(
                 f"--kernels: {path}: gpubench has a variant '{path.stem}' already; rename yours"
@@ -61,9 +62,7 @@ def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> d
             raise UsageError(f"--kernels: {path} and {own[path.stem].path} have the same name")
         own[path.stem] = _own(path, op)
     described = {os.path.realpath(variant.source) for variant in own.values()}
-    for source in sorted(
-        [*kernels.absolute().glob("*.cu"), *(kernels.absolute() / op).glob("*.cu")]
-    ):
+    for source in sources:
         is_kernel = source.name[0] not in "._" and source.stem not in {**by_name, **own}
         if is_kernel and os.path.realpath(source) not in described:
             own[source.stem] = _own(source, op)
@@ -92,7 +91,8 @@ def _broken(why: str, path: Path, op: str) -> Variant:
     return BrokenVariant(idea=why, name=path.stem, op=op, path=path)
 
 
-def _own_descriptors(folder: Path, op: str) -> list[Path]:
+def _own_files(folder: Path, op: str) -> tuple[list[Path], list[Path]]:
+    """Return the descriptors and the CUDA sources of an operation in a user's folder."""
     if not os.path.isdir(folder):  # noqa: PTH112 # Path.is_dir raises for a name that is too long
         raise UsageError(f"--kernels: {folder} is not a directory")
     paths = [*descriptors(folder), *descriptors(folder / op)]
@@ -108,7 +108,7 @@ def _own_descriptors(folder: Path, op: str) -> list[Path]:
             f"--kernels: {folder} holds no {op} kernel{undescribed}; "
             f"'gpubench new-kernel {name}{source} --dir {folder}' writes one"
         )
-    return paths
+    return paths, sources
 
 
 def choose(

@@ -25,6 +25,8 @@ from gpubench.results.rows import build_rows
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)
 
+LIVING = SimpleNamespace(pid=0)
+
 HEAD = """
 import os, signal
 import numpy as np
@@ -81,7 +83,7 @@ def test_a_function_shares_no_process_with_another_variant(worker: Worker, folde
     pids = []
     for name in ("honest", "careless"):
         assert worker.measure(at(folder, name)).status == Status.OK
-        pids.append(worker._child.pid)
+        pids.append(worker._child.living.pid)
     assert pids[0] != pids[1]
 
 
@@ -202,7 +204,9 @@ def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
 ) -> None:
     naive = of_op("gemm")["naive"]
     result = measurement(of=point(replace(naive, path=tmp_path / "mine.py")))
-    child: Any = SimpleNamespace(pid=0, usable=True, request=lambda *_, **_limit: "")
+    child: Any = SimpleNamespace(
+        living=SimpleNamespace(pid=0), usable=True, request=lambda *_, **_limit: ""
+    )
     monkeypatch.setattr(examination, "require_time", lambda *_, **_kind: 1.0)
     examine = Examination(child, CPU).judge
     timing = Timing(examined_in=examined_in)
@@ -224,7 +228,7 @@ def test_a_variant_that_ended_its_child_at_an_unusual_size_is_not_launched_there
             raise ChildLostError("crashed")
         return "at fault"
 
-    child: Any = SimpleNamespace(pid=0, usable=False, request=request, end=lambda: None)
+    child: Any = SimpleNamespace(living=LIVING, usable=False, request=request, end=lambda: None)
     monkeypatch.setattr(examination, "require_time", lambda *_, **_kind: 1.0)
     examine = Examination(child, CPU).judge
     for tile in naive.tiles.defaults[:2]:

@@ -101,7 +101,7 @@ def test_variables_that_change_libraries_silently_are_recorded_and_not_passed_on
     with Worker("cpu", Timer.EVENTS) as worker:
         recorded = "CUPY_TF32=1;OMP_NUM_THREADS=2;GPUBENCH_CPU_CACHE_MIB=2"
         assert worker.device.facts["environment"] == recorded
-        child = worker._child.pid
+        child = worker._child.living.pid
         lines = Path(f"/proc/{child}/environ").read_text().split("\0")
     assert not Path(f"/proc/{child}").exists()  # it ends with its worker
     variables = dict(line.split("=", 1) for line in lines if line)
@@ -124,7 +124,7 @@ def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, fo
 
 
 def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, folder: Path) -> None:
-    child, built = worker._child.pid, list[int]()
+    child, built = worker._child.living.pid, list[int]()
     worker.compile([at(folder, edge) for edge in range(9, 13)], built.append)
     assert built == [1, 2, 3, 4]  # kernel by kernel
     for edge in range(9, 13):
@@ -135,7 +135,7 @@ def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, fol
         "failed while running: ValueError: an assertion failed (faulty.py, line 17)",
     )
     assert worker.measure(at(folder, 7)).status == Status.WRONG
-    assert worker._child.pid == child
+    assert worker._child.living.pid == child
 
 
 def test_a_kernel_that_spoils_operands_harms_no_other(worker: Worker, folder: Path) -> None:
@@ -218,12 +218,12 @@ def test_later_children_start_during_compilation(
         second, third = worker._child._waiting
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
-        assert worker._child._child is second
+        assert worker._child.child is second
         os.kill(third.pid, signal.SIGKILL)  # a child that dies while it waits is replaced
         os.waitid(os.P_PID, third.pid, os.WEXITED | os.WNOWAIT)
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
-        assert worker._child._child is not third
+        assert worker._child.child is not third
         worker.compile([at(folder, 1)], lambda _count: None)
         assert len(worker._child._waiting) == 2
         worker.next_round()

@@ -49,7 +49,7 @@ class Supervisor:
 
     def __init__(self, device: str, timer: Timer) -> None:
         self.device_name, self._timer = device, timer
-        self._child: Child | None = None
+        self.child: Child | None = None  # after it has opened the device
         self._waiting: list[Child] = []
         self.usable = True
         """Whether the device still worked after the last request."""
@@ -59,16 +59,6 @@ class Supervisor:
         environment, self.unkept = environment_with_caches()
         kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
         self._environment = kept | THREADS_SLEEP
-
-    @property
-    def has_child(self) -> bool:
-        """Whether there is a child that has opened the device."""
-        return self._child is not None
-
-    @property
-    def pid(self) -> int:
-        """The child's process id. Raises ChildLostError if there is no child."""
-        return self._living.pid
 
     @property
     def spent_s(self) -> Mapping[str, float]:
@@ -86,7 +76,7 @@ class Supervisor:
         started = perf_counter()
         while self._waiting and self._waiting[0].has_ended:  # killed while it waited
             self._waiting.pop(0).kill()
-        self._child = self._waiting.pop(0) if self._waiting else self._start()
+        self.child = self._waiting.pop(0) if self._waiting else self._start()
         opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
         self._spent_s["starting"] += perf_counter() - started
         return opened
@@ -117,10 +107,11 @@ class Supervisor:
         return start(module, "serve", backend, environment=self._environment)
 
     @property
-    def _living(self) -> Child:
-        if self._child is None:
+    def living(self) -> Child:
+        """The child. Raises ChildLostError if there is none."""
+        if self.child is None:
             raise ChildLostError("is gone")
-        return self._child
+        return self.child
 
     def request(
         self,
@@ -152,7 +143,7 @@ class Supervisor:
         method: Callable[..., Any],
         arguments: Mapping[str, Any],
     ) -> Any:
-        child = self._living
+        child = self.living
         try:
             content = ask(child, encode_call(method, arguments), limit_s, report)
             done = msgspec.msgpack.decode(content, type=Done)
@@ -171,8 +162,8 @@ class Supervisor:
         for name, spent in self._child_spent_s.items():
             self._spent_s[name] += spent
         self._child_spent_s = {}
-        if self._child is not None:
-            child, self._child = self._child, None
+        if self.child is not None:
+            child, self.child = self.child, None
             child.kill()
 
     def end_all(self) -> None:

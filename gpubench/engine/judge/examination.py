@@ -59,7 +59,7 @@ class Examination:
                 ratio = require_time(
                     reported_us,
                     lambda launches: request(Examiner.repeat, point, launches),
-                    self._child.pid,
+                    self._child.living.pid,
                     by_events=point.timer != Timer.HOST,
                 )
                 if is_function:
@@ -67,7 +67,7 @@ class Examination:
                     outputs = request(Examiner.probe_outputs, point)
                     require_exact_outputs(outputs, at, result.seed or 0)
                 if (is_function or ratio is None) and point.problem.bytes <= MAX_JUDGED_BYTES:
-                    new = OnNewOperands(request, self._child.pid, result, self._device)
+                    new = OnNewOperands(request, self._child.living.pid, result, self._device)
                     new_ratio = new.judge(needs_ratio=ratio is None)
                     ratio = new_ratio if ratio is None else ratio
                 result = replace(result, clock_ratio=ratio)
