@@ -89,13 +89,12 @@ def numpy_blas(op: str, *, threads: int) -> CallVariant:
 
 
 def cpu_loop(
-    idea: str, loop: Callable[[Any], Callable[..., None]], dimensions: tuple[int, ...] = (2, 1, 1)
+    idea: str, loop: Callable[..., None], dimensions: tuple[int, ...] = (2, 1, 1)
 ) -> CallVariant:
     """Return a loop on one thread, compiled by Numba.
 
-    `loop(zero)` returns the Python function of arrays, whose numbers of dimensions are
-    `dimensions`: by default a matrix and two vectors. `zero` is 0 in the dtype. Products of two
-    matrices take operands in any layout.
+    It takes arrays, whose numbers of dimensions are `dimensions`: by default a matrix and two
+    vectors. Products of two matrices take operands in any layout.
     """
 
     def build(_tile: Config | None, dtype: str, *, strided: bool = False) -> Callable[..., None]:
@@ -105,8 +104,7 @@ def cpu_loop(
         element = numba.from_dtype(np.dtype(dtype))
         arrays = {1: element[::1], 2: element[:, :] if strided else element[:, ::1]}
         signature = tuple(arrays[dimension] for dimension in dimensions)
-        function = loop(np.dtype(dtype).type(0))
-        return numba.njit(signature, cache=True)(function)  # type: ignore[no-any-return]
+        return numba.njit(signature, cache=True)(loop)  # type: ignore[no-any-return]
 
     return CallVariant(
         idea=idea,

@@ -3,28 +3,19 @@
 The row is in a cache the second time, so A comes from memory once: PolyBench's loops.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 from gpubench.kernels.libraries import cpu_loop
 
 
-def fused(zero: Any) -> Callable[..., None]:
-    """The loop, for Numba."""
-
-    def loop(a, v, c):  # type: ignore[no-untyped-def] # Numba infers the types
-        c[:] = zero
-        for i in range(a.shape[0]):
-            total = zero
-            for j in range(a.shape[1]):
-                total += a[i, j] * v[j]
-            for j in range(a.shape[1]):
-                c[j] += a[i, j] * total
-
-    return loop
+def _loop(a, v, c):  # type: ignore[no-untyped-def] # Numba infers the types
+    c[:] = a.dtype.type(0)
+    for i in range(a.shape[0]):
+        total = a.dtype.type(0)
+        for j in range(a.shape[1]):
+            total += a[i, j] * v[j]
+        for j in range(a.shape[1]):
+            c[j] += a[i, j] * total
 
 
 VARIANT = cpu_loop(
-    "one pass, one thread: each row of A is used twice while it is in a cache",
-    fused,
+    "one pass, one thread: each row of A is used twice while it is in a cache", _loop
 )

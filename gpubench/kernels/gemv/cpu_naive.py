@@ -1,23 +1,12 @@
-from collections.abc import Callable
-from typing import Any
-
 from gpubench.kernels.libraries import cpu_loop
 
 
-def naive(zero: Any) -> Callable[..., None]:
-    """The loop, for Numba."""
-
-    def loop(a, x, y):  # type: ignore[no-untyped-def] # Numba infers the types
-        for i in range(a.shape[0]):
-            total = zero
-            for j in range(a.shape[1]):
-                total += a[i, j] * x[j]
-            y[i] = total
-
-    return loop
+def _loop(a, x, y):  # type: ignore[no-untyped-def] # Numba infers the types
+    for i in range(a.shape[0]):
+        total = a.dtype.type(0)
+        for j in range(a.shape[1]):
+            total += a[i, j] * x[j]
+        y[i] = total
 
 
-VARIANT = cpu_loop(
-    "double loop, one thread, row by row",
-    naive,
-)
+VARIANT = cpu_loop("double loop, one thread, row by row", _loop)
