@@ -86,6 +86,7 @@ class CpuGauge:
         path = cache_file("rates", self._device.name, cpu_threads(), self._copy_bytes)
         now = datetime.now(UTC)
         rates = kept_values(path, dict[str, KeptRate]) or {}
+        before = dict(rates)
         measures: dict[str, Callable[[], float]] = {COPY: self.copy_gbytes_per_s}
         measures |= {
             f"measured_{dtype}_fma_gflops": partial(self._fma_gflops, dtype) for dtype in dtypes
@@ -98,7 +99,8 @@ class CpuGauge:
             if earlier and name != COPY:
                 rate = max(rate, earlier.rate)
             rates[name] = KeptRate(rate=rate, measured=now)
-        keep_value(path, rates)
+        if rates != before:
+            keep_value(path, rates)
         return {name: rates[name].rate for name in measures}
 
     def _fma_gflops(self, dtype: str) -> float:
