@@ -3,15 +3,13 @@
     python benchmarks/faults.py -o faults.json
 
 The kernels of `faults/gemm/faulty.cu` are right except at edge 16, where each has one fault; one of
-them hangs. Exits 1 unless every faulty point gets its status, and the times of the good kernels
-change by at most 1 %. Needs a GPU.
+them hangs. Needs a GPU. docs/claims.md has the bounds.
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
-from shared import GPUBENCH, child, parser, save, verdict
+from shared import GPUBENCH, child, parser, save
 
 from gpubench.plan.registry import of_op
 from gpubench.results.row import Row, read
@@ -25,8 +23,6 @@ EXPECTED = {
 }
 """Statuses of tiles of `faulty`. All other points are `ok`."""
 
-MAX_CHANGE = 0.01
-
 
 def sweep(variants: tuple[str, ...], path: Path) -> tuple[int | None, list[Row]]:
     """Sweep the variants at 1024; return the exit code and the rows."""
@@ -36,7 +32,7 @@ def sweep(variants: tuple[str, ...], path: Path) -> tuple[int | None, list[Row]]
     return ended.code, read(path)
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__, "faults.json")
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -51,13 +47,7 @@ def main() -> int:
         times = {"median_us": row.median_us, "change": change}
         points.append({**point, "expected": expected, "reason": row.reason or "", **times})
     save(asked.output, {"exit": code, "points": points})
-    unexpected = sum(point["status"] != point["expected"] for point in points)
-    worst = max(abs(float(point["change"] or 0)) for point in points)
-    statuses = verdict(
-        code == 1 and not unexpected, f"exit {code}, {unexpected} unexpected statuses"
-    )
-    return int(not (verdict(worst <= MAX_CHANGE, f"good times within {worst:.2%}") and statuses))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

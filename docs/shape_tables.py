@@ -13,13 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import fit_tiles
 from scipy import stats
-from shapes import (
-    CLASSES,
-    Outcome,
-    outcomes,
-    random_shapes,
-    shape_class,
-)
+from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class
 from shared import ALONE_DTYPES, CARDS, measured_file, table
 
 from gpubench.grouping import grouped
