@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from shared import GPUBENCH, child, named_falsely, parser, save
+from shared import GPUBENCH, child, parser, save
 
 from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.results.provenance import package_version
@@ -99,7 +99,7 @@ def run(slower: bool) -> dict[str, object]:
 
 
 def main() -> None:
-    """Run, add the outcomes to the file, and print the rates."""
+    """Run, and add the outcomes to the file. docs/claims.md has the rates."""
     options = parser(__doc__, "ab.json")
     options.add_argument("--runs", type=int, default=30)
     options.add_argument("--first", type=int, help="default: the number of runs in the file")
@@ -110,9 +110,6 @@ def main() -> None:
         outcomes.append(run(number % 2 == 1))
         print(outcomes[-1], flush=True)
         save(asked.output, outcomes)
-    slower = [outcome for outcome in outcomes if outcome["new"] == SLOWER]
-    print("found:", sum(outcome["exit"] == 1 for outcome in slower), "of", len(slower))
-    print("named falsely:", sum(map(named_falsely, outcomes)), "of", len(outcomes))
 
 
 if __name__ == "__main__":

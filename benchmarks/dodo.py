@@ -43,13 +43,8 @@ DOIT_CONFIG = {
 }
 RESULTS, SCRATCH = ROOT / "results", ROOT / "build" / "measured"
 MEASURED = RESULTS / "measured.csv"
-GPUS = (
-    child(
-        ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-    ).out.splitlines()
-    if shutil.which("nvidia-smi")
-    else []
-)
+QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+GPUS = child(QUERY).out.splitlines() if shutil.which(QUERY[0]) else []
 CARD = next((card for card in CARDS if GPUS and card.upper() in GPUS[0]), CARDS[0])
 """The folder in results/ of this machine's GPU."""
 

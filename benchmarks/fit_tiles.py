@@ -18,6 +18,7 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -157,12 +158,6 @@ def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
     return replace(start, **rounded)
 
 
-def picks_of(order: Sequence[Timed]) -> list[Timed]:
-    """Return what `--tiles auto` picks of measured configurations, ordered by predicted time."""
-    of_kernel = first_together(((row.kernel, row) for row in order), {row.kernel for row in order})
-    return [row for picked in of_kernel.values() for row in picked]
-
-
 def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[tuple[float, float]]]:
     """Return two figures of the fastest pick at each shape, by the way to pick.
 
@@ -175,7 +170,9 @@ def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[tuple[float,
     found: dict[str, list[tuple[float, float]]] = {}
     for by_time in shapes.values():
         order = [row for _, row in sorted(by_time, key=lambda pair: pair[0])]
-        first, automatic = order[0], picks_of(order)
+        kernels = {row.kernel for row in order}
+        of_kernel = first_together(((row.kernel, row) for row in order), kernels)
+        first, automatic = order[0], list(chain.from_iterable(of_kernel.values()))
         for how, picked, other_us in (
             ("the first pick", order[:1], math.inf),
             ("the better of the first two", order[:2], math.inf),

@@ -180,31 +180,25 @@ def require(condition: bool, message: str) -> None:
         sys.exit(f"FAILED: {message}")
 
 
-def check_rounds(directory: Path, kept: list[bytes], where: str) -> None:
-    """Require that all rounds that were on disk at a kill are in the final file, unchanged."""
-    rounds = {
-        tuple(map(str, row.key)): (row.round_medians_us or "").split(";")
-        for row in read(directory / "a.csv")
-    }
-    for lines in kept:
-        for key, medians in medians_of(lines).items():
-            require(rounds[key][: len(medians)] == medians, f"{where}: {key} was measured again")
-
-
-def check_names(directory: Path, whole: Path, where: str) -> None:
+def check_results(directory: Path, whole: Path, kept: list[bytes], where: str) -> list[Row]:
+    """Require the same files and points, and that no round of `kept` was lost or measured again."""
     names, expected = (sorted(path.name for path in at.iterdir()) for at in (directory, whole))
     require(names == expected, f"{where}: the directory holds {names}")
+    final, uninterrupted = (read(at / "a.csv") for at in (directory, whole))
+    rows = {tuple(map(str, row.key)): row for row in final}
+    require({row.key for row in uninterrupted} == {row.key for row in final}, f"{where}: points")
+    for lines in kept:
+        for key, medians in medians_of(lines).items():
+            rounds = (rows[key].round_medians_us or "").split(";")
+            require(rounds[: len(medians)] == medians, f"{where}: {key} was measured again")
+    return final
 
 
 def check_sweep(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
-    check_names(directory, whole, where)
-    final, uninterrupted = (read(at / "a.csv") for at in (directory, whole))
-    same = [row.key for row in final] == [row.key for row in uninterrupted]
-    require(same, f"{where}: the points are not those of the uninterrupted sweep")
+    final, uninterrupted = check_results(directory, whole, kept, where), read(whole / "a.csv")
     require(all(row.rounds == ROUNDS for row in final), f"{where}: rounds")
-    check_rounds(directory, kept, where)
     for now, then in zip(final, uninterrupted, strict=True):
-        differing = empty_fields(now) ^ empty_fields(then)
+        differing = {"key"} if now.key != then.key else empty_fields(now) ^ empty_fields(then)
         require(not differing, f"{where}: columns that one of the files lacks: {differing}")
     samples = (directory / "a.samples").read_bytes()
     begun = [lines for lines in kept if lines]
@@ -213,10 +207,7 @@ def check_sweep(directory: Path, whole: Path, kept: list[bytes], where: str) -> 
 
 
 def check_race(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
-    check_names(directory, whole, where)
-    keys, expected = ({row.key for row in read(at / "a.csv")} for at in (directory, whole))
-    require(keys == expected, f"{where}: the configurations are not those of the whole race")
-    check_rounds(directory, kept, where)
+    check_results(directory, whole, kept, where)
     older, *new = (winner.device for winner in read_winners(directory / WINNERS))
     expected_count = len(read_winners(whole / WINNERS)) - 1
     require(older == "another" and len(new) == expected_count, f"{where}: winners {older}, {new}")
@@ -294,8 +285,6 @@ def run_once(
         where = f"{directory.name} of {command[0]}, {what} at {moment:.3f} s"
         counts[what] += 1
         counts["of these, of a run that was killed before"] += bool(kept)
-        confirms = bool(list(directory.glob("a.confirmed.csv*")))
-        counts["of these, while the winner was confirmed"] += confirms
         partial = directory / "a.csv.partial"
         kept.append(whole_lines(partial))
         if "a.csv" not in command:

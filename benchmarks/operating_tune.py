@@ -44,12 +44,7 @@ class Visits(NamedTuple):
 
     def chance(self, probability: float | Floats) -> NDArray[np.bool_]:
         """Return which visits something of this probability happens to."""
-        happens: NDArray[np.bool_] = self.rng.random(len(self.numbers)) < probability
-        return happens
-
-    def exponential(self, mean: float) -> Floats:
-        """Return exponential noise."""
-        return self.rng.exponential(mean, len(self.numbers))
+        return np.asarray(self.rng.random(len(self.numbers)) < probability)
 
     def kept(self, name: str, low: float, high: float) -> Floats:
         """Return a number for each visit's configuration, which it keeps in all rounds."""
@@ -59,8 +54,7 @@ class Visits(NamedTuple):
     @property
     def is_best(self) -> NDArray[np.bool_]:
         """Which visits are of the best."""
-        is_best: NDArray[np.bool_] = self.numbers == self.best
-        return is_best
+        return np.asarray(self.numbers == self.best)
 
 
 Noise = Callable[[Visits], Floats]
@@ -91,7 +85,7 @@ def three_clocks(v: Visits) -> Floats:
 
 def unlike_spikes(v: Visits) -> Floats:
     late = v.chance(v.kept("parts", 0, 0.3))
-    return np.asarray(v.normal() + late * v.exponential(0.1))
+    return np.asarray(v.normal() + late * v.rng.exponential(0.1, len(late)))
 
 
 def cold_start(v: Visits) -> Floats:
@@ -114,10 +108,10 @@ LANDSCAPES: dict[str, tuple[Noise, int, int]] = {
         lambda v: 0.003 * np.abs(v.rng.standard_cauchy(len(v.numbers))), 200, 1
     ),
     "5 % of visits 20 % slower": (
-        lambda v: v.normal(0.005) + v.chance(0.05) * v.exponential(0.2), 200, 1
+        lambda v: v.normal(0.005) + v.chance(0.05) * v.rng.exponential(0.2, len(v.numbers)), 200, 1
     ),
     "10 % of visits 50 % slower": (
-        lambda v: v.normal(0.005) + v.chance(0.1) * v.exponential(0.5), 200, 1
+        lambda v: v.normal(0.005) + v.chance(0.1) * v.rng.exponential(0.5, len(v.numbers)), 200, 1
     ),
     "noise of 0.2 to 2 %, by configuration": (
         lambda v: v.normal(0.002 * 10 ** v.kept("widths", 0, 1)), 200, 1

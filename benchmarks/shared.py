@@ -187,12 +187,3 @@ def verdict(holds: bool, what: str) -> bool:
     """Print whether a bound holds."""
     print(f"{'holds' if holds else 'FAILS'}: {what}", flush=True)
     return holds
-
-
-def named_falsely(outcome: dict[str, Any]) -> bool:
-    """Return whether a run of ab_runs.py names a point that did not change."""
-    slowed = outcome["new"] != "same"
-    return any(
-        not (slowed and name.startswith("loop ") and ratio > 1)
-        for name, ratio in outcome["changed"].items()
-    )
