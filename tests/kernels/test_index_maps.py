@@ -53,16 +53,6 @@ int main() {
       order<16>(down, across);
     }
   }
-  for (int parts = 1; parts <= 8; ++parts) {
-    for (int steps : {1, 2, 3, 7, 8, 9, 86, 128}) {
-      std::printf("parts %d %d", parts, steps);
-      for (int part = 0; part < parts; ++part) {
-        const StepsOfPart of(steps, part, parts);
-        std::printf(" %d %d %d", of.first, of.count, first_unit(steps, part, parts));
-      }
-      std::puts("");
-    }
-  }
 }
 """
 
@@ -90,20 +80,6 @@ def test_the_order_visits_each_tile_once_and_moves_to_a_neighbour(printed: Print
         for (row, col), (next_row, next_col) in pairwise(places):
             assert abs(next_col - col) <= 1, (group, down, across)
             assert (next_row == row + 1 and next_col == col) or next_row % group == 0
-
-
-def test_each_step_and_unit_is_in_one_part_and_no_part_is_empty(printed: Printed) -> None:
-    assert len(printed["parts"]) == 8 * 8
-    for parts, steps, *numbers in printed["parts"]:
-        firsts, counts, units = (numbers[place::3] for place in range(3))
-        total = max(steps, parts)  # a part has at least one step, of zeros where K is shorter
-        assert firsts == [sum(counts[:part]) for part in range(parts)]
-        assert sum(counts) == total
-        assert min(counts) >= 1
-        assert max(counts) - min(counts) <= 1
-        assert units[0] == 0
-        assert units == sorted(units)
-        assert units[-1] <= steps
 
 
 @pytest.mark.parametrize(

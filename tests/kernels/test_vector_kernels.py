@@ -1,6 +1,5 @@
 """gemv, gemv_t and atax on the GPU: what they launch."""
 
-import re
 from itertools import product
 
 import pytest
@@ -28,21 +27,6 @@ def problem(one: CudaVariant, m: int = 1000, n: int = 1000, dtype: str = "float3
 def tiles_of(one: CudaVariant) -> tuple[Config, ...]:
     assert one.tiles
     return one.tiles.defaults
-
-
-def test_the_source_declares_what_the_launch_passes() -> None:
-    for name, variant in OF_VECTORS.items():
-        text = variant.source.read_text(encoding="utf-8")
-        first = variant.launch(tiles_of(variant)[0], problem(variant))
-        for launch in first.sequence:
-            expected = "const Scalar* A, const Scalar* x, Scalar* y"
-            if first.workspace_bytes:
-                expected += ", Scalar* workspace"
-            expected += ", int M, int N" + "".join(", int parts" for _ in launch.int_arguments)
-            kernels = text[text.index("__global__") :]
-            declared = re.search(rf"\b{launch.kernel or name}\(([^)]*)\)", kernels)
-            assert declared, name
-            assert re.sub(r"\s+", " ", declared[1]) == expected, name
 
 
 def test_every_legal_tile_changes_the_launch_or_the_instance() -> None:
@@ -127,10 +111,6 @@ def test_the_published_grid_is_the_largest_divisor_that_the_gpu_holds() -> None:
     assert staged_blocks(16_384, 128, TITAN_RTX) == 512
     assert staged_blocks(128 * 45, 128, TITAN_RTX) == 576
     assert staged_blocks(16_384, 128, H200) == 2048
-
-
-def test_a_prime_number_of_rows_is_shared_among_blocks() -> None:
-    assert staged_blocks(12_347, 128, TITAN_RTX) == -(-12_347 // -(-12_347 // 576))
 
 
 def test_shares_leave_no_block_idle_and_no_row_out() -> None:

@@ -19,15 +19,12 @@ from gpubench.view.progress import SweepProgress, times
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What people see, as in a terminal."""
+    """What people see in a terminal of eighty columns."""
     shown = io.StringIO()
-    monkeypatch.setattr(
-        module,
-        "console",
-        lambda **_: Console(
-            file=shown, width=200, force_terminal=True, color_system=None, highlight=False
-        ),
+    terminal = Console(
+        file=shown, width=80, force_terminal=True, color_system=None, highlight=False
     )
+    monkeypatch.setattr(module, "console", lambda **_: terminal)
     return shown
 
 
@@ -121,10 +118,7 @@ def test_the_time_left_is_in_minutes_and_seconds() -> None:
     assert times(61.0, 3725.0) == "1:01 elapsed, 62:05 left"
 
 
-def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = io.StringIO()
-    narrow = Console(file=shown, width=80, force_terminal=True, color_system=None)
-    monkeypatch.setattr(module, "console", lambda **_: narrow)
+def test_live_progress_fits_into_eighty_columns(screen: io.StringIO) -> None:
     watcher = SweepProgress()
     with watcher:
         planned(watcher, 999, 8991)
@@ -132,6 +126,6 @@ def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch)
         at = point(long, tile=Config.parse("128x128x8/8x8/s3"))
         watcher.measuring(Visit(point=at, name="round 9/9", left_s=3725.0))
         watcher.measured(measurement(10.0, point(long)))
-    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue()).replace("\r", "\n")
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue()).replace("\r", "\n")
     assert re.search(r"0:\d\d elapsed, 62:05 left", lines)
     assert max(map(len, lines.splitlines())) <= 80
