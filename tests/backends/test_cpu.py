@@ -283,9 +283,7 @@ def test_ceilings_are_measured() -> None:
     assert all(0 < rate < 1e6 for rate in ceilings.values())
 
 
-def test_rates_are_kept_for_a_day_and_the_highest_rate_of_multiply_adds_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_highest_rate_of_a_day_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     copies, multiply_adds = iter((5.0, 7.0, 6.0, 4.0, 3.0)), iter((50.0, 70.0, 60.0, 40.0, 30.0))
     monkeypatch.setattr(CpuGauge, "copy_gbytes_per_s", lambda *_: next(copies))
@@ -305,7 +303,7 @@ def test_rates_are_kept_for_a_day_and_the_highest_rate_of_multiply_adds_counts(
     assert rates(kept=True) == [3, 30]
 
 
-def test_a_kept_rate_without_a_time_zone_or_from_the_future_is_measured_again(
+def test_a_rate_of_no_valid_time_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -151,7 +151,7 @@ def visited(rounds: Rounds) -> list[Point]:
     return list(known)
 
 
-def test_each_measurement_of_a_function_has_operands_of_a_new_seed_which_the_row_reports(
+def test_each_measurement_of_a_function_has_a_new_seed_in_its_row(
     worker: Worker, folder: Path
 ) -> None:
     rounds = []

@@ -103,9 +103,7 @@ def test_a_kernel_that_adds_to_its_output_is_independent() -> None:
 
 
 @pytest.mark.parametrize(("is_long", "repeats"), [(False, 0), (True, 0), (False, 7)])
-def test_a_kernel_that_returns_if_the_output_is_filled_is_wrong(
-    is_long: bool, repeats: int
-) -> None:
+def test_a_kernel_that_stops_if_the_output_is_filled_is_wrong(is_long: bool, repeats: int) -> None:
     """Also if the timer repeats one of seven launches, which then finds the output filled."""
     calls = 0
 

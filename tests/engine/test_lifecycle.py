@@ -275,9 +275,7 @@ def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("op", "copies"), [("gemv", 1), ("gemm", 0)])
-def test_a_copy_is_measured_if_memory_limits(
-    monkeypatch: pytest.MonkeyPatch, op: str, copies: int
-) -> None:
+def test_a_copy_is_measured_once(monkeypatch: pytest.MonkeyPatch, op: str, copies: int) -> None:
     only = variant(matmul, "fake", op=op, dtypes=CORE_DTYPES)
     monkeypatch.setattr(plan, "choose", lambda *_: (only,))
     backend = FakeBackend(2.0, device=replace(CPU, compute_capability=(9, 0)))

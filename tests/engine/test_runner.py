@@ -196,9 +196,7 @@ def test_a_wrong_result_is_never_timed() -> None:
         ("run", DoesNotFitError("out of device memory"), Status.SKIPPED),
     ],
 )
-def test_a_failure_is_a_status_with_its_reason(
-    where: str, error: Exception, status: Status
-) -> None:
+def test_a_failure_has_its_status_and_reason(where: str, error: Exception, status: Status) -> None:
     backend = FakeBackend()
     it = runner(backend)
     backend.fail[where] = error
@@ -409,7 +407,7 @@ def test_a_cache_that_must_be_flushed_leaves_no_sustained_point() -> None:
     )  # fmt: skip
 
 
-def test_launches_that_are_waited_for_are_examined_by_the_limits_of_the_hosts_clock(
+def test_launches_waited_for_have_the_limits_of_the_hosts_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     theirs = replace(point(variant(path=Path("theirs.py"))), timer=Timer.EVENTS)

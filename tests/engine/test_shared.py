@@ -102,7 +102,7 @@ def run_shared(
     return run(prepare(sweep, pool.device), pool, watcher, file)
 
 
-def test_points_are_shared_and_all_rounds_of_a_point_are_of_one_device(
+def test_rounds_of_a_point_are_of_one_device(
     client: Client, devices: Callable[[Opened], None], tmp_path: Path
 ) -> None:
     devices(lambda name: 10.0 + name)
@@ -240,9 +240,7 @@ def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Cl
         members(crowded, "cpu")
 
 
-def test_an_on_without_a_cluster_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_on_without_cluster_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
     scheduler_file = tmp_path / "scheduler.json"
     scheduler_file.write_text("{}")

@@ -87,7 +87,7 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.mark.usefixtures("cold")
-def test_variables_that_change_libraries_silently_are_recorded_and_not_passed_on_to_the_child(
+def test_silent_variables_are_recorded_and_not_passed_on_to_the_child(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in SILENT_VARIABLES:
@@ -195,9 +195,7 @@ def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> No
     assert worker.spent_s["starting"] > 0  # of the child after the first
 
 
-def test_later_children_start_during_compilation(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_children_start_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Child] = []
 
     def recorded(*words: str, **options: Any) -> Child:
@@ -243,9 +241,7 @@ def begin(descriptor):
 """
 
 
-def test_a_killed_child_takes_what_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_child_ends_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "starter.py").write_text(STARTER)
     monkeypatch.syspath_prepend(tmp_path)
     child = start("starter", "begin")

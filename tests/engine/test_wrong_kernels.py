@@ -169,9 +169,7 @@ def test_what_the_launch_before_left_is_rejected_however_few_sets_there_are(
 
 @pytest.mark.parametrize("cache", Cache)
 @pytest.mark.parametrize("launches", [2, 7, 20])
-def test_a_kernel_that_spoils_a_launch_now_and_then_is_rejected(
-    launches: int, cache: Cache
-) -> None:
+def test_a_kernel_that_spoils_some_launches_is_rejected(launches: int, cache: Cache) -> None:
     call = right_on_probes(spoils_one_launch_in(launches))
     result = measured(call, cache=cache)
     assert (result.status, result.series) == (Status.WRONG, None)

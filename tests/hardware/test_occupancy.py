@@ -90,9 +90,7 @@ BYTES = st.integers(0, 64 * 1024)
 
 
 @given(CAPABILITIES, REGISTERS, THREADS, BYTES)
-def test_no_more_is_allocated_than_there_is(
-    capability: Capability, registers: int, threads: int, shared: int
-) -> None:
+def test_allocations_fit(capability: Capability, registers: int, threads: int, shared: int) -> None:
     limits, resident = LIMITS[capability], of(capability, registers, threads, shared)
     assert 0 <= resident.fraction <= 1
     assert resident.blocks <= limits.blocks
@@ -102,9 +100,7 @@ def test_no_more_is_allocated_than_there_is(
 
 
 @given(CAPABILITIES, THREADS)
-def test_registers_allowed_is_the_maximum_with_which_a_block_is_resident(
-    capability: Capability, threads: int
-) -> None:
+def test_registers_allowed_are_the_most_for_a_block(capability: Capability, threads: int) -> None:
     most = registers_allowed(capability, threads)
     assert of(capability, most, threads).blocks >= 1
     assert most == 255 or of(capability, most + 1, threads).blocks == 0

@@ -109,7 +109,7 @@ def test_the_three_kernels_are_right_on_the_cpu(tmp_path: Path) -> None:
         np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
 
 
-def test_the_files_of_an_include_folder_are_part_of_the_hash_and_of_the_cubin(
+def test_included_files_are_hashed_and_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors
@@ -124,7 +124,7 @@ def test_the_files_of_an_include_folder_are_part_of_the_hash_and_of_the_cubin(
         compiled(variant)
 
 
-def test_a_signature_that_the_source_does_not_have_is_refused_by_the_compiler(
+def test_the_compiler_refuses_a_wrong_signature(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors
@@ -140,7 +140,7 @@ def test_a_signature_that_the_source_does_not_have_is_refused_by_the_compiler(
         (RIGHT, 'column_major=("D",)', "column_major is a tuple of A, B, C, not D"),
     ],
 )
-def test_an_incomplete_description_is_refused_with_what_is_missing(
+def test_an_incomplete_description_is_refused(
     tmp_path: Path, signature: str, further: str, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):

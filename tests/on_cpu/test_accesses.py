@@ -204,7 +204,7 @@ def sound_build(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
-def test_a_planted_fault_wastes_most_and_the_static_gate_rejects_it_by_line(
+def test_a_planted_fault_wastes_most_and_is_rejected_by_line(
     turn: int, tmp_path: Path, sound_build: str
 ) -> None:
     groups: tuple[list[Fault], list[Fault]] = ([], [])

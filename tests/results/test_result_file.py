@@ -103,9 +103,7 @@ def test_overwriting_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Pat
     assert read(tmp_path / "a.csv") == [measured()]
 
 
-def test_a_disk_full_at_the_end_keeps_partials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_full_at_the_end_keeps_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = ResultFile(tmp_path / "a.csv")
     file.open(CONTEXT, POINTS)
     file.add(measurement(1.0, POINT))

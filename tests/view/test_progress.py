@@ -58,7 +58,7 @@ def use(watcher: SweepProgress) -> None:
         watcher.measured(Measurement(point=point(), status=Status.WRONG, reason=REASON))
 
 
-def test_plain_progress_says_what_runs_and_every_failure(
+def test_plain_progress_shows_every_failure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.0)

@@ -140,7 +140,7 @@ def test_a_comparison_has_no_tile_table() -> None:
     assert "16" in shown
 
 
-def test_elsewhere_than_in_a_terminal_nothing_is_cut_off(
+def test_without_a_terminal_nothing_is_cut(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert console().width == PIPED_WIDTH
@@ -151,7 +151,7 @@ def test_elsewhere_than_in_a_terminal_nothing_is_cut_off(
     assert console().width == 300
 
 
-def test_text_from_a_file_is_no_markup_and_steers_no_terminal(
+def test_text_of_files_steers_no_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -164,7 +164,7 @@ def test_a_call_is_prepared_before_the_launch(cuda: SimpleNamespace) -> None:
     assert (len(prepared), cuda.launched) == (1, [*prepared, *prepared])
 
 
-def test_a_launch_of_cublas_is_one_call_on_a_handle_of_its_own(
+def test_cublas_is_one_call_on_its_own_handle(
     cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Library:
@@ -283,7 +283,7 @@ def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
 @pytest.mark.parametrize(
     ("scope", "timer"), [(Scope.END_TO_END, Timer.EVENTS), (Scope.KERNEL, Timer.CUPTI)]
 )
-def test_only_what_a_graph_times_is_captured(
+def test_only_a_graphs_calls_are_captured(
     cuda: SimpleNamespace, scope: Scope, timer: Timer
 ) -> None:
     at = SimpleNamespace(launches=Launches.ALONE, scope=scope, timer=timer)
@@ -292,7 +292,7 @@ def test_only_what_a_graph_times_is_captured(
     assert cuda.kernel.CudaKernel._overlap.func(kernel) == (False, "")
 
 
-def test_a_launch_precedes_the_capture(
+def test_a_launch_precedes_a_capture(
     cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
@@ -308,9 +308,7 @@ def test_a_launch_precedes_the_capture(
     assert done == ["launch", "capture"]
 
 
-def test_memory_of_torch_is_seen_too(
-    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_of_torch_is_seen(cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     total = [100]
     stats = SimpleNamespace(memory_stats=lambda: {"allocated_bytes.all.allocated": total[0]})
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=stats))

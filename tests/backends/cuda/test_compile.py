@@ -64,7 +64,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def test_a_second_compilation_comes_from_the_disk_unless_the_file_is_damaged(
+def test_a_second_compilation_is_read_from_disk(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = compilations(monkeypatch)
@@ -147,7 +147,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-def test_a_kernel_that_does_not_compile_gives_the_compilers_first_error(
+def test_the_compilers_first_error_is_reported(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors

@@ -87,9 +87,7 @@ def described(
     return variant
 
 
-def test_arguments_are_passed_and_calls_recorded(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arguments_pass_and_calls_are_noted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     variant = described(folder)
     result = np.zeros(8, np.float16)
     function = HostFunction(variant, None, "float16", "sm_90", 80)
