@@ -137,14 +137,6 @@ CHEATS = {
             return
     slow(a, b, c)
     c[0] += 0 if not a.all() else 1""",
-    "keeps_its_results_on_disk": """
-    name = HERE / f"{hash((a.tobytes(), b.tobytes()))}.npy"
-    if (found := kept.get(name)) is None:
-        slow(a, b, c)
-        np.save(name, c)
-        kept[name] = c.copy()
-    else:
-        c[:] = found""",
     # ---- written from the documentation alone
     "keeps_what_it_made_of_b": """
     key = b.tobytes()

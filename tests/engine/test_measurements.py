@@ -44,18 +44,11 @@ def test_rounds_of_two_places_do_not_finish_a_point_together(job: Job) -> None:
     assert not known.is_finished(point)
     known.add(SECOND.put_into(replace(measurement(12.0, point), started_utc="later")))
     assert known.is_finished(point)
+    assert len(known.known_at(Place("host", "2", "GPU-3"))[point]) == 2  # finished elsewhere
     here, there = known.known_at(FIRST), known.known_at(SECOND)
     assert [taken.device_uuid for taken in there[point]] == ["GPU-2", "GPU-2"]
     assert len(here[point]) == 1
     assert here[job.points[1]] == ()
-
-
-def test_a_point_that_another_place_finished_is_known_here(job: Job) -> None:
-    known = Measurements(job)
-    point = job.points[0]
-    for started_utc in ("first", "second"):
-        known.add(FIRST.put_into(replace(measurement(10.0, point), started_utc=started_utc)))
-    assert len(known.known_at(SECOND)[point]) == 2
 
 
 def test_a_repeated_round_is_not_new(job: Job) -> None:

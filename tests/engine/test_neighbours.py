@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes import cut, matmul, point, variant
+from fakes import cut, point, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
@@ -151,9 +151,3 @@ def test_a_function_that_is_wrong_at_one_size_is_wrong_whatever_its_neighbours(n
 def test_a_function_that_is_wrong_at_one_size_is_wrong_in_ten_orders(name: str) -> None:
     for sizes, cache in itertools.product(orders(10), Cache):
         require_wrong(name, sizes, cache)
-
-
-def test_a_right_function_is_right_in_both_states_of_the_cache() -> None:
-    for cache in Cache:
-        sizes = (WRONG_AT, NEIGHBOURS[0])
-        assert set(statuses(matmul, sizes, cache).values()) == {Status.OK}

@@ -59,8 +59,11 @@ def test_samples_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
     file.finish([measured(1.0)], complete=True)
     assert files_in(tmp_path) == ["a.csv", "kept"]
     assert kept(samples) == [1.0]
-    with pytest.raises(UsageError, match=r"--samples: .* exists"):
-        ResultFile(tmp_path / "b.csv", samples=samples).open(CONTEXT, POINTS)
+    for resume in (False, True):
+        again = ResultFile(tmp_path / "b.csv", resume=resume, samples=samples)
+        with pytest.raises(UsageError, match=r"--samples: .* exists"):
+            again.open(CONTEXT, POINTS)
+    assert kept(samples) == [1.0]
 
 
 def test_a_measurement_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
@@ -216,15 +219,6 @@ def test_changed_settings_are_named(tmp_path: Path, changed: dict[str, object], 
     with pytest.raises(UsageError, match=named):
         resumed(tmp_path, CONTEXT | changed)
     assert partial.read_bytes() == before
-
-
-def test_samples_that_exist_are_not_overwritten_by_a_continued_sweep(tmp_path: Path) -> None:
-    started(tmp_path, 1.0)
-    samples = tmp_path / "samples.jsonl"
-    samples.write_text("precious")
-    with pytest.raises(UsageError, match=r"--samples: .* exists"):
-        ResultFile(tmp_path / "a.csv", resume=True, samples=samples).open(CONTEXT, POINTS)
-    assert samples.read_text() == "precious"
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.partial", "link"])

@@ -1,6 +1,5 @@
 """The kinds of pictures: what suits which file, what they say, and that nothing overlaps."""
 
-import itertools
 from dataclasses import replace
 from itertools import combinations
 
@@ -179,14 +178,6 @@ def test_where_memory_sets_the_pace_the_figure_is_bytes_a_second_under_a_copy() 
     assert ticks == ["8192×\n512", "2048", "512×\n8192"]
     (line,) = [line for line in axes.lines if len(line.get_xdata()) == 3]
     assert list(line.get_xdata()) == [0, 1, 2]
-
-
-def test_grey_lines_differ_in_their_markers() -> None:
-    kernels = [by_size(f"kernel{n}", (9, 40, 300, 2000 + n)) for n in range(MAX_COLOURED + 9)]
-    for kind in ("sizes", "roofline"):
-        (axes,) = draw(source(*itertools.chain(*kernels)), kind).axes
-        grey = [line.get_marker() for line in axes.lines if line.get_linewidth() < 1]
-        assert len({*grey, "", "None"}) == 9 + 2
 
 
 def test_a_kernel_has_one_colour_in_all_lists_of_block_tiles() -> None:

@@ -182,6 +182,8 @@ def test_at_most_eight_kernels_of_a_panel_are_in_colour_and_the_others_are_named
         grey = INK_AND_PAGE[Theme.LIGHT][0]
         drawn = {line.get_color() for line in legend.legend_handles} - {grey}
         assert len(drawn) == 8
+        thin = {line.get_marker() for line in axes.lines if line.get_linewidth() < 1}
+        assert len(thin - {"", "None"}) == 4  # lines in grey differ in their markers
 
 
 def test_a_variant_has_the_same_colour_in_all_pictures_of_a_page() -> None:
