@@ -28,10 +28,6 @@ class JudgeVerdict(StrEnum):
     REFUSED = "refused"
 
 
-FAILED = frozenset({JudgeVerdict.SLOWER, JudgeVerdict.WRONG})
-OPEN = frozenset({JudgeVerdict.NOT_DECIDED, JudgeVerdict.REFUSED})
-
-
 @dataclass(frozen=True, kw_only=True)
 class Judged:
     """A kernel at a problem."""
@@ -54,7 +50,9 @@ class Judged:
 def exit_code(judged: Iterable[Judged]) -> int:
     """Return 1 if a kernel is slower or wrong, else 3 if a verdict is open, else 0."""
     verdicts = {each.verdict for each in judged}
-    return 1 if verdicts & FAILED else 3 if verdicts & OPEN or not verdicts else 0
+    if verdicts & {JudgeVerdict.SLOWER, JudgeVerdict.WRONG}:
+        return 1
+    return 0 if verdicts and verdicts <= {JudgeVerdict.SAME, JudgeVerdict.FASTER} else 3
 
 
 def judge_rows(
