@@ -113,8 +113,14 @@ def judge(
     rounds = summarize(times.reshape(-1, times.shape[-1]))
     units = rounds.mean.reshape(shape)
     level = np.column_stack([units, _whole(units)])
-    own_error = np.column_stack([_own_error(rounds, shape), np.zeros(len(times))])
-    floor = _process_errors(rounds, shape, processes)
+    # The spread of the devices holds the noise of a typical device's rounds already.
+    variance = _mean_variance(rounds, shape)
+    own_error = np.fmax(variance - row_medians(variance.T), 0.0)
+    own_error = np.column_stack([own_error, np.zeros(len(times))])
+    # Where a process has one of two speeds and all rounds are of one process, devices look alike
+    # until one of them gets the other speed. Rounds in processes of their own show how far apart.
+    floor = row_medians(np.sqrt(variance).T)
+    floor = floor if processes is None else floor[list(processes)]
     floor = np.append(floor, np.median(floor))
     effect, limit, p = (np.full(level.shape, np.nan) for _ in range(3))
     detectable = np.full(level.shape[1], np.nan)
@@ -160,34 +166,11 @@ def judge(
     )
 
 
-def _own_error(rounds: Rounds, shape: tuple[int, int]) -> Floats:
-    """Return the excess of each level's variance over the variance of the unit's typical device.
-
-    The spread of the devices holds the typical noise of rounds already.
-    """
-    number = np.maximum(rounds.number, 1)
-    own = (rounds.squares / np.maximum(number - 1, 1) / number).reshape(shape)
-    there = rounds.number.reshape(shape) > 0
-    typical = [
-        np.median(own[there[:, unit], unit]) if there[:, unit].any() else 0.0
-        for unit in range(shape[1])
-    ]
-    return np.asarray(np.maximum(own - np.array(typical), 0.0))
-
-
-def _process_errors(
-    rounds: Rounds, shape: tuple[int, int], processes: Sequence[int] | None
-) -> Floats:
-    """Return the standard error of a typical device's level in each unit, from rounds in processes.
-
-    Where a process has one of two speeds and all rounds are of one process, devices look alike
-    until one of them gets the other speed.
-    """
+def _mean_variance(rounds: Rounds, shape: tuple[int, int]) -> Floats:
+    """Return the variance of each level, from its rounds; NaN for fewer than two rounds."""
     number = np.maximum(rounds.number, 2)
-    error = np.sqrt(rounds.squares / (number - 1) / number)
-    error[rounds.number < 2] = np.nan  # noqa: PLR2004 # no scatter
-    typical = row_medians(error.reshape(shape).T)
-    return typical if processes is None else typical[list(processes)]
+    variance = np.where(rounds.number > 1, rounds.squares / (number - 1) / number, np.nan)
+    return variance.reshape(shape)
 
 
 def _whole(level: Floats) -> Floats:
