@@ -44,13 +44,8 @@ from gpubench.results.provenance import source_hash
 from gpubench.text import counted, unknown
 from gpubench.view.tables import say
 
-ALL = "all"
-"""The item of the list that takes every kernel."""
-
 SIZE = "1024"
 """The default size. Only blocks, waves and accesses depend on it."""
-
-BACKEND = "cuda"
 
 MAX_LISTED = 8
 """Maximum number of kernels that are listed because they do not compile. The file has all."""
@@ -64,7 +59,8 @@ def run_build(
     `options` are those of a sweep: op, kernels, dtypes and sizes. Return 1 if a kernel does not
     compile, or else 0. Raises UsageError.
     """
-    claimed = _claim(output) if output else None
+    hint = "it is not a build file, so it is not overwritten"
+    claimed = output and Output(output, overwrite=is_build_file(output), hint=hint)
     chosen = choose_kernels(variants, options.get("op"), options.get("kernels"))
     try:
         compiler.architectures()  # raises without NVRTC
@@ -75,17 +71,15 @@ def run_build(
         say(missing, err=True)
     if missing := missing_tool():
         say(f"nothing about accesses, as {missing}", err=True)
-    dtypes, size = _dtypes(options.get("dtypes")), options.get("sizes") or SIZE
+    text, size = options.get("dtypes"), options.get("sizes") or SIZE
+    dtypes = DTYPES if text is None else list_of(DTYPES, DTYPE_ALIASES)("--dtypes", text)
     instances = plan_instances(chosen, architectures, dtypes, size, every=every)
     answers = explain_instances(instances)
-    facts = {
-        variant: {"compiler": compiler.version(), "source_hash": source_hash(variant)}
-        for variant in chosen
-    }
+    hashes = {variant: source_hash(variant) for variant in chosen}
     rows = [
         row
         for instance, answer in zip(instances, answers, strict=True)
-        for row in _rows(instance, answer, facts[instance.variant])
+        for row in _rows(instance, answer, hashes[instance.variant])
     ]
     if claimed:
         claimed.write(encode(rows))
@@ -95,11 +89,8 @@ def run_build(
         row.architecture for row in rows if row.status == Status.OK and not row.disassembler
     }
     if unlisted and (version := disassembler_version()):
-        names = ", ".join(sorted(unlisted))
-        say(
-            f"nvdisasm {version} did not list code for {names}: nothing about its inner loops",
-            err=True,
-        )
+        names = f"code for {', '.join(sorted(unlisted))}"
+        say(f"nvdisasm {version} did not list {names}: nothing about its inner loops", err=True)
     failed = [row for row in rows if row.status == Status.ERROR]
     for row in failed[:MAX_LISTED]:
         say(f"error: {row.label}: {row.reason}", err=True)
@@ -114,12 +105,6 @@ def run_build(
     return 1 if failed else 0
 
 
-def _claim(path: Path) -> Output:
-    """Claim a file that is new or a build file. Raises UsageError for any other file."""
-    hint = "it is not a build file, so it is not overwritten"
-    return Output(path, overwrite=is_build_file(path), hint=hint)
-
-
 def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:
     """Return the kernels that a list names, of every operation or of `op`.
 
@@ -130,15 +115,12 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     ops = [op] if op else [each for each in OPERATIONS if not kernels or (kernels / each).is_dir()]
     available = [v for each in ops or [Sweep().op] for v in of_op(each, kernels).values()]
-    inside = kernels.absolute() if kernels else Path("/")
+    own = kernels.absolute() if kernels else Path("/")
     chosen: dict[CudaVariant, None] = {}
     for pattern in parse_names(names):
-        fitting = [
-            variant
-            for variant in available
-            if fnmatchcase(variant.name, pattern)
-            or (pattern == ALL and variant.path.is_relative_to(inside))
-        ]
+        fitting = [v for v in available if fnmatchcase(v.name, pattern)]
+        if pattern == "all":
+            fitting = [v for v in available if v.path.is_relative_to(own)]
         if not fitting:
             cuda_names = {variant.name for variant in available if isinstance(variant, CudaVariant)}
             raise UsageError(unknown("variant", pattern, sorted(cuda_names)))
@@ -160,15 +142,9 @@ def _architectures(text: str | None) -> tuple[str, ...]:
             raise UsageError("--arch: the list is empty; write such as sm_80,sm_90")
         return names
     try:
-        gpu = find_devices(BACKEND)[0][0]
+        return (find_devices("cuda")[0][0].architecture,)
     except DeviceUnavailableError:
         return (DEFAULT,)
-    return (gpu.architecture,)
-
-
-def _dtypes(text: str | None) -> tuple[str, ...]:
-    """Return the element types of `--dtypes`; empty for those of each kernel."""
-    return () if text is None else list_of(DTYPES, DTYPE_ALIASES)("--dtypes", text)
 
 
 def plan_instances(
@@ -192,9 +168,7 @@ def plan_instances(
         ((m, n, k),) = sizes
         with described_by(variant.path):
             tiles = tuple(variant.tiles) if every else variant.tiles.defaults
-        for dtype in variant.dtypes:
-            if dtypes and dtype not in dtypes:
-                continue
+        for dtype in (each for each in variant.dtypes if each in dtypes):
             problem = Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype)
             instances += [
                 make_instance(variant, tile, problem, architecture, example(architecture))
@@ -206,12 +180,13 @@ def plan_instances(
     return instances
 
 
-def _rows(instance: Instance, answer: Answer, known: Mapping[str, str]) -> list[BuildRow]:
+def _rows(instance: Instance, answer: Answer, digest: str) -> list[BuildRow]:
     """Return a row for each launch, or a single row if the instance is skipped or fails."""
     variant, problem = instance.variant, instance.problem
     here = str(variant.path.parent)
     facts: dict[str, Any] = {
-        **known,
+        "compiler": compiler.version(),
+        "source_hash": digest,
         **{name: getattr(problem, name) for name in ("op", "dtype", "m", "n", "k")},
         "variant": variant.name,
         "tile": str(instance.tile),
