@@ -7,9 +7,7 @@ from gpubench.commands.explain.sass import InnerLoop
 from gpubench.on_cpu.accesses import Access, Accesses
 from gpubench.text import counted
 
-LEAST = 1.005
-"""Traffic up to this factor counts as the least."""
-
+LEAST = 1.005  # traffic up to this factor counts as the least
 NEVER_JUDGED = ("cache hits", "latency")
 
 

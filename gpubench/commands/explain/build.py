@@ -44,11 +44,8 @@ from gpubench.results.provenance import source_hash
 from gpubench.text import counted, unknown
 from gpubench.view.tables import say
 
-SIZE = "1024"
-"""The default size. Only blocks, waves and accesses depend on it."""
-
-MAX_LISTED = 8
-"""Maximum number of kernels that are listed because they do not compile. The file has all."""
+SIZE = "1024"  # the default size. Only blocks, waves and accesses depend on it
+MAX_LISTED = 8  # maximum number of kernels that are listed because they do not compile
 
 
 def run_build(

@@ -28,11 +28,8 @@ from gpubench.errors import CompileError, GpubenchError, install_command
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import Resources
 
-MAX_TOGETHER = 24
-"""Maximum number of instances in a program, so that all CPUs have work until the end."""
-
-VERSION_S = 20
-"""Time limit for the disassembler to print its version."""
+MAX_TOGETHER = 24  # maximum number of instances in a program, so that all CPUs have work
+VERSION_S = 20  # time limit for the disassembler to print its version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +56,7 @@ class Code:
     """None without a loop that multiplies and adds, and if it is not disassembled."""
 
 
-Codes = dict[tuple[str, str], Code]
-"""The code of instances: by expression and element type."""
+Codes = dict[tuple[str, str], Code]  # the code of instances: by expression and element type
 
 
 @cache

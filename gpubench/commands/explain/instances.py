@@ -24,8 +24,7 @@ class NotExplained(NamedTuple):
     reason: str
 
 
-Answer = list[Explanation] | NotExplained
-"""The explanation of each launch of an instance, or why there is none."""
+Answer = list[Explanation] | NotExplained  # the explanation of each launch, or why there is none
 
 
 def make_instance(

@@ -77,18 +77,10 @@ Opcodes such as `DMMA.16x8x16` need no table."""
 
 _GROUP_SHAPE = re.compile(r"[HIQ]GMMA\.64x(\d+)x(\d+)")
 
-MATRIX_BYTES = 128
-"""Bytes of an 8 by 8 matrix of 16 bits, which `ldmatrix` reads."""
-
-GROUP_K_BYTES = 32
-"""Bytes of a row of A and of a column of B in a warpgroup's instruction, for every type."""
-
-GROUP_ROWS = 64
-"""Rows of the result of a warpgroup's instruction."""
-
-GROUP_WARPS = 4
-"""Number of warps in a warpgroup."""
-
+MATRIX_BYTES = 128  # bytes of an 8 by 8 matrix of 16 bits, which `ldmatrix` reads
+GROUP_K_BYTES = 32  # bytes of a row of A and of a column of B in a warpgroup's instruction
+GROUP_ROWS = 64  # rows of the result of a warpgroup's instruction
+GROUP_WARPS = 4  # number of warps in a warpgroup
 FLOAT64 = ("DADD", "DFMA", "DMUL", "DSETP", "DMNMX")
 
 _SECTION = re.compile(r"^//-+ (\S+) -+$", re.MULTILINE)

@@ -58,8 +58,7 @@ NORMAL = 1.25, 1e6
 """Scale and degrees of freedom where the devices differ normally. The scale exceeds 1, as the
 median and the spread of 16 or more have errors of their own."""
 
-MISSED = 0.10
-"""Probability that a device with the smallest detectable slowdown is not called slow."""
+MISSED = 0.10  # probability that a device with the smallest detectable slowdown is not called slow
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,17 +28,10 @@ from gpubench.view.tables import say
 if TYPE_CHECKING:
     from distributed import Client
 
-QUIET = 0.01
-"""Standard error of a logarithm. A unit with a larger error is measured in further rounds."""
-
-MAX_MORE = 9
-"""Maximum number of further rounds of a noisy unit."""
-
-HISTORY = 10
-"""Maximum number of earlier runs that a device is compared with."""
-
-SEED = 2006
-"""Seed of the operands. It is the same on every device, so that the bits can be compared."""
+QUIET = 0.01  # standard error of a logarithm. Noisier units are measured in further rounds
+MAX_MORE = 9  # maximum number of further rounds of a noisy unit
+HISTORY = 10  # maximum number of earlier runs that a device is compared with
+SEED = 2006  # seed of the operands: the same on every device, so that bits can be compared
 
 
 def run_fleet(
@@ -85,8 +78,7 @@ def run_fleet(
 Turn = tuple[str, str, int, frozenset[str]]
 """A worker, the phase, the number of rounds, and the units; no units: all."""
 
-Keep = Callable[[Report, str], None]
-"""Receives a report and its phase."""
+Keep = Callable[[Report, str], None]  # receives a report and its phase
 
 
 class FleetRun:

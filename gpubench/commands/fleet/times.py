@@ -12,9 +12,7 @@ from gpubench.results import store
 from gpubench.results.columns import MAX_VALUE, MIN_VALUE, encode_csv
 from gpubench.view.tables import say
 
-NAME = "fleet"
-"""The name under which the store keeps the times of earlier runs."""
-
+NAME = "fleet"  # the name under which the store keeps the times of earlier runs
 SUFFIX = ".jsonl"
 
 

@@ -35,14 +35,11 @@ PRODUCTS = {
     "cpu": Products("cpu_blas", 512, ("float32", "float64")),
 }
 
-ROUND = Timing(rounds=1, max_wall_s=0.25)
-"""The policy of a product in one round."""
-
+ROUND = Timing(rounds=1, max_wall_s=0.25)  # the policy of a product in one round
 ALONE, TOGETHER = PHASES = ("alone", "together")
 """In the first phase the other devices of the host do nothing; in the second all measure."""
 
-EDGE_ROUNDS = 1
-"""Number of rounds at each end of `together` that do not count, as other devices start or end."""
+EDGE_ROUNDS = 1  # rounds at each end of `together` that do not count: devices start or end
 
 
 class Asked(NamedTuple):

@@ -24,9 +24,7 @@ COUNTERS = (
 )
 """Facts that are reported unless they are 0 or empty, whatever the values of other devices are."""
 
-SLOWER_CLOCK = 0.01
-"""Relative difference of a clock that explains a time."""
-
+SLOWER_CLOCK = 0.01  # relative difference of a clock that explains a time
 HOTTER_C = 10.0
 
 NO_MAJORITY = "no majority to compare with: as many devices are fast as are slow"

@@ -13,16 +13,9 @@ from gpubench.text import counted
 from gpubench.view.numbers import number
 from gpubench.view.tables import table
 
-SHOWN = 32
-"""Maximum number of fine devices in the table; the JSON has all."""
-
-NAMED = 3
-"""Maximum number of devices named for a value of a configuration; the others are counted."""
-
-COARSE = 0.10
-"""A unit is listed if its smallest detectable slowdown is larger: it may miss a device that is 10 %
-slow."""
-
+SHOWN = 32  # maximum number of fine devices in the table; the JSON has all
+NAMED = 3  # maximum number of devices named for a value of a configuration; the others are counted
+COARSE = 0.10  # a unit is listed if its smallest detectable slowdown is larger
 COLOURS = {FleetVerdict.WRONG: "red", FleetVerdict.SLOW: "red", FleetVerdict.UNKNOWN: "yellow"}
 
 

@@ -80,14 +80,11 @@ HEADINGS = {
 BEST_RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas", "percent_of_copy")
 """Columns of the table of best tiles."""
 
-GROUPS = ("rates", "why", "clocks", "host")
-"""Groups of the CSV's columns that the list of points shows."""
-
+GROUPS = ("rates", "why", "clocks", "host")  # groups of the CSV's columns in the list of points
 MENUS = {"variant", "size", "dtype", "cache", "scope", "on", "file"}
 """Headings of the columns with a menu above the table, if they have several values."""
 
-MAX_LISTED = 10_000
-"""Maximum number of rows of a table: a browser sorts them at once."""
+MAX_LISTED = 10_000  # maximum number of rows of a table: a browser sorts them at once
 
 
 def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:

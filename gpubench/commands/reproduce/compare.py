@@ -24,9 +24,7 @@ from gpubench.model import Device, Status
 from gpubench.results.row import Row
 from gpubench.stats.pairs import ratio_of_rounds
 
-CLAIMED = 1.02
-"""A claim holds if no figure of the interval is worse than published by more than this factor."""
-
+CLAIMED = 1.02  # a claim holds if its interval is worse than published by at most this factor
 OTHER_DEVICE = "other device: ratio only"
 
 

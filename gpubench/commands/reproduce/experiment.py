@@ -27,15 +27,11 @@ from gpubench.view.numbers import tile_order
 _BESIDE_PACKAGE = Path(__file__).parents[3] / "configs"
 _IN_PACKAGE = Path(__file__).parents[2] / "configs"
 
-BEST = ("tile", "best")
-"""Selects the fastest tile."""
-
+BEST = ("tile", "best")  # selects the fastest tile
 SELECTABLE = (*PointKey._fields, "size")
 """Keys of `where`: the key columns of the CSV, and the size as `--sizes` takes it."""
 
-Selection = Mapping[str, str]
-"""What identifies measured points: keys of `SELECTABLE` with their values."""
-
+Selection = Mapping[str, str]  # identifies measured points: keys of `SELECTABLE` with their values
 _Text = Annotated[str, Meta(pattern=NOT_BLANK)]
 _Positive = Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0, le=1e300)]
 _Fact = int | Annotated[float, Meta(ge=-1e300, le=1e300)] | str

@@ -57,18 +57,12 @@ KERNELS: dict[str, dict[str, str]] = {
 }
 """The kernels that the README names, and the libraries, with the tile of each, by precision."""
 
-SIZES = (176, 464, 944, 1136, 1648, 2768)
-"""Primes times 16, which no tile or model was chosen by."""
-
+SIZES = (176, 464, 944, 1136, 1648, 2768)  # primes times 16, which no tile or model was chosen by
 CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes": "bfloat16"}
 """A kernel whose launches overlap with `--launches overlapped`. The check must find it."""
 
-MIN_DEVICE_S = 0.01
-"""Minimum device time of a kernel's samples by a timer."""
-
-REPEATS = 2
-"""Maximum number of further measurements of a kernel whose gap deviates."""
-
+MIN_DEVICE_S = 0.01  # minimum device time of a kernel's samples by a timer
+REPEATS = 2  # maximum number of further measurements of a kernel whose gap deviates
 MAX_DEVIATION_US = 0.3  # a gap this close to the median of all gaps counts as equal to it
 MAX_DEVIATION_OF_TIME = 0.02
 """For long kernels. On an idle H100, 174 kernels differ by up to 1.1 %. The clock changes between

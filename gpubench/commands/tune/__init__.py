@@ -15,8 +15,7 @@ app = typer.Typer()
 WITHOUT = ("variants", "tiles", "samples", "state")
 """Options of a sweep that tune does not have: its visits are short, so in the state burst."""
 
-UNDECIDED = 3
-"""Exit code of a race that ended before its configurations could be judged."""
+UNDECIDED = 3  # exit code of a race that ended before its configurations could be judged
 
 
 @app.command(

@@ -30,8 +30,7 @@ from gpubench.stats.race import MIN_VISITS
 
 WITHIN = "1%"
 
-ENDING = "tune.csv"
-"""End of the default file's name."""
+ENDING = "tune.csv"  # end of the default file's name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,21 +24,13 @@ LARGE = 3000
 """Maximum number of configurations in a race. For a larger space, a sample and the neighbours of
 its leaders race."""
 
-SAMPLE = 1000
-"""Number of configurations in the sample of a larger space."""
-
-LEADERS = 3
-"""Number of leading configurations whose neighbours join the race after each round, starting with
-the second."""
-
+SAMPLE = 1000  # number of configurations in the sample of a larger space
+LEADERS = 3  # leading configurations whose neighbours join after each round but the first
 NEIGHBOURS_ENTER = range(3, MAX_ROUNDS - MIN_VISITS + 2)
 """Rounds before which neighbours may enter: enough rounds are left to judge them."""
 
-BUDGET_ENDED = "the budget ended before its turn"
-"""Reason of a configuration that was not measured."""
-
-VISIT_S = 0.002
-"""Wall time after which a visit stops sampling, once it has two samples: a race has many visits."""
+BUDGET_ENDED = "the budget ended before its turn"  # reason of a configuration that was not measured
+VISIT_S = 0.002  # wall time after which a visit with two samples stops sampling
 
 
 def visits_of(timing: Timing) -> Timing:

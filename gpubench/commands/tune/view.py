@@ -16,8 +16,7 @@ from gpubench.view.numbers import time_text
 from gpubench.view.row_tables import NAMES, figures, remarks, rows_table, title
 from gpubench.view.tables import Table, table
 
-SHOWN = 12
-"""Maximum number of configurations of a group that are listed; the CSV has all."""
+SHOWN = 12  # maximum number of configurations of a group that are listed; the CSV has all
 
 
 def summary(tuned: Tuned, within: float) -> RenderableType:

@@ -23,8 +23,7 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.NotIn: lambda value, items: value not in items,
 }
 
-Names = Mapping[str, Any]
-"""The parameters of a configuration: numbers, and texts such as `2x1`."""
+Names = Mapping[str, Any]  # the parameters of a configuration: numbers, and texts such as `2x1`
 
 
 def condition(text: str, axes: Collection[str], variant: str) -> Callable[[Names], bool]:

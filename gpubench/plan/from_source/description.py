@@ -29,12 +29,8 @@ GUESSES = {
 }
 """Values of template parameters with these names, if the source has none. Other parameters: 32."""
 
-LONGEST = 20
-"""Maximum number of characters of an axis. Of longer names, the beginning and the end are kept."""
-
-EDGE, THREADS = 32, 256
-"""Edge of a block of two dimensions, and threads of a block of one, if the source has no number."""
-
+LONGEST = 20  # maximum number of characters of an axis. Longer names lose their middle
+EDGE, THREADS = 32, 256  # edge of a block of two dimensions, threads of a block of one: guesses
 ALIASES = {"half": "__half"} | dict.fromkeys(("nv_bfloat16", "bf16"), "__nv_bfloat16")
 """Types of elements under another name."""
 

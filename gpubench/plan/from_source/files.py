@@ -8,8 +8,7 @@ from gpubench.model.sources import included_names, read_source, whole_source
 from gpubench.plan.from_source.description import described
 from gpubench.text import shown
 
-MAX_LISTED = 5
-"""Maximum number of sources that a message lists."""
+MAX_LISTED = 5  # maximum number of sources that a message lists
 
 
 def source_text(source: Path) -> str:

@@ -8,11 +8,8 @@ from gpubench.model.expression import evaluate
 from gpubench.model.signature import Parameter, split
 from gpubench.plan.from_source.source import Function, code, enclosed
 
-ROUNDS = 8
-"""Maximum depth of constants that are defined by constants."""
-
-LONGEST = 1000
-"""Maximum number of characters of a constant in which the names have been replaced."""
+ROUNDS = 8  # maximum depth of constants that are defined by constants
+LONGEST = 1000  # maximum number of characters of a constant in which the names have been replaced
 
 _CONSTANT = re.compile(
     r"\bconst(?:expr)?\b[^;=(){}<>]*?\b(\w+)\s*(?:=\s*([^;,{}]{1,120})[;,]|\{([^{};]{1,120})\})"
@@ -25,8 +22,7 @@ _SUFFIX = re.compile(r"\b(\d+)(?:\.0?)?[uUlLfF]*\b")
 _ROUNDS_UP = re.compile(r"\b(?:\w*ceil_?div\w*|div_?ceil\w*|cdiv|div_?up)(?=\()", re.IGNORECASE)
 _CEIL = re.compile(r"\b(?:std::)?ceilf?(?=\()")
 _SUM_UP = re.compile(r"\(([\w.*]+)\+\(?([\w.*]+)\)?-1\)/\(?([\w.*]+)\)?")
-_UP, _DOWN = "§", "÷"
-"""Stand for divisions that round up and down."""
+_UP, _DOWN = "§", "÷"  # stand for divisions that round up and down
 
 
 @dataclass(frozen=True, kw_only=True)

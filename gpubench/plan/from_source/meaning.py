@@ -34,8 +34,7 @@ EXTENTS = {
     **{f"{first}{x}": f"ld{x}" for first in ("ld", "ld_", "stride_") for x in "abc"},
 }  # fmt: skip
 
-EDGE = 16
-"""Value of a number that only decides the block: its edge."""
+EDGE = 16  # value of a number that only decides the block: its edge
 
 _DECORATION = re.compile(
     r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)_(?=\w)|_(d|dev|device|g|gpu|ptr|global)$"

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from gpubench.model.signature import Parameter, parameters, position_after, split
 
-LONGEST = 4000
-"""Maximum number of characters from a template's parameters to a function's body."""
+LONGEST = 4000  # maximum number of characters from a template's parameters to a function's body
 
 _SKIPPED = re.compile(
     r'//[^\n]*|/\*|R"([^()\\\s"]{0,16})\(|"(?:\\.|[^"\\\n])*+"?|\'\\?"\'', re.DOTALL
