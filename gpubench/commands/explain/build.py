@@ -12,9 +12,8 @@ from typing import Any
 import gpubench
 from gpubench.backends import find_devices
 from gpubench.backends.cuda import compile as compiler
-from gpubench.commands.explain.accesses import access_columns
 from gpubench.commands.explain.code import disassembler_version, missing_disassembler
-from gpubench.commands.explain.explanation import Explanation, Instance
+from gpubench.commands.explain.explanation import LEAST, Explanation, Instance
 from gpubench.commands.explain.instances import (
     Answer,
     NotExplained,
@@ -33,7 +32,7 @@ from gpubench.model import (
     Problem,
     Status,
 )
-from gpubench.on_cpu.accesses import missing_tool, recorder_version
+from gpubench.on_cpu.accesses import Access, Accesses, missing_tool, recorder_version
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import list_of, parse_names, parse_sizes
 from gpubench.plan.registry import of_op
@@ -201,7 +200,7 @@ def _rows(instance: Instance, answer: Answer, digest: str) -> list[BuildRow]:
             status=Status.OK,
             kernel=each.kernel,
             **_figures(each),
-            **(access_columns(each.accesses) if each.accesses else {}),
+            **(_access_columns(each.accesses) if each.accesses else {}),
             recorder=recorder_version() or None,
         )
         for number, each in enumerate(answer, 1)
@@ -210,7 +209,7 @@ def _rows(instance: Instance, answer: Answer, digest: str) -> list[BuildRow]:
 
 def _figures(of: Explanation) -> dict[str, Any]:
     """Return the columns that follow from the code and the launch."""
-    resources, launch, loop = of.resources, of.launch, of.inner_loop
+    resources, launch, loop = of.resources, of.launch, of.code.loop
     figures: dict[str, Any] = {
         "registers": resources.registers,
         "spill_bytes": resources.spill_bytes,
@@ -239,3 +238,29 @@ def _figures(of: Explanation) -> dict[str, Any]:
             "multiply_adds_per_instruction": loop.multiply_adds_per_instruction,
         }
     return figures
+
+
+def _access_columns(recorded: Accesses) -> dict[str, Any]:
+    """Return the columns of a build file on accesses. None: not analysed, or no such access."""
+    skipped = []
+    for each in recorded.not_analysed:
+        what = each.what.partition(": ")[0]  # without an error that names paths of this machine
+        skipped.append(f"{what} on {counted(len(each.places), 'line')}" if each.places else what)
+    return {
+        "sectors_per_request": recorded.sectors_per_request,
+        "sectors_over_least": recorded.sectors_over_least,
+        "bank_conflict_ways": recorded.bank_conflict_ways,
+        "uncoalesced_lines": _wasteful(recorded.by_wasted_clocks, is_shared=False),
+        "bank_conflict_lines": _wasteful(recorded.by_wasted_clocks, is_shared=True),
+        "not_analysed": ";".join(skipped) or None,
+    }
+
+
+def _wasteful(ranked: Sequence[Access], *, is_shared: bool) -> str | None:
+    """Return the lines with more than the least traffic: `naive.cu:23 8;naive.cu:30 2`."""
+    lines = (
+        f"{line.place} {line.times_least:.3g}"
+        for line in ranked
+        if line.is_shared == is_shared and line.times_least > LEAST
+    )
+    return ";".join(lines) or None

@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isclose, prod
 
-from gpubench.commands.explain.accesses import merged_loads, not_judged
 from gpubench.commands.explain.code import Code
-from gpubench.commands.explain.sass import InnerLoop
 from gpubench.hardware.metrics import Roofline, cgma, roofline
 from gpubench.hardware.occupancy import (
     LIMITS,
@@ -31,6 +29,7 @@ SPARE = 16  # a kernel that spills uses all its registers but a few; far fewer g
 LONG_GRID = 20  # from this many waves on a tail costs less than 5 %
 FULL = 0.95  # a wave this full, or an issue bound or a use of bytes this near to 1, counts as full
 NEAR = 1.1  # traffic this near to the minimum counts as the minimum
+LEAST = 1.005  # sectors or wavefronts up to this factor count as the least
 SHORT_US = 10
 LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 
@@ -104,11 +103,6 @@ class Explanation(Instance):
         """The compiler's report."""
         assert self.code.resources is not None  # noqa: S101 # as it has no error
         return self.code.resources
-
-    @property
-    def inner_loop(self) -> InnerLoop | None:
-        """The inner loop; None if it is not known, or does not multiply and add."""
-        return self.code.loop
 
     @property
     def exceeds_bounds(self) -> bool:
@@ -186,7 +180,7 @@ class Explanation(Instance):
     @property
     def issue_bound(self) -> float | None:
         """Maximum fraction of the roofline's peak that the inner loop can issue, 0 to 1."""
-        loop, roof, capability = self.inner_loop, self.roofline, self.device.compute_capability
+        loop, roof, capability = self.code.loop, self.roofline, self.device.compute_capability
         if not loop or loop.tensor or not capability or capability < FIRST_OF_FOUR_SCHEDULERS:
             return None
         cores = find_peak(self.device, self.problem.dtype, CORES)
@@ -211,12 +205,32 @@ class Explanation(Instance):
     @property
     def not_judged(self) -> tuple[str, ...]:
         """What the explanation says nothing about."""
-        return not_judged(self.accesses, self.inner_loop)
+        never = ("cache hits", "latency")
+        if self.accesses is None:
+            return (*never, "accesses (--tiles names one tile, which shows them)")
+        return (*never, *self.merged_loads, *map(str, self.accesses.not_analysed))
+
+    @property
+    def merged_loads(self) -> list[str]:
+        """The memories whose loads nvcc merges: the inner loop has wider ones than written."""
+        loop, recorded, merged = self.code.loop, self.accesses, []
+        if loop is None or recorded is None:
+            return []
+        for memory, lines, loads in (
+            ("shared memory", recorded.shared_lines, loop.shared_loads),
+            ("global memory", recorded.global_lines, loop.global_loads),
+        ):
+            written = 8 * max((line.bytes for line in lines if line.kind == "read"), default=0)
+            widest = max(map(int, loads), default=0)
+            if 0 < written < widest:
+                bits = f"{widest} bits in the inner loop, {written} as written"
+                merged.append(f"loads from {memory} that nvcc merges ({bits})")
+        return merged
 
     @property
     def shared_share(self) -> float | None:
         """Fraction of shared memory's rate that the matrix instructions read at their peak."""
-        loop, dtype = self.inner_loop, self.problem.dtype
+        loop, dtype = self.code.loop, self.problem.dtype
         if not loop or not loop.shared_bytes_per_operation:
             return None
         peak = find_peak(self.device, dtype, TENSOR_CORES)
@@ -353,7 +367,7 @@ def accesses(of: Explanation) -> str:
     texts = []
     if of.access_us is not None:
         effect = ""
-        if roof and merged_loads(recorded, of.inner_loop):
+        if roof and of.merged_loads:
             effect = "; nvcc merges some of the loads, so it may be less"
         elif roof and of.access_us > roof.bound_us:
             times = f"{of.access_us / roof.bound_us:.1f} times that bound"
@@ -378,7 +392,7 @@ def accesses(of: Explanation) -> str:
 
 def loop(of: Explanation) -> str:
     """Describe what the inner loop consists of."""
-    inner, roof = of.inner_loop, of.roofline
+    inner, roof = of.code.loop, of.roofline
     if not inner:
         return ""
     if inner.tensor:

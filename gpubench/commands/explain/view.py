@@ -8,8 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.explain.accesses import LEAST
-from gpubench.commands.explain.explanation import Explanation, sentences, time
+from gpubench.commands.explain.explanation import LEAST, Explanation, sentences, time
 from gpubench.commands.explain.instances import NotExplained
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
@@ -72,11 +71,6 @@ def _words(of: Explanation) -> RenderableType:
     return Group(*parts)
 
 
-def _heading(label: str, of: Explanation) -> Text:
-    where = f" on {of.device.name}" if of.device.name else ""
-    return Text(f"{label}{where} ({of.architecture})", style="bold")
-
-
 def _accesses(of: Explanation, recorded: Accesses) -> Iterator[tuple[str, str]]:
     """Figures per request of a warp, then the lines."""
     if of.access_us is not None:
@@ -111,11 +105,11 @@ _COLUMNS: dict[str, Callable[[Explanation], str]] = {
     "waves": lambda of: number(of.waves.waves, 2) if of.waves else "",
     "CGMA": lambda of: number(of.cgma, 1),
     "FMA %": lambda of: (
-        number(100 * of.inner_loop.multiply_add_share, 0)
-        if of.inner_loop and not of.inner_loop.tensor
+        number(100 * of.code.loop.multiply_add_share, 0)
+        if of.code.loop and not of.code.loop.tensor
         else ""
     ),
-    "MMA": lambda of: str(of.inner_loop.tensor) if of.inner_loop and of.inner_loop.tensor else "",
+    "MMA": lambda of: str(of.code.loop.tensor) if of.code.loop and of.code.loop.tensor else "",
     "shared %": lambda of: number(of.shared_share and 100 * of.shared_share, 0),
     "ms": lambda of: milliseconds(of.measured_us),
     "% of bound": lambda of: number(percent(of.roofline_share, 1), 0),
@@ -132,9 +126,11 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
     for explanation in explanations:
         grid.add_row(*(cell(explanation) for cell in columns.values()))
     label = f"{first.variant.name} at {first.problem.size} {first.problem.dtype}"
+    where = f" on {first.device.name}" if first.device.name else ""
+    heading = Text(f"{label}{where} ({first.architecture})", style="bold")
     roof = first.roofline
     foot = ["", f"bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
-    return Group(_heading(label, first), "", grid, *foot)
+    return Group(heading, "", grid, *foot)
 
 
 def _limits(state: Occupancy | None) -> str:
@@ -154,7 +150,7 @@ _FIGURES = (
 
 def as_json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
     """Everything known, with units in the names; null where it is not known."""
-    device, loop = of.device, of.inner_loop
+    device, loop = of.device, of.code.loop
     return {
         "variant": of.variant.name,
         "tile": str(of.tile),
