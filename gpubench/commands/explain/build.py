@@ -13,13 +13,8 @@ import gpubench
 from gpubench.backends import find_devices
 from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain.code import disassembler_version, missing_disassembler
-from gpubench.commands.explain.explanation import LEAST, Explanation, Instance
-from gpubench.commands.explain.instances import (
-    Answer,
-    NotExplained,
-    explain_instances,
-    make_instance,
-)
+from gpubench.commands.explain.explanation import LEAST, Explanation, Instance, NotExplained
+from gpubench.commands.explain.instances import explain_instances, make_instance
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.kernel_options import require_architecture
@@ -72,11 +67,7 @@ def run_build(
     instances = plan_instances(chosen, architectures, dtypes, size, every=every)
     answers = explain_instances(instances)
     hashes = {variant: source_hash(variant) for variant in chosen}
-    rows = [
-        row
-        for instance, answer in zip(instances, answers, strict=True)
-        for row in _rows(instance, answer, hashes[instance.variant])
-    ]
+    rows = [_row(answer, hashes[answer.variant]) for answer in answers]
     if claimed:
         claimed.write(encode(rows))
     else:
@@ -176,35 +167,31 @@ def plan_instances(
     return instances
 
 
-def _rows(instance: Instance, answer: Answer, digest: str) -> list[BuildRow]:
-    """Return a row for each launch, or a single row if the instance is skipped or fails."""
-    variant, problem = instance.variant, instance.problem
-    here = str(variant.path.parent)
+def _row(of: Explanation | NotExplained, digest: str) -> BuildRow:
+    """Return the row of a launch, or of an instance that is skipped or fails."""
+    here = str(of.variant.path.parent)
     facts: dict[str, Any] = {
+        **{name: getattr(of.problem, name) for name in ("op", "dtype", "m", "n", "k")},
+        "variant": of.variant.name,
+        "tile": str(of.tile),
+        "architecture": of.architecture,
         "compiler": compiler.version(),
-        "source_hash": digest,
-        **{name: getattr(problem, name) for name in ("op", "dtype", "m", "n", "k")},
-        "variant": variant.name,
-        "tile": str(instance.tile),
-        "architecture": instance.architecture,
         "disassembler": disassembler_version() or None,
-        "options": " ".join(instance.options).replace(f"{here}/", "").replace(here, ".") or None,
+        "options": " ".join(of.options).replace(f"{here}/", "").replace(here, ".") or None,
+        "source_hash": digest,
         "gpubench": gpubench.__version__,
     }
-    if isinstance(answer, NotExplained):
-        return [BuildRow(**facts, launch=1, status=answer.status, reason=answer.reason)]
-    return [
-        BuildRow(
-            **(facts if each.code.is_disassembled else facts | {"disassembler": None}),
-            launch=number,
-            status=Status.OK,
-            kernel=each.kernel,
-            **_figures(each),
-            **(_access_columns(each.accesses) if each.accesses else {}),
-            recorder=recorder_version() or None,
-        )
-        for number, each in enumerate(answer, 1)
-    ]
+    if isinstance(of, NotExplained):
+        return BuildRow(**facts, launch=1, status=of.status, reason=of.reason)
+    return BuildRow(
+        **(facts if of.code.is_disassembled else facts | {"disassembler": None}),
+        launch=of.step + 1,
+        status=Status.OK,
+        kernel=of.kernel,
+        **_figures(of),
+        **(_access_columns(of.accesses) if of.accesses else {}),
+        recorder=recorder_version() or None,
+    )
 
 
 def _figures(of: Explanation) -> dict[str, Any]:

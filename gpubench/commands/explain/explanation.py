@@ -18,7 +18,16 @@ from gpubench.hardware.occupancy import (
     waves,
 )
 from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak
-from gpubench.model import ITEM_BYTES, Config, CudaVariant, Device, Launch, Problem, Resources
+from gpubench.model import (
+    ITEM_BYTES,
+    Config,
+    CudaVariant,
+    Device,
+    Launch,
+    Problem,
+    Resources,
+    Status,
+)
 from gpubench.on_cpu.accesses import Accesses
 from gpubench.plan.descriptor import described_by
 from gpubench.text import counted
@@ -71,6 +80,13 @@ class Instance:
     def options(self) -> tuple[str, ...]:
         """The kernel's own compile options."""
         return self.variant.options(self.tile, self.problem.dtype)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NotExplained(Instance):
+    """An instance that cannot run, or does not compile, and the reason."""
+
+    status: Status
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

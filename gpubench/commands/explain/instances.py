@@ -1,11 +1,11 @@
 """Instances of kernels, and what the compiler made of each: one way for `explain` and `build`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import NamedTuple
+from itertools import chain
 
 from gpubench.commands.explain.code import Codes, Program, compile_programs
-from gpubench.commands.explain.explanation import Explanation, Instance
+from gpubench.commands.explain.explanation import Explanation, Instance, NotExplained
 from gpubench.grouping import grouped
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import Config, CudaVariant, Device, Problem, Status
@@ -14,17 +14,6 @@ from gpubench.plan.descriptor import described_by, launch_on
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted
 from gpubench.view.progress import Steps
-
-
-class NotExplained(NamedTuple):
-    """Why an instance has no explanation."""
-
-    tile: str
-    status: Status
-    reason: str
-
-
-Answer = list[Explanation] | NotExplained  # the explanation of each launch, or why there is none
 
 
 def make_instance(
@@ -44,15 +33,18 @@ def make_instance(
     )
 
 
-def explain_instances(instances: Sequence[Instance], *, with_accesses: bool = True) -> list[Answer]:
-    """Compile the instances, record their accesses, and return what is known of each.
+def explain_instances(
+    instances: Sequence[Instance], *, with_accesses: bool = True
+) -> list[Explanation | NotExplained]:
+    """Compile the instances, record their accesses, and return what is known of each launch.
 
     Progress goes to stderr.
     """
     runnable = [instance for instance in instances if not instance.reason]
     codes = _compile(runnable)
     recorded = _record(runnable) if with_accesses else {}
-    return [_answer(instance, codes, recorded.get(instance)) for instance in instances]
+    answers = (_answers(instance, codes, recorded.get(instance)) for instance in instances)
+    return [*chain.from_iterable(answers)]
 
 
 def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
@@ -112,16 +104,17 @@ def _record(instances: Sequence[Instance]) -> dict[Instance, Recorded]:
     return recorded
 
 
-def _answer(instance: Instance, codes: dict[Instance, Codes], recorded: Recorded | None) -> Answer:
+def _answers(
+    instance: Instance, codes: dict[Instance, Codes], recorded: Recorded | None
+) -> Iterator[Explanation | NotExplained]:
+    facts, dtype = vars(instance), instance.problem.dtype
     if instance.reason:
-        return NotExplained(str(instance.tile), Status.SKIPPED, instance.reason)
-    dtype = instance.problem.dtype
+        yield NotExplained(**facts, status=Status.SKIPPED)
+        return
     of_launches = [codes[instance][text, dtype] for text in instance.expressions]
     if error := next((code.error for code in of_launches if code.error), ""):
-        return NotExplained(str(instance.tile), Status.ERROR, error)
-    return [
-        Explanation(
-            **vars(instance), code=code, step=step, accesses=recorded[step] if recorded else None
-        )
-        for step, code in enumerate(of_launches)
-    ]
+        yield NotExplained(**facts | {"reason": error}, status=Status.ERROR)
+        return
+    for step, code in enumerate(of_launches):
+        accesses = recorded[step] if recorded else None
+        yield Explanation(**facts, code=code, step=step, accesses=accesses)

@@ -9,7 +9,8 @@ from typing import Any
 from gpubench.backends import AUTO, find_devices
 from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain.code import missing_disassembler
-from gpubench.commands.explain.instances import NotExplained, explain_instances, make_instance
+from gpubench.commands.explain.explanation import Explanation, NotExplained
+from gpubench.commands.explain.instances import explain_instances, make_instance
 from gpubench.commands.explain.view import Explained
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
@@ -53,11 +54,11 @@ def explained(
         notes += [note] if note else []
     is_single = sum(not instance.reason for instance in instances) == 1
     answers = explain_instances(instances, with_accesses=is_single)  # a table does not show them
-    explanations = [each for answer in answers if isinstance(answer, list) for each in answer]
     return Explained(
         explanations=[
             replace(each, measured_us=None if each.step else times_us.get(str(each.tile)))
-            for each in explanations
+            for each in answers
+            if isinstance(each, Explanation)
         ],
         not_explained=[answer for answer in answers if isinstance(answer, NotExplained)],
         notes=notes,

@@ -8,11 +8,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.explain.explanation import LEAST, Explanation, sentences, time
-from gpubench.commands.explain.instances import NotExplained
+from gpubench.commands.explain.explanation import LEAST, Explanation, NotExplained, sentences, time
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
-from gpubench.model.config import NO_PARAMETERS
 from gpubench.on_cpu.accesses import Accesses
 from gpubench.text import counted
 from gpubench.view.numbers import milliseconds, number
@@ -46,7 +44,7 @@ def print_text(answer: Explained, *, as_table: bool) -> None:
         if not is_single:
             say("--tiles explains one of them in words", err=True)
     for tile in answer.not_explained:
-        which = "" if tile.tile == NO_PARAMETERS else f"{tile.tile}: "
+        which = f"{tile.tile}: " if len(tile.tile) else ""
         say(f"{tile.status}: {which}{tile.reason}")
 
 
@@ -54,7 +52,10 @@ def print_json(answer: Explained) -> None:
     """One form, for one tile or several."""
     here = answer.gpu_is_here
     found = [as_json(each, gpu_is_here=here) for each in answer.explanations]
-    missing = [each._asdict() for each in answer.not_explained]
+    missing = [
+        {"tile": str(each.tile), **_attributes(each, "status", "reason")}
+        for each in answer.not_explained
+    ]
     report = {"explanations": found, "not_explained": missing}
     print(json.dumps(report, indent=2, default=asdict))
 
