@@ -39,22 +39,17 @@ def with_ceilings(device: Device) -> Device:
 
 def device_json(devices: list[Device], missing: Mapping[str, Exception]) -> dict[str, Any]:
     """Everything known, under the names of the fields, with their units."""
-    return (
+    described = [
         {
-            "devices": [
-                asdict(device)
-                | {
-                    "peaks": list(map(asdict, peaks(device) if device.compute_capability else ())),
-                    "ridge_flop_per_byte": {
-                        dtype: ridge_flop_per_byte(device, dtype) for dtype in DTYPES
-                    },
-                }
-                for device in devices
-            ]
+            **asdict(device),
+            "peaks": [*map(asdict, peaks(device) if device.compute_capability else ())],
+            "ridge_flop_per_byte": {dtype: ridge_flop_per_byte(device, dtype) for dtype in DTYPES},
         }
-        | {f"{entry.name}_missing": None for entry in backends().values() if entry.is_numbered}
-        | {f"{name}_missing": str(reason) for name, reason in missing.items()}
-    )
+        for device in devices
+    ]
+    numbered = (entry.name for entry in backends().values() if entry.is_numbered)
+    reasons = dict.fromkeys(numbered) | {name: str(why) for name, why in missing.items()}
+    return {"devices": described, **{f"{name}_missing": why for name, why in reasons.items()}}
 
 
 def as_tables(device: Device) -> RenderableType:

@@ -126,11 +126,8 @@ def _start(op: str, like: str | None) -> CudaVariant:
         return kernels[like]
     if not kernels:
         raise UsageError(f"--op: {op} has no CUDA kernel to start from")
-
-    def length(kernel: CudaVariant) -> tuple[bool, int]:
-        return kernel.name != "naive", sum(file.stat().st_size for file in kernel.sources)
-
-    return min(kernels.values(), key=length)
+    shortest = min(kernels.values(), key=lambda k: sum(file.stat().st_size for file in k.sources))
+    return kernels.get("naive", shortest)
 
 
 def _cuda_source(start: CudaVariant, name: str) -> str:

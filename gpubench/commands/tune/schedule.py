@@ -218,7 +218,8 @@ class _Contest:
             at = 0 if late else self._builds.first_ready(waiting)
             number, point = race.waiting[at], waiting[at]
             if not self._known.get(point):
-                why = BUDGET_ENDED if late else self._why_not(point)
+                fastest_us, fastest = self._fastest or (math.inf, None)
+                why = BUDGET_ENDED if late else self._builds.why_not(point, fastest, fastest_us)
                 if why:
                     status = Status.SKIPPED if late else Status.ELIMINATED
                     race.withdraw(number)
@@ -261,10 +262,6 @@ class _Contest:
             and not point.variant.why_not(point.tile, point.problem, self._capability)
         ]
         self._enter(self._builds.promising(new)[: LARGE - len(points)])
-
-    def _why_not(self, point: Point) -> str | None:
-        fastest_us, fastest = self._fastest or (math.inf, None)
-        return self._builds.why_not(point, fastest, fastest_us)
 
     def _out(self, point: Point, status: Status, reason: str) -> Measurement:
         launch = self._builds.launch(point)

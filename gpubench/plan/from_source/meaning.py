@@ -178,12 +178,9 @@ def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:
         texts += [
             enclosed(body, found.start(), "[]")[0] for found in re.finditer(rf"\b{name}\s*\[", body)
         ]
-    expanded: set[str] = set()
-    for _ in range(3):
-        inside = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
-        new = (inside & assigned.keys()) - expanded - {*numbers, *names}
-        expanded |= new
-        texts += [value for name in new for value in assigned[name]]
+    inside = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
+    for name in (inside & assigned.keys()) - {*numbers, *names}:
+        texts += assigned[name]
     return [
         name
         for name in numbers
