@@ -1,10 +1,10 @@
 """The figures of a kernel launch that `gpubench explain` shows, and their meaning in words."""
 
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isclose, prod
 
+from gpubench.backends.cuda.compile import named
 from gpubench.commands.explain.code import Code
 from gpubench.hardware.metrics import Roofline, cgma, roofline
 from gpubench.hardware.occupancy import (
@@ -49,9 +49,6 @@ Programming Guide, compute capabilities), so 128 threads advance by one instruct
 
 SHARED_BYTES_PER_CLOCK = 128
 """32 banks of 4 bytes per multiprocessor (CUDA Programming Guide, shared memory, from 5.x on)."""
-
-
-_TEMPLATE = re.compile(r"([\w:]+)(?:<[^()]*>)?\)?$")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,9 +102,8 @@ class Explanation(Instance):
 
     @property
     def kernel(self) -> str:
-        """The name of the template that is launched. The expression may be cast to a type."""
-        match = _TEMPLATE.search(self.expressions[self.step])
-        return match[1] if match else self.variant.name
+        """The name of the template that is launched."""
+        return named(self.expressions[self.step]).partition("<")[0]
 
     @property
     def launch(self) -> Launch:

@@ -35,6 +35,7 @@ PRODUCTS = {
     "cpu": Products("cpu_blas", 512, ("float32", "float64")),
 }
 
+UNIT = "{} product"  # the unit of a product in a dtype
 ROUND = Timing(rounds=1, max_wall_s=0.25)  # the policy of a product in one round
 ALONE, TOGETHER = PHASES = ("alone", "together")
 """In the first phase the other devices of the host do nothing; in the second all measure."""
@@ -124,7 +125,7 @@ class _Turn(Watcher):
         """Keep the time of a product. Measure the parts if it is the round's last product."""
         asked, report = self._asked, self._report
         self._measured[measurement.point].append(measurement)
-        unit = product_unit(measurement.point.problem.dtype)
+        unit = UNIT.format(measurement.point.problem.dtype)
         if not asked.units or unit in asked.units or measurement.status != Status.OK:
             self._add_time(
                 unit,
@@ -157,11 +158,6 @@ def _failed(rounds: Sequence[Measurement]) -> bool:
     return any(measurement.status != Status.OK for measurement in rounds)
 
 
-def product_unit(dtype: str) -> str:
-    """Return the name of the unit of a product."""
-    return f"{dtype} product"
-
-
 def products(
     device: Device,
     rounds: int,
@@ -179,7 +175,7 @@ def products(
     if device.backend not in PRODUCTS:
         raise UsageError(f"fleet: no units are known for the backend {device.backend}")
     variant, extent, every = PRODUCTS[device.backend]
-    dtypes = tuple(dtype for dtype in every if product_unit(dtype) in units)
+    dtypes = tuple(dtype for dtype in every if UNIT.format(dtype) in units)
     dtypes = dtypes or (every[:1] if units else every)
     sweep = Sweep(
         variants=(variant,),

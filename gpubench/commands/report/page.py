@@ -292,8 +292,7 @@ def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
         [
             *_identity(rows),
             Column("tiles", lambda row: tiles[id(row)], is_text=True),
-            Column("status", lambda row: row.status or "", is_text=True),
-            Column("reason", lambda row: row.reason or "", is_text=True),
+            *map(_csv_column, ("status", "reason")),
         ],
         lambda row: "" if row.status in {Status.SKIPPED, Status.ELIMINATED} else "bad",
     )

@@ -38,7 +38,7 @@ class Builds:
     def start(self, points: Sequence[Point]) -> None:
         """Compile what the points need, in this order."""
         for point in points:
-            if (key := instance_of(point)) not in self._futures and (launch := self._launch(point)):
+            if (key := instance_of(point)) not in self._futures and (launch := self.launch(point)):
                 self._futures[key] = self._pool.submit(self._build, point, launch)
 
     def first_ready(self, points: Sequence[Point]) -> int:
@@ -57,12 +57,7 @@ class Builds:
             return None
 
     def launch(self, point: Point) -> Launch | None:
-        """Return the launch of the kernel with the variant's name, or None without a launch."""
-        launch = self._launch(point)
-        return launch and launch.main
-
-    def _launch(self, point: Point) -> Launch | None:
-        """Return the first launch of a CUDA kernel on a GPU, or None for anything else."""
+        """Return the launch of a CUDA kernel on a GPU, or None for anything else."""
         variant, tile = point.variant, point.tile
         if not isinstance(variant, CudaVariant) or tile is None or not gpu_of(self._device):
             return None
@@ -78,8 +73,8 @@ class Builds:
         rate = peak_gflops(device, point.problem.dtype, device.sm_clock_mhz)
         if not launch or not rate:
             return 0.0
-        waves = math.ceil(launch.blocks / device.multiprocessors) * device.multiprocessors
-        return point.problem.flops / rate / 1e3 * waves / launch.blocks
+        waves = math.ceil(launch.main.blocks / device.multiprocessors) * device.multiprocessors
+        return point.problem.flops / rate / 1e3 * waves / launch.main.blocks
 
     def promising(self, points: Sequence[Point]) -> list[Point]:
         """Return the points, the most promising first.
@@ -106,7 +101,7 @@ class Builds:
         if not resources or not launch:
             return None
         capability = self._device.compute_capability
-        resident = occupancy(capability, resources, launch)
+        resident = occupancy(capability, resources, launch.main)
         if resident and not resident.blocks:
             return f"no multiprocessor holds a block: {' and '.join(resident.limited_by)}"
         if fastest is None:

@@ -270,7 +270,7 @@ class _Contest:
             status=status,
             reason=reason,
             resources=self._builds.resources(point) if launch else None,
-            launch=launch and replace(launch, next_launches=(), tensor_maps=()),
+            launch=launch and replace(launch.main, next_launches=(), tensor_maps=()),
             started_utc=datetime.now(UTC).isoformat(timespec="microseconds"),
         )
 

@@ -183,12 +183,15 @@ def _numbers(texts: Sequence[str]) -> str:
 
 def _instance(kernel: Function, tile: Config) -> str:
     """Return the function's name with its template arguments: `sgemm<{BM}, {BN}>`."""
-    names = (
-        "scalar" if parameter.name in kernel.types else _axis_name(parameter.name)
-        for parameter in kernel.template
-    )
-    fixed = {_axis_name(parameter.name): _constant(parameter) for parameter in kernel.template}
-    arguments = [f"{{{name}}}" if name in {"scalar", *tile} else fixed[name] for name in names]
+    arguments = []
+    for each in kernel.template:
+        name = "scalar" if each.name in kernel.types else _axis_name(each.name)
+        if name in {"scalar", *tile}:
+            arguments.append(f"{{{name}}}")
+        elif each.type_name == "bool":
+            arguments.append(each.value if each.value != each.name else "false")
+        else:
+            arguments.append(str(_number(each.name, each.value)))
     return f"{kernel.name}<{', '.join(arguments)}>" if arguments else kernel.name
 
 
@@ -198,13 +201,6 @@ def _axis_name(name: str) -> str:
         return name
     name = name.lower()
     return name if len(name) <= LONGEST else f"{name[:9]}_{name[9 - LONGEST + 1 :]}"
-
-
-def _constant(parameter: Parameter) -> str:
-    """Return a template argument that the tile does not choose."""
-    if parameter.type_name == "bool":
-        return parameter.value if parameter.value != parameter.name else "false"
-    return str(_number(parameter.name, parameter.value))
 
 
 def _number(name: str, value: str) -> int:
@@ -233,12 +229,8 @@ def _dtypes(function: Function, arguments: list[Parameter], op: str, text: str) 
     """
     instances = re.findall(rf"\btemplate\s[^;<>]*\b{_last(function.name)}\s*<\s*(\w+)", code(text))
     output = len(OPERATIONS[op].arrays) - 1
-    kinds = [
-        parameter.type_name
-        for parameter in arguments
-        if parameter.is_pointer and array_index(parameter, op) == output
-    ]
-    kind = next(iter(kinds), "")
+    arrays = (each for each in arguments if each.is_pointer and array_index(each, op) == output)
+    kind = next((each.type_name for each in arrays), "")
     names = tuple(filter(None, map(dtype_of, instances if kind == "Scalar" else [kind])))
     if names:
         yield f"    dtypes={_listed(dict.fromkeys(names))},"
@@ -292,19 +284,18 @@ def _launch(kernel: Function, tile: Config, op: str, config: str) -> Iterator[st
     names = {parameter.name: _axis_name(parameter.name) for parameter in kernel.template}
     threads = expression(kernel.threads, names, tile.keys(), {}) or ""
     if kernel.uses("blockIdx.y") or "BM" in tile:
-        grid = f'("N/{columns}", "M/{rows}")'
+        grid = [f"N/{columns}", f"M/{rows}"]
     else:
         elements = {"gemm": "M*N", "gemv": "M"}.get(op, "N")
         threads = threads or first or str(EDGE**2 if has_y else THREADS)
         divisor = threads if threads.isalnum() else f"({threads})"
-        grid = f'"{elements}/{divisor}"'
+        grid = [f"{elements}/{divisor}"]
     if has_y:
-        edges = ('"BN/TN"', '"BM/TM"') if {*THREAD, "BM", "BN"} <= tile.keys() else None
-        block = f"({', '.join(edges or [json.dumps(first) if first else str(EDGE)] * 2)})"
+        is_tiled = {*THREAD, "BM", "BN"} <= tile.keys()
+        block = ["BN/TN", "BM/TM"] if is_tiled else [first or str(EDGE)] * 2
     else:
-        threads = threads or (f"{first}*{first}" if first else str(EDGE**2))
-        block = threads if threads.isdecimal() else f'"{threads}"'
+        block = [threads or (f"{first}*{first}" if first else str(EDGE**2))]
     own = f" The source launches <<<{' '.join(config.split())}>>>." if config else ""
     yield f"    # Guesses from the kernel's indices: check these two lines.{own}"
-    yield f"    grid={grid},  # blocks in x and y; / rounds up"
-    yield f"    block={block},  # threads"
+    yield f"    grid={_numbers(grid)},  # blocks in x and y; / rounds up"
+    yield f"    block={_numbers(block)},  # threads"
