@@ -33,12 +33,15 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
             parts += [Text(), _group_table(group)]
         if len(group) > SHOWN:
             parts.append(Text(f"and {len(group) - SHOWN} more, status ok in the CSV"))
-        if again := [row for row in confirmed if _of_race(row, first) and row.median_us]:
-            again.sort(key=lambda row: row.median_us or 0.0)
-            parts += [
-                Text("\nconfirmed in fresh processes"),
-                rows_table(again, [*NAMES, *figures(again[0], again)]),
-            ]
+        again = [
+            row
+            for row in sorted(confirmed, key=lambda row: row.median_us or 0.0)
+            if row.problem_key == first.problem_key and row.median_us
+            if row.variant == first.variant or not row.tile  # a library
+        ]
+        if again:
+            parts.append(Text("\nconfirmed in fresh processes"))
+            parts.append(rows_table(again, [*NAMES, *figures(again[0], again)]))
     return Group(*parts, *remarks(confirmed))
 
 
@@ -65,10 +68,10 @@ def _why_left(race: Sequence[Row]) -> list[str]:
     """Return the number of configurations that left, by reason, those without a launch first."""
     gone = [row for row in race if row.status != Status.OK]
     reasons = Counter((bool(row.rounds), row.status, row.reason) for row in gone)
-    lines = []
-    for (launched, status, reason), count in sorted(reasons.items(), key=str):
-        lines.append(f"{count} {status}{'' if launched else ' before any launch'}: {reason}")
-    return lines
+    return [
+        f"{count} {status}{'' if launched else ' before any launch'}: {reason}"
+        for (launched, status, reason), count in sorted(reasons.items(), key=str)
+    ]
 
 
 def _group_table(group: Sequence[Row]) -> Table:
@@ -78,8 +81,3 @@ def _group_table(group: Sequence[Row]) -> Table:
         slower = 100 * ((row.median_us or 0.0) / (group[0].median_us or 1.0) - 1)
         grid.add_row(row.tile, time_text(row.median_us), f"{slower:.2f} %", str(row.rounds))
     return grid
-
-
-def _of_race(row: Row, first: Row) -> bool:
-    """Whether a confirmed row is of a race's variant and problem, or of its library there."""
-    return row.problem_key == first.problem_key and (row.variant == first.variant or not row.tile)
