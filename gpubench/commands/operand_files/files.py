@@ -158,6 +158,5 @@ def _require_memory(path: Path, needed: int) -> None:
 
 
 def _require_extents(path: Path, rows: int, columns: int) -> None:
-    for extent, what in ((rows, "rows"), (columns, "columns")):
-        if not 1 <= extent <= LARGEST:
-            raise UsageError(f"{path}: A has {extent} {what}; there must be 1 to {LARGEST}")
+    if not (1 <= rows <= LARGEST and 1 <= columns <= LARGEST):
+        raise UsageError(f"{path}: A is {rows}x{columns}; an extent must be 1 to {LARGEST}")

@@ -74,35 +74,25 @@ def tune(
     from gpubench.view.progress import SweepProgress
     from gpubench.view.tables import console, say
 
-    given = {name: value for name, value in options.items() if value is not None}
-    given |= {"variants": ",".join(variants)} if variants else {}
-    texts = {"where": where, "within": within}
-    own = {name: text for name, text in texts.items() if text is not None}
-    if dry_run:
-        settings = read_settings({**given, **own})
-        device = find_devices(settings.sweep.device)[0][0]
-        print_plan(race_job(settings, device), f"{settings.sweep.op}-{ENDING}", resume=resume)
-        return
-    if resume:
-        given = option.resumed(resume, {**option.option_texts(given), **own})
+    given = {**options, "variants": ",".join(variants or ()) or None}
+    own = {name: text for name, text in (("where", where), ("within", within)) if text is not None}
+    if resume and not dry_run:
+        given, own = option.resumed(resume, option.option_texts(given) | own), {}
         if "within" not in given:
             raise UsageError(f"--resume: {resume} is a sweep, which 'gpubench sweep' continues")
-        own = {}
-    settings = read_settings({**given, **own})
+    settings = read_settings(given | own)
     sweep = settings.sweep
+    if dry_run:
+        device = find_devices(sweep.device)[0][0]
+        print_plan(race_job(settings, device), f"{sweep.op}-{ENDING}", resume=resume)
+        return
     winners = winners or TUNED
     with SweepProgress() as watcher, open_pool(sweep, on) as pool:
         output = sweep.output or default_path(pool.name, f"{sweep.op}-{ENDING}")
         check_files(winners, output)  # before anything is measured
-        tuned = tune(
-            settings,
-            pool,
-            watcher,
-            output=output,
-            winners=winners,
-            resume=resume is not None,
-            force=force,
-        )
+        goes_on = resume is not None
+        files = {"output": output, "winners": winners}
+        tuned = tune(settings, pool, watcher, **files, resume=goes_on, force=force)
     console().print(summary(tuned, settings.racing.within))
     code = conclude(tuned.race)
     if tuned.confirmed:
