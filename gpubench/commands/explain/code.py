@@ -8,7 +8,6 @@ cache, in a file for each source, architecture and version of the tools.
 import multiprocessing
 import re
 import signal
-import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -20,16 +19,20 @@ from pathlib import Path
 import gpubench
 from gpubench.backends.cuda import compile as compiler
 from gpubench.backends.cuda.compile import Compiled
-from gpubench.backends.cuda.nvcc import find
 from gpubench.cache import cache_file, keep_value, kept
 from gpubench.commands.explain import sass
-from gpubench.commands.explain.sass import InnerLoop, inner_loop, max_threads, sections
+from gpubench.commands.explain.sass import (
+    InnerLoop,
+    inner_loop,
+    max_threads,
+    run_disassembler,
+    sections,
+)
 from gpubench.errors import CompileError, GpubenchError, install_command
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import Resources
 
 MAX_TOGETHER = 24  # maximum number of instances in a program, so that all CPUs have work
-VERSION_S = 20  # time limit for the disassembler to print its version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +55,7 @@ class Code:
     note: str = ""  # which compiler took NVRTC's place, or which headers were replaced
     max_threads: int | None = None  # what `__launch_bounds__` allows; None: no limit, or not listed
     is_disassembled: bool = False  # false without a disassembler that lists the architecture's code
-    loop: InnerLoop | None = None
-    """None without a loop that multiplies and adds, and if it is not disassembled."""
+    loop: InnerLoop | None = None  # None: no loop multiplies and adds, or it is not disassembled
 
 
 Codes = dict[tuple[str, str], Code]  # the code of instances: by expression and element type
@@ -62,17 +64,9 @@ Codes = dict[tuple[str, str], Code]  # the code of instances: by expression and 
 @cache
 def disassembler_version() -> str:
     """Return the version of nvdisasm, such as `13.1.80`, or nothing without one."""
-    program = find("nvdisasm")
-    if program is None:
-        return ""
-    try:
-        text = subprocess.check_output(  # noqa: S603 # NVIDIA's program
-            [program, "--version"], text=True, timeout=VERSION_S
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    match = re.search(r"\bV(\d[\d.]*)", text)
-    return match[1] if match else "unknown"
+    text = run_disassembler("--version")
+    match = re.search(r"\bV(\d[\d.]*)", text or "")
+    return match[1] if match else "unknown" if text else ""
 
 
 def missing_disassembler() -> str:

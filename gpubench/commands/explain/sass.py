@@ -45,22 +45,24 @@ def max_threads(attributes: str) -> int | None:
 
 def disassemble(content: bytes, *options: str) -> str | None:
     """Return what the disassembler prints about a file, or None if it fails or is not there."""
-    program = find("nvdisasm")
-    if program is None:
-        return None
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(content)
         file.flush()
-        try:
-            return subprocess.check_output(  # noqa: S603 # NVIDIA's program, on a file of ours
-                # Without the analysis of data flow, which takes a quarter of the time.
-                [program, *options, "-ndf", file.name],
-                text=True,
-                timeout=TIMEOUT_S,
-                stderr=subprocess.DEVNULL,
-            )
-        except (OSError, subprocess.SubprocessError):
-            return None
+        # Without the analysis of data flow, which takes a quarter of the time.
+        return run_disassembler(*options, "-ndf", file.name)
+
+
+def run_disassembler(*arguments: str) -> str | None:
+    """Return what nvdisasm prints, or None if it fails or is not there."""
+    program = find("nvdisasm")
+    if program is None:
+        return None
+    try:
+        return subprocess.check_output(  # noqa: S603 # NVIDIA's program, on a file of ours
+            [program, *arguments], text=True, timeout=TIMEOUT_S, stderr=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 MULTIPLY_ADDS = {"float32": {"FFMA": 1, "FFMA2": 2}, "float64": {"DFMA": 1}, "int32": {"IMAD": 1}}
