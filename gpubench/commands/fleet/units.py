@@ -84,32 +84,27 @@ def measure_units(asked: Asked) -> Report:
 
 
 def _measure(asked: Asked, pool: LocalPool, name: str) -> Report:
-    edges = EDGE_ROUNDS if asked.phase == TOGETHER else 0
-    counted = range(edges, edges + asked.rounds)
-    job = products(pool.device, counted.stop + edges, asked.seed, asked.verified, asked.units)
-    member = Member(name, platform.node(), pool.device, package_version()[0])
-    turn = _Turn(asked, pool, job, member, counted)
-    run(job, pool, turn)
+    turn = _Turn(asked, pool, name)
+    run(turn.job, pool, turn)
     return turn.report()
 
 
 class _Turn(Watcher):
-    """Collects the times of a worker's turn. It measures the parts after each round of products.
+    """Collects the times of a worker's turn. It measures the parts after each round of products."""
 
-    `counted` are the numbers of the rounds that count.
-    """
-
-    def __init__(
-        self, asked: Asked, pool: LocalPool, job: Job, member: Member, counted: range
-    ) -> None:
-        self._asked, self._pool, self._counted = asked, pool, counted
-        self._measured: dict[Point, list[Measurement]] = {point: [] for point in job.points}
+    def __init__(self, asked: Asked, pool: LocalPool, name: str) -> None:
+        edges = EDGE_ROUNDS if asked.phase == TOGETHER else 0
+        self._counted = range(edges, edges + asked.rounds)
+        self.job = products(pool.device, self._counted.stop + edges, asked)
+        self._asked, self._pool = asked, pool
+        self._measured: dict[Point, list[Measurement]] = {point: [] for point in self.job.points}
         self._finished = 0
         """Number of rounds in which all units were measured."""
 
         self._times: list[UnitTime] = []
         """Times of the round that is not finished."""
 
+        member = Member(name, platform.node(), pool.device, package_version()[0])
         self._report = Report(member, [], {}, {})
 
     def report(self) -> Report:
@@ -158,31 +153,24 @@ def _failed(rounds: Sequence[Measurement]) -> bool:
     return any(measurement.status != Status.OK for measurement in rounds)
 
 
-def products(
-    device: Device,
-    rounds: int,
-    seed: int = 0,
-    verified: Sequence[Measurement] = (),
-    units: frozenset[str] = frozenset(),
-) -> Job:
+def products(device: Device, rounds: int, asked: Asked) -> Job:
     """Return the job that measures the products of a device, each round by the same policy.
 
-    With `units`, it measures only the products among them, or the first product if there is none:
-    each round has a product.
+    It measures those that are asked for, or the first product if none is: each round has one.
 
     Raises UsageError for a backend that has no products.
     """
     if device.backend not in PRODUCTS:
         raise UsageError(f"fleet: no units are known for the backend {device.backend}")
     variant, extent, every = PRODUCTS[device.backend]
-    dtypes = tuple(dtype for dtype in every if UNIT.format(dtype) in units)
-    dtypes = dtypes or (every[:1] if units else every)
+    dtypes = tuple(dtype for dtype in every if UNIT.format(dtype) in asked.units)
+    dtypes = dtypes or (every[:1] if asked.units else every)
     sweep = Sweep(
         variants=(variant,),
         sizes=((extent,) * 3,),
         dtypes=dtypes,
         caches=(Cache.HOT,),
-        seed=seed,
+        seed=asked.seed,
         timing=Timing(
             rounds=rounds,
             max_wall_s=rounds * ROUND.max_wall_s,
@@ -191,7 +179,7 @@ def products(
             few_samples=rounds * ROUND.few_samples,
         ),
     )
-    return prepare(sweep, device, strategy=InRounds(fresh=False), verified=verified)
+    return prepare(sweep, device, strategy=InRounds(fresh=False), verified=asked.verified)
 
 
 def unit_time(
