@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from shared import rounds
 
-from gpubench.commands.fleet.judge import Limits, judge
+from gpubench.commands.fleet.judge import THRESHOLD, judge
 from gpubench.commands.fleet.units import PHASES, PRODUCTS
 from gpubench.results.row import read
 
@@ -106,7 +106,7 @@ def fleet(noise: Floats, own: Floats, rng: Random) -> Floats:
 def truly_slow(own: Floats) -> NDArray[np.bool_]:
     """Return where a device is beyond the threshold of the median of the others."""
     others = [np.median(np.delete(own, device, axis=0), axis=0) for device in range(len(own))]
-    return np.asarray(own - np.array(others) > np.log1p(Limits().threshold))
+    return np.asarray(own - np.array(others) > np.log1p(THRESHOLD))
 
 
 def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> list[object]:

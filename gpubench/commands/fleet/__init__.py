@@ -37,7 +37,6 @@ def fleet(
     as_json: option.AsJson = False,
 ) -> None:
     """Which of your GPUs is slow or wrong, and why."""
-    from gpubench.commands.fleet.judge import Limits
     from gpubench.commands.fleet.run import run_fleet
     from gpubench.commands.fleet.view import as_json as json_of
     from gpubench.commands.fleet.view import as_tables
@@ -50,7 +49,7 @@ def fleet(
         on or option.LOCAL,
         settings.device,
         rounds=rounds,
-        limits=Limits(threshold=parse_fraction(threshold, "--threshold", low=1e-6)),
+        threshold=parse_fraction(threshold, "--threshold", low=1e-6),
         output=output,
         force=force,
     )

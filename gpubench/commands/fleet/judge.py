@@ -4,7 +4,6 @@ Pure functions on arrays. docs/fleet.md states the rules for users, and their po
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -61,22 +60,12 @@ median and the spread of 16 or more have errors of their own."""
 MISSED = 0.10  # probability that a device with the smallest detectable slowdown is not called slow
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How much slower a device must be to count as slow."""
-
-    threshold: float = 0.03
-    """Relative difference that matters."""
-
-    family_wise: float = 0.05
-    """Probability that any good device of a fleet is called slow, over all devices and units."""
-
-    q: float = 0.01
-    """False discovery rate of the comparison with earlier runs, over all devices and units."""
-
-    between: float = 0.10
-    """Relative difference that two good devices of a kind may have, where too few are there to
-    estimate it (docs/decisions/0015)."""
+THRESHOLD = 0.03  # relative difference that matters, unless another is asked for
+FAMILY_WISE = 0.05  # probability that any good device is called slow, over all devices and units
+FALSE_DISCOVERY = 0.01  # rate of the comparison with earlier runs, over all devices and units
+BETWEEN = 0.10
+"""Relative difference that two good devices of a kind may have, where too few are there to estimate
+it (docs/decisions/0015)."""
 
 
 class Judgement(NamedTuple):
@@ -98,7 +87,7 @@ class Judgement(NamedTuple):
 def judge(
     times: Floats,
     earlier: Floats | None = None,
-    limits: Limits | None = None,
+    threshold: float = THRESHOLD,
     processes: Sequence[int] | None = None,
 ) -> Judgement:
     """Judge logarithms of times, of shape (devices, units, rounds); NaN: no time.
@@ -107,7 +96,7 @@ def judge(
     unit the number of the unit whose rounds are the same work in a process each; None: every unit's
     own rounds are.
     """
-    limits = limits or Limits()
+    matters = float(np.log1p(threshold))
     shape = (len(times), times.shape[1])
     rounds = summarize(times.reshape(-1, times.shape[-1]))
     units = rounds.mean.reshape(shape)
@@ -131,20 +120,17 @@ def judge(
         if len(there) < 2:  # noqa: PLR2004 # nothing to compare with
             continue
         values, errors = level[there, unit], own_error[there, unit]
-        reference, split = _reference(values, limits)
-        against = _against(
-            values, errors, reference, comparisons, limits, tame=tame, floor=floor[unit]
-        )
-        effect[there, unit], limit[there, unit], p[there, unit], detectable[unit] = against
+        reference, split = _reference(values, matters)  # unusual devices widen the others' spread
+        against = _against(values, errors, reference, comparisons, tame=tame, floor=floor[unit])
+        effect[there, unit], limit[there, unit], headroom, p[there, unit] = against
+        smallest = np.maximum(limit[there, unit], matters) + headroom
+        detectable[unit] = np.median(smallest if reference.all() else smallest[~reference])
         slower_half = split & (values > np.median(values))
         limit[there[slower_half], unit] = np.inf  # nothing shows which half is right
         no_majority[there, unit] = slower_half | (
             (len(there) == 2) & (effect[there, unit] > 0)  # noqa: PLR2004 # a majority needs three
         )
-    since, p_since = _since(rounds, earlier, limits, shape)
-    tested = ~np.isnan(p_since)
-    p_since[tested] = adjusted(p_since[tested])
-    matters = np.log1p(limits.threshold)
+    since, p_since = _since(rounds, earlier, matters, shape)
     slow = effect > np.maximum(matters, limit)
     whole = slow[:, -1:] & (effect > matters)  # slow as a whole, in each unit where it matters
     p = np.where(whole, np.fmin(p, p[:, -1:]), p)
@@ -161,7 +147,7 @@ def judge(
         no_majority=ambiguous & no_majority,
         detectable=detectable[:-1],
         since=since,
-        slower_than_before=(since > matters) & (p_since <= limits.q),
+        slower_than_before=(since > matters) & (p_since <= FALSE_DISCOVERY),
     )
 
 
@@ -187,7 +173,7 @@ def _whole(level: Floats) -> Floats:
     return np.where(often, row_medians(apart), np.nan) if often.sum() > MIN_OTHERS else nothing
 
 
-def _reference(values: Floats, limits: Limits) -> tuple[NDArray[np.bool_], bool]:
+def _reference(values: Floats, matters: float) -> tuple[NDArray[np.bool_], bool]:
     """Return which devices are usual, and whether half of the devices are unusual.
 
     All devices are usual, unless they form two groups. Then only the larger group is usual.
@@ -197,7 +183,7 @@ def _reference(values: Floats, limits: Limits) -> tuple[NDArray[np.bool_], bool]
     at = int(np.argmax(gaps))
     width = max(ranked[at] - ranked[0], ranked[-1] - ranked[at + 1])
     everyone = np.ones(len(values), bool)
-    if len(values) <= MIN_OTHERS or gaps[at] <= max(np.log1p(limits.threshold), TWO_GROUPS * width):
+    if len(values) <= MIN_OTHERS or gaps[at] <= max(matters, TWO_GROUPS * width):
         return everyone, False
     slower = values > ranked[at]
     if 2 * slower.sum() == len(values):
@@ -210,20 +196,17 @@ def _against(
     errors: Floats,
     reference: NDArray[np.bool_],
     comparisons: int,
-    limits: Limits,
     *,
     tame: bool,
     floor: float,
-) -> tuple[Floats, Floats, Floats, float]:
-    """Return each device's effect, limit and p-value, and the smallest detectable slowdown.
+) -> Floats:
+    """Return four arrays: each device's effect, limit, headroom and p-value.
 
     A device may have been faster than the others while it was good. A slowdown must exceed the
-    limit by that headroom to be found with probability 1 - `MISSED`. If there are unusual devices,
-    the smallest slowdown is theirs, because they widen the spread that the usual devices are
-    compared with.
+    limit by that headroom to be found with probability 1 - `MISSED`.
     """
     effect, limit, headroom, p = np.empty((4, len(values)))
-    level = limits.family_wise / comparisons
+    level = FAMILY_WISE / comparisons
     for kind in (True, False):  # the others of a usual device are one fewer
         members = np.flatnonzero(reference == kind)
         if not len(members):
@@ -234,7 +217,7 @@ def _against(
         apart = values[members] - np.median(others, axis=1)
         effect[members] = apart
         if others.shape[1] < MIN_OTHERS:
-            headroom[members] = np.log1p(limits.between)
+            headroom[members] = np.log1p(BETWEEN)
             limit[members] = headroom[members] + 3 * np.sqrt(errors[members])
             p[members] = np.where(apart <= limit[members], 1.0, level)
             continue
@@ -244,8 +227,7 @@ def _against(
         headroom[members] = scale * special.stdtrit(df, 1 - MISSED) * spread
         beyond = special.stdtr(df, -apart / np.maximum(scale * spread, 1e-9))
         p[members] = np.minimum(1.0, comparisons * beyond)
-    smallest = np.maximum(limit, np.log1p(limits.threshold)) + headroom
-    return effect, limit, p, float(np.median(smallest if reference.all() else smallest[~reference]))
+    return np.array([effect, limit, headroom, p])
 
 
 def has_tame_tails(level: Floats) -> bool:
@@ -276,9 +258,9 @@ def _tail(others: int) -> tuple[float, float]:
 
 
 def _since(
-    rounds: Rounds, before_now: Floats | None, limits: Limits, shape: tuple[int, int]
+    rounds: Rounds, before_now: Floats | None, matters: float, shape: tuple[int, int]
 ) -> tuple[Floats, Floats]:
-    """Return each device's change since its own earlier rounds, and its p-value.
+    """Return each device's change since its own earlier rounds, and its adjusted p-value.
 
     `gpubench diff` compares two files by the same test.
     """
@@ -293,6 +275,8 @@ def _since(
     variance = moderate(before, now)
     effect = now.mean - before.mean
     since.flat[both] = effect
-    margin = np.full_like(effect, np.log1p(limits.threshold))
+    margin = np.full_like(effect, matters)
     p.flat[both] = np.where(np.isnan(variance.df), np.nan, p_values(effect, margin, variance))
+    tested = ~np.isnan(p)
+    p[tested] = adjusted(p[tested])
     return since, p

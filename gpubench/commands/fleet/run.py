@@ -12,7 +12,6 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from gpubench.commands.fleet import times as times_of
-from gpubench.commands.fleet.judge import Limits
 from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Report, measure_units
 from gpubench.commands.fleet.verdicts import Fleet, assess
 from gpubench.engine.cluster import Member, cancel, connected, members, present
@@ -35,7 +34,7 @@ SEED = 2006  # seed of the operands: the same on every device, so that bits can 
 
 
 def run_fleet(
-    on: str, device: str, *, rounds: int, limits: Limits, output: Path | None, force: bool
+    on: str, device: str, *, rounds: int, threshold: float, output: Path | None, force: bool
 ) -> tuple[Fleet | None, Path]:
     """Measure, keep and judge. Return the verdicts, or None after Ctrl-C, and the path of the CSV.
 
@@ -70,7 +69,7 @@ def run_fleet(
                 return None, path
     times = [time for report in reports for time in report.times]
     names = dict.fromkeys(time.device for time in times)
-    fleet = assess(reports, [*times_of.earlier(names, HISTORY)], limits)
+    fleet = assess(reports, [*times_of.earlier(names, HISTORY)], threshold)
     times_of.keep(times)
     return fleet, path
 

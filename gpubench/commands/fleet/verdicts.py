@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpubench.commands.fleet.judge import Judgement, Limits, judge
+from gpubench.commands.fleet.judge import THRESHOLD, Judgement, judge
 from gpubench.commands.fleet.times import UnitTime
 from gpubench.commands.fleet.units import ALONE, Report
 from gpubench.grouping import grouped
@@ -101,7 +101,7 @@ class Fleet:
 
 
 def assess(
-    reports: Sequence[Report], earlier: Iterable[UnitTime] = (), limits: Limits | None = None
+    reports: Sequence[Report], earlier: Iterable[UnitTime] = (), threshold: float = THRESHOLD
 ) -> Fleet:
     """Return the verdicts on all devices. `earlier` has rows of earlier runs, of any devices."""
     identity = attrgetter("identity")
@@ -116,7 +116,7 @@ def assess(
         for index, (device, unit, _) in enumerate(units)
     ]
     history = _times(of_device, units, before) if before else None
-    judgement = judge(times, history, limits, alone)
+    judgement = judge(times, history, threshold, alone)
     wrong = _differing_bits(of_device)
     configurations: dict[str, dict[str, Any]] = {
         name: next((each.configuration for each in reversed(own) if each.configuration), {})

@@ -20,7 +20,6 @@ from samples import printed
 
 from gpubench.backends import find_devices
 from gpubench.commands.fleet import run, times, units
-from gpubench.commands.fleet.judge import Limits
 from gpubench.commands.fleet.run import run_fleet
 from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Products, Report, unit_time
 from gpubench.commands.fleet.verdicts import Fleet, FleetVerdict, assess
@@ -230,7 +229,7 @@ def measuring(
 
         monkeypatch.setattr(units, "local_pool", opened)
         path = tmp_path / "fleet.csv"
-        return run_fleet("local", "cpu", rounds=3, limits=Limits(), output=path, force=True)
+        return run_fleet("local", "cpu", rounds=3, threshold=0.03, output=path, force=True)
 
     return measure
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpubench.commands.fleet.judge import Limits, judge
+from gpubench.commands.fleet.judge import judge
 
 
 def times(devices: int = 8, units: int = 6, rounds: int = 3, seed: int = 1) -> np.ndarray:
@@ -41,7 +41,7 @@ def test_a_process_with_the_slower_of_two_speeds_is_no_slow_device() -> None:
 def test_a_difference_below_the_threshold_is_none_however_certain() -> None:
     found = times()
     found[2, 4] += np.log(1.06)
-    assert not judge(found, limits=Limits(threshold=0.10)).slow.any()
+    assert not judge(found, threshold=0.10).slow.any()
 
 
 def test_a_faster_device_is_not_slow_and_does_not_make_the_others_slow() -> None:
