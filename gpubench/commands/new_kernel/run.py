@@ -16,8 +16,8 @@ from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, CudaVariant
 from gpubench.model.sources import whole_source
 from gpubench.plan.descriptor import NAME_RULE, is_name
-from gpubench.plan.from_source.description import described_by_default
-from gpubench.plan.from_source.files import describe_file, source_text
+from gpubench.plan.from_source.description import describe_file, described_by_default
+from gpubench.plan.from_source.files import source_text
 from gpubench.plan.registry import KERNELS, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.output import Output

@@ -4,14 +4,18 @@ The description holds what the source says. Comments in it name what the source 
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
 from gpubench.model.signature import Parameter, array_index
+from gpubench.model.sources import read_source, whole_source
+from gpubench.plan.from_source.files import needed, source_text
 from gpubench.plan.from_source.launch import Dimensions, expression, read_launch
 from gpubench.plan.from_source.meaning import UNKNOWN, meanings, reads_output
 from gpubench.plan.from_source.source import Function, code, functions
@@ -40,25 +44,18 @@ _WAITS = re.compile(
 _MACRO = re.compile(r"#\s*ifndef\s+(\w+)\s*#\s*define\s+\1\s+(\d+)")
 
 
-def described(
-    text: str,
-    name: str,
-    op: str,
-    file: str,
-    *,
-    entry: str = "",
-    included: str = "",
-    folders: Sequence[str] = (),
-    linked: Sequence[str] = (),
+def describe_file(
+    source: Path, name: str, op: str, entry: str, *, home: str
 ) -> tuple[str, list[str]]:
-    """Return the description of a function as the variant `name`, and the parameters to fill in.
+    """Return a description of a source's function for the folder `home`, and what to fill in.
 
-    It is the function called `entry`, or else `name`. Without one it is the first host function
-    that launches kernels, or else the first kernel. `file` is the source's path as the description
-    writes it, `included` the text of the files that the source includes, `folders` where these are,
-    and `linked` what must be linked. Raises UsageError for a source without a kernel, and for a
-    function that cannot be described.
-    """  # fmt: skip
+    The variant is called `name`. The function is called `entry`, or else `name`. Without one it is
+    the first host function that launches kernels, or else the first kernel. Raises UsageError for a
+    source without a kernel, and for a function that cannot be described.
+    """
+    text, (folders, linked) = source_text(source), needed(source)
+    included = "".join(map(read_source, whole_source(source, folders)[1:]))
+    file = os.path.relpath(os.path.realpath(source), home)
     try:
         defined = list(functions(text))
         everything = sorted((*functions(included), *defined), key=lambda each: not each.is_kernel)
@@ -116,7 +113,9 @@ def described(
     if column_major:
         lines.append(f"    column_major={_listed(column_major)},  # its indices say so")
     options = [f"-D{macro}={{{_axis_name(macro)}}}" for macro in numbers]
-    options += [*(f"-I{folder}" for folder in folders), *([] if function.is_kernel else linked)]
+    options += [f"-I{os.path.relpath(folder, home)}" for folder in folders] + [
+        os.path.relpath(path, home) for path in linked if not function.is_kernel
+    ]
     if options:
         lines.append(f"    compile_options={_listed(options)},")
     if not function.is_kernel and (waiting := _WAITS.search(function.body)):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from gpubench.errors import UsageError, first_line
 from gpubench.model.sources import included_names, read_source, whole_source
-from gpubench.plan.from_source.description import described
 from gpubench.text import shown
 
 MAX_LISTED = 5  # maximum number of sources that a message lists
@@ -19,26 +18,6 @@ def source_text(source: Path) -> str:
         raise UsageError(
             f"--from: {source} cannot be read: {_why_unread(source, error)}"
         ) from error
-
-
-def describe_file(
-    source: Path, name: str, op: str, entry: str, *, home: str
-) -> tuple[str, list[str]]:
-    """Return what `described` does for the function `entry` of a file, for a description in `home`.
-
-    Raises UsageError.
-    """
-    folders, linked = needed(source)
-    return described(
-        source_text(source),
-        name,
-        op,
-        os.path.relpath(os.path.realpath(source), home),
-        entry=entry,
-        included="".join(map(read_source, whole_source(source, folders)[1:])),
-        folders=[os.path.relpath(path, home) for path in folders],
-        linked=[os.path.relpath(path, home) for path in linked],
-    )
 
 
 def _why_unread(source: Path, error: OSError | UnicodeDecodeError) -> str:

@@ -83,7 +83,7 @@ def test_an_explanation_holds_what_is_known_and_guesses_nothing() -> None:
     assert known.roofline_share == pytest.approx(0.5, rel=1e-3)
     for figure in ("occupancy", "waves", "roofline", "registers_allowed", "issue_bound"):
         assert getattr(unknown, figure) is None
-    assert (unknown.roofline_share, unknown.inner_loop) == (None, None)
+    assert (unknown.roofline_share, unknown.code.loop) == (None, None)
     assert unknown.cgma > 15
 
 
