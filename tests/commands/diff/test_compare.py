@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -196,25 +195,20 @@ def test_scaling_all_times_is_drift_and_never_a_regression(side: Side, factor: f
 
 
 @settings(max_examples=25)
-@given(sides, sides, st.integers(0, 2**32))
-def test_the_order_of_rows_and_files_does_not_matter(base: Side, new: Side, seed: int) -> None:
-    shuffle = random.Random(seed).sample  # noqa: S311 # a shuffle, not a secret
-
-    def shuffled(side: Side) -> Side:
-        return {key: side[key] for key in shuffle(sorted(side), len(side))}
-
-    def with_files_swapped(side: Side) -> Side:
+@given(sides, sides)
+def test_the_order_of_rows_and_files_does_not_matter(base: Side, new: Side) -> None:
+    def turned(side: Side) -> Side:
         return {
             key: replace(
                 point,
                 sweeps_us=point.sweeps_us[::-1],
                 files=tuple(range(len(point.sweeps_us)))[::-1],
             )
-            for key, point in shuffled(side).items()
+            for key, point in reversed(side.items())
         }
 
-    found, again = judged(base, new).findings, judged(shuffled(base), with_files_swapped(new))
+    found, again = judged(base, new).findings, judged(turned(base), turned(new)).findings
     assert {key: finding.verdict for key, finding in found.items()} == {
-        key: finding.verdict for key, finding in again.findings.items()
+        key: finding.verdict for key, finding in again.items()
     }
-    assert all(again.findings[key].p == pytest.approx(finding.p) for key, finding in found.items())
+    assert all(again[key].p == pytest.approx(finding.p) for key, finding in found.items())

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from fakes import FakeBackend, point, variant, why_wrong
+from fakes import FakeBackend, point
 
 from gpubench.commands.operand_files.run import choose_point, compute
 from gpubench.errors import DoesNotFitError, UsageError
-from gpubench.model import PRECISIONS, Problem
+from gpubench.model import Problem
 
 
 def problem(n: int = 16_384, dtype: str = "float32") -> Problem:
@@ -53,15 +53,6 @@ def test_a_result_comes_with_its_error() -> None:
     result, error = compute(FakeBackend(10.0), point(), (A, B))
     assert result.tolist() == (A @ B).tolist()
     assert error == 0.0
-
-
-def test_a_wrong_result_has_an_error_above_the_tolerance() -> None:
-    def off(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        np.matmul(a, b, out=c)
-        c[3, 3] += 1
-
-    _, error = compute(FakeBackend(10.0), point(variant(off)), (A, B))
-    assert "relative error" in (why_wrong(error, PRECISIONS["float32"].tolerance) or "")
 
 
 def test_too_little_memory_is_seen_before_anything_is_loaded() -> None:

@@ -56,25 +56,21 @@ def test_points_are_listed_in_the_order_asked_for(shown: Show, file: Path) -> No
     assert tiles(sort="name", top=2) == ["16", "32"]
 
 
-def test_files_stand_side_by_side_with_their_ratio(shown: Show, file: Path, tmp_path: Path) -> None:
-    other = tmp_path / "new.csv"
-    write([row_of(8, 30.0), replace(row_of(64, 5.0), device="Other CPU")], other)
-    lines = [line.split() for line in shown(file, other).splitlines()]
+def test_files_stand_side_by_side_with_their_ratio_if_their_rounds_agree(
+    shown: Show, file: Path, tmp_path: Path
+) -> None:
+    alone = replace(row_of(64, 5.0), device="Other CPU")
+    loud = replace(row_of(16, 30.0), round_medians_us="20;30;40")
+    sustained = replace(row_of(8, 24.0), state="sustained")  # a point of its own
+    write([row_of(8, 30.0), loud, sustained, alone], tmp_path / "new.csv")
+    text = shown(file, tmp_path / "new.csv")
+    lines = [line.split() for line in text.splitlines()]
     assert ["variant", "tile", "base", "new", "new", "÷", "base"] in lines
     assert ["tiled", "8", "20.00", "µs", "30.00", "µs", "1.500"] in lines
+    assert ["tiled", "16", "10.00", "µs", "30.00", "µs", "!"] in lines
     assert ["tiled", "64", "5.000", "µs"] in lines
-
-
-def test_points_that_differ_in_one_condition_have_lines_of_their_own(
-    shown: Show, tmp_path: Path
-) -> None:
-    burst = row_of(8, 20.0)
-    both = [burst, replace(burst, state="sustained", median_us=24.0)]
-    write(both, tmp_path / "a.csv")
-    write(both, tmp_path / "b.csv")
-    text = shown(tmp_path / "a.csv", tmp_path / "b.csv")
-    assert "20.00 µs  20.00 µs" in text
-    assert "24.00 µs  24.00 µs" in text
+    assert "24.00 µs" in text
+    assert "! rounds differ" in text
 
 
 def test_files_without_a_point_in_common_are_shown_as_one_sweep(
@@ -90,16 +86,6 @@ def test_a_file_without_rows_is_refused(shown: Show, tmp_path: Path) -> None:
     write([], empty)
     with pytest.raises(UsageError, match="the file has no rows"):
         shown(empty)
-
-
-def test_no_ratio_rests_on_rounds_that_disagree(shown: Show, file: Path, tmp_path: Path) -> None:
-    loud = replace(row_of(8, 30.0), round_medians_us="20;30;40")
-    write([loud, row_of(16, 10.0)], tmp_path / "new.csv")
-    text = shown(file, tmp_path / "new.csv")
-    lines = [line.split() for line in text.splitlines()]
-    assert ["tiled", "8", "20.00", "µs", "30.00", "µs", "!"] in lines
-    assert ["tiled", "16", "10.00", "µs", "10.00", "µs", "1.000"] in lines
-    assert "! rounds differ" in text
 
 
 def test_baselines_that_contradict_each_other_are_remarked(shown: Show, tmp_path: Path) -> None:
