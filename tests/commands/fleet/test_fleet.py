@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -84,14 +84,8 @@ def test_a_good_fleet_is_fine() -> None:
 
 
 def test_a_slow_device_comes_first_with_what_may_explain_it() -> None:
-    slow = report(
-        3,
-        {"copy": 1.2},
-        {"vbios": "95.00", "ecc_errors_uncorrected": 2},
-        sm_mhz=1410.0,
-        temperature_c=83.0,
-        throttle="thermal slowdown",
-    )
+    why = {"sm_mhz": 1410.0, "temperature_c": 83.0, "throttle": "thermal slowdown"}
+    slow = report(3, {"copy": 1.2}, {"vbios": "95.00", "ecc_errors_uncorrected": 2}, **why)
     found = assess(fleet(slow))
     assert found.exit_code == 1
     first = found.devices[0]
@@ -139,10 +133,8 @@ def test_a_unit_that_fails_makes_a_device_wrong_and_a_lost_worker_leaves_it_unkn
     found = assess(fleet(broken, lost))
     assert of(found, 2).verdict == FleetVerdict.WRONG
     assert of(found, 2).reasons == ("copy: illegal access",)
-    assert (of(found, 4).verdict, of(found, 4).reasons) == (
-        FleetVerdict.UNKNOWN,
-        ("its worker is gone",),
-    )
+    gone = of(found, 4)
+    assert (gone.verdict, gone.reasons) == (FleetVerdict.UNKNOWN, ("its worker is gone",))
     assert assess(fleet(lost)).exit_code == 3
 
 
@@ -296,30 +288,13 @@ def test_a_product_that_fails_is_reported_once_and_the_other_units_go_on(
 
 
 def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -> None:
-    class Future:
-        def add_done_callback(self, _call: object) -> None:
-            """It never is."""
-
-    asked: list[str] = []
-    cancelled: list[object] = []
-
-    def submit(_work: object, _asked: object, workers: list[str], **_: object) -> Future:
-        asked.extend(workers)
-        return Future()
-
-    client: Any = SimpleNamespace(
-        status="running",
-        scheduler=None,
-        submit=submit,
-        cancel=cancelled.extend,
-        scheduler_info=lambda **_: {"workers": {}},
-    )
-    member = Member("0", "node1", GPU, "abc")
+    client = Mock(status="running", scheduler=None)  # whose work is never done
+    client.scheduler_info.return_value = {"workers": {}}
     reports: list[Report] = []
-    fleet = run.FleetRun(
-        client, {"tcp://a": member}, "cuda", 3, lambda one, *_: reports.append(one)
-    )
-    fleet.measure()
-    assert asked == ["tcp://a"]  # of three rounds
+    workers = {"tcp://a": Member("0", "node1", GPU, "abc")}
+    run.FleetRun(client, workers, "cuda", 3, lambda one, *_: reports.append(one)).measure()
+    (asked,) = client.submit.call_args_list  # of three rounds
+    assert asked.kwargs["workers"] == ["tcp://a"]
     assert [one.error for one in reports] == ["its worker is gone"]
-    assert len(cancelled) == 1
+    cancelled = [future for each in client.cancel.call_args_list for future in each.args[0]]
+    assert cancelled == [client.submit.return_value]

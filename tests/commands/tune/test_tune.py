@@ -19,6 +19,7 @@ from gpubench.commands.tune.run import (
     Tuned,
     confirmed_path,
     group_of,
+    is_undecided,
     races,
     read_settings,
     tune,
@@ -36,7 +37,7 @@ from gpubench.results.row import read
 
 SPACE = edges(1, 16, because="a test")
 LIBRARY = variant(matmul, "library", baseline="library")
-POINT = point(variant(matmul, "fake", tiles=SPACE))
+ROW = measured(100.0, point(variant(matmul, "fake", tiles=SPACE)))
 
 
 class Timed(FakeBackend):
@@ -343,8 +344,6 @@ def test_a_race_that_the_budget_ended_is_undecided_and_keeps_nothing(
 
 
 def test_a_winner_is_judged_by_seven_rounds_or_was_the_only_configuration_measured() -> None:
-    from gpubench.commands.tune.run import is_undecided
-
     def of(rounds: int, status: str = "ok", reason: str = "") -> Any:
         return replace(ROW, rounds=rounds, status=status, reason=reason)
 
@@ -352,6 +351,3 @@ def test_a_winner_is_judged_by_seven_rounds_or_was_the_only_configuration_measur
     assert is_undecided([of(7), of(6)])
     assert not is_undecided([of(2), of(1, "eliminated")])
     assert is_undecided([of(2), of(0, "skipped", schedule.BUDGET_ENDED)])
-
-
-ROW = measured(100.0, POINT)
