@@ -12,12 +12,8 @@ app = typer.Typer()
 @app.command(epilog="Example: gpubench history main --only shared_tile,1024")
 def history(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Name that 'gpubench sweep --save NAME' used. Without it, list all names.",
-        ),
-    ] = None,
+        str, typer.Argument(metavar="NAME", help="Name that 'gpubench sweep --save NAME' used.")
+    ],
     only: option.Only = None,
     exclude: option.Exclude = None,
 ) -> None:
@@ -25,9 +21,6 @@ def history(
 
     A variant has the tile that is fastest in the newest result; --only 16 shows tile 16.
     """
-    from gpubench.commands.history.view import print_history, print_names
+    from gpubench.commands.history.view import print_history
 
-    if name is None:
-        print_names()
-    else:
-        print_history(name, only, exclude)
+    print_history(name, only, exclude)

@@ -1,6 +1,6 @@
 """The times of points over the results saved under a name, as tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.text import Text
@@ -23,21 +23,6 @@ DIGITS = 8
 Saved = tuple[str, Row]
 """The name of the saved file, which is its time, and the row."""
 
-Histories = dict[str, dict[str, list[Saved]]]
-"""The rows of each point, the oldest first: by a problem's title, and by variant and tile."""
-
-
-def print_names() -> None:
-    """List the saved names: device, name, number of results, and time of the newest."""
-    grid = table("device", "name", "saved", "newest", left={"device", "name", "newest"})
-    for directory in sorted(store.directory().glob("*/*")):
-        if files := sorted(directory.glob("*.csv")):
-            newest = saved_time(files[-1].stem)
-            grid.add_row(directory.parent.name, directory.name, len(files), newest)
-    if not grid.lines:
-        raise UsageError("history: nothing is saved yet; 'gpubench sweep --save NAME' saves")
-    console().print(grid)
-
 
 def print_history(name: str, only: str | None, exclude: str | None) -> None:
     """Print a table per point. A saved result that cannot be read is passed over.
@@ -55,28 +40,30 @@ def print_history(name: str, only: str | None, exclude: str | None) -> None:
     if not timed:
         raise UsageError(f"history: no result saved as '{name}' has a time")
     keep = selection([row for _, row in timed], only, exclude)
-    points = histories([(time, row) for time, row in timed if keep(row)])
-    screen = console()
-    for heading, histories_by_name in points.items():
-        screen.print(Text(f"\n{heading}", style="bold"))
-        for point, history in histories_by_name.items():
-            screen.print(Text(f"\n{point}"), _grid(history), sep="\n")
-    rows = [row for group in points.values() for history in group.values() for _, row in history]
-    screen.print(*remarks(rows), sep="\n")
+    screen, before = console(), ""
+    shown = list(histories([(time, row) for time, row in timed if keep(row)]))
+    for heading, history in shown:
+        if heading != before:
+            screen.print(Text(f"\n{heading}", style="bold"))
+        before = heading
+        screen.print(Text(f"\n{history[-1][1].kernel}"), _grid(history), sep="\n")
+    screen.print(*remarks([row for _, history in shown for _, row in history]), sep="\n")
 
 
-def histories(timed: Sequence[Saved]) -> Histories:
-    """Return, for each problem and variant, the tile that is fastest in the newest result."""
-    # A list gives the same problem a name.
-    groups = grouped(
-        timed, lambda saved: (title(replace(saved[1], problem=None)), saved[1].variant)
-    )
-    points: Histories = {}
-    for (heading, _), saves in sorted(groups.items(), key=lambda item: item[1][-1][1].problem_key):
+def histories(timed: Sequence[Saved]) -> Iterator[tuple[str, list[Saved]]]:
+    """Yield the problem of each variant, and its tile that is fastest in the newest result."""
+
+    def kernel(saved: Saved) -> tuple[str, str]:
+        row = replace(saved[1], problem=None)  # a list gives the same problem a name
+        return title(row), row.variant
+
+    def order(item: tuple[tuple[str, str], list[Saved]]) -> tuple[object, ...]:
+        (heading, _), saves = item
+        return saves[-1][1].problem_key, heading
+
+    for (heading, _), saves in sorted(grouped(timed, kernel).items(), key=order):
         best = best_of(row for time, row in saves if time == saves[-1][0])
-        history = [saved for saved in saves if saved[1].tile == best.tile][-MAX_RESULTS:]
-        points.setdefault(heading, {})[best.kernel] = history
-    return points
+        yield heading, [saved for saved in saves if saved[1].tile == best.tile][-MAX_RESULTS:]
 
 
 def saved_time(name: str) -> str:
