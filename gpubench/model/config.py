@@ -42,10 +42,9 @@ MAX_LISTED = 3
 class Config(Mapping[str, Any]):
     """A kernel's parameters in order, each an int or a text: `config["BM"]`.
 
-    It prints as users write it. `128x128x8/8x8/s3/cluster=2x1` is a block of 128×128 elements of C
-    computed in steps of 8 along K, 8×8 elements per thread, three stages, and one more parameter.
-    `block` and `thread` name the numbers of the block and of the thread tile. `Config()` has no
-    parameters and prints as `-`.
+    It prints as users write it: `128x128x8/8x8/s3/cluster=2x1` is a block of 128×128 elements of C
+    in steps of 8 along K, 8×8 elements per thread, three stages, and one more parameter. `block`
+    and `thread` name these numbers. `Config()` has no parameters and prints as `-`.
     """
 
     __slots__ = ("_block", "_thread", "_values")
@@ -136,15 +135,14 @@ class Space:
     """
 
     axes: Mapping[str, Sequence[Value]] = field(default_factory=dict)
-    """Each parameter's name and values, a range or a tuple, in the order in which the kernel's
-    template takes them."""
+    """Each parameter's values, a range or a tuple, in the order of the template's parameters."""
 
     block: Names = ()
     """The parameters that are written first, `128x128x8`: one to three."""
 
     thread: Names = ()
-    """The two parameters that are written after the block, `/8x8`. `stages` and `splits` are
-    written `/s3` and `/k4`, and all further parameters by name, `/cluster=2x1`."""
+    """The two parameters that are written after the block, `/8x8`. `stages` and `splits` follow
+    as `/s3` and `/k4`, and all further parameters by name, `/cluster=2x1`."""
 
     default: tuple[str, ...] = (NO_PARAMETERS,)
     """The tiles that are swept when the user names none, as users write them."""

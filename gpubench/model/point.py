@@ -23,8 +23,8 @@ class Launches(StrEnum):
     """When the previous launch has ended, as in the hardware profilers."""
 
     OVERLAPPED = "overlapped"
-    """As early as the kernel allows. A kernel with programmatic dependent launch starts while the
-    previous launch still runs, so a part of each launch is hidden behind its neighbour."""
+    """As early as the kernel allows. With programmatic dependent launch, a part of each launch is
+    hidden behind its neighbour."""
 
     GRAPH = "graph"
     """Like `alone`, as nodes of a CUDA graph that is replayed."""
@@ -33,8 +33,7 @@ class Launches(StrEnum):
     """Like `overlapped`, as nodes of a CUDA graph that is replayed."""
 
     WAITED = "waited"
-    """When the host has waited for the previous launch. The time is that of the call and of the
-    wait: it includes what the host does, and the start of the kernel."""
+    """When the host has waited for the previous launch. The time includes the call and the wait."""
 
     @property
     def overlap(self) -> bool:
@@ -78,8 +77,7 @@ class Fill(StrEnum):
     def reveals_errors(self) -> bool:
         """Whether a lost product, or an operand rounded without permission, shows in the result.
 
-        Short mantissas survive rounding, and a sum of equal products has no order. Results of such
-        operands are verified beside results of uniform operands.
+        Short mantissas survive rounding, and a sum of equal products has no order.
         """
         return self == Fill.INDEX or self.has_all_bits
 

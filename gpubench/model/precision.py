@@ -51,8 +51,7 @@ class Precision:
     """Unit roundoff with which the sum becomes the result. 0: it is not rounded."""
 
     column_major: tuple[str, ...] = ()
-    """The matrices that are column-major for all kernels and routines, such as `("B",)`: tensor
-    cores multiply 8-bit operands along k only."""
+    """The matrices that are column-major for all kernels: 8-bit operands are multiplied along k."""
 
     rate_of: str = ""
     """The precision with the same instructions, and so the same peak. Empty: this precision."""

@@ -1,4 +1,4 @@
-"""The policy of measuring: when there are enough samples, and when a point is too slow."""
+"""How long points are measured. Standard library only."""
 
 from dataclasses import dataclass
 
@@ -13,27 +13,24 @@ class Timing:
 
     min_samples: int = 10
     min_device_s: float = 0.05
-    """Minimum number of samples and minimum device time of a point, over all its rounds, even if
-    its times seem precise before."""
+    """Minimum number of samples and minimum device time of a point, over all its rounds."""
 
     few_samples: int = 3
-    """Minimum number of samples if launches are longer than `slow_launch_s`, over all rounds. More
-    are taken until `max_wall_s`."""
+    """Minimum number of samples if launches are longer than `slow_launch_s`, over all rounds."""
 
     slow_launch_s: float = 0.1
     sample_us: float = 100.0
     """Minimum duration of a sample. Shorter launches are batched."""
 
     max_wall_s: float = 1.5
-    """Sampling of a point stops after this time, over all rounds, once it has the minimum number of
-    samples, however wide its interval is."""
+    """Sampling of a point stops after this time in all rounds, if the samples are enough."""
 
     heat_s: float = 1.0
     """A round of a sustained point launches for this time before its samples."""
 
     sustained_s: float = 0.5
     """A round of a sustained point takes samples for this time. Below 0.2 s they err by 5 % under a
-    power cap, as the regulator lags."""
+    power cap, because the regulator lags."""
 
     launch_limit_s: float = 10.0
     """A point whose launch is estimated to take longer is skipped."""
@@ -45,8 +42,8 @@ class Timing:
     """Wall time for all points together, divided among them. None: no limit."""
 
     examined_in: int = 10
-    """The parent's clock examines the first measurement of a point of a user's CUDA sources, and a
-    random one of this number of later measurements; every measurement of a function."""
+    """The parent's clock examines each function, and the first measurement of a user's CUDA source
+    and a random one of this number of later ones."""
 
     @property
     def hang_s(self) -> float:

@@ -31,8 +31,7 @@ PORTABLE_CLUSTER = 8
 """Maximum number of blocks in a cluster on every GPU that has clusters."""
 
 LARGE_CLUSTERS = ((9, 0), (10, 0))
-"""Compute capabilities with clusters of 16 blocks, for functions that are allowed more than 8.
-No other is known to have them."""
+"""Compute capabilities with clusters of 16 blocks; no other is known to have them."""
 
 SWIZZLE_BYTES, L2_PROMOTION_BYTES = (0, 32, 64, 128), (0, 64, 128, 256)
 """What a tensor map may have, in the order of CUtensorMapSwizzle and CUtensorMapL2promotion."""
@@ -58,12 +57,10 @@ class TensorMap:
     """Elements from a row to the next, whose bytes are a multiple of 16. 0: the columns."""
 
     swizzle_bytes: int = 0
-    """Width of the pattern that spreads a box over the banks of shared memory: 32, 64 or 128. A row
-    of the box is at most as wide. 0: no pattern."""
+    """Width of the pattern over the banks, at least that of a row of the box. 0: no pattern."""
 
     l2_promotion_bytes: int = 128
-    """Minimum number of bytes that the L2 cache fetches at once: 64, 128 or 256. 0: the size of the
-    copy."""
+    """Minimum number of bytes that the L2 cache fetches at once. 0: the size of the copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +78,14 @@ class Launch:
     """Further int arguments, after the extents."""
 
     workspace_bytes: int = 0
-    """Device memory for intermediate results, passed as a pointer after the output. It holds
-    garbage at first."""
+    """Device memory that is passed as a pointer after the output. It holds garbage at first."""
 
     tensor_maps: tuple[TensorMap, ...] = ()
     """Passed by value after all other arguments, as 128-byte structures."""
 
     pdl: bool = False
-    """Whether the launch may start before the previous launch has ended (programmatic dependent
-    launch, from compute capability 9.0). The kernel must wait for the previous launch itself."""
+    """Programmatic dependent launch (compute capability 9.0): it may start before the previous launch
+    has ended, for which the kernel must wait itself."""
 
     cluster: tuple[int, int, int] = (1, 1, 1)
     """Blocks of a thread block cluster (compute capability 9.0). The grid is a multiple of it."""
@@ -168,12 +164,10 @@ class Variant:
     """Its predecessor on the ladder: the variant that it changes in one way. Empty: not a step."""
 
     rival: bool = False
-    """Whether `compare-cublas --rivals` includes it: a library's product, which a program may use
-    instead of its own kernel."""
+    """Whether it is a library's product, which `compare-cublas --rivals` includes."""
 
     tunes: str = ""
-    """The BLAS variant that this variant is a tuned call of. Variants are compared with the faster
-    of the two. Empty: none."""
+    """The BLAS variant that it is a tuned call of: the faster of the two is the baseline."""
 
     capability: tuple[int, int] = (0, 0)
     """The lowest compute capability that it runs on."""
@@ -187,26 +181,23 @@ class Variant:
     where R elements of a vector share a load of the other vector. None: not known."""
 
     libraries: tuple[str, ...] = ()
-    """Packages that it imports, and whose versions decide its code, such as `torch`."""
+    """Packages that it imports, such as `torch`. Their versions decide its code."""
 
     file: str = ""
     """The file of its code, relative to the descriptor. Empty: the usual file of its kind."""
 
     column_major: tuple[str, ...] = ()
-    """The matrices that it takes column by column, such as `("B",)`. They are laid out like that
-    before anything is timed, and the row's layout reports it."""
+    """The matrices that it takes column by column, such as `("B",)`."""
 
     layouts: tuple[str, ...] = ()
     """The values of `--layouts` that it takes beside its own layout, such as `("nn", "nt")`."""
 
     reads_output: bool = False
-    """Whether it reads the result before it writes it, as `beta * C` does. Then the result holds
-    zeros at first instead of NaN."""
+    """Whether it reads the result before it writes it. Then the result holds zeros at first."""
 
     fixed_addresses: bool = False
-    """Whether it keeps the addresses of its arguments, as in a tensor map. For a problem they are
-    then always the same, and no other size is launched. Other operands are copied there before the
-    clock starts."""
+    """Whether it keeps the addresses of its arguments, as in a tensor map. Then no other size is
+    launched, and all operands are copied there before the clock starts."""
 
     name: str = ""
     op: str = ""
@@ -326,9 +317,8 @@ class SourceVariant(Variant):
     """A variant of a CUDA C++ file beside its descriptor, `NAME.cu` unless it names another."""
 
     compile_options: tuple[str, ...] = ()
-    """Further options of the compiler, such as `--use_fast_math`, with the tile's parameters in
-    braces: `-DBM={BM}`. An include folder, `-Iinclude`, is relative to the descriptor. So are
-    sources and libraries to link to a host function, `utils.cu`."""
+    """Further options of the compiler, with the tile's parameters in braces: `-DBM={BM}`. Include
+    folders, and what is linked to a host function (`utils.cu`), are relative to the descriptor."""
 
     baseline: str = "cublas"
 
@@ -364,9 +354,8 @@ class CudaVariant(SourceVariant):
     """A CUDA C++ template beside its descriptor: `NAME.cu` holds `NAME<Scalar, tile numbers…>`.
 
     Its signature is `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`, and with
-    vectors `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A launch with a workspace
-    passes `Scalar* workspace` after the output, and further int arguments last. `kernel` and
-    `signature` describe a kernel with another name or signature.
+    vectors `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A workspace follows the output,
+    and further int arguments come last. `kernel` and `signature` describe other kernels.
     """
 
     kernel: str = ""
@@ -396,8 +385,7 @@ class CudaVariant(SourceVariant):
     """Returns the launch of a tile and a problem, where `grid` and `block` do not suffice."""
 
     specialize: Callable[[Launch, Config, Problem, Gpu], Launch] | None = None
-    """Returns the launch fitted to a GPU, for grids that follow the device. None: `launch` suits
-    every GPU."""
+    """Returns the launch fitted to a GPU. None: `launch` suits every GPU."""
 
     tiles: Space = Space()  # noqa: RUF009 # frozen
     """`Space()`: a kernel without tile parameters."""
@@ -406,8 +394,7 @@ class CudaVariant(SourceVariant):
     """`nvcc`: the source is compiled by nvcc. Empty: by NVRTC, and by nvcc if NVRTC cannot."""
 
     architecture_suffix: str = ""
-    """`a` for instructions that only one architecture has (`sm_90a`). The kernel runs on no other
-    compute capability."""
+    """`a` for instructions that only one compute capability has (`sm_90a`)."""
 
     def __post_init__(self) -> None:
         if self.grid != () and (self.launch is _missing or isinstance(self.launch, PlainLaunch)):
@@ -427,8 +414,8 @@ class CudaVariant(SourceVariant):
     def instance(self, tile: Config, dtype: str, kernel: str = "") -> str:
         """Return the kernel of a tile as C++ names it: `shared_tile<float, 16>`.
 
-        `kernel` is the launch's, for another template or instance. If the variant has a signature,
-        the name is cast to the function's type, so that the compiler refuses another signature.
+        `kernel` is the launch's, for another template or instance. A variant's signature becomes a
+        cast to the function's type, so that the compiler refuses another signature.
         """
         scalar = PRECISIONS[dtype].cpp
         if "<" in kernel:
@@ -539,15 +526,13 @@ class CallVariant(Variant):
     None: the function that `build` returns takes any strides."""
 
     tensors: str = ""
-    """The package whose `from_dlpack` makes its arguments, such as `torch`. They are made once,
-    before anything is timed. Empty: the function takes the backend's arrays, CuPy's or NumPy's."""
+    """The package whose `from_dlpack` makes its arguments, such as `torch`. Empty: the function takes
+    the backend's arrays, CuPy's or NumPy's."""
 
     tune: Callable[[Problem, bool, Sample, int], tuple[Callable[..., None], str]] | None = None
-    """For a library with several algorithms: returns the function that calls the fastest algorithm,
-    and the algorithm's name.
-
-    It takes the problem, whether operands are cold, a `Sample`, and the maximum number of launches
-    per sample. None: `build` returns the only algorithm."""
+    """Returns the function that calls a library's fastest algorithm, and the algorithm's name, from
+    the problem, whether operands are cold, a `Sample`, and the maximum number of launches per
+    sample. None: `build` returns the only algorithm."""
 
     threads: int = 0
     """CPU threads that it may use. 0: the fastest number, which is measured."""
@@ -573,8 +558,7 @@ class HostVariant(SourceVariant, CallVariant):
     host memory, and a `cudaStream_t` gets the stream that is timed."""
 
     waits: bool = False
-    """Whether a call waits for the GPU, as `cudaDeviceSynchronize` and `cudaMemcpy` do. Such calls
-    cannot be enqueued behind one another, so their rows are `waited`."""
+    """Whether a call waits for the GPU, as `cudaMemcpy` does. Then its rows are `waited`."""
 
     runs_on: str = "cuda"
     build: Callable[[Config | None, str], Callable[..., None]] = _missing
