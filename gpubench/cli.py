@@ -17,12 +17,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gpubench.errors import BY_SIGNAL, INTERRUPTED, OUTPUT_LOST, GpubenchError
+from gpubench.errors import BY_SIGNAL, INTERRUPTED, OUTPUT_LOST, GpubenchError, UsageError
 from gpubench.results.output import guard_streams
 from gpubench.text import clean, shown
-
-MAX_MESSAGE = 1500
-"""Maximum number of characters of a message."""
 
 PACKAGES = {
     "ab": "diff",
@@ -130,7 +127,7 @@ def _run() -> int:
             typer.echo(error.format_message(), err=True)
             code = 2
         else:
-            code = _fail(_usage_message(error), 2)
+            code = _fail(str(UsageError(_usage_message(error))), 2)  # it quotes whole arguments
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except (MemoryError, ImportError) as error:
@@ -172,7 +169,5 @@ def _usage_message(error: Any) -> str:
 
 def _fail(message: str, code: int) -> int:
     line = clean(" ".join(message.split()))  # names may hold control characters
-    if len(line) > MAX_MESSAGE:  # Typer quotes the whole argument
-        line = f"{line[: MAX_MESSAGE - 1]}…"
     typer.echo(f"gpubench: {line}", err=True)
     return code

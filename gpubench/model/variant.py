@@ -84,8 +84,8 @@ class Launch:
     """Passed by value after all other arguments, as 128-byte structures."""
 
     pdl: bool = False
-    """Programmatic dependent launch (compute capability 9.0): it may start before the previous launch
-    has ended, for which the kernel must wait itself."""
+    """Programmatic dependent launch (compute capability 9.0): it may start before the previous
+    launch has ended, for which the kernel must wait itself."""
 
     cluster: tuple[int, int, int] = (1, 1, 1)
     """Blocks of a thread block cluster (compute capability 9.0). The grid is a multiple of it."""
@@ -354,8 +354,8 @@ class CudaVariant(SourceVariant):
     """A CUDA C++ template beside its descriptor: `NAME.cu` holds `NAME<Scalar, tile numbers…>`.
 
     Its signature is `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`, and with
-    vectors `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A workspace follows the output,
-    and further int arguments come last. `kernel` and `signature` describe other kernels.
+    vectors `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A workspace follows the
+    output, and further int arguments come last. `kernel` and `signature` describe other kernels.
     """
 
     kernel: str = ""
@@ -526,8 +526,8 @@ class CallVariant(Variant):
     None: the function that `build` returns takes any strides."""
 
     tensors: str = ""
-    """The package whose `from_dlpack` makes its arguments, such as `torch`. Empty: the function takes
-    the backend's arrays, CuPy's or NumPy's."""
+    """The package whose `from_dlpack` makes its arguments, such as `torch`. Empty: the function
+    takes the backend's arrays, CuPy's or NumPy's."""
 
     tune: Callable[[Problem, bool, Sample, int], tuple[Callable[..., None], str]] | None = None
     """Returns the function that calls a library's fastest algorithm, and the algorithm's name, from
