@@ -71,7 +71,9 @@ class Option:
     read: Callable[[str, Any], Any] = lambda _flag, value: value
     """Takes the flag and a value of `kind`, and returns the field's value. Raises UsageError."""
 
-    metavar: str | None = "LIST"
+    metavar: str = ""
+    """Empty: `LIST` for text, and `FILE` for a path."""
+
     complete: Callable[..., list[str]] | None = None
     short: str = ""
 
@@ -84,8 +86,12 @@ class Option:
     def typer(self) -> Any:
         """The option as Typer takes it."""
         names = [self.flag, *([self.short] if self.short else [])]
+        metavar, complete = _SHOWN[self.kind]
         return typer.Option(
-            *names, help=self.help, metavar=self.metavar, autocompletion=self.complete
+            *names,
+            help=self.help,
+            metavar=self.metavar or metavar,
+            autocompletion=self.complete or complete,
         )
 
     def text(self, value: object) -> str:
@@ -127,7 +133,9 @@ class Option:
         return self.read(flag, value)
 
 
-_KINDS = {int: "a whole number", float: "a number", Path: "a path in UTF-8"}
+_KINDS = {int: "a whole number", Path: "a path in UTF-8"}
+_SHOWN = {str: ("LIST", None), int: (None, None), Path: ("FILE", completion.files)}
+"""The metavar and the completion of an option, by its kind."""
 
 
 def _device(flag: str, text: str) -> str:
@@ -145,7 +153,17 @@ def _choice(*choices: str) -> str:
     return f"[{'|'.join(choices)}]"
 
 
-_DURATION = "SECONDS"
+def _either(name: str, kind: type[Cache | Scope | State], text: str) -> Option:
+    """Return the option for one member of an enumeration, or for both."""
+    choices = _choice(*kind, "both")
+    return Option(name=name, field=f"{name}s", help=text, read=one_or_both(kind), metavar=choices)
+
+
+def _duration(name: str, low: float, high: float, text: str) -> Option:
+    """Return the option for a time in seconds."""
+    read = seconds(low, high)
+    return Option(name=name, field=f"{name}_s", help=text, read=read, metavar="SECONDS")
+
 
 OPTIONS = {
     option.name: option
@@ -203,7 +221,6 @@ OPTIONS = {
             help="Directory of your own kernels: mine.cu and mine.py in DIR, or in DIR/gemm. "
             "This runs the code of every .py there, as you.",
             metavar="DIR",
-            complete=completion.files,
         ),
         Option(
             name="output",
@@ -211,8 +228,6 @@ OPTIONS = {
             help="CSV to write, such as a.csv or, compressed, a.csv.gz. "
             "Default: results/<time>-<device>-<op>.csv.",
             read=csv_path,
-            metavar="FILE",
-            complete=completion.files,
             short="-o",
         ),
         Option(
@@ -220,12 +235,10 @@ OPTIONS = {
             kind=Path,
             help="File for the time of every sample: one JSON line for each point and round.",
             read=file_path,
-            metavar="FILE",
         ),
         Option(
             name="seed",
             kind=int,
-            metavar=None,
             help=f"Seed of the operands and of the order. Default: {DEFAULT.seed}.",
             read=within(0, 2**63 - 1),
         ),
@@ -244,7 +257,6 @@ OPTIONS = {
         Option(
             name="rounds",
             kind=int,
-            metavar=None,
             help="Number of rounds. Each round measures all points in a new order. Default: "
             f"{DEFAULT.timing.rounds}.",
             read=within(1, 1000),
@@ -256,13 +268,7 @@ OPTIONS = {
             read=lambda flag, text: parse_fraction(text, flag, low=0.0001),
             metavar="PERCENT",
         ),
-        Option(
-            name="cache",
-            field="caches",
-            help="State of the cache at a launch. Default: cold.",
-            read=one_or_both(Cache),
-            metavar=_choice(*Cache, "both"),
-        ),
+        _either("cache", Cache, "State of the cache at a launch. Default: cold."),
         Option(
             name="launches",
             help="When a launch begins: alone (when the previous launch has ended), overlapped (as "
@@ -270,20 +276,16 @@ OPTIONS = {
             "waits for each launch). Default: alone.",
             read=lambda flag, text: tuple(map(Launches, list_of(Launches)(flag, text))),
         ),
-        Option(
-            name="state",
-            field="states",
-            help="burst: short visits at the highest clock; sustained: after a second of launches "
+        _either(
+            "state",
+            State,
+            "burst: short visits at the highest clock; sustained: after a second of launches "
             "without a pause, with watts and joules. Default: burst.",
-            read=one_or_both(State),
-            metavar=_choice(*State, "both"),
         ),
-        Option(
-            name="scope",
-            field="scopes",
-            help="What is timed: the kernel alone, or copies and allocations too. Default: kernel.",
-            read=one_or_both(Scope),
-            metavar=_choice(*Scope, "both"),
+        _either(
+            "scope",
+            Scope,
+            "What is timed: the kernel alone, or copies and allocations too. Default: kernel.",
         ),
         Option(
             name="timer",
@@ -291,28 +293,20 @@ OPTIONS = {
             read=lambda flag, text: Timer(one_of(Timer.EVENTS, Timer.CUPTI)(flag, text)),
             metavar=_choice(Timer.EVENTS, Timer.CUPTI),
         ),
-        Option(
-            name="budget",
-            field="budget_s",
-            help="Time for all points together, such as 60, 90s or 2m.",
-            read=seconds(1, 1e7),
-            metavar=_DURATION,
-        ),
-        Option(
-            name="launch_limit",
-            field="launch_limit_s",
-            help="Skip points whose launch is estimated to take longer. "
+        _duration("budget", 1, 1e7, "Time for all points together, such as 60, 90s or 2m."),
+        _duration(
+            "launch_limit",
+            0.001,
+            3600,
+            "Skip points whose launch is estimated to take longer. "
             "Default: 10; for compare-cublas 1.",
-            read=seconds(0.001, 3600),
-            metavar=_DURATION,
         ),
-        Option(
-            name="point_limit",
-            field="point_limit_s",
-            help="Per-point timeout: a point that takes longer in a round is an error. "
+        _duration(
+            "point_limit",
+            1,
+            1e6,
+            "Per-point timeout: a point that takes longer in a round is an error. "
             "Default: 60 and 6 times the launch limit.",
-            read=seconds(1, 1e6),
-            metavar=_DURATION,
         ),
     )
 }
