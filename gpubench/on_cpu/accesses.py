@@ -171,23 +171,26 @@ class Accesses:
         """The accesses to shared memory."""
         return tuple(line for line in self.lines if line.is_shared)
 
+    def _sum(self, name: str) -> float:
+        return float(sum(line.requests * getattr(line, name) for line in self.lines))
+
     @property
     def sectors_per_request(self) -> float | None:
         """Average number of sectors per request to global memory. None without requests."""
         requests = sum(line.requests for line in self.global_lines)
-        return _sum(self.global_lines, "sectors") / requests if requests else None
+        return self._sum("sectors") / requests if requests else None
 
     @property
     def sectors_over_least(self) -> float | None:
         """Sectors over those that would hold the bytes of each request, at least 1."""
-        least = _sum(self.global_lines, "least_sectors")
-        return _sum(self.global_lines, "sectors") / least if least else None
+        least = self._sum("least_sectors")
+        return self._sum("sectors") / least if least else None
 
     @property
     def bank_conflict_ways(self) -> float | None:
         """Wavefronts over those without bank conflicts, at least 1. None without requests."""
-        phases = _sum(self.shared_lines, "phases")
-        return _sum(self.shared_lines, "wavefronts") / phases if phases else None
+        phases = self._sum("phases")
+        return self._sum("wavefronts") / phases if phases else None
 
     @property
     def clocks(self) -> float:
@@ -206,10 +209,6 @@ Recorded = tuple[Accesses, ...]
 """The accesses of the launches of a case."""
 
 
-def _sum(lines: Sequence[Access], name: str) -> float:
-    return float(sum(line.requests * getattr(line, name) for line in lines))
-
-
 def record(
     variant: CudaVariant, tiles: Sequence[Config], problem: Problem, device: Device
 ) -> dict[Config, Recorded]:
@@ -217,18 +216,15 @@ def record(
 
     Where a kernel cannot be recorded, the accesses have no lines and say why.
     """
-    cases = [
-        Case(variant=variant, tile=tile, problem=problem, gpu=gpu_of(device)) for tile in tiles
-    ]
     recorded: dict[Config, Recorded] = {}
     groups: defaultdict[tuple[str, ...], list[Case]] = defaultdict(list)
-    for case in cases:
-        why = missing_tool()
-        answer = _failed(case, why) if why else kept(_kept_file(case), Recorded)
-        if answer:
-            recorded[case.tile] = answer
+    why = missing_tool()
+    for tile in tiles:
+        case = Case(variant=variant, tile=tile, problem=problem, gpu=gpu_of(device))
+        if answer := _failed(case, why) if why else kept(_kept_file(case), Recorded):
+            recorded[tile] = answer
         else:
-            groups[variant.options(case.tile, problem.dtype)].append(case)
+            groups[variant.options(tile, problem.dtype)].append(case)
     for options, group in groups.items():
         for case, answer in zip(group, _record_together(group, options), strict=True):
             recorded[case.tile] = answer
@@ -281,21 +277,13 @@ def _record_together(cases: Sequence[Case], options: tuple[str, ...]) -> list[Re
         folder = Path(parent) / "program"
         folder.mkdir()
         try:
-            program = _program(unit, variant, options, folder)
+            passed = filter(_PASSED.fullmatch, options)
+            link = ("-no-pie", str(run.runtime_object(folder.parent, "accesses")))
+            program = run.build(unit, variant.source.parent, folder, (*OPTIONS, *passed), link)
         except CompileError as error:
             return [_failed(case, _why_not_compiled(variant, error)) for case in cases]
         with ThreadPoolExecutor(cpu_threads()) as pool:
             return list(pool.map(lambda case: _run(case, names, program), cases))
-
-
-def _program(unit: str, variant: CudaVariant, options: Sequence[str], folder: Path) -> Path:
-    kernel, program = folder / "kernel.o", folder / "program"
-    passed = tuple(filter(_PASSED.fullmatch, options))
-    run.compile_kernel(unit, variant.source.parent, kernel, *OPTIONS, *passed)
-    objects = [run.runtime_object(folder.parent, name) for name in ("runtime", "accesses")]
-    run.gxx("-no-pie", f"-Wl,-T,{SHIM / 'shared.ld'}", *map(str, (kernel, *objects)),
-            "-o", str(program))  # fmt: skip
-    return program
 
 
 def _why_not_compiled(variant: CudaVariant, error: CompileError) -> str:
@@ -324,16 +312,10 @@ def _run(case: Case, names: Sequence[str], program: Path) -> Recorded:
     lines = report.read_text().splitlines()
     codes = {fields[1] for fields in map(str.split, lines) if fields[0] == "site"}
     places = _places(program, case.variant.source, codes)
-    notes = _notes(case.variant)
+    notes = ["code that __CUDA_ARCH__ selects"] * bool(BY_ARCHITECTURE.search(_text(case.variant)))
     starts = [number for number, line in enumerate(lines) if line.startswith("launch ")]
     parts = [lines[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
     return tuple(_accesses(case, part, places, notes) for part in parts)
-
-
-def _notes(variant: CudaVariant) -> tuple[str, ...]:
-    if BY_ARCHITECTURE.search(_text(variant)):
-        return ("code that __CUDA_ARCH__ selects",)
-    return ()
 
 
 def _encoded(case: Case, names: Sequence[str]) -> bytes:
@@ -390,7 +372,7 @@ _COUNTS = (
 
 
 def _accesses(
-    case: Case, report: Sequence[str], places: dict[str, tuple[str, int]], notes: tuple[str, ...]
+    case: Case, report: Sequence[str], places: dict[str, tuple[str, int]], notes: Sequence[str]
 ) -> Accesses:
     """Return the accesses of a launch from its part of the report."""
     blocks = int(report[0].split()[2])

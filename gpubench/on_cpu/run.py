@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -160,7 +160,7 @@ def run_on_cpu(
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for case in cases for name in case.instances))
     unit = translation_unit(variant.source, text, names)
-    program = _program(unit, variant.source.parent, sanitizer, folder)
+    program = build(unit, variant.source.parent, folder, sanitizer.value, sanitizer.value)
     inputs, outputs = folder / "inputs", folder / "outputs"
     with inputs.open("wb") as file:
         file.write(words(len(cases)))
@@ -211,20 +211,21 @@ def runtime_object(folder: Path, name: str = "runtime") -> Path:
     return path
 
 
-def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Path:
+def build(
+    unit: str, beside: Path, folder: Path, options: Iterable[str], link: Iterable[str]
+) -> Path:
+    """Compile a translation unit with further options, and link it with others.
+
+    Raises what `gxx` raises.
+    """
     kernel, program = folder / "kernel.o", folder / "program"
-    compile_kernel(text, beside, kernel, *sanitizer.value)
-    gxx(*sanitizer.value, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel),
-              str(runtime_object(folder.parent)), "-o", str(program))  # fmt: skip
-    return program
-
-
-def compile_kernel(text: str, beside: Path, kernel: Path, *options: str) -> None:
-    """Compile a translation unit with further options. Raises what `gxx` raises."""
     # Kernels load floats as float4. nvcc does not use strict aliasing, so g++ must not either.
     gxx("-Og", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer", *options,
-              f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-", "-o", str(kernel),
-              text=text)  # fmt: skip
+        f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-", "-o", str(kernel),
+        text=unit)  # fmt: skip
+    runtime = runtime_object(folder.parent)
+    gxx(*link, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel), str(runtime), "-o", str(program))
+    return program
 
 
 def gxx(*arguments: str, text: str = "") -> str:

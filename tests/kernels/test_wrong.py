@@ -121,7 +121,7 @@ class Programs:
         for sanitizer in Sanitizer:
             built = folder / sanitizer.name
             built.mkdir()
-            on_cpu._program(unit, FOLDER / "gemm", sanitizer, built)
+            on_cpu.build(unit, FOLDER / "gemm", built, sanitizer.value, sanitizer.value)
 
     def run(self, name: str, cases: Sequence[Case] = ()) -> list[np.ndarray]:
         """Run a kernel under the sanitizer that is meant for it."""

@@ -67,6 +67,8 @@ INK_AND_PAGE: Mapping[Theme, tuple[str, str]] = {
 """Colour of text and lines, and of the page. The grey of `both` has the same contrast (4.3:1) to
 white and to GitHub's dark page, as an SVG in a README is read on both."""
 
+STYLE = Path(__file__).with_name("pictures.mplstyle")
+
 WIDTH_IN = 8.6
 """Width of a README on GitHub: 826 pixels."""
 
@@ -122,38 +124,12 @@ class Picture(Figure):
 def _settings(theme: Theme) -> Iterator[None]:
     """Use matplotlib's defaults and ours, regardless of a matplotlibrc of the user."""
     ink, page = INK_AND_PAGE[theme]
-    ours: dict[Any, Any] = {
-        "figure.facecolor": page,
-        "figure.constrained_layout.w_pad": 0.08,
-        "figure.constrained_layout.h_pad": 0.12,
-        "axes.facecolor": "none",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "axes.titlesize": 10,
-        "axes.titlelocation": "left",
-        "axes.titlepad": 20,  # leaves room for the title of the y axis
-        "grid.alpha": 0.22,
-        "grid.linewidth": 0.6,
-        "font.family": "DejaVu Sans",
-        "font.size": 10,
-        "text.parse_math": False,  # a $ in a name is a $
-        "legend.frameon": False,
-        "legend.labelcolor": "linecolor",
-        "lines.linewidth": 1.6,
-        "lines.markersize": 5,
-        "lines.solid_capstyle": "round",
-        "svg.fonttype": "none",
-        "svg.hashsalt": "gpubench",
-        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "grid.color", "text.color"), ink),
-        **dict.fromkeys(("xtick.color", "ytick.color"), ink),
-        **dict.fromkeys(("axes.labelsize", "xtick.labelsize", "ytick.labelsize"), 8.5),
-        "legend.fontsize": 8.5,
-    }
+    inked: tuple[Any, ...] = ("axes.edgecolor", "axes.labelcolor", "grid.color", "text.color")
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(ours)
+        mpl.rcParams.update(mpl.rc_params_from_file(STYLE, use_default_template=False))
+        mpl.rcParams.update(dict.fromkeys((*inked, "xtick.color", "ytick.color"), ink))
+        mpl.rcParams["figure.facecolor"] = page
         yield
 
 
