@@ -1,7 +1,7 @@
 """The last lines of a sweep."""
 
 from gpubench.engine.run import Outcome
-from gpubench.view.conclusion import where_time_went
+from gpubench.view.job import where_time_went
 
 
 def test_the_phases_add_up_to_the_wall_time() -> None:

@@ -8,7 +8,7 @@ import pytest
 from gpubench.engine.prepare import prepare_dry
 from gpubench.engine.runner import Runner
 from gpubench.options import read_sweep
-from gpubench.view.dry_run import print_plan
+from gpubench.view.job import print_plan
 
 
 @pytest.fixture

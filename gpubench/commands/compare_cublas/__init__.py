@@ -46,8 +46,7 @@ def compare_cublas(
     from gpubench.engine.run import measure
     from gpubench.plan.registry import choose
     from gpubench.plan.sweep import AUTO_TILES
-    from gpubench.view.conclusion import conclude
-    from gpubench.view.dry_run import print_plan
+    from gpubench.view.job import conclude, print_plan
     from gpubench.view.progress import SweepProgress
     from gpubench.view.tables import console
 

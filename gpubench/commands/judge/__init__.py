@@ -79,7 +79,7 @@ def judge(
     from gpubench.plan.registry import choose, is_ours, of_op
     from gpubench.plan.schedule import InRounds
     from gpubench.stats.intervals import MIN_ROUNDS
-    from gpubench.view.conclusion import where_time_went
+    from gpubench.view.job import where_time_went
     from gpubench.view.progress import SweepProgress
     from gpubench.view.tables import console
 

@@ -27,8 +27,7 @@ def sweep(
 
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
-    from gpubench.view.conclusion import conclude
-    from gpubench.view.dry_run import print_plan
+    from gpubench.view.job import conclude, print_plan
     from gpubench.view.problem_list import list_summaries
     from gpubench.view.progress import SweepProgress
     from gpubench.view.row_tables import results

@@ -69,8 +69,7 @@ def tune(
     from gpubench.plan.sweep import TUNED
     from gpubench.plan.tuned import tiles_of
     from gpubench.results.result_file import default_path
-    from gpubench.view.conclusion import conclude
-    from gpubench.view.dry_run import print_plan
+    from gpubench.view.job import conclude, print_plan
     from gpubench.view.progress import SweepProgress
     from gpubench.view.tables import console, say
 

@@ -14,7 +14,7 @@ from gpubench.hardware.architectures import example
 from gpubench.model import Status
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
-from gpubench.view.conclusion import without_dtypes
+from gpubench.view.job import without_dtypes
 
 H200 = replace(example("sm_90"), l2_bytes=CPU.l2_bytes)
 DTYPES = ("bfloat16", "float32", "float8_e4m3")

@@ -1,4 +1,4 @@
-"""The last lines of a command that measured: the time of each phase, and the files."""
+"""What a job will measure, and how it ended: the time of each phase, and the files."""
 
 from __future__ import annotations
 
@@ -6,17 +6,51 @@ import shlex
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from gpubench.errors import INTERRUPTED
-from gpubench.view.tables import say
+from gpubench.errors import INTERRUPTED, UsageError
+from gpubench.grouping import grouped
+from gpubench.plan.schedule import minutes
+from gpubench.results.result_file import default_path
+from gpubench.text import counted
+from gpubench.view.numbers import spans
+from gpubench.view.tables import console, say, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from gpubench.engine.prepare import Job
     from gpubench.engine.run import Outcome
 
 MAX_NAMED = 3
 """Maximum number of kernels without a dtype that are named."""
+
+
+def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
+    """Print the points of each variant, the skips with their reasons, and the expected time.
+
+    `ending` is the end of the default file's name. Raises UsageError for a sweep to resume.
+    """
+    if resume:
+        raise UsageError("--dry-run: leave out --resume: the file has the points of its sweep")
+    how = "to race" if job.strategy.is_race else f"in {counted(job.sweep.timing.rounds, 'round')}"
+    say(f"{job.device.name}: {counted(len(job.points), 'point')} {how}; nothing is run")
+    listing = table("variant", "points", "tiles", left={"variant", "tiles"})
+    skips = []
+    groups = grouped(job.planned, lambda point: (point.variant.name, job.planned[point]))
+    for (name, reason), points in groups.items():
+        tiles = spans(list(dict.fromkeys(str(point.tile) for point in points if point.tile)))
+        if reason is None:
+            listing.add_row(name, str(len(points)), tiles)
+        else:
+            skips.append(f"skipped: {f'{name} {tiles}'.strip()}: {reason}")
+    console().print(listing)
+    for skip in skips:
+        say(skip, "yellow")
+    for note in (*([without_dtypes(job.absent)] if job.absent else []), *job.notes):
+        say(note)
+    foreseen = job.forecast()
+    say(f"\n{foreseen}; at the least {minutes(foreseen.least_s)}")
+    say(f"would write: {job.sweep.output or default_path(job.device.name, ending)}")
 
 
 def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
