@@ -37,7 +37,7 @@ from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import source_hash
 from gpubench.results.result_file import ResultFile
 from gpubench.results.row import Row
-from gpubench.results.rows import row
+from gpubench.results.rows import build_rows
 
 Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 
@@ -350,6 +350,12 @@ def measurement(median_us: float = 10.0, of: Point | None = None) -> Measurement
         series=series(median_us),
         started_utc="2025-01-01T00:00:00.000+00:00",
     )
+
+
+def row(taken: Measurement, device: Device, source_hash: str) -> Row:
+    """The row of a point that was measured once, without a baseline."""
+    (built,) = build_rows({taken.point: [taken]}, device, {taken.point.variant: source_hash})
+    return built
 
 
 def measured(median_us: float = 10.0, of: Point | None = None, **facts: Any) -> Row:

@@ -79,12 +79,6 @@ def build_rows(
     ]
 
 
-def row(measurement: Measurement, device: Device, source_hash: str) -> Row:
-    """Build the row of a point that was measured once, without a baseline."""
-    hashes = {measurement.point.variant: source_hash}
-    return build_rows({measurement.point: [measurement]}, device, hashes)[0]
-
-
 def _row(
     point: Point,
     rounds: Sequence[Measurement],
@@ -103,14 +97,28 @@ def _row(
     rate = median_us and gflops(problem, median_us)
     moved = median_us and gbytes_per_s(problem, median_us)
     resources, launch = last.resources, last.launch
-    resident = (
-        occupancy(device.compute_capability, resources, launch) if resources and launch else None
-    )
+    code = _named(resources, "registers", "local_bytes", "spill_bytes", "shared_bytes")
+    if resources and launch:
+        code["shared_bytes"] += launch.shared_bytes
+        resident = occupancy(device.compute_capability, resources, launch)
+        code["occupancy"] = resident.fraction if resident else None
     reuse = variant.reuse(point.tile) if variant.reuse and point.tile else None
     healths = [health for taken in rounds for health in (taken.before, taken.after)]
-    sm_mhz = _median(taken.after.sm_mhz for taken in rounds)
+    clocks: dict[str, Any] = {
+        name: _median(getattr(taken.after, name) for taken in rounds)
+        for name in ("sm_mhz", "nvml_sm_mhz", "memory_mhz")
+    }
+    at_clock = clocks["sm_mhz"] and peak_gflops(device, mode, clocks["sm_mhz"])
     clock_ratio = _median(taken.clock_ratio for taken in rounds)
     confirmed = clock_ratio is not None and clock_ratio <= CLOCKS_AGREE
+    read = (_READS * variant.reads_output, _FIXED * variant.fixed_addresses)
+    texts: dict[str, Any] = {
+        name: _joined(getattr(taken, name) for taken in rounds)
+        for name in ("algorithm", "kernels_run", "code_hash", "device_uuid", "slot")
+    }
+    versions: dict[str, Any] = {
+        name: device.versions.get(name) for name in ("driver", "cuda", "cupy", "nvrtc")
+    }
     return Row(
         **point.key._asdict(),
         status=decisive.status,
@@ -121,49 +129,25 @@ def _row(
         gbytes_per_s=moved,
         percent_of_peak=percent(rate, peak_gflops(device, mode)),
         peak_gflops=peak_gflops(device, mode),
-        percent_of_peak_at_clock=percent(rate, sm_mhz and peak_gflops(device, mode, sm_mhz)),
+        percent_of_peak_at_clock=percent(rate, at_clock),
         percent_of_blas=percent(baseline_us, median_us),
         percent_of_copy=percent(moved, device.facts.get("measured_copy_gbytes_per_s")),
-        algorithm=_joined(taken.algorithm for taken in rounds),
-        kernels_run=_joined(taken.kernels_run for taken in rounds),
-        code_hash=_joined(taken.code_hash for taken in rounds),
-        notes=_said(
-            (
-                _READS * variant.reads_output,
-                _FIXED * variant.fixed_addresses,
-                launch.note if launch else "",
-                *(one.notes for one in rounds),
-            )
-        ),
-        registers=resources.registers if resources else None,
-        local_bytes=resources.local_bytes if resources else None,
-        spill_bytes=resources.spill_bytes if resources else None,
-        shared_bytes=resources.shared_bytes + (launch.shared_bytes if launch else 0)
-        if resources
-        else None,
-        workspace_bytes=launch.workspace_bytes if launch else None,
-        threads_per_block=launch.threads_per_block if launch else None,
-        blocks=launch.blocks if launch else None,
-        occupancy=resident.fraction if resident else None,
+        **texts,
+        notes=_said((*read, launch.note if launch else "", *(taken.notes for taken in rounds))),
+        **code,
+        **_named(launch, "workspace_bytes", "threads_per_block", "blocks"),
         arithmetic_intensity=arithmetic_intensity(problem),
         cgma=cgma(problem, reuse) if reuse else None,
-        sm_mhz=sm_mhz,
-        nvml_sm_mhz=_median(taken.after.nvml_sm_mhz for taken in rounds),
-        memory_mhz=_median(taken.after.memory_mhz for taken in rounds),
+        **clocks,
         temperature_c=_highest(health.temperature_c for health in healths),
         power_w=_highest(health.power_w for health in healths),
         cpu_threads=last.threads,
         pj_per_operation=joules and joules / problem.flops * 1e12,
         throttle=_joined(chain.from_iterable(health.throttle for health in healths)),
         device=device.name,
-        device_uuid=_joined(taken.device_uuid for taken in rounds),
-        slot=_joined(taken.slot for taken in rounds),
         host=_joined(taken.hostname for taken in rounds),
         compute_capability=".".join(map(str, device.compute_capability or ())) or None,
-        driver=device.versions.get("driver"),
-        cuda=device.versions.get("cuda"),
-        cupy=device.versions.get("cupy"),
-        nvrtc=device.versions.get("nvrtc"),
+        **versions,
         library=device.versions.get("blas"),
         environment=device.facts.get("environment"),
         source_hash=source_hash,
@@ -173,6 +157,11 @@ def _row(
         round_seeds=";".join(str(taken.seed) for taken in rounds if taken.seed is not None) or None,
         started_utc=first.started_utc or None,
     )
+
+
+def _named(owner: object, *names: str) -> dict[str, Any]:
+    """Return the columns that have the names of attributes, None without an owner."""
+    return {name: getattr(owner, name, None) for name in names}
 
 
 def _without_end(rounds: Sequence[Measurement]) -> Sequence[Measurement]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeBackend, matmul, point, variant
+from fakes import FakeBackend, matmul, point, row, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
@@ -26,7 +26,6 @@ from gpubench.engine.runner import Runner
 from gpubench.errors import LaunchError
 from gpubench.model import Cache, Measurement, Resources, Scope, Status, Timing, Variant
 from gpubench.results.row import Row
-from gpubench.results.rows import row
 
 MINE = Path("mine.py")
 """A description that gpubench does not ship, so all judges look at its function."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import CPU, FakeBackend, FakeKernel, matmul, measurement, point, variant
+from fakes import CPU, FakeBackend, FakeKernel, matmul, measurement, point, row, variant
 
 from gpubench.backends import Routine
 from gpubench.backends.rotation import OperandSets
@@ -19,7 +19,6 @@ from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.architectures import example
 from gpubench.model import CORE_DTYPES, Cache, Health, Launches, Point, State, Status, Timer, Timing
 from gpubench.plan.registry import of_op
-from gpubench.results.rows import row
 
 
 def runner(backend: FakeBackend, **policy: float) -> Runner:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes import CPU, FAKE, measured, measurement, point, series, variant
+from fakes import CPU, FAKE, measured, measurement, point, row, series, variant
 
 from gpubench.hardware.architectures import example
 from gpubench.model import (
@@ -24,7 +24,7 @@ from gpubench.model import (
     edges,
 )
 from gpubench.results.row import Row
-from gpubench.results.rows import build_rows, row
+from gpubench.results.rows import build_rows
 
 H200 = replace(
     example("sm_90"),

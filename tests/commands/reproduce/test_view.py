@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import CPU, series
+from fakes import CPU, row, series
 
 from gpubench.commands.reproduce.compare import CSV_COLUMNS, Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
@@ -16,7 +16,6 @@ from gpubench.hardware.architectures import example
 from gpubench.model import CudaVariant, Measurement, Point, Resources, Scope, Status
 from gpubench.plan.sweep import plan
 from gpubench.results.row import Row
-from gpubench.results.rows import row
 
 GPU = replace(
     example("sm_90"),
