@@ -74,18 +74,13 @@ class Columns(Generic[R]):
         `derived` has a function for each key column that older files lack. It returns the value of
         the column from the other columns of a row.
         """
-        self._derived = derived or {}
         self.fields: tuple[Field[Any], ...] = fields(row)  # type: ignore[arg-type]
         self.names = tuple(each.name for each in self.fields)
-        self.key = tuple(each.name for each in self.fields if each.metadata["group"] == "key")
-        self.kinds: dict[str, type] = {each.name: _kind(each) for each in self.fields}
+        self._key = {each.name for each in self.fields if each.metadata["group"] == "key"}
         self._row, self._required, self._kind = row, tuple(required), kind
-        self._ranges = {each.name: each.metadata["range"] for each in self.fields}
+        self._derived = derived or {}
         self._slots = {name: getattr(row, name).__set__ for name in self.names}
-        self._parsers = {
-            name: _parser(name, self.kinds[name], self._ranges[name], is_key=name in self.key)
-            for name in self.names
-        }
+        self._parsers = {each.name: _parser(each) for each in self.fields}
 
     def encode(self, rows: Iterable[R]) -> bytes:
         """Return the rows as the bytes of a CSV that can be read.
@@ -96,7 +91,7 @@ class Columns(Generic[R]):
         return encode_csv(self.names, lines)
 
     def _readable(self, name: str, value: Any) -> Any:
-        if value is None or (self.kinds[name] is str and name != "round_medians_us"):
+        if value is None or (isinstance(value, str) and name != "round_medians_us"):
             return value
         try:
             self._parsers[name](str(value))
@@ -126,7 +121,7 @@ class Columns(Generic[R]):
         for name in self._required:
             if name not in names:
                 raise UsageError(f"{refusal}: column '{name}' is missing")
-        chosen = {*self.key, *(self.names if columns is None else columns)}
+        chosen = {*self._key, *(self.names if columns is None else columns)}
         parsers = [
             (at, name, self._parsers[name])
             for at, name in enumerate(names)
@@ -236,24 +231,18 @@ def in_range(number: float, low: float = 0.0, high: float = MAX_VALUE) -> float:
     raise ValueError(f"{number} is not a number from {low:g} to {high:g}")
 
 
-def _kind(each: Field[Any]) -> type:
-    return {"str": str, "int": int, "float": float}[str(each.type).partition(" ")[0]]
-
-
-def _parser(
-    name: str, kind: type, limits: tuple[float, float], *, is_key: bool
-) -> Callable[[str], Any]:
+def _parser(column: Field[Any]) -> Callable[[str], Any]:
     """Return the function that reads a field of a column. An empty field is None.
 
     The function raises ValueError, with the column and what it takes, for an invalid field.
     """
-    convert, what, (low, high) = {
-        "tile": (_tile, "a tile", _TILES),
-        "round_medians_us": (_rounds, "a list of numbers joined by ;, each", limits),
-    }.get(name, (*_CONVERSIONS[kind], limits))
+    name, kind = column.name, str(column.type).partition(" ")[0]
+    convert, what = _CONVERSIONS.get(name) or _CONVERSIONS[kind]
+    low, high = _TILES if name == "tile" else column.metadata["range"]
+    is_key = column.metadata["group"] == "key"
     missing: Collection[str] = _MISSING
     if is_key and name != "tile":
-        missing = {""} if kind is str else ()
+        missing = {""} if kind == "str" else ()
     empty = "" if is_key else None
 
     def parsed(text: str) -> Any:
@@ -261,12 +250,12 @@ def _parser(
             return empty
         try:
             value: Any = convert(text)
-            return clean(value) if kind is str else in_range(value, low, high)
+            return clean(value) if kind == "str" else in_range(value, low, high)
         except ValueError:
             place = f"'{text[:60]}' in column '{name}'"
             raise ValueError(f"{place} is not {what} from {low:g} to {high:g}") from None
 
-    return parsed if kind is float else lru_cache(_SHARED)(parsed)
+    return parsed if kind == "float" else lru_cache(_SHARED)(parsed)
 
 
 _TILES = (1, LARGEST)
@@ -298,9 +287,11 @@ def _rounds(text: str) -> str:
     return text
 
 
-_CONVERSIONS: dict[type, tuple[Callable[[str], Any], str]] = {
-    str: (unguarded, "a text"),
-    int: (_whole, "a whole number"),
-    float: (float, "a number"),
+_CONVERSIONS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "tile": (_tile, "a tile"),
+    "round_medians_us": (_rounds, "a list of numbers joined by ;, each"),
+    "str": (unguarded, "a text"),
+    "int": (_whole, "a whole number"),
+    "float": (float, "a number"),
 }
-"""How the fields of a type are read, and what they are called."""
+"""How the fields of a column, or of a type, are read, and what they are called."""

@@ -178,10 +178,9 @@ class Row:
     @property
     def conditions(self) -> str:
         """`cold cache`, then state, scope and timer, where not the default, for a title."""
-        state = "" if self.state in {"", "burst"} else f", {self.state}"
-        scope = "" if self.scope in {"", "kernel"} else f", {self.scope}"
-        timer = "" if self.timer in {"", "events", "host"} else f", {self.timer}"
-        return f"{self.cache} cache{state}{scope}{timer}"
+        usual = {"", "burst", "kernel", "events", "host"}
+        named = [value for value in (self.state, self.scope, self.timer) if value not in usual]
+        return ", ".join([f"{self.cache} cache", *named])
 
     @property
     def special(self) -> str:
@@ -277,4 +276,4 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
     )
 
 
-_TEXT_COLUMNS = tuple(name for name, kind in _FILE.kinds.items() if kind is str)
+_TEXT_COLUMNS = tuple(each.name for each in COLUMNS if str(each.type).startswith("str"))
