@@ -32,10 +32,9 @@ def sweep(
 
     The arguments are the command's options; `config` is a TOML file with further ones. Lists are
     Python lists, or text as on the command line (`"1..32"`). A size is a number, or a tuple (M, N,
-    K). Percentages are text with a sign (`precision="0.5%"`). `kernels` is a directory of your own
-    variants, whose code is run. `on` names several devices that share the points. A file is written
-    only if `output` names it. Raises UsageError for arguments that the command would refuse, and
-    DeviceUnavailableError if the device does not exist.
+    K). Percentages are text (`precision="0.5%"`). A file is written only if `output` names it.
+    Raises UsageError for arguments that the command would refuse, and DeviceUnavailableError if the
+    device does not exist.
 
     >>> frame = gpubench.sweep(sizes=[256], tiles=[8, 16], device="cpu")
     """

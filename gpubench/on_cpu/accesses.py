@@ -1,8 +1,8 @@
 """Counts what the accesses of a kernel request from a GPU's memory, without a GPU.
 
-g++ compiles the kernel's source with calls that record each access, and a few blocks of the grid
-run on the CPU. `shim/accesses.cpp` forms the requests of each warp. The figures are ratios per
-request: nvcc may hoist, merge or widen the accesses that g++ compiles one by one.
+g++ compiles the source with calls that record each access, and a few blocks run on the CPU.
+`shim/accesses.cpp` forms the requests of each warp. Figures are ratios per request, as nvcc may
+hoist, merge or widen accesses.
 """
 
 import hashlib

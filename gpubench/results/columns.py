@@ -102,10 +102,9 @@ class Columns(Generic[R]):
     def read(self, path: Path, columns: Collection[str] | None = None) -> list[R]:
         """Read the rows of a file, also after pandas or a spreadsheet rewrote it.
 
-        Columns may stand in any order. Columns that are not required may be missing, as in files of
-        other versions; unknown columns are ignored. Fields may be separated by commas, semicolons
-        or tabs, but the decimal sign is a point. `*.gz` is decompressed. `columns` names what the
-        caller needs beside the key: a large file is read faster without the other columns.
+        Columns may stand in any order, those that are not required may be missing, and unknown
+        ones are ignored. Fields may be separated by commas, semicolons or tabs. `*.gz` is
+        decompressed. `columns` names what the caller needs beside the key, which is read faster.
 
         Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field, with
         its line and column.

@@ -156,8 +156,7 @@ _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is 
 class Stream(io.FileIO):
     """Standard output or error, whose first failure is remembered and not raised.
 
-    The reader may have gone (`| head`), the disk may be full, or the stream may be closed from the
-    start. A sweep finishes its file all the same.
+    The reader may have gone (`| head`), or the disk may be full. A sweep still finishes its file.
     """
 
     lost: OSError | None = None

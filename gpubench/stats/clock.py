@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 CLOCK_REPEATS = 0.01
-"""Relative difference up to which two clocks count as equal: between sweeps of 405 points on an
-H200 the clock of a point, read in the stream, differed by up to 0.52 %."""
+"""Relative difference up to which two clocks count as equal. Those of 405 points on an H200, read
+in the stream, differed between sweeps by up to 0.52 %."""
 
 COMPUTE_BOUND, BUSY_MEMORY = 0.1, 0.3
 """Fractions of the memory bandwidth. Up to the first, a time depends on the clock in full. From the
@@ -27,11 +27,9 @@ def clock_shares(
 
     The arguments have the shape (points, 2), with both sides of each point; NaN: not known.
 
-    The shares follow the roofline (Williams, Waterman, Patterson 2009). The time of a product far
-    from the memory bandwidth depends on the clock in full. The time of a product at the bandwidth
-    of a copy hardly depends on it. In between, or where the copy was not measured, the share is
-    only known to be at least the share of the arithmetic peak. Without rates a point counts as
-    bound by the clock.
+    The shares follow the roofline (Williams, Waterman, Patterson 2009): in full far from the memory
+    bandwidth, hardly at that of a copy. In between, or where the copy was not measured, the share
+    is at least that of the arithmetic peak. Without rates a point counts as bound by the clock.
     """
     copies = 100 * gbytes_per_s / percent_of_copy
     copies = copies[np.isfinite(copies)]

@@ -10,8 +10,7 @@ from gpubench.stats.moderated import Floats, Variance
 from gpubench.stats.modes import NEAR, Flags, Modes
 
 COVERED = 0.95
-"""Part of the points, or kernels, whose slow-down these rounds show. `diff` promises nine of ten:
-the rest is for what the rounds do not show."""
+"""Part of the points, or kernels, whose slow-down these rounds show, where `diff` promises 0.9."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,8 +45,8 @@ WINSOR = 2.0
 """Values further from the median than this number of scales are moved to that distance."""
 
 WINSOR_DF = 0.7
-"""Degrees of freedom of a winsorized mean's standard error, for each value but one. They give the
-t-distribution the quantiles of 400,000 simulated pairs of 3, 5 and 10 normal values."""
+"""Degrees of freedom of a winsorized mean's standard error, for each value but one, from 400,000
+simulated pairs of 3, 5 and 10 normal values."""
 
 
 class RobustMean(NamedTuple):
@@ -92,8 +92,7 @@ def rounds_interval(
     """Return the 95 % interval of a point's time from the medians of its rounds.
 
     Return None for fewer than `MIN_ROUNDS`. The t-interval of the logarithms holds the value of
-    many rounds in 95 % of sweeps, with three rounds and with ten. The range of the medians holds
-    it in 94 % with five rounds, and in 75 % with three.
+    many rounds in 95 % of sweeps, with three rounds and with ten.
 
     `between_sweeps` is the standard deviation, in the unit of the medians, that all rounds of a
     sweep have in common.

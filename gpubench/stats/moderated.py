@@ -1,11 +1,9 @@
 """The moderated t-test: each point's variance is shrunk towards a common value.
 
-The method comes from genomics, where thousands of points with a few repetitions are usual: Smyth,
-Statistical Applications in Genetics and Molecular Biology 3 (2004), article 3 (limma). The test
-against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009). As in the robust fit
-of Phipson and others, Annals of Applied Statistics 10 (2016), the points with the largest variances
-do not shape the prior, and a point whose variance the prior rejects keeps its own: such points have
-modes. Pure functions on arrays.
+The method is limma's: Smyth, Statistical Applications in Genetics and Molecular Biology 3 (2004),
+article 3. The test against a threshold is `treat`, McCarthy and Smyth, Bioinformatics 25 (2009). As
+in the robust fit of Phipson and others, Annals of Applied Statistics 10 (2016), the points with the
+largest variances do not shape the prior, and a point that the prior rejects keeps its own variance.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Points with two speeds: each process gets one of them, so rounds fall into two groups.
-
-Pure functions on arrays with an element or a line for each point.
-"""
+"""Points with two speeds: each process gets one of them, so rounds fall into two groups."""
 
 from typing import NamedTuple
 
@@ -22,8 +19,8 @@ DECIDING_ROUNDS = 20
 """Minimum number of rounds, of both sides together, to judge a point with bimodal rounds."""
 
 NEAR = 0.25
-"""A time that was left out is at the other side's level if its distance from it is less than this
-part of its distance from its own side's level."""
+"""A time that was left out is at the other side's level if its distance from that level is less
+than this part of its distance from its own side's level."""
 
 ALIKE = 0.7
 """A shift may be the step between two speeds if some point's two speeds differ by at least this

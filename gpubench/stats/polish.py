@@ -1,8 +1,7 @@
 """Median polish: the effect of a round on all of its points, and times without that effect.
 
-A disturbance, such as another job on the GPU, slows all points of a round. The effect of a round is
-the median, over the points, of the difference between the point's time in that round and the
-point's median (Tukey, Exploratory Data Analysis, 1977, chapter 11). Pure functions on arrays.
+The effect of a round is the median, over the points, of the difference between the point's time in
+that round and the point's median (Tukey, Exploratory Data Analysis, 1977, chapter 11).
 """
 
 from typing import NamedTuple
@@ -21,8 +20,8 @@ STEPS = 3
 """Iterations of the polish; the effects of recorded sweeps change by less than 0.01 % after two."""
 
 UNEVEN = 4.0
-"""A round is left out if it slowed points by this factor more than the points of the median round
-scatter. The disturbance slowed its points unequally, so its effect cannot be removed."""
+"""A round is left out if its points scatter by this factor more than those of the median round. The
+disturbance slowed its points unequally, so its effect cannot be removed."""
 
 UNEVEN_SCATTER = 0.005
 """Scatter, of logarithms, up to which a round is never left out."""
@@ -31,9 +30,8 @@ MIN_KEPT = 3
 """A round of a point is left out only if at least this number of rounds stays."""
 
 SCATTER_QUANTILE = 0.8
-"""The scatter of a round is this quantile of its residuals. It exceeds the usual if a disturbance
-slowed a fifth of the points. A round that is faster at some points has no disturbance: a kernel of
-two speeds was slow in the other rounds."""
+"""The scatter of a round is this quantile of its residuals: a disturbance of a fifth of the points
+shows. A round that is faster at some points has none: other rounds had the slower of two speeds."""
 
 
 class Polished(NamedTuple):

@@ -1,16 +1,8 @@
 """The race of `tune`: configurations leave when they are shown to be slower than the best.
 
-This is successive elimination (Even-Dar, Mannor and Mansour, Journal of Machine Learning Research 7
-(2006), 1079-1105) by paired comparisons. A round visits every survivor once, in a process of its
-own. The logarithms of two configurations' times are subtracted round by round, so what slowed a
-whole round cancels. A configuration leaves only for its own differences from the leader. Their
-scatter comes from both configurations, and is shrunk towards the usual scatter in the race.
-
-The race assumes that visits in different rounds are independent, and that half of a configuration's
-visits take at most its typical time. It does not assume a size or a normal distribution of the
-scatter, except for a configuration with fewer than `MIN_VISITS` visits (`EARLY_FACTOR`).
-docs/tune.md shows how often the group holds the best in simulated landscapes. Pure functions on
-arrays, and their state.
+This is successive elimination by paired comparisons: the logarithms of two configurations' times
+are subtracted round by round, so that what slowed a whole round cancels. docs/tune.md has the
+method, its source and its assumptions. Pure functions on arrays, and their state.
 """
 
 import math
@@ -37,16 +29,14 @@ decide. A kernel with two equally likely speeds is slow in all seven in 0.8 % of
 
 EARLY_VISITS, EARLY_FACTOR = 3, 1.3
 """A configuration leaves before `MIN_VISITS` if it was slower than the leader by this factor in
-every round, and in this number of rounds at least. If a quarter of the visits of the best are
-disturbed, all three are in 1.6 % of races."""
+every round, and in this number of rounds at least."""
 
 DISSENT = 5
-"""One in this number of visits beyond `MIN_VISITS` may contradict the others (a sign test at 1 % or
-less)."""
+"""One in this number of visits beyond `MIN_VISITS` may contradict the others (sign test at 1 %)."""
 
 COMMON_DF = 2.0
 """Degrees of freedom of the usual scatter, towards which the scatter of each configuration is
-shrunk. The number is small, as the best may scatter ten times as much as the others."""
+shrunk: few, as the best may scatter ten times as much as the others."""
 
 MAX_ROUNDS = 20
 """Maximum number of rounds. Each further round would narrow a bound by less than 3 %."""

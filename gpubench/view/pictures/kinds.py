@@ -1,8 +1,7 @@
 """The kinds of pictures: which kinds rows suffice for, and how each draws them.
 
-The roofline is that of Williams, Waterman and Patterson, 2009. Intensity counts the bytes that must
-move (each operand once). A kernel that loads more bytes is below the roof. No kernel whose operands
-come from memory can be above it.
+The roofline is that of Williams, Waterman and Patterson, 2009, with the bytes that must move. No
+kernel whose operands come from memory can be above it.
 """
 
 from collections.abc import Callable, Sequence

@@ -36,9 +36,8 @@ COLOURS = (
     *("#FF11EE", "#BB0088", "#FF0066", "#007700", "#886699", "#CC0022"),
     *("#0066FF", "#BB55DD", "#557766", "#00AA00", "#EE22AA", "#BB5566"),
 )
-"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more. Each has the largest
-distance in Oklab from the colours before it, among the colours with a contrast of at least 3:1 to a
-white page and to GitHub's dark page."""
+"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more: each is farthest in Oklab
+from those before it, of the colours with a contrast of 3:1 to a white and to GitHub's dark page."""
 
 SAFE = 10
 """Number of colours, the first ones, that colour-blind readers can distinguish."""
@@ -51,8 +50,7 @@ MARKERS: tuple[Any, ...] = (
     *((3, 1, 0), (4, 1, 0), (6, 1, 0), (8, 1, 0)),
     *"+1234",
 )
-"""Markers, which identify a line without its colour. Their number is that of the colours. Those in
-parentheses are stars; the first number is the number of points."""
+"""Markers, as many as colours, which identify a line without its colour."""
 
 LIBRARY_MARKERS = ".x+1"
 """Markers of libraries, which are drawn in the colour of text."""
@@ -64,8 +62,8 @@ INK_AND_PAGE: Mapping[Theme, tuple[str, str]] = {
     Theme.LIGHT: ("#1f2328", "#ffffff"),
     Theme.BOTH: ("#797979", "none"),
 }
-"""Colour of text and lines, and of the page. The grey of `both` has the same contrast (4.3:1) to
-white and to GitHub's dark page, as an SVG in a README is read on both."""
+"""Colour of text and lines, and of the page. The grey has the same contrast (4.3:1) to white and to
+GitHub's dark page."""
 
 STYLE = Path(__file__).with_name("pictures.mplstyle")
 
