@@ -8,10 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from rich.console import (
-    Group,
-    RenderableType,
-)
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.grouping import grouped
@@ -84,10 +81,8 @@ def filled(rows: Sequence[Row], columns: Iterable[Column]) -> list[Column]:
 def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
     """Return a table with a line per row, without columns that are empty for all rows."""
     shown = filled(rows, columns)
-    grid = table(
-        *(column.title for column in shown),
-        left={column.title for column in shown if column.is_text},
-    )
+    left = {column.title for column in shown if column.is_text}
+    grid = table(*(column.title for column in shown), left=left)
     for row in rows:
         grid.add_row(*(column.text(row) for column in shown))
     return grid
@@ -131,9 +126,9 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
     measured = [row for row in rows if row.status == Status.OK]
     marks = {_doubt(row) for row in measured}
     if tiles:
-        kernel = attrgetter("problem_key", "variant")
-        best = best_of_each(measured, kernel)
-        marks |= {_place(row, best[kernel(row)]) for row in measured if row.tile}
+        for of_kernel in grouped(measured, attrgetter("problem_key", "variant")).values():
+            best = best_of(of_kernel)
+            marks |= {_place(row, best) for row in of_kernel if row.tile}
     legend = [f"{mark} {text}" for mark, text in LEGEND.items() if mark in marks]
     if any(uncertainty(row).startswith("n=") for row in measured):
         legend.append(f"n=…: fewer than {MIN_SAMPLES} samples, too few for an interval")
@@ -166,11 +161,8 @@ def _missed_precision(rows: Sequence[Row]) -> str:
 
 def _devices_differ(rows: Sequence[Row]) -> str:
     """Say by how much devices that shared a sweep differ; empty for a single device."""
-    speeds = {
-        f"{row.host} {row.slot}": row.percent_of_devices
-        for row in rows
-        if row.percent_of_devices is not None
-    }
+    shared = [row for row in rows if row.percent_of_devices is not None]
+    speeds = {f"{row.host} {row.slot}": row.percent_of_devices or 0.0 for row in shared}
     if len(speeds) < 2:  # noqa: PLR2004 - a comparison needs two
         return ""
     slowest, fastest = min(speeds.values()), max(speeds.values())
@@ -186,9 +178,9 @@ def _contradicting(rows: Iterable[Row]) -> list[str]:
     by_name = {(row.variant, row.tile, *row.problem_key): row for row in rows}
     lines = []
     for name, row in by_name.items():
-        serial = by_name.get((row.variant.removesuffix(PARALLEL), *name[1:]))
-        times = (row.median_us or 0.0) / (serial.median_us or 1.0) if serial else 0.0
-        if serial and times > CONTRADICTS:
+        serial = by_name.get((row.variant.removesuffix(PARALLEL), *name[1:]), row)
+        times = (row.median_us or 0.0) / (serial.median_us or 1.0)
+        if times > CONTRADICTS:
             lines.append(
                 f"{row.label} takes {times:.2g} times as long as {serial.variant} on one thread: "
                 "do not use percentages of either here"
@@ -203,20 +195,17 @@ def tile_table(rows: Sequence[Row]) -> Table:
     cells = {(row.tile, row.variant): row for row in tiled}
     grid = table("tile", *best)
     for tile in sorted({row.tile for row in tiled}, key=tile_order):
-        times = (_time_cell(cells.get((tile, variant)), best[variant]) for variant in best)
-        grid.add_row(tile, *times)
+        of_tile = [cells.get((tile, variant)) for variant in best]
+        grid.add_row(tile, *(_time_cell(row, best[row.variant]) if row else "" for row in of_tile))
     return grid
 
 
 def tile_list(rows: Sequence[Row]) -> Table:
     """Return times by variant and tile, for tiles that variants do not have in common."""
-    grid = table("variant", "tile", "time", "±", left={"variant", "tile"})
-    best, before = best_of_each(rows), ""
-    for row in sorted(rows, key=lambda row: (row.variant, tile_order(row.tile))):
-        name = row.variant if row.variant != before else ""
-        grid.add_row(name, row.tile, _time_cell(row, best[row.variant]), uncertainty(row))
-        before = row.variant
-    return grid
+    best = best_of_each(rows)
+    times = Column("time", lambda row: _time_cell(row, best[row.variant]).plain)
+    ordered = sorted(rows, key=lambda row: (row.variant, tile_order(row.tile)))
+    return rows_table(ordered, [*NAMES, times, Column("±", uncertainty)])
 
 
 def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
@@ -316,12 +305,9 @@ def best_of_each(
 
 def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
     """Return the best row's tile, and its variant's tiles whose intervals overlap with it."""
-    ties = [
-        row.tile
-        for row in rows
-        if row.variant == best.variant and row.tile != best.tile and _tied(row, best)
-    ]
-    return [tile for tile in (best.tile, *sorted(ties, key=tile_order)) if tile]
+    others = (row for row in rows if row.variant == best.variant and row.tile != best.tile)
+    ties = sorted((row.tile for row in others if _tied(row, best)), key=tile_order)
+    return [tile for tile in (best.tile, *ties) if tile]
 
 
 def uncertainty(row: Row) -> str:
@@ -375,9 +361,7 @@ def _place(row: Row, best: Row) -> str:
     return BEST if row is best else TIED if _tied(row, best) else " "
 
 
-def _time_cell(row: Row | None, best: Row) -> Text:
-    if row is None:
-        return Text("")
+def _time_cell(row: Row, best: Row) -> Text:
     place = _place(row, best)
     style = "bold green" if row is best else "green" if place == TIED else ""
     return Text(f"{time_text(row.median_us)} {place}{_doubt(row)}", style=style)
