@@ -392,23 +392,13 @@ def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:
             arrays.append(flat.reshape(shape, order="F" if by_columns else "C"))
             start += count * dtype.itemsize
         *after, output = arrays
-        overwritten = changed_operand(problem, case.inputs or operands(problem), after)
-        if overwritten:
-            fault = KernelFaultError(f"fault: the kernel overwrites its operand {overwritten}")
-            fault.case = case
-            raise fault
+        before = case.inputs or operands(problem)
+        for name, old, new in zip(problem.operation.arrays, before, after, strict=False):
+            if old.tobytes() != new.tobytes():
+                fault = KernelFaultError(f"fault: the kernel overwrites its operand {name}")
+                fault.case = case
+                raise fault
         outputs.append(output)
     if start != len(data):
         raise KernelFaultError("fault: the program wrote another number of elements")
     return outputs
-
-
-def changed_operand(
-    problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]
-) -> str:
-    """Return the name of the first operand that is not as before a launch, or an empty text."""
-    names = problem.operation.arrays
-    for name, old, new in zip(names, before, after, strict=False):
-        if old.tobytes() != new.tobytes():
-            return name
-    return ""

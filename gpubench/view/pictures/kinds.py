@@ -148,12 +148,11 @@ def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     names = {row.size: row.problem for row in panel.rows if row.problem}
     sizes = dict.fromkeys(row.size for row in sorted(panel.rows, key=extent))
     places = style.size_axis(axes, list(sizes), names)
-    lines = []
-    for line in panel.series:
-        rows = line.best_by_size
-        points = [(places[row.size], getattr(row, rate) or 0.0) for row in rows]
-        figure = f"{number(points[-1][1], 0)} {unit}"
-        lines.append(_line(axes, line, panel.look(line.variant, looks), rows, points, figure))
+    lines = _lines(
+        *(panel, looks, axes),
+        lambda row: (places[row.size], getattr(row, rate) or 0.0),
+        lambda row: f"{number(getattr(row, rate), 0)} {unit}",
+    )
     for source, peak in panel.peaks_gflops.items():
         if limit := source.copy_gbytes_per_s if limited_by == "copy" else peak:
             text = style.label(source.named(limited_by), f"{number(limit, 0)} {unit}")
@@ -167,24 +166,23 @@ def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     return CURVE_IN
 
 
-def _line(
+def _lines(
+    panel: Panel,
+    looks: style.Looks,
     axes: Axes,
-    line: Series,
-    look: style.Look,
-    rows: Sequence[Row],
-    points: style.Points,
-    figure: str,
-) -> Line2D:
-    """Draw a variant's line, a point per row."""
-    name = [f"{line.name}, {figure}"] if look.is_faint else [line.name, figure]
-    (drawn,) = axes.plot(
-        *zip(*points, strict=True),
-        **look.options,
-        linestyle=line.source.dashes,
-        label=style.label(*name),
-    )
-    style.ring(axes, rows, points)
-    return drawn
+    point: Callable[[Row], tuple[float, float]],
+    figure: Callable[[Row], str],
+) -> list[Line2D]:
+    """Draw a line for each variant, a point per size, with the figure of its largest size."""
+    lines = []
+    for line in panel.series:
+        rows, look = line.best_by_size, panel.look(line.variant, looks)
+        points, text = list(map(point, rows)), figure(rows[-1])
+        name = style.label(*([f"{line.name}, {text}"] if look.is_faint else [line.name, text]))
+        options = look.options | {"linestyle": line.source.dashes, "label": name}
+        lines += axes.plot(*zip(*points, strict=True), **options)
+        style.ring(axes, rows, points)
+    return lines
 
 
 # ---- the roofline
@@ -192,12 +190,11 @@ def _line(
 
 def _roofline(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     """Draw a marker per size and variant, and the roof of each source."""
-    lines = []
-    for line in panel.series:
-        rows = line.best_by_size
-        points = [(row.arithmetic_intensity or 1.0, row.gflops or 0.0) for row in rows]
-        figure = f"{number(rows[-1].percent_of_peak, 1)} % of peak"
-        lines.append(_line(axes, line, panel.look(line.variant, looks), rows, points, figure))
+    lines = _lines(
+        *(panel, looks, axes),
+        lambda row: (row.arithmetic_intensity or 1.0, row.gflops or 0.0),
+        lambda row: f"{number(row.percent_of_peak, 1)} % of peak",
+    )
     peaks = {source: peak for source, peak in panel.peaks_gflops.items() if peak}
     edges = [row.arithmetic_intensity or 1.0 for row in panel.rows]
     slopes = {source: source.copy_gbytes_per_s or source.datasheet_gbytes_per_s for source in peaks}
