@@ -62,23 +62,12 @@ R = TypeVar("R")
 class Columns(Generic[R]):
     """The columns of a file: the fields of a class of rows, a dataclass with slots."""
 
-    def __init__(
-        self,
-        row: type[R],
-        required: Collection[str],
-        kind: str,
-        derived: Mapping[str, Callable[[R], object]] | None = None,
-    ) -> None:
-        """`required` are the columns that every file must have; `kind` names the file.
-
-        `derived` has a function for each key column that older files lack. It returns the value of
-        the column from the other columns of a row.
-        """
+    def __init__(self, row: type[R], required: Collection[str], kind: str) -> None:
+        """`required` are the columns that every file must have; `kind` names the file."""
         self.fields: tuple[Field[Any], ...] = fields(row)  # type: ignore[arg-type]
         self.names = tuple(each.name for each in self.fields)
         self._key = {each.name for each in self.fields if each.metadata["group"] == "key"}
         self._row, self._required, self._kind = row, tuple(required), kind
-        self._derived = derived or {}
         self._slots = {name: getattr(row, name).__set__ for name in self.names}
         self._parsers = {each.name: _parser(each) for each in self.fields}
 
@@ -165,9 +154,6 @@ class Columns(Generic[R]):
         row = object.__new__(self._row)
         for name, put in self._slots.items():
             put(row, values.get(name))
-        for name, derive in self._derived.items():
-            if name not in values:
-                self._slots[name](row, derive(row))
         return row
 
 

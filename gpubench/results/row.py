@@ -219,33 +219,10 @@ class Row:
 KEY = PointKey._fields
 _KEY_OF = attrgetter(*KEY)
 PROBLEM_KEY = tuple(name for name in KEY if name not in {"variant", "tile"})
-REQUIRED = (
-    *(name for name in KEY if name != "launches"),
-    *("status", "median_us", "round_medians_us"),
-)
+REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
 """Columns that every file must have. Versions of gpubench differ in the other columns."""
 
-_OVERLAPPED_UNTIL_0_2 = {
-    *("dmma_split_cluster", "splitk_cluster", "wgmma_bytes_cluster", "wgmma_tf32_cluster"),
-}
-"""Kernels without a parameter `pdl` whose launches overlapped in files without `launches`."""
-
-
-def _launches_until_0_2(row: Row) -> str:
-    """Return `launches` of a row from a file of version 0.2 or older, which has no such column.
-
-    There, each launch began as early as its kernel allowed.
-    """
-    overlapped = "pdl=1" in row.tile.split("/") or row.variant in _OVERLAPPED_UNTIL_0_2
-    return "overlapped" if overlapped and row.scope == "kernel" else "alone"
-
-
-_FILE = Columns(
-    Row,
-    REQUIRED,
-    "a CSV of a sweep (docs/csv.md has its schema)",
-    derived={"launches": _launches_until_0_2},
-)
+_FILE = Columns(Row, REQUIRED, "a CSV of a sweep (docs/csv.md has its schema)")
 COLUMNS, NAMES = _FILE.fields, _FILE.names
 encode, read, rows = _FILE.encode, _FILE.read, _FILE.rows_of
 

@@ -253,18 +253,3 @@ def test_columns_that_are_not_asked_for_are_left_out(tmp_path: Path) -> None:
     write([measured(9.0)], path)
     (row,) = read(path, ("median_us",))
     assert (row.key, row.median_us, row.gflops) == (measured(9.0).key, 9.0, None)
-
-
-def test_rows_of_older_files_overlapped_where_their_kernels_could(csv_file: Path) -> None:
-    named = [
-        ("wgmma_fitted", "64x64x64/s8/cluster=1x1/group=8/pdl=1", "kernel", "overlapped"),
-        ("wgmma_cluster", "128x256x64/s4/cluster=2x1/group=8/pdl=0/prefetch=0", "kernel", "alone"),
-        ("splitk_cluster", "32x64x16/8x4/s4/k4", "kernel", "overlapped"),
-        ("splitk_cluster", "32x64x16/8x4/s4/k4", "end-to-end", "alone"),
-        ("cublas", "", "kernel", "alone"),
-    ]
-    (row,) = read(csv_file)[:1]
-    older = csv_file.with_name("older.csv")
-    rows = [replace(row, variant=name, tile=tile, scope=scope) for name, tile, scope, _ in named]
-    table.frame(rows).drop(columns="launches").to_csv(older, index=False)
-    assert [one.launches for one in read(older)] == [launches for *_, launches in named]
