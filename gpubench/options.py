@@ -57,7 +57,7 @@ _TIMING_FIELDS = {field.name for field in fields(Timing)}
 class Option:
     """An option of a sweep."""
 
-    name: str
+    name: str = ""
     """The TOML key and Python argument. The flag has - instead of _."""
 
     kind: Any = str
@@ -153,163 +153,146 @@ def _choice(*choices: str) -> str:
     return f"[{'|'.join(choices)}]"
 
 
-def _either(name: str, kind: type[Cache | Scope | State], text: str) -> Option:
+def _named(**options: Option) -> dict[str, Option]:
+    """Return options by their names."""
+    return {name: replace(option, name=name) for name, option in options.items()}
+
+
+def _either(field: str, kind: type[Cache | Scope | State], text: str) -> Option:
     """Return the option for one member of an enumeration, or for both."""
     choices = _choice(*kind, "both")
-    return Option(name=name, field=f"{name}s", help=text, read=one_or_both(kind), metavar=choices)
+    return Option(field=field, help=text, read=one_or_both(kind), metavar=choices)
 
 
-def _duration(name: str, low: float, high: float, text: str) -> Option:
+def _duration(field: str, low: float, high: float, text: str) -> Option:
     """Return the option for a time in seconds."""
-    read = seconds(low, high)
-    return Option(name=name, field=f"{name}_s", help=text, read=read, metavar="SECONDS")
+    return Option(field=field, help=text, read=seconds(low, high), metavar="SECONDS")
 
 
-OPTIONS = {
-    option.name: option
-    for option in (
-        Option(
-            name="sizes",
-            help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2; for "
-            "gemv, gemv_t and atax 8192x32768 (MxN); or a model's problems, as model.csv.",
-            metavar="LIST|FILE.csv",
+OPTIONS = _named(
+    sizes=Option(
+        help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2; for "
+        "gemv, gemv_t and atax 8192x32768 (MxN); or a model's problems, as model.csv.",
+        metavar="LIST|FILE.csv",
+    ),
+    tiles=Option(
+        help="Tile sizes: 16 or 1..32 or 1..64:x2 or 128x128x8/8x8/s3, further parameters as "
+        "/name=value; auto, what a kernel's cost model picks for each size; or tuned, as "
+        "'gpubench tune' found them. Default: each variant's own (compare-cublas: auto).",
+        read=lambda flag, text: (
+            (text,) if text == AUTO_TILES or tuned_file((text,)) else parse_tiles(text, flag)
         ),
-        Option(
-            name="tiles",
-            help="Tile sizes: 16 or 1..32 or 1..64:x2 or 128x128x8/8x8/s3, further parameters as "
-            "/name=value; auto, what a kernel's cost model picks for each size; or tuned, as "
-            "'gpubench tune' found them. Default: each variant's own (compare-cublas: auto).",
-            read=lambda flag, text: (
-                (text,) if text == AUTO_TILES or tuned_file((text,)) else parse_tiles(text, flag)
-            ),
-        ),
-        Option(
-            name="variants",
-            help="Kernels, such as shared_tile,cublas or cpu_*; 'gpubench variants' lists them. "
-            "Default: all but those it marks as not default.",
-            read=named,
-            complete=completion.variants,
-        ),
-        Option(
-            name="exclude",
-            field="excluded",
-            help="Leave out these variants, such as cpu_naive or cpu_*.",
-            read=named,
-            complete=completion.variants,
-        ),
-        Option(
-            name="dtypes",
-            help=f"Element types: {', '.join(DTYPES)}. Default: {','.join(DEFAULT.dtypes)}.",
-            read=list_of(DTYPES, DTYPE_ALIASES),
-            complete=completion.dtypes,
-        ),
-        Option(
-            name="op",
-            help=f"Operation. Default: {DEFAULT.op}.",
-            read=one_of(*OPERATIONS),
-            metavar=_choice(*OPERATIONS),
-        ),
-        Option(
-            name="device",
-            help="auto, cuda, cuda:1 or cpu. Default: auto, the GPU if there is one.",
-            read=_device,
-            metavar="DEVICE",
-        ),
-        Option(
-            name="kernels",
-            kind=Path,
-            help="Directory of your own kernels: mine.cu and mine.py in DIR, or in DIR/gemm. "
-            "This runs the code of every .py there, as you.",
-            metavar="DIR",
-        ),
-        Option(
-            name="output",
-            kind=Path,
-            help="CSV to write, such as a.csv or, compressed, a.csv.gz. "
-            "Default: results/<time>-<device>-<op>.csv.",
-            read=csv_path,
-            short="-o",
-        ),
-        Option(
-            name="samples",
-            kind=Path,
-            help="File for the time of every sample: one JSON line for each point and round.",
-            read=file_path,
-        ),
-        Option(
-            name="seed",
-            kind=int,
-            help=f"Seed of the operands and of the order. Default: {DEFAULT.seed}.",
-            read=within(0, 2**63 - 1),
-        ),
-        Option(
-            name="operands",
-            help=f"Values of the operands, which decide the power: {', '.join(Fill)}. "
-            "Default: uniform.",
-            read=lambda flag, text: tuple(map(Fill, list_of(Fill)(flag, text))),
-        ),
-        Option(
-            name="layouts",
-            help="How A and B of gemm lie in memory, a letter each, n (row-major) or t "
-            "(transposed): nn,nt,tn,tt. Default: each kernel's own, nn for most.",
-            read=list_of(LAYOUTS),
-        ),
-        Option(
-            name="rounds",
-            kind=int,
-            help="Number of rounds. Each round measures all points in a new order. Default: "
-            f"{DEFAULT.timing.rounds}.",
-            read=within(1, 1000),
-        ),
-        Option(
-            name="precision",
-            help="Sample until the 95 % interval of the median is within this percentage of it. "
-            "Default: 0.5%.",
-            read=lambda flag, text: parse_fraction(text, flag, low=0.0001),
-            metavar="PERCENT",
-        ),
-        _either("cache", Cache, "State of the cache at a launch. Default: cold."),
-        Option(
-            name="launches",
-            help="When a launch begins: alone (when the previous launch has ended), overlapped (as "
-            "early as the kernel allows), graph, graph_overlapped (in a graph), waited (the host "
-            "waits for each launch). Default: alone.",
-            read=lambda flag, text: tuple(map(Launches, list_of(Launches)(flag, text))),
-        ),
-        _either(
-            "state",
-            State,
-            "burst: short visits at the highest clock; sustained: after a second of launches "
-            "without a pause, with watts and joules. Default: burst.",
-        ),
-        _either(
-            "scope",
-            Scope,
-            "What is timed: the kernel alone, or copies and allocations too. Default: kernel.",
-        ),
-        Option(
-            name="timer",
-            help="events (time in a stream) or cupti (execution). Default: events.",
-            read=lambda flag, text: Timer(one_of(Timer.EVENTS, Timer.CUPTI)(flag, text)),
-            metavar=_choice(Timer.EVENTS, Timer.CUPTI),
-        ),
-        _duration("budget", 1, 1e7, "Time for all points together, such as 60, 90s or 2m."),
-        _duration(
-            "launch_limit",
-            0.001,
-            3600,
-            "Skip points whose launch is estimated to take longer. "
-            "Default: 10; for compare-cublas 1.",
-        ),
-        _duration(
-            "point_limit",
-            1,
-            1e6,
-            "Per-point timeout: a point that takes longer in a round is an error. "
-            "Default: 60 and 6 times the launch limit.",
-        ),
-    )
-}
+    ),
+    variants=Option(
+        help="Kernels, such as shared_tile,cublas or cpu_*; 'gpubench variants' lists them. "
+        "Default: all but those it marks as not default.",
+        read=named,
+        complete=completion.variants,
+    ),
+    exclude=Option(
+        field="excluded",
+        help="Leave out these variants, such as cpu_naive or cpu_*.",
+        read=named,
+        complete=completion.variants,
+    ),
+    dtypes=Option(
+        help=f"Element types: {', '.join(DTYPES)}. Default: {','.join(DEFAULT.dtypes)}.",
+        read=list_of(DTYPES, DTYPE_ALIASES),
+        complete=completion.dtypes,
+    ),
+    op=Option(
+        help=f"Operation. Default: {DEFAULT.op}.",
+        read=one_of(*OPERATIONS),
+        metavar=_choice(*OPERATIONS),
+    ),
+    device=Option(
+        help="auto, cuda, cuda:1 or cpu. Default: auto, the GPU if there is one.",
+        read=_device,
+        metavar="DEVICE",
+    ),
+    kernels=Option(
+        kind=Path,
+        help="Directory of your own kernels: mine.cu and mine.py in DIR, or in DIR/gemm. "
+        "This runs the code of every .py there, as you.",
+        metavar="DIR",
+    ),
+    output=Option(
+        kind=Path,
+        help="CSV to write, such as a.csv or, compressed, a.csv.gz. "
+        "Default: results/<time>-<device>-<op>.csv.",
+        read=csv_path,
+        short="-o",
+    ),
+    samples=Option(
+        kind=Path,
+        help="File for the time of every sample: one JSON line for each point and round.",
+        read=file_path,
+    ),
+    seed=Option(
+        kind=int,
+        help=f"Seed of the operands and of the order. Default: {DEFAULT.seed}.",
+        read=within(0, 2**63 - 1),
+    ),
+    operands=Option(
+        help=f"Values of the operands, which decide the power: {', '.join(Fill)}. "
+        "Default: uniform.",
+        read=lambda flag, text: tuple(map(Fill, list_of(Fill)(flag, text))),
+    ),
+    layouts=Option(
+        help="How A and B of gemm lie in memory, a letter each, n (row-major) or t "
+        "(transposed): nn,nt,tn,tt. Default: each kernel's own, nn for most.",
+        read=list_of(LAYOUTS),
+    ),
+    rounds=Option(
+        kind=int,
+        help="Number of rounds. Each round measures all points in a new order. Default: "
+        f"{DEFAULT.timing.rounds}.",
+        read=within(1, 1000),
+    ),
+    precision=Option(
+        help="Sample until the 95 % interval of the median is within this percentage of it. "
+        "Default: 0.5%.",
+        read=lambda flag, text: parse_fraction(text, flag, low=0.0001),
+        metavar="PERCENT",
+    ),
+    cache=_either("caches", Cache, "State of the cache at a launch. Default: cold."),
+    launches=Option(
+        help="When a launch begins: alone (when the previous launch has ended), overlapped (as "
+        "early as the kernel allows), graph, graph_overlapped (in a graph), waited (the host "
+        "waits for each launch). Default: alone.",
+        read=lambda flag, text: tuple(map(Launches, list_of(Launches)(flag, text))),
+    ),
+    state=_either(
+        "states",
+        State,
+        "burst: short visits at the highest clock; sustained: after a second of launches "
+        "without a pause, with watts and joules. Default: burst.",
+    ),
+    scope=_either(
+        "scopes",
+        Scope,
+        "What is timed: the kernel alone, or copies and allocations too. Default: kernel.",
+    ),
+    timer=Option(
+        help="events (time in a stream) or cupti (execution). Default: events.",
+        read=lambda flag, text: Timer(one_of(Timer.EVENTS, Timer.CUPTI)(flag, text)),
+        metavar=_choice(Timer.EVENTS, Timer.CUPTI),
+    ),
+    budget=_duration("budget_s", 1, 1e7, "Time for all points together, such as 60, 90s or 2m."),
+    launch_limit=_duration(
+        "launch_limit_s",
+        0.001,
+        3600,
+        "Skip points whose launch is estimated to take longer. Default: 10; for compare-cublas 1.",
+    ),
+    point_limit=_duration(
+        "point_limit_s",
+        1,
+        1e6,
+        "Per-point timeout: a point that takes longer in a round is an error. "
+        "Default: 60 and 6 times the launch limit.",
+    ),
+)
 
 
 def read_sweep(
