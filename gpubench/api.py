@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,14 +162,8 @@ def diff(
                 rows_by_file[Path(sweep)] = table.read(Path(sweep))
         sides.append(make_side(rows_by_file))
     report = compared_sides(sides[0], sides[1], options)
-    columns = (
-        *("verdict", "ratio", "ratio_low", "ratio_high"),
-        *("base_median_us", "new_median_us", "reason"),
-    )
-    return pd.DataFrame(
-        [
-            line.key._asdict() | {name: getattr(line.finding, name) for name in columns}
-            for line in report.lines
-        ],
-        columns=[*table.KEY, *columns],
-    ).astype({"verdict": str})
+    times = ("base_median_us", "new_median_us")
+    columns = ("verdict", "ratio", "ratio_low", "ratio_high", *times, "reason")
+    values = attrgetter(*columns)
+    lines = [(*line.key, *values(line.finding)) for line in report.lines]
+    return pd.DataFrame(lines, columns=[*table.KEY, *columns]).astype({"verdict": str})

@@ -246,11 +246,9 @@ class Variant:
             return f"needs compute capability {needs}, and this GPU has {has}"
         if problem.dtype not in self.dtypes:
             return f"has no {problem.dtype}, only {', '.join(self.dtypes)}"
-        if problem.column_major != self.own_layout(problem.dtype):
-            taken = [LAYOUTS[name] for name in self.layouts]
-            if problem.column_major not in taken:
-                own = layout_text(self.own_layout(problem.dtype))
-                return f"takes its operands {own} only, not {problem.layout}"
+        own = self.own_layout(problem.dtype)
+        if problem.column_major not in (own, *(LAYOUTS[name] for name in self.layouts)):
+            return f"takes its operands {layout_text(own)} only, not {problem.layout}"
         if missing := [name for name in self.libraries if not _is_installed(name)]:
             return f"needs {' and '.join(missing)}: pip install {' '.join(missing)}"
         if tile is not None and self.tiles is not None and (reason := self.tiles.why_not(tile)):

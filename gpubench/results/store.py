@@ -96,7 +96,7 @@ def newest_build(
     """
     newest: list[Path] = []
     unreadable: list[str] = []
-    build: set[tuple[object, ...]] = set()
+    build = None
     for path in reversed(paths):
         try:
             check(path)
@@ -105,12 +105,10 @@ def newest_build(
             unreadable.append(str(error))
             continue
         of_file = {(row.variant, *(getattr(row, column) for column in _BUILD)) for row in rows}
-        if newest and of_file != build:
+        build = of_file if build is None else build
+        if of_file != build or len(newest) == MAX_SWEEPS:
             break
         newest.append(path)
-        build = of_file
-        if len(newest) == MAX_SWEEPS:
-            break
     if not newest:
         raise UsageError(unreadable[-1])
     return newest[::-1], unreadable
