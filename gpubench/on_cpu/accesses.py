@@ -59,9 +59,11 @@ _PASSED = re.compile(r"-[DIU].*|--include-path=.*")
 KINDS = {"r": "read", "w": "write", "a": "atomic"}
 BULK = "t"
 
-TENSOR_CORES = re.compile(r"\b(?:wmma::|wgmma|mma\.sync)|\bmma\.h\b")
+ONLY_NVCC = {
+    r"\b(?:wmma::|wgmma|mma\.sync)|\bmma\.h\b": "the kernel uses tensor cores",
+    r"\basm\b": "the kernel has inline PTX",
+}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-INLINE_PTX = re.compile(r"\basm\b")
 BY_ARCHITECTURE = re.compile(r"^\s*#.*\b__CUDA_ARCH__\b", re.MULTILINE)
 
 
@@ -289,10 +291,9 @@ def _record_together(cases: Sequence[Case], options: tuple[str, ...]) -> list[Re
 def _why_not_compiled(variant: CudaVariant, error: CompileError) -> str:
     """Return why g++ does not compile a kernel: what only nvcc compiles, or else g++'s error."""
     text = _COMMENT.sub("", _text(variant))
-    if TENSOR_CORES.search(text):
-        return "the kernel uses tensor cores"
-    if INLINE_PTX.search(text):
-        return "the kernel has inline PTX"
+    for pattern, why in ONLY_NVCC.items():
+        if re.search(pattern, text):
+            return why
     return f"it does not compile for the CPU: {error}"
 
 

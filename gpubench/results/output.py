@@ -118,11 +118,7 @@ class Output:
                     file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-                try:
-                    self._place(temporary)
-                except FileExistsError as error:
-                    error.strerror = "another file has appeared there"
-                    raise
+                self._place(temporary)
                 self._replaces = True
             except BaseException:
                 file.close()
@@ -140,7 +136,8 @@ class Output:
             return
         try:
             os.link(temporary, self.path)
-        except FileExistsError:
+        except FileExistsError as error:
+            error.strerror = "another file has appeared there"
             raise
         except OSError:  # a file system without links
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL))

@@ -95,19 +95,15 @@ class ResultFile:
         resume: bool = False,
         samples: Path | None = None,
     ) -> None:
-        self.path = path
-        self.partial = partial_of(path)
-        """The file of the measurements while the sweep runs."""
-
+        self.path, self.partial = path, partial_of(path)
         self.continued_by = path
         """The path that `--resume` takes."""
 
         self.keeps_partial = False
         """Whether the partial file of a complete sweep stays until `remove_partial`."""
 
+        self._overwrite, self.resume = overwrite, resume
         self._samples_path = samples
-        self._overwrite = overwrite
-        self.resume = resume
         self._file: IO[bytes] | None = None
         self._csv: Output
         self._samples: Output | None = None
