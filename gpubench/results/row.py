@@ -185,10 +185,9 @@ class Row:
     @property
     def special(self) -> str:
         """Launches, layout and values of the operands, where not the default, for a title."""
-        launches = "" if self.launches in {"", "alone"} else f", launches {self.launches}"
-        layout = "" if self.layout in {"", "row-major"} else f", {self.layout}"
-        operands = "" if self.operands in {"", "uniform"} else f", operands {self.operands}"
-        return launches + layout + operands
+        usual = {"", "alone", "row-major", "uniform"}
+        named = {"launches ": self.launches, "": self.layout, "operands ": self.operands}
+        return "".join(f", {what}{text}" for what, text in named.items() if text not in usual)
 
     @property
     def half_interval(self) -> float | None:

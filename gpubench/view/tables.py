@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import IO
 
 from rich import box
@@ -45,25 +45,25 @@ class Table:
         """Append a line."""
         self.lines.append(cells)
 
-    def rich(self) -> rich_table.Table:
-        """Return the table for a terminal.
-
-        Text may be folded. Figures and names of variants are not.
-        """
+    def _grid(self, columns: Sequence[int]) -> rich_table.Table:
+        """Return some columns for a terminal. Figures and names of variants are not folded."""
         grid = rich_table.Table(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
             show_edge=False,
             padding=(0, 1, 0, 0),
-            show_header=any(self.headings),
+            show_header=any(self.headings[index] for index in columns),
         )
-        for name in self.headings:
+        for name in (self.headings[index] for index in columns):
             justify: JustifyMethod = "left" if self._is_text(name) else "right"
             heading = name if self._is_text(name) else _BREAK.sub("\n", name, count=1)
             fixed = not self._is_text(name) or name == "variant"
             grid.add_column(heading, justify=justify, overflow="fold", no_wrap=fixed)
         for line in self.lines:
-            grid.add_row(*(cell if isinstance(cell, Text) else Text(_plain(cell)) for cell in line))
+            cells = (line[index] for index in columns)
+            grid.add_row(
+                *(cell if isinstance(cell, Text) else Text(_plain(cell)) for cell in cells)
+            )
         return grid
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
@@ -71,9 +71,7 @@ class Table:
         for place, columns in enumerate(self._split(options.max_width)):
             if place:
                 yield Text()
-            lines = [tuple(line[index] for index in columns) for line in self.lines]
-            headings = [self.headings[index] for index in columns]
-            yield replace(self, headings=headings, lines=lines).rich()
+            yield self._grid(columns)
 
     def _split(self, width: int) -> list[list[int]]:
         """Return the columns of each table of at most this width: all text, and some figures."""
