@@ -74,8 +74,8 @@ def made_once(path: Path, kind: type[Value], make: Callable[[], Value]) -> Value
 def environment_with_caches() -> tuple[dict[str, str], str]:
     """Return the environment of child processes, with the caches of their compilers.
 
-    If the user's cache cannot be written, a private directory takes its place until this process
-    ends, and the second value is a line that says so.
+    A private directory replaces a cache that cannot be written until this process ends, and the
+    second value says so.
     """
     directory = user_cache()
     why = _why_unusable(directory)

@@ -38,8 +38,7 @@ class UsageError(GpubenchError):
 class DeviceUnavailableError(GpubenchError):
     """The device does not exist. The message says what is missing and how to get it.
 
-    `expected` is true if nothing suggests that the machine has such a device. Then `--device auto`
-    prints no line about it.
+    `expected`: nothing suggests such a device, so `--device auto` prints no line about it.
     """
 
     def __init__(self, message: str, *, expected: bool = False) -> None:
@@ -78,18 +77,14 @@ class LaunchError(Exception):
 
 
 class DoesNotFitError(Exception):
-    """A point needs more memory than is free, or its launches are too short to sustain.
-
-    The point is skipped.
-    """
+    """A point is skipped: it needs more memory than is free, or is too short to sustain."""
 
 
 def install_command(extra: str) -> str:
     """Return the command that adds an extra: `pip install '.[cuda13]'` in a checkout.
 
-    The command names the directory, the wheel or the repository that this copy was installed from
-    (PEP 610), or else the distribution. Nothing can be added to an environment of `uvx` or `pipx
-    run`, so the command then starts gpubench again, with the extra.
+    It names where this copy was installed from (PEP 610), or else the distribution. Nothing can be
+    added to an environment of `uvx` or `pipx run`, so it then starts gpubench again.
     """
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote

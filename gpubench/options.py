@@ -1,7 +1,7 @@
 """The options of a sweep. Each is declared once, for its flag, TOML key and Python argument.
 
-`OPTIONS` is the declaration. `sweep_options` adds the options to a command. `read_sweep` makes a
-`Sweep` from flags, a TOML file or a Python call. The options that several commands share follow.
+`sweep_options` adds `OPTIONS` to a command. `read_sweep` makes a `Sweep` from flags, a TOML file or
+a Python call. The options that several commands share follow.
 """
 
 import inspect
@@ -61,8 +61,7 @@ class Option:
     """The TOML key and Python argument. The flag has - instead of _."""
 
     kind: Any = str
-    """The type that Typer shows, and to which TOML and Python values are converted. A list of
-    names, sizes or tiles is text with commas."""
+    """The type that Typer shows, and to which values are converted. A list is text with commas."""
 
     help: str
     field: str = ""
@@ -300,9 +299,8 @@ def read_sweep(
 ) -> Sweep:
     """Return the sweep that the options describe.
 
-    An option without a value is taken from the configuration, then from `defaults`. Values are
-    text as on the command line; numbers and lists are read as their printed text. Raises UsageError
-    with the flag of the option.
+    An option without a value is taken from the configuration, then from `defaults`. Numbers and
+    lists are read as their printed text. Raises UsageError with the flag of the option.
     """
     texts = option_texts(given, config)
     sweep_fields: dict[str, Any] = {}
@@ -376,8 +374,7 @@ def sweep_options(
 ) -> Command:
     """Replace the parameter `options` of a command by one parameter for each option of a sweep.
 
-    The command's own options follow. With `for_python`, the signature has the defaults that `help`
-    prints, and nothing of Typer.
+    With `for_python`, the signature has the defaults that `help` prints, and nothing of Typer.
     """
     options = [option for option in OPTIONS.values() if option.name not in without]
     parameters = list(map(_parameter, options))

@@ -194,9 +194,8 @@ class Space:
     def read(self, text: str) -> Config:
         """Return the configuration that a user's text means. Raise ValueError if it is not a tile.
 
-        Missing parameters come from the first default that agrees with the text, or else from the
-        first legal configuration that does. If no configuration agrees, they stay missing, and
-        `why_not` returns the reason. If only `/s` and `/k` are missing, they are 1.
+        Missing parameters come from the first default or legal configuration that agrees with the
+        text, else they stay missing, and `why_not` has the reason. Missing `/s` and `/k` are 1.
         """
         config = self._parsed(text)
         if not set(self.block) <= config.keys() < self.axes.keys():

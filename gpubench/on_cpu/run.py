@@ -177,8 +177,8 @@ def run_on_cpu(
 def translation_unit(source: Path, text: str | None, instances: Sequence[str]) -> str:
     """Return the header, the unchanged source of the kernel, and the instances.
 
-    Only two things cannot be expressed by macros. `extern __shared__ T name[];` becomes a pointer,
-    and a kernel's `extern "C"` is left out.
+    `extern __shared__ T name[];` becomes a pointer, and a kernel's `extern "C"` is left out: macros
+    cannot do that.
     """
     if text is None:
         text = read_source(source)
@@ -252,8 +252,7 @@ def gxx(*arguments: str, text: str = "") -> str:
 def execute(command: Sequence[str], sanitizer: Sanitizer | None = None) -> None:
     """Run a program to its end. Raises KernelFaultError with its report if that is not a good one.
 
-    Where ThreadSanitizer cannot live with how the kernel of the machine randomises addresses, it
-    runs again without that.
+    It runs again without randomized addresses where ThreadSanitizer does not work with them.
     """
     code, lines = _run(command, sanitizer)
     if any("unexpected memory mapping" in line for line in lines):
@@ -311,8 +310,7 @@ def _run(command: Sequence[str], sanitizer: Sanitizer | None) -> tuple[int, list
 def operands(problem: Problem) -> tuple[np.ndarray, ...]:
     """Return inputs of small integers other than 0.
 
-    Sums of their products are exact in every dtype and in any order. Results are therefore compared
-    for equality, and every missing term shows.
+    Sums of their products are exact in any order, so results are compared for equality.
     """
     rng = np.random.default_rng(problem.m * 1_000_003 + problem.n * 1009 + problem.k)
     choice = np.array([-3, -2, -1, 1, 2, 3], dtype=problem.dtype)

@@ -60,8 +60,7 @@ def make_directory(directory: Path, flag: str = "--output") -> None:
 class Output:
     """A file that a command writes: claimed before the work, and put in place when it is complete.
 
-    It replaces a file that was there at the claim, and no file that has appeared since, or that
-    another process has locked. No link is followed.
+    It replaces no file that has appeared since, or that is locked. No link is followed.
     """
 
     def __init__(
@@ -74,8 +73,8 @@ class Output:
     ) -> None:
         """Claim a path.
 
-        Raises UsageError if the file exists and must not be overwritten (`hint` is the advice), if
-        it is not a regular file, or if it cannot be written.
+        Raises UsageError if the file exists and must not be overwritten (`hint` is the advice), or
+        cannot be.
         """
         self.path = path
         self._at = f"{flag}: " if flag else ""

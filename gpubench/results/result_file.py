@@ -82,9 +82,9 @@ def _require_times(measurement: Measurement) -> None:
 class ResultFile:
     """Appends measurements to `NAME.csv.partial`, one JSON line each, and writes `NAME.csv`.
 
-    The first line is the sweep's context. `finish` writes the CSV, one row for each point, and
-    removes the partial file or keeps it as `samples`. A sweep that ended early leaves the partial
-    file, and `resume=True` continues it. No other process can continue it while it is open.
+    The first line is the sweep's context. `finish` removes the partial file or keeps it as
+    `samples`. A sweep that ended early leaves it, and `resume=True` continues it. No other process
+    can continue it while it is open.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ def partial_of(path: Path, flag: str = "--output") -> Path:
 def read_context(path: Path) -> dict[str, Any]:
     """Return the context of the sweep into `path`.
 
-    Raises UsageError if there is no sweep to continue, or if it still runs.
+    Raises UsageError without a sweep to continue, or if it still runs.
     """
     with _open_partial(path) as file:
         return _context_of(file, partial_of(path))

@@ -50,9 +50,8 @@ def build_rows(
 ) -> list[Row]:
     """Build a row for each point that has measurements. The oldest round comes first.
 
-    A failed round decides: the row has its status, and no time. A row is an error without a time,
-    too, if its rounds subtracted overheads that differ too much. If the last round eliminated the
-    point, the row is `eliminated`, and keeps the times of the rounds before.
+    A failed round decides: the row has its status, and no time. So do rounds that subtracted
+    overheads that differ too much. A row of an eliminated point keeps the times before.
     """
     measured = {point: _consistent(rounds) for point, rounds in measured.items() if rounds}
     times = {

@@ -90,9 +90,8 @@ def newest_build(
 ) -> tuple[list[Path], list[str]]:
     """Return the newest files of one build, oldest first, and why other files were skipped.
 
-    The files are one side of `diff`: the newest file, and the files before it of the same build,
-    at most `MAX_SWEEPS`. A file is skipped if `check` raises UsageError for it. Raises UsageError
-    if all files are skipped.
+    They are at most `MAX_SWEEPS`. A file is skipped if `check` raises UsageError for it. Raises
+    UsageError if all files are skipped.
     """
     newest: list[Path] = []
     unreadable: list[str] = []

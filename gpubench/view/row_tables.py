@@ -91,8 +91,8 @@ def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
 def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
     """Show each problem: times by tile, the best tile of each variant, and what was not measured.
 
-    Below, the legend of the marks, and remarks on the figures. Without `tiles`, the times by tile
-    are left out, and so are all tables of more than `MAX_POINTS` points.
+    Then follow the remarks. Without `tiles`, the times by tile are left out. More than `MAX_POINTS`
+    points have no tables.
     """
     if len(rows) > MAX_POINTS:
         return Group(too_many(rows))
@@ -225,8 +225,7 @@ def _tile_names(tiles: Sequence[str]) -> str:
 def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
     """Return the columns of a row's speed, for the operation and backend of the example.
 
-    The rate is in bytes, and its percentage that of a copy, if memory bandwidth limits the
-    operation. `rows` has the naive loop that speed-ups are over.
+    `rows` has the naive loop that speed-ups are over.
     """
     loops = {_size_key(row): row for row in rows if row.variant == NAIVE_LOOP and row.median_us}
     if is_bandwidth_bound(example):
