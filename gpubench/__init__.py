@@ -7,14 +7,7 @@ __version__ = "0.3.0"
 if TYPE_CHECKING:
     from gpubench.api import diff, plot, read_csv, sweep, tune
 
-__all__ = [
-    "__version__",
-    "diff",
-    "plot",
-    "read_csv",
-    "sweep",
-    "tune",
-]
+__all__ = ["__version__", "diff", "plot", "read_csv", "sweep", "tune"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,15 +22,7 @@ from gpubench.cache import cache_file, keep_value, kept
 from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.occupancy import gpu_of
-from gpubench.model import (
-    ITEM_BYTES,
-    OPERATIONS,
-    Config,
-    CudaVariant,
-    Device,
-    Launch,
-    Problem,
-)
+from gpubench.model import ITEM_BYTES, OPERATIONS, Config, CudaVariant, Device, Launch, Problem
 from gpubench.model.sources import read_source
 from gpubench.on_cpu import run
 from gpubench.on_cpu.run import SHIM, Case, KernelFaultError

@@ -79,10 +79,7 @@ class Sanitizer(Enum):
             options = "halt_on_error=1:exitcode=1:report_signal_unsafe=0"
             return {"TSAN_OPTIONS": f"{options}:{memory}"}
         options = "redzone=2048:detect_leaks=0:detect_stack_use_after_return=0"
-        return {
-            "ASAN_OPTIONS": f"{options}:{memory}",
-            "UBSAN_OPTIONS": "print_stacktrace=0",
-        }
+        return {"ASAN_OPTIONS": f"{options}:{memory}", "UBSAN_OPTIONS": "print_stacktrace=0"}
 
 
 class KernelFaultError(Exception):

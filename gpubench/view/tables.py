@@ -9,13 +9,7 @@ from typing import IO
 from rich import box
 from rich import table as rich_table
 from rich.cells import cell_len
-from rich.console import (
-    Console,
-    ConsoleOptions,
-    JustifyMethod,
-    RenderableType,
-    RenderResult,
-)
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 

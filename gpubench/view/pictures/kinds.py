@@ -215,10 +215,7 @@ def _roofline(panel: Panel, looks: style.Looks, axes: Axes) -> float:
                 f"{measured} {number(slope, 0)} GB/s" if slope else "slope unknown: --bandwidth",
             ),
         )
-    axes.set(
-        xlim=(low, high),
-        xlabel="arithmetic intensity, FLOP per byte that must move",
-    )
+    axes.set(xlim=(low, high), xlabel="arithmetic intensity, FLOP per byte that must move")
     style.y_title(axes, "GFLOP/s")
     style.log_axis(axes, "x")
     style.log_axis(axes, "y")
