@@ -8,7 +8,6 @@ method, its source and its assumptions. Pure functions on arrays, and their stat
 import math
 import random
 from collections import Counter
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,9 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.005
 """Probability that the bound of one difference is wrong in one round."""
+
+WIDTHS = stdtrit(np.maximum(np.arange(200), 1), 1 - LEVEL)
+"""Half-width of a bound in standard errors, by its degrees of freedom."""
 
 MIN_VISITS = 7
 """Minimum number of rounds that a configuration and the leader must share before their differences
@@ -168,15 +170,15 @@ def compare(logs: Floats, margin: float) -> Standings:
     `margin` is the logarithm of the factor up to which configurations count as equal.
     """
     level = logs - row_medians(logs.T)  # without what slowed a whole round
-    mean, error, count = _means(level)
-    widths = _widths(count)
-    upper = np.where(count > 1, mean + widths * error, np.inf if count.max() > 1 else mean)
+    mean, error, half, count = _means(level)
+    upper = np.where(count > 1, mean + half, np.inf if count.max() > 1 else mean)
     seen_enough = count >= min(MIN_VISITS, count.max())
     leader = int(np.argmin(np.where(seen_enough, upper, np.inf)))
+    visits = count[leader]
+    own = float(stdtrit(visits - 1, 0.975) * error[leader]) if visits > 1 else math.inf
     apart = logs - logs[leader]
-    mean, error, count = _means(apart)
-    widths = _widths(count)
-    low, high = mean - widths * error, mean + widths * error
+    mean, _, half, count = _means(apart)
+    low, high = mean - half, mean + half
     low[count < 2], high[count < 2] = -np.inf, np.inf  # noqa: PLR2004 # no scatter
     low[leader] = high[leader] = 0.0
     shared = np.isfinite(apart)
@@ -188,13 +190,11 @@ def compare(logs: Floats, margin: float) -> Standings:
     leaves = early | (enough & (low > margin))
     leaves[leader] = False
     low = np.where(early, np.maximum(low, margin), low)
-    visits = int(np.isfinite(level[leader]).sum())
-    own = _student(visits - 1, 0.025) * float(_means(level)[1][leader]) if visits > 1 else math.inf
     return Standings(leader, own, np.where(count > 0, mean, np.nan), low, high, leaves)
 
 
-def _means(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Return the winsorized mean of each row, its standard error, and the number of values.
+def _means(values: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
+    """Return the winsorized mean of each row, its standard error, its bound, and the visits.
 
     The scatter of each row is shrunk towards the median scatter of all rows.
     """
@@ -216,16 +216,5 @@ def _means(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
     variance = np.divide(squares, df, out=np.zeros_like(squares), where=df > 0)
     usual = float(np.median(variance[repeated])) if repeated.any() else 0.0
     shrunk = (COMMON_DF * usual + df * variance) / (COMMON_DF + df)
-    return mean, np.sqrt(shrunk / np.maximum(count, 1)), count
-
-
-def _widths(count: NDArray[np.int64]) -> Floats:
-    """Return the half-width of each bound in standard errors, for two visits or more."""
-    by_df = np.array([_student(max(1, df), LEVEL) for df in range(int(count.max()) + 1)])
-    return by_df[np.maximum(count - 1, 0)]
-
-
-@cache
-def _student(df: int, level: float) -> float:
-    """Return the upper quantile of Student's t-distribution."""
-    return float(stdtrit(df, 1 - level))
+    error = np.sqrt(shrunk / np.maximum(count, 1))
+    return mean, error, WIDTHS[np.minimum(df, len(WIDTHS) - 1)] * error, count
