@@ -95,8 +95,6 @@ def resolve(group: Sequence[Source], kind: str) -> Kind:
     if kind != Kind.AUTO:
         return Kind(kind)
     rows = _rows(group)
-    if len({row.backend for row in rows}) > 1:
-        return Kind.SIZES
     sizes = len({(row.m, row.n, row.k) for row in rows})
     edges = len({edge_of(row) for row in rows} - {None})
     if max(sizes, edges) >= MIN_CURVE or (edges > 1 and sizes == 1):
@@ -122,17 +120,10 @@ def _rows(group: Sequence[Source]) -> list[Row]:
     return [row for source in group for row in source.rows]
 
 
-def _having(column: str) -> Callable[[Sequence[Source]], list[Panel]]:
-    """Return the function that makes a panel for each dtype, cache state and scope.
-
-    Some rows of a panel have the column.
-    """
-
-    def with_column(group: Sequence[Source]) -> list[Panel]:
-        by_conditions = panels(group, titles(group, by_size=False))
-        return [p for p in by_conditions if any(getattr(row, column) for row in p.rows)]
-
-    return with_column
+def _having(column: str, group: Sequence[Source]) -> list[Panel]:
+    """Return a panel for each dtype, cache state and scope whose rows have the column."""
+    by_conditions = panels(group, titles(group, by_size=False))
+    return [panel for panel in by_conditions if any(getattr(row, column) for row in panel.rows)]
 
 
 # ---- speed against size: each variant at its best tile
@@ -230,11 +221,13 @@ def _rated(group: Sequence[Source]) -> list[Panel]:
     """Return a panel for each dtype, cache state and scope, at the largest size of each."""
     rows = grouped(_rows(group), lambda row: (row.op, row.compute_mode))
     largest = {name: max(map(extent, of_name)) for name, of_name in rows.items()}
-
-    def is_largest(row: Row) -> bool:
-        return extent(row) == largest[row.op, row.compute_mode]
-
-    group = [replace(source, rows=tuple(filter(is_largest, source.rows))) for source in group]
+    group = [
+        replace(
+            source,
+            rows=tuple(r for r in source.rows if extent(r) == largest[r.op, r.compute_mode]),
+        )
+        for source in group
+    ]
     every = panels(group, titles(group, by_size=True))
     return [panel for panel in every if any(map(_percent, panel.series))]
 
@@ -264,7 +257,7 @@ KINDS = {
         "no row has a tile; --kind blas compares without tiles",
     ),
     Kind.SIZES: _Drawing(
-        "Speed against size, best tile", _having("gflops"), _sizes, "no row has gflops"
+        "Speed against size, best tile", partial(_having, "gflops"), _sizes, "no row has gflops"
     ),
     Kind.BLAS: _Drawing(
         "Speed in percent of {library}, best tile",
@@ -275,7 +268,7 @@ KINDS = {
     ),
     Kind.ROOFLINE: _Drawing(
         "Roofline, best tile of each size",
-        _having("percent_of_peak"),
+        partial(_having, "percent_of_peak"),
         _roofline,
         "no row has percent_of_peak, so the roof is unknown",
     ),

@@ -43,9 +43,8 @@ class Source:
     @property
     def datasheet_gbytes_per_s(self) -> float | None:
         """Memory bandwidth of the device by its datasheet; None for a device that is not listed."""
-        names = {device.name: device for device in EXAMPLES.values()}
-        listed = names.get(self.rows[0].device or "")
-        return listed.memory_bandwidth_gbytes_per_s if listed else None
+        listed = (device for device in EXAMPLES.values() if device.name == self.rows[0].device)
+        return next((device.memory_bandwidth_gbytes_per_s for device in listed), None)
 
     def named(self, text: str) -> str:
         """Return the text, with the source if there are several."""
