@@ -135,15 +135,16 @@ class Output:
             return
         try:
             os.link(temporary, self.path)
-        except FileExistsError as error:
-            error.strerror = "another file has appeared there"
+        except FileExistsError:
             raise
         except OSError:  # a file system without links
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL))
             temporary.replace(self.path)
 
     def _refused(self, error: OSError) -> UsageError:
-        return UsageError(f"{self._at}cannot write {self.path}: {error.strerror}")
+        appeared = isinstance(error, FileExistsError)
+        why = "another file has appeared there" if appeared else error.strerror
+        return UsageError(f"{self._at}cannot write {self.path}: {why}")
 
 
 _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is not followed"}

@@ -247,9 +247,7 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
     """Return the rows as pandas would read them from the CSV."""
     import pandas as pd
 
-    return pd.DataFrame(
-        [[getattr(row, name) for name in NAMES] for row in rows], columns=list(NAMES)
-    )
+    return pd.DataFrame(map(attrgetter(*NAMES), rows), columns=list(NAMES))
 
 
 _TEXT_COLUMNS = tuple(each.name for each in COLUMNS if str(each.type).startswith("str"))

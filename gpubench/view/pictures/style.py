@@ -45,11 +45,7 @@ SAFE = 10
 MAX_COLOURED = 8
 """Maximum number of variants of a panel that are drawn in colour; the others are grey."""
 
-MARKERS: tuple[Any, ...] = (
-    *"osD^vPp*<>hd8",
-    *((3, 1, 0), (4, 1, 0), (6, 1, 0), (8, 1, 0)),
-    *"+1234",
-)
+MARKERS: tuple[Any, ...] = (*"osD^vPp*<>hd8", *((n, 1, 0) for n in (3, 4, 6, 8)), *"+1234")
 """Markers, as many as colours, which identify a line without its colour."""
 
 LIBRARY_MARKERS = ".x+1"
@@ -67,23 +63,16 @@ GitHub's dark page."""
 
 STYLE = Path(__file__).with_name("pictures.mplstyle")
 
-WIDTH_IN = 8.6
-"""Width of a README on GitHub: 826 pixels."""
-
-TITLES_IN = 1.15
-"""Height of the titles above and below the axes of a panel."""
-
-LINE_IN = 0.23
-"""Height of a line of text beside bars."""
+WIDTH_IN, TITLES_IN, LINE_IN = 8.6, 1.15, 0.23
+"""Width of a README on GitHub (826 pixels); height of the titles above and below a panel's axes,
+and of a line of text beside bars."""
 
 TITLE_CHARACTERS, LABEL_CHARACTERS = 90, 40
 """Maximum length of a line; a longer text is wrapped."""
 
-WRAPPED_LINES = 3
-"""Maximum number of lines of a text; a longer text ends with an ellipsis."""
-
-KEY_LINES = 8
-"""Maximum number of lines of the names of a list's problems, below an axis."""
+WRAPPED_LINES, KEY_LINES = 3, 8
+"""Maximum number of lines of a text, which then ends with an ellipsis, and of the names of a list's
+problems below an axis."""
 
 TICK_CHARACTERS = 60
 """Approximate number of characters that fit below the axes."""
