@@ -123,7 +123,7 @@ def test_a_flag_that_cannot_be_used_says_what_would_be_right() -> None:
         ({"seed": "-1"}, "from 0"),
         ({"seed": "9" * 5000}, "--seed"),
         ({"rounds": "0"}, "from 1 to 1000"),
-        ({"precision": "101%"}, "a percentage from"),
+        ({"precision": "101%"}, "is not a percentage"),
         ({"cache": "warm"}, "cold, hot, both"),
         ({"scope": "kernels"}, "did you mean 'kernel'"),
         ({"timer": "host"}, "events, cupti"),
