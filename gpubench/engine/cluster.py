@@ -49,9 +49,6 @@ KNOWN = "GPUBENCH_DEVICE"
 ANSWER_S = 15.0
 """Time limit for a scheduler to answer, and for its first worker to appear."""
 
-DESCRIBE_S = 30.0
-"""Time limit for workers to describe their devices, which they first look for."""
-
 CLOSE_S = 3.0
 """Time limit for a scheduler to end a connection."""
 
@@ -118,8 +115,6 @@ def connected(on: str, device: str) -> Iterator[Client]:
         raise UsageError(
             f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES chooses"
         )
-    import asyncio
-
     try:
         from distributed import Client
     except ImportError:
@@ -139,7 +134,6 @@ def connected(on: str, device: str) -> Iterator[Client]:
                 address = on
                 if "://" not in on:
                     address = msgspec.json.decode(Path(on).read_bytes())["address"]
-                asyncio.run(asyncio.wait_for(_greet(address), ANSWER_S))
                 peer = f"the scheduler {address}"
                 client = within(ANSWER_S, peer, lambda: Client(address, timeout=ANSWER_S))
                 stack.callback(_close, client)
@@ -150,15 +144,6 @@ def connected(on: str, device: str) -> Iterator[Client]:
                     f"{first_line(error) if str(error) else f'no answer in {ANSWER_S} s'}"
                 ) from error
         yield client
-
-
-async def _greet(address: str) -> None:
-    """Exchange Dask's greeting: `Client` waits without end for a port that stays silent."""
-    from distributed.comm import connect
-    from distributed.security import Security
-
-    comm = await connect(address, timeout=ANSWER_S, **Security().get_connection_args("client"))
-    comm.abort()
 
 
 @contextmanager
@@ -306,7 +291,8 @@ def members(client: Client, device: str) -> dict[str, Member]:
 
     with ThreadPoolExecutor(len(addresses) or 1) as beside:
         asked = {
-            address: beside.submit(within, DESCRIBE_S, f"worker {address}", partial(ask, address))
+            # A worker first looks for its devices.
+            address: beside.submit(within, 2 * ANSWER_S, f"worker {address}", partial(ask, address))
             for address in addresses
         }
     late = [error for future in asked.values() if (error := future.exception())]

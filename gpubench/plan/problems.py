@@ -17,11 +17,6 @@ from gpubench.text import clean, shown, unknown
 
 MAX_PROBLEMS = 10_000
 
-MAX_WEIGHT = 1e9
-
-MAX_NAME = 60
-"""Maximum number of characters of a name, so that tables and pictures can show it."""
-
 
 Extent = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 
@@ -30,11 +25,13 @@ Extent = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 class ListedProblem:
     """A problem of a list."""
 
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=60)]
+    """Tables and pictures can show 60 characters."""
+
     m: Extent
     n: Extent
     k: Extent = 1
-    weight: Annotated[float, msgspec.Meta(gt=0, le=MAX_WEIGHT)] = 1.0
+    weight: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 1.0
     """How often the problem occurs in the model."""
 
     dtype: str = ""
