@@ -37,20 +37,13 @@ class Routine:
     call: Callable[..., None] | None = None
     """The function of a `CallVariant`; None for a compiled kernel."""
 
-    compiled: Resources | None = None
-    """Registers and memory that the compiler reported."""
-
-    note: str = ""
-    """Which compiler took NVRTC's place, or which headers were replaced."""
-
+    compiled: Resources | None = None  # registers and memory that the compiler reported
+    note: str = ""  # which compiler took NVRTC's place, or which headers were replaced
     code_hash: str = ""
     """Hash of the compiled code. Empty: a library, or a function that compiles its own."""
 
-    launch: Launch | None = None
-    """Grid and block of a compiled kernel."""
-
-    chosen: str = ""
-    """The algorithm that was chosen from a library's algorithms, and how."""
+    launch: Launch | None = None  # grid and block of a compiled kernel
+    chosen: str = ""  # the algorithm that was chosen from a library's algorithms, and how
 
     @property
     def resources(self) -> Resources | None:
@@ -155,11 +148,8 @@ class Backend(Protocol):
     """A device that holds operands and binds kernels to them."""
 
     device: Device
-    xp: ModuleType
-    """The array module: NumPy or CuPy."""
-
-    notices: tuple[str, ...]
-    """Lines that a user should read before the results."""
+    xp: ModuleType  # the array module: NumPy or CuPy
+    notices: tuple[str, ...]  # lines that a user should read before the results
 
     @property
     def gauge(self) -> Gauge:
@@ -216,12 +206,8 @@ class Backend(Protocol):
 class Cost:
     """Typical costs on a backend, as measured. A forecast uses them until something has run."""
 
-    start_s: float = 1.0
-    """Time to start a measuring process, once per round, and to warm up."""
-
-    compile_s: float = 1.0
-    """Time to compile a kernel, on all cores together."""
-
+    start_s: float = 1.0  # time to start a measuring process, once per round, and to warm up
+    compile_s: float = 1.0  # time to compile a kernel, on all cores together
     gflops: Callable[[Device], float | None] = lambda _device: None
     """Rate to assume for a kernel that was not measured; None if the device's peak is unknown."""
 
@@ -230,21 +216,11 @@ class Cost:
 class BackendEntry:
     """What a backend declares."""
 
-    name: str
-    """The name for `--device`, and in the descriptors of its variants."""
-
-    auto_order: int
-    """`--device auto` takes the backend with the lowest number that has a device."""
-
-    timers: tuple[Timer, ...]
-    """The timers that it has, the default one first."""
-
-    launches: tuple[Launches, ...] = (Launches.ALONE,)
-    """When the launches that it times may begin."""
-
-    cost: Cost = Cost()
-    """What a sweep costs beside its samples, for a forecast of its duration."""
-
+    name: str  # the name for `--device`, and in the descriptors of its variants
+    auto_order: int  # `--device auto` takes the backend with the lowest number that has a device
+    timers: tuple[Timer, ...]  # the timers that it has, the default one first
+    launches: tuple[Launches, ...] = (Launches.ALONE,)  # when the launches that it times may begin
+    cost: Cost = Cost()  # what a sweep costs beside its samples, for a forecast of its duration
     quick_size: int = 512
     """M, N and K of a sweep without `--sizes`. The default variants take less than half a minute at
     this size, and differ visibly."""
@@ -252,9 +228,7 @@ class BackendEntry:
     host_arrays: bool = False
     """Whether its kernels take NumPy arrays, so that they can be called in any process."""
 
-    is_numbered: bool = False
-    """Whether it may have several devices, such as `cuda:0` and `cuda:1`."""
-
+    is_numbered: bool = False  # whether it may have several devices, such as `cuda:0` and `cuda:1`
     devices: Callable[[int | None], list[Device]]
     """Returns its devices, or the device with a number. Raises DeviceUnavailableError with what is
     missing."""

@@ -39,9 +39,7 @@ their operands change their sign only."""
 class SetPolicy:
     """How the operands of a problem are kept out of the cache, or in it."""
 
-    count: int
-    """Number of sets."""
-
+    count: int  # number of sets
     flush: bool
     """Whether all sets together fit into the cache, so that it must be flushed between samples."""
 
@@ -124,12 +122,8 @@ class OperandSets:
     """A problem's arrays on a device."""
 
     problem: Problem
-    host_inputs: tuple[Any, ...]
-    """The inputs in host memory, where no kernel can overwrite them."""
-
-    sets: tuple[tuple[Any, ...], ...]
-    """The arrays of each set: the inputs, then the output."""
-
+    host_inputs: tuple[Any, ...]  # the inputs in host memory, where no kernel can overwrite them
+    sets: tuple[tuple[Any, ...], ...]  # the arrays of each set: the inputs, then the output
     policy: SetPolicy
     rotation: Rotation
 

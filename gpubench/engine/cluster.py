@@ -83,8 +83,7 @@ class Member(NamedTuple):
     name: str
     hostname: str
     device: Device
-    tree_hash: str
-    """The hash of the gpubench package on the worker."""
+    tree_hash: str  # the hash of the gpubench package on the worker
 
     @property
     def kind(self) -> tuple[str, ...]:

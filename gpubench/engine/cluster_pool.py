@@ -62,12 +62,8 @@ class Share(NamedTuple):
     sweep: Sweep
     strategy: Strategy
     keys: frozenset[PointKey]
-    kind: tuple[str, ...]
-    """The `Member.kind` of the job."""
-
-    topic: str
-    """The topic of the Dask events that bring the measurements back."""
-
+    kind: tuple[str, ...]  # the `Member.kind` of the job
+    topic: str  # the topic of the Dask events that bring the measurements back
     earlier: tuple[bytes, ...] = ()
     """Measurements of a race that is continued, which continues only where it was begun."""
 
@@ -76,12 +72,8 @@ class ShareResult(NamedTuple):
     """What a worker returns for a share."""
 
     address: str
-    lines: list[bytes]
-    """All measurements, as `encode_line` writes them."""
-
-    device: Device | None = None
-    """The device as its child opened it, with the rates measured there."""
-
+    lines: list[bytes]  # all measurements, as `encode_line` writes them
+    device: Device | None = None  # the device as its child opened it, with the rates measured there
     spent_s: Mapping[str, float] = {}
     endings: Mapping[PointKey, str] = {}
     error: GpubenchError | None = None

@@ -153,15 +153,9 @@ class Reference:
     parts: tuple[Any, ...]
     """Arrays whose exact sum is the result: one for float32 and int32, several for float64."""
 
-    terms: int
-    """K: the number of products in the sum of an element."""
-
-    row_norms: Any
-    """‖row of A‖₂, with shape M×1; for a vector, M."""
-
-    column_norms: Any
-    """‖column of B‖₂, with shape 1×N; for a vector, a number."""
-
+    terms: int  # K: the number of products in the sum of an element
+    row_norms: Any  # ‖row of A‖₂, with shape M×1; for a vector, M
+    column_norms: Any  # ‖column of B‖₂, with shape 1×N; for a vector, a number
     inherited: Any = 0.0
     """For atax: the effect of the errors of A·v on the result, in the same scale."""
 

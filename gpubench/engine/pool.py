@@ -44,18 +44,10 @@ Keep = Callable[[Measurement], None]
 class Pool(Protocol):
     """One device, or several devices of one kind, that measure jobs one after the other."""
 
-    device: Device
-    """The device; of several, the first."""
-
-    name: str
-    """The name for the default file of results: the device's, or `shared`."""
-
-    label: str
-    """How a heading refers to the pool beside the device's name: `cuda:0`, `2 devices`."""
-
-    notices: tuple[str, ...]
-    """Lines that a user should read before the results."""
-
+    device: Device  # the device; of several, the first
+    name: str  # the name for the default file of results: the device's, or `shared`
+    label: str  # how a heading refers to the pool beside the device's name: `cuda:0`, `2 devices`
+    notices: tuple[str, ...]  # lines that a user should read before the results
     context: Mapping[str, str]
     """What a resumed sweep must have in common with the pool, beside the job's context."""
 

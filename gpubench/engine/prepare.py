@@ -22,25 +22,16 @@ from gpubench.results.provenance import package_version, source_hash
 class Job:
     """What to measure on devices of one kind."""
 
-    sweep: Sweep
-    """Its tiles are named one by one, also where the user requested tuned tiles."""
-
+    sweep: Sweep  # its tiles are named one by one, also where the user requested tuned tiles
     device: Device
-    planned: Mapping[Point, str | None]
-    """Each point with the reason why it cannot run, or None."""
-
-    hashes: Mapping[Variant, str]
-    """The source hash of each variant."""
-
-    notes: tuple[str, ...] = ()
-    """Lines that a user should read before the results."""
-
+    planned: Mapping[Point, str | None]  # each point with the reason why it cannot run, or None
+    hashes: Mapping[Variant, str]  # the source hash of each variant
+    notes: tuple[str, ...] = ()  # lines that a user should read before the results
     strategy: Strategy = field(default_factory=InRounds)
     verified: Sequence[Measurement] = ()
     """Right measurements of another process: their points need not be verified again."""
 
-    afterwards_s: float = 0.0
-    """Expected seconds of what a command measures after the points."""
+    afterwards_s: float = 0.0  # expected seconds of what a command measures after the points
 
     @cached_property
     def points(self) -> list[Point]:

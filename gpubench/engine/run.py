@@ -31,17 +31,11 @@ class Outcome:
     """The result of a job."""
 
     rows: list[Row]
-    path: Path | None
-    """The CSV; None if no file was requested."""
-
+    path: Path | None  # the CSV; None if no file was requested
     interrupted: bool
     wall_s: float
-    spent_s: Mapping[str, float]
-    """Wall time by phase."""
-
-    notes: tuple[str, ...] = ()
-    """Lines of the job that a user should read before the results."""
-
+    spent_s: Mapping[str, float]  # wall time by phase
+    notes: tuple[str, ...] = ()  # lines of the job that a user should read before the results
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The variants that were left out of each dtype, because they lack it."""
 

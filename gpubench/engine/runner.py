@@ -132,8 +132,7 @@ class Runner:
         self._launched: set[Instance] = set()
         """The instances that a later round of the job has launched in this process."""
 
-        self.spent_s: defaultdict[str, float] = defaultdict(float)
-        """Wall time of this job by phase."""
+        self.spent_s: defaultdict[str, float] = defaultdict(float)  # wall time of this job by phase
 
     @property
     def usable(self) -> bool:

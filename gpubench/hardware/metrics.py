@@ -77,23 +77,18 @@ class Roofline:
     (Williams, Waterman, Patterson: Roofline, 2009).
     """
 
-    bound: str
-    """`arithmetic` or `memory`, whichever takes longer."""
-
+    bound: str  # `arithmetic` or `memory`, whichever takes longer
     bound_us: float
     arithmetic_us: float
     memory_us: float
     peak_gflops: float
-    peak_unit: str
-    """`cores` or `tensor cores`."""
-
+    peak_unit: str  # `cores` or `tensor cores`
     cores_share: float | None
     """Peak of the cores over that peak, 0 to 1. None if they do not compute in this mode."""
 
     memory_gbytes_per_s: float
     arithmetic_intensity: float
-    ridge_flop_per_byte: float
-    """The intensity at which both limits take equally long."""
+    ridge_flop_per_byte: float  # the intensity at which both limits take equally long
 
 
 def roofline(problem: Problem, device: Device, mode: str) -> Roofline | None:

@@ -30,19 +30,12 @@ class Limits:
     """Shared memory at the largest carveout. The driver chooses it if occupancy needs it, unless
     the kernel requests another one."""
 
-    block_shared_bytes: int
-    """Largest shared memory of one block (opt-in)."""
-
-    reserved_bytes: int = 1 * KIB
-    """Shared memory that the driver reserves in each block."""
-
-    shared_unit: int = 128
-    """Shared memory is allocated in multiples of this."""
-
+    block_shared_bytes: int  # largest shared memory of one block (opt-in)
+    reserved_bytes: int = 1 * KIB  # shared memory that the driver reserves in each block
+    shared_unit: int = 128  # shared memory is allocated in multiples of this
     registers: int = 64 * KIB
     block_registers: int = 64 * KIB
-    partitions: int = MAX_PARTITIONS
-    """Number of parts of the register file: two in capability 6.0."""
+    partitions: int = MAX_PARTITIONS  # number of parts of the register file: two in capability 6.0
 
 
 _BEFORE_8 = {"reserved_bytes": 0, "shared_unit": 256}
@@ -76,12 +69,8 @@ LIMITS: dict[Capability, Limits] = {
 class Occupancy:
     """The blocks and warps of a kernel that a multiprocessor holds at once."""
 
-    fraction: float
-    """Resident warps over the maximum, 0 to 1."""
-
-    blocks: int
-    """0 if the kernel cannot be launched at all."""
-
+    fraction: float  # resident warps over the maximum, 0 to 1
+    blocks: int  # 0 if the kernel cannot be launched at all
     warps: int
     max_warps: int
     limited_by: tuple[str, ...]
@@ -164,11 +153,8 @@ class Waves:
     waves: float
     """Blocks of the grid over those of a wave. 3.88 is three full waves and a tail of 0.88."""
 
-    tail_blocks: int
-    """Number of blocks in the last wave, or 0 if it is full."""
-
-    idle_multiprocessors: int
-    """Number of multiprocessors that never get a block."""
+    tail_blocks: int  # number of blocks in the last wave, or 0 if it is full
+    idle_multiprocessors: int  # number of multiprocessors that never get a block
 
 
 def waves(blocks: int, multiprocessors: int, resident: Occupancy) -> Waves | None:

@@ -80,12 +80,9 @@ class Peak:
     arithmetic: str
     unit: str
     gflops: float | None
-    operations_per_clock: int | None
-    """Operations per clock of one multiprocessor."""
-
+    operations_per_clock: int | None  # operations per clock of one multiprocessor
     clock_mhz: float | None
-    derivation: str
-    """The multiplication with its source, or why the rate is unknown."""
+    derivation: str  # the multiplication with its source, or why the rate is unknown
 
 
 def peaks(device: Device, clock_mhz: float | None = None) -> list[Peak]:

@@ -70,21 +70,14 @@ class Form:
     dtypes: tuple[str, ...] = DTYPES
     rows: Sequence[int] = EXTENTS
     columns: Sequence[int] = EXTENTS
-    step: int = STEP
-    """Values of k of a step, in rows of 128 bytes."""
-
-    splits: Sequence[int] = (1,)
-    """Parts of K, by the blocks of a cluster."""
-
+    step: int = STEP  # values of k of a step, in rows of 128 bytes
+    splits: Sequence[int] = (1,)  # parts of K, by the blocks of a cluster
     clusters: tuple[str, ...] = CLUSTERS
-    in_turns: bool = False
-    """Whether blocks stay, and each of two warpgroups has tiles of its own."""
-
+    in_turns: bool = False  # whether blocks stay, and each of two warpgroups has tiles of its own
     odd_rows: bool = False
     """Whether it takes only problems with rows that are no multiple of 16 bytes."""
 
-    options: str = "/group=8"
-    """What a configuration says after its cluster."""
+    options: str = "/group=8"  # what a configuration says after its cluster
 
     def tiles(self, *, stages: Sequence[int] = STAGES, **further: Any) -> Space:
         """Return the space of the form's tiles. `further` are arguments of `tensor_cores.tiles`."""

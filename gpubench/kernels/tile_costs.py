@@ -78,9 +78,7 @@ from the request of a step to its arrival while memory is busy."""
 class Costs:
     """Constants of the model for one architecture, in microseconds unless stated otherwise."""
 
-    launch: float
-    """From one launch to the next, without any steps."""
-
+    launch: float  # from one launch to the next, without any steps
     end: float
     """For 10,000 elements of a tile: its first steps and its results, which nothing overlaps."""
 
@@ -88,30 +86,16 @@ class Costs:
     """Factor on the rate of multiply-adds, at `CLOCK_MHZ`: 32 elements a clock and step on tensor
     cores, and 128 multiply-adds a clock otherwise."""
 
-    l2: float
-    """For 1,000 rows of 128 bytes that each of 132 blocks fetches: the L2 cache's rate."""
-
+    l2: float  # for 1,000 rows of 128 bytes that each of 132 blocks fetches: the L2 cache's rate
     barriers: float
     """For a step: threads wait for the stage, and free it. Nothing overlaps this time."""
 
-    norm: float
-    """Exponent p of the norm."""
-
-    add_elements: float
-    """For 10,000 elements of a tile whose sums meet."""
-
-    add_parts: float
-    """For each part of K."""
-
-    launch_of_turns: float = 0
-    """`launch` where the warpgroups of a block take turns."""
-
-    end_of_turns: float = 0
-    """`end` for the last tile of a block whose warpgroups take turns."""
-
-    not_transposed: float = 1
-    """Factor where an instruction's columns are C's columns."""
-
+    norm: float  # exponent p of the norm
+    add_elements: float  # for 10,000 elements of a tile whose sums meet
+    add_parts: float  # for each part of K
+    launch_of_turns: float = 0  # `launch` where the warpgroups of a block take turns
+    end_of_turns: float = 0  # `end` for the last tile of a block whose warpgroups take turns
+    not_transposed: float = 1  # factor where an instruction's columns are C's columns
     sector: float = 0
     """Share by which a row of A or B of 128 bytes counts more where it lies in five sectors of 32
     bytes, not four."""
@@ -126,9 +110,7 @@ class Costs:
     launch_of_pairs: float = 0
     """What each doubling of the blocks that share operands adds to the time of a launch."""
 
-    shared: float = 0
-    """Factor on shared memory's rate of 128 bytes a clock, at `CLOCK_MHZ`."""
-
+    shared: float = 0  # factor on shared memory's rate of 128 bytes a clock, at `CLOCK_MHZ`
     uneven: float = 0
     """How far blocks gather on one multiprocessor, not spread: 0 not at all, 1 until it is full.
     A launch that does not fill all multiprocessors does not spread its blocks evenly."""
@@ -178,14 +160,9 @@ class Tile:
 
     rows: int
     columns: int
-    down: int = 1
-    """Blocks of a cluster that share columns."""
-
-    across: int = 1
-    """Blocks of a cluster that share rows."""
-
-    splits: int = 1
-    """Parts of K."""
+    down: int = 1  # blocks of a cluster that share columns
+    across: int = 1  # blocks of a cluster that share rows
+    splits: int = 1  # parts of K
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,17 +228,12 @@ class SmallTile(Tile):
     """The properties of a configuration of which a multiprocessor holds several blocks."""
 
     tile: Config
-    warps: int
-    """Number of warps of a block that multiply."""
-
-    resident: int
-    """Number of blocks that a multiprocessor holds at once."""
-
+    warps: int  # number of warps of a block that multiply
+    resident: int  # number of blocks that a multiprocessor holds at once
     issued: float
     """Instructions that the loop issues for each multiply-add or multiplication: at least 1."""
 
-    shared_clocks: float
-    """Clocks that a step's accesses to shared memory take, without conflicts."""
+    shared_clocks: float  # clocks that a step's accesses to shared memory take, without conflicts
 
     @classmethod
     def of(cls, tile: Config, **properties: float) -> SmallTile:
@@ -491,8 +463,7 @@ class DifferentPicks:
     """
 
     choices: Choices
-    few_rows: int = 0
-    """Maximum M for which twice as many are picked."""
+    few_rows: int = 0  # maximum M for which twice as many are picked
 
     def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
         """Return configurations for a problem."""

@@ -103,8 +103,7 @@ class _Description(msgspec.Struct, frozen=True):
     kind: str
     plain: dict[str, Any]
     tiles: _Tiles | None
-    functions: tuple[str, ...]
-    """Names of the variant's fields, and `constraint` of its tiles."""
+    functions: tuple[str, ...]  # names of the variant's fields, and `constraint` of its tiles
 
 
 # ---- this process

@@ -34,8 +34,7 @@ class ListedProblem:
     weight: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 1.0
     """How often the problem occurs in the model."""
 
-    dtype: str = ""
-    """Empty: every dtype of the sweep."""
+    dtype: str = ""  # empty: every dtype of the sweep
 
     @property
     def size(self) -> tuple[int, int, int]:

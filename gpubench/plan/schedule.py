@@ -27,15 +27,9 @@ class Visit:
     """A point to measure now."""
 
     point: Point
-    name: str = ""
-    """The visit's name for the progress display: `round 2/3`."""
-
-    visits_left: int = 0
-    """Number of visits to come, including this visit."""
-
-    left_s: float = 0.0
-    """Expected seconds until the last visit is done; 0 while nothing is known."""
-
+    name: str = ""  # the visit's name for the progress display: `round 2/3`
+    visits_left: int = 0  # number of visits to come, including this visit
+    left_s: float = 0.0  # expected seconds until the last visit is done; 0 while nothing is known
     fresh: bool = False
     """Whether to measure in a fresh process. The place of code and data in memory changes times."""
 
@@ -49,9 +43,7 @@ class Visit:
 class Schedule(Protocol):
     """Decides what is measured next on one device. A job ends with its last visit."""
 
-    visits: int
-    """Maximum number of visits, including the visits before a sweep was resumed."""
-
+    visits: int  # maximum number of visits, including the visits before a sweep was resumed
     endings: dict[Point, str]
     """Why each race ended, under its point without a tile. Empty for rounds."""
 
@@ -94,9 +86,7 @@ COMMON_POINTS = 3
 class InRounds:
     """Measures every point once a round. This is the strategy of a sweep."""
 
-    fresh: bool = True
-    """Whether each round after the first starts in a fresh process."""
-
+    fresh: bool = True  # whether each round after the first starts in a fresh process
     whole_problems: bool = False
     """Whether one device measures all points of a problem, instead of all sizes of a kernel, and a
     round measures them one after the other."""
@@ -275,9 +265,7 @@ class Forecast:
 class Estimate:
     """How long a sweep takes, estimated before anything was run."""
 
-    kernels: int
-    """Number of kernels to compile, if none is in the cache."""
-
+    kernels: int  # number of kernels to compile, if none is in the cache
     least_s: float
     """Time for the minimum number of samples of each point, including all work before them."""
 

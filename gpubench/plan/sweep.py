@@ -55,9 +55,7 @@ class Sweep:
     variants: tuple[str, ...] = ()
     """Names, or patterns such as `cpu_*`. Empty: every default variant of the op on the device."""
 
-    excluded: tuple[str, ...] = ()
-    """Names or patterns of variants that are left out."""
-
+    excluded: tuple[str, ...] = ()  # names or patterns of variants that are left out
     sizes: tuple[tuple[int, int, int], ...] = ()
     """(M, N, K). K is 1 for operations without K. Empty: the backend's `quick_size`."""
 
@@ -71,13 +69,9 @@ class Sweep:
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
-    kernels: Path | None = None
-    """A directory of the user's own variants, swept beside ours."""
-
+    kernels: Path | None = None  # a directory of the user's own variants, swept beside ours
     output: Path | None = None
-    samples: Path | None = None
-    """The file for the samples of every round, or None."""
-
+    samples: Path | None = None  # the file for the samples of every round, or None
     seed: int = 2006
     operands: tuple[Fill, ...] = (Fill.UNIFORM,)
     layouts: tuple[str, ...] = ()

@@ -43,16 +43,10 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     simplest: str
     """The configuration with the earliest parameters among those not shown to be slower."""
 
-    group: int
-    """Number of configurations that were not shown to be slower, out of `configurations`."""
-
+    group: int  # number of configurations that were not shown to be slower, out of `configurations`
     configurations: int
-    within: float
-    """Configurations that are slower by at most this fraction count as equal."""
-
-    median_us: float
-    """The confirmed time, measured in fresh processes."""
-
+    within: float  # configurations that are slower by at most this fraction count as equal
+    median_us: float  # the confirmed time, measured in fresh processes
     percent_of_blas: float | None = None
     source_hash: str
     gpubench: str

@@ -52,9 +52,7 @@ class _Answer(msgspec.Struct, frozen=True):
     """Number of steps that are done so far. The request is not finished."""
 
     value: bytes = b""
-    error: str = ""
-    """The type of the error that the child raised; empty for a value."""
-
+    error: str = ""  # the type of the error that the child raised; empty for a value
     message: str = ""
 
 

@@ -80,9 +80,7 @@ class CpuKernel:
 
     routine: Routine
 
-    call: Callable[..., None]
-    """What is timed: the function, or the function between copies."""
-
+    call: Callable[..., None]  # what is timed: the function, or the function between copies
     timer: CpuTimer
     sets: tuple[tuple[Any, ...], ...]
     rotation: Rotation
@@ -91,8 +89,7 @@ class CpuKernel:
     thread_counts: tuple[int, ...]
     max_launches: int
     min_launches: int = 1
-    path: Path
-    """The variant's descriptor, for errors that the function raises."""
+    path: Path  # the variant's descriptor, for errors that the function raises
 
     def on_threads(self, count: int) -> Self:
         """Return the kernel with another number of threads."""

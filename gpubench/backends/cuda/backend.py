@@ -41,9 +41,7 @@ from gpubench.model import Cache, CallVariant, Point, Problem, Scope
 class CudaOperands(OperandSets):
     """Operands in device memory."""
 
-    outputs: Any
-    """The outputs of all sets, one after the other."""
-
+    outputs: Any  # the outputs of all sets, one after the other
     host_output: np.ndarray
     """An array for the output in pageable host memory, like the arrays of `host_inputs`."""
 

@@ -39,9 +39,7 @@ class Compiled:
     """A kernel for one architecture."""
 
     cubin: bytes
-    symbol: str
-    """The instance's mangled name in the cubin."""
-
+    symbol: str  # the instance's mangled name in the cubin
     resources: Resources
 
     note: str = ""

@@ -61,9 +61,7 @@ class _Product:
     """A product of one shape, as the library describes it."""
 
     descriptor: ctypes.c_void_p
-    layouts: tuple[ctypes.c_void_p, ...]
-    """The layouts of the library's A, B and C."""
-
+    layouts: tuple[ctypes.c_void_p, ...]  # the layouts of the library's A, B and C
     alpha: Any
     beta: Any
     workspace: Any

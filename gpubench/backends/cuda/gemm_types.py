@@ -21,12 +21,8 @@ class GemmTypes(NamedTuple):
     compute: int
     operand: int
     result: int
-    scale: int
-    """The type of alpha and beta."""
-
-    scalar: Any
-    """The ctypes type of alpha and beta."""
-
+    scale: int  # the type of alpha and beta
+    scalar: Any  # the ctypes type of alpha and beta
     fast_accumulation: bool = False
     """For float8: sums stay in the tensor core and are not promoted to float32 at intervals."""
 

@@ -108,9 +108,7 @@ class CudaKernel:
     host_output: np.ndarray
     """Where a launch that is timed end to end leaves its result, instead of in `output`."""
 
-    output: Any
-    """The output of the first set."""
-
+    output: Any  # the output of the first set
     point: Point
     policy: SetPolicy
     placed: Placed = nullcontext

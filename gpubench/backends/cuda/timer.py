@@ -54,8 +54,7 @@ class Sample(NamedTuple):
 
     start: Any
     stop: Any
-    valid: bool
-    """Whether the stream was still blocked when the whole sample had been enqueued."""
+    valid: bool  # whether the stream was still blocked when the whole sample had been enqueued
 
 
 class BlockedBatchTimer:
@@ -70,11 +69,8 @@ class BlockedBatchTimer:
         """Recent times to enqueue a sample, by its number of launches."""
 
         self._clocks_mhz: list[float] = []
-        self.overhead_us = 0.0
-        """Time between a sample's two events beyond its launches."""
-
-        self.void_samples = 0
-        """Samples taken again because the blocking kernel was too short."""
+        self.overhead_us = 0.0  # time between a sample's two events beyond its launches
+        self.void_samples = 0  # samples taken again because the blocking kernel was too short
 
     def take_clock_mhz(self) -> float | None:
         """Return the median multiprocessor clock of the samples since the last call."""

@@ -28,16 +28,12 @@ from gpubench.model import Cache, Point, Problem
 class _New(NamedTuple):
     """Copies of operands of which a seed overwrites one, and the kernel on them."""
 
-    position: int
-    """Which operand is overwritten: 0 for A, 1 for B."""
-
+    position: int  # which operand is overwritten: 0 for A, 1 for B
     sets: tuple[tuple[Any, ...], ...]
     memory: Any
     """All copies of the operand. Each begins `set_size` elements after the copy before it."""
 
-    values: Any
-    """The values of its elements."""
-
+    values: Any  # the values of its elements
     kernel: Kernel
 
 

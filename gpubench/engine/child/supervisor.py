@@ -51,9 +51,7 @@ class Supervisor:
         self.device_name, self._timer = device, timer
         self.child: Child | None = None  # after it has opened the device
         self._waiting: list[Child] = []
-        self.usable = True
-        """Whether the device still worked after the last request."""
-
+        self.usable = True  # whether the device still worked after the last request
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._child_spent_s: Mapping[str, float] = {}
         environment, self.unkept = environment_with_caches()

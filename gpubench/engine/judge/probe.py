@@ -90,11 +90,8 @@ class Probe:
 
     class_of_row: NDArray[np.int64]
     class_of_column: NDArray[np.int64]
-    row_elements: NDArray[Any]
-    """Shape (M, q): the elements of the first matrix."""
-
-    column_elements: NDArray[Any]
-    """Shape (p, N): the elements of the second matrix."""
+    row_elements: NDArray[Any]  # shape (M, q): the elements of the first matrix
+    column_elements: NDArray[Any]  # shape (p, N): the elements of the second matrix
 
     def inputs(self) -> tuple[NDArray[Any], ...]:
         """Return the operands."""
@@ -142,9 +139,7 @@ class ChainProbe:
     problem: Problem
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
-    elements: NDArray[Any]
-    """Elements of A at these rows and columns."""
-
+    elements: NDArray[Any]  # elements of A at these rows and columns
     vector: NDArray[Any]
 
     def inputs(self) -> tuple[NDArray[Any], ...]:

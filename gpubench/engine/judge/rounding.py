@@ -49,9 +49,7 @@ WIDE_BITS = 32
 class RoundedOperand(NamedTuple):
     """The rounding that a result's errors resemble most."""
 
-    which: str = ""
-    """The operand, or empty if the errors resemble none."""
-
+    which: str = ""  # the operand, or empty if the errors resemble none
     width: str = ""
     cosine: float = 0.0
 

@@ -49,21 +49,14 @@ class WidthProbe:
     """
 
     problem: Problem
-    exponent_of_row: NDArray[np.int64]
-    """w of each row of the result."""
-
+    exponent_of_row: NDArray[np.int64]  # w of each row of the result
     pattern_of_row: NDArray[np.int64]
     terms: NDArray[Any]
     """Shape (patterns, K), in the operands' type, with the signs of `inner_signs`."""
 
-    inner_signs: NDArray[np.int64]
-    """Shape (K,)."""
-
-    column_signs: NDArray[np.int64]
-    """Shape (N,)."""
-
-    totals: NDArray[np.float64]
-    """The result of each pattern, in a column of positive sign."""
+    inner_signs: NDArray[np.int64]  # shape (K,)
+    column_signs: NDArray[np.int64]  # shape (N,)
+    totals: NDArray[np.float64]  # the result of each pattern, in a column of positive sign
 
     def inputs(self) -> tuple[NDArray[Any], ...]:
         """Return the operands."""
