@@ -26,8 +26,7 @@ from gpubench.model import (
     Timer,
 )
 
-AUTO = "auto"
-"""The value of `--device` that selects the first backend with a device."""
+AUTO = "auto"  # the value of `--device` that selects the first backend with a device
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-NEW_VALUES = 2**12
-"""Number of different elements."""
+NEW_VALUES = 2**12  # number of different elements
 
 
 def new_elements(values: NDArray[Any], seed: int, places: NDArray[np.integer[Any]]) -> NDArray[Any]:

@@ -46,11 +46,8 @@ LOOPBACK = "127.0.0.1"
 KNOWN = "GPUBENCH_DEVICE"
 """Environment variable with the device of a worker. Another search for it would take seconds."""
 
-ANSWER_S = 15.0
-"""Time limit for a scheduler to answer, and for its first worker to appear."""
-
-CLOSE_S = 3.0
-"""Time limit for a scheduler to end a connection."""
+ANSWER_S = 15.0  # time limit for a scheduler to answer, and for its first worker to appear
+CLOSE_S = 3.0  # time limit for a scheduler to end a connection
 
 
 def within(limit_s: float, peer: str, call: Callable[[], T]) -> T:

@@ -13,20 +13,14 @@ from gpubench.backends.new_elements import NEW_VALUES, new_elements
 from gpubench.backends.rotation import set_size
 from gpubench.model import Fill, Problem
 
-SEED_BITS = 62
-"""Bits of a seed that is chosen at random."""
+SEED_BITS = 62  # bits of a seed that is chosen at random
 
 SLICE_BITS = 53
 """Bits of a float64 significand. A product of slices is exact if its sums need no more bits."""
 
-LARGEST_SMALL = 4
-"""Largest magnitude of the operands `integers`."""
-
-LOW_BITS = 4
-"""Bits of mantissa of the operands `low-entropy`."""
-
-EXACT_STEP = 2**20
-"""A sum of this many products of 16-bit halves (< 2³²) stays exact in float64."""
+LARGEST_SMALL = 4  # largest magnitude of the operands `integers`
+LOW_BITS = 4  # bits of mantissa of the operands `low-entropy`
+EXACT_STEP = 2**20  # A sum of this many products of 16-bit halves (< 2³²) stays exact in float64
 
 
 def make_inputs(problem: Problem, seed: int, fill: Fill = Fill.UNIFORM) -> tuple[np.ndarray, ...]:

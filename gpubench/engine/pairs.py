@@ -11,11 +11,8 @@ from time import perf_counter
 from gpubench.backends import Kernel
 from gpubench.model import PairedTimes, Series
 
-SETTLE_S = 5.0
-"""Maximum time to heat until clock and power are stationary."""
-
-WINDOW_S = 0.4
-"""Length of each of the windows whose times and energies are compared."""
+SETTLE_S = 5.0  # maximum time to heat until clock and power are stationary
+WINDOW_S = 0.4  # length of each of the windows whose times and energies are compared
 
 STATIONARY = 0.004
 """Windows are stationary if the mean of the last two differs by less than this from the mean of the
@@ -24,8 +21,7 @@ two before, in time and in energy per launch."""
 VISIT_S = 0.35
 """Time of a visit. The regulator takes 0.1 to 0.3 s to react to a change of the load."""
 
-PAIRS = 6
-"""Number of pairs in each process; even, so that each side is first in half of them."""
+PAIRS = 6  # number of pairs in each process; even, so that each side is first in half of them
 
 PROCESSES = 3
 """Number of processes. Ratios differ more between processes than between the pairs of one."""

@@ -37,8 +37,7 @@ class Watcher:
         """Called when a point was measured once, or was decided without a launch."""
 
 
-Keep = Callable[[Measurement], None]
-"""Keeps a measurement, such as in a file."""
+Keep = Callable[[Measurement], None]  # keeps a measurement, such as in a file
 
 
 class Pool(Protocol):
@@ -78,8 +77,7 @@ Executor = Worker | Runner
 CEILING_REPEATS = 3
 """Number of times that a device's peak is measured again, if a result exceeds it."""
 
-CEILING_RATIO = 1.05
-"""A result above this ratio to the peak is wrong."""
+CEILING_RATIO = 1.05  # A result above this ratio to the peak is wrong
 
 
 class LocalPool:

@@ -70,8 +70,7 @@ HOPELESS = 4.0
 """A prediction of more than this many times the limit is accepted. Below it, a launch on more rows
 is tried."""
 
-SETTLED = 0.9
-"""A prediction of at least this fraction of the previous prediction is accepted too."""
+SETTLED = 0.9  # A prediction of at least this fraction of the previous prediction is accepted too
 
 WATCHED_LAUNCHES = 40
 """Number of launches of a point whose outputs are compared one by one, if time allows. A kernel

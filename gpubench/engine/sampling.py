@@ -23,8 +23,7 @@ WARM_S = 0.02
 """A longer launch needs no launch that warms up. On an H200 the first of four launches of 10 to 75
 ms took as long as the others (72 visits, median of the differences 0.002 %)."""
 
-THREAD_TURNS = 3
-"""Number of launches with each number of threads, in each of two passes."""
+THREAD_TURNS = 3  # number of launches with each number of threads, in each of two passes
 
 CLEARLY_SLOWER, EQUALLY_FAST = 1.5, 1.05
 """Ratios to the fastest time. Beyond the first, fewer threads are not tried. Up to the second, the

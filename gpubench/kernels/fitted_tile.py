@@ -46,11 +46,8 @@ L2_BYTES = 50_000_000
 """Bytes of the L2 cache of an H100. A kernel lets weights leave the cache first from half of this
 on, where that was faster."""
 
-MAX_SUMS_OF_TURNS = 208
-"""Maximum number of sums of a thread, where a warpgroup has a tile alone."""
-
-STAGES = (3, 4, 5, 6, 7, 8)
-"""Numbers of stages that are tried, where a kernel names no others."""
+MAX_SUMS_OF_TURNS = 208  # maximum number of sums of a thread, where a warpgroup has a tile alone
+STAGES = (3, 4, 5, 6, 7, 8)  # numbers of stages that are tried, where a kernel names no others
 
 BY_64 = 64
 
@@ -120,8 +117,7 @@ FREE_SUMS = {1: 128, 2: 128, 3: 64}
 
 SUM_BYTES = 4
 
-UNIT = 16
-"""Rows of a tile that parts of K add up at once."""
+UNIT = 16  # rows of a tile that parts of K add up at once
 
 
 def consumers(rows: int, columns: int) -> int:

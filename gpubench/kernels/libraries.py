@@ -6,8 +6,7 @@ from typing import Any
 
 from gpubench.model import LAYOUTS, CallVariant, Config, Problem
 
-MATRICES = (2, 2, 2)
-"""Numbers of dimensions of the arrays of gemm."""
+MATRICES = (2, 2, 2)  # numbers of dimensions of the arrays of gemm
 
 
 def refuse_ragged_bytes(_tile: Config | None, problem: Problem) -> str | None:

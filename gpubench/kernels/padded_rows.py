@@ -10,8 +10,7 @@ PADDED_TO, PART_BYTES = 128, 1024
 
 THREADS = 256
 
-WORKSPACE = 3
-"""Index of the workspace among the kernel's arrays."""
+WORKSPACE = 3  # index of the workspace among the kernel's arrays
 
 
 def operand_shapes(problem: Problem) -> tuple[tuple[int, int], tuple[int, int]]:

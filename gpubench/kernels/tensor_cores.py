@@ -13,20 +13,14 @@ from gpubench.model.variant import PORTABLE_CLUSTER
 
 DTYPES = ("bfloat16", "float16")
 
-ROW_BYTES = 128
-"""Bytes of a row of a tile in shared memory: elements of A along k, or columns of B."""
-
-STEP, BYTES_STEP = 64, 128
-"""Elements of a row of a tile, and so BK: with 16 bits, and with 8 bits."""
-
-PIECE_ROWS, NARROW = 64, 128
-"""Rows that a warpgroup multiplies at once; columns of a narrow tile."""
+ROW_BYTES = 128  # bytes of a row of a tile in shared memory: elements of A along k, or columns of B
+STEP, BYTES_STEP = 64, 128  # elements of a row of a tile, and so BK: with 16 bits, and with 8 bits
+PIECE_ROWS, NARROW = 64, 128  # rows that a warpgroup multiplies at once; columns of a narrow tile
 
 FEWER_WIDE = 256
 """Maximum number of wide tiles per row that may be dropped while searching for an even split."""
 
-ALIGNED_BYTES = 16
-"""The TMA takes rows whose bytes are a multiple of this."""
+ALIGNED_BYTES = 16  # the TMA takes rows whose bytes are a multiple of this
 
 MAX_DYNAMIC_BYTES = 226 * 1024
 """Maximum dynamic shared memory. The barriers take 1 KiB more, with alignment."""
@@ -37,11 +31,8 @@ RESULT_BYTES = 2 * 64 * ROW_BYTES
 MAX_SUMS = 192
 """Maximum number of sums of a thread. More do not fit beside addresses into 240 registers."""
 
-MULTIPROCESSORS = 132
-"""Multiprocessors of H100 and H200 with SXM sockets, if no GPU is given."""
-
-A, B, C = range(3)
-"""Indices of the kernel's arrays."""
+MULTIPROCESSORS = 132  # multiprocessors of H100 and H200 with SXM sockets, if no GPU is given
+A, B, C = range(3)  # indices of the kernel's arrays
 
 
 def consumers(tile: Config) -> int:

@@ -41,8 +41,7 @@ from gpubench.kernels.tensor_cores import ALIGNED_BYTES, MAX_DYNAMIC_BYTES, ROW_
 from gpubench.kernels.tensor_cores import cluster as blocks_of_cluster
 from gpubench.model import Config, Problem
 
-PICKS = 2
-"""Number of configurations that the model picks of a kernel that it ranks alone."""
+PICKS = 2  # number of configurations that the model picks of a kernel that it ranks alone
 
 PICKS_TOGETHER = 8
 """Number of configurations that it picks of kernels that it ranks together. At 12 products in TF32
@@ -52,14 +51,9 @@ configurations, the best of four 2.2 %, and the best of eight 1.6 %."""
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 
-SECTOR_BYTES = 32
-"""Bytes of a sector of the L2 cache."""
-
-CLOCK_MHZ = 1755.0
-"""Clock at which clock counts become times; the constants are fitted to it."""
-
-RATE = 128
-"""Multiply-adds a clock of a multiprocessor, in float32 and on float64's tensor cores."""
+SECTOR_BYTES = 32  # bytes of a sector of the L2 cache
+CLOCK_MHZ = 1755.0  # clock at which clock counts become times; the constants are fitted to it
+RATE = 128  # multiply-adds a clock of a multiprocessor, in float32 and on float64's tensor cores
 
 ARRIVAL_US = ROW_BYTES / 64 / 1980
 """Time in which 128 bytes arrive in a multiprocessor: 64 bytes a clock, at an H100's

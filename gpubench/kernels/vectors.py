@@ -15,8 +15,7 @@ SLAB_ROWS = (32, 64, 128, 256, 512, 1024)
 SUM_COLUMNS, SUM_GROUPS = 32, 16
 """Columns and groups of threads of a block that adds up parts, as in `partial_sums.cuh`."""
 
-MAX_SHARED = 6144
-"""Maximum number of 8-byte elements in 48 KB of shared memory."""
+MAX_SHARED = 6144  # maximum number of 8-byte elements in 48 KB of shared memory
 
 
 def tile_grid(

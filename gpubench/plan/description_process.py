@@ -42,11 +42,8 @@ ANSWER_S = 60.0
 """Time limit of an answer. The first answer of a process includes its start and all imports."""
 
 MAX_ANSWER_BYTES = 2**22
-MAX_TEXT = 10_000
-"""Maximum number of characters of an answer that is a text."""
-
-MAX_LAUNCH = 2**40
-"""Largest number in a launch, such as the bytes of its workspace."""
+MAX_TEXT = 10_000  # maximum number of characters of an answer that is a text
+MAX_LAUNCH = 2**40  # largest number in a launch, such as the bytes of its workspace
 
 _KINDS: dict[str, type[Variant]] = {
     kind.__name__: kind for kind in (HostVariant, CallVariant, CudaVariant)

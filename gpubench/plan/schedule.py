@@ -15,8 +15,7 @@ from gpubench.plan.registry import owner_of
 from gpubench.plan.sweep import Sweep
 from gpubench.text import counted
 
-VISIT_S = 0.02
-"""Time to bind and warm up a kernel before its samples are taken."""
+VISIT_S = 0.02  # time to bind and warm up a kernel before its samples are taken
 
 Known = Mapping[Point, Sequence[Measurement]]
 """The measurements of each point so far, oldest first. It grows while a job runs."""
@@ -78,8 +77,7 @@ class Strategy(Protocol):
         """Return the points that every device measures, so that the devices can be compared."""
 
 
-COMMON_POINTS = 3
-"""Number of points that all devices measure, where a sweep has no baseline."""
+COMMON_POINTS = 3  # number of points that all devices measure, where a sweep has no baseline
 
 
 @dataclass(frozen=True, kw_only=True)

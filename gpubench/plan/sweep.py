@@ -40,8 +40,7 @@ MAX_POINTS = 100_000
 AUTO_TILES = "auto"
 """Value of `--tiles` for the tiles that each variant's cost model picks for a problem."""
 
-TUNED = Path("results", "tuned.toml")
-"""The default file of the winners of `gpubench tune`."""
+TUNED = Path("results", "tuned.toml")  # the default file of the winners of `gpubench tune`
 
 Picked = Callable[[Variant, Problem], tuple[Config, ...]]
 """(variant, problem) → the tiles of `--tiles auto` or `tuned`; none: the default tiles."""

@@ -17,8 +17,7 @@ _MAX_MESSAGE = 200  # characters of a message from `tomllib` or msgspec
 _MAX_DEPTH = 20  # tables and lists within each other
 _LARGEST = 2**63 - 1  # TOML's integers have 64 bits; Python refuses to print much longer ones
 
-NOT_BLANK = r"\S"
-"""Pattern of a text that is not blank."""
+NOT_BLANK = r"\S"  # pattern of a text that is not blank
 
 Kind = TypeVar("Kind")
 

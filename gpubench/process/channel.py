@@ -3,8 +3,7 @@
 import socket
 from time import perf_counter
 
-LENGTH_BYTES = 8
-"""Bytes of the length that precedes each message."""
+LENGTH_BYTES = 8  # bytes of the length that precedes each message
 
 MAX_BYTES = 2**34
 """Maximum length of a message. A longer length was not sent by this package."""

@@ -15,8 +15,7 @@ from functools import partial
 from gpubench.process.channel import Channel
 from gpubench.text import clean_lines
 
-PR_SET_PDEATHSIG = 1
-"""prctl(2): the signal that this process gets when its parent dies."""
+PR_SET_PDEATHSIG = 1  # prctl(2): the signal that this process gets when its parent dies
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "

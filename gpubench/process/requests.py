@@ -35,8 +35,7 @@ _ERRORS: dict[str, type[GpubenchError]] = {
     for kind in (UsageError, DeviceUnavailableError, DeviceBusyError, ChildLostError)
 }
 
-Report = Callable[[int], None]
-"""Gets the number of steps of a request that are done so far."""
+Report = Callable[[int], None]  # gets the number of steps of a request that are done so far
 
 
 class _Answer(msgspec.Struct, frozen=True):

@@ -38,11 +38,8 @@ MAX_SETS = 4096
 Instance = tuple[str, str, Config | None, str, bool]
 """What is compiled once: operation, variant, tile, dtype, and whether in the variant's layout."""
 
-ALIGNMENT = 64
-"""Alignment of operands in bytes: a cache line, so that it is the same in every run."""
-
-OBJECT_BYTES = 2**12
-"""Smaller allocations of a call are Python's own objects."""
+ALIGNMENT = 64  # alignment of operands in bytes: a cache line, so that it is the same in every run
+OBJECT_BYTES = 2**12  # smaller allocations of a call are Python's own objects
 
 
 class CpuTimer:

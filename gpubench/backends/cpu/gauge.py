@@ -33,13 +33,11 @@ FMA_COUNT = 2**20
 """Iterations of the loop of multiply-adds in the first call. The number is doubled until a call
 takes FMA_CALL_S."""
 
-FMA_CALL_S = 0.01
-"""Shortest call that is timed."""
+FMA_CALL_S = 0.01  # shortest call that is timed
 
 FMA_REPEATS = 10
 
-KEPT_FOR = timedelta(days=1)
-"""Time for which a rate that was measured on such a CPU is reused."""
+KEPT_FOR = timedelta(days=1)  # time for which a rate that was measured on such a CPU is reused
 
 
 class CpuGauge:

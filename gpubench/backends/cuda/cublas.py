@@ -14,8 +14,7 @@ from gpubench.backends.cuda import cublaslt
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
 from gpubench.backends.functions import Prepared
 
-DEFAULT_ALGORITHM = -1
-"""CUBLAS_GEMM_DEFAULT: the library's heuristic chooses the algorithm."""
+DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: the library's heuristic chooses the algorithm
 
 MATH_MODE = 16
 """CUBLAS_DEFAULT_MATH, with TF32 only on request, and
@@ -24,8 +23,7 @@ By default they are: 129×260×1000 in bfloat16 was off by 2e-4 on an H200 (cuBL
 
 call = partial(cublaslt.call, of="cublas")
 
-HOPPER = 90
-"""The first compute capability with the larger default workspace, as CuPy writes it."""
+HOPPER = 90  # the first compute capability with the larger default workspace, as CuPy writes it
 
 
 def gemm(dtype: str) -> Prepared:

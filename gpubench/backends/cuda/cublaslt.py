@@ -24,21 +24,15 @@ MAX_ALGORITHMS = 32
 """Maximum number of algorithms that the heuristic returns, the best first (cuBLAS 13.1: up to
 8)."""
 
-WORKSPACE_BYTES = 64 * 2**20
-"""NVIDIA recommends 32 MiB for Hopper; splitting K may use more."""
-
-MAX_WORKSPACE_BYTES, REDUCTION_SCHEME_MASK = 1, 3
-"""cublasLtMatmulPreferenceAttributes_t."""
+WORKSPACE_BYTES = 64 * 2**20  # NVIDIA recommends 32 MiB for Hopper; splitting K may use more
+MAX_WORKSPACE_BYTES, REDUCTION_SCHEME_MASK = 1, 3  # cublasLtMatmulPreferenceAttributes_t
 
 FULL_REDUCTION = 1 | 2
 """CUBLASLT_REDUCTION_SCHEME_INPLACE and COMPUTE_TYPE: parts of a sum over K are not rounded to the
 result's type (OUTPUT_TYPE)."""
 
-TRANSA, TRANSB, FAST_ACCUM = 3, 4, 25
-"""cublasLtMatmulDescAttributes_t."""
-
-Shape = tuple[int, int, int]
-"""M, K, N."""
+TRANSA, TRANSB, FAST_ACCUM = 3, 4, 25  # cublasLtMatmulDescAttributes_t
+Shape = tuple[int, int, int]  # M, K, N
 
 Operations = tuple[tuple[int, int], tuple[int, int]]
 """The operation and the leading dimension of A and of B: `operation_of`."""

@@ -8,8 +8,7 @@ from gpubench.errors import DeviceUnavailableError, LaunchError, install_command
 
 BUFFER_BYTES = 8 * 2**20
 
-MAX_RECORDS = 4096
-"""Maximum number of launches between two flushes."""
+MAX_RECORDS = 4096  # maximum number of launches between two flushes
 
 
 def load_cupti() -> Any:

@@ -17,11 +17,8 @@ On recorded samples of 17 problems the choice was at most 0.9 % slower than the 
 rounds and with 25 (docs/decisions/0017).
 """
 
-LIMIT_S = 1.0
-"""Wall time after which no further round starts, and no further algorithm is tried."""
-
-SAMPLE_US = 100.0
-"""A sample of the fastest algorithm lasts at least this long."""
+LIMIT_S = 1.0  # wall time after which no further round starts, and no further algorithm is tried
+SAMPLE_US = 100.0  # A sample of the fastest algorithm lasts at least this long
 
 Sample = Callable[[int, int], float]
 """Takes the number of an algorithm and the number of launches; returns microseconds per launch.

@@ -26,8 +26,7 @@ WARPGROUP_STEP_BYTES, WARP_STEP = 2 * 64 * 256 * 128, 8 * 2 * 16 * 8 * 16
 TENSOR_DTYPES = ("float16", "bfloat16", "tf32", "float64", "int8", "float8_e4m3")
 """Element types whose peaks are measured on 9.0. Elsewhere, only bfloat16 is measured."""
 
-WARM_STEPS = 20_000
-"""Iterations of the multiply-add kernel in a burst: about 10 ms on a large GPU."""
+WARM_STEPS = 20_000  # iterations of the multiply-add kernel in a burst: about 10 ms on a large GPU
 
 SETTLED, SETTLED_BURSTS = 0.01, 3
 """The clock has settled when the rates of 3 bursts in a row differ by less than 1 %."""

@@ -8,11 +8,8 @@ COMPUTE_32F, COMPUTE_64F, COMPUTE_32I, COMPUTE_32F_FAST_TF32 = 68, 70, 72, 77
 
 COMPUTE_64F_EMULATED_FIXEDPOINT = 79
 
-R_32F, R_64F, R_16F, R_8I, R_32I, R_16BF, R_8F_E4M3 = 0, 1, 2, 3, 10, 14, 28
-"""cudaDataType_t."""
-
-OP_N, OP_T = 0, 1
-"""cublasOperation_t."""
+R_32F, R_64F, R_16F, R_8I, R_32I, R_16BF, R_8F_E4M3 = 0, 1, 2, 3, 10, 14, 28  # cudaDataType_t
+OP_N, OP_T = 0, 1  # cublasOperation_t
 
 
 class GemmTypes(NamedTuple):

@@ -43,8 +43,7 @@ forward to CCCL, which is part of the toolkit."""
 
 HEADERS = dict.fromkeys(HOST_HEADERS, "typedef unsigned int uint;\n") | STAND_INS
 
-API = "cuda_runtime_api.h"
-"""The header that states the version of the toolkit."""
+API = "cuda_runtime_api.h"  # the header that states the version of the toolkit
 
 
 def stood_in(files: Iterable[Path]) -> tuple[str, ...]:

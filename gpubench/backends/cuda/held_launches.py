@@ -16,8 +16,7 @@ from gpubench.backends.cuda.launching import bind_own
 from gpubench.backends.cuda.stream import CudaStream, own_kernel
 from gpubench.model import Device
 
-MAX_WAIT_US = 5e5
-"""The launches begin after this time without a seed."""
+MAX_WAIT_US = 5e5  # the launches begin after this time without a seed
 
 THREADS, MAX_BLOCKS = 256, 4096
 

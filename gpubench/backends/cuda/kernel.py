@@ -38,8 +38,7 @@ from gpubench.model import Launches, Point, Scope, Series, State, Timer
 BLOCKED_S = 0.02
 """Time for which the stream is blocked, to see whether a call computes in another stream."""
 
-UNWRITTEN = 0xA5
-"""Content of each byte of the output before such a call."""
+UNWRITTEN = 0xA5  # content of each byte of the output before such a call
 
 
 class CudaTimers:

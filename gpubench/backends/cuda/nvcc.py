@@ -42,8 +42,7 @@ SHARED = (
 """Options of a library whose functions and variables are its own: two libraries may define the same
 template."""
 
-ENTRY = "gpubench_call"
-"""The function that calls the host function in the library."""
+ENTRY = "gpubench_call"  # the function that calls the host function in the library
 
 
 @cache

@@ -27,8 +27,7 @@ FRESH_S = 0.05
 each if other processes call it too. Power is a mean over a second (nvml.h,
 nvmlDeviceGetPowerUsage)."""
 
-MAX_NAMED = 3
-"""Maximum number of processes that a notice names."""
+MAX_NAMED = 3  # maximum number of processes that a notice names
 
 
 class Nvml:

@@ -15,11 +15,8 @@ from gpubench.model import Device
 
 SOURCE = Path(__file__).with_name("stream.cu")
 
-TIMESTAMP_WORDS = 3
-"""Words of a timestamp: cycles, nanoseconds, multiprocessor."""
-
-MAX_TIMESTAMPS = 2048
-"""Maximum number of timestamps between two synchronizations."""
+TIMESTAMP_WORDS = 3  # words of a timestamp: cycles, nanoseconds, multiprocessor
+MAX_TIMESTAMPS = 2048  # maximum number of timestamps between two synchronizations
 
 
 def own_kernel(name: str, device: Device) -> Any:

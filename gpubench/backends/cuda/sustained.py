@@ -30,13 +30,11 @@ their launches. The host may be late by this duration."""
 
 MAX_LAUNCHES = MAX_IN_FLIGHT // LEAST_AHEAD
 
-SAMPLE_US = 5000.0
-"""Minimum duration of a sample, as far as the queue has room for its launches."""
+SAMPLE_US = 5000.0  # minimum duration of a sample, as far as the queue has room for its launches
 
 READ_EVERY_S = 0.02
 
-Reading = tuple[float, float]
-"""The time of a reading in seconds, and the energy counter in joules."""
+Reading = tuple[float, float]  # the time of a reading in seconds, and the energy counter in joules
 
 
 @contextmanager

@@ -36,8 +36,7 @@ RECENT = 9
 WAITING_US = (5_000.0, 100_000.0)
 """Blocking times that distinguish a launch that waits from a launch that is slow to enqueue."""
 
-FIRST_ENQUEUE_US = 100.0
-"""Time to enqueue a sample, assumed before the first sample."""
+FIRST_ENQUEUE_US = 100.0  # time to enqueue a sample, assumed before the first sample
 
 CALIBRATION_LAUNCHES, CALIBRATION_SAMPLES = 64, 50
 
@@ -45,8 +44,7 @@ MAX_OVERHEAD_US = 10.0
 """A tenth of the shortest sample. Calibrations on an H200 are 2.1 to 2.3 µs, that is ±3.5 %. With
 this accuracy, an overhead up to this limit leaves times accurate to 0.4 %."""
 
-MAX_CALIBRATIONS = 3
-"""Number of calibrations before an overhead beyond that limit is an error."""
+MAX_CALIBRATIONS = 3  # number of calibrations before an overhead beyond that limit is an error
 
 
 class Sample(NamedTuple):

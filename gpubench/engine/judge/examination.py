@@ -16,8 +16,7 @@ from gpubench.engine.runner import Instance, instance_of
 from gpubench.errors import ChildLostError
 from gpubench.model import CallVariant, Device, Measurement, Point, Status, Timer, Timing, Variant
 
-MAX_JUDGED_BYTES = 2**31
-"""Results of larger problems are judged in the child only."""
+MAX_JUDGED_BYTES = 2**31  # results of larger problems are judged in the child only
 
 LIBRARY_KERNELS = re.compile(
     r"nvjet|cutlass|cublas|cudnn|xmma|splitKreduce|gemmSN|gemmk1|gemv2|gemvNSP"

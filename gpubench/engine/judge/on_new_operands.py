@@ -39,8 +39,7 @@ HELD_US, HELD_LAUNCHES, HELD_BYTES = (50.0, 5e3), (8, 256), 2**31
 """On a GPU: the time that launches must take together for a ratio of the two clocks, and the time
 that they are to take; their least and largest number; and the maximum bytes of their problems."""
 
-HELD_BESIDE_S = 5e-3
-"""Time of a request on a GPU, if it is not measured."""
+HELD_BESIDE_S = 5e-3  # time of a request on a GPU, if it is not measured
 
 HELD_REQUESTS = 10
 """Number of requests without a launch. The shortest one is the time that does not count."""

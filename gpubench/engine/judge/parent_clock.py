@@ -13,8 +13,7 @@ from gpubench.engine.judge.verdict import require, why_unconfirmed
 from gpubench.hardware.host import read_text
 from gpubench.model import CLOCKS_AGREE
 
-BATCH_S = 0.05
-"""Duration of a batch of launches that the parent times."""
+BATCH_S = 0.05  # duration of a batch of launches that the parent times
 
 LAUNCH_US = 2.0
 """Time of a launch on the host beside the time that the child counts, such as to select operands.
@@ -23,8 +22,7 @@ It is not counted, but for launches that wait in the queue of a GPU: the host ha
 GROWTH = 5
 """Ratio of a batch to the batch before it. The first is short, because the reported time may be."""
 
-REQUEST_S = 3e-4
-"""Time that a request takes beside its launches, which is not counted."""
+REQUEST_S = 3e-4  # time that a request takes beside its launches, which is not counted
 
 PATIENCE_S = 3.0
 """The child's time is wrong if every batch in this time disagrees. Other work on the machine does

@@ -61,8 +61,7 @@ MAX_PROBES = 8
 """Maximum number of launches among which the values of k are divided, where a result has too few
 elements for all of them."""
 
-COMPARED_ELEMENTS = 2**24
-"""Number of results that are compared at once, in float64."""
+COMPARED_ELEMENTS = 2**24  # number of results that are compared at once, in float64
 
 HOST_RESULTS = 2**18
 """At most this number of results is compared on the host, without kernels that CuPy compiles."""

@@ -21,8 +21,7 @@ EDGE, MAX_RESULTS = 64, 1024
 """Number of rows and of columns of a product, and maximum number of elements of a vector, whose
 errors are compared. They are chosen at random."""
 
-MAX_ELEMENTS = 2**21
-"""Maximum number of elements of the first operand that are compared."""
+MAX_ELEMENTS = 2**21  # maximum number of elements of the first operand that are compared
 
 LEAST_DEVIATIONS = 8.0
 """Smallest cosine that counts, in multiples of the 1/√n of independent errors. Right sums of 64 to
@@ -37,13 +36,11 @@ WIDTHS = range(-11, -2)
 """The widths that are tried, in bits of the operand's significand less than it has. A tolerance
 shows smaller widths. Larger ones differ too little."""
 
-FLUSHED = (9, 11, 13, 15)
-"""Elements below 2⁻ⁱ that are taken as 0, for each of these i."""
+FLUSHED = (9, 11, 13, 15)  # elements below 2⁻ⁱ that are taken as 0, for each of these i
 
 LEAST_BITS = 4
 
-WIDE_BITS = 32
-"""Results of narrower operands have a tolerance that shows rounded operands."""
+WIDE_BITS = 32  # results of narrower operands have a tolerance that shows rounded operands
 
 
 class RoundedOperand(NamedTuple):

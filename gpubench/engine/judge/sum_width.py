@@ -18,8 +18,7 @@ from gpubench.engine.judge.verify import on_host
 from gpubench.model import Problem
 from gpubench.model.precision import F32
 
-EXPONENTS = (*range(6, 15), 16, 18, 20, 24, 30, 40, 48)
-"""The values of w."""
+EXPONENTS = (*range(6, 15), 16, 18, 20, 24, 30, 40, 48)  # the values of w
 
 SPARE_BITS = 2
 """A row's large terms sum to at most 2^(bits − this), whatever their signs. And w is at least this
@@ -28,17 +27,10 @@ much below the bits, because tensor cores cut terms off."""
 LARGEST_IN_FLOAT32 = 20
 """The largest w of float32 sums. How tensor cores add the last bits differs between GPUs."""
 
-PATTERNS = 4
-"""Number of random orders of terms for each w."""
-
-LEAST_DEPTH = 16
-"""A shorter sum has no room for large and small terms."""
-
-LARGEST_RESULT = 100
-"""Largest magnitude of a result, in small terms: bfloat16 must hold it."""
-
-LEAST_EXPONENT = -6
-"""A small term is 2 to this power, the smallest normal number of float8_e4m3."""
+PATTERNS = 4  # number of random orders of terms for each w
+LEAST_DEPTH = 16  # A shorter sum has no room for large and small terms
+LARGEST_RESULT = 100  # largest magnitude of a result, in small terms: bfloat16 must hold it
+LEAST_EXPONENT = -6  # A small term is 2 to this power, the smallest normal number of float8_e4m3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -23,8 +23,7 @@ INTEGER_POISON = -(2**31) + 12345
 CHECKED_ROWS = 16
 """Number of rows of a product that are compared after a launch on operands of its own."""
 
-SMALL = 32
-"""Largest extent of a result that is compared while kernels compile."""
+SMALL = 32  # largest extent of a result that is compared while kernels compile
 
 KEPT_OUTPUTS = 8
 """Maximum number of outputs of a point that are kept until its timed launches have ended."""
