@@ -29,23 +29,30 @@ def write_with(path: Path, rows: list[Row], **texts: str) -> None:
 GPU_POINT = {"percent_of_peak": 10.0, "percent_of_blas": 50.0}
 
 
-def test_a_gpu_sweep_of_one_point_is_drawn_and_reported(tmp_path: Path) -> None:
-    write([sample(**GPU_POINT)], tmp_path / "one.csv")
-    for command, output in (
-        ("report", "a.html"),
-        ("plot --kind roofline", "a.svg"),
-        ("plot", "b.svg"),
-    ):
-        done = call(tmp_path, *command.split(), "one.csv", "-o", output)
-        assert (done.code, done.err) == (0, "")
-
-
-def test_a_tile_that_was_emptied_ties_with_one_that_was_not(tmp_path: Path) -> None:
+def test_unusual_rows_are_shown_drawn_and_reported(tmp_path: Path) -> None:
     interval = {"ci_low_us": 99.0, "ci_high_us": 101.0}
-    rows = [sample(tile=tile, **GPU_POINT, **interval) for tile in ("16", "8", "32")]
-    write_with(tmp_path / "tie.csv", rows, tile="")
-    for command in ("report tie.csv", "plot tie.csv --kind tiles", "show tie.csv"):
-        assert call(tmp_path, *command.split()).code == 0
+    tied = [sample(tile=tile, **GPU_POINT, **interval) for tile in ("16", "8", "32")]
+    write_with(tmp_path / "tie.csv", tied, tile="")  # emptied, and as fast as the others
+    long = sample("v" * 100_000, device="d " * 50_000, **GPU_POINT)
+    least, most = 1e12 * MIN_VALUE, MAX_VALUE / 1e12
+    for name, rows in {
+        "one": [sample(**GPU_POINT)],
+        "long": [long],
+        "least": [
+            sample(n=n, median_us=least, gflops=least, percent_of_peak=least) for n in (8, 9)
+        ],
+        "most": [sample(n=n, median_us=most, gflops=most, percent_of_peak=most) for n in (8, 9)],
+    }.items():
+        write(rows, tmp_path / f"{name}.csv")
+    for command in (
+        *("report one.csv", "plot one.csv --kind roofline -o a.svg", "plot one.csv -o b.svg"),
+        *("report tie.csv -o c.html", "plot tie.csv --kind tiles -o c.svg", "show tie.csv"),
+        *("plot least.csv --kind sizes -o d.svg", "plot most.csv --kind roofline -o e.svg"),
+        "plot long.csv -o f.png",
+    ):
+        done = call(tmp_path, *command.split())
+        assert (done.code, done.err) == (0, ""), command
+    assert (tmp_path / "f.png").stat().st_size < 2**20
 
 
 @pytest.mark.parametrize(
@@ -80,14 +87,6 @@ def test_every_command_refuses_such_a_number_in_one_line(tmp_path: Path) -> None
         done = call(tmp_path, *command.split(), "m.csv")
         assert (done.code, len(done.err.splitlines())) == (2, 1), done
         assert "in column" in done.err
-
-
-def test_numbers_at_the_limits_are_read_and_drawn(tmp_path: Path) -> None:
-    for value, kind in ((1e12 * MIN_VALUE, "sizes"), (MAX_VALUE / 1e12, "roofline")):
-        rows = [sample(n=n, median_us=value, gflops=value, percent_of_peak=value) for n in (8, 9)]
-        write(rows, tmp_path / "a.csv")
-        done = call(tmp_path, "plot", "a.csv", "--kind", kind, "-o", f"{kind}.svg")
-        assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.slow
@@ -128,12 +127,6 @@ def test_a_picture_of_too_many_panels_or_lines_is_refused_and_the_report_says_so
     page = (tmp_path / "report.html").read_text()
     assert f"Not drawn: a picture of {MAX_PANELS + 1} panels" in page
     assert page.count("<svg") == 1  # speed against size
-
-
-def test_text_of_any_length_takes_three_lines_of_a_picture(tmp_path: Path) -> None:
-    write([sample("v" * 100_000, device="d " * 50_000, **GPU_POINT)], tmp_path / "a.csv")
-    assert call(tmp_path, "plot", "a.csv", "-o", "a.png").code == 0
-    assert (tmp_path / "a.png").stat().st_size < 2**20
 
 
 @pytest.mark.slow

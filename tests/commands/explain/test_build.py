@@ -3,7 +3,6 @@
 import multiprocessing
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,43 +104,17 @@ def test_instances_compiled_and_disassembled_together_are_as_if_alone() -> None:
         assert (code.loop, code.resources, code.max_threads) == (loop, alone.resources, threads)
 
 
-def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    compiled: list[str] = []
-
-    def fail(program: Program) -> Codes:
-        compiled.append(program.architecture)
-        return {instance: Code(error="no") for instance in program.instances}
-
-    def interrupt(done: int) -> None:
-        if done:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(code_module, "compile_program", fail)
-    program = Program(
-        source=tmp_path, source_hash="", architecture="sm_80", options=(),
-        instances=(("k<float>", "float32"),),
-    )  # fmt: skip
-    programs = [program, replace(program, architecture="sm_90")]
-    with pytest.raises(KeyboardInterrupt):
-        compile_programs(programs, interrupt)
-    compile_programs(programs, lambda _done: None)
-    assert compiled == ["sm_80", "sm_90"]
-
-
 @pytest.mark.slow
-def test_ctrl_c_ends_the_processes_that_compile(
+def test_ctrl_c_ends_the_processes_that_compile_and_what_is_compiled_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(code_module, "cpu_threads", lambda: 2)
 
-    def program(name: str, architecture: str, *expressions: str) -> Program:
+    def program(name: str, *expressions: str) -> Program:
         return Program(
-            source=KERNELS / "gemm" / f"{name}.cu", source_hash="", options=(),
-            architecture=architecture, instances=tuple((text, "float32") for text in expressions),
+            source=KERNELS / "gemm" / f"{name}.cu", source_hash=name, options=(),
+            architecture="sm_90", instances=tuple((text, "float32") for text in expressions),
         )  # fmt: skip
 
     children = []
@@ -152,15 +125,20 @@ def test_ctrl_c_ends_the_processes_that_compile(
             raise KeyboardInterrupt
 
     large = [f"register_tile<{scalar}, 32>" for scalar in ("float", "double", "int")]
+    programs = [program("register_tile", *large), program("naive", "naive<float, 16>")]
     with pytest.raises(KeyboardInterrupt):
-        compile_programs(
-            [
-                program("register_tile", "sm_90", *large),
-                program("naive", "sm_80", "naive<float, 16>"),
-            ],
-            interrupt,
-        )
+        compile_programs(programs, interrupt)
     assert [child.exitcode for child in children] == 2 * [-signal.SIGTERM]
+    again: list[Program] = []
+
+    def fail(program: Program) -> Codes:
+        again.append(program)
+        return {instance: Code(error="no") for instance in program.instances}
+
+    monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
+    monkeypatch.setattr(code_module, "compile_program", fail)
+    compile_programs(programs, lambda _done: None)
+    assert again == programs[:1]
 
 
 @pytest.mark.usefixtures("unrecorded")
