@@ -98,4 +98,4 @@ def pytest_collection_finish() -> None:
     """Leave modules and tests out of all collections of garbage, which took a tenth of the time."""
     gc.freeze()
     gc.enable()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(10_000)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from commandline import OWN
 from diffs import rows
 from samples import SWEEP
 from stub import nothing_measured
@@ -36,19 +37,6 @@ def test_what_the_command_refuses_the_library_refuses_too() -> None:
         gpubench.sweep(sizes=[8], device="cuda")
     with pytest.raises(UsageError, match="cannot read"):
         gpubench.read_csv("nowhere.csv")
-
-
-OWN = """
-import numpy as np
-from gpubench.model import CallVariant
-
-VARIANT = CallVariant(
-    idea="NumPy's product",
-    runs_on="cpu",
-    build=lambda tile, dtype: lambda a, b, c: np.matmul(a, b, out=c),
-    baseline="",
-)
-"""
 
 
 def test_kernels_of_ones_own_are_swept_and_read_again_when_they_change(tmp_path: Path) -> None:

@@ -6,24 +6,13 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from commandline import OWN as ON_CPU
 from commandline import OWN_CUDA as ON_CUDA
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, CallVariant, CudaVariant, Variant
 from gpubench.plan.registry import KERNELS, choose, libraries, of_op, variants
 from gpubench.plan.sweep import Sweep, plan
-
-ON_CPU = """
-import numpy as np
-from gpubench.model import CallVariant
-
-VARIANT = CallVariant(
-    idea="a user's own",
-    runs_on="cpu",
-    build=lambda tile, dtype: lambda a, b, c: np.matmul(a, b, out=c),
-    baseline="cpu_blas",
-)
-"""
 
 ALL = variants()
 

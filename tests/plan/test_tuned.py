@@ -19,29 +19,12 @@ TILE = load(KERNELS / "gemm" / "cpu_tile.py", "gemm")
 
 
 def winner(tile: str = "16", n: int = 512, **facts: Any) -> Winner:
-    return Winner(
-        **{
-            "device": CPU.name,
-            "op": "gemm",
-            "variant": "cpu_tile",
-            "dtype": "float32",
-            "m": n,
-            "n": n,
-            "k": n,
-            "tile": tile,
-            "layout": "row-major",
-            "simplest": "8",
-            "group": 3,
-            "configurations": 256,
-            "within": 0.01,
-            "median_us": 12.5,
-            "percent_of_blas": None,
-            "source_hash": source_hash(TILE),
-            "gpubench": "0.1.0",
-            "tuned_utc": "2026-01-01T00:00:00+00:00",
-        }
-        | facts
-    )
+    of = {"device": CPU.name, "op": "gemm", "variant": "cpu_tile", "dtype": "float32"}
+    size = {"m": n, "n": n, "k": n, "layout": "row-major"}
+    race = {"simplest": "8", "group": 3, "configurations": 256, "within": 0.01, "median_us": 12.5}
+    known = {"percent_of_blas": None, "source_hash": source_hash(TILE), "gpubench": "0.1.0"}
+    usual = {**of, **size, **race, **known, "tuned_utc": "2026-01-01T00:00:00+00:00"}
+    return Winner(**{"tile": tile, **usual, **facts})
 
 
 def chosen(*, tiles: str = "tuned", **options: Any) -> tuple[dict[tuple[str, str], str], list[str]]:

@@ -21,28 +21,12 @@ Builds = Callable[..., tuple[str, str]]
 
 def built(tile: str = "16", **facts: Any) -> BuildRow:
     """A row of a kernel that compiled."""
-    usual = {
-        "status": Status.OK,
-        "kernel": "mine",
-        "registers": 64,
-        "spill_bytes": 0,
-        "local_bytes": 0,
-        "static_shared_bytes": 4096,
-        "dynamic_shared_bytes": 0,
-        "threads_per_block": 256,
-        "resident_blocks": 4,
-        "occupancy": 0.5,
-        "blocks": 64,
-        "loop_instructions": 100,
-        "multiply_adds_per_instruction": 0.8,
-        "compiler": "NVRTC 13.1",
-        "disassembler": "13.1.80",
-        "sectors_per_request": 4.0,
-        "sectors_over_least": 1.0,
-        "bank_conflict_ways": 1.0,
-        "recorder": "g++ 12.2.0",
-        "gpubench": "0.1.0",
-    }
+    resources = {"registers": 64, "spill_bytes": 0, "threads_per_block": 256}
+    resident = {"resident_blocks": 4, "occupancy": 0.5}
+    loop = {"loop_instructions": 100, "multiply_adds_per_instruction": 0.8}
+    accesses = {"sectors_per_request": 4.0, "sectors_over_least": 1.0, "bank_conflict_ways": 1.0}
+    tools = {"compiler": "NVRTC 13.1", "disassembler": "13.1.80", "recorder": "g++ 12.2.0"}
+    usual = {"status": Status.OK, **resources, **resident, **loop, **accesses, **tools}
     key = {"op": "gemm", "variant": "mine", "dtype": "float32", "architecture": "sm_90"}
     numbers = {"launch": 1, "m": 1024, "n": 1024, "k": 1024}
     return BuildRow(**{"tile": tile, **key, **numbers, **usual, **facts})
