@@ -86,18 +86,9 @@ def cut(values: np.ndarray, bits: int) -> np.ndarray:
 
 def variant(call: Product = matmul, name: str = "fake", **facts: Any) -> CallVariant:
     """A variant that computes by `call`; its file is one of our descriptors."""
-    return CallVariant(
-        **{
-            "idea": "a fake",
-            "runs_on": "cpu",
-            "build": lambda _tile, _dtype: call,
-            "baseline": "",
-            "name": name,
-            "op": "gemm",
-            "path": KERNELS / "gemm" / "naive.py",
-        }
-        | facts
-    )
+    usual = {"idea": "a fake", "runs_on": "cpu", "baseline": "", "op": "gemm"}
+    usual |= {"path": KERNELS / "gemm" / "naive.py", "build": lambda _tile, _dtype: call}
+    return CallVariant(**{"name": name, **usual, **facts})
 
 
 FAKE = variant()

@@ -30,27 +30,12 @@ def refusal(options: dict[str, Any], config: Path | None = None) -> str:
 
 
 def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
-    sweep = read_sweep(
-        {
-            "op": "gemm",
-            "variants": "cpu_tile, cpu_blas",
-            "sizes": "64,32x16x8",
-            "tiles": "4..6",
-            "dtypes": "float32,int32",
-            "device": "cuda:1",
-            "kernels": "mine",
-            "output": "some.csv",
-            "seed": "7",
-            "operands": "index",
-            "rounds": "2",
-            "precision": "1%",
-            "cache": "both",
-            "scope": "end-to-end",
-            "timer": "cupti",
-            "budget": "60",
-            "launch_limit": "2.5",
-        }
-    )
+    what = {"op": "gemm", "variants": "cpu_tile, cpu_blas", "sizes": "64,32x16x8", "tiles": "4..6"}
+    operands = {"dtypes": "float32,int32", "operands": "index", "seed": "7"}
+    where = {"device": "cuda:1", "kernels": "mine", "output": "some.csv"}
+    state = {"cache": "both", "scope": "end-to-end", "timer": "cupti"}
+    timing = {"rounds": "2", "precision": "1%", "budget": "60", "launch_limit": "2.5"}
+    sweep = read_sweep({**what, **operands, **where, **state, **timing})
     assert sweep.variants == ("cpu_tile", "cpu_blas")
     assert sweep.sizes == ((64, 64, 64), (32, 16, 8))
     assert sweep.tiles == ("4", "5", "6")

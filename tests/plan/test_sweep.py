@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -34,23 +35,10 @@ def planned(backend: str, **asked: Any) -> dict[tuple[str, str, str, str], str |
 
 
 def test_a_sweep_is_every_variant_at_every_tile_size_and_dtype() -> None:
-    points = planned(
-        "cuda",
-        variants=("naive", "shared_tile"),
-        tiles=edges(8, 16),
-        sizes=square(64, 100),
-        dtypes=("float32", "int32"),
-    )
-    assert points == dict.fromkeys(
-        (
-            (variant, tile, size, dtype)
-            for variant in ("naive", "shared_tile")
-            for tile in ("8", "16")
-            for size in ("64", "100")
-            for dtype in ("float32", "int32")
-        ),
-        None,
-    )
+    axes = {"variants": ("naive", "shared_tile"), "tiles": edges(8, 16)}
+    axes |= {"sizes": square(64, 100), "dtypes": ("float32", "int32")}
+    points = product(axes["variants"], axes["tiles"], ("64", "100"), axes["dtypes"])
+    assert planned("cuda", **axes) == dict.fromkeys(points)
 
 
 def refused(backend: str, **asked: Any) -> str:

@@ -238,12 +238,8 @@ def test_each_point_is_a_test_case_of_junit(file: Write, run: Run) -> None:
     paths = (file("base.csv", rows()), file("new.csv", new))
     suites = ET.fromstring(run(*paths, "--format", "junit")[1])  # noqa: S314 # our own
     (suite,) = suites
-    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "9",
-        "failures": "3",
-        "errors": "1",
-        "skipped": "1",
-    }
+    counts = {"tests": "9", "failures": "3", "errors": "1", "skipped": "1"}
+    assert {name: suite.get(name) for name in counts} == counts
     (error,) = suite.iter("error")
     assert error.get("message") == 'broken; base, ms 0.1002; error: a "quote" & <tag>'
     strict = ET.fromstring(run(*paths, "--format", "junit", "--strict")[1])  # noqa: S314 # our own output
