@@ -66,6 +66,7 @@ RACE = (
 AB = (
     *("ab", "before", "after", "--variants", "mine,cpu_blas", "--sizes", "16", "--pairs", "3"),
     *("--results", "r", "--output", "d.md", "--format", "markdown", "--strict", "--force"),
+    *("--device", "cpu"),
 )
 WRITERS = (
     ("plot", "rows.csv", "-o", "out.svg", "--force"),
@@ -84,7 +85,7 @@ Command = tuple[str, ...]
 KINDS = ("sweep", "files", "tune", "list", "ab", "races")
 LIST = "name,m,n,k,weight\nfirst,16,24,8,2\nsecond,32,8,16,1\n"
 FORMER = "former"
-EXAMPLE = ("--variants", "cpu_tile,cpu_blas", "--sizes", "8,16", "--rounds", "3", "--budget", "3")
+EXAMPLE = ("--device", "cpu", "--sizes", "8,16", "--rounds", "3", "--budget", "3")
 MINE = """
 import numpy as np
 from gpubench.model import CallVariant
@@ -248,7 +249,7 @@ def commands_of(kind: str, device: str) -> list[Command]:
     return commands[kind]
 
 
-def template_of(path: Path, kind: str, device: str) -> Path:
+def template_of(path: Path, kind: str) -> Path:
     """Make the directory in which the commands of a kind begin."""
     path.mkdir()
     (path / "list.csv").write_text(LIST)
@@ -258,7 +259,7 @@ def template_of(path: Path, kind: str, device: str) -> Path:
         for name in ("before", "after"):
             (path / name).mkdir()
             (path / name / "mine.py").write_text(MINE)
-        finish(start(path, "sweep", *EXAMPLE, "--device", device, "--output", "rows.csv"))
+        finish(start(path, "sweep", *EXAMPLE, "--output", "rows.csv"))
         finish(start(path, "generate", "v.npz", "--sizes", "30x50"))
     return path
 
@@ -312,7 +313,7 @@ def run(kills: int, seed: int, device: str) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     killed = runs = 0
     with tempfile.TemporaryDirectory() as temporary:
-        template = template_of(Path(temporary, "template"), kind, device)
+        template = template_of(Path(temporary, "template"), kind)
         wholes = {}
         for number, command in enumerate(commands):
             whole = Path(shutil.copytree(template, Path(temporary, f"whole-{number}")))
