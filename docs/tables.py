@@ -209,11 +209,11 @@ def changed_kernels() -> str:
 # ---- what the code states
 
 
-def ladder_kernels(*, on_it: bool = True) -> str:
-    """Return the steps of the ladder in order, or the other kernels and routines of gemm."""
+def ladder_kernels(which: str) -> str:
+    """Return the `steps` of the ladder in order, or the `others` of gemm: kernels and routines."""
     listed = {variant.name: variant for variant in variants() if variant.op == "gemm"}
     ladder = steps(tuple(listed.values()))
-    if on_it:
+    if which == "steps":
         after = {name: listed[name].after for name in ladder}
         lines = [
             [kernel_link(listed[name]), f"`{x}`" if x else "", listed[name].idea]
@@ -223,11 +223,6 @@ def ladder_kernels(*, on_it: bool = True) -> str:
     rest = [variant for name, variant in listed.items() if name not in ladder]
     lines = [[kernel_link(variant), variant.backend, variant.idea] for variant in rest]
     return table(["kernel or routine", "runs on", "idea"], lines, text=True)
-
-
-def other_kernels() -> str:
-    """Return the kernels and routines of gemm that are not on the ladder."""
-    return ladder_kernels(on_it=False)
 
 
 def kernel_link(variant: Variant) -> str:
