@@ -87,9 +87,12 @@ def compile_programs(
     codes = {program: _read_kept(program) for program in programs}
     done = sum(instance in codes[program] for program in programs for instance in program.instances)
     on_compiled(done)
-    parts = {
-        part: program for program in programs for part in _missing_parts(program, codes[program])
-    }
+    parts: dict[Program, Program] = {}
+    for program in programs:
+        missing = [each for each in program.instances if each not in codes[program]]
+        for start in range(0, len(missing), MAX_TOGETHER):
+            instances = tuple(missing[start : start + MAX_TOGETHER])
+            parts[replace(program, instances=instances)] = program
     ordered = sorted(parts, key=lambda part: len(part.instances), reverse=True)
     with closing(_compile_all(ordered)) as compiled:
         for part, figures in compiled:
@@ -99,15 +102,6 @@ def compile_programs(
             done += len(part.instances)
             on_compiled(done)
     return codes
-
-
-def _missing_parts(program: Program, kept: Codes) -> list[Program]:
-    """Return programs of at most `MAX_TOGETHER` instances that are not kept."""
-    missing = [instance for instance in program.instances if instance not in kept]
-    starts = range(0, len(missing), MAX_TOGETHER)
-    return [
-        replace(program, instances=tuple(missing[start : start + MAX_TOGETHER])) for start in starts
-    ]
 
 
 def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]]:

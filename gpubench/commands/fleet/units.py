@@ -132,17 +132,15 @@ class _Turn(Watcher):
             )
         report.bits.setdefault(unit, {}).update(measurement.fingerprints)
         if all(len(of) > self._finished or _failed(of) for of in self._measured.values()):
-            self._measure_parts(measurement.started_utc)
+            parts = self._pool.executor.parts()
+            report.configuration.update(parts.configuration)
+            for part, time_us in parts.times_us.items():
+                if not asked.units or part in asked.units:
+                    started_utc = measurement.started_utc
+                    self._add_time(part, parts.health, time_us=time_us, started_utc=started_utc)
             if self._finished in self._counted:
                 report.times.extend(self._times)
             self._times, self._finished = [], self._finished + 1
-
-    def _measure_parts(self, started_utc: str) -> None:
-        parts = self._pool.executor.parts()
-        self._report.configuration.update(parts.configuration)
-        for part, time_us in parts.times_us.items():
-            if not self._asked.units or part in self._asked.units:
-                self._add_time(part, parts.health, time_us=time_us, started_utc=started_utc)
 
     def _add_time(self, unit: str, health: Health, **result: Any) -> None:
         where = self._pool.place, self._pool.device

@@ -131,7 +131,9 @@ def assess(
             if not np.isnan(times[number, index]).all()
         ]
         first = own_reports[0].member
-        reasons = [*wrong.get(name, ()), *_failures(own, own_reports)]
+        reasons = [*wrong.get(name, ())]
+        reasons += (f"{row.unit}: {row.reason}" for row in own if row.status != Status.OK)
+        reasons += (report.error for report in own_reports if report.error)
         verdict = _verdict(findings, reasons, own, name in wrong)
         if verdict == FleetVerdict.SLOW:
             slow = [finding for finding in findings if finding.verdict == FleetVerdict.SLOW]
@@ -254,12 +256,6 @@ def _verdict(
     if any(finding.no_majority for finding in findings):
         reasons.append(NO_MAJORITY)
     return FleetVerdict.AMBIGUOUS if FleetVerdict.AMBIGUOUS in of_units else FleetVerdict.FINE
-
-
-def _failures(rows: Iterable[UnitTime], reports: Iterable[Report]) -> list[str]:
-    """Return why units or the whole device could not be measured."""
-    units = [f"{row.unit}: {row.reason}" for row in rows if row.status != Status.OK]
-    return [*units, *(report.error for report in reports if report.error)]
 
 
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:

@@ -44,8 +44,11 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     op = _checked(name, op)
     start = _start(op, like)
     stem = folder / op / name
+    lines = _source(start.source).splitlines(keepends=True)
+    code = "".join(dropwhile(lambda line: line.startswith("//"), lines))
+    lesson = _LESSON.format(name=name, start=start.name)
     texts = {
-        stem.with_suffix(".cu"): _cuda_source(start, name),
+        stem.with_suffix(".cu"): lesson + _renamed(code, start, name),
         stem.with_suffix(".py"): _description(start, name),
     }
     headers = {
@@ -128,13 +131,6 @@ def _start(op: str, like: str | None) -> CudaVariant:
         raise UsageError(f"--op: {op} has no CUDA kernel to start from")
     shortest = min(kernels.values(), key=lambda k: sum(file.stat().st_size for file in k.sources))
     return kernels.get("naive", shortest)
-
-
-def _cuda_source(start: CudaVariant, name: str) -> str:
-    """Return the CUDA C++ of `start` as `name`, under a lesson to fill in."""
-    lines = _source(start.source).splitlines(keepends=True)
-    code = "".join(dropwhile(lambda line: line.startswith("//"), lines))
-    return _LESSON.format(name=name, start=start.name) + _renamed(code, start, name)
 
 
 def _source(path: Path) -> str:

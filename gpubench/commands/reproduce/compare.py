@@ -86,10 +86,15 @@ class Reproduction:
     def judgements(self) -> dict[str, list[Judgement]]:
         """By name of the series: whether its rules hold."""
         every = self.experiment.file.series
-        sides = (
-            {series.name: series.published for series in every},
-            {name: _first_column(labels) for name, labels in self.entries.items()},
-        )
+        measured = {
+            name: {
+                first.cell.label: math.nan if first.unstable else first.measured
+                for first, *_ in labels
+                if first.measured is not None
+            }
+            for name, labels in self.entries.items()
+        }
+        sides = {series.name: series.published for series in every}, measured
         return {
             one.name: [
                 judge(rule, *(rule.concerned(one.figure, side[one.name], side) for side in sides))
@@ -110,15 +115,6 @@ class Reproduction:
                     row = (getattr(entry.row, column, None) for column in ROW)
                     lines.append([*place, *own, *row, shape if entry is entries[0] else ""])
         return lines
-
-
-def _first_column(labels: Sequence[Sequence[Entry]]) -> dict[str, float]:
-    """Return the figures of the first column by label; NaN where the rounds disagree."""
-    return {
-        first.cell.label: math.nan if first.unstable else first.measured
-        for first, *_ in labels
-        if first.measured is not None
-    }
 
 
 def _entry(

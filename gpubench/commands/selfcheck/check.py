@@ -153,20 +153,20 @@ def job_of(device: Device, timers: Sequence[Timer]) -> Job:
     for dtype, by_name in KERNELS.items():
         variants, tiles = ",".join(by_name), ",".join(filter(None, by_name.values()))
         asked.append({"dtypes": dtype, "variants": variants, "tiles": tiles, "sizes": sizes})
+
+    def has_its_tile(point: Point) -> bool:
+        return str(point.tile or "") == KERNELS[point.problem.dtype][point.variant.name]
+
     jobs = []
     for options, timer in product(asked, timers):
         sweep = read_sweep(common | options)
         with suppress(UsageError):  # no kernel of this precision runs on this device
             timing = replace(sweep.timing, min_device_s=MIN_DEVICE_S)
             timed = replace(sweep, timer=timer, timing=timing)
-            jobs.append(prepare(timed, device, keep=_has_its_tile))
+            jobs.append(prepare(timed, device, keep=has_its_tile))
     planned = dict(chain.from_iterable(job.planned.items() for job in jobs))
     hashes = dict(chain.from_iterable(job.hashes.items() for job in jobs))
     return replace(jobs[0], planned=planned, hashes=hashes)
-
-
-def _has_its_tile(point: Point) -> bool:
-    return str(point.tile or "") == KERNELS[point.problem.dtype][point.variant.name]
 
 
 def launch_gaps(rows: Iterable[Row]) -> list[Gap]:

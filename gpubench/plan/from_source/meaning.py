@@ -55,9 +55,8 @@ def meanings(
     a signature that cannot be read.
     """
     on_host = not function.is_kernel
-    declared = [
-        replace(each, cpp=_with_scalar(each.cpp, function.types)) for each in function.parameters
-    ]
+    scalar = re.compile(rf"\b(?:{'|'.join(function.types) or '(?!)'})\b")
+    declared = [replace(each, cpp=scalar.sub("Scalar", each.cpp)) for each in function.parameters]
     values = {each.name: _by_name(each, op, on_host=on_host) for each in declared}
     for each in declared:  # a name that is exact has precedence: in beside A is another array
         others = [values[other.name] for other in declared if other.name != each.name]
@@ -88,12 +87,6 @@ def reads_output(function: Function, kernels: Mapping[str, Function], op: str) -
                 if any(all(map(element.search, both)) for both in sides):
                     return True
     return False
-
-
-def _with_scalar(cpp: str, types: Sequence[str]) -> str:
-    for name in types:
-        cpp = re.sub(rf"\b{name}\b", "Scalar", cpp)
-    return cpp
 
 
 def _plain(name: str) -> str:
