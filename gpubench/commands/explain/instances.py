@@ -77,15 +77,12 @@ def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
 
 def _record(instances: Sequence[Instance]) -> dict[Instance, Recorded]:
     """Return the accesses of each launch of the instances."""
-    by_target = grouped(
-        instances, lambda each: (each.variant, each.problem, each.architecture)
-    ).values()
     # A thread takes the architectures of a kernel in turn, because most launches are the same.
-    groups = grouped(by_target, lambda group: (group[0].variant, group[0].problem)).values()
+    groups = grouped(instances, lambda each: (each.variant, each.problem)).values()
 
-    def record_group(group: Sequence[Sequence[Instance]]) -> dict[Instance, Recorded]:
+    def record_group(group: Sequence[Instance]) -> dict[Instance, Recorded]:
         recorded: dict[Instance, Recorded] = {}
-        for of_target in group:
+        for of_target in grouped(group, lambda each: each.architecture).values():
             first, tiles = of_target[0], [instance.tile for instance in of_target]
             by_tile = record(first.variant, tiles, first.problem, first.device)
             recorded |= {instance: by_tile[instance.tile] for instance in of_target}
