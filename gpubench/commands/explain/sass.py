@@ -85,7 +85,7 @@ GROUP_ROWS = 64  # rows of the result of a warpgroup's instruction
 GROUP_WARPS = 4  # number of warps in a warpgroup
 FLOAT64 = ("DADD", "DFMA", "DMUL", "DSETP", "DMNMX")
 
-_SECTION = re.compile(r"^//-+ (\S+) -+$", re.MULTILINE)
+_SECTION = re.compile(r"^//-+ (\S+) +-+$", re.MULTILINE)
 _INSTRUCTION = re.compile(
     r"\s*/\*(?P<address>[0-9a-f]+)\*/\s+\{?\s*(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_.a-z]*)(?P<operands>[^;]*);"
 )
