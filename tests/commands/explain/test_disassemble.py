@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.commands.explain import sass as module
-from gpubench.commands.explain.sass import disassemble
+from gpubench.commands.explain.sass import disassemble, sections
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -34,3 +34,11 @@ def test_a_disassembler_that_fails_hangs_or_does_not_start_gives_no_listing(
     for script in ("/bin/sh\nexit 1", "/no/such/shell", "/bin/sh\nexec sleep 9"):
         install(tmp_path, monkeypatch, script)
         assert disassemble(b"cubin", "-c") is None
+
+
+def test_each_section_has_its_listing_and_blanks_follow_short_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = "heading\\n//---- .text.f      ----\\ncode\\n//---- .nv.info.long ----\\nfacts"
+    install(tmp_path, monkeypatch, f"/bin/sh\nprintf '{printed}'")
+    assert sections(b"cubin") == {".text.f": "\ncode\n", ".nv.info.long": "\nfacts"}
