@@ -208,7 +208,7 @@ def _figures(of: Explanation) -> dict[str, Any]:
         "gpu": of.device.name or None,
         "blocks": launch.blocks,
     }
-    if of.exceeds_bounds:
+    if of.code.max_threads and launch.threads_per_block > of.code.max_threads:
         figures |= {"resident_blocks": 0, "occupancy": 0.0, "limited_by": "launch bounds"}
     elif resident := of.occupancy:
         is_full = resident.warps == resident.max_warps

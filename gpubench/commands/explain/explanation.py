@@ -117,17 +117,6 @@ class Explanation(Instance):
         return self.code.resources
 
     @property
-    def exceeds_bounds(self) -> bool:
-        """Whether a block has more threads than `__launch_bounds__` allows."""
-        allowed = self.code.max_threads
-        return allowed is not None and self.launch.threads_per_block > allowed
-
-    @property
-    def shared_bytes(self) -> int:
-        """Shared memory of a block, static and dynamic."""
-        return self.resources.shared_bytes + self.launch.shared_bytes
-
-    @property
     def registers_allowed(self) -> int | None:
         """Maximum number of registers per thread in a block of this size."""
         capability, threads = self.device.compute_capability, self.launch.threads_per_block

@@ -99,7 +99,7 @@ _COLUMNS: dict[str, Callable[[Explanation], str]] = {
     "kernel": lambda of: of.kernel if len(of.launches) > 1 else "",
     "regs": lambda of: str(of.resources.registers),
     "spill bytes": lambda of: str(of.resources.spill_bytes),
-    "shared bytes": lambda of: str(of.shared_bytes),
+    "shared bytes": lambda of: str(of.resources.shared_bytes + of.launch.shared_bytes),
     "threads": lambda of: str(of.launch.threads_per_block),
     "occ. %": lambda of: number(100 * of.occupancy.fraction, 0) if of.occupancy else "",
     "limited by": lambda of: _limits(of.occupancy),
