@@ -106,9 +106,7 @@ def describe_file(
         )
     lines += ["    signature=(", *_signature(arguments), "    ),"]
     lines += _dtypes(function, arguments, op, text)
-    if any(parameter.name == "beta" for parameter in arguments) or reads_output(
-        function, kernels, op
-    ):
+    if reads_output(function, kernels, op):
         lines.append("    reads_output=True,  # it reads C even where beta is 0: C holds zeros")
     if column_major:
         lines.append(f"    column_major={_listed(column_major)},  # its indices say so")
@@ -134,9 +132,8 @@ def describe_file(
 
 def described_by_default(text: str) -> list[str]:
     """Return the names of the host functions that launch kernels, or else of the kernels."""
-    candidates = _candidates(list(functions(text)))
-    launchers = [each.name for each in candidates if not each.is_kernel]
-    return launchers or [each.name for each in candidates]
+    candidates = _candidates([*functions(text)])
+    return [each.name for each in candidates if each.is_kernel == candidates[0].is_kernel]
 
 
 def _candidates(defined: Sequence[Function]) -> list[Function]:

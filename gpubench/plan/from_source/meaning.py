@@ -78,6 +78,8 @@ def meanings(
 
 def reads_output(function: Function, kernels: Mapping[str, Function], op: str) -> bool:
     """Whether a kernel, or one that a host function launches, computes C from what C holds."""
+    if any(each.name == "beta" for each in function.parameters):
+        return True
     launched = (kernels[each.kernel] for each in function.launches if each.kernel in kernels)
     for kernel in (function, *launched):
         for each in meanings(kernel, kernels, op)[0]:
