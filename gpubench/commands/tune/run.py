@@ -135,43 +135,30 @@ def tune(
     for file in kept:
         file.keeps_partial, file.continued_by = True, output or file.path
     race = run(job, pool, watcher, files[0])
-    tuned = Tuned(race=race, confirmed=None, winners=[])
     if race.interrupted:
-        return tuned
+        return Tuned(race=race, confirmed=None, winners=[])
+    confirmed: Outcome | None = None
+    chosen: list[Winner] = []
     if race.timed:
         pool.renew()
-        tuned = _confirmed(settings, job, race, pool, watcher, files[1])
-        if tuned.confirmed and tuned.confirmed.interrupted:
-            return replace(tuned, winners=[])
-    if winners and tuned.winners:
+        raced = races(race.rows)
+        spaces = {variant.name: settings.racing.space(variant) for variant in job.hashes}
+        picked = [picks(rows, spaces[rows[0].variant]) for rows in raced]
+        confirmation = _confirmation(job, settings.sweep, [*chain.from_iterable(picked)])
+        confirmed = run(confirmation, pool, watcher, files[1])
+        if confirmed.interrupted:
+            return Tuned(race=race, confirmed=confirmed, winners=[])
+        for rows, of_race in zip(raced, picked, strict=True):
+            if winner := _winner(rows, of_race, confirmed.rows, settings.racing.within):
+                chosen.append(winner)
+    if winners and chosen:
         try:
-            keep_winners(winners, tuned.winners)
+            keep_winners(winners, chosen)
         except UsageError as error:
             raise UsageError(f"{error}; then --resume {output} keeps the winners") from error
     for file in kept:
         file.remove_partial()
-    return tuned
-
-
-def _confirmed(
-    settings: Settings,
-    job: Job,
-    race: Outcome,
-    pool: Pool,
-    watcher: Watcher | None,
-    file: ResultFile | None,
-) -> Tuned:
-    """Confirm the best of each race, and choose the winners."""
-    spaces = {variant.name: settings.racing.space(variant) for variant in job.hashes}
-    raced = races(race.rows)
-    chosen = [picks(rows, spaces[rows[0].variant]) for rows in raced]
-    confirmation = _confirmation(job, settings.sweep, [*chain.from_iterable(chosen)])
-    confirmed = run(confirmation, pool, watcher, file)
-    winners = (
-        _winner(rows, of_race, confirmed.rows, settings.racing.within)
-        for rows, of_race in zip(raced, chosen, strict=True)
-    )
-    return Tuned(race=race, confirmed=confirmed, winners=[*filter(None, winners)])
+    return Tuned(race=race, confirmed=confirmed, winners=chosen)
 
 
 def confirmed_path(path: Path) -> Path:
