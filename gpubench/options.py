@@ -107,8 +107,7 @@ class Option:
     @property
     def default(self) -> Any:
         """The default as a Python argument; None where it depends on the device or the kernel."""
-        field = self.field or self.name
-        value = getattr(DEFAULT.timing if field in _TIMING_FIELDS else DEFAULT, field)
+        value = getattr(DEFAULT.timing if self.field in _TIMING_FIELDS else DEFAULT, self.field)
         if isinstance(value, tuple):
             return ",".join(map(str, value)) or None
         if self.name == "precision":
@@ -154,7 +153,10 @@ def _choice(*choices: str) -> str:
 
 def _named(**options: Option) -> dict[str, Option]:
     """Return options by their names."""
-    return {name: replace(option, name=name) for name, option in options.items()}
+    return {
+        name: replace(option, name=name, field=option.field or name)
+        for name, option in options.items()
+    }
 
 
 def _either(field: str, kind: type[Cache | Scope | State], text: str) -> Option:
@@ -307,9 +309,8 @@ def read_sweep(
     timing: dict[str, Any] = {}
     for name, text in texts.items():
         option = OPTIONS[name]
-        field = option.field or name
-        value = option.convert(text)
-        (timing if field in _TIMING_FIELDS else sweep_fields)[field] = value
+        fields_of = timing if option.field in _TIMING_FIELDS else sweep_fields
+        fields_of[option.field] = option.convert(text)
     require_inputs_kept(texts, config)
     op = sweep_fields.get("op", defaults.op)
     if "sizes" in sweep_fields:  # text until the operation was known
@@ -322,17 +323,13 @@ def read_sweep(
 
 def option_texts(given: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:
     """Return all given options as text. Raises UsageError for an unknown option."""
-    values: dict[str, Any] = {}
-    if config:
-        values = read_toml(config, "--config")
-        for name in values:
-            if name not in OPTIONS:
-                raise UsageError(f"--config: {config}: {unknown('key', name, OPTIONS)}")
-        values = confined(config, values)
-    values |= {name: value for name, value in given.items() if value is not None}
-    for name in values:
+    values = read_toml(config, "--config") if config else {}
+    for name in [*values, *given]:
         if name not in OPTIONS:
-            raise UsageError(unknown("option", name, OPTIONS))
+            where, kind = (f"--config: {config}: ", "key") if name in values else ("", "option")
+            raise UsageError(f"{where}{unknown(kind, name, OPTIONS)}")
+    values = confined(config, values) if config else {}
+    values |= {name: value for name, value in given.items() if value is not None}
     return {name: OPTIONS[name].text(value) for name, value in values.items()}
 
 
@@ -409,12 +406,9 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -> Command:
     """Replace the parameter `options` of a function, which takes any keywords, by parameters."""
-    own = [
-        parameter
-        for parameter in inspect.signature(command, eval_str=True).parameters.values()
-        if parameter.kind != inspect.Parameter.VAR_KEYWORD
-    ]
-    ordered = sorted([*own, *parameters], key=lambda parameter: parameter.kind)
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    named = (parameter for parameter in own if parameter.kind != inspect.Parameter.VAR_KEYWORD)
+    ordered = sorted([*named, *parameters], key=lambda parameter: parameter.kind)
     command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined] # PEP 362
     annotated = [parameter for parameter in ordered if parameter.annotation is not parameter.empty]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}

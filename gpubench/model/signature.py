@@ -1,6 +1,5 @@
 """A kernel's parameters as its C++ declares them, and the value that each gets."""
 
-import math
 import re
 import struct
 from dataclasses import dataclass
@@ -146,20 +145,20 @@ def array_index(parameter: Parameter, op: str) -> int | None:
 
 def number(parameter: Parameter, problem: Problem) -> float:
     """Return the value of a parameter that is not an array. Raise ValueError for unknown names."""
-    numbers = {"m": problem.m, "n": problem.n}
-    if problem.operation.has_k:
-        numbers["k"] = problem.k
+    numbers = {"m": problem.m, "n": problem.n} | (
+        {"k": problem.k} if problem.operation.has_k else {}
+    )
     numbers |= problem.strides
-    factors: list[float] = []
+    product: float = 1
     for factor in map(str.strip, parameter.value.split("*")):
         if factor.casefold() in numbers:
-            factors.append(numbers[factor.casefold()])
+            product *= numbers[factor.casefold()]
         elif _NUMBER.fullmatch(factor):
-            factors.append(float(factor.rstrip("fF")) if "." in factor else int(factor))
+            product *= float(factor.rstrip("fF")) if "." in factor else int(factor)
         else:
             names = ", ".join(name.upper() if len(name) == 1 else name for name in numbers)
             raise ValueError(f"write {parameter.name}=1, or which of {names} it is")
-    return math.prod(factors)
+    return product
 
 
 def packed(parameter: Parameter, value: float, scalar: str) -> bytes:

@@ -43,7 +43,7 @@ MAX_TILES_WIDTH = 40
 """Maximum width of a cell with several tiles. A wider cell would break in the middle of a tile."""
 
 POWER_OF_TWO = 512
-"""From this size on, the columns of a row-major matrix of 2ⁿ columns share few cache sets."""
+"""From this size on, elements of a column share few cache sets if the size is a power of two."""
 
 PARALLEL, CONTRADICTS = "_parallel", 1.25
 """Suffix of the name of a baseline on several threads. If it takes longer than its serial variant
