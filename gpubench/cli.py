@@ -22,11 +22,9 @@ from gpubench.results.output import guard_streams
 from gpubench.text import clean, shown
 
 PACKAGES = {
-    "ab": "diff",
-    "bisect": "diff",
+    **dict.fromkeys(("ab", "bisect"), "diff"),
+    **dict.fromkeys(("generate", "run"), "operand_files"),
     "build": "explain",
-    "generate": "operand_files",
-    "run": "operand_files",
 }
 """The packages in `gpubench.commands` that are not named after their command."""
 

@@ -29,8 +29,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 def evaluate(expression: Expression, names: Mapping[str, object]) -> int:
     """Compute an expression with the values of its names.
 
-    Raise ValueError for anything but the operators above, a name without a whole number, and a
-    division by zero.
+    Raise ValueError for other operators, a name without a whole number, and a division by zero.
     """
     if isinstance(expression, int) and not isinstance(expression, bool):
         return expression

@@ -151,8 +151,8 @@ class Variant:
     """None: the function has no tile to choose."""
 
     auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None
-    """The tiles of `--tiles auto` for a problem and a number of multiprocessors, as users write
-    them, the best first; None: the default tiles."""
+    """The tiles of `--tiles auto` for a problem and a number of multiprocessors, the best first.
+    None: the default tiles."""
 
     baseline: str = ""
     """Variant of the vendor's BLAS that it is compared with. Empty: none."""
@@ -161,7 +161,7 @@ class Variant:
     """Whether a sweep that names no variants runs it."""
 
     after: str = ""
-    """Its predecessor on the ladder: the variant that it changes in one way. Empty: not a step."""
+    """The variant that it changes in one way, on the ladder. Empty: not a step."""
 
     rival: bool = False
     """Whether it is a library's product, which `compare-cublas --rivals` includes."""
@@ -174,7 +174,7 @@ class Variant:
 
     refuse: Callable[[Any, Problem], str | None] = lambda _tile, _problem: None
     """Returns why it cannot take a problem with a legal tile, or None. Without tiles to choose, a
-    function gets None as the tile, and a kernel `Config()`."""
+    function gets None, and a kernel `Config()`."""
 
     reuse: Callable[[Config], tuple[int, int]] | None = None
     """Rows and columns of C that share one load from global memory: (1, 1) without tiling, (R, 1)

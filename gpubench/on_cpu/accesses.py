@@ -324,15 +324,11 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
 def sampled_blocks(launch: Launch) -> list[tuple[int, int, int]]:
     """Return blocks that are spread over the grid, each in another row and column."""
     orders = ((1, 2, 0, 3), (2, 0, 3, 1), (0, 3, 1, 2))
-    extents = launch.dimensions[:3]
-    blocks = [
-        tuple(
-            extent * (2 * order[i] + 1) // (2 * BLOCKS)
-            for extent, order in zip(extents, orders, strict=True)
-        )
-        for i in range(BLOCKS)
+    axes = [
+        [extent * (2 * place + 1) // (2 * BLOCKS) for place in order]
+        for extent, order in zip(launch.dimensions, orders, strict=False)
     ]
-    return list(dict.fromkeys((x, y, z) for x, y, z in blocks))
+    return list(dict.fromkeys(zip(*axes, strict=True)))
 
 
 def _places(program: Path, source: Path, codes: set[str]) -> dict[str, tuple[str, int]]:

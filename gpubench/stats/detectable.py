@@ -40,10 +40,9 @@ def smallest(
     """Return what would have been found, from the points' errors.
 
     `kernels` has the kernel of each point; None: of the BLAS. A slow-down is found beyond the limit
-    of the test plus the `error` that the point had, in either direction. A kernel is found if half
-    of its points are: the largest p-value that counts is then `q` times their part of all points.
-    If a point slowed alone, the two speeds of other points explain it up to `others`. If half of
-    the points or more slowed, `machine` of it is attributed to the machine.
+    of the test plus the `error` that the point had. A kernel is found if half of its points are.
+    The two speeds of other points explain that of a single point up to `others`. If half of the
+    points or more slowed, `machine` of it is attributed to the machine.
     """
     names = np.array([name or "" for name in kernels])
     own = names != ""

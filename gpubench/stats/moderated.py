@@ -79,9 +79,8 @@ def moderate(
 ) -> Variance:
     """Return the standard error of `new.mean - base.mean`, from each point's rounds and the prior.
 
-    `level_variance` is the variance of what all points share, with `level_df` degrees of freedom;
-    Satterthwaite's formula combines both. A point with one round a side has no variance of its own,
-    so it gets NaN.
+    `level_variance` is the variance of what all points share, with `level_df` degrees of freedom
+    (Satterthwaite's formula). A point with one round a side has no variance, so it gets NaN.
     """
     df = base.number + new.number - 2
     judged = df > 0

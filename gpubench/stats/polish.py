@@ -61,9 +61,8 @@ class Polished(NamedTuple):
 def polish(logs: Floats) -> Polished:
     """Remove the effect of each round on all points.
 
-    `logs` has the shape (points, rounds), with NaN where a point has no time. Each point has at
-    least one time. A round stays as it is if it has fewer than `MIN_POINTS` points with two rounds
-    or more.
+    `logs` has the shape (points, rounds), with NaN where a point has no time, and a time in each
+    line. A round with fewer than `MIN_POINTS` points of two rounds or more stays as it is.
     """
     rounds = logs.shape[1]
     effects, left_out = np.zeros(rounds), np.zeros(rounds, bool)

@@ -44,8 +44,8 @@ MAX_ROUNDS = 20
 """Maximum number of rounds. Each further round would narrow a bound by less than 3 %."""
 
 VISITS_EACH, MIN_LIMIT = 8, 120
-"""A race without a budget is over after this number of visits for each configuration on average, or
-this number in all, whichever is larger."""
+"""A race without a budget is over after the larger of this number of visits for each configuration
+on average, and this number in all."""
 
 
 class Race:

@@ -37,9 +37,9 @@ def machine_shift(
     rounds), without the rounds' effects. `level` has the variance of the level that all points
     share.
 
-    What a round did to all points did it to the BLAS as well, and cancels in a difference from the
-    BLAS. So this difference is judged where the level is less exactly known, and where the BLAS
-    moved by more than `far`. Otherwise the shift is what the BLAS and the other points share.
+    What a round did to all points cancels in a difference from the BLAS, which is judged where the
+    level is less exactly known, and where the BLAS moved by more than `far`. Otherwise the shift is
+    what the BLAS and the other points share.
     """
     shared = Shift(shared_median(shifts, blas), level.variance, level.df)
     references, own = shifts[blas], errors[blas]

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -228,13 +229,10 @@ def ring(axes: Axes, rows: Sequence[Row], points: Points) -> None:
 
 def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
     """Draw the legend right of the axes: the lines from top to bottom, and the meaning of rings."""
-
-    def end(line: Line2D) -> float:
-        return float(line.get_ydata()[-1])  # type: ignore[index,arg-type]
-
     rings = [line for line in axes.lines if line.get_label() == label(DISAGREE)]
+    ends = {line: np.asarray(line.get_ydata())[-1] for line in lines}
     axes.legend(
-        handles=[*sorted(lines, key=end, reverse=True), *rings[:1]],
+        handles=[*sorted(lines, key=ends.__getitem__, reverse=True), *rings[:1]],
         loc="upper left",
         bbox_to_anchor=(1.01, 1.0),
         borderaxespad=0,
