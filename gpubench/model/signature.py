@@ -29,19 +29,11 @@ FORMATS = {
 MAX_CHARACTERS = 500
 """Maximum length of a parameter."""
 
-WORKSPACE = "workspace"
+WORKSPACE, NULL, LAUNCH = "workspace", "null", "launch"
+"""Values of parameters: the workspace, a pointer to nothing, the next int argument of the launch."""
 
-NULL = "null"
-"""The value of a pointer to nothing, such as a bias that is not added."""
-
-LAUNCH = "launch"
-"""The value of a parameter that gets the next of the launch's int arguments."""
-
-TENSOR_MAP = "CUtensorMap"
-"""The type of a parameter that gets the next of the launch's tensor maps."""
-
-STREAM = "cudaStream_t"
-"""The type of a parameter of a host function that gets the stream in which it is timed."""
+TENSOR_MAP, STREAM = "CUtensorMap", "cudaStream_t"
+"""Types of parameters that get the next tensor map of the launch, and the stream that is timed."""
 
 _NUMBER = re.compile(r"-?\d+(\.\d*f?)?", re.IGNORECASE)
 

@@ -31,15 +31,13 @@ from gpubench.text import clean
 SHIM = Path(__file__).parent / "shim"
 
 ONE_MULTIPROCESSOR = Gpu(multiprocessors=1, threads_per_multiprocessor=2048)
-"""The smallest GPU that a launch can be fitted to. A grid that follows the device is then smaller
-than the problem, so every block repeats its loop."""
+"""The smallest GPU that a launch can be fitted to, so that every block repeats its loop."""
 
 ONE_AT_A_TIME = Lock()
 """Held while the runtime is compiled, which programs in several threads share."""
 
 RUNTIME_OPTIONS = ("-O2", "-g", "-fno-tree-loop-distribute-patterns")
-"""Options for the runtime. `-fno-tree-loop-distribute-patterns`: a loop over bytes must not become
-a call of memcpy, which the sanitizers watch."""
+"""Options for the runtime, in which a loop must not become a call of memcpy, which is watched."""
 
 LONGEST_ERROR = 400
 """Maximum number of characters of an error from g++."""
@@ -53,7 +51,7 @@ STALLED_S = 60
 EXTERN_C = re.compile(
     r'\bextern\s*"C"(?=(?:\s*__launch_bounds__\s*\([^()]*\)|[^{;()])*\b__global__\b)'
 )
-"""`extern "C"` of a kernel. A kernel has internal linkage here, and cannot have both."""
+"""`extern "C"` of a kernel, which has internal linkage here."""
 
 DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
 

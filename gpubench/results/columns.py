@@ -32,7 +32,7 @@ MAX_HEADER = 2**16
 """Maximum number of characters of the first line."""
 
 MIN_VALUE, MAX_VALUE = 1e-30, 1e30
-"""Smallest and largest magnitude of a nonzero measurement. Products of a few of them are finite."""
+"""Smallest and largest magnitude of a nonzero measurement."""
 
 _FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
 """The beginning of a text that a spreadsheet would compute, or that an apostrophe guards."""
@@ -44,7 +44,7 @@ MAX_TEXT = 10_000
 """Maximum number of characters of a text that is written. Python's `csv` reads up to 131,072."""
 
 _SHARED = 1000
-"""Maximum number of parsed texts or whole numbers of a column that are cached, to share them."""
+"""Maximum number of texts or whole numbers of a column that rows share."""
 
 
 def column(group: str, meaning: str, *, low: float = 0.0, high: float = MAX_VALUE) -> Any:

@@ -35,12 +35,11 @@ _FIXED = "called at fixed addresses; a cold cache was flushed"
 _NUMBER = re.compile(r"\d[\d,.]*")
 
 MAX_OVERHEAD_SPREAD = 0.01
-"""Maximum difference between the overheads of rounds, as a fraction of a sample. With a larger
-difference the time is not known to ±0.5 %."""
+"""Maximum difference of the overheads of rounds, over a sample. It keeps a time within ±0.5 %."""
 
 BETWEEN_SWEEPS_US = 0.033
-"""Standard deviation of a launch's time between sweeps, beyond its deviation between rounds. It was
-measured with points below 20 µs in four sweeps of an H200 (results/h200/diff_rounds)."""
+"""Standard deviation of a launch's time between sweeps, beyond that between rounds, of points below
+20 µs in four sweeps of an H200 (results/h200/diff_rounds)."""
 
 
 def build_rows(

@@ -83,13 +83,11 @@ class Table:
             for index in texts
         )
         tables: list[list[int]] = [[]]
-        used = 0
-        for index, column_width in enumerate(widths):
+        for index in range(len(widths)):
             if index not in texts:
-                used += column_width + 2
-                if used - 2 > room and tables[-1]:
+                used = sum(widths[at] + 2 for at in (*tables[-1], index)) - 2
+                if used > room and tables[-1]:
                     tables.append([])
-                    used = column_width + 2
                 tables[-1].append(index)
         return [sorted(texts + columns) for columns in tables]
 
