@@ -30,7 +30,7 @@ MAX_CHARACTERS = 500
 """Maximum length of a parameter."""
 
 WORKSPACE, NULL, LAUNCH = "workspace", "null", "launch"
-"""Values of parameters: the workspace, a pointer to nothing, the next int argument of the launch."""
+"""Values: the workspace, a pointer to nothing, and the next of the launch's int arguments."""
 
 TENSOR_MAP, STREAM = "CUtensorMap", "cudaStream_t"
 """Types of parameters that get the next tensor map of the launch, and the stream that is timed."""
