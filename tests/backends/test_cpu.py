@@ -303,9 +303,7 @@ def test_the_highest_rate_of_a_day_is_kept(tmp_path: Path, monkeypatch: pytest.M
     assert rates(kept=True) == [3, 30]
 
 
-def test_a_rate_of_no_valid_time_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rate_of_invalid_time_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     copies = iter((5.0, 7.0, 6.0))
     monkeypatch.setattr(CpuGauge, "copy_gbytes_per_s", lambda *_: next(copies))

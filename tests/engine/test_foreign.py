@@ -151,9 +151,7 @@ def visited(rounds: Rounds) -> list[Point]:
     return list(known)
 
 
-def test_each_measurement_of_a_function_has_a_new_seed_in_its_row(
-    worker: Worker, folder: Path
-) -> None:
+def test_each_measurement_of_a_function_has_a_new_seed(worker: Worker, folder: Path) -> None:
     rounds = []
     for _ in range(2):
         rounds.append(worker.measure(at(folder, "honest")))

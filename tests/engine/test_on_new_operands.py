@@ -90,9 +90,7 @@ def test_rows_of_new_operands_are_those_that_their_memory_holds(by_columns: bool
 @pytest.mark.parametrize("position", [0, 1])
 @pytest.mark.parametrize("layout", [(), ("A", "B"), ("C",)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_new_operands_begin_where_allocations_do(
-    layout: tuple[str, ...], dtype: str, position: int
-) -> None:
+def test_new_operands_are_aligned(layout: tuple[str, ...], dtype: str, position: int) -> None:
     starts = set()
 
     def call(*arrays: Any) -> None:

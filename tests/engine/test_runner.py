@@ -406,9 +406,7 @@ def test_a_cache_that_must_be_flushed_leaves_no_sustained_point() -> None:
     )  # fmt: skip
 
 
-def test_launches_waited_for_have_the_limits_of_the_hosts_clock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_launches_waited_for_have_the_hosts_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = replace(point(variant(path=Path("theirs.py"))), timer=Timer.EVENTS)
     limits: list[bool] = []
     monkeypatch.setattr(

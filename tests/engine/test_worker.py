@@ -87,9 +87,7 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.mark.usefixtures("cold")
-def test_silent_variables_are_recorded_and_not_passed_on_to_the_child(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_silent_variables_are_recorded_and_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SILENT_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     with Worker("cpu", Timer.EVENTS) as worker:

@@ -109,9 +109,7 @@ def test_the_three_kernels_are_right_on_the_cpu(tmp_path: Path) -> None:
         np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
 
 
-def test_included_files_are_hashed_and_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_included_files_are_part_of_a_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors
     variant = mine(tmp_path)
     options = variant.options(Config.parse("2"), "float32")
@@ -124,9 +122,7 @@ def test_included_files_are_hashed_and_compiled(
         compiled(variant)
 
 
-def test_the_compiler_refuses_a_wrong_signature(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_signature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors
     for wrong in (RIGHT.replace("long", "int"), RIGHT + ", float more=1"):
         with pytest.raises(CompileError):

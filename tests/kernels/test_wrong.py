@@ -240,9 +240,7 @@ def test_a_kernel_that_address_randomization_breaks_runs_again_without_it(tmp_pa
     on_cpu.execute([str(program)], Sanitizer.THREAD)
 
 
-def test_the_error_says_how_to_limit_randomization(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = script(tmp_path / "program", f"echo '{RANDOMISED}' >&2; exit 66")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"vm\.mmap_rnd_bits=28"):

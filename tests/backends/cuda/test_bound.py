@@ -164,9 +164,7 @@ def test_a_call_is_prepared_before_the_launch(cuda: SimpleNamespace) -> None:
     assert (len(prepared), cuda.launched) == (1, [*prepared, *prepared])
 
 
-def test_cublas_is_one_call_on_its_own_handle(
-    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cublas_has_its_own_handle(cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     class Library:
         def __getattr__(self, function: str) -> Any:
             return lambda *_arguments: cuda.launched.append(function)
@@ -283,18 +281,14 @@ def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
 @pytest.mark.parametrize(
     ("scope", "timer"), [(Scope.END_TO_END, Timer.EVENTS), (Scope.KERNEL, Timer.CUPTI)]
 )
-def test_only_a_graphs_calls_are_captured(
-    cuda: SimpleNamespace, scope: Scope, timer: Timer
-) -> None:
+def test_only_graphs_are_captured(cuda: SimpleNamespace, scope: Scope, timer: Timer) -> None:
     at = SimpleNamespace(launches=Launches.ALONE, scope=scope, timer=timer)
     # Without launches: a capture would need one.
     kernel = SimpleNamespace(routine=SimpleNamespace(call=print), point=at)
     assert cuda.kernel.CudaKernel._overlap.func(kernel) == (False, "")
 
 
-def test_a_launch_precedes_a_capture(
-    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launch_precedes_capture(cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(cuda.kernel, "overlaps", lambda *_: bool(done.append("capture")))
     kernel = SimpleNamespace(

@@ -64,9 +64,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def test_a_second_compilation_is_read_from_disk(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compilation_is_kept_on_disk(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = compilations(monkeypatch)
     first = compile_instance(source, "twice<float, 2>", "sm_90")
     assert len(cache_files(source)) == 1
@@ -147,9 +145,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-def test_the_compilers_first_error_is_reported(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_error_is_reported(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors
     for name, (text, expression, message) in BROKEN.items():
         source.write_text(text)
