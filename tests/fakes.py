@@ -94,6 +94,11 @@ def variant(call: Product = matmul, name: str = "fake", **facts: Any) -> CallVar
 FAKE = variant()
 
 
+def gemm(m: int, n: int, k: int, dtype: str = "float32", **facts: Any) -> Problem:
+    """Return a matrix product."""
+    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype, **facts)
+
+
 def point(
     of: Variant | None = None,
     *,

@@ -48,12 +48,10 @@ def command(folder: Path, *flags: str, **kernels: dict[str, str]) -> list[str]:
     ]
 
 
-def sweep(
-    folder: Path, *flags: str, **kernels: dict[str, str]
-) -> tuple[int, str, dict[str | None, Row]]:
-    """Its exit code, what it said on stderr, and its rows by variant."""
-    done = call(folder, *command(folder, *flags, **kernels))
-    return done.code, done.err, {row.variant: row for row in read(folder / "a.csv")}
+def sweep(folder: Path, *flags: str, **kernels: dict[str, str]) -> tuple[int, dict[str, Row]]:
+    """Its exit code, and its rows by variant."""
+    code = call(folder, *command(folder, *flags, **kernels)).code
+    return code, {str(row.variant): row for row in read(folder / "a.csv")}
 
 
 def running(argument: str) -> list[int]:
@@ -72,7 +70,7 @@ def test_kernels_that_fork_or_write_into_all_files_cost_own_points(tmp_path: Pat
         "writes": "[ctypes.CDLL(None).write(file, b'hello, world', 12) for file in range(3, 64)]",
     }
     parts = {name: {"call": call} for name, call in kernels.items()}
-    code, _, rows = sweep(tmp_path, "--seed", "0", **parts)  # before cpu_blas
+    code, rows = sweep(tmp_path, "--seed", "0", **parts)  # before cpu_blas
     assert (code, rows["cpu_blas"].status) == (1, "ok")
     assert (rows["forks"].median_us or 0) > 4000 > (rows["cpu_blas"].median_us or 4000)
     assert (rows["writes"].status, rows["writes"].reason) == (
@@ -89,7 +87,7 @@ def test_a_patched_clock_times_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         name: {"before": patches.format(reading), "call": "time.sleep(1e-3)"}
         for name, reading in {"stopped": "0", "backwards": "-ago()"}.items()
     }
-    code, _, rows = sweep(tmp_path, **kernels)
+    code, rows = sweep(tmp_path, **kernels)
     assert code == 0
     for name in kernels:
         assert 1000 < (rows[name].median_us or 0) < 100_000
@@ -98,7 +96,7 @@ def test_a_patched_clock_times_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_build_that_hangs_ends_at_the_point_limit(tmp_path: Path) -> None:
     hangs = {"building": "time.sleep(600)"}  # longer than `sweep` waits
-    code, _, rows = sweep(tmp_path, "--point-limit", "1", mine=hangs)
+    code, rows = sweep(tmp_path, "--point-limit", "1", mine=hangs)
     assert code == 1
     assert "cpu_blas" in rows  # on a loaded machine it may take longer than the limit too
     assert rows["mine"].reason == "hung: no answer within 1 s; killed"

@@ -111,13 +111,11 @@ def test_the_points_of_a_function_are_measured_in_one_row(folder: Path) -> None:
 
 
 def test_the_points_of_a_problem_take_turns_if_they_are_compared() -> None:
-    first, second = (variant(name=name) for name in ("first", "second"))
     sizes = [(size, size, size) for size in (8, 16, 24, 32)]
-    points = [point(one, size=size) for one in (first, second) for size in sizes]
+    points = [point(variant(name=name), size=size) for name in ("a", "b") for size in sizes]
     for seed in range(20):
-        order = visited(
-            Rounds(points, Timing(rounds=1), seed, strategy=InRounds(whole_problems=True))
-        )
+        strategy = InRounds(whole_problems=True)
+        order = visited(Rounds(points, Timing(rounds=1), seed, strategy=strategy))
         assert len(list(groupby(order, key=lambda point: point.problem))) == len(sizes)
 
 

@@ -5,16 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from fakes import exact, wrapped
+from fakes import gemm as problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubench.engine import operands as module
 from gpubench.engine.operands import make_inputs, make_reference
-from gpubench.model import CORE_DTYPES, Fill, Problem
-
-
-def problem(m: int, n: int, k: int, dtype: str) -> Problem:
-    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+from gpubench.model import CORE_DTYPES, Fill
 
 
 def worst_error(a: np.ndarray, b: np.ndarray) -> float:

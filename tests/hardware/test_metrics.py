@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from fakes import gemm as problem
 
 from gpubench.hardware.architectures import example
 from gpubench.hardware.metrics import (
@@ -18,10 +19,6 @@ from gpubench.hardware.metrics import (
 from gpubench.model import DTYPES, Device, Problem
 
 H200 = example("sm_90")
-
-
-def problem(m: int, n: int, k: int, dtype: str = "float32") -> Problem:
-    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
 
 
 def test_rates_and_intensity_move_each_operand_once() -> None:

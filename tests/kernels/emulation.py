@@ -29,18 +29,18 @@ def flattened(source: Path, seen: set[Path]) -> str:
     return INCLUDE.sub(lambda name: flattened((source.parent / name[1]).resolve(), seen), text)
 
 
-def split_at(text: str, separator: str) -> list[str]:
+def pieces(text: str, separator: str) -> Iterator[str]:
     """Split at a character outside of strings and brackets."""
-    parts, depth, quoted, start = [], 0, False, 0
+    depth, quoted, start = 0, False, 0
     for i, character in enumerate(text):
         if character == '"' and text[i - 1] != "\\":
             quoted = not quoted
+        elif not quoted and character == separator and depth == 0:
+            yield text[start:i]
+            start = i + 1
         elif not quoted:
             depth += (character in "([{") - (character in ")]}")
-            if character == separator and depth == 0:
-                parts.append(text[start:i])
-                start = i + 1
-    return [*parts, text[start:]]
+    yield text[start:]
 
 
 def emulated(text: str) -> str:
@@ -49,13 +49,14 @@ def emulated(text: str) -> str:
     done = ""
     while (start := text.find("asm volatile(")) >= 0:
         inside = start + len("asm volatile(")
-        end = inside + closing(text[inside:])
-        statement = text[inside:end].replace("\\\n", " ")  # of a macro, in one line
-        template, *sections = split_at(statement, ":")
+        statement = next(pieces(text[inside:], ")"))
+        end = inside + len(statement)
+        one_line = statement.replace("\\\n", " ")  # of a macro
+        template, *sections = pieces(one_line, ":")
         operands = [
             re.sub(r'^\s*"([=+]?)[^"]*"', direction, operand)
             for section in sections[:2]
-            for operand in split_at(section, ",")
+            for operand in pieces(section, ",")
             if operand.strip()
         ]
         done += f"{text[:start]}emulated::ptx({template}, {{{', '.join(operands)}}})"
@@ -75,19 +76,6 @@ def emulated(text: str) -> str:
 def direction(constraint: re.Match[str]) -> str:
     """Return the function that an operand with this constraint passes through."""
     return "emulated::out" if constraint[1] else "emulated::in"
-
-
-def closing(text: str) -> int:
-    """Return the place of the bracket that closes what was opened before the text."""
-    depth, quoted = 1, False
-    for i, character in enumerate(text):
-        if character == '"' and text[i - 1] != "\\":
-            quoted = not quoted
-        elif not quoted:
-            depth += (character == "(") - (character == ")")
-            if depth == 0:
-                return i
-    raise ValueError("a bracket is not closed")
 
 
 def planted(source: str, faults: Sequence[tuple[str, str]]) -> str:

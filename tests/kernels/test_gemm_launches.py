@@ -4,6 +4,7 @@ from functools import partial
 from itertools import product
 
 import pytest
+from fakes import gemm as problem
 
 from gpubench.kernels.block_tiles import MAX_SHARED_BYTES, tiles_of_c
 from gpubench.kernels.fitted_tile import box_of_b
@@ -28,10 +29,6 @@ WGMMA = [
 WIDE = [GEMM[name] for name in ("wgmma_tf32", "wgmma_tf32_wide", "dmma")]
 BYTES = [GEMM[name] for name in ("wgmma_bytes", "wgmma_mixed_bytes", "wgmma_split")]
 SPLIT = ("dmma_split_cluster", "splitk_cluster", "wgmma_bytes_cluster", "wgmma_tf32_cluster")
-
-
-def problem(m: int, n: int, k: int, dtype: str = "float32") -> Problem:
-    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
 
 
 def at(size: str, variant: CudaVariant, dtype: str = "") -> Problem:
