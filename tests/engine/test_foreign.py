@@ -27,15 +27,15 @@ QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_
 
 LIVING = SimpleNamespace(pid=0)
 
-HEAD = """
+SOURCE = """
 import os, signal
 import numpy as np
 from gpubench.model import CallVariant
 
-def build(tile, dtype):
-    return call
+def call(a, b, c):
+    {body}
 
-VARIANT = CallVariant(idea="a test", runs_on="cpu", build=build, baseline="")
+VARIANT = CallVariant(idea="a test", runs_on="cpu", build=lambda *_: call, baseline="")
 """
 
 CALLS = {
@@ -56,8 +56,7 @@ CALLS = {
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "gemm").mkdir()
     for name, body in CALLS.items():
-        text = HEAD.replace("def build", f"def call(a, b, c):\n    {body.strip()}\n\ndef build")
-        (tmp_path / "gemm" / f"{name}.py").write_text(text.replace("\\\\n", "\\n"))
+        (tmp_path / "gemm" / f"{name}.py").write_text(SOURCE.format(body=body.strip()))
     return tmp_path / "gemm"
 
 

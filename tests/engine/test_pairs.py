@@ -1,6 +1,7 @@
 """A kernel and a library in turns, and the ratio of neighbours."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,21 +22,16 @@ class Device:
         self._rng = np.random.default_rng(1)
 
     def kernel(self, name: str, cost_us: float) -> Any:
-        device = self
+        def sustain(heat_s: float, timed_s: float) -> Series:
+            self.now_s += heat_s + timed_s
+            self.visits.append(name)
+            slow = 2 - math.exp(-2 * self.now_s)
+            if not self.settles:
+                slow *= 1 + 0.1 * float(self._rng.random())
+            times_us = (cost_us * slow,)
+            return Series(times_us=times_us, launches_per_sample=1, stop_reason="", joules=cost_us)
 
-        class Fake:
-            def sustain(self, heat_s: float, timed_s: float) -> Series:
-                device.now_s += heat_s + timed_s
-                device.visits.append(name)
-                slow = 2 - math.exp(-2 * device.now_s)
-                if not device.settles:
-                    slow *= 1 + 0.1 * float(device._rng.random())
-                time_us = cost_us * slow
-                return Series(
-                    times_us=(time_us,), launches_per_sample=1, stop_reason="", joules=cost_us
-                )
-
-        return Fake()
+        return SimpleNamespace(sustain=sustain)
 
     def clock(self) -> float:
         return self.now_s

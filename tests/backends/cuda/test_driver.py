@@ -36,12 +36,8 @@ def test_only_bit_21_of_the_second_word_is_cleared_for_small_tensors(encoded: by
     after = words(without_faulty_bit(encoded, SMALL_TENSOR_BYTES - 1, FAULTY_UP_TO))
     assert after[1] == before[1] & ~(1 << 21)
     assert [*after[:1], *after[2:]] == [*before[:1], *before[2:]]
-
-
-@given(encoded_maps)
-def test_large_tensors_and_newer_drivers_keep_the_tensor_map(encoded: bytes) -> None:
     assert without_faulty_bit(encoded, SMALL_TENSOR_BYTES, FAULTY_UP_TO) == encoded
-    assert without_faulty_bit(encoded, 16, FAULTY_UP_TO + 10) == encoded
+    assert without_faulty_bit(encoded, 16, FAULTY_UP_TO + 10) == encoded  # a newer driver
 
 
 def test_a_tensor_map_describes_the_matrix_innermost_extent_first() -> None:

@@ -111,19 +111,13 @@ def test_the_note_names_kernels_as_cpp_does_and_counts_calls() -> None:
     assert {"__cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMalloc"} < set(WRAPPED)
 
 
-def test_a_prebuilt_library_is_called_by_the_name_of_its_c_function(folder: Path) -> None:
+def test_a_prebuilt_library_without_the_function_is_an_error(folder: Path) -> None:
     compiler = shutil.which("gcc") or shutil.which("g++")
     assert compiler, "no C compiler"
     source = folder / "prebuilt.c"
     source.write_text(C_SOURCE)
     library = folder / "prebuilt.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
-    signature = "long m=K, float alpha=0.5, Scalar* C"
-    variant = described(folder, "prebuilt", "run", signature, file="prebuilt.so")
-    result = np.zeros(1, np.float32)
-    function = HostFunction(variant, None, "float32", "sm_90", 0)
-    function.watch(function.bind(PROBLEM, (1, 2, result.ctypes.data)))
-    assert result[0] == 3.5
     for entry, with_half, message in (
         ("other", "float alpha=1", "prebuilt.so has no C function 'other'"),
         ("run", "half alpha=1", "a C function takes no half by value"),
