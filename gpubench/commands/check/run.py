@@ -98,8 +98,6 @@ def run_check(
 def _check(variant: Variant, kernels: Path | None, tiles: str | None, arch: str | None) -> int:
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
-        if isinstance(variant, CallVariant):
-            return _check_call(variant, kernels, chosen)
         if isinstance(variant, HostVariant | CudaVariant):
             if not _compile(variant, chosen, arch or DEFAULT):
                 return FAULTY
@@ -108,6 +106,8 @@ def _check(variant: Variant, kernels: Path | None, tiles: str | None, arch: str 
                 return _check_source(variant, configs, named=bool(tiles))
             say(f"not run on the CPU: sweep it on a GPU, or {HOST_HINT}", "yellow")
             return NOT_RUN
+        if isinstance(variant, CallVariant):  # and no host function, which is one too
+            return _check_call(variant, kernels, chosen)
     if isinstance(variant, BrokenVariant):
         raise UsageError(variant.idea)
     raise UsageError(f"'{variant.name}' is neither a function nor a CUDA source")
