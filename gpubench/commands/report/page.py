@@ -63,9 +63,6 @@ HEADINGS = {
     "device": "on",
     "gflops": "GFLOP/s",
     "gbytes_per_s": "GB/s",
-    "percent_of_peak": "% of peak",
-    "percent_of_peak_at_clock": "% of peak at clock",
-    "percent_of_copy": "% of copy",
     "percent_of_blas": "% of BLAS",
     "arithmetic_intensity": "FLOP/byte",
     "cgma": "CGMA",
@@ -333,7 +330,7 @@ _TIME = (
 
 def _csv_column(name: str) -> Column:
     return Column(
-        HEADINGS.get(name, name.replace("_", " ")),
+        HEADINGS.get(name, name.replace("_", " ").replace("percent", "%")),
         lambda row: _figure(getattr(row, name)),
         "str" in str(CSV_COLUMNS[name].type),
         MEANINGS[name],

@@ -21,16 +21,8 @@ from gpubench.plan.from_source.meaning import UNKNOWN, meanings, reads_output
 from gpubench.plan.from_source.source import Function, code, functions
 from gpubench.text import shown, unknown
 
-GUESSES = {
-    "BM": 64,
-    "BN": 64,
-    "BK": 8,
-    "TM": 8,
-    "TN": 8,
-    "num_threads": 256,
-    "stages": 2,
-    "splits": 1,
-}
+GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN"), 8)
+GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
 """Values of template parameters with these names, if the source has none. Other parameters: 32."""
 
 LONGEST = 20  # maximum number of characters of an axis. Longer names lose their middle

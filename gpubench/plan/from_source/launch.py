@@ -109,11 +109,7 @@ def _number(text: str) -> int | None:
 
 
 def _dimensions(
-    text: str,
-    before: str,
-    names: Mapping[str, str],
-    known: Iterable[str],
-    block: Mapping[str, str],
+    text: str, before: str, names: Mapping[str, str], known: Iterable[str], block: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the parts of a `dim3`, or of the number, that a launch names; () if one is unknown.
 
