@@ -98,12 +98,8 @@ class _Turn(Watcher):
         self.job = products(pool.device, self._counted.stop + edges, asked)
         self._asked, self._pool = asked, pool
         self._measured: dict[Point, list[Measurement]] = {point: [] for point in self.job.points}
-        self._finished = 0
-        """Number of rounds in which all units were measured."""
-
-        self._times: list[UnitTime] = []
-        """Times of the round that is not finished."""
-
+        self._finished = 0  # number of rounds in which all units were measured
+        self._times: list[UnitTime] = []  # times of the round that is not finished
         member = Member(name, platform.node(), pool.device, package_version()[0])
         self._report = Report(member, [], {}, {})
 

@@ -129,8 +129,7 @@ class Races:
         self.visits = len(points)
         """One visit of each point: the race decides how many more there are."""
 
-        self.endings: dict[Point, str] = {}
-        """Why each race ended, under its point without a tile."""
+        self.endings: dict[Point, str] = {}  # why each race ended, under its point without a tile
 
     def close(self) -> None:
         """Stop compiling."""
@@ -156,9 +155,7 @@ class _Contest:
         tiles, self._sampled = entrants(space, seed)
         self._first = frozenset(tiles)
         self._race = Race(self._within, seed, patient=ends_s < math.inf)
-        self._numbers: dict[Point, int] = {}
-        """The race's number of each point that takes part."""
-
+        self._numbers: dict[Point, int] = {}  # the race's number of each point that takes part
         self._fastest: tuple[float, Point] | None = None
         self._visit_s: list[float] = []
 
