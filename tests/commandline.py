@@ -40,15 +40,6 @@ def files_in(folder: Path) -> list[str]:
 
 def call(folder: Path, *arguments: str | bytes, **environment: str) -> Done:
     """A command in this process. What it measures is measured by a child process all the same."""
-    return Done(*_ended(folder, *arguments, **environment), files_in(folder))
-
-
-def outcome(*arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command in this folder and process."""
-    return _ended(Path.cwd(), *arguments)
-
-
-def _ended(folder: Path, *arguments: str | bytes, **environment: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)
@@ -58,7 +49,13 @@ def _ended(folder: Path, *arguments: str | bytes, **environment: str) -> tuple[i
             patch.setenv(name, text)
         with pytest.raises(SystemExit) as ended:
             main()
-    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+    return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue(), files_in(folder))
+
+
+def outcome(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command in this folder and process."""
+    done = call(Path.cwd(), *arguments)
+    return done.code, done.out, done.err
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> Done:

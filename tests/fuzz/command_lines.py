@@ -1,24 +1,19 @@
 """Command lines of the real commands and options, with valid, unusual and hostile values."""
 
-import io
 import os
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from random import Random
-from unittest.mock import patch
 
 # Loaded here, as they load four times slower while memory is traced.
 import jinja2  # noqa: F401 # loaded, not used
 import matplotlib.pyplot as plt  # noqa: F401 # loaded, not used
 import pandas as pd  # noqa: F401 # loaded, not used
 import scipy.stats  # noqa: F401 # loaded, not used
-from commandline import COMMANDS, GROUP
+from commandline import COMMANDS, outcome
 from contract import REFUSALS, BrokenContractError, call_within_contract, checked_message, contents
 from stub import nothing_measured
-
-from gpubench.cli import main
 
 SEPARATOR = b"\0"
 """Separator of the words of a command line. No word can contain it."""
@@ -179,28 +174,14 @@ def _named(name: str, argv: Sequence[str]) -> bool:
 
 def run(argv: Sequence[str], folder: Path) -> int:
     """Run a command line in this process; return its exit code, or raise what it raised."""
-    out, err = io.StringIO(), io.StringIO()
-
-    def command() -> int:
-        with (
-            patch.object(sys, "argv", ["gpubench", *argv]),
-            patch("typer.main.get_command", lambda _app: GROUP),  # built once, not each time
-        ):
-            try:
-                main()
-            except SystemExit as end:
-                return int(end.code or 0)
-        return 0
-
-    with redirect_stdout(out), redirect_stderr(err):
-        code: int = call_within_contract(command, folder)
+    code: int
+    code, _, message = call_within_contract(partial(outcome, *argv), folder)
     if code not in CODES and (argv[0], code) != ("bisect", 128):  # by 128, `git bisect run` ends
         raise BrokenContractError(f"exit code {code}")
     if code == 1 and argv[0] in NEVER_1:
         raise BrokenContractError(
             "exit code 1, which says of results that they are slower or wrong"
         )
-    message = err.getvalue()
     if "Traceback" in message:
         raise BrokenContractError(message)
     if code == 2 and "Usage:" not in message:

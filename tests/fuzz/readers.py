@@ -1,12 +1,10 @@
 """Everything that reads user input, with valid examples and mutations."""
 
 import functools
-import io
 import os
 import tomllib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -275,9 +273,8 @@ RACE = "tune cpu_tile --device cpu --sizes 64 --where edge<=9"
 
 def _killed(line: str) -> list[bytes]:
     """Return the lines that a killed command leaves, measured by the stand-in for the worker."""
-    with empty_folder() as folder, nothing_measured(), redirect_stdout(io.StringIO()):
-        with redirect_stderr(io.StringIO()):
-            command_lines.run([*line.split(), "-o", "a.csv"], folder)
+    with empty_folder() as folder, nothing_measured():
+        command_lines.run([*line.split(), "-o", "a.csv"], folder)
         return (folder / "a.csv.partial").read_bytes().split(b"\n")
 
 

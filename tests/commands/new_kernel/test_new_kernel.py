@@ -44,17 +44,12 @@ def test_the_pair_is_the_plainest_kernel_under_the_new_name(tmp_path: Path) -> N
     assert mine.source == tmp_path / "gemm" / "mine.cu"
     assert code_of(mine) == code_of(naive)
     assert mine.path.read_text().count("naive") == 1
-    assert mine.after == "naive"
-    tile = Config.parse("16")
-    assert mine.launch(tile, PROBLEM) == naive.launch(tile, PROBLEM)
-
-
-def test_the_lesson_and_the_idea_are_left_to_fill_in(tmp_path: Path) -> None:
-    mine = written(tmp_path, like="shared_tile")
+    assert (mine.after, mine.idea) == ("naive", "what mine teaches, in a line")
     lesson = mine.source.read_text().partition("template")[0].splitlines()
     assert lesson[0] == "// mine: what it teaches, in a line."
-    assert "One change against `shared_tile`" in lesson[2]
-    assert mine.idea == "what mine teaches, in a line"
+    assert "One change against `naive`" in lesson[2]
+    tile = Config.parse("16")
+    assert mine.launch(tile, PROBLEM) == naive.launch(tile, PROBLEM)
 
 
 def test_a_kernel_with_headers_may_be_the_start_and_brings_them(tmp_path: Path) -> None:
@@ -78,20 +73,20 @@ def test_a_kernel_with_headers_may_be_the_start_and_brings_them(tmp_path: Path) 
     assert of_op("gemv", tmp_path)["shortest"].after == shortest.name
 
 
-def test_headers_that_are_there_are_the_users_and_stay(tmp_path: Path) -> None:
-    written(tmp_path, like="pipelined")
-    header = tmp_path / "pipelined_tile.cuh"
-    header.write_text("// changed")
-    written(tmp_path, name="second", like="pipelined")
-    assert header.read_text() == "// changed"
-
-
-def test_the_next_commands_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_headers_that_are_there_stay_and_the_next_commands_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "my kernels"
-    written(folder)
+    written(folder, like="pipelined")
+    header = folder / "pipelined_tile.cuh"
+    header.write_text("// changed")
+    capsys.readouterr()
+    written(folder, name="second", like="pipelined")
+    assert header.read_text() == "// changed"
     out = capsys.readouterr().out.splitlines()
-    assert out[:2] == [f"{folder}/gemm/mine.cu", f"{folder}/gemm/mine.py"]
-    assert out[-1].strip().startswith(f"gpubench sweep --kernels '{folder}' --variants naive,mine")
+    assert out[:2] == [f"{folder}/gemm/second.cu", f"{folder}/gemm/second.py"]
+    last = f"gpubench sweep --kernels '{folder}' --variants pipelined,second"
+    assert out[-1].strip().startswith(last)
 
 
 def test_nothing_is_overwritten_unless_forced(tmp_path: Path) -> None:
