@@ -28,6 +28,7 @@ from commandline import (
 
 import gpubench
 from gpubench.cli import summary
+from gpubench.errors import LONGEST_MESSAGE
 from gpubench.results.row import read
 
 HEAVY = {"numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch"}
@@ -164,7 +165,7 @@ def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(configs: Path, tmp_
         )
         assert len(done.err.splitlines()) == 1, (case, done.err)
         assert done.err.startswith("gpubench: "), case
-        assert len(done.err) < 1600, case
+        assert len(done.err) < LONGEST_MESSAGE + 20, case
         assert hint in done.err, (case, done.err)
         assert (done.code, done.out, done.files) == (2, "", []), case
 
