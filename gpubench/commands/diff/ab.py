@@ -203,7 +203,7 @@ def measure_in_turns(
                 steps.show(
                     f"pair {pair + 1}{of}: measuring the {side.name} side; {passed_s:.0f} s so far"
                 )
-                path = directory / f"{side.name}-{pair + 1:02}.csv"
+                path = directory / f"{side.name}-{pair + 1:03}.csv"
                 side.sweep(options, path)
                 files[place].append(path)
     return files

@@ -63,8 +63,8 @@ def test_either_side_may_be_first_in_a_pair(call: Call) -> None:
     assert {*zip(sides[::2], sides[1::2], strict=True)} == {("old", "same"), ("same", "old")}
     (directory,) = Path("results").iterdir()
     assert sorted(path.name for path in directory.iterdir()) == [
-        *(f"base-0{pair}.csv" for pair in (1, 2, 3)),
-        *(f"new-0{pair}.csv" for pair in (1, 2, 3)),
+        *(f"base-00{pair}.csv" for pair in (1, 2, 3)),
+        *(f"new-00{pair}.csv" for pair in (1, 2, 3)),
     ]
     assert "sweep --sizes=64 --rounds=1 --output=" in log()[0]
 
@@ -112,7 +112,7 @@ def test_a_killed_ab_takes_its_sweep_along(tmp_path: Path) -> None:
     sweep.write_text("#!/bin/sh\nexec 3> alive; echo >&3; exec sleep 1000\n")
     sweep.chmod(0o755)
     measuring = multiprocessing.get_context("fork").Process(
-        target=build("base", sweep).sweep, args=({}, tmp_path / "base-01.csv")
+        target=build("base", sweep).sweep, args=({}, tmp_path / "base-001.csv")
     )
     measuring.start()
     with Path("alive").open() as alive:
