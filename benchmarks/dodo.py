@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # doit loads this file without i
 
 from doit import get_var
 from doit.tools import config_changed
-from shared import ALONE_DTYPES, CARDS, GPUBENCH, ROOT, child
+from shared import ALONE_DTYPES, ALONE_SEEDS, CARDS, GPUBENCH, ROOT, child
 
 from gpubench.model import DTYPES
 from gpubench.results.provenance import package_version
@@ -215,7 +215,7 @@ SANITIZED = {
 first dtype, and the kernels in clusters also where each block has some steps of K."""
 
 SHAPES = {
-    **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 511)},
+    **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}" for dtype, seed in ALONE_SEEDS.items()},
     **{f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 211)},
     **{
         f"alone_odd_{multiple}_{dtype}": f"--seed {seed} --count 30 --odd {multiple} --dtype {dtype}"
@@ -229,7 +229,7 @@ SHAPES = {
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
     "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}" for seed, count, dtype in ((401, 80, "bfloat16"), (404, 80, "tf32"), (17, 60, "bfloat16"), (18, 30, "float16"))},
-    "alone_every_41_bfloat16": "--seed 41 --count 16 --every",
+    **{f"alone_every_{seed}_{dtype}": f"--seed {seed} --count 18 --every --dtype {dtype}" for seed, dtype in enumerate(("bfloat16", "float8_e4m3", "int8"), 531)},
     **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }
 """Files of products of many shapes: those of the figures in README, whose seeds shaped nothing, the

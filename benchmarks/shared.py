@@ -28,6 +28,7 @@ CARDS = ("h200", "h100")
 """Folders of results/ by GPU."""
 
 ALONE_DTYPES = ("bfloat16", "float16", "float8_e4m3", "tf32", "int8", "float32", "float64")
+ALONE_SEEDS = dict(zip(ALONE_DTYPES, (511, 512, 513, 514, 525, 516, 517), strict=True))
 """Precisions of the figures at random shapes."""
 
 GPUBENCH = (sys.executable, "-m", "gpubench")

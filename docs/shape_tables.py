@@ -14,14 +14,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import fit_tiles
 from scipy import stats
 from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class
-from shared import ALONE_DTYPES, CARDS, measured_file, table
+from shared import ALONE_SEEDS, CARDS, measured_file, table
 
 from gpubench.grouping import grouped
 from gpubench.kernels.tile_costs import COSTS
 from gpubench.results.row import Row, read
 from gpubench.stats.pairs import Ratio, ratio_of_pairs
 
-ALONE = {dtype: f"alone_{seed}_{dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 511)}
+ALONE = {dtype: f"alone_{seed}_{dtype}" for dtype, seed in ALONE_SEEDS.items()}
 """Files of shapes that were measured with launches alone, by precision. No constant had been fitted
 on them. Since then constants of TF32 were fitted on four of the 80 shapes."""
 
@@ -205,7 +205,7 @@ def other_shapes() -> str:
     return table(["precision", *KINDS.values()], lines)
 
 
-def picks() -> str:
+def picks(name: str) -> str:
     """Return how far picks of a model are from the fastest configuration, by the way to pick."""
-    rows = list(fit_tiles.timed(measured_file("shapes/alone_every_41_bfloat16.csv")))
+    rows = list(fit_tiles.timed(measured_file(f"shapes/alone_every_{name}.csv")))
     return fit_tiles.picks_table(rows, COSTS[rows[0].problem.dtype])
