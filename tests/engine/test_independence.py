@@ -30,14 +30,7 @@ def operands(op: str = "gemm") -> OperandSets:
     )
 
 
-def check(
-    call: Call,
-    op: str = "gemm",
-    *,
-    is_long: bool = False,
-    by_events: bool = False,
-    reads_output: bool = False,
-) -> None:
+def check(call: Call, op: str = "gemm", **facts: bool) -> None:
     arrays = copies_of_first_set(operands(op))
     rng = np.random.default_rng(5)
     require_independent(
@@ -45,9 +38,7 @@ def check(
         lambda: call(*arrays.sets[0]),
         np,
         new_first=lambda: rng.random(arrays.sets[0][0].shape, np.float32),
-        is_long=is_long,
-        by_events=by_events,
-        reads_output=reads_output,
+        **{"is_long": False, "by_events": False, "reads_output": False} | facts,
     )
 
 

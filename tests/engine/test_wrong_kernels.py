@@ -6,6 +6,7 @@ those that are not.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -23,15 +24,11 @@ Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, sample_us=1.0)
 
 
-def measured(
-    call: Product, size: tuple[int, int, int] = (20, 24, 32), *, dtype: str = "float32",
-    cache: Cache = Cache.COLD, timing: Timing = QUICK,
-) -> Measurement:  # fmt: skip
+def measured(call: Product, timing: Timing = QUICK, **facts: Any) -> Measurement:
     """What comes of a kernel on the CPU, with a few sets of operands."""
     backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**14))
-    return Runner(backend, timing, seed=1).measure(
-        point(variant(call), size=size, dtype=dtype, cache=cache)
-    )
+    at = point(variant(call), **{"size": (20, 24, 32)} | facts)
+    return Runner(backend, timing, seed=1).measure(at)
 
 
 def two_bfloat16_parts(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
@@ -79,7 +76,7 @@ ROUNDED = [
 
 @pytest.mark.parametrize(("wrong", "dtype", "size"), ROUNDED)
 def test_lost_bits_are_rejected(wrong: Product, dtype: str, size: tuple[int, int, int]) -> None:
-    result = measured(wrong, size, dtype=dtype)
+    result = measured(wrong, size=size, dtype=dtype)
     assert (result.status, result.series) == (Status.WRONG, None)
     assert result.reason.startswith("exact probe at ")
 
@@ -163,7 +160,7 @@ def test_what_the_launch_before_left_is_rejected_however_few_sets_there_are(
     make: Callable[[], Product], dtype: str, extent: int, cache: Cache
 ) -> None:
     call = right_on_probes(make())
-    result = measured(call, (extent, extent, extent), dtype=dtype, cache=cache)
+    result = measured(call, size=(extent, extent, extent), dtype=dtype, cache=cache)
     assert (result.status, result.series) == (Status.WRONG, None)
 
 
@@ -181,7 +178,7 @@ def test_long_launches_are_looked_at_early(cache: Cache, monkeypatch: pytest.Mon
     call = right_on_probes(spoils_one_launch_in(20))
     monkeypatch.setattr(runner, "WATCHING_S", 0.0)
     timing = replace(QUICK, min_samples=30, max_wall_s=20.0, slow_launch_s=20.0)
-    assert measured(call, (200, 200, 200), cache=cache, timing=timing).status == Status.WRONG
+    assert measured(call, timing, size=(200, 200, 200), cache=cache).status == Status.WRONG
 
 
 def test_a_kernel_that_was_right_when_it_was_verified_is_looked_at_after_timing() -> None:

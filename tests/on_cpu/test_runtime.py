@@ -7,6 +7,7 @@ from gpubench.on_cpu.run import SHIM, execute, gxx
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["runtime", "accesses"])
 def test_g_plus_plus_warns_of_nothing_in_the_runtime(name):
     warnings = ("-Wall", "-Wextra", "-Werror")

@@ -195,18 +195,13 @@ def test_a_function_that_cannot_be_built_is_an_error_row(cuda: SimpleNamespace) 
 
 
 def watched(
-    cuda: SimpleNamespace,
-    launch: Any,
-    stream: FakeStream,
-    overlap: tuple[bool, str] = (False, ""),
-    launches: Launches = Launches.ALONE,
-    timer: Timer = Timer.EVENTS,
-    state: State = State.BURST,
+    cuda: SimpleNamespace, launch: Any, stream: FakeStream, overlap: Any = (False, ""), **facts: Any
 ) -> str:
     timers = SimpleNamespace(events=BlockedBatchTimer(stream))
+    usual = {"launches": Launches.ALONE, "state": State.BURST, "timer": Timer.EVENTS}
     kernel = SimpleNamespace(
         routine=SimpleNamespace(call=print),
-        point=SimpleNamespace(launches=launches, state=state, timer=timer),
+        point=SimpleNamespace(**usual | facts),
         timers=timers,
         rotation=iter(lambda: launch, None),
         _computes_elsewhere=lambda: False,

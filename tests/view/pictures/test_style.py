@@ -5,7 +5,6 @@ from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
@@ -140,12 +139,6 @@ def test_an_svg_is_text_that_a_reader_can_search(drawn: str) -> None:
 def test_a_picture_for_both_pages_has_no_page_of_its_own(drawn: str) -> None:
     assert "#ffffff" not in svg(draw(ROWS, theme=Theme.BOTH))
     assert "#ffffff" in drawn
-
-
-def test_settings_of_a_notebooks_user_change_no_picture(drawn: str) -> None:
-    theirs = {"lines.dash_capstyle": "round", "axes.xmargin": 0.4, "figure.dpi": 40}
-    with mpl.rc_context(theirs | {"svg.fonttype": "path", "savefig.transparent": True}):
-        assert svg(draw(ROWS), "made by <a test>") == drawn
 
 
 def test_a_picture_is_claimed_by_its_suffix_and_not_over_a_file(tmp_path: Path) -> None:
