@@ -37,7 +37,8 @@ class Steps:
         self._last_s = monotonic()
 
     def __enter__(self) -> Self:
-        self._live.start()
+        if self._console.is_terminal:  # it refreshes the line in a thread
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:

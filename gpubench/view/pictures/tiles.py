@@ -44,7 +44,7 @@ def _having(panel: Panel, test: Callable[[Row], object]) -> Panel:
 
 
 def draw_tiles(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw edges as lines. Block tiles have no natural order, so they are a list."""
+    """Draw edges as lines. Block tiles have no natural order, so they are bars."""
     if all(map(is_block, panel.rows)):
         return _blocks(panel, looks, axes)
     lines = []
