@@ -118,9 +118,15 @@ COSTS_OF_TENSOR_CORES = Costs(
 """For launches alone on compute capability 9.0. benchmarks/fit_tiles.py fitted them to
 alone_17_bfloat16 and alone_18_float16 in results/h100/shapes, and to the products of few rows of
 seed 61 (few_rows_bfloat16 at commit e975581f). The fit compares the configurations of a shape with
-each other, so a predicted time can be off by more than the difference between two predicted times.
-With these constants the other precisions have better picks than with constants that were fitted to
-their own times, of two configurations of each shape."""
+each other, so a predicted time can be off by more than the difference between two of them."""
+
+COSTS_OF_8_BITS = replace(
+    COSTS_OF_TENSOR_CORES, launch=3.233, launch_of_turns=3.829, end=0.6708, end_of_turns=0.1442,
+    tensor=1.1, l2=1.819, not_transposed=1.041, sector=0.167, barriers=0.0008969, idle=0.15,
+    norm=5.396, add_elements=0.7807, add_parts=0.07844,
+)  # fmt: skip
+"""Fitted to 20 products in float8 on an H200, with 40 configurations of each
+(results/h200/fit_float8.csv). Times in int8 did not shape them."""
 
 COSTS_OF_FLOAT32 = Costs(
     launch=5.267, end=1.5376, tensor=1.07147, shared=1.52432, l2=1.0309,
@@ -135,8 +141,8 @@ COSTS = {
         COSTS_OF_TENSOR_CORES, launch=4.779, end=1.227, tensor=0.9118, l2=1.811, shared_rows=0.2099,
         barriers=0.03767, idle=0.1714, norm=5.801, add_elements=0.1066, add_parts=1.081,
     ),
-    "int8": COSTS_OF_TENSOR_CORES,
-    "float8_e4m3": COSTS_OF_TENSOR_CORES,
+    "int8": COSTS_OF_8_BITS,
+    "float8_e4m3": COSTS_OF_8_BITS,
     "float64": Costs(
         launch=1.455, launch_of_pairs=0.9287, end=2.7128, tensor=0.904639, shared=0.271392,
         l2=1.50844, barriers=0.0266649, norm=6, add_elements=0.077328, add_parts=0.7785,
