@@ -35,7 +35,9 @@ def judge(
         list[str] | None,
         typer.Argument(
             metavar="[KERNEL...]",
-            help="Kernels to judge, such as mm or 'my_*'. Default: all of --kernels.",
+            help="Kernels to judge, such as mm or 'my_*', or a file: mine.cu, mine.cu:run, "
+            "mine.py:product, or libmine.so with the declaration of its function. Default: all of "
+            "--kernels.",
             autocompletion=completion.variants,
         ),
     ] = None,
@@ -72,6 +74,7 @@ def judge(
 
     from gpubench.backends import find_devices
     from gpubench.commands.judge import view
+    from gpubench.commands.judge.from_file import described, is_file_name
     from gpubench.commands.judge.verdicts import exit_code, judge_rows
     from gpubench.engine.run import measure
     from gpubench.model import Launches
@@ -90,6 +93,11 @@ def judge(
         raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
     backend = find_devices(sweep.device)[0][0].backend
 
+    if names and any(map(is_file_name, names)):
+        if sweep.kernels or len(names) > 1:
+            raise UsageError("KERNEL: judge a file alone, without --kernels and other kernels")
+        name, sweep = described(names[0], sweep, backend)
+        names = [name]
     if not names and not sweep.kernels:
         raise UsageError("name a kernel, or the directory --kernels of yours")
     own = names or [

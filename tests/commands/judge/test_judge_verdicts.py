@@ -6,14 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from commandline import call
 from newcomer import PAGES
 from samples import sample
 from stub import nothing_measured
 
+from gpubench.commands.judge.from_file import described
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.commands.judge.view import as_tables
+from gpubench.model import CallVariant
+from gpubench.plan.registry import of_op
+from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 
 sys.path.insert(0, str(PAGES))
@@ -134,6 +139,72 @@ def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(tmp_pat
     check.validate(document)
     assert not check.is_valid(document | {"format": 0})
     assert not check.is_valid(document | {"verdicts": [found["lazy"] | {"verdict": "right"}]})
+
+
+KERNEL = """
+__global__ void product(int M, int N, int K, const float *A, const float *B, float *C) {
+  int i = blockIdx.y * blockDim.y + threadIdx.y;
+  for (int k = 0; k < K; ++k) C[i * N + threadIdx.x] += A[i * K + k] * B[k * N + threadIdx.x];
+}
+"""
+LAUNCHER = """void run(int M, int N, int K, const float *A, const float *B, float *C) {
+  product<<<dim3(N / 16, M / 16), dim3(16, 16)>>>(M, N, K, A, B, C);
+}
+"""
+TEXTS = {
+    "naive.cu": KERNEL + LAUNCHER,
+    "kernel.cu": KERNEL,
+    "rows.cu": "",
+    "libmine.so": "",
+    "rows.py": "def product(a, b, c):\n    c[:] = a @ b\n",
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in TEXTS.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "dtype"),
+    [
+        ("naive.cu:run", "my_naive", "float32"),  # gpubench has a kernel naive
+        ("libmine.so:run(double* A, double* B, double* C, int N)", "mine", "float64"),
+        ("rows.py:product", "rows", "float32"),
+    ],
+)
+def test_a_file_is_judged_without_a_description(
+    files: Path, text: str, name: str, dtype: str
+) -> None:
+    backend = "cpu" if ".py" in text else "cuda"
+    named, sweep = described(text, Sweep(dtypes=("float32",)), backend)
+    variant = of_op("gemm", sweep.kernels)[name]
+    assert (named, variant.backend, variant.dtypes) == (name, backend, (dtype,))
+    assert files in {path.parent for path in variant.sources}
+    if isinstance(variant, CallVariant) and backend == "cpu":
+        c = np.zeros((2, 2))
+        variant.build(None, dtype)(np.ones((2, 2)), np.ones((2, 2)), c)
+        assert c.tolist() == [[2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("none.py:product", "none.py: no such file"),
+        ("rows.cu", "rows.cu defines no kernel"),
+        ("kernel.cu", "how its kernel is launched; describe it by 'gpubench new-kernel kernel"),
+        ("libmine.so:run", "libmine.so: declare its function, such as 'libmine.so:run"),
+        ("rows.py:products", "rows.py: name a function that it has"),
+        ("rows.py:product mm", "judge a file alone"),
+    ],
+)
+def test_a_file_that_says_too_little_is_refused(files: Path, text: str, message: str) -> None:
+    done = call(files, "judge", *text.split(), "--device", "cpu")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert message in done.err
 
 
 def test_the_table_names_verdict_ratio_and_reason() -> None:

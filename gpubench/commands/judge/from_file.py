@@ -1,0 +1,102 @@
+"""Describes the function of a file that has no description, for `gpubench judge FILE:FUNCTION`."""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from gpubench.cache import cache_file, keep
+from gpubench.errors import UsageError
+from gpubench.plan.descriptor import NAME_RULE, is_name
+from gpubench.plan.from_source.description import describe_file, dtype_of
+from gpubench.plan.registry import of_op
+from gpubench.plan.sweep import Sweep
+from gpubench.text import shown
+
+_DECLARATION = re.compile(r"(?:\w+\s+)?(\w+)\s*\(([^()]*)\)")
+"""A C function: `void run(int M, …)`, or the same without its type."""
+
+_LIBRARY = """from gpubench.model import HostVariant
+
+VARIANT = HostVariant(
+    idea={idea!r}, file={file!r}, entry={entry!r}, signature={signature!r}, dtypes={dtypes!r}
+)
+"""
+_FUNCTION = """import runpy
+
+from gpubench.model import CallVariant
+
+VARIANT = CallVariant(
+    idea={idea!r}, file={file!r}, runs_on={backend!r}, dtypes={dtypes!r},
+    baseline={baseline!r}, build=lambda _tile, _dtype: runpy.run_path({file!r})[{entry!r}],
+)
+"""
+
+
+def is_file_name(name: str) -> bool:
+    """Whether an argument of judge names a file, `FILE` or `FILE:FUNCTION`, and not a kernel."""
+    return Path(name.partition(":")[0]).suffix in {".cu", ".py", ".so"}
+
+
+def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
+    """Return the name of a file's kernel, and the sweep with the folder of its new description.
+
+    The folder is in the user's cache. Raises UsageError for a file that cannot be described.
+    """
+    name, _, entry = argument.partition(":")
+    file = Path(name).absolute()
+    if not os.path.isfile(file):  # noqa: PTH113 # Path.is_file raises for a name that is too long
+        raise UsageError(f"{shown(name)}: no such file")
+    kernel = file.stem.removeprefix("lib" * (file.suffix == ".so")).lower().replace("-", "_")
+    ours = of_op(sweep.op)
+    kernel = f"my_{kernel}" if kernel in ours else kernel
+    if not is_name(kernel):
+        raise UsageError(f"{shown(name)}: '{shown(kernel)}' cannot name a kernel: {NAME_RULE}")
+    folder = cache_file("judged", sweep.op, str(file), entry, backend, sweep.dtypes)
+    path = folder / sweep.op / f"{kernel}.py"
+    facts: dict[str, object] = {"idea": f"from {file.name}", "file": str(file), "entry": entry}
+    if file.suffix == ".cu":
+        content = _of_source(file, path, sweep.op, entry)
+    elif file.suffix == ".so":
+        content = _LIBRARY.format(**facts | _declared(name, entry))
+    elif re.search(rf"\b{re.escape(entry or '?')}\b", file.read_text("utf-8", errors="replace")):
+        baseline = next(v.baseline for v in ours.values() if v.backend == backend and v.baseline)
+        facts |= {"backend": backend, "baseline": baseline, "dtypes": tuple(sweep.dtypes)}
+        content = _FUNCTION.format(**facts)
+    else:
+        raise UsageError(
+            f"{shown(name)}: name a function that it has, such as {shown(name)}:product"
+        )
+    if not keep(path, content.encode()):
+        raise UsageError(f"{path}: the user's cache cannot be written; use --kernels DIR")
+    return kernel, replace(sweep, kernels=folder)
+
+
+def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
+    """Describe a function of a CUDA source. Raise UsageError if the source does not say enough."""
+    try:
+        content, asked = describe_file(file, path.stem, op, entry, home=str(path.parent))
+    except UsageError as error:  # it begins with a flag of new-kernel
+        why = str(error).partition(": ")[2]
+        relative = os.path.relpath(os.path.realpath(file), path.parent)
+        raise UsageError(f"KERNEL: {why.replace(relative, file.name)}") from error
+    if asked or "guess" in content.lower():
+        lacking = f"what {', '.join(asked)} mean" if asked else "how its kernel is launched"
+        raise UsageError(
+            f"{file}: the source does not say {lacking}; describe it by 'gpubench new-kernel "
+            f"{path.stem} --from {file.name} --dir own', and judge {path.stem} --kernels own"
+        )
+    return content
+
+
+def _declared(name: str, text: str) -> dict[str, object]:
+    """Return the name, signature and dtype of a C function by its declaration."""
+    declaration = _DECLARATION.fullmatch(text.strip())
+    types = re.findall(r"(\w+)\s*\*", declaration[2]) if declaration else []
+    dtype = dtype_of(types[-1]) if types else None
+    if declaration is None or dtype is None:
+        raise UsageError(
+            f"{shown(name)}: declare its function, such as "
+            "'libmine.so:run(int M, int N, int K, const float* A, const float* B, float* C)'"
+        )
+    return {"entry": declaration[1], "signature": declaration[2], "dtypes": (dtype,)}
