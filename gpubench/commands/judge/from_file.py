@@ -64,9 +64,7 @@ def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
         facts |= {"backend": backend, "baseline": baseline, "dtypes": tuple(sweep.dtypes)}
         content = _FUNCTION.format(**facts)
     else:
-        raise UsageError(
-            f"{shown(name)}: name a function that it has, such as {shown(name)}:product"
-        )
+        raise UsageError(f"{shown(name)}: name a function that it has: {shown(name)}:FUNCTION")
     if not keep(path, content.encode()):
         raise UsageError(f"{path}: the user's cache cannot be written; use --kernels DIR")
     return kernel, replace(sweep, kernels=folder)
