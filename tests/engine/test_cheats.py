@@ -166,7 +166,8 @@ def measured(
 ) -> Measurement:
     """Return the first measurement that is not ok in the rounds of a sweep, or else the last."""
     path = folder / f"{name}.py"
-    path.write_text(HEAD.replace("BODY", body.strip()).replace("HERE", repr_of(folder)))
+    here = f"__import__('pathlib').Path({str(folder)!r})"
+    path.write_text(HEAD.replace("BODY", body.strip()).replace("HERE", here))
     cheat = point(load(path, "gemm"), size=(256, 192, 320), cache=cache)
     with Worker("cpu", Timer.EVENTS) as worker:
         worker.begin(TIMING, 1)
@@ -183,10 +184,6 @@ def slow_us() -> float:
     """A lower bound of the time of the function that cheats call `slow`."""
     a, b = np.ones((256, 320), np.float32), np.ones((320, 192), np.float32)
     return 1e6 / 4 * min(timeit.repeat(lambda: [a @ b for _ in range(20)], number=1, repeat=5))
-
-
-def repr_of(folder: Path) -> str:
-    return f"__import__('pathlib').Path({str(folder)!r})"
 
 
 @pytest.mark.parametrize("name", CHEATS)

@@ -125,11 +125,8 @@ def test_a_kernel_that_reads_its_output_finds_zeros_there_and_the_row_says_so() 
     right, said = measured(variant(adds(0.0), reads_output=True))
     assert (right.status, right.reason) == (Status.OK, "")
     assert "held zeros" in (said.notes or "")
-
-
-def test_a_kernel_that_adds_to_its_output_is_wrong_all_the_same() -> None:
-    result, _ = measured(variant(adds(1.0), reads_output=True))
-    assert re.match(r"the result is \d+ times the right one: repeated launches add", result.reason)
+    adding, _ = measured(variant(adds(1.0), reads_output=True))
+    assert re.match(r"the result is \d+ times the right one: repeated launches add", adding.reason)
 
 
 @pytest.mark.parametrize("cache", Cache)

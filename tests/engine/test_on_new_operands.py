@@ -113,45 +113,37 @@ def test_new_operands_are_aligned(layout: tuple[str, ...], dtype: str, position:
     assert np.allclose(np.frombuffer(results, dtype).reshape(4, -1), expected, atol=1e-6)
 
 
+def judged(gpu: Gpu, of: Measurement) -> float | None:
+    return OnNewOperands(gpu, os.getpid(), of, GPU).judge()
+
+
 def test_launches_that_take_the_reported_time_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu(monkeypatch)
     for slow_s in (0.0, 0.1):  # slow launches are repeated
         gpu.slow_until_s = gpu.now_s + slow_s
-        ratio = OnNewOperands(gpu, os.getpid(), result(), GPU).judge()
-        assert ratio == pytest.approx(1.0)  # the request does not count
+        assert judged(gpu, result()) == pytest.approx(1.0)  # the request does not count
+    with pytest.raises(WrongError, match="operands that are new, by the clock of another process"):
+        judged(gpu, result(LAUNCH_US / 4))
 
 
 def test_the_clocks_agree_on_hot_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, cold = Gpu(monkeypatch), result()
     gpu.from_memory = True
-    assert OnNewOperands(gpu, os.getpid(), cold, GPU).judge() == pytest.approx(1.2)
+    assert judged(gpu, cold) == pytest.approx(1.2)
     hot = replace(cold, point=replace(cold.point, cache=Cache.HOT))
-    assert OnNewOperands(gpu, os.getpid(), hot, GPU).judge() == pytest.approx(1.0)
+    assert judged(gpu, hot) == pytest.approx(1.0)
     assert (gpu.launches, gpu.sets) == (250, 1)
 
 
-def test_launches_beyond_the_room_of_the_queue_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = Gpu(monkeypatch, room=256 // FEWER)
-    assert OnNewOperands(gpu, os.getpid(), result(), GPU).judge()
-
-
-def test_launches_that_are_not_held_are_judged_by_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert OnNewOperands(Gpu(monkeypatch, room=0), os.getpid(), result(), GPU).judge() is None
-    gpu = Gpu(monkeypatch, room=0, skips=lambda _copy, _row: True)
-    with pytest.raises(WrongError, match="relative error"):
-        OnNewOperands(gpu, os.getpid(), result(), GPU).judge()
-
-
-def test_a_time_is_wrong_if_new_operands_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(WrongError, match="operands that are new, by the clock of another process"):
-        OnNewOperands(Gpu(monkeypatch), os.getpid(), result(LAUNCH_US / 4), GPU).judge()
-
-
-def test_calls_that_may_wait_are_launched_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_that_the_queue_has_no_room_for_are_fewer_or_state_no_ratio(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert judged(Gpu(monkeypatch, room=256 // FEWER), result())
+    assert judged(Gpu(monkeypatch, room=0), result()) is None
     gpu, by_cupti = Gpu(monkeypatch, room=0), result()
     by_cupti = replace(by_cupti, point=replace(by_cupti.point, timer=Timer.CUPTI))
-    assert OnNewOperands(gpu, os.getpid(), by_cupti, GPU).judge() is None
-    assert 0 < gpu.launches <= MAX_LAUNCHES
+    assert judged(gpu, by_cupti) is None
+    assert 0 < gpu.launches <= MAX_LAUNCHES  # calls that may wait are launched rarely
 
 
 @pytest.mark.parametrize(
@@ -164,22 +156,19 @@ def test_fixed_addresses_have_one_set_so_a_short_cold_launch_states_no_ratio(
     monkeypatch.setitem(globals(), "LAUNCH_US", launch_us)
     gpu, fixed = Gpu(monkeypatch), result(launch_us)
     at = replace(fixed.point, variant=variant(fixed_addresses=True), cache=cache)
-    ended = OnNewOperands(gpu, os.getpid(), replace(fixed, point=at), GPU).judge()
-    assert ended == pytest.approx(ratio)
+    assert judged(gpu, replace(fixed, point=at)) == pytest.approx(ratio)
     assert gpu.sets == 1
     assert (gpu.launches > 1) == (cache == Cache.HOT)
 
 
-@pytest.mark.parametrize(
-    "skips",
-    [lambda copy, _row: copy % 2 == 1, lambda _copy, row: row % 2 == 1],
-    ids=["launches", "rows"],
-)
-def test_half_of_the_launches_or_rows_that_are_not_computed_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, skips: Callable[[int, int], bool]
-) -> None:
-    with pytest.raises(WrongError, match="relative error"):
-        OnNewOperands(Gpu(monkeypatch, skips=skips), os.getpid(), result(), GPU).judge()
+def test_launches_or_rows_that_are_not_computed_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    for room, skips in (
+        (0, lambda _copy, _row: True),
+        (256, lambda copy, _row: copy % 2 == 1),
+        (256, lambda _copy, row: row % 2 == 1),
+    ):
+        with pytest.raises(WrongError, match="relative error"):
+            judged(Gpu(monkeypatch, room, skips), result())
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, run
 from gpubench.engine.runner import Runner
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError, PeerLostError, UsageError
-from gpubench.model import Point, Timing, Variant, edges
+from gpubench.model import Timing, Variant, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
@@ -180,16 +180,13 @@ def test_a_sweep_without_baselines_has_a_few_points_in_common() -> None:
 
 
 def test_all_sizes_of_a_kernel_are_in_one_share_and_neighbouring_tiles_in_different_ones() -> None:
-    def at(of: Variant, n: int) -> Point:
-        return point(of, size=(n, n, n))
-
     kernels = [variant(matmul, f"v{number}") for number in range(6)]
-    dealt = deal([at(of, n) for n in (8, 16) for of in kernels], 2, InRounds())
+    dealt = deal([point(of, size=(n, n, n)) for n in (8, 16) for of in kernels], 2, InRounds())
     assert [[p.variant.name for p in share[::2]] for share in dealt] == [
         ["v0", "v3", "v4"],
         ["v1", "v2", "v5"],
     ]
-    assert [len(share) for share in deal([at(kernels[0], 8)], 5, InRounds())] == [1]
+    assert [len(share) for share in deal([point(kernels[0])], 5, InRounds())] == [1]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])

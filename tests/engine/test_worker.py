@@ -249,12 +249,11 @@ def test_a_killed_child_ends_its_children(tmp_path: Path, monkeypatch: pytest.Mo
     os.close(ended)
 
 
-def test_a_device_that_is_not_there_is_said_by_the_child() -> None:
+def test_a_child_without_its_device_or_that_cannot_start_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(UsageError, match="--timer cupti needs cuda; cpu is timed by host"):
         Worker("cpu", Timer.CUPTI)
-
-
-def test_a_child_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpubench.process.child.BOOT", "import sys; sys.exit(3)")
     with pytest.raises(ChildLostError, match="the measuring process ended by itself"):
         Worker("cpu", Timer.EVENTS)
@@ -283,14 +282,18 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_second_sweep_on_a_gpu_is_told_who_holds_it_and_since_when(locks: Path) -> None:
+    path = locks / "gpubench-GPU-test-0001.lock"
+    path.write_text("process 1 since 2025-01-01, which has ended, with a longer text\n")
     with ExitStack() as first, ExitStack() as second:
         lock_device(GPU, first)
+        assert path.read_text().startswith(f"process {os.getpid()} ")
+        assert "longer text" not in path.read_text()
         with pytest.raises(DeviceBusyError) as refused:
             lock_device(GPU, second)
         assert f"NVIDIA T1 is being measured by process {os.getpid()} since 2" in str(refused.value)
         first.close()
         assert lock_device(GPU, second) == ""
-    assert [path.name for path in locks.iterdir()] == ["gpubench-GPU-test-0001.lock"]
+    assert list(locks.iterdir()) == [path]
 
 
 def test_gpus_are_locked_one_by_one_and_cpus_not_at_all(locks: Path) -> None:
@@ -298,15 +301,6 @@ def test_gpus_are_locked_one_by_one_and_cpus_not_at_all(locks: Path) -> None:
         for device in (GPU, replace(GPU, facts={"uuid": "GPU-2"}), CPU, CPU):
             assert lock_device(device, held) == ""
     assert len(list(locks.iterdir())) == 2
-
-
-def test_a_file_of_a_process_that_has_ended_does_not_stand_in_the_way(locks: Path) -> None:
-    path = locks / "gpubench-GPU-test-0001.lock"
-    path.write_text("process 1 since 2025-01-01, an earlier one with a longer text\n")
-    with ExitStack() as held:
-        lock_device(GPU, held)
-    assert path.read_text().startswith(f"process {os.getpid()} ")
-    assert "longer text" not in path.read_text()
 
 
 def test_what_is_no_lock_is_left_alone_and_said(locks: Path) -> None:

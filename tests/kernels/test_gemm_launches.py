@@ -333,14 +333,11 @@ def test_a_problem_or_gpu_that_a_kernel_cannot_take_is_refused_with_the_reason(
     assert (reason or "None") in str(why)
 
 
-@pytest.mark.parametrize(
-    ("size", "dtype"), [("1x7x7", "float32"), ("16x1312x2592", "float32"), ("3x8x8", "bfloat16")]
-)
-def test_few_rows_are_taken_whatever_their_size(size: str, dtype: str) -> None:
+def test_few_rows_are_taken_whatever_their_size() -> None:
     few = GEMM["dot_few_rows"]
-    tiles = few.tiles_for(at(size, few, dtype), 132)
-    assert tiles
-    assert {few.why_not(tile, at(size, few, dtype), (9, 0)) for tile in tiles} == {None}
+    for size, dtype in (("1x7x7", "float32"), ("16x1312x2592", "float32"), ("3x8x8", "bfloat16")):
+        tiles = few.tiles_for(at(size, few, dtype), 132)
+        assert {few.why_not(tile, at(size, few, dtype), (9, 0)) for tile in tiles} == {None}
 
 
 @pytest.mark.parametrize("variant", BYTES, ids=lambda one: one.name)

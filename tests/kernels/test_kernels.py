@@ -192,26 +192,13 @@ def test_the_tiles_that_are_run_have_the_defaults_and_the_ends_among_them() -> N
         assert len(tiles) >= min(len(legal), 3), variant.name
 
 
-def shared_tile_problems(edge: int) -> set[tuple[int, int, int]]:
-    found = problems(ON_GPU["gemm", "shared_tile"], Config.parse(str(edge)), "float32")
-    return {(problem.m, problem.n, problem.k) for problem in found}
-
-
-def test_sizes_are_odd_in_every_way() -> None:
-    assert shared_tile_problems(16) == {
-        (1, 1, 1),
-        (17, 17, 17),
-        (32, 32, 32),
-        (13, 13, 13),
-        (17, 1, 35),
-        (1, 17, 47),
-    }
-
-
-def test_sizes_depend_on_the_area_of_a_block_and_not_on_the_name_of_the_tile() -> None:
-    register_tile = ON_GPU["gemm", "register_tile"]
-    found = {problem.m for problem in problems(register_tile, Config.parse("4"), "float32")}
-    assert found == {1, 33, 48, 31}
+def test_sizes_are_odd_in_every_way_and_depend_on_the_area_of_a_block_alone() -> None:
+    shared_tile, register_tile = ON_GPU["gemm", "shared_tile"], ON_GPU["gemm", "register_tile"]
+    found = {(p.m, p.n, p.k) for p in problems(shared_tile, Config.parse("16"), "float32")}
+    cubes = {(edge, edge, edge) for edge in (1, 17, 32, 13)}
+    assert found == {*cubes, (17, 1, 35), (1, 17, 47)}
+    found_m = {p.m for p in problems(register_tile, Config.parse("4"), "float32")}
+    assert found_m == {1, 33, 48, 31}
 
 
 def test_the_area_of_a_block_follows_from_the_grid() -> None:

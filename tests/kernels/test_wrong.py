@@ -234,14 +234,14 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_kernel_that_address_randomization_breaks_runs_again_without_it(tmp_path: Path) -> None:
+def test_a_kernel_that_address_randomization_breaks_runs_again_without_it_or_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = f"echo '{RANDOMISED}' >&2; exit 66"
     mended = "read it < /proc/self/personality; [ $it = 00040000 ]"
-    program = script(tmp_path / "program", f"{mended} || {{ echo '{RANDOMISED}' >&2; exit 66; }}")
+    program = script(tmp_path / "program", f"{mended} || {{ {fails}; }}")
     on_cpu.execute([str(program)], Sanitizer.THREAD)
-
-
-def test_the_error_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = script(tmp_path / "program", f"echo '{RANDOMISED}' >&2; exit 66")
+    script(program, fails)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"vm\.mmap_rnd_bits=28"):
         on_cpu.execute([str(program)], Sanitizer.THREAD)

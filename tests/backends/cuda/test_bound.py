@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -186,14 +187,6 @@ def test_cublas_has_its_own_handle(cuda: SimpleNamespace, monkeypatch: pytest.Mo
     assert cuda.launched == ["cublasGemmEx", "cublasGemmEx", "cublasSgemv_v2"]
 
 
-def test_a_function_that_cannot_be_built_is_an_error_row(cuda: SimpleNamespace) -> None:
-    def build(_tile: object, _dtype: str) -> Any:
-        raise ValueError("no such mode")
-
-    with pytest.raises(CompileError, match="cannot be built: no such mode"):
-        instances(cuda).routine(point(fakes.variant(runs_on="cuda", build=build)), PROBLEM)
-
-
 def watched(
     cuda: SimpleNamespace, launch: Any, stream: FakeStream, overlap: Any = (False, ""), **facts: Any
 ) -> str:
@@ -212,19 +205,25 @@ def watched(
     return note
 
 
-def test_memory_from_cupys_pool_is_seen_and_said(cuda: SimpleNamespace) -> None:
+def test_memory_of_cupys_pool_and_of_torch_is_seen(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert watched(cuda, lambda: None, FakeStream()) == ""
     said = watched(cuda, lambda: allocate(4_000_000), FakeStream())
     assert said == "each call allocates memory (4,000,000 bytes seen)"
+    total = itertools.count(step=2048)
+    stats = SimpleNamespace(memory_stats=lambda: {"allocated_bytes.all.allocated": next(total)})
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=stats))
+    assert "2,048 bytes seen" in watched(cuda, lambda: None, FakeStream())
 
 
 def test_a_row_notes_whether_calls_overlap_or_if_that_is_unknown(cuda: SimpleNamespace) -> None:
-    said = watched(cuda, lambda: None, FakeStream(), (True, ""))
-    assert said == "its launches overlap in a stream, so they are timed in a graph with full edges"
-    said = watched(cuda, lambda: None, FakeStream(), (True, ""), state=State.SUSTAINED)
-    assert said == "its launches overlap, and its settled time is that of a chain of launches"
-    said = watched(cuda, lambda: None, FakeStream(), (False, "cannot be captured"))
-    assert said == "whether its launches overlap is not known: cannot be captured"
+    for overlap, state, said in (
+        ((True, ""), State.BURST, "overlap in a stream, so they are timed in a graph with full"),
+        ((True, ""), State.SUSTAINED, "overlap, and its settled time is that of a chain of"),
+        ((False, "why"), State.BURST, "whether its launches overlap is not known: why"),
+    ):
+        assert said in watched(cuda, lambda: None, FakeStream(), overlap, state=state)
 
 
 def test_a_function_is_allowed_the_shared_memory_and_the_cluster_that_it_needs(
@@ -297,17 +296,6 @@ def test_a_launch_precedes_capture(cuda: SimpleNamespace, monkeypatch: pytest.Mo
     assert done == ["launch", "capture"]
 
 
-def test_memory_of_torch_is_seen(cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    total = [100]
-    stats = SimpleNamespace(memory_stats=lambda: {"allocated_bytes.all.allocated": total[0]})
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=stats))
-
-    def launch() -> None:
-        total[0] += 2048
-
-    assert "2,048 bytes seen" in watched(cuda, launch, FakeStream())
-
-
 def test_a_call_that_waits_for_the_gpu_is_an_error_that_says_so(cuda: SimpleNamespace) -> None:
     stream = FakeStream()
     with pytest.raises(LaunchError, match=r"the call waits for the GPU.*--launches waited"):
@@ -355,9 +343,11 @@ def test_a_host_function_gets_the_arrays_addresses(cuda: SimpleNamespace, tmp_pa
     assert (routine.resources, routine.algorithm, routine.workspace_bytes) == (None, "", 0)
 
 
-def test_whatever_a_function_raises_is_a_launch_error(cuda: SimpleNamespace) -> None:
-    def launch() -> None:
+def test_whatever_a_function_raises_is_an_error_row(cuda: SimpleNamespace) -> None:
+    def fails(*_: object) -> Any:
         raise KeyError("mode")
 
     with pytest.raises(LaunchError, match="mode"):
-        watched(cuda, launch, FakeStream())
+        watched(cuda, fails, FakeStream())
+    with pytest.raises(CompileError, match=r"cannot be built: .*mode"):
+        instances(cuda).routine(point(fakes.variant(runs_on="cuda", build=fails)), PROBLEM)

@@ -100,20 +100,17 @@ def test_no_label_lies_over_another_or_over_the_edge() -> None:
         assert [(one, other) for (one, a), (other, b) in pairs if a.overlaps(b)] == []
 
 
-@pytest.mark.parametrize(
-    ("of", "kind"),
-    [
+def test_auto_shows_what_the_file_varies() -> None:
+    beside_cublas = [sample(percent_of_blas=20.0), sample("cublas", "", percent_of_blas=100.0)]
+    for of, kind in (
         (of_files(SWEEP), "tiles"),
         (of_files(COMPARE), "sizes"),
         (gpu_and_cpu(), "sizes"),
-        (source(sample(percent_of_blas=20.0), sample("cublas", "", percent_of_blas=100.0)), "blas"),
+        (source(*beside_cublas), "blas"),
         (source(sample()), "tiles"),
         (source(sample(tile="")), "sizes"),
-    ],
-    ids=["many tiles", "many sizes", "GPU and CPU", "beside cuBLAS", "one tile", "no tile"],
-)
-def test_auto_shows_what_the_file_varies(of: list[Source], kind: str) -> None:
-    assert resolve(of, "auto") == kind
+    ):
+        assert resolve(of, "auto") == kind
 
 
 def test_the_best_tile_is_named_with_its_time() -> None:
@@ -245,25 +242,18 @@ def test_several_devices_are_told_apart_by_dashes_and_in_the_legend() -> None:
     assert len({line.get_color() for line in curves}) == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "hint"),
-    [
+def test_what_cannot_be_drawn_is_refused_with_the_way_out() -> None:
+    for kind, hint in (
         ("tiles", "no row has a tile"),
         ("blas", "percent_of_blas; sweep 'cublas'"),
         ("roofline", "percent_of_peak"),
         ("bars", "unknown kind 'bars'"),
         ("tile", "did you mean 'tiles'"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused_with_the_way_out(kind: str, hint: str) -> None:
-    with pytest.raises(UsageError, match=hint):
-        draw(source(sample(tile="")), kind)
-
-
-def test_rows_without_a_time_are_nothing_to_draw() -> None:
-    skipped = replace(sample(), status="skipped", median_us=None)
+    ):
+        with pytest.raises(UsageError, match=hint):
+            draw(source(sample(tile="")), kind)
     with pytest.raises(UsageError, match="no row has a time"):
-        draw(source(skipped))
+        draw(source(replace(sample(), status="skipped", median_us=None)))
 
 
 def test_a_picture_survives_names_that_mean_something_elsewhere() -> None:
