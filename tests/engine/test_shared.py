@@ -280,19 +280,21 @@ def test_a_silent_worker_is_noticed_once_and_the_last_ends(monkeypatch: pytest.M
         alive.newly_silent()
 
 
-def test_workers_that_do_not_start_end_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_do_not_start_and_a_missing_dask_end_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import distributed
 
     def broken(**_: object) -> None:
         raise RuntimeError("Nanny failed to start.") from OSError("no more processes")
 
     monkeypatch.setattr(distributed, "SpecCluster", broken)
-    with (
-        pytest.raises(
-            DeviceUnavailableError, match=r"^--on local: not all .*no more processes; a script"
-        ),
-        connected(LOCAL, "cpu"),
-    ):
+    why = r"^--on local: not all .*no more processes; a script"
+    with pytest.raises(DeviceUnavailableError, match=why), connected(LOCAL, "cpu"):
+        pass
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    why = r"on several devices needs Dask: pip install '.*\[fleet\]'"
+    with pytest.raises(UsageError, match=why), connected(LOCAL, "cpu"):
         pass
 
 
@@ -363,15 +365,6 @@ def test_a_sweep_outlives_workers_that_are_killed_silent_or_late(
         rows = sweep.result(timeout=60).rows
     assert all(row.status == "ok" and row.rounds == 2 for row in rows)
     assert {row.slot for row in rows} == {"2"}
-
-
-def test_a_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    refused: Any = pytest.raises(
-        UsageError, match=r"on several devices needs Dask: pip install '.*\[fleet\]'"
-    )
-    with refused, connected(LOCAL, "cpu"):
-        pass
 
 
 def test_each_race_runs_on_one_device_and_the_devices_share_the_races(

@@ -178,13 +178,17 @@ def test_parameters_left_out_are_the_first_defaults_or_the_first_legal_ones() ->
     assert TILES.why_not(TILES.read("64x64")) == reason
 
 
-def test_a_space_says_in_words_what_its_values_are() -> None:
+def test_a_space_says_in_words_what_its_values_are_and_edges_take_no_block_tiles() -> None:
     assert LARGE.summary == (
         "BM 32, 64, 96, 128, 160, 192, 224, 256; BN 32, 64, 96, 128, 160, 192, 224, 256; "
         "BK 8, 16, 24, 32, 40, 48, 56, 64; warps 1..16:x2; stages 1..8; "
         "cluster 1x1, 2x1, 1x2, 2x2, 4x1; group 1..32:x2; order row, column"
     )
-    assert edges(1, 32, because="of a test").summary == "1..32"
+    space = edges(1, 32, because="of a test")
+    assert space.summary == "1..32"
+    for text in ("16x16", "16/8x8", "16/s2", "16/unroll=2"):
+        reason = space.why_not(space.read(text))
+        assert reason == f"takes a single edge, such as 1, not {text}"
 
 
 def test_a_large_space_is_described_and_sampled_without_listing_it() -> None:
@@ -231,13 +235,6 @@ def test_a_space_without_axes_has_one_configuration() -> None:
     assert space.why_not(space.read("32")) == "has no tile parameters, so it takes '-', not 32"
     assert TILES.why_not(TILES.read("-")) is not None
     assert pickle.loads(pickle.dumps(tile)) == tile  # noqa: S301 # our own bytes
-
-
-def test_edges_take_no_block_tiles() -> None:
-    space = edges(1, 32, because="of a test")
-    for text in ("16x16", "16/8x8", "16/s2", "16/unroll=2"):
-        reason = space.why_not(space.read(text))
-        assert reason == f"takes a single edge, such as 1, not {text}"
 
 
 def test_a_space_that_no_text_can_mean_is_refused() -> None:

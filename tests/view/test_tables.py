@@ -90,12 +90,15 @@ def test_tiles_whose_intervals_overlap_with_the_best_are_tied() -> None:
     assert "12.00 µs\n" in table.replace(" \n", "\n").replace(" \n", "\n")
 
 
-def test_the_best_table_is_fastest_first() -> None:
+def test_the_best_table_is_fastest_first_and_alone_in_a_comparison() -> None:
     rows = [row_of(8, 20.0), row_of(16, 10.0), row_of(4, 5.0, of=OTHER)]
     header, _, *lines = lines_of(best_table(rows))
     assert [line[:2] for line in lines] == [["other", "4"], ["tiled", "16"]]
     # A CPU has no known peak: the column says nothing, and is not there.
     assert "peak" not in header
+    shown = printed(results(rows, tiles=False))  # a comparison has no tile table
+    assert "tiled, ms" not in shown
+    assert "16" in shown
 
 
 def test_results_have_a_heading_for_each_problem() -> None:
@@ -129,12 +132,6 @@ def test_what_was_not_measured_is_one_line_for_each_reason() -> None:
     assert "skipped: tiled 33..35: too many threads" in lines
     assert "wrong: tiled 4: relative error 1" in lines
     assert "error: plain: does not compile" in lines
-
-
-def test_a_comparison_has_no_tile_table() -> None:
-    shown = printed(results([row_of(8, 20.0), row_of(16, 10.0)], tiles=False))
-    assert "tiled, ms" not in shown
-    assert "16" in shown
 
 
 def test_without_a_terminal_nothing_is_cut(
@@ -222,6 +219,9 @@ def test_every_mark_is_explained_below_and_none_that_is_not_there() -> None:
     assert "= may be as fast: its interval overlaps" in wide
     missed = "1 of 3 points missed --precision 0.5 %: ± 25 % in the median, 25 % at most"
     assert missed in wide
+    row = row_of(8, 100.0, 2.0)
+    missing = [replace(row, precision_goal=goal).missed_precision for goal in (0.025, 0.015)]
+    assert [row.missed_precision, *missing] == [True, False, True]
 
 
 def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> None:
@@ -231,13 +231,6 @@ def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> N
         assert "200.0 µs !" in printed(show([unstable])).replace("*", "")
         assert UNSTABLE_LEGEND in printed(show([stable, unstable]))
         assert "!" not in printed(show([stable]))
-
-
-def test_precision_is_the_one_that_the_sweep_was_given() -> None:
-    row = row_of(8, 100.0, 2.0)
-    assert row.missed_precision
-    assert not replace(row, precision_goal=0.025).missed_precision
-    assert replace(row, precision_goal=0.015).missed_precision
 
 
 def test_speed_ups_over_the_naive_loop_stand_in_a_column_with_a_warning() -> None:

@@ -264,18 +264,15 @@ def test_a_picture_survives_names_that_mean_something_elsewhere() -> None:
     for kind in fitting(of):
         FigureCanvasAgg(draw(of, kind)).draw()
     assert fitting(of) == ["tiles", "sizes", "blas", "roofline"]
+    # Only kinds that show more than one figure fit.
+    assert fitting(source(sample())) == fitting(sources([])) == []
+    assert fitting(gpu_and_cpu()) == ["sizes", "roofline"]
 
 
 def test_one_row_and_a_tile_measured_twice_are_drawn() -> None:
     assert draw(source(sample(percent_of_peak=10.0)), "roofline").axes
     (axes,) = draw(source(sample(), sample(median_us=90.0), sample(tile="8")), "tiles").axes
     assert list(axes.lines[0].get_xdata()) == [8, 16, 16]
-
-
-def test_only_kinds_that_show_more_than_one_figure_fit() -> None:
-    assert fitting(source(sample())) == []
-    assert fitting(gpu_and_cpu()) == ["sizes", "roofline"]
-    assert fitting(sources([])) == []
 
 
 def test_the_ticks_of_a_narrow_axis_have_different_numbers() -> None:
