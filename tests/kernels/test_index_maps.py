@@ -4,57 +4,11 @@ That each thread has the elements that it should have shows in the results of te
 """
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from machine_code import lines_printed
-
-PROGRAM = """
-#include "cuda.h"
-#undef __shared__
-#define __shared__  // of kernels that nothing here launches
-#include "gemm/dmma.cu"
-#include "lib/cluster/split_sums.cuh"
-#include "lib/mma/tf32.cuh"
-#include <cstdio>
-#include <initializer_list>
-
-template <typename Number>
-void print(const char* name, int threads, int each, Number number) {
-  std::printf("%s", name);
-  for (int t = 0; t < threads; ++t) {
-    for (int i = 0; i < each; ++i) std::printf(" %d", number(t, i));
-  }
-  std::puts("");
-}
-
-template <int GROUP>
-void order(int down, int across) {
-  std::printf("order %d %d %d", GROUP, down, across);
-  for (int i = 0; i < down * across; ++i) {
-    const Place place = snake<GROUP>(i, down, across);
-    std::printf(" %d %d", place.row, place.col);
-  }
-  std::puts("");
-}
-
-int main() {
-  print("ints", 128, 8, [](int t, int i) {
-    return ResultBoxes::int_offset(t, ResultBoxes::int_block(t, i / 2), i % 2);
-  });
-  print("columns", 128, 1, [](int t, int) { return tf32_column(t); });
-  print("tf32", 128, 8, [](int t, int i) { return tf32_address(tf32_offset(t), i); });
-  print("dmma_a", 32, 2, [](int t, int i) { return dmma_a_address(dmma_a_offset(t), i); });
-  print("dmma_b", 32, 4, [](int t, int i) { return dmma_b_address(dmma_b_offset(t), i); });
-  for (int down : {1, 2, 7, 8, 9, 33}) {
-    for (int across : {1, 2, 13}) {
-      order<2>(down, across);
-      order<8>(down, across);
-      order<16>(down, across);
-    }
-  }
-}
-"""
 
 Printed = dict[str, list[list[int]]]
 
@@ -62,7 +16,8 @@ Printed = dict[str, list[list[int]]]
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Printed:
     """Numbers by thread or lane, and then by place."""
-    return lines_printed(PROGRAM, tmp_path_factory.mktemp("index_maps"))
+    program = (Path(__file__).parent / "ptx" / "index_maps.cpp").read_text(encoding="utf-8")
+    return lines_printed(program, tmp_path_factory.mktemp("index_maps"))
 
 
 def test_half_a_warp_stores_ints_into_every_bank_once(printed: Printed) -> None:

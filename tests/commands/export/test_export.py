@@ -101,47 +101,16 @@ def test_an_own_signature_keeps_its_order_and_its_constants() -> None:
     assert "cudaMemset(set.c, 0xFF, " in source("shared_tile")
 
 
-HARNESS = """
-#include <cmath>
-#include <cstring>
-#include <type_traits>
-#define __global__
-using std::isnan;
-struct Place { unsigned x, y, z; };
-static Place blockIdx, blockDim{1, 1, 1}, threadIdx;
-using Element = TYPE;
-using Result = TYPE;
-static void atomicMax(unsigned long long* at, unsigned long long value) {
-  if (value > *at) *at = value;
-}
-static long long __double_as_longlong(double value) {
-  long long bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-CHECK
-extern "C" double worst(const Element* A, const Element* B, const Result* C) {
-  unsigned long long bits = 0;
-  for (blockIdx.y = 0; blockIdx.y < PRODUCT.rows; ++blockIdx.y)
-    for (blockIdx.x = 0; blockIdx.x < PRODUCT.columns; ++blockIdx.x)
-      check(A, B, C, PRODUCT, &bits);
-  double error;
-  std::memcpy(&error, &bits, sizeof error);
-  return error;
-}
-extern "C" double tolerance() { return TOLERANCE; }
-"""
-
-
 def checker(folder: Path, name: str, dtype: str, cpp: str, op: str = "gemm") -> Any:
     """The check of an exported file, compiled for the CPU."""
     check = part(
         source(name, 5, 7, 9 if op == "gemm" else 1, dtype, op), "The check", "The program"
     )
     library = folder / f"{op}-{dtype}.so"
+    harness = (Path(__file__).parent / "check.cpp").read_text(encoding="utf-8")
     subprocess.run(
         [GXX, "-std=c++20", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(library)],
-        input=HARNESS.replace("CHECK", check).replace("TYPE", cpp), text=True, check=True,
+        input=harness.replace("CHECK", check).replace("TYPE", cpp), text=True, check=True,
     )  # fmt: skip
     loaded = ctypes.CDLL(str(library))
     loaded.worst.restype = loaded.tolerance.restype = ctypes.c_double
