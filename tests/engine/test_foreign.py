@@ -92,7 +92,6 @@ def test_what_happens_at_other_sizes_is_only_a_note(worker: Worker, folder: Path
         result = worker.measure(at(folder, name))
         assert result.status == Status.OK, name
         notes[name] = result.notes
-    assert worker.measure(at(folder, "careless", 128)).notes == notes["careless"]
     assert notes["honest"] == ""
     assert notes["unchecked"].startswith("right at this size; at 149x157x139: ")
     assert notes["careless"] == (
@@ -208,6 +207,18 @@ def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
     examined = [examine(result, timing, is_first=False)[0].clock_ratio for _ in range(40)]
     assert examined.count(1.0) in counts
     assert examine(result, Timing(examined_in=10**9), is_first=True)[0].clock_ratio == 1.0
+
+
+def test_an_instance_is_launched_at_an_unusual_size_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, notes = replace(of_op("gemm")["naive"], path=tmp_path / "mine.py"), iter(["wrong there"])
+    child: Any = SimpleNamespace(living=LIVING, usable=True, request=lambda *_: next(notes))
+    monkeypatch.setattr(examination, "require_time", lambda *_, **_kind: 1.0)
+    examine = Examination(child, CPU).judge
+    for n in (64, 128):
+        taken = measurement(of=point(mine, size=(n, n, n)))
+        assert examine(taken, Timing(), is_first=True)[0].notes == "wrong there"
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
