@@ -60,9 +60,12 @@ def decide_by_shortest(
 
 
 def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
-    """Return the difference of the medians of the shortest times, as many as have a rank."""
-    median = 1 / sqrt(len(base) + len(new))
-    return float(np.quantile(new, median) - np.quantile(base, median))
+    """Return the difference of a low quantile of both sides, new less base.
+
+    If both sides have equally many times with a rank (`_ranked`), it is the median of these.
+    """
+    low = 1 / sqrt(len(base) + len(new))
+    return float(np.quantile(new, low) - np.quantile(base, low))
 
 
 def _levels(

@@ -120,7 +120,8 @@ class Builds:
     def _build(self, point: Point, launch: Launch) -> Resources:
         """Compile every kernel of a point; return the main one's report. Raises CompileError."""
         variant, architecture = point.variant, self._device.architecture
-        assert isinstance(variant, CudaVariant) and point.tile is not None  # noqa: S101, PT018 # it has a launch
+        assert isinstance(variant, CudaVariant)  # noqa: S101 # only a CUDA kernel has a launch
+        assert point.tile is not None  # noqa: S101 # and its launch is that of a tile
         used = {
             step.kernel: compiler.compile_instance(
                 *variant.compilation(point.tile, point.problem.dtype, architecture, step.kernel)

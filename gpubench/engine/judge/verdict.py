@@ -57,7 +57,7 @@ def why_inexact(size: str, wrong: int, results: int) -> str:
 
 
 def why_narrow(size: str, bits: int | None, precision: Precision) -> str:
-    """Judge the bits that sums keep (`judge.sum_width`); None: as many as the probe examines."""
+    """Judge how many bits sums keep (`judge.sum_width`). None: all bits that the probe examines."""
     if bits is None:
         return ""
     as_type = f", as sums in {NAMED_WIDTHS[bits]} do" if bits in NAMED_WIDTHS else ""
