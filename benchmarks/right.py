@@ -16,6 +16,7 @@ from collections import Counter
 from shared import parser, save, verdict
 
 from gpubench.backends import open_backend
+from gpubench.engine import runner
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
@@ -90,7 +91,12 @@ def main() -> int:
     options.add_argument("--dtypes", default=",".join(DTYPES))
     options.add_argument("--ops", default=",".join(OPERATIONS))
     options.add_argument("--device", default="cuda")
+    options.add_argument(
+        "--widths", action="store_true", help="also probe how many bits the sums keep"
+    )
     asked = options.parse_args()
+    if asked.widths:  # a sweep probes only the sums of users' kernels
+        runner.make_probes = runner.all_probes  # type: ignore[attr-defined, assignment]
     pool = LocalPool(Runner(open_backend(asked.device)))
     rows = [
         row
