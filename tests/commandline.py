@@ -30,8 +30,13 @@ class Done:
     code: int
     out: str
     err: str
-    files: list[str]
-    """In the folder it ran in, afterwards."""
+    folder: Path
+    """It ran in this folder."""
+
+    @property
+    def files(self) -> list[str]:
+        """What the folder holds now."""
+        return files_in(self.folder)
 
 
 def files_in(folder: Path) -> list[str]:
@@ -49,7 +54,7 @@ def call(folder: Path, *arguments: str | bytes, **environment: str) -> Done:
             patch.setenv(name, text)
         with pytest.raises(SystemExit) as ended:
             main()
-    return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue(), files_in(folder))
+    return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue(), folder)
 
 
 def outcome(*arguments: str) -> tuple[int, str, str]:
@@ -69,7 +74,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> Done:
         timeout=TIMEOUT_S,
         check=False,
     )
-    return Done(done.returncode, done.stdout, done.stderr, files_in(folder))
+    return Done(done.returncode, done.stdout, done.stderr, folder)
 
 
 STARTED = """
