@@ -1,11 +1,14 @@
-"""Compare a sweep on all GPUs of this machine with one GPU, kill a worker, and run fleet twice.
+"""Compare a sweep on all GPUs of this machine with one GPU, kill a worker, and run fleet.
 
     python benchmarks/many_gpus.py -o many_gpus.json
 
-Needs two GPUs of one kind or more, and the extra `fleet`. docs/claims.md has the bounds.
+Needs two GPUs of one kind or more, and the extra `fleet`. docs/claims.md has the bounds. Sweeps on
+one GPU and on all take turns, twice. `fleet` runs twice, and once more while another program uses
+the last GPU.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +22,15 @@ from shared import GPUBENCH, Ended, child, parser, save
 from gpubench.results.row import read
 
 SWEEP = ("sweep", "--sizes", "1024,2048", "--tiles", "1..32")
+
+OTHER_JOB = """
+import cupy
+a = cupy.ones((8192, 8192), cupy.float32)
+while True:
+    a @ a
+    cupy.cuda.Device().synchronize()
+"""
+"""A program that keeps a GPU busy."""
 
 KILL_AFTER = 500
 """Number of measurements, of 1,480, after which a worker is killed."""
@@ -45,34 +57,55 @@ def timed(path: Path) -> int:
     return sum(row.status == "ok" for row in read(path))
 
 
+def fleet(folder: Path) -> dict[str, Any]:
+    """Run fleet once. Runs of one folder share a store."""
+    words = ("fleet", "--on", "local", "--json", "--force", "-o", folder / "fleet.csv")
+    ended = gpubench(*words, GPUBENCH_STORE=str(folder / "store"))
+    found = json.loads(ended.out)["devices"]
+    return {
+        "exit": ended.code,
+        "wall_s": ended.wall_s,
+        "verdicts": {device["uuid"]: device["verdict"] for device in found},
+        "reasons": {device["uuid"]: device["reasons"] for device in found if device["reasons"]},
+    }
+
+
 def main() -> None:
     options = parser(__doc__, "many_gpus.json")
     asked = options.parse_args()
     devices = json.loads(gpubench("deviceinfo", "--device", "cuda", "--json").out)["devices"]
-    count = len(devices)
+    uuids = [device["facts"]["uuid"] for device in devices]
     with tempfile.TemporaryDirectory() as folder:
         single, every, killed = (Path(folder) / name for name in ("1.csv", "n.csv", "killed.csv"))
         sweep_with_a_kill(killed)  # compiles for the other sweeps too
-        uuid = devices[0]["facts"]["uuid"]
-        one_gpu_s = gpubench(*SWEEP, "-o", single, CUDA_VISIBLE_DEVICES=uuid).wall_s
-        all_gpus_s = gpubench(*SWEEP, "--on", "local", "-o", every).wall_s
+        turns = [
+            {
+                "one_gpu_s": gpubench(
+                    *SWEEP, "--force", "-o", single, CUDA_VISIBLE_DEVICES=uuids[0]
+                ).wall_s,
+                "all_gpus_s": gpubench(*SWEEP, "--force", "-o", every, "--on", "local").wall_s,
+            }
+            for _ in range(2)
+        ]
         compared = gpubench("diff", single, every)
-        fleets: list[dict[str, Any]] = []
-        for turn in (1, 2):
-            words = ("fleet", "--on", "local", "--json", "-o", Path(folder) / f"fleet{turn}.csv")
-            ended = gpubench(*words, GPUBENCH_STORE=str(Path(folder) / "store"))
-            verdicts = {unit["uuid"]: unit["verdict"] for unit in json.loads(ended.out)["devices"]}
-            fleets.append({"exit": ended.code, "wall_s": ended.wall_s, "verdicts": verdicts})
+        fleets = [fleet(Path(folder)) for _ in range(2)]
+        busy = subprocess.Popen(
+            (sys.executable, "-c", OTHER_JOB), env=os.environ | {"CUDA_VISIBLE_DEVICES": uuids[-1]}
+        )
+        sleep(5)  # until it has compiled and begun
+        beside = fleet(Path(folder))
+        busy.kill()
         result = {
             "device": devices[0]["name"],
-            "gpus": count,
-            "one_gpu_s": one_gpu_s,
-            "all_gpus_s": all_gpus_s,
+            "gpus": len(devices),
+            "turns": turns,
             "speeds": {row.device_uuid: row.percent_of_devices for row in read(every)},
             "diff": {"exit": compared.code, "says": compared.out.partition("\n")[0]},
             "timed": timed(single),
             "timed_after_a_kill": timed(killed),
             "fleets": fleets,
+            "busy": uuids[-1],
+            "fleet_beside_another_job": beside,
         }
     save(asked.output, result)
 
