@@ -287,8 +287,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
 
 
 def task_gpus() -> Iterator[dict[str, Any]]:
-    """Yield the task for two GPUs."""
-    yield step("gpus:many_gpus", "python SCRIPTS/many_gpus.py -o CARD/many_gpus_2.json")
+    """Yield the task for four GPUs."""
+    yield step("gpus:many_gpus", "python SCRIPTS/many_gpus.py -o CARD/many_gpus_4.json")
 
 
 def task_cpu() -> Iterator[dict[str, Any]]:
