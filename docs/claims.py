@@ -317,10 +317,10 @@ def long_runs(dtype: str) -> Figure:
     return by_size({row.size: ratio_figure(ratio, 1.0) for row, ratio in in_pairs(dtype)})
 
 
-def ab_runs(*, default: bool = True) -> list[dict[str, Any]]:
-    """Return the runs of `gpubench ab` beside other work with, or without, the default of today."""
+def ab_runs(least: int = AB_CPU_PAIRS, most: int = AB_CPU_PAIRS) -> list[dict[str, Any]]:
+    """Return the runs of `gpubench ab` beside other work with so many pairs; default: today's."""
     runs = load(RESULTS / "cpu/ab.json")
-    return [run for run in runs if (run.get("pairs") == AB_CPU_PAIRS) == default]
+    return [run for run in runs if least <= run.get("pairs", 26) <= most]
 
 
 def in_turns(
