@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from statistics import fmean, geometric_mean
 
@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import fit_tiles
 from scipy import stats
-from shapes import CLASSES, Outcome, outcomes, random_shapes, shape_class
+from shapes import CLASSES, SUMMARY, Outcome, outcomes, random_shapes, shape_class, summary
 from shared import ALONE_SEEDS, CARDS, measured_file, table
 
 from gpubench.grouping import grouped
@@ -203,6 +203,16 @@ def other_shapes() -> str:
 
     lines = ([dtype, *(cell(dtype, kind) for kind in KINDS)] for dtype in ALONE)
     return table(["precision", *KINDS.values()], lines)
+
+
+def other_spread() -> str:
+    """Return how the ratios behind each cell of `other_shapes` are spread."""
+    lines = []
+    for kind, dtype in product(KINDS, ALONE):
+        if path_of_others(dtype, kind).exists():
+            count, mean, *others = summary(other_ratios(dtype, kind))
+            lines.append([KINDS[kind], dtype, count, mean, *others])
+    return table(["shapes with", "precision", *SUMMARY], lines)
 
 
 def picks(name: str) -> str:

@@ -38,7 +38,7 @@ from gpubench.results.provenance import source_hash
 from gpubench.results.row import COLUMNS, Row, read
 from gpubench.view import tables as view
 from gpubench.view.numbers import milliseconds, number
-from gpubench.view.row_tables import best_of_each
+from gpubench.view.row_tables import best_of_each, mean_power_w
 
 KERNELS_PAGE = KERNELS / "gemm" / "README.md"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), KERNELS_PAGE)
@@ -152,6 +152,19 @@ def ab_runs() -> str:
 def spread(values: Sequence[float]) -> str:
     """Return the lowest and the highest of the values; an empty text for none."""
     return f"{min(values):.0f} to {max(values):.0f}" if values else ""
+
+
+def operands() -> str:
+    """Return time, power and clock by what the operands hold, in long runs at 8192."""
+    rows = [row for row in read(measured_file("operands.csv")) if row.status == "ok"]
+    cells = {
+        (row.operands, f"{row.variant}, {row.dtype}"): f"{milliseconds(row.median_us)} ms, "
+        f"{number(mean_power_w(row), 0)} W, {number(row.sm_mhz, 0)} MHz"
+        for row in sorted(rows, key=attrgetter("dtype", "variant"))
+    }
+    kinds, kernels = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
+    lines = ([kind, *(cells.get((kind, kernel), "") for kernel in kernels)] for kind in kinds)
+    return table(["operands", *kernels], lines)
 
 
 def claims_of_others() -> str:

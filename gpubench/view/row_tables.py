@@ -259,10 +259,15 @@ def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
 SUSTAINED = (
     Column("MHz", lambda row: number(row.sm_mhz, 0)),
     Column("% of peak at it", lambda row: number(row.percent_of_peak_at_clock, 1)),
-    Column("W", lambda row: number(row.power_w, 0)),
+    Column("W", lambda row: number(mean_power_w(row), 0)),
     Column("pJ/op", lambda row: rate(row.pj_per_operation)),
 )
 """What limits a long run: the clock that the power limit allows, and the energy of an operation."""
+
+
+def mean_power_w(row: Row) -> float | None:
+    """Return the power of a long run. `power_w` of short ones is read before and after a point."""
+    return row.joules / row.median_us * 1e6 if row.joules and row.median_us else None
 
 
 def is_bandwidth_bound(row: Row) -> bool:

@@ -101,6 +101,11 @@ def test_the_best_table_is_fastest_first_and_alone_in_a_comparison() -> None:
     assert "16" in shown
 
 
+def test_the_watts_of_a_long_run_are_those_of_its_energy() -> None:
+    row = replace(row_of(8, 1000.0), state="sustained", joules=0.4, power_w=700.0)
+    assert lines_of(best_table([row]))[-1][-1] == "400"
+
+
 def test_results_have_a_heading_for_each_problem() -> None:
     shown = printed(
         results(
