@@ -3,14 +3,12 @@
 import ast
 import re
 import sys
-from dataclasses import fields
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import gpubench
 from gpubench.model import OPERATIONS
-from gpubench.results.row import KEY, Row
 
 PACKAGE = Path(gpubench.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "configs" not in path.parts)
@@ -215,18 +213,3 @@ def test_only_the_judge_makes_a_measurement_wrong() -> None:
                 if names & {"Status.WRONG", "'wrong'", "Status('wrong')"}:
                     makers.add(path)
     assert makers == {judge}
-
-
-def test_every_column_is_filled_by_the_package() -> None:
-    """A field of `Row` that no code sets would be a column that is always empty."""
-    filled: set[object] = set()
-    for path in FILES:
-        if path.name in {"rows.py", "prepare.py"}:  # names of what is copied
-            texts = (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant))
-            filled |= {text.value for text in texts}
-        for node in nodes_of(path):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                named = node.keywords if node.func.id in {"Row", "replace"} else []
-                filled |= {word.arg for word in named if ast.unparse(word.value) != "None"}
-    columns = {field.name for field in fields(Row)} - set(KEY)
-    assert columns - filled == set()

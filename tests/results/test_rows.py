@@ -4,8 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes import CPU, FAKE, measured, measurement, point, row, series, variant
+from fakes import CPU, FAKE, FakeBackend, measured, measurement, point, row, series, variant
 
+from gpubench.commands.compare_cublas.sustained_pairs import _filled
+from gpubench.engine import prepare as preparing
+from gpubench.engine.measurements import Measurements, Place
+from gpubench.engine.pool import LocalPool
+from gpubench.engine.run import _rows
+from gpubench.engine.runner import Runner
 from gpubench.hardware.architectures import example
 from gpubench.model import (
     Cache,
@@ -15,6 +21,7 @@ from gpubench.model import (
     Health,
     Launch,
     Measurement,
+    PairedTimes,
     Resources,
     Series,
     State,
@@ -22,7 +29,9 @@ from gpubench.model import (
     Timer,
     edges,
 )
-from gpubench.results.row import Row
+from gpubench.plan import sweep as plan
+from gpubench.plan.problems import ListedProblem
+from gpubench.results.row import COLUMNS, Row
 from gpubench.results.rows import build_rows
 
 H200 = replace(
@@ -260,3 +269,37 @@ def test_the_faster_of_a_blas_and_its_tuned_call_is_the_baseline() -> None:
         measurement(40.0, point(OTHER, cache=Cache.HOT)),
     )
     assert [row.percent_of_blas for row in rows] == [50, 100, 25, 100, None, 50]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_every_column_has_a_value_if_all_is_known_and_a_failed_point_lacks_times_only(
+    failed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "choose", lambda *_: (replace(TILED, baseline="tiled"),))
+    monkeypatch.setattr(preparing, "package_version", lambda: ("abc", "def+"))
+    listed = ListedProblem(name="ffn", m=64, n=64, k=64, dtype="float32")
+    given = {"sizes": (listed.size,), "problems": (listed,), "options": {"sizes": "a.csv"}}
+    device = replace(H200, facts=H200.facts | {"measured_copy_gbytes_per_s": 50.0})
+    job = preparing.prepare(plan.Sweep(tiles=("16",), **given), device)
+    numbers = ("sm_mhz", "overhead_us", "nvml_sm_mhz", "memory_mhz", "temperature_c", "power_w")
+    texts = ("reason", "algorithm", "code_hash", "kernels_run", "notes", "started_utc")
+    full = on_gpu(
+        **dict.fromkeys(texts, "text") | dict.fromkeys(("threads", "seed", "clock_ratio"), 1),
+        point=job.points[0],
+        status=Status.WRONG if failed else Status.OK,
+        max_relative_error=0.0,
+        series=None if failed else replace(series(), joules=1e-3),
+        after=Health(**dict.fromkeys(numbers, 1.0), throttle=("power cap",)),
+    )
+    taken = Measurements(job)
+    for slot in ("slot 1", "slot 2", "slot 2", "slot 2"):
+        taken.add(Place("host", slot, "GPU-1").put_into(full))
+    (found,) = _rows(job, LocalPool(Runner(FakeBackend(device=device))), taken)
+    if not failed:
+        times_us = {"times_us": (1.0, 1.0), "library_times_us": (1.0, 1.0)}
+        paired = PairedTimes(heated_s=1.0, **times_us, joules=1.0, library_joules=1.0)
+        found = _filled(found, found, [paired, paired])
+    lacking = {"time", "rates", "pairs"} if failed else set()
+    columns = [each.name for each in COLUMNS if each.metadata["group"] not in lacking]
+    of_times = ["joules", "pj_per_operation", "percent_of_devices"] if failed else []
+    assert [name for name in columns if getattr(found, name) is None] == of_times
