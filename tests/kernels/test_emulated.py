@@ -56,7 +56,7 @@ CASES = {
         ("72x64x128/s3/cluster=2x1/group=8", "80x136x144"),
         ("16x64x128/s3/cluster=1x2/group=8", "9x200x400"),
     ),
-    "wgmma_deferred": (("128x128x64/s3/cluster=1x2/group=8", "300x392x328"),),
+    "wgmma_deferred": (("128x128x64/s3/cluster=1x2/group=8", "300x200x200"),),
     "wgmma_fitted": (
         ("72x128x64/s3/cluster=2x1/group=8/pdl=1", "150x136x200"),
         ("64x80x64/s3/cluster=2x2/group=8/pdl=1", "130x168x136"),
@@ -66,7 +66,7 @@ CASES = {
     "wgmma_pingpong": (("72x64x64/s3/cluster=2x1/group=8", "150x136x264"),),
     "wgmma_split_cluster": (
         ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x200x520"),
-        ("64x80x64/s3/k2/cluster=2x2/group=8/pdl=1", "130x168x328"),
+        ("64x80x64/s3/k2/cluster=2x2/group=8/pdl=1", "70x168x200"),
     ),
     "wgmma_tf32": (("128x64x32/s8/cluster=1x2/group=8/pdl=0", "130x132x72"),),
     "wgmma_tf32_cluster": (
@@ -141,17 +141,9 @@ def gemm(name: str) -> CudaVariant:
 
 KNOWN_RIGHT = (
     *("dmma", "dot_few_rows", "dot_few_rows/bfloat16", "wgmma_bytes"),
-    *(
-        "wgmma_bytes_pingpong/float8_e4m3",
-        "wgmma_deferred",
-        "wgmma_fitted",
-        "wgmma_pingpong",
-        "wgmma_split_cluster",
-        "wgmma_tf32",
-    ),
-    "wgmma_tf32_cluster",
+    *("wgmma_bytes_pingpong/float8_e4m3", "wgmma_fitted", "wgmma_tf32_cluster"),
 )
-"""Kernels that are right on a GPU, which test the emulation."""
+"""Kernels that are right on a GPU, whose index maps and rings other kernels here have, too."""
 
 
 def faults_of(name: str) -> dict[str, tuple[str, str]]:
