@@ -15,6 +15,7 @@ from fakes import cut, point, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
+from gpubench.engine import runner as engine
 from gpubench.engine.runner import Runner
 from gpubench.model import Cache, Status, Timing
 
@@ -112,6 +113,12 @@ WRONG: dict[str, Callable[[], Product]] = {
     ),
 }
 """Functions that are wrong at WRONG_AT alone."""
+
+
+@pytest.fixture(autouse=True)
+def no_launch_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that a busy machine makes long would not be repeated on the same operands."""
+    monkeypatch.setattr(engine, "LONG_LAUNCH_US", np.inf)
 
 
 def statuses(call: Product, sizes: tuple[Size, ...], cache: Cache) -> dict[Size, Status]:
