@@ -293,5 +293,4 @@ def _settings(context: Mapping[str, Any]) -> dict[tuple[str, str], object]:
 
 def default_path(device: str, ending: str) -> Path:
     """Return `results/<utc time>-<device>-<ending>`."""
-    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    return Path("results") / f"{now}-{slug(device)}-{ending}"
+    return Path("results") / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{slug(device)}-{ending}"

@@ -157,11 +157,12 @@ def test_a_wrong_point_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.failed
 
 
-def test_the_default_file_names_time_device_and_operation() -> None:
-    path = default_path("NVIDIA H200 (rev. 2)/" + "x" * 100, "gemm.csv")
+def test_the_default_file_names_time_device_and_operation_and_two_of_a_second_differ() -> None:
+    path, other = (default_path("NVIDIA H200 (rev. 2)/" + "x" * 100, "gemm.csv") for _ in "ab")
+    assert path != other
     assert path.parent == Path("results")
     stamp, device = path.stem.split("-", 1)
-    assert len(stamp) == len("20250101T000000Z")
+    assert len(stamp) == len("20250101T000000.000000Z")
     assert device.startswith("nvidia-h200-rev-2-x")
     assert device.endswith("x-gemm")
     assert len(path.name) < 100
