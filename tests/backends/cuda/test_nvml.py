@@ -57,16 +57,18 @@ def computing(*pids: int) -> SimpleNamespace:
 
 
 def test_who_else_computes_on_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.getppid", lambda: 2**29)
+    ours, parent = 2**28, 2**29
+    monkeypatch.setattr("os.getpid", lambda: ours)  # in a container, pytest may have PID 1
+    monkeypatch.setattr("os.getppid", lambda: parent)
     first = Path("/proc/1/comm").read_text().strip()
     for pids, named in (
         ((), ""),
-        ((os.getpid(), 2**29), ""),
-        ((os.getpid(), 2**29, 1), f"{first} (1)"),
-        ((os.getpid(), 2**30), "process (1073741824)"),
+        ((ours, parent), ""),
+        ((ours, parent, 1), f"{first} (1)"),
+        ((ours, 2**30), "process (1073741824)"),
         ((2**30,), ""),  # in a container: this process, by another PID
         ((2**30, 2**30 + 1, 2**30 + 2), "2 other processes"),
-        ((os.getpid(), *range(2**30, 2**30 + 5)), " and 2 more"),
+        ((ours, *range(2**30, 2**30 + 5)), " and 2 more"),
     ):
         monkeypatch.setitem(sys.modules, "pynvml", computing(*pids))
         others = Nvml("GPU-1").others()
