@@ -59,6 +59,7 @@ def test_the_kernel_in_the_file_is_the_one_that_gpubench_compiles(
     text = source(name)
     assert '#include "' not in text
     assert not re.search(r"\$\{|\$\w", text)
+    assert "using namespace" not in text  # a kernel may have the same names
     alone = tmp_path / f"{name}.cu"
     alone.write_text(part(text, "The kernel", "Its launch"))
     variant = kernel(name)
