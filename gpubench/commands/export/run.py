@@ -105,7 +105,10 @@ def exported(
         "rounding": ROUNDED_ONCE * precision.result_roundoff,
         "underflow": underflow,
         "shapes": problem.shapes,
-        "dtypes": (precision.element,) * 2 + (precision.result,),
+        "dtypes": tuple(
+            "uint8" if name.startswith("float8") else name
+            for name in (precision.element, precision.element, precision.result)
+        ),
         "orders": tuple("F" if columns else "C" for columns in problem.by_columns),
         "zeros": "zeros" if variant.reads_output else "empty",
     }

@@ -94,6 +94,13 @@ def test_launches_have_what_gpubench_gives_them() -> None:
     assert int(workspace[1]) > 4 * 512 * 512
 
 
+def test_the_python_file_takes_float8_as_bytes_which_cupy_has() -> None:
+    problem = Problem(op="gemm", m=512, n=512, k=512, dtype="float8_e4m3")
+    variant = kernel("wgmma_bytes")
+    _, python = exported(variant, variant.tiles.read(variant.tiles.default[0]), problem, H200)
+    assert "DTYPES = ('uint8', 'uint8', 'bfloat16')" in python
+
+
 def test_an_own_signature_keeps_its_order_and_its_constants() -> None:
     text = source("sgemm")
     arguments = "(int)512, (int)512, (int)512, (float)1, (const float*)A, (const float*)B, (float)0"
