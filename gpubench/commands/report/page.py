@@ -20,8 +20,9 @@ from gpubench.text import clean
 from gpubench.view.numbers import milliseconds, number, rate, spans, tile_order
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
-from gpubench.view.pictures.series import looks_of, sources
+from gpubench.view.pictures.series import sources
 from gpubench.view.pictures.style import INK_AND_PAGE, svg
+from gpubench.view.pictures.tiles import looks_of
 from gpubench.view.row_tables import (
     NAMES,
     UNSTABLE_LEGEND,

@@ -24,11 +24,10 @@ from gpubench.view.pictures.series import (
     Source,
     edge_of,
     extent,
-    looks_of,
     panels,
     titles,
 )
-from gpubench.view.pictures.tiles import draw_tiles, tile_panels
+from gpubench.view.pictures.tiles import draw_tiles, looks_of, tile_panels
 from gpubench.view.row_tables import is_bandwidth_bound, is_baseline
 
 MIN_CURVE = 3

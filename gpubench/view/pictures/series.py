@@ -23,7 +23,6 @@ from gpubench.view.pictures.style import (
     Look,
     Looks,
     is_library,
-    looks,
 )
 from gpubench.view.row_tables import best_of, best_of_each
 
@@ -175,12 +174,6 @@ def titles(group: Sequence[Source], *, by_size: bool) -> Callable[[Row], str]:
         return f"{row.op}{size} {row.compute_mode}{where}, {row.conditions}{row.special}"
 
     return title
-
-
-def looks_of(group: Sequence[Source]) -> Looks:
-    """Return the looks of the variants that are in colour, for all pictures of these rows."""
-    by_conditions = panels(group, titles(group, by_size=False))
-    return looks({variant for panel in by_conditions for variant in panel.leading})
 
 
 def edge_of(row: Row) -> int | None:

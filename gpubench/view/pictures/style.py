@@ -3,7 +3,7 @@
 import io
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
@@ -171,18 +171,18 @@ Looks = Mapping[str, Look]
 Points = Sequence[tuple[float, float]]
 
 
-def looks(variants: Collection[str]) -> dict[str, Look]:
+def looks(variants: Sequence[str]) -> dict[str, Look]:
     """Return the look of each variant of a page. No two variants have the same look.
 
-    A variant of gpubench has the same colour in different pictures, as far as the others allow.
-    Libraries have the colour of text.
+    A variant of gpubench has the same colour in different pictures, as far as the ones before it
+    allow. Libraries have the colour of text.
     """
     taken: dict[int, str] = {}
-    for name in sorted(name for name in variants if not is_library(name)):
+    for name in dict.fromkeys(name for name in variants if not is_library(name)):
         first = _places().get(name, crc32(name.encode()))
         numbers = chain(((first + step) % SAFE for step in range(SAFE)), count(SAFE))
         taken[next(number for number in numbers if number not in taken)] = name
-    libraries = sorted(filter(is_library, variants))
+    libraries = sorted(set(filter(is_library, variants)))
     return {name: look(number) for number, name in taken.items()} | {
         name: Look("", marker) for name, marker in zip(libraries, cycle(LIBRARY_MARKERS))
     }

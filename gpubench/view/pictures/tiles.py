@@ -26,15 +26,26 @@ that an axis names."""
 
 def tile_panels(group: Sequence[Source]) -> list[Panel]:
     """Per problem, a panel of tiles given by an edge, and a panel of block tiles, if any."""
-    problems = panels(group, titles(group, by_size=True))
-    edges = [_having(panel, lambda row: not is_block(row)) for panel in problems]
-    blocks = [_having(panel, is_block) for panel in problems]
-    drawn = [panel for panel in edges if any(map(edge_of, panel.rows))]
-    for panel in blocks:
+    drawn = _edge_panels(group)
+    for panel in (_having(each, is_block) for each in panels(group, titles(group, by_size=True))):
         if count := len(panel.rows):
             most = f", the {MAX_BLOCK_TILES} fastest of {count}" * (count > MAX_BLOCK_TILES)
             drawn.append(replace(panel, title=f"{panel.title}: block tiles{most}"))
     return drawn
+
+
+def looks_of(group: Sequence[Source]) -> style.Looks:
+    """Return the looks of the variants that are in colour, for all pictures of these rows."""
+    parts = panels(group, titles(group, by_size=False)), _edge_panels(group)
+    leading = ({variant for panel in part for variant in panel.leading} for part in parts)
+    return style.looks([variant for part in leading for variant in sorted(part)])
+
+
+def _edge_panels(group: Sequence[Source]) -> list[Panel]:
+    """Return a panel per problem that has tiles given by an edge."""
+    problems = panels(group, titles(group, by_size=True))
+    edges = [_having(panel, lambda row: not is_block(row)) for panel in problems]
+    return [panel for panel in edges if any(map(edge_of, panel.rows))]
 
 
 def _having(panel: Panel, test: Callable[[Row], object]) -> Panel:

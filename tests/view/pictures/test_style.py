@@ -15,7 +15,7 @@ from gpubench.results.output import Output
 from gpubench.results.row import read
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import draw
-from gpubench.view.pictures.series import looks_of, sources
+from gpubench.view.pictures.series import sources
 from gpubench.view.pictures.style import (
     COLOURS,
     FORMATS,
@@ -28,6 +28,7 @@ from gpubench.view.pictures.style import (
     save,
     svg,
 )
+from gpubench.view.pictures.tiles import looks_of
 
 WHITE, GITHUB_DARK = "#ffffff", "#0d1117"
 
@@ -188,3 +189,4 @@ def test_a_variant_has_the_same_colour_in_all_pictures_of_a_page() -> None:
                 name = text.get_text().splitlines()[0]
                 if name in page and page[name].colour:
                     assert text.get_color() in {page[name].colour, INK_AND_PAGE[Theme.LIGHT][0]}
+    assert {"naive", "naive_uncoalesced", "register_tile", "shared_tile"} <= page.keys()
