@@ -503,7 +503,7 @@ Arch = Annotated[
 ]
 Results = Annotated[
     list[Path],
-    typer.Argument(metavar="CSV...", help="Results to show.", autocompletion=completion.files),
+    typer.Argument(metavar="CSV", help="Results to show.", autocompletion=completion.files),
 ]
 Only = Annotated[
     str | None,

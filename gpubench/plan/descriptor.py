@@ -38,7 +38,7 @@ from gpubench.model.variant import PlainLaunch
 from gpubench.text import shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
-NAME_RULE = "lower-case letters, digits and _, a letter first, at most 60"
+NAME_RULE = "a name has at most 60 lower-case letters, digits and _, and begins with a letter"
 """The rule for names. A name becomes a C++ template, an item of `--variants` and a CSV field."""
 
 FUNCTIONS = {
@@ -124,7 +124,7 @@ copyreg.pickle(HostVariant, _by_its_file)  # type: ignore[arg-type]
 def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
     if not is_name(path.stem):
         raise UsageError(
-            f"{path}: '{shown(path.stem)}' cannot name a kernel, which is {NAME_RULE}; "
+            f"{path}: '{shown(path.stem)}' cannot name a kernel: {NAME_RULE}; "
             "the name of a file that is not a kernel starts with _"
         )
     loader = _Loader(f"gpubench_variants.{op}.{path.stem}", str(path))
@@ -220,8 +220,8 @@ def _checked(described: object, path: Path) -> Variant:
     """Return the description. Raise UsageError for the first field that cannot be used."""
     if not isinstance(described, Variant) or type(described) is Variant:
         raise UsageError(
-            f"{path}: VARIANT is a {type(described).__name__}, not a CudaVariant, a HostVariant "
-            "or a CallVariant"
+            f"{path}: VARIANT is of type {type(described).__name__}, not a CudaVariant, "
+            "a HostVariant or a CallVariant"
         )
     defaults = {field.name: field.default for field in fields(described)}
     values: dict[str, Any] = {}

@@ -131,7 +131,7 @@ def choose(
         if kernels is not None and backend not in {variant.backend for variant in own}:
             raise UsageError(
                 f"--kernels: {', '.join(variant.name for variant in own)} run on "
-                f"{own[0].backend}, and this sweep on {backend}; "
+                f"{own[0].backend}, and the device is {backend}; "
                 f"choose it with --device {own[0].backend}"
             )
         return tuple(v for v in by_name.values() if v.backend == backend and v.default)
@@ -141,7 +141,7 @@ def choose(
             here = {variant.name: variant for variant in fitting if variant.backend == backend}
             if not here:
                 raise UsageError(
-                    f"variant '{name}' runs on {fitting[0].backend}, and this sweep on "
+                    f"variant '{name}' runs on {fitting[0].backend}, and the device is "
                     f"{backend}: 'gpubench variants --device {backend}' lists what runs there. "
                     f"On a machine that has it, use --device {fitting[0].backend}"
                 )
@@ -164,7 +164,9 @@ def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> 
         source = path.with_suffix(".cu") if path.suffix else Path(f"{name}.cu")
         if source.is_file():
             describe = f"'gpubench new-kernel {stem} --from {source}' describes it"
-            return f"unknown variant '{name}'; {describe}, for --kernels own"
+            return f"unknown variant '{name}'; {describe}; then add --kernels own"
+    if path.suffix in {".cu", ".py"} and not path.exists():
+        return f"{name}: no such file; write the kernel's name, such as {stem}, and --kernels DIR"
     return unknown("variant", name, sorted(names))
 
 

@@ -143,7 +143,7 @@ def refusal(folder: Path, backend: str = "cuda", names: tuple[str, ...] = ()) ->
     [
         ("naive.py", ON_CPU, "cuda", "/naive.py: gpubench has a variant 'naive' already; rename"),
         ("calls.py", ON_CPU, "cuda", "have the same name"),
-        ("gemm/calls.py", ON_CUDA, "cpu", "run on cuda, and this sweep on cpu; choose it with --d"),
+        ("gemm/calls.py", ON_CUDA, "cpu", "run on cuda, and the device is cpu; choose it with --d"),
     ],
 )
 def test_a_users_folder_with_clashing_names_or_for_another_device_is_refused(

@@ -27,6 +27,7 @@ def check(
     variant: Annotated[
         str | None,
         typer.Argument(
+            metavar="VARIANT",
             help="Kernel, such as shared_tile. Left out: all kernels of --kernels.",
             autocompletion=completion.variants,
         ),

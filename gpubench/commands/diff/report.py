@@ -173,10 +173,11 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         yield f"disturbed, which is removed before points are judged: {shortened(disturbed)}"
     if untested := comparison.untested:
         yield f"{counted(len(untested), 'point')} cannot be judged: {_why_untested(comparison)}"
-    if modes := [rows[key].label for key, finding in two_sided.items() if finding.modes > 1]:
+    bimodal = [key for key, finding in two_sided.items() if finding.modes > 1]
+    if open_modes := [key for key in bimodal if two_sided[key].verdict == DiffVerdict.AMBIGUOUS]:
         yield (
-            f"{shortened(modes)} ran at two speeds, one for each process: never the same, and "
-            f"ambiguous until both sides together have {DECIDING_ROUNDS} rounds"
+            f"{shortened([rows[key].label for key in open_modes])} ran at two speeds, one for each "
+            f"process. More rounds decide: both sides together need {DECIDING_ROUNDS} at least"
         )
     if comparison.drifted:
         yield (
@@ -250,7 +251,8 @@ def _advice(
     # On a CPU these are sweeps.
     rounds = min(min(finding.base_rounds, finding.new_rounds) for finding in open_points.values())
     default = AB_CPU_PAIRS if {key.backend for key in open_points} == {"cpu"} else AB_PAIRS
-    pairs = {"pairs": str(2 * rounds)} if 2 * rounds > default else {}
+    pairs = {"pairs": str(max(2 * rounds, default))} if builds or 2 * rounds > default else {}
+    how = "more pairs" if builds else "both builds in turns"
     lines = []
     for op in dict.fromkeys(key.op for key in open_points):  # a sweep has one operation
         chosen = [rows[key] for key in open_points if key.op == op]
@@ -262,7 +264,7 @@ def _advice(
         words = [word for name, text in options.items() for word in (f"--{name}", text)]
         words += ["--strict"] * strict
         command = shlex.join(["gpubench", "ab", *(builds or ("BASE", "NEW")), *words])
-        lines.append(f"to settle it, measure both builds in turns: {command}")
+        lines.append(f"to settle it, measure {how}: {command}")
     return lines
 
 

@@ -34,7 +34,7 @@ def judge(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KERNEL...]",
+            metavar="KERNEL",
             help="Kernels to judge, such as mm or 'my_*', or a file: mine.cu, mine.cu:run, "
             "mine.py:product, or libmine.so with the declaration of its function. Default: all of "
             "--kernels.",

@@ -16,6 +16,9 @@ from gpubench.text import shown
 _DECLARATION = re.compile(r"(?:\w+\s+)?(\w+)\s*\(([^()]*)\)")
 """A C function: `void run(int M, …)`, or the same without its type."""
 
+_ELF = b"\x7fELF"
+"""First bytes of a shared library."""
+
 _LIBRARY = """from gpubench.model import HostVariant
 
 VARIANT = HostVariant(
@@ -59,6 +62,9 @@ def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
         content = _of_source(file, path, sweep.op, entry)
     elif file.suffix == ".so":
         content = _LIBRARY.format(**facts | _declared(name, entry))
+        with file.open("rb") as library:
+            if library.read(len(_ELF)) != _ELF:
+                raise UsageError(f"{shown(name)}: this file is not a shared library")
     elif re.search(rf"\b{re.escape(entry or '?')}\b", file.read_text("utf-8", errors="replace")):
         baseline = next(v.baseline for v in ours.values() if v.backend == backend and v.baseline)
         facts |= {"backend": backend, "baseline": baseline, "dtypes": tuple(sweep.dtypes)}
@@ -75,9 +81,7 @@ def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
     try:
         content, asked = describe_file(file, path.stem, op, entry, home=str(path.parent))
     except UsageError as error:  # it begins with a flag of new-kernel
-        why = str(error).partition(": ")[2]
-        relative = os.path.relpath(os.path.realpath(file), path.parent)
-        raise UsageError(f"KERNEL: {why.replace(relative, file.name)}") from error
+        raise UsageError(f"KERNEL: {str(error).partition(': ')[2]}") from error
     if asked or "guess" in content.lower():
         lacking = f"what {', '.join(asked)} mean" if asked else "how its kernel is launched"
         raise UsageError(

@@ -12,7 +12,7 @@ from gpubench.commands.judge.verdicts import LEVEL, Judged, JudgeVerdict, exit_c
 from gpubench.results.row import KEY, Row, objects
 from gpubench.text import counted
 from gpubench.view.numbers import time_text
-from gpubench.view.sentences import conditions, ratio_text
+from gpubench.view.sentences import conditions
 from gpubench.view.tables import table
 
 JSON_FORMAT = 2
@@ -40,11 +40,8 @@ def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
 
 
 def _ratio(each: Judged) -> str:
-    """Return `1.12 ± 0.01`, with the farther end of the interval."""
-    if each.ratio is None:
-        return ""
-    value, low, high = each.ratio
-    return ratio_text(value, max(high - value, value - low))
+    """Return `1.12 (1.10 to 1.13)`: the ratio and its interval, whose ends decide the verdict."""
+    return "{:.2f} ({:.2f} to {:.2f})".format(*each.ratio) if each.ratio else ""
 
 
 def _headline(judged: Sequence[Judged], claim: float) -> str:

@@ -97,7 +97,7 @@ def _checked(name: str, op: str | None) -> str:
     if op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if not is_name(name):
-        raise UsageError(f"'{shown(name)}' cannot name a kernel, which is {NAME_RULE}")
+        raise UsageError(f"'{shown(name)}' cannot name a kernel: {NAME_RULE}")
     if name in of_op(op):
         raise UsageError(f"gpubench has a variant '{name}' already; choose another name")
     return op

@@ -14,7 +14,10 @@ app = typer.Typer()
 @app.command(epilog="Example: gpubench generate operands.bin --sizes 4096x8192")
 def generate(
     file: Annotated[
-        Path, typer.Argument(help="File to write: *.npz, or any other name for the binary form.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="File to write: *.npz, or any other name for the binary form."
+        ),
     ],
     sizes: Annotated[
         str, typer.Option(metavar="SIZE", help="Rows and columns of A: 4096x8192, or 4096.")
@@ -39,7 +42,9 @@ def generate(
     },
 )
 def run(
-    file: Annotated[Path, typer.Argument(help="Operand file, as 'gpubench generate' writes it.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Operand file, as 'gpubench generate' writes it.")
+    ],
     *,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where to write the result, such as c.bin.")

@@ -16,9 +16,9 @@ app = typer.Typer()
 @app.command(epilog="Example: gpubench report sweep.csv -o report.html")
 def report(
     files: option.Results,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="HTML page to write. Default: report.html.")
-    ] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML page to write.")] = Path(
+        "report.html"
+    ),
     only: option.Only = None,
     exclude: option.Exclude = None,
     bandwidth: option.Bandwidth = None,

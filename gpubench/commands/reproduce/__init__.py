@@ -26,7 +26,8 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Experiments, or TOML files of your own. Default: all shipped experiments."
+            metavar="NAME",
+            help="Experiments, or TOML files of your own. Default: all shipped experiments.",
         ),
     ] = None,
     *,

@@ -27,7 +27,7 @@ def tune(
     variants: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="VARIANT...",
+            metavar="VARIANT",
             help="Kernels, such as shared_tile; 'gpubench variants' lists them.",
             autocompletion=completion.variants,
         ),

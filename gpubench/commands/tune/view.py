@@ -51,11 +51,12 @@ def _statement(race: Sequence[Row], within: float) -> str:
     name, count = race[0].variant, len(race)
     if is_undecided(race):
         unmeasured = sum(row.reason == BUDGET_ENDED for row in race)
-        rounds = max((row.rounds or 0 for row in left), default=0)
+        rounds = counted(max((row.rounds or 0 for row in left), default=0), "round")
+        none = f", and {unmeasured} in none" * bool(unmeasured)
         return (
-            f"{name}: undecided. {unmeasured} of {count} configurations were not measured, "
-            f"{len(left)} only in {counted(rounds, 'round')} or fewer: {MIN_VISITS} are needed to "
-            "judge one. No winner is kept; a longer --budget, or none, decides"
+            f"{name}: undecided. Of {count} configurations, {len(left)} were measured in at most "
+            f"{rounds}{none}: {MIN_VISITS} rounds are needed to judge one. No winner is kept; a "
+            "longer --budget, or none, decides"
         )
     are = "is" if len(left) == 1 else "are"
     return (

@@ -9,7 +9,7 @@ from gpubench import completion
 from gpubench import options as option
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
-from gpubench.text import unknown
+from gpubench.text import shown, unknown
 
 app = typer.Typer()
 
@@ -27,7 +27,7 @@ def variants(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[VARIANT]...",
+            metavar="VARIANT",
             help="Only these kernels, or patterns such as 'cpu_*'.",
             autocompletion=completion.variants,
         ),
@@ -46,7 +46,8 @@ def variants(
     if op is not None and op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if device not in {None, *backends()}:
-        raise UsageError(f"--device: {unknown('backend', str(device), backends())}")
+        either = " or ".join(backends())
+        raise UsageError(f"--device: '{shown(device)}' is not a backend; write {either}")
     listed = list(of_op(op or Sweep().op, kernels).values() if op or kernels else all_variants())
     known = [variant.name for variant in listed]
     if names:

@@ -12,6 +12,8 @@ from gpubench.model import Measurement, Precision, Status
 NAMED_WIDTHS = {8: "bfloat16", 11: "float16", 14: "float8 on tensor cores", 24: "float32"}
 """Types of sums, by their number of bits."""
 
+NOT_ALL = "not all was computed, or the time is wrong"
+
 
 class WrongError(Exception):
     """A measurement is wrong. The message is the reason.
@@ -106,8 +108,7 @@ def why_too_short(time_us: float, least_us: float) -> str:
     if time_us > least_us:
         return ""
     return (
-        f"{time_us:.3g} µs a launch, and the device cannot take less than {least_us:.3g}: not all "
-        "was computed, or the time is wrong"
+        f"{time_us:.3g} µs a launch, and the device cannot take less than {least_us:.3g}: {NOT_ALL}"
     )
 
 
@@ -115,10 +116,8 @@ def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:
     """Judge a rate by the highest rate that was measured on the device, times a margin."""
     if gflops <= margin * highest_gflops:
         return ""
-    return (
-        f"{gflops:.4g} GFLOP/s, but the device's multiply-adds reach {highest_gflops:.4g}: not all "
-        "was computed, or the time is wrong"
-    )
+    highest = f"the device's multiply-adds reach {highest_gflops:.4g}"
+    return f"{gflops:.4g} GFLOP/s, but {highest}: {NOT_ALL}"
 
 
 def why_unconfirmed(reported_us: float, parent_us: float, ratio: float) -> str:

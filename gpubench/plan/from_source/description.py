@@ -47,22 +47,22 @@ def describe_file(
     """
     text, (folders, linked) = source_text(source), needed(source)
     included = "".join(map(read_source, whole_source(source, folders)[1:]))
-    file = os.path.relpath(os.path.realpath(source), home)
     try:
         defined = list(functions(text))
         everything = sorted((*functions(included), *defined), key=lambda each: not each.is_kernel)
         by_name = {_last(each.name): each for each in everything}
-        function = _chosen(defined, by_name, entry or name * (name in by_name), file)
+        function = _chosen(defined, by_name, entry or name * (name in by_name), source)
         if not re.fullmatch(r"(\w+::)*[A-Za-z_]\w*", function.name, re.ASCII):
             raise UsageError(
-                f"--from: {file}: '{shown(function.name)}' cannot name a kernel; "
+                f"--from: {source}: '{shown(function.name)}' cannot name a kernel; "
                 "use ASCII letters, digits and _"
             )
         kernels = {_last(each.name): each for each in everything if each.is_kernel}
         arguments, column_major = meanings(function, kernels, op)
     except ValueError as error:
-        raise UsageError(f"--from: {file}: {error}") from error
+        raise UsageError(f"--from: {source}: {error}") from error
     kind = "CudaVariant" if function.is_kernel else "HostVariant"
+    file = os.path.relpath(os.path.realpath(source), home)
     asked = [parameter.name for parameter in arguments if parameter.value == UNKNOWN]
     numbers = dict(_MACRO.findall(code(text))) if function.is_kernel else {}
     axes = {
@@ -140,7 +140,7 @@ def _candidates(defined: Sequence[Function]) -> list[Function]:
 
 
 def _chosen(
-    defined: Sequence[Function], by_name: Mapping[str, Function], entry: str, file: str
+    defined: Sequence[Function], by_name: Mapping[str, Function], entry: str, source: Path
 ) -> Function:
     """Return the function to describe. Raises UsageError if there is none."""
     if entry:
@@ -148,7 +148,7 @@ def _chosen(
             raise UsageError(f"--kernel: {unknown('function', entry, by_name)}")
         return by_name[_last(entry)]
     if not _candidates(defined):
-        raise UsageError(f"--from: {file} defines no kernel: no __global__ function")
+        raise UsageError(f"--from: {source} defines no kernel: no __global__ function")
     return _candidates(defined)[0]
 
 

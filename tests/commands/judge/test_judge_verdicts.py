@@ -155,7 +155,8 @@ TEXTS = {
     "naive.cu": KERNEL + LAUNCHER,
     "kernel.cu": KERNEL,
     "rows.cu": "",
-    "libmine.so": "",
+    "libmine.so": "\x7fELF",
+    "text.so": "",
     "rows.py": "def product(a, b, c):\n    c[:] = a @ b\n",
 }
 
@@ -197,6 +198,7 @@ def test_a_file_is_judged_without_a_description(
         ("rows.cu", "rows.cu defines no kernel"),
         ("kernel.cu", "how its kernel is launched; describe it by 'gpubench new-kernel kernel"),
         ("libmine.so:run", "libmine.so: declare its function, such as 'libmine.so:run"),
+        ("text.so:run(double*A)", "text.so: this file is not a shared library"),
         ("rows.py:products", "rows.py: name a function that it has"),
         ("rows.py:product mm", "judge a file alone"),
     ],

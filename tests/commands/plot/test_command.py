@@ -45,7 +45,7 @@ def test_what_cannot_be_used_is_a_line_and_leaves_nothing(tmp_path: Path) -> Non
         (("plot", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("report", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("plot", str(SWEEP), "--bandwidth", "0"), "--bandwidth: '0' is too small"),
-        (("plot",), "Missing argument 'CSV...'"),
+        (("plot",), "Missing argument 'CSV'"),
     ):
         done = call(tmp_path, *arguments)
         assert (done.code, done.out, done.files) == (2, "", [])
