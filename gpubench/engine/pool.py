@@ -113,10 +113,10 @@ class LocalPool:
         executor, sweep, strategy = self.executor, job.sweep, job.strategy
         executor.begin(sweep.timing, sweep.seed, job.verified)
         unfinished = [point for point in job.points if not measurements.is_finished(point)]
-        added = [p for p in measurements.by_place[self.place] if p not in job.planned]
+        raced = [p for p in measurements.by_place[self.place] if p not in job.planned]
         measured = measurements.known_at(self.place)
         self.endings = {}
-        with closing(strategy.schedule([*job.points, *added], sweep, job.device)) as schedule:
+        with closing(strategy.schedule([*job.points, *raced], sweep, job.device)) as schedule:
             watcher.planned(job, self, schedule.visits, job.forecast(unfinished))
             if not strategy.is_race:
                 executor.compile(unfinished, watcher.compiled)

@@ -171,18 +171,8 @@ def open_pool(sweep: Sweep, on: str | None = None) -> Iterator[Pool]:
 
 
 def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
-    """Build one row for each point, from the place that has most of its rounds.
-
-    The rows of a race are from one place.
-    """
-    by_place, strategy = measurements.by_place, job.strategy
-    rounds_at: defaultdict[Hashable, Counter[Place]] = defaultdict(Counter)
-    homes: dict[PointKey, Counter[Place]] = {}
-    for place, by_point in by_place.items():
-        for point, rounds in by_point.items():
-            unit = strategy.unit(point) if strategy.is_race else point
-            rounds_at[unit][place] += len(rounds)
-            homes[point.key] = rounds_at[unit]
+    """Build one row for each point, from the measurements of one place."""
+    by_place, place_of = measurements.by_place, _places(job, measurements)
     provenance = job.provenance
     speeds = measurements.device_speeds()
     rows: dict[PointKey, Row] = {}
@@ -192,7 +182,7 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
         is_disturbed = pool.device.compute_capability is None and len(neighbours) > 1
         note = f"other workers on its CPU, which disturb it: {len(neighbours) - 1}" * is_disturbed
         for row in build_rows(by_point, pool.device_at(place), job.hashes):
-            if homes[row.key].most_common(1)[0][0] == place:
+            if place_of[row.key] == place:
                 rows[row.key] = replace(
                     row,
                     **provenance,
@@ -202,3 +192,15 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
                 )
     planned = [point.key for point in job.planned]
     return [rows[key] for key in dict.fromkeys((*planned, *rows)) if key in rows]
+
+
+def _places(job: Job, measurements: Measurements) -> dict[PointKey, Place]:
+    """Return the place that has most rounds of each point. All points of a race have one place."""
+    strategy = job.strategy
+    rounds_at: defaultdict[Hashable, Counter[Place]] = defaultdict(Counter)
+    units: dict[PointKey, Hashable] = {}
+    for place, by_point in measurements.by_place.items():
+        for point, rounds in by_point.items():
+            units[point.key] = unit = strategy.unit(point) if strategy.is_race else point
+            rounds_at[unit][place] += len(rounds)
+    return {key: rounds_at[unit].most_common(1)[0][0] for key, unit in units.items()}

@@ -240,14 +240,19 @@ class Runner:
             with self._phase("compiling"):  # on a CPU; on a GPU the kernel is loaded
                 kernel = self._backend.bind(point, operands)
                 self._backend.reset_caches()  # an earlier kernel may have pinned its operands
-            resources, algorithm = answers(kernel)
-            launches, code_hash = kernel.routine.launch, kernel.routine.code_hash
-            launch = launches and replace(launches.main, next_launches=(), tensor_maps=())
-            result = replace(result, resources=resources, launch=launch, algorithm=algorithm)
-            result = replace(result, code_hash=code_hash)
+            routine, (resources, algorithm) = kernel.routine, answers(kernel)
+            result = replace(
+                result,
+                resources=resources,
+                algorithm=algorithm,
+                launch=routine.launch
+                and replace(routine.launch.main, next_launches=(), tensor_maps=()),
+                code_hash=routine.code_hash,
+            )
             earlier = self._right.get(point, earlier)
-            same = earlier if earlier and earlier.seed == result.seed else None
-            check = self._check(point, operands, same, later=not is_ours(point.variant))
+            on_same_operands = earlier if earlier and earlier.seed == result.seed else None
+            is_users = not is_ours(point.variant)
+            check = self._check(point, operands, on_same_operands, later=is_users)
             if is_first := earlier is None or earlier.series is None:
                 with self._phase("compiling"):  # a function may compile when it is first called
                     self._watch(point, kernel.routine.note)

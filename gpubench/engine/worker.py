@@ -153,18 +153,23 @@ class Worker:
                 suspect = f"; at fault: {before.label}, measured before it, or it" if before else ""
                 reason = f"right in a second process; the first one {why}{suspect}"
                 result = replace(result, reason=reason)
-        for left in reversed(range(EXAMINATIONS)):
-            if result.status != Status.OK or is_ours(point.variant):
-                break
-            is_first, timing = point not in self._measured, self._timing
-            examined, may_be_load = self._examination.judge(result, timing, is_first=is_first)
-            if not (left and may_be_load):
-                result = examined
-                break
-            result, _ = self._attempt(point, wall_limit_s)
+        if not is_ours(point.variant):
+            result = self._examined(result, wall_limit_s)
         if result.status == Status.OK:
             self._faults[name] = 0
             self._measured[point] = result
+        return result
+
+    def _examined(self, result: Measurement, wall_limit_s: float | None) -> Measurement:
+        """Judge a measurement of a user's kernel, and measure again if load may explain a fault."""
+        point, attempts = result.point, 1
+        while result.status == Status.OK:
+            is_first = point not in self._measured
+            judged, may_be_load = self._examination.judge(result, self._timing, is_first=is_first)
+            if not may_be_load or attempts == EXAMINATIONS:
+                return judged
+            result, _ = self._attempt(point, wall_limit_s)
+            attempts += 1
         return result
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:

@@ -21,7 +21,10 @@ from gpubench.plan.descriptor import load
 
 
 def _struct_of(kind: type[Any], **replaced: Any) -> type[msgspec.Struct]:
-    """Return a message with the fields of a dataclass, of which some have another type, or none."""
+    """Return a message with the fields of a dataclass. Fields in `replaced` get another type.
+
+    A field that is replaced by None is left out.
+    """
     types = get_type_hints(kind) | replaced
     return msgspec.defstruct(f"{kind.__name__}Message", [x for x in types.items() if x[1]])
 
@@ -140,7 +143,10 @@ def _plain(value: Any) -> Any:
 
 
 def _made(message: Any, arguments: Mapping[str, Any]) -> Any:
-    """Return what was sent. What holds a point has the point of the arguments."""
+    """Return the argument or the result of a message.
+
+    A measurement is sent without its point: it is the point in the call's `arguments`.
+    """
     if isinstance(message, _POINT):
         values = asdict(message)
         path, op = values.pop("variant")

@@ -26,14 +26,14 @@ from gpubench.model import Cache, Point, Problem
 
 
 class _New(NamedTuple):
-    """Copies of operands of which a seed overwrites one, and the kernel on them."""
+    """Copies of a point's operands, and the kernel on them. A seed overwrites all copies of one."""
 
     position: int  # which operand is overwritten: 0 for A, 1 for B
     sets: tuple[tuple[Any, ...], ...]
     memory: Any
-    """All copies of the operand. Each begins `set_size` elements after the copy before it."""
+    """All copies of the overwritten operand, each `set_size` elements after the copy before it."""
 
-    values: Any  # the values of its elements
+    values: Any  # its elements are drawn from these values
     kernel: Kernel
 
 
@@ -107,9 +107,9 @@ class Examiner:
         return self._release is not None
 
     def _copies(self, point: Point, count: int, position: int) -> _New:
-        """Return copies of the first set. The other operand is one where it may stay in the cache.
+        """Return copies of the first set, with the operand at `position` in one block of memory.
 
-        The operand at `position` is in one memory, for `Backend.hold`.
+        Where the cache is hot, all copies share the other operand.
         """
         operands, xp = self._operand_cache.operands(point), self._backend.xp
         *inputs, output = operands.sets[0]
@@ -118,8 +118,8 @@ class Examiner:
         new = in_sets(memory, old.shape, point.problem.by_columns[position])
         new[...] = old
         pairs = ((x, other if is_hot else other.copy(order="K")) for x in new)
-        ordered = (pair[::-1] if position else pair for pair in pairs)
-        sets = tuple((*pair, output.copy(order="K")) for pair in ordered)
+        a_and_b = (pair[::-1] if position else pair for pair in pairs)
+        sets = tuple((*pair, output.copy(order="K")) for pair in a_and_b)
         policy, rotation = SetPolicy(count=count, flush=False), Rotation(count)
         copies = replace(operands, sets=sets, policy=policy, rotation=rotation)
         values = make_new_values(point.problem, self._operand_cache.seed, point.operands)
