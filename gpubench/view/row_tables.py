@@ -118,10 +118,11 @@ def too_many(rows: Sequence[Row]) -> Text:
     )
 
 
-def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
+def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True) -> list[Text]:
     """Return the legend of the marks in tables of these rows, and remarks on the figures.
 
-    With `tiles`, the tables list the tiles of each kernel and mark the best.
+    With `tiles`, the tables list the tiles of each kernel and mark the best. Without `intervals`,
+    they have no column with them.
     """
     measured = [row for row in rows if row.status == Status.OK]
     marks = {_doubt(row) for row in measured}
@@ -130,7 +131,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
             best = best_of(of_kernel)
             marks |= {_place(row, best) for row in of_kernel if row.tile}
     legend = [f"{mark} {text}" for mark, text in LEGEND.items() if mark in marks]
-    if any(uncertainty(row).startswith("n=") for row in measured):
+    if intervals and any(uncertainty(row).startswith("n=") for row in measured):
         legend.append(f"n=…: fewer than {MIN_SAMPLES} samples, too few for an interval")
     lines = ["; ".join(legend), _missed_precision(measured)]
     powers = [row for row in measured if row.n >= POWER_OF_TWO and row.n & (row.n - 1) == 0]

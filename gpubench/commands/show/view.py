@@ -72,7 +72,8 @@ def side_by_side(
         size = problem.problem or problem.size
         name = f"{problem.op} {size} {problem.dtype}, {problem.conditions}{problem.special}"
         parts += [Text(f"\n{name}", style="bold"), grid]
-    return Group(*parts, *remarks([row for side in times for row in side.values()]))
+    every = [row for side in times for row in side.values()]
+    return Group(*parts, *remarks(every, intervals=False))
 
 
 def _ratio(row: Row | None, base: Row | None) -> str:
