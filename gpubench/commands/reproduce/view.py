@@ -186,8 +186,12 @@ def summary(done: Reproduction) -> str:
     shapes = [rule.sentence.partition(":")[0] for each in done.judgements.values() for rule in each]
     verdicts = Counter(word for word in (*claims, *shapes) if word not in {"", OTHER_DEVICE})
     text = ", ".join(f"{word} ({count})" for word, count in sorted(verdicts.items()))
-    failed = ", some points failed" if done.failed else ""
-    return f"{done.experiment.name}: {text or 'nothing was published to compare'}{failed}"
+    if not text and OTHER_DEVICE in claims:
+        text = OTHER_DEVICE
+    elif not text:
+        is_published = any(series.published for series in done.experiment.file.series)
+        text = f"nothing was {'measured' if is_published else 'published'} to compare"
+    return f"{done.experiment.name}: {text}{', some points failed' if done.failed else ''}"
 
 
 def parts(done: Reproduction, *, whole: bool) -> list[RenderableType]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes import CPU, row, series
 
-from gpubench.commands.reproduce.compare import CSV_COLUMNS, Reproduction
+from gpubench.commands.reproduce.compare import CSV_COLUMNS, OTHER_DEVICE, Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.run import claim, write_comparison
 from gpubench.commands.reproduce.view import Grid, closing, grids, markdown, summary
@@ -148,6 +148,14 @@ def test_the_summary_counts_rules_that_hold() -> None:
     assert summary(done("p100-tiles")) == "p100-tiles: shape differs (2), shape holds (2)"
     assert summary(done("double-tile")) == "double-tile: nothing was published to compare"
     assert "shape not judged (3)" in summary(done("blog-2009", gpu=False))
+
+
+@pytest.mark.parametrize("claim", [OTHER_DEVICE, ""])
+def test_the_summary_of_figures_without_a_verdict_says_why(claim: str) -> None:
+    ran = done("blog-2009")
+    ((first, *_), *_), *_ = ran.entries.values()
+    ran.__dict__.update(entries={"": [[replace(first, claim=claim)]]}, judgements={})  # cached
+    assert summary(ran) == f"blog-2009: {claim or 'nothing was measured to compare'}"
 
 
 def test_a_users_experiment_in_the_folder_is_no_earlier_run(tmp_path: Path) -> None:
