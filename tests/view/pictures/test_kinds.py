@@ -185,8 +185,8 @@ def test_a_kernel_has_one_colour_in_all_lists_of_block_tiles() -> None:
     ]
     colours: dict[str, set[object]] = {}
     for axes in draw(source(*rows), "tiles").axes:
-        for text in axes.get_yticklabels():
-            colours.setdefault(text.get_text().split()[0], set()).add(text.get_color())
+        for text, bar in zip(axes.get_yticklabels(), axes.patches, strict=True):
+            colours.setdefault(text.get_text().split()[0], set()).add(bar.get_facecolor())
     assert len(colours) == MAX_COLOURED + 3
     assert {len(used) for used in colours.values()} == {1}
 
