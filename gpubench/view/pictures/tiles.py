@@ -109,8 +109,8 @@ def _blocks(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     bars = []
     for line, row in pairs:
         figure = f"{marked(row, milliseconds)}{', uses local memory' * bool(row.local_bytes)}"
-        # A kernel has one colour in all panels.
-        colour = looks.get(line.variant, style.FAINT).colour or style.ink()
+        # A kernel has one colour in all panels. Grey is neither a kernel's nor a library's.
+        colour = looks.get(line.variant, style.FAINT).colour or "0.55"
         bars.append((f"{line.name}  {row.tile}", figure, _ms(row), colour))
     return style.draw_bars(axes, bars, "time per launch, ms", [row for _, row in pairs])
 
