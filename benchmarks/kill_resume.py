@@ -306,7 +306,7 @@ def run_once(
 
 
 def run(kills: int, seed: int, device: str) -> dict[str, Any]:
-    """Kill commands of a seed until `kills` kills hit; return what happened how often."""
+    """Kill commands of a seed until `kills` of them are hit; return the number of each outcome."""
     kind = KINDS[seed % len(KINDS)]
     commands = commands_of(kind, device)
     chance = random.Random(seed)  # noqa: S311 # moments, not secrets

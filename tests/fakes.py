@@ -106,7 +106,7 @@ def point(
     dtype: str = "float32",
     **facts: Any,
 ) -> Point:
-    """Return a point of the variant's operation and layout. `facts` are other fields of it."""
+    """Return a point of the variant's operation and layout. `facts` are more of its fields."""
     (m, n, k), at = size, of or FAKE
     problem = Problem(
         op=at.op,

@@ -1,6 +1,6 @@
 """Commands among files that others hold, remove, replace or fill: nothing is lost without a word.
 
-`docs/reliability.md` lists what is caused here.
+`docs/reliability.md` lists the failures that these tests cause.
 """
 
 import os

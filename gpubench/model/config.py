@@ -87,7 +87,7 @@ class Config(Mapping[str, Any]):
 
     @property
     def parts(self) -> ConfigParts:
-        """What `Config(*parts)` makes this configuration of, in another process too."""
+        """Arguments of `Config` that make this configuration, also in another process."""
         return tuple(self.items()), self._block, self._thread
 
     def numbers(self, *names: str) -> tuple[int, ...]:

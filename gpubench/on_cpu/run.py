@@ -34,7 +34,7 @@ ONE_MULTIPROCESSOR = Gpu(multiprocessors=1, threads_per_multiprocessor=2048)
 """The smallest GPU that a launch can be fitted to, so that every block repeats its loop."""
 
 ONE_AT_A_TIME = Lock()
-"""Held while the runtime is compiled, which programs in several threads share."""
+"""Held while the runtime is compiled, as programs in several threads share the runtime."""
 
 RUNTIME_OPTIONS = ("-O2", "-g", "-fno-tree-loop-distribute-patterns")
 """Options for the runtime, in which a loop must not become a call of memcpy, which is watched."""

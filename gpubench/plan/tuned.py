@@ -129,7 +129,7 @@ def _table(winner: Winner) -> str:
 
 
 def tuned_tiles(sweep: Sweep, device: Device) -> tuple[Picked | None, Sequence[str]]:
-    """Return the function that picks the tiles of `--tiles tuned`, and notes; None for other tiles.
+    """Return a function that picks the winners' tiles, or None without `--tiles tuned`; and notes.
 
     Each variant takes the winner of each size and dtype, or of the nearest size. Winners of the
     same layout come first. A variant that was not tuned on this device keeps its default tiles.

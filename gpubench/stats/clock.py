@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 CLOCK_REPEATS = 0.01
-"""Relative difference up to which two clocks count as equal. Those of 405 points on an H200, read
-in the stream, differed between sweeps by up to 0.52 %."""
+"""Relative difference up to which two clocks count as equal. The clocks of 405 points on an H200,
+read in the stream, differed between sweeps by up to 0.52 %."""
 
 COMPUTE_BOUND, BUSY_MEMORY = 0.1, 0.3
 """Fractions of the memory bandwidth. Up to the first, a time depends on the clock in full. From the

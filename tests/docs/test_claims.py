@@ -30,7 +30,11 @@ def test_every_figure_of_the_readme_and_the_pages_is_what_the_results_give(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     check = ["cog", "--check", "-I", str(PAGES), "-p", "import tables"]
-    stale = [page.name for page in tables.PAGES if Cog().main([*check, str(page)])]
+    stale = [
+        str(page.relative_to(REPOSITORY))
+        for page in tables.PAGES
+        if Cog().main([*check, str(page)])
+    ]
     capsys.readouterr()  # what cog prints
     if stale:
         pytest.fail(f"not up to date: {', '.join(stale)}; run 'doit pages'", pytrace=False)

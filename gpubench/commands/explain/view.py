@@ -176,7 +176,7 @@ def as_json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
 
 
 def _accesses_as_json(recorded: Accesses) -> dict[str, Any]:
-    """The figures of all lines, those that waste most first."""
+    """Return the figures of the accesses, and of each line; the most wasteful line is first."""
     names = ("sectors_per_request", "sectors_over_least", "bank_conflict_ways")
     return asdict(recorded) | {
         "lines": [

@@ -36,7 +36,7 @@ class Judged:
     """The fastest tile; or the first tile that is not right."""
 
     baseline: Row | None = None
-    """The fastest baseline of the same problem and conditions; None if none has a time."""
+    """The fastest baseline of the same problem and conditions; None if no baseline has a time."""
 
     verdict: JudgeVerdict
     reason: str = ""

@@ -149,7 +149,7 @@ def _entry(
 
 
 def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
-    """Return whether a published figure holds within `CLAIMED`, by the interval of the measured.
+    """Return whether a published figure holds within `CLAIMED`, by the measured interval.
 
     Rounds that disagree widen the interval, and prevent no verdict. A kernel that is wrong under
     one condition, such as in launches alone, is wrong at the shape.

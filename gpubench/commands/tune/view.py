@@ -55,8 +55,8 @@ def _statement(race: Sequence[Row], within: float) -> str:
         none = f", and {unmeasured} in none" * bool(unmeasured)
         return (
             f"{name}: undecided. Of {count} configurations, {len(left)} were measured in at most "
-            f"{rounds}{none}: {MIN_VISITS} rounds are needed to judge one. No winner is kept; a "
-            "longer --budget, or none, decides"
+            f"{rounds}{none}: {MIN_VISITS} rounds are needed to judge one. No winner is kept. "
+            "Give a longer --budget, or leave it out"
         )
     are = "is" if len(left) == 1 else "are"
     return (
