@@ -17,6 +17,7 @@ from time import monotonic
 from gpubench.backends import AUTO, find_devices
 from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
 from gpubench.commands.diff.run import read_limits, run_diff
+from gpubench.commands.diff.sides import read_side
 from gpubench.errors import UsageError
 from gpubench.options import OPTIONS, option_texts, read_sweep
 from gpubench.process.child import following
@@ -58,8 +59,8 @@ class Build:
     def sweep(self, options: Mapping[str, str], output: Path) -> None:
         """Measure one round into `output`, by the command line alone. It ends with this process.
 
-        Raises SideError with the side's own message if it makes no file, and KeyboardInterrupt if
-        it is interrupted.
+        Raises SideError with the side's own message if it makes no file, or if the file cannot be
+        compared, and KeyboardInterrupt if it is interrupted.
         """
         texts = {**options, "rounds": "1", "output": str(output)}
         if self.kernels:
@@ -77,6 +78,10 @@ class Build:
             if ended.returncode < 0:  # its last line is only how far it came
                 why = f"crashed: {strsignal(-ended.returncode)} (signal {-ended.returncode})"
             raise SideError(self.name, f" ({self.interpreter}): {why}")
+        try:
+            read_side([output])  # an older gpubench may lack a column
+        except UsageError as error:
+            raise SideError(self.name, f" ({self.interpreter}): {error}") from error
 
 
 def build(name: str, path: Path) -> Build:

@@ -130,6 +130,14 @@ def test_what_a_side_refuses_is_said_with_the_sides_name(call: Call) -> None:
     assert err.splitlines()[-1].endswith("): --dtypes: unknown value")
 
 
+def test_a_side_whose_file_lacks_a_column_ends_ab_after_one_sweep(call: Call) -> None:
+    old = side("old", rows())
+    Path("old").write_text(Path("old").read_text().replace("launches", "former", 1))
+    code, _, err = call(old, side("new", rows()), "--pairs", "3")
+    assert (code, "column 'launches' is missing" in err.splitlines()[-1]) == (2, True)
+    assert sum(line.startswith("old ") for line in log()) == 1
+
+
 def test_what_cannot_be_used_is_refused_before_anything_is_measured(call: Call) -> None:
     old, new = side("old", rows()), side("new", rows())
     Path("full").mkdir()
