@@ -117,7 +117,7 @@ def agreement() -> str:
         f"`shared_tile 16` at 208 takes {tile.gpubench_us:.2f} µs by gpubench and "
         f"{tile.ncu_us:.2f} by Nsight Compute. Of {len(whole)} times of kernels and libraries, "
         f"{causes['']} agree within 0.15 µs or 1 %, {len(whole) - causes[''] - causes[None]} more "
-        f"with the measured difference of both tools. Not within these: {causes[None]}.",
+        f"with the measured difference of both tools, and {causes[None]} do not agree.",
         WIDTH,
     )
 
