@@ -287,8 +287,9 @@ def task_gpu() -> Iterator[dict[str, Any]]:
 
 
 def task_gpus() -> Iterator[dict[str, Any]]:
-    """Yield the task for four GPUs."""
-    yield step("gpus:many_gpus", "python SCRIPTS/many_gpus.py -o CARD/many_gpus_4.json")
+    """Yield the tasks for several GPUs."""
+    for count, visible in ((2, "0,1"), (4, "0,1,2,3")):
+        yield step(f"gpus:many_gpus_{count}", f"CUDA_VISIBLE_DEVICES={visible} python SCRIPTS/many_gpus.py -o CARD/many_gpus_{count}.json")
 
 
 def task_cpu() -> Iterator[dict[str, Any]]:

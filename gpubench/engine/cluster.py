@@ -112,10 +112,11 @@ def connected(on: str, device: str) -> Iterator[Client]:
             f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES chooses"
         )
     try:
+        import cryptography  # noqa: F401 # Dask makes the keys of `local` by it
         from distributed import Client
     except ImportError:
         raise UsageError(
-            f"measuring on several devices needs Dask: {install_command('fleet')}"
+            f"measuring on several devices needs Dask and cryptography: {install_command('fleet')}"
         ) from None
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("distributed"):

@@ -292,10 +292,12 @@ def test_workers_that_do_not_start_and_a_missing_dask_end_in_a_line(
     why = r"^--on local: not all .*no more processes; a script"
     with pytest.raises(DeviceUnavailableError, match=why), connected(LOCAL, "cpu"):
         pass
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    why = r"on several devices needs Dask: pip install '.*\[fleet\]'"
-    with pytest.raises(UsageError, match=why), connected(LOCAL, "cpu"):
-        pass
+    why = r"on several devices needs Dask and cryptography: pip install '.*\[fleet\]'"
+    for package in ("cryptography", "distributed"):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(UsageError, match=why), connected(LOCAL, "cpu"):
+            pass
+        monkeypatch.undo()
 
 
 def test_devices_are_looked_for_in_a_process_of_its_own() -> None:
