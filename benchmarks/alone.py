@@ -372,8 +372,6 @@ def summary(lines: Sequence[Line]) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    if len(words) < 2:  # noqa: PLR2004 - what to do, and the file
-        sys.exit(__doc__)
     path = Path(words[1])
     if words[0] == "measure":
         return measure(path, *words[2:])
