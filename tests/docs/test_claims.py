@@ -139,3 +139,6 @@ def test_no_claim_compares_launches_that_overlap_with_a_librarys_in_silence() ->
     for dtype in shape_tables.ALONE:
         assert {each.own.launches for each in shape_tables.outcomes_alone(dtype)} == {"alone"}
         assert f"{dtype}, random shapes, launches alone:" in CLAIMS
+    for dtype, kind in shape_tables.OTHERS:
+        others = shape_tables.outcomes(shape_tables.path_of_others(dtype, kind))
+        assert {each.own.launches for each in others} == {"alone"}
