@@ -16,10 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from gpubench.errors import GpubenchError
-
-LONGEST_MESSAGE = 2000
-"""Maximum number of characters. Some messages list all names; none repeats a whole long input."""
+from gpubench.errors import LONGEST_MESSAGE, GpubenchError
 
 MAX_S = 60
 """Time limit of a call. The first call imports modules; later calls take milliseconds."""
@@ -121,7 +118,7 @@ def checked_message(message: str) -> str:
     """Raise BrokenContractError if a message is empty, or too long for a terminal."""
     if not message.strip():
         raise BrokenContractError("refused without a reason")
-    if len(message) > LONGEST_MESSAGE:
+    if len(message.removeprefix("gpubench: ")) > LONGEST_MESSAGE:
         raise BrokenContractError(f"a message of {len(message)} characters: {message[:200]}")
     return message
 
