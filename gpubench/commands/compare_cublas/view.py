@@ -1,13 +1,15 @@
 """The screen of compare-cublas: tables that fit on a screen, the pairs, and sentences."""
 
 from collections.abc import Sequence
-from itertools import chain, groupby
+from dataclasses import replace
+from itertools import chain
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from gpubench.commands.compare_cublas.sustained_pairs import is_library, pairs_table
-from gpubench.model import Status
+from gpubench.grouping import grouped
+from gpubench.model import PRECISIONS, Status
 from gpubench.results.row import Row
 from gpubench.view.numbers import number, rate
 from gpubench.view.problem_list import list_summaries
@@ -53,10 +55,10 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
         # The fastest kernel and the fastest library of each problem, the faster one first.
         both = (best_of_each(of_problem, is_library).values() for of_problem in problems)
         kept = list(chain(*map(fastest_first, both)))
-        for conditions, group in groupby(kept, key=_conditions):
-            parts += [Text(f"\n{conditions}", style="bold"), rows_table(list(group), SHORT)]
+        for conditions, group in grouped(kept, _conditions).items():
+            parts += [Text(f"\n{conditions}", style="bold"), rows_table(group, SHORT)]
         failed = [row for row in rows if row.status not in {Status.OK, Status.SKIPPED}]
-        parts += [*not_measured(failed), *remarks(kept)]
+        parts += [*not_measured(failed), *remarks(kept, intervals=False)]
         parts.append(Text(f"the fastest of {variants} lines: gpubench show FILE has all"))
     else:
         parts.append(ladder or results(rows, tiles=False))
@@ -71,4 +73,7 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
 
 def _conditions(row: Row) -> str:
     """Return what problems have in common in a table: `gemm on NVIDIA H200, cold cache`."""
-    return f"{row.op} on {row.device}, {row.conditions}"
+    precision = PRECISIONS.get(row.compute_mode)
+    if precision and precision.column_major:  # it has no other layout
+        row = replace(row, layout="row-major")
+    return f"{row.op} on {row.device}, {row.conditions}{row.special}"

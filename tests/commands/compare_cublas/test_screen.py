@@ -66,6 +66,14 @@ def test_a_library_is_listed_also_where_many_kernels_are_faster() -> None:
     assert listed.count("cublas") == len(DTYPES) * 2
 
 
+def test_launches_that_overlap_have_a_table_of_their_own() -> None:
+    rows = rows_of(job(1024, 4096))
+    shown = lines([*rows, *(replace(row, launches="overlapped") for row in rows)])
+    headings = [line for line in shown if line.startswith("gemm on ")]
+    ends = [heading.partition("cold cache")[2] for heading in headings]
+    assert ends == ["", ", launches overlapped"]
+
+
 def test_one_problem_has_all_variants_with_their_whole_tiles() -> None:
     sweep = Sweep(dtypes=("bfloat16",), sizes=((4, 1024, 1024),), tiles=("auto",))
     planned = prepare(replace(sweep, variants=with_libraries(sweep, "cuda", ())), H200)
