@@ -143,11 +143,13 @@ def compare_builds(
     read_limits(settings)
     texts = option_texts(options, config)
     sweep = read_sweep(texts)
+    budget_s = sweep.timing.budget_s
+    if budget_s and pairs:
+        raise UsageError("--pairs: --budget chooses the number of pairs; leave one of them out")
     if pairs is None:
         pairs = AB_CPU_PAIRS if _on_cpu(sweep.device) else AB_PAIRS
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
         raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
-    budget_s = sweep.timing.budget_s
     texts = {name: text for name, text in texts.items() if name not in OWN}
     if settings.output:
         Output(settings.output, overwrite=settings.force)

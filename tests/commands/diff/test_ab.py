@@ -145,6 +145,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_measured(call: Call) 
     for arguments, message in [
         ((old, "nowhere"), "NEW: 'nowhere' is neither a Python interpreter"),
         ((old, new, "--pairs", "1"), "--pairs: 1 is out of range"),
+        ((old, new, "--pairs", "3", "--budget", "60"), "--pairs: --budget chooses the number"),
         ((old, new, "--results", "full"), "--results: full is not empty"),
         ((old, new, "--threshold", "5"), "'5' is not a percentage with its sign"),
     ]:
