@@ -71,11 +71,11 @@ def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
     )
     where = f"at {best.size} ({conditions(best)})"
     if best.unstable or other.unstable:
-        return f"{name} is the fastest kernel {where}, but {DISAGREE}: quote no ratio"
+        return f"quote no ratio of {name} to {other_name} {where}: {DISAGREE}"
     value, half = _ratio(best, other)
     if half is None:
         advice = f"use --rounds {MIN_ROUNDS} or more"
-        return f"{name} is the fastest kernel {where}; for a ratio with its interval, {advice}"
+        return f"for a ratio of {name} to {other_name} {where} with its interval, {advice}"
     as_fast = f"{name} is {ratio_text(value, half)} times as fast as {other_name} {where}"
     is_open = abs(value - 1) <= half  # the interval includes 1
     return f"{as_fast}: no difference is shown" if is_open else as_fast
