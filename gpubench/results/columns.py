@@ -106,6 +106,8 @@ class Columns(Generic[R]):
     ) -> list[R]:
         lines = _lines(file)
         names: list[str] = next(lines, [])
+        if not names:
+            raise UsageError(f"{refusal}: it is empty")
         for name in self._required:
             if name not in names:
                 raise UsageError(f"{refusal}: column '{name}' is missing")

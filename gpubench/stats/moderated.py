@@ -25,7 +25,7 @@ LEAST_SD = 1e-5
 """Minimum standard deviation of logarithms. Below it, rounds agree because times are rounded."""
 
 
-class Rounds(NamedTuple):
+class RoundStatistics(NamedTuple):
     """Statistics of the rounds of one side: arrays with an element for each point."""
 
     number: Floats
@@ -46,7 +46,7 @@ class Rounds(NamedTuple):
     """Width of the wider of the two groups that this step divides."""
 
 
-def summarize(logs: Floats) -> Rounds:
+def summarize(logs: Floats) -> RoundStatistics:
     """Return the statistics of times of shape (points, rounds); NaN: no time, or no mean."""
     ordered, point = np.sort(logs, axis=1), np.arange(len(logs))  # NaNs last
     number = np.isfinite(logs).sum(axis=1)
@@ -57,7 +57,7 @@ def summarize(logs: Floats) -> Rounds:
     steps = np.nan_to_num(np.diff(ordered, append=np.nan))
     gap, edge = steps.max(axis=1), ordered[point, steps.argmax(axis=1)]
     group = np.maximum(edge - low, high - edge - gap)
-    return Rounds(number.astype(float), mean, squares, low, high, gap, group)
+    return RoundStatistics(number.astype(float), mean, squares, low, high, gap, group)
 
 
 class Variance(NamedTuple):
@@ -72,8 +72,8 @@ class Variance(NamedTuple):
 
 
 def moderate(
-    base: Rounds,
-    new: Rounds,
+    base: RoundStatistics,
+    new: RoundStatistics,
     level_variance: Floats | float = 0.0,
     level_df: Floats | float = np.inf,
 ) -> Variance:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from gpubench.stats.moderated import Rounds
+from gpubench.stats.moderated import RoundStatistics
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -60,7 +60,7 @@ class Modes(NamedTuple):
 
 
 def find_modes(
-    sides: tuple[Rounds, Rounds],
+    sides: tuple[RoundStatistics, RoundStatistics],
     logs: tuple[Floats, Floats],
     set_aside: tuple[Floats, Floats],
     threshold: Floats,
@@ -97,7 +97,11 @@ def two_speeds(logs: Floats) -> Speeds:
 
 
 def may_be_modes(
-    effect: Floats, significant: Flags, sides: tuple[Rounds, Rounds], modes: Modes, q: float
+    effect: Floats,
+    significant: Flags,
+    sides: tuple[RoundStatistics, RoundStatistics],
+    modes: Modes,
+    q: float,
 ) -> Flags:
     """Return which significant effects may come from two speeds that the rounds do not show.
 
@@ -116,7 +120,7 @@ def may_be_modes(
     return significant & (special.gammainc(np.maximum(count, 1), expected) > q)
 
 
-def hidden_steps(sides: tuple[Rounds, Rounds], modes: Modes, q: float) -> Floats:
+def hidden_steps(sides: tuple[RoundStatistics, RoundStatistics], modes: Modes, q: float) -> Floats:
     """Return for each point up to which slow-down two speeds may explain it, if no other slowed."""
     base, new = (side.number for side in sides)
     expected, step = np.zeros((2, len(base)))

@@ -82,6 +82,8 @@ def test_an_unknown_name_that_a_directory_here_has_suggests_kernels(
         choose("gemm", "cuda", ("mm",))
     with pytest.raises(UsageError, match=r"own/gemm/mm\.py, name mm, and add --kernels own/gemm$"):
         choose("gemm", "cuda", ("own/gemm/mm.cu",))
+    with pytest.raises(UsageError, match=r"^own/none\.cu: no such file"):
+        choose("gemm", "cuda", ("own/none.cu",))
     (tmp_path / "dmm.cu").touch()
     with pytest.raises(UsageError, match=r"'gpubench new-kernel dmm --from dmm\.cu' describes it"):
         choose("gemm", "cuda", ("dmm",))

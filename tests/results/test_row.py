@@ -158,6 +158,8 @@ def test_columns_may_stand_in_any_order_and_others_beside_them(csv_file: Path) -
 def test_a_missing_column_is_named(csv_file: Path, name: str) -> None:
     edit(csv_file, 1, name, "something_else")
     assert f"column '{name}' is missing" in refusal(csv_file)
+    csv_file.write_bytes(b"")
+    assert "it is empty" in refusal(csv_file)
 
 
 def test_columns_that_another_version_lacks_are_empty(csv_file: Path) -> None:

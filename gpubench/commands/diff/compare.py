@@ -17,7 +17,7 @@ from gpubench.stats.clock import clock_shares, clock_shift, explained
 from gpubench.stats.detectable import Detectable, smallest
 from gpubench.stats.moderated import (
     Floats,
-    Rounds,
+    RoundStatistics,
     adjusted,
     half_widths,
     moderate,
@@ -421,7 +421,7 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
 class _Repeats(NamedTuple):
     """The rounds of one side, without what each round did to all points."""
 
-    rounds: Rounds
+    rounds: RoundStatistics
     logs: Floats
     """Logarithms of the times, of shape (points, rounds); NaN: no time."""
 

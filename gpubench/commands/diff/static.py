@@ -29,7 +29,7 @@ class BuildVerdict(StrEnum):
     SAME = "same"
 
 
-class Judged(NamedTuple):
+class ColumnRule(NamedTuple):
     """How a column is judged."""
 
     rising_is_worse: bool
@@ -47,11 +47,11 @@ class Judged(NamedTuple):
 SHARE = "multiply_adds_per_instruction"
 
 JUDGED = {
-    "spill_bytes": Judged(rising_is_worse=True, limit="0"),
-    "occupancy": Judged(rising_is_worse=False, limit="0", of_memory=False),
-    SHARE: Judged(rising_is_worse=False, limit="5%", of_memory=False),
-    "sectors_over_least": Judged(rising_is_worse=True, limit="1%", lines="uncoalesced_lines"),
-    "bank_conflict_ways": Judged(rising_is_worse=True, limit="1%", lines="bank_conflict_lines"),
+    "spill_bytes": ColumnRule(rising_is_worse=True, limit="0"),
+    "occupancy": ColumnRule(rising_is_worse=False, limit="0", of_memory=False),
+    SHARE: ColumnRule(rising_is_worse=False, limit="5%", of_memory=False),
+    "sectors_over_least": ColumnRule(rising_is_worse=True, limit="1%", lines="uncoalesced_lines"),
+    "bank_conflict_ways": ColumnRule(rising_is_worse=True, limit="1%", lines="bank_conflict_lines"),
 }
 """The judged columns. Other columns that differ are `changed`."""
 

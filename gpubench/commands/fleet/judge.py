@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from scipy import special
 
 from gpubench.stats.intervals import MAD_TO_SIGMA
-from gpubench.stats.moderated import Floats, Rounds, adjusted, moderate, p_values, summarize
+from gpubench.stats.moderated import (
+    Floats,
+    RoundStatistics,
+    adjusted,
+    moderate,
+    p_values,
+    summarize,
+)
 from gpubench.stats.polish import row_medians
 
 MIN_OTHERS = 3
@@ -151,7 +158,7 @@ def judge(
     )
 
 
-def _mean_variance(rounds: Rounds, shape: tuple[int, int]) -> Floats:
+def _mean_variance(rounds: RoundStatistics, shape: tuple[int, int]) -> Floats:
     """Return the variance of each level, from its rounds; NaN for fewer than two rounds."""
     number = np.maximum(rounds.number, 2)
     variance = np.where(rounds.number > 1, rounds.squares / (number - 1) / number, np.nan)
@@ -258,7 +265,7 @@ def _tail(others: int) -> tuple[float, float]:
 
 
 def _since(
-    rounds: Rounds, before_now: Floats | None, matters: float, shape: tuple[int, int]
+    rounds: RoundStatistics, before_now: Floats | None, matters: float, shape: tuple[int, int]
 ) -> tuple[Floats, Floats]:
     """Return each device's change since its own earlier rounds, and its adjusted p-value.
 
@@ -271,7 +278,7 @@ def _since(
     both = ((earlier.number > 0) & (rounds.number > 0)).nonzero()[0]
     if len(both) == 0:
         return since, p
-    before, now = (Rounds(*(field[both] for field in side)) for side in (earlier, rounds))
+    before, now = (RoundStatistics(*(field[both] for field in side)) for side in (earlier, rounds))
     variance = moderate(before, now)
     effect = now.mean - before.mean
     since.flat[both] = effect
