@@ -106,6 +106,13 @@ def test_a_slower_side_is_found_and_the_last_line_is_about_the_point_that_change
     assert again.endswith("kept/new-*.csv --threshold 5% --strict")
 
 
+def test_too_few_pairs_are_followed_by_a_command_with_more(call: Call) -> None:
+    out = call(side("old", rows()), side("slow", rows(own=1.02)), "--pairs", "2")[1]
+    (advice,) = (line for line in out.splitlines() if line.startswith("to settle it"))
+    assert advice.startswith("to settle it, measure more pairs: gpubench ab ")
+    assert advice.endswith(" --pairs 72")
+
+
 def test_a_killed_ab_takes_its_sweep_along(tmp_path: Path) -> None:
     os.mkfifo("alive")
     sweep = tmp_path / "sweep.sh"
