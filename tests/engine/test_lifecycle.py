@@ -52,6 +52,7 @@ def test_every_round_visits_every_point_once_in_an_order_that_the_seed_decides()
     assert len(set(map(frozenset, rounds))) == 1
     assert len(set(map(tuple, rounds))) == 3
     assert [visit.name for visit in diary.visits] == [name for name in names for _ in range(12)]
+    assert [at for at, visit in enumerate(diary.visits) if visit.fresh] == [12, 24]
     assert orders[0] == orders[1] != orders[2]
 
 
@@ -246,6 +247,14 @@ def test_a_sweep_resumed_anywhere_measures_the_rest_and_no_more(tmp_path: Path, 
     assert timeless == [replace(one, started_utc=None) for one in whole.rows]
     assert table.read(path) == resumed.rows
     assert [left.name for left in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_sweep_with_a_skip_is_resumed_over_its_own_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    both = asked(variants=("cpu_naive", "cpu_blas"), dtypes=("int32",), sizes=((8, 8, 8),))
+    assert run_sweep(both, InterruptedAfter(1), None, ResultFile(path)).interrupted
+    resumed = run_sweep(both, InterruptedAfter(99), None, ResultFile(path, resume=True))
+    assert [one.status for one in resumed.rows] == ["ok", "skipped"]
 
 
 @pytest.mark.usefixtures("one_variant")

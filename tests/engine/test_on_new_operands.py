@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import CPU, measurement, point, variant
+from fakes import CPU, cut, gemm, measurement, point, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.new_elements import new_elements
@@ -41,7 +41,7 @@ class Gpu:
         skips: Callable[[int, int], bool] = lambda _copy, _row: False,
     ) -> None:
         self.now_s, self.room, self.skips, self.launches, self.seed = 0.0, room, skips, 0, 0
-        self.from_memory, self.slow_until_s = False, 0.0
+        self.from_memory, self.slow_until_s, self.bits = False, 0.0, 0
         for module in (clock, on_new_operands):
             monkeypatch.setattr(module, "perf_counter", lambda: self.now_s)
         monkeypatch.setattr(clock, "_scheduled", lambda _task: (0.0, 0.0))
@@ -50,9 +50,10 @@ class Gpu:
         return getattr(self, method.__name__)(*arguments)
 
     def put_new_operands(
-        self, _point: Point, launches: int, seed: int | None, position: int, count: int
+        self, at: Point, launches: int, seed: int | None, position: int, count: int
     ) -> bool:
         assert seed is None or self.room == 0  # a held launch has no operands yet
+        self.problem = at.problem
         self.launches, self.position, self.sets = launches, position, count
         return launches <= self.room or seed is not None
 
@@ -63,11 +64,12 @@ class Gpu:
         self.now_s += REQUEST_S + self.launches * late * LAUNCH_US / 1e6
 
     def read_results(self, copies: list[int], chosen: list[int]) -> bytes:
-        problem = result().point.problem
+        problem = self.problem
         values = make_new_values(problem, SEED, Fill.UNIFORM)
         a, b = make_inputs(problem, SEED)
         at = transposed(problem) if self.position else problem
-        rows = new_rows(at, values, self.seed, copies, chosen) @ (a.T if self.position else b)
+        new = new_rows(at, values, self.seed, copies, chosen)
+        rows = (cut(new, self.bits) if self.bits else new) @ (a.T if self.position else b)
         for place, (copy, row) in enumerate(zip(copies, chosen, strict=True)):
             rows[place] *= not self.skips(copy, row)
         return rows.tobytes()
@@ -169,6 +171,19 @@ def test_launches_or_rows_that_are_not_computed_are_wrong(monkeypatch: pytest.Mo
     ):
         with pytest.raises(WrongError, match="relative error"):
             judged(Gpu(monkeypatch, room, skips), result())
+
+
+def test_a_new_operand_that_is_rounded_is_wrong_and_chance_decides_which_is_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu, at = Gpu(monkeypatch), result()
+    at = replace(at, point=replace(at.point, problem=gemm(40, 24, 1000)))
+    gpu.bits, found = 18, set()
+    for _ in range(30):
+        with pytest.raises(WrongError, match="was rounded, to about 18 bits") as caught:
+            judged(gpu, at)
+        found.add((gpu.position, str(caught.value)[0]))
+    assert found == {(0, "A"), (1, "B")}
 
 
 @pytest.mark.parametrize(

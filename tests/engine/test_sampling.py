@@ -12,7 +12,7 @@ from fakes import measurement
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.engine.sampling import best_threads, collect
+from gpubench.engine.sampling import _why_stop, best_threads, collect
 from gpubench.errors import LaunchError
 from gpubench.model import Series, Timing
 from gpubench.results.rows import _times
@@ -72,6 +72,16 @@ def test_a_fast_kernel_is_batched_until_a_sample_lasts_long_enough() -> None:
     assert all(launches in {1, 10} for launches, _ in script.asked)
     assert Script(0.1).collect(max_launches=7).launches_per_sample == 7
     assert Script(101.0).collect().launches_per_sample == 1
+    in_graph = Script(10.0)  # with 20 sets of operands
+    series = collect(in_graph.sample, ONE_ROUND, 256, clock=lambda: in_graph.now_s, min_launches=20)
+    assert series.launches_per_sample == 20
+
+
+def test_a_time_is_precise_if_half_of_its_interval_is_within_the_precision() -> None:
+    times = [float(time_us) for time_us in range(50, 151)]
+    assert median_interval(times) == (90, 100, 110)
+    for precision, reason in ((0.11, "precise"), (0.09, None)):
+        assert _why_stop(times, 1.0, [], 0.0, replace(ONE_ROUND, precision=precision)) == reason
 
 
 @pytest.mark.parametrize(

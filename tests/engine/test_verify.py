@@ -6,9 +6,10 @@ from itertools import product as each
 
 import numpy as np
 import pytest
-from fakes import cut, exact, product, why_wrong
+from fakes import FakeBackend, cut, exact, point, product, why_wrong
 
-from gpubench.engine.judge.verify import poison, relative_error
+from gpubench.engine.judge.verdict import WrongError
+from gpubench.engine.judge.verify import Check, poison, relative_error
 from gpubench.engine.operands import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Problem
 
@@ -209,3 +210,18 @@ def test_a_reference_is_far_more_exact_than_its_dtype(op: str) -> None:
 def test_the_reason_says_what_is_wrong(error: float, tolerance: float, reason: str | None) -> None:
     why = why_wrong(error, tolerance)
     assert why is None if reason is None else reason in why
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_the_result_of_the_set_before_is_wrong(later: bool) -> None:
+    at, backend = point(), FakeBackend()
+    host = make_inputs(at.problem, 3)
+    operands = backend.load(at.problem, host, cold=True)
+    check = Check(np, at, operands, lambda: make_reference(np, "gemm", *host), later=later)
+    check.start()
+    for index in operands.rotation.take(2):
+        operands.sets[index][-1][...] = host[0] @ host[1]
+    if later:
+        check.look()
+    with pytest.raises(WrongError, match="relative error"):
+        check.settle() if later else check.look()

@@ -66,11 +66,12 @@ def test_no_honest_time_is_under_the_least() -> None:
         assert 0 < least <= roofline(at, H200, dtype).bound_us
 
 
-def test_the_least_time_of_large_operands_is_that_of_memory_without_what_a_cache_keeps() -> None:
+def test_the_least_time_is_that_of_memory_without_what_a_cache_keeps_or_of_the_load_paths() -> None:
+    device = replace(H200, l2_bytes=60 * 2**20)
     at = Problem(op="gemv", m=32768, n=8192, dtype="float32")
-    bandwidth = H200.memory_bandwidth_gbytes_per_s
-    least = (at.bytes - H200.l2_bytes) / bandwidth / 1e3
-    assert least_us(at, H200) == pytest.approx(least, rel=1e-3)
+    least = (at.bytes - device.l2_bytes) / H200.memory_bandwidth_gbytes_per_s / 1e3
+    assert least_us(at, device) == pytest.approx(least, rel=1e-3)
+    assert least_us(problem(32, 32, 32, "float16"), device) == 2 * 32**2 * 2 / (132 * 128 * 1980)
 
 
 def test_the_least_time_of_tensor_cores_is_at_the_highest_clock() -> None:

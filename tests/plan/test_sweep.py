@@ -85,6 +85,8 @@ def test_a_named_variant_without_any_of_the_dtypes_is_skipped_with_its_reason() 
     named = ("cpu_blas", "cpu_naive")
     points = planned("cpu", variants=named, sizes=square(64), dtypes=("int32",))
     assert "has no int32" in points["cpu_blas", "", "64", "int32"]
+    unnamed = planned("cpu", sizes=square(64), dtypes=("int32",))
+    assert ("cpu_blas", "", "64", "int32") not in unnamed
 
 
 def test_nothing_to_measure_is_a_usage_error_with_each_reason_once() -> None:

@@ -210,7 +210,7 @@ def test_a_line_that_no_sweep_writes_is_named_and_the_file_left_as_it_is(
         ({"options": {"sizes": "9"}}, "options: sizes was 8, and is 9 now"),
         ({"options": {"sizes": "8", "tiles": "4"}}, "options: tiles was None, and is 4 now"),
         ({"sources": {"naive": "abd"}}, "sources: naive was abc, and is abd now"),
-        ({"driver": "590"}, "driver was None, and is 590 now"),
+        ({"versions": {"driver": "590"}}, "versions: driver was None, and is 590 now"),
     ],
 )
 def test_changed_settings_are_named(tmp_path: Path, changed: dict[str, object], named: str) -> None:

@@ -139,6 +139,12 @@ def test_every_column_has_a_group_and_a_meaning_and_groups_stand_together() -> N
     assert all(column.metadata["meaning"] for column in table.COLUMNS)
 
 
+@pytest.mark.parametrize("text", ["1e-31", "1e31", "-1", "12 us"])
+def test_a_number_that_no_measurement_has_is_refused(csv_file: Path, text: str) -> None:
+    edit(csv_file, 2, "median_us", text)
+    assert f"line 2: '{text}' in column 'median_us' is not a number from 0" in refusal(csv_file)
+
+
 def test_missing_is_empty_and_never_zero(csv_file: Path) -> None:
     header, _, line = cells(csv_file)
     skipped = dict(zip(header, line, strict=True))

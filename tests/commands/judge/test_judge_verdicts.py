@@ -70,6 +70,10 @@ def test_an_interval_around_the_claim_decides_nothing() -> None:
     scattered = replace(timed("mine", 1.0), round_medians_us="85;121;85;119;85")
     assert verdicts(scattered) == (["not decided"], 3)
     assert verdicts(timed("mine", 0.5, n=96)) == (["not decided"], 3)  # the baseline has no 96
+    lost = timed("tuned", 1.0, status="error", reason="crashed")  # it might be faster than "blas"
+    rows = timed("blas", 1.0), lost, timed("mine", 0.5)
+    (found,) = judge_rows(rows, {"mine": ("blas", "tuned")})
+    assert found.reason == "the baseline has no time: tuned: crashed"
 
 
 @pytest.mark.parametrize(
