@@ -64,3 +64,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number and its noun: `1 point`, `2,048 points`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def digits(value: float, count: int = 3) -> str:
+    """Return a number with this many significant digits, without an exponent: `1.31`, `1,310`."""
+    return f"{value:.{count}g}" if value < 10**count - 0.5 else f"{value:,.0f}"

@@ -62,6 +62,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.plan.registry import is_ours
+from gpubench.text import digits
 
 FRACTIONS = (64, 16, 4)
 """A slow launch is predicted from launches on 1/64, 1/16 and 1/4 of the rows."""
@@ -331,7 +332,7 @@ class Runner:
                 return None
             if estimate_s > min(HOPELESS * limit_s, SETTLED * before_s):
                 break
-        return f"estimated {estimate_s:.3g} s a launch, over --launch-limit {limit_s:g}"
+        return f"estimated {digits(estimate_s)} s a launch, over --launch-limit {limit_s:g}"
 
     def _watch(self, point: Point, note: str) -> None:
         """Record what a call does beside computing, once for all sizes, before it is timed.

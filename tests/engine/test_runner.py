@@ -222,7 +222,7 @@ def test_too_slow_a_launch_is_skipped_with_its_estimate(launch_s: int, parts: se
     backend = FakeBackend(launch_s * 1e6)
     result = runner(backend, launch_limit_s=10.0).measure(point())
     assert (result.status, result.series) == (Status.SKIPPED, None)
-    assert result.reason == f"estimated {launch_s:.2g} s a launch, over --launch-limit 10"
+    assert result.reason == f"estimated {launch_s:,} s a launch, over --launch-limit 10"
     assert not backend.events_of("run")
     assert not backend.events_of("sample")
     # Two parts foresee the same, so the third is not tried.

@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 
 from gpubench.model import Measurement, Precision, Status
+from gpubench.text import digits
 
 NAMED_WIDTHS = {8: "bfloat16", 11: "float16", 14: "float8 on tensor cores", 24: "float32"}
 """Types of sums, by their number of bits."""
@@ -97,34 +98,29 @@ def why_rounded(which: str, width: str, cosine: float) -> str:
 
 def why_dependent(on: str, time_us: float, with_it: str, time_with_it_us: float) -> str:
     """Return the reason for a time per launch that depends on what the arrays held before."""
-    return (
-        f"its time depends on {on}: {time_us:.3g} µs a launch, and {time_with_it_us:.3g} µs with "
-        f"{with_it}"
-    )
+    other = f"{digits(time_with_it_us)} µs with {with_it}"
+    return f"its time depends on {on}: {digits(time_us)} µs a launch, and {other}"
 
 
 def why_too_short(time_us: float, least_us: float) -> str:
     """Judge a time per launch by the time that the device takes at least for the problem."""
     if time_us > least_us:
         return ""
-    return (
-        f"{time_us:.3g} µs a launch, and the device cannot take less than {least_us:.3g}: {NOT_ALL}"
-    )
+    least = f"the device cannot take less than {digits(least_us)}"
+    return f"{digits(time_us)} µs a launch, and {least}: {NOT_ALL}"
 
 
 def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:
     """Judge a rate by the highest rate that was measured on the device, times a margin."""
     if gflops <= margin * highest_gflops:
         return ""
-    highest = f"the device's multiply-adds reach {highest_gflops:.4g}"
-    return f"{gflops:.4g} GFLOP/s, but {highest}: {NOT_ALL}"
+    highest = f"the device's multiply-adds reach {digits(highest_gflops, 4)}"
+    return f"{digits(gflops, 4)} GFLOP/s, but {highest}: {NOT_ALL}"
 
 
 def why_unconfirmed(reported_us: float, parent_us: float, ratio: float) -> str:
     """Judge the time that a child reported by the parent's clock: at most `ratio` times as long."""
     if parent_us <= ratio * reported_us:
         return ""
-    return (
-        f"{reported_us:.3g} µs a launch, but at least {parent_us:.3g} µs by the clock of another "
-        "process"
-    )
+    least = f"at least {digits(parent_us)} µs by the clock of another process"
+    return f"{digits(reported_us)} µs a launch, but {least}"
