@@ -1,6 +1,6 @@
 """Completions for the shell, from names alone: nothing heavy is imported, and no kernel runs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import typer
@@ -23,6 +23,12 @@ def dtypes(incomplete: str) -> list[str]:
     from gpubench.model import DTYPES
 
     return _next_item(DTYPES, incomplete)
+
+
+def one_of(metavar: str) -> Callable[[str], list[str]]:
+    """Return the completion of an option by its metavar, such as `[cold|hot|both]`."""
+    choices = metavar.strip("[]").split("|")
+    return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
 
 
 def files(_incomplete: str) -> list[str]:

@@ -86,11 +86,12 @@ class Option:
         """The option as Typer takes it."""
         names = [self.flag, *([self.short] if self.short else [])]
         metavar, complete = _SHOWN[self.kind]
+        one_of = completion.one_of(self.metavar) if self.metavar.startswith("[") else None
         return typer.Option(
             *names,
             help=self.help,
             metavar=self.metavar or metavar,
-            autocompletion=self.complete or complete,
+            autocompletion=self.complete or one_of or complete,
         )
 
     def text(self, value: object) -> str:

@@ -51,6 +51,8 @@ OFFERED = {
     "gpubench sweep --dev": ["--device"],
     "gpubench sweep --variants shared_t": ["shared_tile"],
     "gpubench sweep --kernels own --variants naive,mi": ["naive,mine"],
+    "gpubench sweep --op gemv": ["gemv", "gemv_t"],
+    "gpubench sweep --cache ": ["cold", "hot", "both"],
     "gpubench sweep --dtypes float32,float6": ["float32,float64"],
     "gpubench sweep --variants naive,naive_u": ["naive,naive_uncoalesced"],
     "gpubench sweep --variants naive_uncoalesced,naive_u": [],  # it is in the list
