@@ -75,6 +75,8 @@ def tiles_of(path: Path) -> str:
 
 def read_winners(path: Path) -> list[Winner]:
     """Read the winners of a file. Raises UsageError for an invalid file."""
+    if not os.path.lexists(path):
+        raise UsageError(f"--tiles: {path} does not exist; 'gpubench tune VARIANT' writes it")
     winners = decode(read_toml(path, "--tiles"), _File, f"--tiles: {path}").winner
     if any(min(winner.m, winner.n, winner.k) <= 0 for winner in winners):
         raise UsageError(f"--tiles: {path}: m, n and k of a winner must be positive")

@@ -75,7 +75,7 @@ def test_a_changed_source_is_noted() -> None:
 
 
 def test_what_cannot_be_used_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"--tiles: cannot read results/tuned\.toml"):
+    with pytest.raises(UsageError, match=r"results/tuned\.toml does not exist; 'gpubench tune"):
         chosen(sizes="64")
     keep_winners(TUNED, [winner(device="another")])
     with pytest.raises(UsageError, match="no winner of cpu_tile on Fake CPU; 'gpubench tune'"):
