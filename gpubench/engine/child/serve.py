@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
+from mmap import mmap
 
 import msgspec
 
@@ -15,6 +17,10 @@ from gpubench.process.child import open_channel
 from gpubench.process.requests import Report, answer_requests
 from gpubench.results.output import guard_streams
 
+MAX_FORKS = 256
+"""Maximum number of forks by kernels of a child and of its copies. A kernel that forks in each call
+would fill the machine, as each copy makes the next call, too."""
+
 
 def serve(descriptor: int, backend: str) -> None:
     """Answer requests until the channel closes. The first request opens the device.
@@ -23,12 +29,22 @@ def serve(descriptor: int, backend: str) -> None:
     """
     guard_streams()
     channel = open_channel(descriptor)
-    os.register_at_fork(after_in_child=channel.close)  # what a kernel forks does not keep it open
+    forks = memoryview(mmap(-1, 8)).cast("Q")  # the copies share it
+    # What a kernel forks does not keep the channel open.
+    os.register_at_fork(before=partial(_count_fork, forks), after_in_child=channel.close)
     if backend:
         if load := backends()[backend].load:
             load()
         channel.send(b"")
     answer_requests(channel, Server().answer)
+
+
+def _count_fork(forks: memoryview) -> None:
+    forks[0] += 1
+    if forks[0] > MAX_FORKS:
+        if forks[0] == MAX_FORKS + 1:
+            os.write(2, f"a kernel forked {MAX_FORKS} times: its process ends\n".encode())
+        os._exit(1)
 
 
 class Server:
