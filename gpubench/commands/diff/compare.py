@@ -42,8 +42,9 @@ TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
 SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
 
-NO_INTERVAL = 50.0
-"""Half-width of an interval of logarithms from which on the interval is not shown."""
+NO_INTERVAL = 3.0
+"""Half-width of an interval of logarithms from which on the interval is not shown: 20 times as fast
+or slow."""
 
 MIN_SWEEPS = 5
 """Minimum number of sweeps of each side on a CPU to compare their shortest times too."""

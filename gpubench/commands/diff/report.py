@@ -9,6 +9,7 @@ from itertools import chain
 
 from gpubench.commands.diff.compare import (
     ABSENT,
+    NO_INTERVAL,
     TOO_FEW_SWEEPS,
     Comparison,
     DiffVerdict,
@@ -132,10 +133,13 @@ def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mappin
 
 def _blind(comparison: Comparison) -> str:
     """Return the smallest slow-downs that these rounds would have shown, as a line."""
-    sizes = asdict(comparison.detectable)
-    if not any(sizes.values()):
+    most = math.expm1(NO_INTERVAL)
+    sizes = [
+        size if size and size < most else None for size in asdict(comparison.detectable).values()
+    ]
+    if not any(sizes):
         return ""
-    names = zip(("everything", "one kernel", "one point"), sizes.values(), strict=True)
+    names = zip(("everything", "one kernel", "one point"), sizes, strict=True)
     texts = (f"{name} {'never' if size is None else f'{100 * size:.1f} %'}" for name, size in names)
     return f"found in nine of ten cases, if slower by: {', '.join(texts)}"
 
@@ -313,5 +317,5 @@ def _brief(finding: Finding) -> str:
         return f" {change}, {remark}"
     if finding.verdict == DiffVerdict.AMBIGUOUS:
         because = ", ".join(filter(None, (f"{interval} %" * bool(interval), remark)))
-        return f" {change} ({because})"
+        return f" {change} ({because or 'the rounds scatter too much for an interval'})"
     return f" {change}"

@@ -94,6 +94,16 @@ def test_ambiguous_points_are_exit_3_if_strict_and_the_settling_command_is_named
         assert f"gpubench ab BASE NEW {measured} {pairs}" in " ".join(out.split())
 
 
+def test_an_interval_that_says_nothing_is_not_shown(file: Write, run: Run) -> None:
+    *base, new = (
+        file(f"{us}.csv", [replace(row("loud", 64, us / 100, (100.0,)), backend="cpu")])
+        for us in (45, 36, 36)
+    )
+    out = run("--base", *base, "--new", new)[1]
+    assert "loud at 64 -10.6 % (two speeds: 0.0360 and 0.0450 ms)" in out
+    assert "found in nine of ten" not in out
+
+
 def test_another_gpu_is_exit_2_unless_it_is_ignored(file: Write, run: Run) -> None:
     base = file("base.csv", rows())
     other = file("new.csv", [replace(row, device="NVIDIA A100") for row in rows()])
