@@ -55,7 +55,7 @@ def why_inexact(size: str, wrong: int, results: int) -> str:
         return ""
     return (
         f"exact probe at {size}: {wrong:,} of {results:,} results, each a single product, differ "
-        "from it: an operand was rounded, or a product lost or added twice"
+        "from it: an operand was rounded or overwritten, or a product lost or added twice"
     )
 
 
