@@ -8,9 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-OUTSIDE = re.compile(
-    r"(?<=\]\()((?:\.\./)+)((?:results|configs|tests|benchmarks|gpubench)/[^)#\s]+)"
-)
+FOLDERS = "results|configs|tests|benchmarks|examples|gpubench"
+OUTSIDE = re.compile(rf"(?<=\]\()((?:\.\./)+)((?:{FOLDERS})/[^)#\s]+|README\.md)")
 
 
 def on_startup(**_: Any) -> None:

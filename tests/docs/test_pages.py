@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 from commandline import COMMANDS
@@ -10,6 +11,9 @@ from newcomer import PAGES, REPOSITORY, blocks
 from gpubench.commands.diff.compare import DiffVerdict
 from gpubench.commands.reproduce.experiment import SELECTABLE, read_experiment, shipped
 from gpubench.commands.reproduce.rules import STATEMENTS
+
+sys.path.insert(0, str(PAGES))
+from site_links import OUTSIDE
 
 NAMES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -39,6 +43,8 @@ def check_links(page: Path) -> None:
         assert target.exists(), link
         if page.is_relative_to(PAGES):  # the site has no directories, and no sources of pages
             assert target.is_file(), link
+            inside = target.resolve().is_relative_to(PAGES)
+            assert inside or OUTSIDE.search(f"]({link})"), f"the site does not get {link}"
             assert target.resolve().parent != PAGES or target.suffix != ".py", link
         assert not anchor or anchor in anchors(target), link
 
