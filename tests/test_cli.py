@@ -207,7 +207,7 @@ def test_a_sweep_shows_its_tables_and_last_the_csv_under_results_which_is_read_b
     )
     assert done.code == 0
     (file,) = done.files
-    assert re.fullmatch(r"results/\d{8}T\d{6}Z-.*-gemm\.csv", file)
+    assert re.fullmatch(r"results/\d{8}T\d{6}\.\d{6}Z-.*-gemm\.csv", file)
     assert done.out.splitlines()[-1] == file
     assert "gemm 8 float32 on" in done.out
     assert re.search(r"% of +% of", done.out)  # of the peak, and of the BLAS

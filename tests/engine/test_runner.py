@@ -17,7 +17,18 @@ from gpubench.engine.operands import verifying_bytes
 from gpubench.engine.runner import COOLING_S, Runner
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.architectures import example
-from gpubench.model import CORE_DTYPES, Cache, Health, Launches, Point, State, Status, Timer, Timing
+from gpubench.model import (
+    CORE_DTYPES,
+    Cache,
+    Fill,
+    Health,
+    Launches,
+    Point,
+    State,
+    Status,
+    Timer,
+    Timing,
+)
 from gpubench.plan.registry import of_op
 
 
@@ -40,6 +51,28 @@ def test_a_long_launch_with_a_wrong_result_is_sampled_once_and_has_no_time() -> 
     result = runner(backend).measure(point(variant(leaves_out_the_edge_of_large_results)))
     assert (result.status, result.series) == (Status.WRONG, None)
     assert all(event.count == event.launches == 1 for event in backend.events_of("sample"))
+
+
+def test_a_probe_is_launched_twice_as_a_launch_may_leave_data() -> None:
+    last, repeats = np.zeros(0), 0
+
+    def leaves(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        nonlocal last, repeats
+        repeats, last = (repeats + 1 if np.array_equal(a, last) else 0), a.copy()
+        c[...] = a @ b + (repeats == 2 and a.shape == (64, 64))  # a launch came before the probe
+
+    found = runner(FakeBackend()).measure(point(variant(leaves), size=(64, 48, 320)))
+    assert found.status == Status.WRONG
+    assert found.reason.startswith("exact probe at 64x48x64")
+
+
+def test_a_point_of_ones_is_verified_on_uniform_operands_too() -> None:
+    def loses_a_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        end = -1 if a.all() and len(np.unique(a)) > 99 else None
+        c[...] = a[:, :end] @ b[:end]
+
+    of_ones = point(variant(loses_a_product), operands=Fill.ONES)
+    assert runner(FakeBackend()).measure(of_ones).status == Status.WRONG
 
 
 class AnyVariant(FakeBackend):

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from diffs import Run, Write, failure, row, rows
+from diffs import Run, Write, failure, row, rows, swapped
 
 from gpubench.commands.diff.compare import DiffVerdict
 from gpubench.commands.diff.sides import make_side
@@ -143,6 +143,23 @@ def test_another_gpu_of_one_kind_is_said_and_allowed_for(file: Write, run: Run) 
         assert (code, "GPUs of one kind" in out) == (1, False)
 
 
+def test_gpus_and_clocks_that_some_files_lack_are_unknown(file: Write, run: Run) -> None:
+    one, other = file("a.csv", on_gpu("GPU-1", rows())), file("b.csv", rows())
+    new = file("c.csv", on_gpu("GPU-1", rows(own=1.05)))
+    assert run("--base", one, other, "--new", new)[0] == 1
+    lower = dict.fromkeys(("cublas", "own", "other"), 1980 / 1600)
+    base, known = file("d.csv", rows(mhz=1980.0)), file("e.csv", rows(mhz=1600.0, **lower))
+    unknown = file("f.csv", rows(**lower))
+    assert "of 9 points 9 clock" in run(base, known)[1]
+    assert "of 9 points 9 ambiguous" in run("--base", base, "--new", known, unknown)[1]
+
+
+def test_a_configuration_that_a_race_eliminated_is_missing(file: Write, run: Run) -> None:
+    new = swapped(rows(), replace(row("other", 64), status="eliminated"))
+    code, out, _ = run(file("base.csv", rows()), file("new.csv", new))
+    assert (code, "of 9 points 8 same, 1 missing" in out) == (0, True), out
+
+
 def test_what_cannot_be_used_is_one_line_and_exit_2(file: Write, run: Run) -> None:
     untimed = {"status": "skipped", "median_us": None, "round_medians_us": None}
     files = {
@@ -152,11 +169,13 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(file: Write, run: Run) -> No
         "OTHERS": file("others.csv", rows()[3:]),
         "UNTIMED": file("untimed.csv", [replace(row, **untimed) for row in rows()]),
     }
+    files["LINK"] = files["BASE"].replace("base", "link")
+    Path(files["LINK"]).symlink_to(files["BASE"])
     for arguments, said in (
         ((), "gpubench diff BASE.csv NEW.csv"),
         (("BASE", "NEW", "NEW"), "one file too many"),
         (("BASE", "nowhere.csv"), "cannot read nowhere.csv"),
-        (("--base", "BASE", "BASE", "--new", "NEW"), "given twice"),
+        (("--base", "BASE", "LINK", "--new", "NEW"), "given twice"),
         (("BASE", "NEW", "--threshold", "0%"), "--threshold"),
         (("BASE", "NEW", "--format", "markdwn"), "not one of 'text', 'markdown'"),
         (("BASE", "NEW", "--only", "oth"), "unknown variant or dtype 'oth'; did you mean 'other'?"),
