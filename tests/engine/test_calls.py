@@ -71,16 +71,19 @@ def test_a_result_that_no_measurement_can_be_is_refused(changed: dict[str, objec
         decode_result(Runner.measure, {"point": POINTS[0]}, msgspec.Raw(content))
 
 
-def test_only_the_answer_to_this_request_by_this_process_counts() -> None:
+def test_only_the_answer_to_this_request_by_this_process_counts_and_each_step_has_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ours, theirs = socket.socketpair()
-    channel, reported = Channel(theirs), []
+    channel, reported = Channel(theirs), list[int]()
+    monkeypatch.setattr(requests, "perf_counter", lambda: 50.0 * len(reported))
 
     def answer_as_several_processes() -> None:
         token = channel.receive()[: requests.TOKEN_BYTES]
         for answer in (
             requests._Answer(8, token, value=b"of a copy"),
             requests._Answer(7, bytes(requests.TOKEN_BYTES), value=b"of an earlier request"),
-            requests._Answer(7, token, steps=1),
+            *(requests._Answer(7, token, steps=step) for step in (1, 2)),
             requests._Answer(7, token, value=b"right"),
         ):
             channel.send(msgspec.msgpack.encode(answer))
@@ -89,7 +92,7 @@ def test_only_the_answer_to_this_request_by_this_process_counts() -> None:
     answering.start()
     child: Any = SimpleNamespace(socket=ours, pid=7)
     assert requests.ask(child, b"", 60.0, reported.append) == b"right"
-    assert reported == [1]
+    assert reported == [1, 2]
     answering.join()
     for end in (ours, theirs):
         end.close()
