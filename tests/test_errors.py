@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpubench import errors
+from gpubench import cli, errors
 from gpubench.errors import LONGEST_MESSAGE, UsageError, first_line
 
 
@@ -87,3 +87,11 @@ def test_an_exception_whose_text_fails_is_named_by_its_type() -> None:
             raise RuntimeError
 
     assert first_line(MuteError()) == "MuteError"
+
+
+def test_a_command_that_ctrl_c_ends_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    assert cli._run() == 130
