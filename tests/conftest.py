@@ -83,6 +83,12 @@ LONGEST = (
 things that are made once: the runtime of g++, and the rates of the CPU."""
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start one more process than there are CPUs, as some wait for commands that they test."""
+    return 1 + len(os.sched_getaffinity(0))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Make pytest-xdist distribute files in the order below, not by their number of tests."""
     config.option.loadscopereorder = False

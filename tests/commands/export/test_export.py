@@ -207,8 +207,8 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc of a CUDA toolkit is not installed")
 def test_nvcc_compiles_the_file_by_the_command_in_it(tmp_path: Path) -> None:
-    text = source("wgmma_mixed")
-    (tmp_path / "wgmma_mixed.cu").write_text(text)
+    text = source("wgmma_persistent")
+    (tmp_path / "wgmma_persistent.cu").write_text(text)
     command = re.search(r"//   (nvcc .*?) &&", text)
     assert command
     strict = ["-Werror", "all-warnings"]
