@@ -92,9 +92,11 @@ def main() -> None:
         busy = subprocess.Popen(
             (sys.executable, "-c", OTHER_JOB), env=os.environ | {"CUDA_VISIBLE_DEVICES": uuids[-1]}
         )
-        sleep(5)  # until it has compiled and begun
-        beside = fleet(Path(folder))
-        busy.kill()
+        try:
+            sleep(5)  # until it has compiled and begun
+            beside = fleet(Path(folder))
+        finally:
+            busy.kill()
         result = {
             "device": devices[0]["name"],
             "gpus": len(devices),
