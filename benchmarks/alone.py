@@ -110,7 +110,7 @@ def launched(cases: Sequence[Line]) -> Iterator[Line]:
     import cupy
 
     from gpubench.backends.cuda.backend import CudaBackend
-    from gpubench.engine.operands import make_inputs
+    from gpubench.engine.operands.make import make_inputs
 
     backend = CudaBackend(0)
     backend.warm_up()

@@ -17,7 +17,7 @@ from typing import Any
 
 from shared import GPUBENCH, ROOT, SEED, child, parser, point, verdict
 
-from gpubench.engine.operands import make_inputs
+from gpubench.engine.operands.make import make_inputs
 from gpubench.model import Point, Problem, Space, Status
 from gpubench.plan.registry import of_op
 from gpubench.results.row import Row, read

@@ -16,11 +16,11 @@ from collections import Counter
 from shared import parser, save, verdict
 
 from gpubench.backends import open_backend
-from gpubench.engine import runner
+from gpubench.engine.measure import runner
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
-from gpubench.engine.runner import Runner
 from gpubench.grouping import grouped
 from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Timing, Variant
 from gpubench.plan.registry import variants

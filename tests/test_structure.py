@@ -32,6 +32,9 @@ LAYERS = (
 )
 """From the bottom up: a module imports from its own layer and those below."""
 
+ROOMS = ("operands", "judge", "measure", "child", "outside")
+"""The packages of the engine, in the order in which they may import one another."""
+
 LONGEST = 600
 
 MATRICES = (
@@ -111,6 +114,27 @@ def test_no_imports_go_in_circles() -> None:
     }
     order = list(TopologicalSorter(graph).static_order())  # raises CycleError
     assert set(order) >= set(graph)
+
+
+def test_packages_do_not_import_one_another_in_circles() -> None:
+    # A module that lies in gpubench/ itself is a part by itself.
+    folders = {
+        module: path if path.parent == PACKAGE else path.parent for module, path in MODULES.items()
+    }
+    graph: dict[Path, set[Path]] = {folder: set() for folder in folders.values()}
+    for module, path in MODULES.items():
+        ours = {name for name in imports(path) if name in MODULES and name != "gpubench"}
+        graph[folders[module]] |= {folders[name] for name in ours} - {folders[module]}
+    assert set(TopologicalSorter(graph).static_order()) >= set(graph)  # raises CycleError
+
+
+def test_a_room_of_the_engine_imports_only_those_before_it() -> None:
+    for number, room in enumerate(ROOMS):
+        for path in (PACKAGE / "engine" / room).glob("*.py"):
+            own = {
+                name.split(".")[2] for name in imports(path) if name.startswith("gpubench.engine.")
+            }
+            assert own <= set(ROOMS[: number + 1]), path
 
 
 def packages(path: Path) -> set[str]:

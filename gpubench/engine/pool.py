@@ -13,9 +13,9 @@ from typing import Protocol
 
 from gpubench.backends import device_label
 from gpubench.engine.judge.verdict import WrongError, as_judged, why_too_fast
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.prepare import Job
-from gpubench.engine.runner import Runner
 from gpubench.engine.worker import Worker
 from gpubench.model import CORE_DTYPES, OPERATIONS, Device, Measurement, PointKey, Timer
 from gpubench.plan.schedule import Estimate, Visit

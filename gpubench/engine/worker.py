@@ -13,9 +13,9 @@ from typing import Self
 
 from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, recorded_variables
 from gpubench.engine.device_lock import lock_device
-from gpubench.engine.judge.examination import Examination
-from gpubench.engine.operands import SEED_BITS
-from gpubench.engine.runner import Runner
+from gpubench.engine.measure.runner import Runner
+from gpubench.engine.operands.make import SEED_BITS
+from gpubench.engine.outside.examination import Examination
 from gpubench.errors import ChildLostError
 from gpubench.model import Measurement, PairedTimes, Parts, Point, Status, Timer, Timing, Variant
 from gpubench.plan.registry import is_ours, owner_of

@@ -13,7 +13,7 @@ import gpubench.backends as registry
 from gpubench.backends import BackendEntry, backends, device_label, find_devices, open_backend
 from gpubench.cli import app
 from gpubench.commands.deviceinfo.view import device_json, with_ceilings
-from gpubench.engine.runner import Runner
+from gpubench.engine.measure.runner import Runner
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.model import Device, Status, Timer
 from gpubench.options import read_sweep

@@ -21,7 +21,7 @@ from gpubench.backends.cpu.multiply_add import CHAINS, lanes, multiply_adds, ope
 from gpubench.backends.rotation import result_factor
 from gpubench.cache import keep_value
 from gpubench.engine.judge.verify import poison, relative_error
-from gpubench.engine.operands import make_inputs, make_reference
+from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.errors import CompileError, LaunchError, UsageError
 from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads
 from gpubench.model import Cache, CallVariant, Config, Point, Scope

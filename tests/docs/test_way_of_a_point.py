@@ -15,9 +15,9 @@ import gpubench
 from gpubench.engine import worker
 from gpubench.engine.child.calls import Opened
 from gpubench.engine.child.supervisor import Supervisor
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import Watcher
 from gpubench.engine.run import measure
-from gpubench.engine.runner import Runner
 from gpubench.options import read_sweep
 
 PACKAGE = Path(gpubench.__file__).parent
@@ -29,8 +29,8 @@ ENTRIES = {
     "engine/pool.py": "LocalPool.measure",
     "plan/schedule.py": "Rounds.each",
     "engine/worker.py": "Worker.measure",
-    "engine/runner.py": "Runner.measure",
-    "engine/sampling.py": "collect",
+    "engine/measure/runner.py": "Runner.measure",
+    "engine/measure/sampling.py": "collect",
     "results/rows.py": "build_rows",
 }
 """The function at which a point takes each step, but for steps of the CUDA backend."""

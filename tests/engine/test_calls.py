@@ -18,7 +18,7 @@ from gpubench.engine.child.calls import (
     encode,
     encode_call,
 )
-from gpubench.engine.runner import Runner
+from gpubench.engine.measure.runner import Runner
 from gpubench.model import Cache, PairedTimes, Point, Status
 from gpubench.plan.registry import of_op
 from gpubench.process import requests

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from fakes import CPU, FakeBackend, measurement, point
 
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import CEILING_REPEATS, LocalPool
-from gpubench.engine.runner import Runner
 from gpubench.model import Measurement, Status
 
 PEAK = "measured_float32_fma_gflops"

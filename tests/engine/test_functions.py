@@ -21,8 +21,8 @@ from gpubench.backends.functions import as_tensors
 from gpubench.engine.judge import verify
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import Check, relative_error
-from gpubench.engine.operands import make_inputs, make_reference
-from gpubench.engine.runner import Runner
+from gpubench.engine.measure.runner import Runner
+from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.errors import LaunchError
 from gpubench.model import Cache, Measurement, Resources, Scope, Status, Timing, Variant
 from gpubench.results.row import Row

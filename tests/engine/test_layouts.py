@@ -16,7 +16,7 @@ from fakes import FakeBackend, point, variant
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.commands.check.cases import expected
-from gpubench.engine.runner import Runner
+from gpubench.engine.measure.runner import Runner
 from gpubench.errors import UsageError
 from gpubench.model import LAYOUTS, Config, CudaVariant, Fill, Problem, Status, Timing
 from gpubench.on_cpu.run import Case, Sanitizer, run_on_cpu

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fakes import COPY_GBYTES_PER_S, CPU, Diary, FakeBackend, FakeKernel, matmul, run_sweep, variant
 
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import Watcher
-from gpubench.engine.runner import Runner
 from gpubench.errors import LaunchError, UsageError
 from gpubench.model import CORE_DTYPES, CudaVariant, Fill, Measurement, Point, Status, Timing
 from gpubench.plan import sweep as plan
@@ -204,7 +204,7 @@ def test_operands_have_the_sweeps_seed_and_kind(monkeypatch: pytest.MonkeyPatch)
         seen.append((seed, fill))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpubench.engine.operand_cache.make_inputs", remember)
+    monkeypatch.setattr("gpubench.engine.operands.cache.make_inputs", remember)
     sweep = asked(variants=("cpu_blas",), seed=77, operands=(Fill.INDEX,))
     run_sweep(sweep, Runner(FakeBackend()))
     assert seen == [(77, Fill.INDEX)]

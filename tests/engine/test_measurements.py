@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from fakes import CPU, Diary, FakeBackend, matmul, measurement, variant
 
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import run
-from gpubench.engine.runner import Runner
 from gpubench.model import Timing
 from gpubench.plan import sweep as plan
 from gpubench.plan.sweep import Sweep

@@ -9,8 +9,8 @@ from fakes import gemm as problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpubench.engine import operands as module
-from gpubench.engine.operands import make_inputs, make_reference
+from gpubench.engine.operands import make as module
+from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, Fill
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpubench.engine.pairs import PAIRS, SETTLE_S, paired
+from gpubench.engine.measure.pairs import PAIRS, SETTLE_S, paired
 from gpubench.model import Series
 from gpubench.stats.pairs import ratio_of_pairs
 

@@ -5,8 +5,8 @@ import pytest
 from fakes import FakeBackend, cut, point, variant, why_wrong
 
 from gpubench.engine.judge.verify import relative_error
-from gpubench.engine.operands import make_inputs, make_reference
-from gpubench.engine.runner import Runner
+from gpubench.engine.measure.runner import Runner
+from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.model import DTYPES, PRECISIONS, Precision, Problem, Status, Timing
 from gpubench.plan.registry import variants
 

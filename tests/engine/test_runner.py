@@ -13,8 +13,8 @@ from fakes import CPU, FakeBackend, FakeKernel, matmul, measurement, point, row,
 
 from gpubench.backends import Routine
 from gpubench.backends.rotation import OperandSets
-from gpubench.engine.operands import verifying_bytes
-from gpubench.engine.runner import COOLING_S, Runner
+from gpubench.engine.measure.runner import COOLING_S, Runner
+from gpubench.engine.operands.make import verifying_bytes
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.architectures import example
 from gpubench.model import (
@@ -350,7 +350,7 @@ def test_earlier_operands_make_room_for_the_next_ones() -> None:
 
 
 def test_a_phase_does_not_include_the_phases_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpubench.engine.runner.perf_counter", itertools.count().__next__)
+    monkeypatch.setattr("gpubench.engine.measure.runner.perf_counter", itertools.count().__next__)
     it = runner(FakeBackend())
     with it._phase("sampling"), it._phase("verifying"):
         pass
@@ -439,7 +439,7 @@ def test_launches_waited_for_have_the_hosts_limits(monkeypatch: pytest.MonkeyPat
     theirs = replace(point(variant(path=Path("theirs.py"))), timer=Timer.EVENTS)
     limits: list[bool] = []
     monkeypatch.setattr(
-        "gpubench.engine.runner.require_independent",
+        "gpubench.engine.measure.runner.require_independent",
         lambda *_, by_events, **_others: limits.append(by_events),
     )
     for launches in (Launches.ALONE, Launches.WAITED):

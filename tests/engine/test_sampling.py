@@ -12,7 +12,7 @@ from fakes import measurement
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.engine.sampling import _why_stop, best_threads, collect
+from gpubench.engine.measure.sampling import _why_stop, best_threads, collect
 from gpubench.errors import LaunchError
 from gpubench.model import Series, Timing
 from gpubench.results.rows import _times

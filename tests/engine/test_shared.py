@@ -27,11 +27,11 @@ from gpubench.engine import cluster
 from gpubench.engine import cluster_pool as shared
 from gpubench.engine.cluster import LOCAL, Member, connected, devices_of, members, require_one_kind
 from gpubench.engine.cluster_pool import ClusterPool, deal
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import LocalPool, Watcher
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, run
-from gpubench.engine.runner import Runner
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError, PeerLostError, UsageError
 from gpubench.model import Timing, Variant, edges
 from gpubench.plan import sweep as plan

@@ -10,7 +10,7 @@ from fakes import FakeBackend, cut, exact, point, product, why_wrong
 
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import Check, poison, relative_error
-from gpubench.engine.operands import make_inputs, make_reference
+from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Problem
 
 FLOATS = ("float32", "float64")

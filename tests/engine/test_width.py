@@ -11,7 +11,7 @@ from gpubench.engine.judge.probe import require_exact
 from gpubench.engine.judge.sum_width import WidthProbe, make_width_probes
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import relative_error
-from gpubench.engine.operands import make_inputs, make_reference, widened
+from gpubench.engine.operands.make import make_inputs, make_reference, widened
 from gpubench.model import Problem
 
 ROWS, COLUMNS = 120, 3

@@ -15,8 +15,8 @@ from fakes import FakeBackend, cut, matmul, point, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
-from gpubench.engine import runner
-from gpubench.engine.runner import Runner
+from gpubench.engine.measure import runner
+from gpubench.engine.measure.runner import Runner
 from gpubench.model import Cache, Measurement, Status, Timing
 
 Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]

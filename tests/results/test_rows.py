@@ -8,10 +8,10 @@ from fakes import CPU, FAKE, FakeBackend, measured, measurement, point, row, ser
 
 from gpubench.commands.compare_cublas.sustained_pairs import _filled
 from gpubench.engine import prepare as preparing
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.run import _rows
-from gpubench.engine.runner import Runner
 from gpubench.hardware.architectures import example
 from gpubench.model import (
     Cache,

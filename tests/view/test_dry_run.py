@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.prepare import prepare_dry
-from gpubench.engine.runner import Runner
 from gpubench.options import read_sweep
 from gpubench.view.job import print_plan
 

@@ -7,9 +7,9 @@ import pytest
 from fakes import CPU, FakeBackend, measurement, point, variant
 from rich.console import Console
 
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
-from gpubench.engine.runner import Runner
 from gpubench.model import Config, Device, Measurement, Status
 from gpubench.plan.schedule import Estimate, Visit
 from gpubench.plan.sweep import Sweep

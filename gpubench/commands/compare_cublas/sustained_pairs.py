@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import geometric_mean
 
-from gpubench.engine.pairs import PAIR_S, PROCESSES, mean_joules
+from gpubench.engine.measure.pairs import PAIR_S, PROCESSES, mean_joules
 from gpubench.engine.pool import LocalPool, Pool
 from gpubench.engine.prepare import Job
 from gpubench.model import PairedTimes, PointKey, State, Status

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
 
-from gpubench.engine.judge.parent_clock import LEAST_US
+from gpubench.engine.outside.parent_clock import LEAST_US
 from gpubench.grouping import grouped
 from gpubench.model import CLOCKS_AGREE, Status
 from gpubench.results.row import Row

@@ -12,7 +12,7 @@ from gpubench.backends import Backend, backends, open_backend
 from gpubench.commands.operand_files import files
 from gpubench.engine.judge.verdict import why_inaccurate
 from gpubench.engine.judge.verify import poison, relative_error
-from gpubench.engine.operands import make_inputs, make_reference, verifying_bytes
+from gpubench.engine.operands.make import make_inputs, make_reference, verifying_bytes
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
 from gpubench.hardware.host import free_memory_bytes
 from gpubench.model import OPERATIONS, Cache, Point, Problem, Variant

@@ -9,8 +9,8 @@ import msgspec
 
 from gpubench.backends import backends, open_backend, passed_over
 from gpubench.engine.child.calls import Call, Done, Opened, decode_arguments, encode
-from gpubench.engine.child.examiner import Examiner
-from gpubench.engine.runner import Runner
+from gpubench.engine.measure.examiner import Examiner
+from gpubench.engine.measure.runner import Runner
 from gpubench.errors import ChildLostError, UsageError
 from gpubench.model import Measurement, Point, Status, Timer
 from gpubench.process.child import open_channel

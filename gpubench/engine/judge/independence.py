@@ -28,7 +28,7 @@ from gpubench.engine.judge.verify import (
     rows_to_check,
     take_rows,
 )
-from gpubench.engine.operands import widened
+from gpubench.engine.operands.make import widened
 
 TURNS: tuple[int, ...] = (6, 6, 36)
 """Number of launches in each case, by stage. A further stage follows only if two cases differ by

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.engine.operands import make_reference
+from gpubench.engine.operands.make import make_reference
 from gpubench.model import Precision, Problem
 
 EDGE, MAX_RESULTS = 64, 1024

@@ -12,8 +12,8 @@ import numpy as np
 from gpubench.backends.rotation import OperandSets, result_factor
 from gpubench.engine.judge.rounding import can_show_rounding, choose_lines, find_rounding
 from gpubench.engine.judge.verdict import WrongError, missing, require, why_inaccurate, why_rounded
-from gpubench.engine.operand_cache import OperandCache
-from gpubench.engine.operands import Reference, make_reference
+from gpubench.engine.operands.cache import OperandCache
+from gpubench.engine.operands.make import Reference, make_reference
 from gpubench.model import Cache, CallVariant, HostVariant, Measurement, Point, Problem, Variant
 from gpubench.plan.registry import is_ours
 

@@ -9,11 +9,11 @@ import pytest
 from fakes import CPU, FakeBackend
 
 from gpubench.commands.compare_cublas.sustained_pairs import add_pairs, pairs_s
-from gpubench.engine.pairs import PAIR_S
+from gpubench.engine.measure.pairs import PAIR_S
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import LocalPool, Pool
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import run
-from gpubench.engine.runner import Runner
 from gpubench.model import Cache, PairedTimes, Point, State
 from gpubench.plan.sweep import Sweep
 from gpubench.results.result_file import ResultFile

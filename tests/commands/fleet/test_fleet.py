@@ -25,9 +25,9 @@ from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Products, Repo
 from gpubench.commands.fleet.verdicts import Fleet, FleetVerdict, assess
 from gpubench.commands.fleet.view import as_json, as_tables
 from gpubench.engine.cluster import Member
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Place
 from gpubench.engine.pool import LocalPool
-from gpubench.engine.runner import Runner
 from gpubench.errors import DeviceBusyError, LaunchError
 from gpubench.model import Device, Health
 from gpubench.results import store

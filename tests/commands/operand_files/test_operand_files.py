@@ -16,7 +16,7 @@ from gpubench.commands.operand_files.files import (
     write_operands,
     write_result,
 )
-from gpubench.engine.operands import make_inputs
+from gpubench.engine.operands.make import make_inputs
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, Problem
 from gpubench.results.output import Output

@@ -11,8 +11,8 @@ from gpubench.backends.rotation import OperandSets
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.reproduce.run import reproduce
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import LocalPool, Watcher
-from gpubench.engine.runner import Runner
 from gpubench.model import Device, Point
 from gpubench.options import read_sweep
 

@@ -25,8 +25,8 @@ from gpubench.commands.tune.run import (
     tune,
 )
 from gpubench.commands.tune.view import summary
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import Executor, LocalPool, Watcher
-from gpubench.engine.runner import Runner
 from gpubench.errors import UsageError
 from gpubench.model import Space, edges
 from gpubench.plan import sweep as plan

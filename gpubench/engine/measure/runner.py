@@ -16,7 +16,6 @@ from time import perf_counter, sleep
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.functions import answers
 from gpubench.backends.rotation import OperandSets, operand_factors, result_factor
-from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent
 from gpubench.engine.judge.probe import (
     all_probes,
@@ -37,10 +36,11 @@ from gpubench.engine.judge.verify import (
     poison,
     require_right,
 )
-from gpubench.engine.operand_cache import OperandCache
-from gpubench.engine.operands import SEED_BITS, Reference, make_new_values
-from gpubench.engine.pairs import paired
-from gpubench.engine.sampling import LONG, Sample, best_threads, collect
+from gpubench.engine.measure.examiner import Examiner
+from gpubench.engine.measure.pairs import paired
+from gpubench.engine.measure.sampling import LONG, Sample, best_threads, collect
+from gpubench.engine.operands.cache import OperandCache
+from gpubench.engine.operands.make import SEED_BITS, Reference, make_new_values
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (

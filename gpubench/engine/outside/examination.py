@@ -6,13 +6,13 @@ from dataclasses import replace
 from secrets import randbelow
 from typing import Any
 
-from gpubench.engine.child.examiner import Examiner
 from gpubench.engine.child.supervisor import Supervisor
-from gpubench.engine.judge.on_new_operands import OnNewOperands
-from gpubench.engine.judge.parent_clock import require_time
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
 from gpubench.engine.judge.verdict import WrongError, as_judged
-from gpubench.engine.runner import Instance, instance_of
+from gpubench.engine.measure.examiner import Examiner
+from gpubench.engine.measure.runner import Instance, instance_of
+from gpubench.engine.outside.on_new_operands import OnNewOperands
+from gpubench.engine.outside.parent_clock import require_time
 from gpubench.errors import ChildLostError
 from gpubench.model import CallVariant, Device, Measurement, Point, Status, Timer, Timing, Variant
 

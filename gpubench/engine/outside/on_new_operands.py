@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from gpubench.engine.child.examiner import Examiner
-from gpubench.engine.judge.parent_clock import AGREEING_S, LAUNCH_US, PATIENCE_S, timed
 from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
 from gpubench.engine.judge.verdict import (
     WrongError,
@@ -20,7 +18,8 @@ from gpubench.engine.judge.verdict import (
     why_rounded,
 )
 from gpubench.engine.judge.verify import CHECKED_ROWS, rows_error
-from gpubench.engine.operands import (
+from gpubench.engine.measure.examiner import Examiner
+from gpubench.engine.operands.make import (
     SEED_BITS,
     make_inputs,
     make_new_values,
@@ -28,6 +27,7 @@ from gpubench.engine.operands import (
     transposed,
     widened,
 )
+from gpubench.engine.outside.parent_clock import AGREEING_S, LAUNCH_US, PATIENCE_S, timed
 from gpubench.model import CLOCKS_AGREE, Cache, Device, Launches, Measurement, Timer
 
 MAX_LAUNCHES, MAX_BYTES, BESIDE_S = 32, 2**22, 5e-4

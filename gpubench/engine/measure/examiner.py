@@ -19,8 +19,8 @@ from gpubench.engine.judge.probe import (
 )
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import on_host, poison, take_rows
-from gpubench.engine.operand_cache import OperandCache
-from gpubench.engine.operands import make_new_values
+from gpubench.engine.operands.cache import OperandCache
+from gpubench.engine.operands.make import make_new_values
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Cache, Point, Problem
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from gpubench.backends import Backend
 from gpubench.backends.rotation import OperandSets, operand_factors
-from gpubench.engine.operands import (
+from gpubench.engine.operands.make import (
     Reference,
     make_inputs,
     make_reference,

@@ -1,0 +1,1 @@
+"""The operands of a problem and the reference of its result."""
