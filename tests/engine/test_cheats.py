@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fakes import point
 
-from gpubench.engine.judge import parent_clock as clock
+from gpubench.engine.outside import parent_clock as clock
 from gpubench.engine.worker import Worker
 from gpubench.model import Cache, Measurement, Status, Timer, Timing
 from gpubench.plan.descriptor import load

@@ -6,8 +6,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from gpubench.engine.judge import parent_clock as clock
 from gpubench.engine.judge.verdict import WrongError
+from gpubench.engine.outside import parent_clock as clock
 from gpubench.engine.outside.parent_clock import require_time
 from gpubench.model import CLOCKS_AGREE
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from fakes import CPU, measurement, point, variant
 
-from gpubench.engine.judge import examination
 from gpubench.engine.judge.verdict import WrongError, as_judged
 from gpubench.engine.measure.examiner import Examiner
+from gpubench.engine.outside import examination
 from gpubench.engine.outside.examination import Examination
 from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError

@@ -12,12 +12,12 @@ from fakes import CPU, cut, gemm, measurement, point, variant
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.new_elements import new_elements
 from gpubench.backends.rotation import ALIGNED_BYTES, set_size
-from gpubench.engine.judge import on_new_operands
-from gpubench.engine.judge import parent_clock as clock
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.operands.cache import OperandCache
 from gpubench.engine.operands.make import make_inputs, make_new_values, new_rows, transposed
+from gpubench.engine.outside import on_new_operands
+from gpubench.engine.outside import parent_clock as clock
 from gpubench.engine.outside.examination import library_note
 from gpubench.engine.outside.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
 from gpubench.model import Cache, Fill, Measurement, Point, Problem, Timer
