@@ -58,7 +58,10 @@ COMMANDS = (
 )
 
 RECORDED = (
-    "gpubench show results/h200/ladder.csv --sort rate --top 6",
+    (
+        "gpubench show results/h200/sweep.csv --only "
+        "2048,naive,naive_uncoalesced,register_tile,shared_tile,4,8,12,16,24,32"
+    ),
     "gpubench diff results/h200/sweep.csv results/h200/sweep_again.csv --only shared_tile,2048",
 )
 """Commands that are typed in the recording."""

@@ -156,6 +156,33 @@ def first_pick(dtype: str) -> float:
     return drawn_mean(ratios).ratio
 
 
+def squares_of(dtype: str) -> str:
+    """Return the lowest and the highest ratio at the squares in long runs."""
+    ratios = sorted(ratio.ratio for _, ratio in in_pairs(dtype))
+    if not ratios:
+        return "–"
+    limits = dict.fromkeys(f"{ratio:.2f}" for ratio in (ratios[0], ratios[-1]))
+    return " to ".join(limits) + other_gpu(dtype, path_of_squares(dtype))
+
+
+def results_in_short() -> str:
+    """Return the ratios at random shapes and squares, and where the library is faster."""
+    lines = []
+    for dtype in ALONE:
+        every = outcomes_alone(dtype)
+        behind = [one for one in every if one.ratio < 1]
+        loses = "at no shape"
+        if behind:
+            worst = min(behind, key=lambda one: one.ratio)
+            shape = f"{worst.own.m}×{worst.own.n}×{worst.own.k}"
+            percent = 100 * len(behind) / len(every)
+            loses = f"{percent:.0f} % of the shapes; lowest {worst.ratio:.2f} at {shape}"
+        lines.append([dtype, said(alone_mean(dtype), 2), squares_of(dtype), loses])
+    cards = ", ".join(sorted({card(path_alone(dtype)) for dtype in ALONE}))
+    heading = [f"precision, on {cards}", "random shapes", "squares", "where it loses"]
+    return table(heading, lines, text=True)
+
+
 def alone_shapes() -> str:
     """Return the ratios at random shapes of launches alone, by class; and at other shapes."""
     lines = []
@@ -163,8 +190,6 @@ def alone_shapes() -> str:
         every = outcomes_alone(dtype)
         ratios = sorted(one.ratio for one in every)
         chained = drawn_mean([(one.shape_class, one.overlapped_ratio) for one in every]).ratio
-        long = sorted(f"{ratio.ratio:.2f}" for _, ratio in in_pairs(dtype)) or ["–"]
-        long[-1] += other_gpu(dtype, path_of_squares(dtype))
         classes = grouped(every, lambda one: one.shape_class)
         lines.append(
             [
@@ -178,7 +203,7 @@ def alone_shapes() -> str:
                     else "–"
                     for of in (classes.get(each, []) for each in CLASSES)
                 ),
-                *(f"{chained:.2f}", " to ".join(dict.fromkeys((long[0], long[-1])))),
+                *(f"{chained:.2f}", squares_of(dtype)),
             ]
         )
     heading = ["precision", "GPU", "seed", "shapes", "geometric mean", "first pick"]

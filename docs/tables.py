@@ -1,6 +1,6 @@
 """Every generated part of README.md and of the pages in docs/, made from results/.
 
-    python -m cogapp -I docs -p "import tables" -r README.md docs/*.md
+    python -m cogapp -I docs -p "import tables" -r README.md results/README.md docs/*.md
 
 cog runs the call that stands in the first line of a generated part, and writes what it returns.
 `PAGES` are all files with such parts.
@@ -41,7 +41,11 @@ from gpubench.view.numbers import milliseconds, number
 from gpubench.view.row_tables import best_of_each, mean_power_w
 
 KERNELS_PAGE = KERNELS / "gemm" / "README.md"
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), KERNELS_PAGE)
+PAGES = (
+    *(ROOT / "README.md", RESULTS / "README.md"),
+    *sorted((ROOT / "docs").glob("*.md")),
+    KERNELS_PAGE,
+)
 RIVALS = ("bfloat16", "float16", "tf32", "float32")
 """Element types of the files in rivals/."""
 
