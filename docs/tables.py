@@ -284,7 +284,7 @@ def _columns(columns: Sequence[Field[Any]], headings: Mapping[str, str]) -> str:
             ]
             for column in members
         )
-        heading = f"## {group}: {headings[group]}" if group in headings else f"## {group}"
+        heading = f"### {group}: {headings[group]}" if group in headings else f"### {group}"
         parts.append(f"{heading}\n\n{table(['column', 'type', 'meaning'], lines, text=True)}")
     return "\n\n".join(parts)
 

@@ -221,7 +221,7 @@ PROBLEM_KEY = tuple(name for name in KEY if name not in {"variant", "tile"})
 REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
 """Columns that every file must have. Versions of gpubench differ in the other columns."""
 
-_FILE = Columns(Row, REQUIRED, "a CSV of a sweep (docs/csv.md has its schema)")
+_FILE = Columns(Row, REQUIRED, "a CSV of a sweep (docs/files.md has its schema)")
 COLUMNS, NAMES = _FILE.fields, _FILE.names
 encode, read, rows = _FILE.encode, _FILE.read, _FILE.rows_of
 
