@@ -39,7 +39,10 @@ RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
     ("float64", TENSOR_CORES): {(8, 0): 128, (9, 0): 256, (10, 0): 128},
     ("tf32", TENSOR_CORES): {(8, 0): 1024, (8, 6): 512, (8, 9): 512}
     | {(9, 0): 2048, (10, 0): 4096, (12, 0): 512},
-    ("float16", TENSOR_CORES): {(7, 0): 1024, (7, 5): 1024} | _BITS_16,
+    **{
+        (name, TENSOR_CORES): {(7, 0): 1024, (7, 5): 1024} | _BITS_16
+        for name in ("float16", "float16_sum16")
+    },
     ("bfloat16", TENSOR_CORES): _BITS_16,
     ("int8", TENSOR_CORES): {(7, 5): 2048, (8, 0): 4096, (8, 6): 2048, (8, 9): 2048}
     | {(9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
@@ -47,11 +50,11 @@ RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
 }
 """Operations per clock of a multiprocessor, by arithmetic (a dtype, or tf32) and unit, and by
 compute capability. A multiply-add counts as two operations. Sums are in float32 for tf32 and
-narrower floats, and in int32 for int8. `SOURCES` has the sources by unit."""
+narrower floats except float16_sum16, and in int32 for int8. `SOURCES` has the sources by unit."""
 
 HALVES = {
     "GeForce": {"tf32", "float16", "bfloat16", "float8_e4m3"},
-    "A10G": {"tf32", "float16", "bfloat16", "int8"},
+    "A10G": {"tf32", "float16", "float16_sum16", "bfloat16", "int8"},
 }
 """Arithmetic with half the rate on tensor cores, by part of the product's name. GeForce adds in
 float32 at half the rate of the professional products of the same capability (RTX 3090 and A40, RTX

@@ -138,6 +138,15 @@ PRECISIONS = {
         Precision(
             name="float16", cpp="__half", tensor_map_code=6, sum_roundoff=F32, result_roundoff=F16
         ),
+        # Sums of 16 bits: accumulators of half, or COMPUTE_16F of cuBLAS.
+        Precision(
+            name="float16_sum16",
+            element="float16",
+            accumulator="float16",
+            cpp="__half",
+            tensor_map_code=6,
+            sum_roundoff=F16,
+        ),
         Precision(
             name="bfloat16",
             cpp="__nv_bfloat16",

@@ -308,7 +308,7 @@ def operands(problem: Problem) -> tuple[np.ndarray, ...]:
     Sums of their products are exact in any order, so results are compared for equality.
     """
     rng = np.random.default_rng(problem.m * 1_000_003 + problem.n * 1009 + problem.k)
-    choice = np.array([-3, -2, -1, 1, 2, 3], dtype=problem.dtype)
+    choice = np.array([-3, -2, -1, 1, 2, 3], dtype=problem.precision.element)
     return tuple(rng.choice(choice, size=shape) for shape in problem.input_shapes)
 
 
@@ -325,7 +325,7 @@ def encoded(case: Case, names: Sequence[str]) -> bytes:
     """Return a case in the form of `run_case` in runtime.cpp: buffers, then launches on them."""
     problem, launch = case.problem, case.launch
     inputs = case.inputs or operands(problem)
-    output = np.empty(problem.output_shape, dtype=problem.dtype)
+    output = np.empty(problem.output_shape, dtype=problem.precision.result)
     poison(output, reads_output=case.variant.reads_output)
     workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
     buffers = [*inputs, output, *workspace]
@@ -375,9 +375,11 @@ def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:
     outputs, start = [], 0
     for case in cases:
         problem = case.problem
-        dtype = np.dtype(problem.dtype)
+        kinds = [problem.precision.element] * len(problem.input_shapes)
+        kinds.append(problem.precision.result)
         arrays = []
-        for shape, by_columns in zip(problem.shapes, problem.by_columns, strict=True):
+        for kind, shape, by_columns in zip(kinds, problem.shapes, problem.by_columns, strict=True):
+            dtype = np.dtype(kind)
             count = int(np.prod(shape))
             if start + count * dtype.itemsize > len(data):
                 raise KernelFaultError("fault: the kernel ended its process")

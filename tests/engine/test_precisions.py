@@ -36,7 +36,8 @@ def test_a_right_product_is_accepted_and_a_missing_term_is_not() -> None:
                 )
                 is None
             )
-            short = right(precision, a[:, :-1], b[:-1])
+            kept = k - max(1, int(k * precision.tolerance))  # one term, or a few for float16 sums
+            short = right(precision, a[:, :kept], b[:kept])
             assert why_wrong(
                 relative_error(np, short, reference, precision.result_roundoff), precision.tolerance
             )

@@ -1,6 +1,7 @@
 """The probe of the width of sums, on emulated sums: narrow ones show, whole and in parts of K."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 
 import ml_dtypes
@@ -142,6 +143,29 @@ def test_float8_may_keep_14_bits_and_no_fewer(depth: int) -> None:
     require_exact(probe, np, result(probe, NARROW["14 bits of 32 terms"][0], "bfloat16"))
     with pytest.raises(WrongError, match="keep 11 bits, as sums in float16 do"):
         require_exact(probe, np, result(probe, NARROW["float16 in chunks of 128"][0], "bfloat16"))
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("name", [*RIGHT, *NARROW])
+def test_sums_stated_as_float16_keep_11_bits_and_no_fewer(name: str, depth: int) -> None:
+    add, bits = NARROW[name] if name in NARROW else (RIGHT[name], 24)
+    probe = probe_of("float16_sum16", depth)
+    with pytest.raises(WrongError, match="keep 8 bits") if bits < 11 else nullcontext():
+        require_exact(probe, np, result(probe, add, "float16"))
+
+
+@pytest.mark.parametrize("k", [32, 257, 4096])
+def test_sums_of_float16_are_within_their_tolerance_and_those_of_bfloat16_are_not(k: int) -> None:
+    problem = Problem(op="gemm", m=24, n=24, k=k, dtype="float16_sum16")
+    a, b = map(widened, make_inputs(problem, seed=1))
+    reference, products = make_reference(np, "gemm", a, b), a.T[:, :, None] * b[:, None, :]
+
+    def error(kind: type) -> float:
+        summed = in_turn(products, kind).astype("float16")
+        return relative_error(np, summed, reference, problem.precision.result_roundoff)
+
+    assert error(HALF) < problem.precision.tolerance / 2
+    assert error(BRAIN) > problem.precision.tolerance / 2
 
 
 @pytest.mark.parametrize("k", [32, 257, 4096])

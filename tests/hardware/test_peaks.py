@@ -47,6 +47,9 @@ PUBLISHED = {
         *((RTX_3090, 71), (A40, 149.7), (RTX_4090, 165.2), (L40S, 362), (RTX_5090, 209.5)),
         *((A10, 125), (A10G, 70), (RTX_A6000, 154.8), (H100_SXM, 989.4)),
     ],
+    ("float16_sum16", "tensor cores"): [
+        *((H200, 989.4), (A100, 312), (RTX_3090, 142), (RTX_4090, 330.3), (A10, 125), (A10G, 70)),
+    ],
     ("bfloat16", "tensor cores"): [
         *((H200, 989.4), (A100, 312), (B200, 2250), (GB200, 2500), (H100_PCIE, 756)),
         *((A10, 125), (A10G, 70), (RTX_A6000, 154.8), (H100_SXM, 989.4)),
@@ -62,7 +65,8 @@ PUBLISHED = {
         *((RTX_4090, 330.3), (L40S, 733), (RTX_5090, 419)),
     ],
 }
-"""TFLOP/s (dense, sums in float32 or int32) of NVIDIA's datasheets and white papers."""
+"""TFLOP/s (dense) of NVIDIA's datasheets and white papers. Sums are in float32 or
+int32, if the name has no other type."""
 
 
 def test_every_row_gives_the_published_figures() -> None:

@@ -1,9 +1,10 @@
 """The types of each precision, as numbers of cublas_api.h and library_types.h."""
 
 import ctypes
+import struct
 from typing import Any, NamedTuple
 
-COMPUTE_32F, COMPUTE_64F, COMPUTE_32I, COMPUTE_32F_FAST_TF32 = 68, 70, 72, 77
+COMPUTE_16F, COMPUTE_32F, COMPUTE_64F, COMPUTE_32I, COMPUTE_32F_FAST_TF32 = 64, 68, 70, 72, 77
 """cublasComputeType_t. COMPUTE_32F does not round float32 operands to TF32."""
 
 COMPUTE_64F_EMULATED_FIXEDPOINT = 79
@@ -24,6 +25,11 @@ class GemmTypes(NamedTuple):
     """For float8: sums stay in the tensor core and are not promoted to float32 at intervals."""
 
 
+def half_scalar(value: int) -> ctypes.c_uint16:
+    """Return a number as the bits of float16, which ctypes lacks."""
+    return ctypes.c_uint16(*struct.unpack("<H", struct.pack("<e", value)))
+
+
 def operation_of(matrix: Any) -> tuple[int, int]:
     """Return the operation and the leading dimension with which a library takes a matrix.
 
@@ -40,6 +46,7 @@ GEMM_TYPES = {
     "float64": GemmTypes(COMPUTE_64F, R_64F, R_64F, R_64F, ctypes.c_double),
     "tf32": GemmTypes(COMPUTE_32F_FAST_TF32, R_32F, R_32F, R_32F, ctypes.c_float),
     "float16": GemmTypes(COMPUTE_32F, R_16F, R_16F, R_32F, ctypes.c_float),
+    "float16_sum16": GemmTypes(COMPUTE_16F, R_16F, R_16F, R_16F, half_scalar),
     "bfloat16": GemmTypes(COMPUTE_32F, R_16BF, R_16BF, R_32F, ctypes.c_float),
     "int8": GemmTypes(COMPUTE_32I, R_8I, R_32I, R_32I, ctypes.c_int32),
     "float8_e4m3": GemmTypes(

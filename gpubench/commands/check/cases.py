@@ -53,7 +53,7 @@ def expected(problem: Problem) -> np.ndarray:
     """Return the result. It consists of small integers, so it is exact in every dtype."""
     inputs = [array.astype(np.int64) for array in operands(problem)]
     result = EXPECTED[problem.op](*inputs)
-    return result.astype(problem.dtype)
+    return result.astype(problem.precision.result)
 
 
 Layout = tuple[str, ...] | None

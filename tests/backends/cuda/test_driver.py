@@ -74,6 +74,7 @@ def test_every_dtype_and_swizzle_has_its_code_in_cuda_h() -> None:
         "int32": 3,
         "tf32": 11,
         "float16": 6,
+        "float16_sum16": 6,
         "bfloat16": 9,
         "int8": 0,
         "float8_e4m3": 0,
