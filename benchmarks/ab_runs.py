@@ -99,7 +99,7 @@ def run(slower: bool) -> dict[str, object]:
 
 
 def main() -> None:
-    """Run, and add the outcomes to the file. docs/claims.md has the rates."""
+    """Run, and add the outcomes to the file. results/claims.md has the rates."""
     options = parser(__doc__, "ab.json")
     options.add_argument("--runs", type=int, default=30)
     options.add_argument("--first", type=int, help="default: the number of runs in the file")

@@ -305,7 +305,7 @@ def task_cpu() -> Iterator[dict[str, Any]]:
 
 def task_pages() -> dict[str, Any]:
     """Fill the tables of all pages by cog (https://cog.readthedocs.io), and draw the pictures."""
-    pages = "README.md results/README.md docs/*.md gpubench/kernels/gemm/README.md"
+    pages = "README.md results/*.md docs/*.md gpubench/kernels/gemm/README.md"
     cog = f"{sys.executable} -m cogapp -I docs -p 'import tables' -r {pages}"
     makers = [f"{sys.executable} docs/make_{name}.py" for name in ("pictures", "schemas")]
     return {"actions": [cog, *makers]}

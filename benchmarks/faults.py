@@ -3,7 +3,7 @@
     python benchmarks/faults.py -o faults.json
 
 The kernels of `faults/gemm/faulty.cu` are right except at edge 16, where each has one fault; one of
-them hangs. Needs a GPU. docs/claims.md has the bounds.
+them hangs. Needs a GPU. results/claims.md has the bounds.
 """
 
 import tempfile

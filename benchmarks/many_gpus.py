@@ -2,9 +2,9 @@
 
     python benchmarks/many_gpus.py -o many_gpus.json
 
-Needs two GPUs of one kind or more, and the extra `fleet`. docs/claims.md has the bounds. Sweeps on
-one GPU and on all take turns, twice. `fleet` runs twice, and once more while another program uses
-the last GPU.
+Needs two GPUs of one kind or more, and the extra `fleet`. results/claims.md has the bounds. Sweeps
+on one GPU and on all take turns, twice. `fleet` runs twice, and once more while another program
+uses the last GPU.
 """
 
 import json

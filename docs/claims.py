@@ -1,4 +1,4 @@
-"""The bounds of docs/claims.md, and what the files of results/ say about each.
+"""The bounds of results/claims.md, and what the files of results/ say about each.
 
 A ratio of two times, a mean of ratios, or a rate of cases is *shown* if its whole 95 % interval reaches the bound,
 *missed* if none of the interval does, and *not decided* otherwise. Other figures are *met* or *missed*.

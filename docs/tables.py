@@ -1,6 +1,6 @@
 """Every generated part of README.md and of the pages in docs/, made from results/.
 
-    python -m cogapp -I docs -p "import tables" -r README.md results/README.md docs/*.md
+    python -m cogapp -I docs -p "import tables" -r README.md results/*.md docs/*.md
 
 cog runs the call that stands in the first line of a generated part, and writes what it returns.
 `PAGES` are all files with such parts.
@@ -42,7 +42,8 @@ from gpubench.view.row_tables import best_of_each, mean_power_w
 
 KERNELS_PAGE = KERNELS / "gemm" / "README.md"
 PAGES = (
-    *(ROOT / "README.md", RESULTS / "README.md"),
+    ROOT / "README.md",
+    *sorted(RESULTS.glob("*.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     KERNELS_PAGE,
 )
@@ -183,11 +184,6 @@ def claims_of_others() -> str:
         link = f"[`{folder.name}`](../results/{folder.relative_to(RESULTS)}/reproduce.md)"
         lines.append([link, gpu.split()[0], *(found[verdict] or "" for verdict in verdicts)])
     return table(["claim", "GPU", *verdicts], lines)
-
-
-def part(name: str, number: str) -> str:
-    """Return a paragraph, or a table, of a Markdown file of results/."""
-    return (RESULTS / name).read_text(encoding="utf-8").strip().split("\n\n")[int(number)]
 
 
 def reproduced(first: str, after: str) -> str:

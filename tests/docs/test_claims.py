@@ -22,7 +22,7 @@ from gpubench.results.row import Row, read, write
 from gpubench.view.row_tables import best_of
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-CLAIMS = (PAGES / "claims.md").read_text(encoding="utf-8")
+CLAIMS = (REPOSITORY / "results" / "claims.md").read_text(encoding="utf-8")
 GENERATED = re.compile(r"<!-- \[\[\[cog (.*?) \]\]\] -->.*?<!-- \[\[\[end\]\]\] -->", re.DOTALL)
 
 
