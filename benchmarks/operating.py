@@ -410,12 +410,22 @@ def fleet_line(place: int, number: int, fit: bool) -> list[object]:
     return operating_fleet.line(noise, *operating_fleet.LINES[place], number, rng)
 
 
+def disturbed_line(place: int, number: int, fit: bool) -> list[object]:
+    """Return a line of the table of disturbed fleets."""
+    rng = np.random.default_rng([place, fit, 2])
+    noise = operating_fleet.recorded(ROUNDS if fit else SWEEPS)
+    return operating_fleet.disturbed_line(noise, operating_fleet.DISTURBED[place], number, rng)
+
+
 TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]]] = {
     "diff": (diff_line, range(len(CASES)), DIFF_HEADING),
     "blind": (blind_line, BLIND, BLIND_HEADING),
     "tune": (tune_line, list(operating_tune.LANDSCAPES), operating_tune.HEADING),
     "fleet": (fleet_line, range(len(operating_fleet.LINES)), operating_fleet.HEADING),
-}
+    "fleet_disturbed": (
+        disturbed_line, range(len(operating_fleet.DISTURBED)), operating_fleet.DISTURBED_HEADING
+    ),
+}  # fmt: skip
 """For each command: what makes a line, of which item, and the heading."""
 
 

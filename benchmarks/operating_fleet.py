@@ -141,3 +141,46 @@ def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> li
     counts = [f"{count} of {fleets}" for count in (*hits, in_all, called, alarms)]
     smallest = f"{np.expm1(np.median(detectable)):.1%}"
     return [name, devices, *counts, smallest, f"{kept} of {promised}"]
+
+
+# ---- disturbed rounds, and several slow devices
+
+Case = tuple[str, int, int, str]
+"""What good devices differ by, how many devices there are, how many are slow, and a disturbance."""
+
+ROUND, BY_UNIT, EACH = "in one round", "in one round, by unit", "each in a round of its own"
+DISTURBED: Sequence[Case] = [
+    *(("normal, 0.25 %", devices, 0, ROUND) for devices in (4, 8, 16, 64)),
+    *(("log-normal, median 0.3 %", devices, 0, BY_UNIT) for devices in (5, 14, 40)),
+    ("t with 3 degrees of freedom, 0.25 %", 11, 0, EACH),
+    ("normal, 0.25 %", 11, 1, ROUND),
+    *(("normal, 0.25 %", count, slow, "") for count, slow in ((8, 2), (8, 3), (12, 4), (16, 5))),
+    *(("log-normal, median 0.3 %", devices, slow, "") for devices, slow in ((9, 3), (14, 4))),
+    ("Laplace, 0.5 %", 15, 5, ""),
+    ("normal, 0.3 %, and up to 1.5 % by the place in a rack", 13, 4, ""),
+    *(("t with 3 degrees of freedom, 0.5 %", devices, 0, "") for devices in (9, 12, 16)),
+]  # fmt: skip
+
+DISTURBED_HEADING = ["good devices differ by", "devices", "slow by 6 to 15 %", "disturbed",
+                     "a slow device found", "all slow devices found", "false alarms"]  # fmt: skip
+
+
+def disturbed_line(noise: Floats, case: Case, fleets: int, rng: Random) -> list[object]:
+    """Return the figures of a line of the table: slow devices are slow in all units."""
+    spread, devices, slow, where = case
+    any_found = all_found = alarms = 0
+    for _ in range(fleets):
+        own = SPREADS[spread][0](rng, (devices, UNITS))
+        chosen = rng.choice(devices, slow, replace=False)
+        own[chosen] += np.log1p(rng.uniform(0.06, 0.15, (slow, 1)))
+        times = fleet(noise, own, rng)
+        victims = range(devices) if where == EACH else rng.choice(devices, 1)
+        for victim in victims if where else ():
+            by = rng.uniform(0.1, 1.0, times.shape[1]) if where == BY_UNIT else 0.3
+            times[victim, :, rng.integers(ROUNDS)] += np.log1p(by)
+        found = judge(times, processes=PROCESSES).slow
+        any_found += bool(found[chosen].any())
+        all_found += bool(slow and found[chosen].any(axis=1).all())
+        alarms += bool((found & ~np.tile(truly_slow(own), len(PHASES))).any())
+    found_of = [f"{count} of {fleets}" if slow else "" for count in (any_found, all_found)]
+    return [spread, devices, slow or "", where, *found_of, f"{alarms} of {fleets}"]

@@ -52,10 +52,35 @@ def test_a_faster_device_is_not_slow_and_does_not_make_the_others_slow() -> None
 
 def test_a_device_whose_own_rounds_disagree_is_ambiguous() -> None:
     found = times(rounds=3)
-    found[2, 4] += [0.0, 0.0, 0.25]
+    found[2, 4] += [0.0, 0.12, 0.25]
     judgement = judge(found)
     assert not judgement.slow.any()
     assert judgement.ambiguous[2, 4]
+
+
+@pytest.mark.parametrize("devices", [4, 8, 17])
+def test_a_device_that_was_disturbed_in_one_round_of_all_units_is_fine(devices: int) -> None:
+    found = times(devices)
+    found[2, :, 1] += np.log(1.3)
+    judgement = judge(found)
+    assert not (judgement.slow | judgement.ambiguous).any()
+    found[2] += np.log(1.15)
+    assert judge(found).slow[2].any()
+
+
+def test_unequal_slow_devices_do_not_hide_one_another() -> None:
+    for devices, slowdowns in ((9, (1.06, 1.09, 1.15)), (16, (1.06, 1.08, 1.10, 1.12, 1.15))):
+        found = times(devices)
+        found[: len(slowdowns)] += np.log(slowdowns)[:, None, None]
+        assert judge(found).slow.any(axis=1).nonzero()[0].tolist() == [*range(len(slowdowns))]
+
+
+def test_a_single_good_device_beyond_the_median_deviation_of_the_others_is_not_slow() -> None:
+    found = times(units=1)
+    found[:, 0] = 5 + np.array([[0.0, 0.0001, 0.0002, 0.0003, 0.0004, 0.05, -0.06, 0.06]]).T
+    found[5] = 5.0005
+    judgement = judge(found)
+    assert judgement.ambiguous.any(axis=1).nonzero()[0].tolist() == [7]
 
 
 def test_few_devices_may_differ_by_what_good_ones_do() -> None:
