@@ -99,7 +99,7 @@ def rivals() -> str:
             [f"`{name}`", *(rate(best.get((name, size))) for size in sizes)]
             for name in dict.fromkeys(row.variant for row in timed)
         ]
-        parts.append(f"### {precision}\n\n{table(['kernel', *map(str, sizes)], lines)}")
+        parts.append(f"**{precision}**\n\n{table(['kernel', *map(str, sizes)], lines)}")
     return "\n\n".join(parts)
 
 
