@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import gpubench
-from gpubench.model import OPERATIONS
+from gpubench.model import DEFAULT_FILE_OP, DEFAULT_OP, OPERATIONS
 
 PACKAGE = Path(gpubench.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "configs" not in path.parts)
@@ -237,3 +237,16 @@ def test_only_the_judge_makes_a_measurement_wrong() -> None:
                 if names & {"Status.WRONG", "'wrong'", "Status('wrong')"}:
                     makers.add(path)
     assert makers == {judge}
+
+
+def test_no_operation_is_named_outside_its_folder_but_as_a_default() -> None:
+    defaults = PACKAGE / "model" / "operation.py"
+    for path in FILES:
+        if path.is_relative_to(PACKAGE / "kernels"):
+            continue
+        named = [
+            node.value
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.Constant) and node.value in OPERATIONS
+        ]
+        assert named == ([DEFAULT_OP, DEFAULT_FILE_OP] if path == defaults else []), path

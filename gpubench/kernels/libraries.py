@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gpubench.model import LAYOUTS, CallVariant, Config, Problem
+from gpubench.model import LAYOUTS, OPERATIONS, CallVariant, Config, Problem
 
 MATRICES = (2, 2, 2)  # numbers of dimensions of the arrays of gemm
 
@@ -34,7 +34,7 @@ def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64"))
         dtypes=dtypes,
         runs_on="cuda",
         build=build,
-        layouts=tuple(LAYOUTS) if op == "gemm" else (),
+        layouts=tuple(LAYOUTS) if OPERATIONS[op].has_layouts else (),
         refuse=refuse_ragged_bytes,
         baseline="cublas",
     )
@@ -67,21 +67,20 @@ def numpy_blas(op: str, *, threads: int) -> CallVariant:
     def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
         import numpy as np
 
-        products: dict[str, Callable[..., None]] = {
-            "gemm": lambda a, b, c: np.matmul(a, b, out=c),
-            "gemv": lambda a, x, y: np.matmul(a, x, out=y),
-            "gemv_t": lambda a, x, y: np.matmul(a.T, x, out=y),
-            "atax": lambda a, v, c: np.matmul(a.T, np.matmul(a, v), out=c),
-        }
-        return products[op]
+        if operation.is_chain:
+            return lambda a, x, y: np.matmul(a.T, np.matmul(a, x), out=y)
+        if operation.first_is_transposed:
+            return lambda a, x, y: np.matmul(a.T, x, out=y)
+        return lambda a, b, c: np.matmul(a, b, out=c)
 
+    operation = OPERATIONS[op]
     on = "one thread" if threads else "the fastest number of threads"
     return CallVariant(
-        idea=f"NumPy's BLAS, {on}{', two calls' * (op == 'atax')}",
+        idea=f"NumPy's BLAS, {on}{', two calls' * operation.is_chain}",
         dtypes=("float32", "float64"),
         runs_on="cpu",
         build=build,
-        layouts=tuple(LAYOUTS) if op == "gemm" else (),
+        layouts=tuple(LAYOUTS) if operation.has_layouts else (),
         threads=threads,
         baseline="cpu_blas" if threads else "cpu_blas_parallel",
     )

@@ -11,6 +11,8 @@ from gpubench.model.measurement import PairedTimes as PairedTimes
 from gpubench.model.measurement import Parts as Parts
 from gpubench.model.measurement import Resources as Resources
 from gpubench.model.measurement import Series as Series
+from gpubench.model.operation import DEFAULT_FILE_OP as DEFAULT_FILE_OP
+from gpubench.model.operation import DEFAULT_OP as DEFAULT_OP
 from gpubench.model.operation import LARGEST as LARGEST
 from gpubench.model.operation import OPERATIONS as OPERATIONS
 from gpubench.model.operation import Operation as Operation

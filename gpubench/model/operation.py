@@ -1,50 +1,129 @@
-"""The operations: shapes of operands and results, and work. Standard library only."""
+"""An operation: the shapes of its operands and its result, its meaning and its work.
 
+A file `operation.py` in a folder of its own states it: `kernels/<op>/`. No other code knows an
+operation by name. Standard library only.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gpubench.model.expression import evaluate
 
 Shape = tuple[int, ...]
 
 LARGEST = 2**31 - 1
-"""Largest M, N and K: kernels take them as 32-bit integers."""
+"""Largest extent: kernels take extents as 32-bit integers."""
+
+DEFAULT_OP, DEFAULT_FILE_OP = "gemm", "atax"
+"""The operation of a command without `--op`, and the one of operand files."""
+
+SMALL_EXTENT, LARGE_EXTENT = 2**10, 2**12
+"""Extents between which the work for each element of an operation on matrices grows."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """An operand or a result. Matrices are row-major unless the layout is another."""
+
+    name: str
+    """Its name in the kernels, such as `A`."""
+
+    shape: str
+    """Its extents, such as `M K`, from the slowest to the fastest in memory."""
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The extents."""
+        return tuple(self.shape.split())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """A matrix operation: its operands' shapes and its work.
+    """What a kernel computes. The file `operation.py` in the operation's folder states it."""
 
-    Letters stand for extents: `mk` is the shape M×K. Matrices are row-major. The names are BLAS's,
-    and PolyBench's for `atax`:
+    idea: str
+    """The formula, in a line."""
 
-    - `gemm`: C (M×N) = A (M×K) · B (K×N);
-    - `gemv`: y (M) = A (M×N) · x (N);
-    - `gemv_t`: y (N) = Aᵀ · x (M), of A (M×N);
-    - `atax`: c (N) = Aᵀ · (A · v (N)), of A (M×N).
-    """
+    extents: tuple[str, ...]
+    """The extents in the order of `--sizes`, such as `("M", "N", "K")`."""
 
-    name: str
-    inputs: tuple[str, ...]
-    output: str
+    inputs: tuple[Array, ...]
+    """The operands, in the order of a kernel's arguments."""
+
+    output: Array
+    """The result, which is the argument after the operands."""
+
+    reference: Callable[..., Any]
+    """(xp, operands…) → the result. `xp` is the module of the arrays, NumPy or CuPy."""
+
+    flops: str
+    """Number of floating-point (or integer) operations. A multiply-add counts as two."""
+
     terms: str
     """The extent over which products are summed for an element of the result."""
-
-    arrays: tuple[str, ...] = ("A", "x", "y")
-    """Names of the operands and the result in the kernels, in the order of their arguments."""
 
     uses_of_a: int = 1
     """Number of products in which an element of A is a factor, for each column of B."""
 
     @property
-    def has_k(self) -> bool:
-        """Whether the operation has an inner extent. If not, K is 1."""
-        return "k" in self.inputs[0]
+    def arrays(self) -> tuple[str, ...]:
+        """Names of the operands and the result."""
+        return tuple(array.name for array in (*self.inputs, self.output))
 
     @property
+    def matrices(self) -> tuple[str, ...]:
+        """Names of the arrays that have rows and columns."""
+        each = (*self.inputs, self.output)
+        return tuple(array.name for array in each if len(array.dimensions) > 1)
+
+    @property
+    def has_k(self) -> bool:
+        """Whether the operation has an inner extent K. If not, K is 1."""
+        return "K" in self.extents
+
+    @property
+    def has_layouts(self) -> bool:
+        """Whether its operands are two matrices, so that `--layouts` has a letter for each."""
+        return {"A", "B"} <= set(self.matrices)
+
+    @property
+    def is_by_rows(self) -> bool:
+        """Whether rows of a matrix are computed from the same rows of the first operand."""
+        shared = self.inputs[0].dimensions[0] == self.output.dimensions[0]
+        return shared and self.output.name in self.matrices
+
+    @property
+    def first_is_transposed(self) -> bool:
+        """Whether the (last) product sums over the rows of the first operand."""
+        return self.inputs[0].dimensions[0] == self.terms
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether the second factor of the last product is a product itself."""
+        return self.uses_of_a > 1
+
+    @cached_property
     def bandwidth_bound(self) -> bool:
-        """Whether memory alone limits the speed, as each element of A is used once or twice.
+        """Whether memory alone limits the speed, as each element is used a fixed number of times.
 
         The rate is then compared with a copy.
         """
-        return not self.has_k
+        small, large = (self._flops_per_element(extent) for extent in (SMALL_EXTENT, LARGE_EXTENT))
+        return large < 2 * small
+
+    def _flops_per_element(self, extent: int) -> float:
+        names = dict.fromkeys(self.extents, extent)
+        elements = sum(math.prod(self.shape(each, names)) for each in (*self.inputs, self.output))
+        return evaluate(self.flops, names) / elements
+
+    def shape(self, array: Array, extents: Mapping[str, int]) -> Shape:
+        """Return the shape of an array for the extents by name."""
+        return tuple(extents[extent] for extent in array.dimensions)
 
     def size(self, m: int, n: int, k: int) -> str:
         """Write a size as `--sizes` takes it: `1024`, `320x640x320`, or `320x640` without K."""
@@ -52,12 +131,30 @@ class Operation:
         return str(m) if len(set(numbers)) == 1 else "x".join(map(str, numbers))
 
 
-OPERATIONS = {
-    operation.name: operation
-    for operation in (
-        Operation(name="gemm", inputs=("mk", "kn"), output="mn", terms="k", arrays=("A", "B", "C")),
-        Operation(name="gemv", inputs=("mn", "n"), output="m", terms="n"),
-        Operation(name="gemv_t", inputs=("mn", "m"), output="n", terms="m"),
-        Operation(name="atax", inputs=("mn", "n"), output="n", terms="m", uses_of_a=2),
-    )
-}
+class Operations(Mapping[str, Operation]):
+    """The operations by name. The file of each is read when it is first needed."""
+
+    def __init__(self, folder: Path, package: str) -> None:
+        self._package = package
+        self._by_name: dict[str, Operation | None] = {
+            path.parent.name: None for path in sorted(folder.glob("*/operation.py"))
+        }
+
+    def __getitem__(self, name: str) -> Operation:
+        operation = self._by_name[name]
+        if operation is None:
+            module = import_module(f"{self._package}.{name}.operation")
+            operation = self._by_name[name] = module.OPERATION
+        return operation
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+
+OPERATIONS = Operations(Path(__file__).parents[1] / "kernels", "gpubench.kernels")

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpubench.model.operation import OPERATIONS, Operation, Shape
+from gpubench.model.expression import evaluate
+from gpubench.model.operation import OPERATIONS, Array, Operation, Shape
 from gpubench.model.precision import PRECISIONS, Precision
 
 LAYOUTS: dict[str, tuple[str, ...]] = {"nn": (), "nt": ("B",), "tn": ("A",), "tt": ("A", "B")}
@@ -61,9 +62,15 @@ class Problem:
         return OPERATIONS[self.op]
 
     @property
+    def extents(self) -> dict[str, int]:
+        """The extents by name, in the operation's order."""
+        values = {"M": self.m, "N": self.n, "K": self.k}
+        return {name: values[name] for name in self.operation.extents}
+
+    @property
     def flops(self) -> int:
         """Number of floating-point (or integer) operations. A multiply-add counts as two."""
-        return 2 * self.operation.uses_of_a * self.m * self.n * self.k
+        return evaluate(self.operation.flops, self.extents)
 
     @property
     def bytes(self) -> int:
@@ -75,7 +82,7 @@ class Problem:
     @property
     def input_shapes(self) -> tuple[Shape, ...]:
         """Shapes of the operands, in the kernels' argument order."""
-        return tuple(map(self._shape, self.operation.inputs))
+        return tuple(self._shape(array) for array in self.operation.inputs)
 
     @property
     def output_shape(self) -> Shape:
@@ -111,12 +118,12 @@ class Problem:
     @property
     def terms(self) -> int:
         """Number of products that are summed for an element of the result."""
-        return math.prod(self._shape(self.operation.terms))
+        return self.extents[self.operation.terms]
 
     @property
     def size(self) -> str:
         """The size as `--sizes` takes it."""
         return self.operation.size(self.m, self.n, self.k)
 
-    def _shape(self, extents: str) -> Shape:
-        return tuple(getattr(self, extent) for extent in extents)
+    def _shape(self, array: Array) -> Shape:
+        return self.operation.shape(array, self.extents)

@@ -137,9 +137,7 @@ def array_index(parameter: Parameter, op: str) -> int | None:
 
 def number(parameter: Parameter, problem: Problem) -> float:
     """Return the value of a parameter that is not an array. Raise ValueError for unknown names."""
-    numbers = {"m": problem.m, "n": problem.n} | (
-        {"k": problem.k} if problem.operation.has_k else {}
-    )
+    numbers = {name.casefold(): extent for name, extent in problem.extents.items()}
     numbers |= problem.strides
     product: float = 1
     for factor in map(str.strip, parameter.value.split("*")):

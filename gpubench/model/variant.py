@@ -295,9 +295,7 @@ class PlainLaunch:
 
     def __call__(self, tile: Config, problem: Problem) -> Launch:
         """Return the launch. Raise ValueError for an expression that has no value."""
-        names = {"M": problem.m, "N": problem.n, **tile}
-        if problem.operation.has_k:
-            names["K"] = problem.k
+        names = {**problem.extents, **tile}
         values: dict[str, tuple[int, ...]] = {}
         for name, expressions in vars(self).items():
             if len(expressions) > 3:  # noqa: PLR2004 # x, y and z
@@ -450,7 +448,7 @@ class CudaVariant(SourceVariant):
                 (
                     *(f"const Scalar* {name}" for name in operands),
                     *(f"Scalar* {name}" for name in (output, *[WORKSPACE] * with_workspace)),
-                    *(f"int {extent}" for extent in ("M", "N", "K")[: 2 + operation.has_k]),
+                    *(f"int {extent}" for extent in operation.extents),
                     *("int i=launch" for _ in launch.int_arguments),
                     *("CUtensorMap map" for _ in launch.tensor_maps),
                 )

@@ -148,15 +148,15 @@ def _check_arguments(variant: Variant) -> None:
     """Raise UsageError for matrices that the operation lacks, and for unknown names."""
     where, operation = f"{variant.path}: VARIANT", OPERATIONS[variant.op]
     problem = Problem(op=variant.op, m=1024, n=1024, k=1024, dtype="float32")
-    matrices = [name for name in operation.arrays if f"ld{name.casefold()}" in problem.strides]
-    if strange := set(variant.column_major) - set(matrices):
+    if strange := set(variant.column_major) - set(operation.matrices):
         raise UsageError(
-            f"{where}: column_major is a tuple of {', '.join(matrices)}, not {min(strange)}"
+            f"{where}: column_major is a tuple of {', '.join(operation.matrices)}, "
+            f"not {min(strange)}"
         )
     if strange := set(variant.layouts) - set(LAYOUTS):
         raise UsageError(f"{where}: layouts is a tuple of {', '.join(LAYOUTS)}, not {min(strange)}")
-    if variant.layouts and variant.op != "gemm":
-        raise UsageError(f"{where}: layouts: only gemm has them")
+    if variant.layouts and not operation.has_layouts:
+        raise UsageError(f"{where}: layouts: {variant.op} has none")
     if not isinstance(variant, CudaVariant | HostVariant):
         return
     if variant.signature:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpubench.errors import UsageError
-from gpubench.model import LARGEST, OPERATIONS, Cache, Config, Scope, State
+from gpubench.model import DEFAULT_OP, LARGEST, OPERATIONS, Cache, Config, Scope, State
 from gpubench.model.config import NO_PARAMETERS
 from gpubench.text import shown, unknown
 
@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 def parse_sizes(
-    text: str, op: str = "gemm", flag: str = "--sizes"
+    text: str, op: str = DEFAULT_OP, flag: str = "--sizes"
 ) -> tuple[tuple[int, int, int], ...]:
     """Read the sizes of an operation as (M, N, K).
 

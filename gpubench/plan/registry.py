@@ -18,14 +18,16 @@ from gpubench.plan.descriptor import load
 from gpubench.text import unknown
 
 KERNELS = Path(__file__).parent.parent / "kernels"
+OPERATION_FILE = "operation.py"
 
 
 def descriptors(folder: Path) -> list[Path]:
     """Return the files in a folder that describe a variant: all Python files without a leading _.
 
-    It reads only names and runs nothing.
+    The operation's own file is none of them. This reads only names and runs nothing.
     """
-    return sorted(path for path in folder.glob("*.py") if path.name[0] not in "._")
+    paths = (path for path in folder.glob("*.py") if path.name[0] not in "._")
+    return sorted(path for path in paths if path.name != OPERATION_FILE)
 
 
 def variants() -> tuple[Variant, ...]:

@@ -12,6 +12,7 @@ from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import (
+    DEFAULT_OP,
     LAYOUTS,
     OPERATIONS,
     PRECISIONS,
@@ -50,7 +51,7 @@ Picked = Callable[[Variant, Problem], tuple[Config, ...]]
 class Sweep:
     """What the user asked for."""
 
-    op: str = "gemm"
+    op: str = DEFAULT_OP
     variants: tuple[str, ...] = ()
     """Names, or patterns such as `cpu_*`. Empty: every default variant of the op on the device."""
 
@@ -177,8 +178,8 @@ def _require_consistent(sweep: Sweep) -> None:
     """Raise UsageError for options that contradict each other."""
     if State.SUSTAINED in sweep.states and sweep.timer == Timer.CUPTI:
         raise UsageError("--state sustained is timed by events: leave --timer out")
-    if sweep.layouts and sweep.op != "gemm":
-        raise UsageError(f"--layouts: only gemm has layouts, not {sweep.op}")
+    if sweep.layouts and not OPERATIONS[sweep.op].has_layouts:
+        raise UsageError(f"--layouts: {sweep.op} has no layouts, only products of two matrices")
     if tuned_file(sweep.tiles):
         raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
 

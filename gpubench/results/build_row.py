@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpubench.errors import UsageError
-from gpubench.model import LARGEST, OPERATIONS
+from gpubench.model import DEFAULT_OP, LARGEST, OPERATIONS
 from gpubench.results.columns import Columns, column
 
 
@@ -108,7 +108,7 @@ class BuildRow:
     @property
     def size(self) -> str:
         """The size, as `--sizes` takes it."""
-        return OPERATIONS.get(self.op, OPERATIONS["gemm"]).size(self.m, self.n, self.k)
+        return OPERATIONS.get(self.op, OPERATIONS[DEFAULT_OP]).size(self.m, self.n, self.k)
 
     @property
     def label(self) -> str:

@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.model import LARGEST, OPERATIONS, PointKey, Timing
+from gpubench.model import DEFAULT_OP, LARGEST, OPERATIONS, PointKey, Timing
 from gpubench.results.columns import MAX_VALUE, Columns, column
 from gpubench.results.output import Output
 from gpubench.text import clean
@@ -212,7 +212,7 @@ class Row:
     @property
     def size(self) -> str:
         """The size, as `--sizes` takes it."""
-        return OPERATIONS.get(self.op, OPERATIONS["gemm"]).size(self.m, self.n, self.k)
+        return OPERATIONS.get(self.op, OPERATIONS[DEFAULT_OP]).size(self.m, self.n, self.k)
 
 
 KEY = PointKey._fields

@@ -10,7 +10,7 @@ from commandline import OWN as ON_CPU
 from commandline import OWN_CUDA as ON_CUDA
 
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, CallVariant, CudaVariant, Variant
+from gpubench.model import DTYPES, OPERATIONS, CallVariant, CudaVariant, Variant
 from gpubench.plan.registry import KERNELS, choose, libraries, of_op, variants
 from gpubench.plan.sweep import Sweep, plan
 
@@ -23,8 +23,8 @@ def baseline_of(one: Variant) -> Variant:
 
 
 def test_every_descriptor_file_is_a_variant() -> None:
-    files = {
-        (path.parent.name, path.stem) for path in KERNELS.glob("*/*.py") if path.name[0] != "_"
+    files = {(path.parent.name, path.stem) for path in KERNELS.glob("*/[!_]*.py")} - {
+        (op, "operation") for op in OPERATIONS
     }
     assert {(variant.op, variant.name) for variant in ALL} == files
     assert len(ALL) == len(files)

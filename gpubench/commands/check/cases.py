@@ -40,19 +40,11 @@ ROUND = 16
 WIDEST = 1024
 """Maximum extent that a block covers, unless it covers any extent."""
 
-EXPECTED: dict[str, Callable[..., np.ndarray]] = {
-    "gemm": lambda a, b: a @ b,
-    "gemv": lambda a, x: a @ x,
-    "gemv_t": lambda a, x: a.T @ x,
-    "atax": lambda a, x: a.T @ (a @ x),
-}
-"""The operations, written again, independently of gpubench's own references."""
-
 
 def expected(problem: Problem) -> np.ndarray:
     """Return the result. It consists of small integers, so it is exact in every dtype."""
     inputs = [array.astype(np.int64) for array in operands(problem)]
-    result = EXPECTED[problem.op](*inputs)
+    result: np.ndarray = problem.operation.reference(np, *inputs)
     return result.astype(problem.precision.result)
 
 

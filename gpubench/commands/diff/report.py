@@ -21,7 +21,7 @@ from gpubench.commands.diff.compare import (
 from gpubench.commands.diff.formats import STRICT, Line, Report, exit_code, shortened
 from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
-from gpubench.model import Timer, layouts_of
+from gpubench.model import DEFAULT_OP, OPERATIONS, Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.stats.modes import DECIDING_ROUNDS
 from gpubench.text import counted
@@ -35,7 +35,7 @@ MIN_SHARED = 3
 """Minimum number of points for a statement about most points."""
 
 OPTIONS = {
-    "op": ("op", "gemm"),
+    "op": ("op", DEFAULT_OP),
     "sizes": ("size", ""),
     "tiles": ("tile", ""),
     "variants": ("variant", ""),
@@ -279,7 +279,8 @@ def covering_options(rows: Sequence[Row]) -> dict[str, str]:
     }
     options |= {name: "both" for name in ("cache", "state", "scope") if "," in options[name]}
     options = {name: text for name, text in options.items() if text not in {"", OPTIONS[name][1]}}
-    if layouts := layouts_of(row.layout for row in rows if row.op == "gemm"):
+    with_layouts = {op for op, operation in OPERATIONS.items() if operation.has_layouts}
+    if layouts := layouts_of(row.layout for row in rows if row.op in with_layouts):
         options["layouts"] = _listed(layouts)
     if any(row.timer == Timer.CUPTI for row in rows):
         options["timer"] = Timer.CUPTI

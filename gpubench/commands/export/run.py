@@ -16,11 +16,13 @@ import ml_dtypes
 
 import gpubench
 from gpubench.backends import find_devices
+from gpubench.engine.judge.sum_width import extents
 from gpubench.engine.judge.verify import ROUNDED_ONCE
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.kernel_options import find_kernel, read_options
 from gpubench.model import (
+    OPERATIONS,
     PRECISIONS,
     Config,
     CudaVariant,
@@ -155,8 +157,10 @@ def _chosen(
     variant: CudaVariant, options: dict[str, Any], device: Device
 ) -> tuple[Config, Problem]:
     """Return the tile and the problem. Raises UsageError."""
-    if variant.op == "atax":
-        raise UsageError("atax cannot be exported: two products, and no check of them in one file")
+    if OPERATIONS[variant.op].is_chain:
+        raise UsageError(
+            f"{variant.op} cannot be exported: two products, and no check of them in one file"
+        )
     auto = options.get("tiles") in {None, AUTO_TILES}
     sweep = read_options(variant, options | {"tiles": None} if auto else options, size="4096")
     if len(sweep.tiles) > 1 and not auto:
@@ -229,18 +233,11 @@ def _encode(tensor_map: TensorMap, array: str, problem: Problem) -> str:
 
 def _product(problem: Problem) -> str:
     """Return rows, columns and depth of the product, and the strides of its arrays, in C++."""
-    m, n, k = problem.m, problem.n, problem.k
     a, b, c = (
-        (1, rows) if by_columns else (columns, 1)
-        for (rows, columns), by_columns in zip(
-            ((m, k), (k, n), (m, n)) if problem.op == "gemm" else ((m, n),) * 3,
-            problem.by_columns,
-            strict=True,
-        )
+        (1, 0) if len(shape) == 1 else (1, shape[0]) if by_columns else (shape[1], 1)
+        for shape, by_columns in zip(problem.shapes, problem.by_columns, strict=True)
     )
-    numbers = (m, n, k, *a, *b, *c)
-    if problem.op == "gemv":
-        numbers = (m, 1, n, *a, 1, 0, 1, 0)
-    elif problem.op == "gemv_t":
-        numbers = (n, 1, m, *a[::-1], 1, 0, 1, 0)
+    if problem.operation.first_is_transposed:
+        a = a[::-1]
+    numbers = (*extents(problem), *a, *b, *c)
     return f"{{{', '.join(map(str, numbers))}}}"

@@ -15,7 +15,7 @@ from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands.make import make_inputs, make_reference, verifying_bytes
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
 from gpubench.hardware.host import free_memory_bytes
-from gpubench.model import OPERATIONS, Cache, Point, Problem, Variant
+from gpubench.model import DEFAULT_FILE_OP, OPERATIONS, Cache, Point, Problem, Variant
 from gpubench.options import read_sweep
 from gpubench.plan.ranges import parse_sizes, parse_tiles
 from gpubench.plan.registry import variants
@@ -29,11 +29,11 @@ _OPS = [name for name, operation in OPERATIONS.items() if not operation.has_k]
 
 def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     """Write a file of random operands, and print a line about it."""
-    shapes = parse_sizes(shape, "atax", "--sizes")
+    shapes = parse_sizes(shape, DEFAULT_FILE_OP, "--sizes")
     if len(shapes) != 1:
         raise UsageError(f"--sizes: one shape such as 320x640 (MxN), not {len(shapes)}")
     m, n, _ = shapes[0]
-    problem = Problem(op="atax", m=m, n=n, dtype="float32")
+    problem = Problem(op=DEFAULT_FILE_OP, m=m, n=n, dtype="float32")
     output = Output(path, overwrite=force)
     free = free_memory_bytes()
     if problem.bytes > free:
@@ -47,7 +47,7 @@ def run(path: Path, output: Path, options: Mapping[str, str | None], *, force: b
 
     `options` are the operation, variant, tile and device.
     """
-    op, tile = options["op"] or "atax", options["tiles"]
+    op, tile = options["op"] or DEFAULT_FILE_OP, options["tiles"]
     if op not in _OPS:
         raise UsageError(f"--op: {unknown('operation', op, _OPS)}")
     tiles = parse_tiles(tile, "--tiles") if tile else (None,)

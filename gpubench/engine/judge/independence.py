@@ -113,7 +113,7 @@ def require_independent(
     def is_product(host_first: NDArray[Any], moved: int = 0) -> bool:
         rows = rows_to_check(problem)
         inputs = xp.asarray(widened(host_first)), xp.roll(right_second, moved, axis=0)
-        part = take_rows(output, rows) if problem.op == "gemm" else output
+        part = take_rows(output, rows) if problem.operation.is_by_rows else output
         error = rows_error(xp, problem, inputs, rows, part)
         return not why_inaccurate(error, problem.precision.tolerance)
 

@@ -46,16 +46,9 @@ TILES = (2, 4, 8, 16, 32)
 """Number of tiles that a probe spans in each direction, as far as the point does. A probe uses the
 first number at which the variant launches the same kernels as at the point's size."""
 
-UNUSUAL = {
-    "gemm": (149, 157, 139),
-    "gemv": (1283, 1283, 1),
-    "gemv_t": (1283, 1283, 1),
-    "atax": (1283, 1283, 1),
-}
-"""Prime extents: a kernel that is right there checks its bounds, and requires no alignment."""
-
-SUMMED = {"gemm": "k", "gemv": "n", "gemv_t": "m", "atax": "n"}
-"""The extent that is the number of products in a sum."""
+UNUSUAL = {2: (1283, 1283, 1), 3: (149, 157, 139)}
+"""Prime extents, by their number: a kernel that is right there checks its bounds, and requires no
+alignment."""
 
 MAX_PROBES = 8
 """Maximum number of launches among which the values of k are divided, where a result has too few
@@ -106,7 +99,7 @@ class Probe:
         for ks, elements in zip(k_of_column, self.column_elements, strict=True):
             there = ks >= 0
             second[ks[there], columns[there]] = elements[there]
-        if self.problem.op == "gemv_t":
+        if self.problem.operation.first_is_transposed:
             first = np.ascontiguousarray(first.T)
         return first, second.reshape(self.problem.input_shapes[1])
 
@@ -173,14 +166,14 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     if isinstance(point.variant, HostVariant) or point.variant.fixed_addresses:
         return point.problem
     own, blocks, period = point.problem, _block(point), _period(point)
-    kept = "" if is_ours(point.variant) else SUMMED[own.op]
+    kept = "" if is_ours(point.variant) else own.operation.terms
     for tiles in TILES:
         least = tiles * max(blocks, default=1)
         problem = replace(
             own,
-            m=own.m if kept == "m" else _near(own.m, period, least),
-            n=own.n if kept == "n" else _near(own.n, period, least),
-            k=own.k if kept == "k" else _near(own.k, period, least),
+            m=own.m if kept == "M" else _near(own.m, period, least),
+            n=own.n if kept == "N" else _near(own.n, period, least),
+            k=own.k if kept == "K" else _near(own.k, period, least),
         )
         if point.variant.why_not(point.tile, problem, capability) is None and kernels_of(
             point, problem
@@ -205,7 +198,7 @@ def fewer_rows(point: Point, rows: int) -> int:
 
 def unusual_problem(point: Point, capability: tuple[int, int] | None) -> Problem | None:
     """Return the problem with prime extents, or None if the variant does not take it."""
-    m, n, k = UNUSUAL[point.problem.op]
+    m, n, k = UNUSUAL[len(point.problem.extents)]
     problem = replace(point.problem, m=m, n=n, k=k)
     refused = point.variant.why_not(point.tile, problem, capability)
     same = kernels_of(point, problem) <= kernels_of(point, point.problem)
@@ -262,9 +255,9 @@ def make_probes(problem: Problem, seed: int) -> tuple[Probe | ChainProbe, ...]:
     product has a single probe, `make_full_probe`.
     """
     rng = np.random.default_rng(seed)
-    if problem.op == "atax":
+    if problem.operation.is_chain:
         return tuple(_chain_probes(rng, problem))
-    if problem.op == "gemm" and problem.flops > LARGE_FLOPS:
+    if len(problem.output_shape) > 1 and problem.flops > LARGE_FLOPS:
         return (make_full_probe(problem, seed),)
     rows, columns, depth = extents(problem)
     column_classes = min(columns, depth)
@@ -284,7 +277,7 @@ def make_full_probe(problem: Problem, seed: int) -> Probe | ChainProbe:
     One launch shows an operand that is rounded, and a k that is lost.
     """
     rng = np.random.default_rng(seed)
-    if problem.op == "atax":
+    if problem.operation.is_chain:
         return next(_chain_probes(rng, problem))
     rows, columns, depth = extents(problem)
     row_classes = min(rows, max(math.isqrt(depth), -(-depth // columns)))

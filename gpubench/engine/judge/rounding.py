@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.engine.operands.make import make_reference
+from gpubench.engine.operands.make import product
 from gpubench.model import Precision, Problem
 
 EDGE, MAX_RESULTS = 64, 1024
@@ -58,7 +58,7 @@ def can_show_rounding(problem: Problem) -> bool:
 
 def choose_lines(problem: Problem, count: int) -> list[int]:
     """Return rows or columns of the result at random: at most EDGE, or EDGE² / 16 of a vector."""
-    most = EDGE if problem.op == "gemm" else MAX_RESULTS
+    most = EDGE if len(problem.output_shape) > 1 else MAX_RESULTS
     depth = max(problem.input_shapes[0])
     return sorted(SystemRandom().sample(range(count), min(most, count, MAX_ELEMENTS // depth)))
 
@@ -74,17 +74,17 @@ def find_rounding(
     first, second = inputs
     chosen = choose_lines(problem, len(rows))
     rows, output = [rows[index] for index in chosen], output[chosen]
-    if problem.op == "gemm":
+    if problem.operation.is_by_rows:
         columns = choose_lines(problem, problem.n)
         first, second, output = first[rows], second[:, columns], output[:, columns]
     else:
-        if problem.op == "atax":
+        if problem.operation.is_chain:
             second = (first.astype(np.float64) @ second).astype(first.dtype)
-        first = (first if problem.op == "gemv" else first.T)[rows]
+        first = (first.T if problem.operation.first_is_transposed else first)[rows]
         second, output = second[:, None], output.reshape(-1, 1)
     if first.shape[1] < LEAST_K:
         return RoundedOperand()
-    parts = make_reference(np, "gemm", first, second).parts
+    parts = product(np, first, second).parts
     errors = output.astype(np.float64)
     for part in parts:
         errors = errors - part

@@ -7,6 +7,7 @@ many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of
 cores, 2021, find the width of a tensor core by such terms.)
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -55,7 +56,7 @@ class WidthProbe:
         first = self.terms[self.pattern_of_row]
         columns = np.stack((self.column_signs, -self.column_signs)).astype(first.dtype)
         second = columns[(self.inner_signs < 0).astype(np.int64)]
-        if self.problem.op == "gemv_t":
+        if self.problem.operation.first_is_transposed:
             first = np.ascontiguousarray(first.T)
         return first, second.reshape(self.problem.input_shapes[1])
 
@@ -70,14 +71,12 @@ class WidthProbe:
 
 
 def extents(problem: Problem) -> tuple[int, int, int]:
-    """Return rows, columns and depth of the product."""
-    match problem.op:
-        case "gemm":
-            return problem.m, problem.n, problem.k
-        case "gemv_t":
-            return problem.n, 1, problem.m
-        case _:
-            return problem.m, 1, problem.n
+    """Return rows, columns and depth of the (last) product."""
+    rows, depth = problem.input_shapes[0]
+    if problem.operation.first_is_transposed:
+        rows, depth = depth, rows
+    columns = problem.output_shape[1:]
+    return rows, math.prod(columns), depth
 
 
 @lru_cache(16)
@@ -85,7 +84,7 @@ def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
     """Return the probe of a problem's sums, or nothing for exact sums, short sums and chains."""
     precision = problem.precision
     rows, columns, depth = extents(problem)
-    if problem.op == "atax" or precision.is_integer or depth < LEAST_DEPTH:
+    if problem.operation.is_chain or precision.is_integer or depth < LEAST_DEPTH:
         return ()
     rng, bits = np.random.default_rng(seed), precision.sum_bits
     largest = LARGEST_IN_FLOAT32 if precision.sum_roundoff == F32 else bits - SPARE_BITS

@@ -265,7 +265,7 @@ def rows_error(
     `output` has these rows only. Operations on vectors have a short result, so it is complete.
     """
     first, second = inputs
-    part = take_rows(first, rows) if problem.op == "gemm" else first
+    part = take_rows(first, rows) if problem.operation.is_by_rows else first
     reference = make_reference(xp, problem.op, part, second)
     return relative_error(xp, output, reference, problem.precision.result_roundoff)
 
@@ -273,7 +273,7 @@ def rows_error(
 def rows_to_check(problem: Problem) -> list[int]:
     """Return rows of the result at random, which no kernel can know before it has computed them."""
     count = problem.output_shape[0]
-    if problem.op != "gemm":
+    if not problem.operation.is_by_rows:
         return list(range(count))
     return sorted({randbelow(count) for _ in range(CHECKED_ROWS)})
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpubench.backends.new_elements import NEW_VALUES, new_elements
 from gpubench.backends.rotation import set_size
-from gpubench.model import Fill, Problem
+from gpubench.model import OPERATIONS, Fill, Problem
 
 SEED_BITS = 62  # bits of a seed that is chosen at random
 
@@ -157,20 +157,32 @@ class Reference:
     """Errors of outputs that were right, by the factor of their set and their fingerprint."""
 
 
-def make_reference(xp: Any, op: str, a: Any, b: Any) -> Reference:
+@dataclass(frozen=True)
+class _Factor:
+    """An operand in an operation's formula. Its products are computed in higher precision."""
+
+    xp: Any
+    matrix: Any  # a vector is a matrix with one column
+
+    @property
+    def T(self) -> "_Factor":  # noqa: N802 # as arrays have it
+        return _Factor(self.xp, self.matrix.T)
+
+    def __matmul__(self, right: "_Factor | Reference") -> Reference:
+        if isinstance(right, Reference):
+            return _product_of_result(self.xp, self.matrix, right)
+        return product(self.xp, self.matrix, right.matrix)
+
+
+def make_reference(xp: Any, op: str, *inputs: Any) -> Reference:
     """Compute the result of an operation in higher precision, in the array module `xp`.
 
     float32 is computed in float64, int32 exactly modulo 2³², and float64 to about 2⁻⁶⁰ of ‖a‖·‖b‖.
     """
-    match op:
-        case "gemv":
-            return _of_vector(_product(xp, a, b[:, None]))
-        case "gemv_t":
-            return _of_vector(_product(xp, a.T, b[:, None]))
-        case "atax":
-            return _of_vector(_chained_product(xp, a, b[:, None]))
-        case _:
-            return _product(xp, a, b)
+    operation = OPERATIONS[op]
+    matrices = (x if x.ndim > 1 else x[:, None] for x in inputs)
+    reference: Reference = operation.reference(xp, *(_Factor(xp, x) for x in matrices))
+    return _of_vector(reference) if len(operation.output.dimensions) == 1 else reference
 
 
 def _of_vector(reference: Reference) -> Reference:
@@ -184,19 +196,18 @@ def _of_vector(reference: Reference) -> Reference:
     )
 
 
-def _chained_product(xp: Any, a: Any, v: Any) -> Reference:
-    """Compute Aᵀ·b for b = A·v, with the errors that a kernel may make in b.
+def _product_of_result(xp: Any, a: Any, first: Reference) -> Reference:
+    """Compute A·b for a product b = B·v, with the errors that a kernel may make in b.
 
     A kernel's b has errors δ with |δᵢ| ≤ τ·sᵢ, where τ is the tolerance and sᵢ the scale of a
-    product alone, ‖row i of A‖·‖v‖ + √N·|bᵢ|. They reach cⱼ as Σᵢ Aᵢⱼ·δᵢ. The roundings of
+    product alone, ‖row i of B‖·‖v‖ + √N·|bᵢ|. They reach cⱼ as Σᵢ Aⱼᵢ·δᵢ. The roundings of
     different rows are independent, so their sum grows as the root of the sum of squares (as √K
-    does for the roundings of one row): √(Σᵢ (Aᵢⱼ·sᵢ)²) is added to cⱼ's own scale.
+    does for the roundings of one row): √(Σᵢ (Aⱼᵢ·sᵢ)²) is added to cⱼ's own scale.
     """
-    first = _product(xp, a, v)
     leading, *corrections = first.parts
     if a.dtype == np.int32:
-        return _product(xp, a.T, leading)
-    last = _product(xp, a.T, leading.astype(a.dtype))
+        return product(xp, a, leading)
+    last = product(xp, a, leading.astype(a.dtype))
     a_64 = a.astype(np.float64)
     # The leading part in the operands' precision, and the following parts in float64.
     correction = leading - leading.astype(a.dtype) + sum(corrections)
@@ -206,14 +217,15 @@ def _chained_product(xp: Any, a: Any, v: Any) -> Reference:
     a_max, scale_max = (max(float(xp.abs(values).max()), tiny) for values in (a_64, scale))
     return replace(
         last,
-        parts=(*last.parts, a_64.T @ correction),
+        parts=(*last.parts, a_64 @ correction),
         inherited=a_max
         * scale_max
-        * xp.sqrt(xp.square(a_64 / a_max).T @ xp.square(scale / scale_max)),
+        * xp.sqrt(xp.square(a_64 / a_max) @ xp.square(scale / scale_max)),
     )
 
 
-def _product(xp: Any, a: Any, b: Any) -> Reference:
+def product(xp: Any, a: Any, b: Any) -> Reference:
+    """Compute the product of two matrices in higher precision."""
     if a.dtype.kind == "i":
         parts: tuple[Any, ...] = (_product_modulo_2_32(xp, a.astype(np.int32), b.astype(np.int32)),)
     elif a.dtype == np.float64:

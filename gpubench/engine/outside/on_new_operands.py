@@ -66,7 +66,7 @@ class OnNewOperands:
         self._reported_us = result.series.median_us if result.series else 0.0
         problem, fill, seed = self._point.problem, self._point.operands, result.seed or 0
         self._values = make_new_values(problem, seed, fill)
-        self._position = randbelow(2) if problem.op == "gemm" else 0
+        self._position = randbelow(2) if problem.operation.has_layouts else 0
         kept = make_inputs(problem, seed, fill)[1 - self._position]
         self._second = widened(kept.T if self._position else kept)
         self._problem = transposed(problem) if self._position else problem
@@ -172,7 +172,7 @@ class OnNewOperands:
         """Raise WrongError unless some rows are right, of different launches if they can be."""
         problem = self._problem
         height = problem.output_shape[0]
-        if problem.op == "gemm":
+        if problem.operation.is_by_rows:
             rows = [randbelow(height) for _ in range(CHECKED_ROWS)]
             copies = [randbelow(self._sets) for _ in rows]
             requested: tuple[list[int], list[int]] = copies, rows

@@ -274,7 +274,7 @@ def _launch(kernel: Function, tile: Config, op: str, config: str) -> Iterator[st
     if kernel.uses("blockIdx.y") or "BM" in tile:
         grid = [f"N/{columns}", f"M/{rows}"]
     else:
-        elements = {"gemm": "M*N", "gemv": "M"}.get(op, "N")
+        elements = "*".join(OPERATIONS[op].output.dimensions)
         threads = threads or first or str(EDGE**2 if has_y else THREADS)
         divisor = threads if threads.isalnum() else f"({threads})"
         grid = [f"{elements}/{divisor}"]

@@ -64,7 +64,7 @@ def meanings(
         if each.is_pointer and is_guess and values[each.name] in others:
             values[each.name] = UNKNOWN
     column_major: tuple[str, ...] = ()
-    if op == "gemm" and function.is_kernel:
+    if OPERATIONS[op].has_layouts and function.is_kernel:
         column_major = _by_use(function, declared, values)
     for launch in function.launches:
         if kernel := kernels.get(launch.kernel):

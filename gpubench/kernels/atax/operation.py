@@ -1,0 +1,14 @@
+"""A product and the transposed one of the same matrix, as PolyBench names the pair."""
+
+from gpubench.model.operation import Array, Operation
+
+OPERATION = Operation(
+    idea="y (N) = Aᵀ · (A · x (N)), of A (M×N)",
+    extents=("M", "N"),
+    inputs=(Array("A", "M N"), Array("x", "N")),
+    output=Array("y", "N"),
+    reference=lambda _, a, x: a.T @ (a @ x),
+    flops="4*M*N",
+    terms="M",
+    uses_of_a=2,
+)
