@@ -484,6 +484,15 @@ DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="List the points and how long they may take; measure nothing."),
 ]
+ToFind = Annotated[
+    str | None,
+    typer.Option(
+        "--to-find",
+        metavar="PERCENT",
+        help="Slow-down to find, such as 3%: the scatter of earlier results of this device shows "
+        "how often to measure.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]
 ForceFiles = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -89,7 +89,18 @@ def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
     from gpubench.options import OPTIONS
 
     flags = {one.name for one in COMMANDS[name].params}
-    own = {"config", "resume", "force", "on", "dry_run", "save", "ladder", "rivals", "help"}
+    own = {
+        "config",
+        "resume",
+        "force",
+        "on",
+        "dry_run",
+        "to_find",
+        "save",
+        "ladder",
+        "rivals",
+        "help",
+    }
     assert flags - own == set(OPTIONS)
 
 
@@ -132,6 +143,8 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         (*SWEEP, "--kernels", "{folder}/broken_kernels"),
         "mine.py, line 2: SyntaxError",
     ),
+    "how often to measure, without a dry run": ((*SWEEP, "--to-find", "3%"), "--dry-run"),
+    "a slow-down without its sign": ((*DRY, "--to-find", "3"), "--to-find: '3' is not a perc"),
     "dry run of a resumed sweep": ((*DRY, "--resume", "a.csv"), "--dry-run"),
     "comparing on a cpu": (
         ("compare-cublas", "--device", "cpu"),

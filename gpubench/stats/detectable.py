@@ -1,16 +1,30 @@
-"""What a comparison is blind to: the smallest slow-downs that it finds in nine of ten cases."""
+"""What a comparison is blind to, and how many rounds it needs to find a slow-down."""
 
-from collections.abc import Sequence
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
-from gpubench.stats.moderated import Floats, Variance
-from gpubench.stats.modes import NEAR, Flags, Modes
+from gpubench.stats.moderated import LEAST_SD, Floats, Variance, shrunk, summarize
+from gpubench.stats.modes import DECIDING_ROUNDS, MODE_GAP, NEAR, Flags, Modes
+from gpubench.stats.polish import polish
+from gpubench.stats.shortest import compare_shortest
 
 COVERED = 0.95
 """Part of the points, or kernels, whose slow-down these rounds show, where `diff` promises 0.9."""
+
+
+FOUND = 0.9  # part of the cases in which a slow-down is to be found
+
+SIDES = (*range(3, 20), *range(20, 50, 2), *range(50, 201, 10))
+SWEEPS = (7, 10, 14, 20, 28, 40, 56, 72, 100, 140, 200)
+"""Numbers of rounds a side that are considered, and of sweeps on a CPU. With two rounds, a variance
+is hardly known."""
+
+DRAWS, DRAW_SEED = 40, 83  # simulated comparisons of each point and number of sweeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +98,91 @@ def _covering(lines: Floats) -> float:
         if np.mean((size >= sizes) & ~near) >= COVERED:
             return float(size)
     return np.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """Numbers of rounds a side that find a slow-down in nine of ten cases; None: too many."""
+
+    kernel: int | None
+    """Of all points of one kernel, in nine of ten kernels."""
+
+    point: int | None
+    """Of one point, in nine of ten points."""
+
+
+def rounds_to_find(
+    size: float, kernels: Sequence[str | None], logs: Floats, threshold: float, q: float
+) -> Needed:
+    """Return how many rounds a side show a slow-down, if rounds scatter as the recorded ones do.
+
+    `logs` has the logarithms of the times, of shape (points, rounds), and `kernels` the kernel of
+    each point; None: of the BLAS. `size` and `threshold` are relative differences. A kernel is
+    found if half of its points are.
+    """
+    rounds = summarize(polish(logs).logs)
+    df = np.maximum(rounds.number - 1, 1)
+    variance, total_df = shrunk(np.maximum(rounds.squares / df, LEAST_SD**2), df)
+    counts = np.array(SIDES)
+    prior, place = np.unique(total_df - df, return_inverse=True)
+    freedom = prior + 2 * (counts[:, None] - 1)
+    errors = np.sqrt(2 * variance / counts[:, None])
+    margin = np.log1p(threshold)
+    two_speeds = (rounds.gap > margin) & (rounds.gap > MODE_GAP * rounds.group)
+
+    def by_points(level: float, part: float) -> Floats:
+        width = special.stdtrit(freedom, 1 - level) + special.stdtrit(freedom, part)
+        shows = margin + width[:, place] * errors <= np.log1p(size)
+        needed = np.where(shows.any(axis=0), counts[shows.argmax(axis=0)], np.inf)
+        return np.where(two_speeds, np.maximum(needed, DECIDING_ROUNDS / 2), needed)
+
+    return _needed(kernels, by_points, q)
+
+
+def sweeps_to_find(
+    size: float, kernels: Sequence[str | None], logs: Floats, threshold: float, q: float
+) -> Needed:
+    """Return how many sweeps a side show a slow-down on a CPU, by the test of the shortest times.
+
+    The arguments are those of `rounds_to_find`, with each sweep's shortest time instead of a
+    round's. Sweeps are drawn from the recorded ones, in their order, as a drift has one.
+    """
+    rng = np.random.default_rng(DRAW_SEED)
+    step, margin = np.log1p(size), np.log1p(threshold)
+
+    def found(times: Floats, count: int, level: float, part: float) -> bool:
+        drawn = np.sort(rng.integers(len(times), size=(DRAWS, 2, count)))
+        p = [compare_shortest(times[base], times[new] + step, margin) for base, new in drawn]
+        return bool(np.mean(np.array(p) <= level) >= part)
+
+    def by_points(level: float, part: float) -> Floats:
+        def places(times: Floats) -> int:
+            return bisect_left(SWEEPS, True, key=lambda n: found(times, n, level / 2, part))
+
+        return np.array([(*SWEEPS, np.inf)[places(row[np.isfinite(row)])] for row in logs])
+
+    return _needed(kernels, by_points, q)
+
+
+def _needed(
+    kernels: Sequence[str | None], by_points: Callable[[float, float], Floats], q: float
+) -> Needed:
+    """Return the numbers for one kernel and for one point.
+
+    `by_points` returns the number of each point, by the level of its test and the part of the cases
+    in which it is to be found.
+    """
+    names = np.array([name or "" for name in kernels])
+    own = names != ""
+    of_kernels = [
+        np.median(by_points(q * max(1.0, part / 2) / len(names), FOUND)[names == name])
+        for name, part in zip(*np.unique(names[own], return_counts=True), strict=True)
+    ]
+    of_points = by_points(q / len(names), COVERED)[own]
+    return Needed(kernel=_in_most(of_kernels, FOUND), point=_in_most(of_points, COVERED))
+
+
+def _in_most(numbers: Sequence[float] | Floats, part: float) -> int | None:
+    """Return the number that is enough in this part of the cases; None: none is."""
+    enough = np.quantile(numbers, part, method="higher") if len(numbers) else np.inf
+    return math.ceil(enough) if np.isfinite(enough) else None

@@ -114,6 +114,7 @@ def ab(
             f"Default: {AB_PAIRS}, and {AB_CPU_PAIRS} on a CPU."
         ),
     ] = None,
+    to_find: option.ToFind = None,
     results: Annotated[
         Path | None,
         typer.Option(
@@ -130,7 +131,13 @@ def ab(
     from gpubench.commands.diff.ab import compare_builds
 
     settings = Options(**{name: options.pop(name) for name in AB_OPTIONS})
-    code = compare_builds(base, new, options, settings, config=config, pairs=pairs, results=results)
+    code = compare_builds(
+        *(base, new, options, settings),
+        config=config,
+        pairs=pairs,
+        to_find=to_find,
+        results=results,
+    )
     raise typer.Exit(code)
 
 

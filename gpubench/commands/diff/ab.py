@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from signal import strsignal
@@ -18,6 +18,7 @@ from gpubench.backends import AUTO, find_devices
 from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
 from gpubench.commands.diff.run import read_limits, run_diff
 from gpubench.commands.diff.sides import read_side
+from gpubench.engine.scatter import rounds_needed
 from gpubench.errors import UsageError
 from gpubench.options import OPTIONS, option_texts, read_sweep
 from gpubench.process.child import following
@@ -134,6 +135,7 @@ def compare_builds(
     *,
     config: Path | None,
     pairs: int | None,
+    to_find: str | None = None,
     results: Path | None,
 ) -> int:
     """Measure both sides in turns, compare them, and return the exit code of `diff`.
@@ -146,6 +148,10 @@ def compare_builds(
     budget_s = sweep.timing.budget_s
     if budget_s and pairs:
         raise UsageError("--pairs: --budget chooses the number of pairs; leave one of them out")
+    if to_find:
+        if pairs or budget_s:
+            raise UsageError("--to-find: chooses the number of pairs; leave out --pairs, --budget")
+        pairs, settings = _to_find(to_find, sweep.device, settings)
     if pairs is None:
         pairs = AB_CPU_PAIRS if _on_cpu(sweep.device) else AB_PAIRS
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
@@ -180,6 +186,17 @@ def compare_builds(
     code = run_diff(base_files, new_files, settings, (str(base), str(new)))
     say(f"again: {again}", err=True)
     return code
+
+
+def _to_find(percent: str, device: str, settings: Options) -> tuple[int, Options]:
+    """Return the number of pairs that find a kernel this much slower, and the threshold for it."""
+    threshold = read_limits(settings).threshold if settings.threshold else None
+    found = rounds_needed(percent, find_devices(device)[0][0], threshold)
+    say(found.sentence, err=True)
+    if found.needed.kernel is None:
+        raise UsageError(f"--to-find: {percent} needs more than 200 pairs; name a larger one")
+    settings = replace(settings, threshold=f"{100 * found.threshold:g}%")
+    return max(MIN_PAIRS, found.needed.kernel), settings
 
 
 def measure_in_turns(

@@ -6,6 +6,7 @@ from typing import Any
 import typer
 
 from gpubench import options as option
+from gpubench.errors import UsageError
 
 app = typer.Typer()
 
@@ -19,6 +20,7 @@ def sweep(
     force: option.Force = False,
     on: option.On = None,
     dry_run: option.DryRun = False,
+    to_find: option.ToFind = None,
     save: option.Save = None,
     **options: Any,
 ) -> None:
@@ -27,6 +29,7 @@ def sweep(
 
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
+    from gpubench.engine.scatter import rounds_needed
     from gpubench.view.job import conclude, print_plan
     from gpubench.view.problem_list import list_summaries
     from gpubench.view.progress import SweepProgress
@@ -36,8 +39,13 @@ def sweep(
 
     if dry_run:
         job = prepare_dry(option.read_sweep(options, config))
+        needed = rounds_needed(to_find, job.device) if to_find else None
         print_plan(job, f"{job.sweep.op}.csv", resume=resume)
+        if needed:
+            say(f"\n{needed.sentence}")
         return
+    if to_find:
+        raise UsageError("--to-find: add --dry-run, which says how many rounds to measure")
     if resume:
         options, config = option.resumed(resume, option.option_texts(options, config)), None
     sweep = option.read_sweep(options, config)

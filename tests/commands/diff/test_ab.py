@@ -16,6 +16,7 @@ from diffs import rows
 
 from gpubench.commands.diff.ab import build
 from gpubench.errors import UsageError
+from gpubench.model import Device
 from gpubench.results.row import Row, write
 
 ab = import_module("gpubench.commands.diff.ab")  # the package has a function of this name
@@ -80,6 +81,25 @@ def test_a_cpu_has_more_pairs_by_default(call: Call, monkeypatch: pytest.MonkeyP
     for device in ("cpu", "cuda:0"):
         call(side(f"old {device}", rows()), side(f"new {device}", rows()), "--device", device)
     assert found == [72, 26]
+
+
+def test_the_scatter_of_earlier_results_chooses_the_number_of_pairs(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Device(backend="cuda", name="NVIDIA H200")
+    monkeypatch.setattr(ab, "find_devices", lambda _: [(gpu,)])
+    sides = side("old", rows()), side("slow", rows(own=1.1))
+    code, _, err = call(*sides, "--device", "cuda", "--to-find", "5%")
+    assert (code, "no result of NVIDIA H200" in err) == (2, True)
+    Path("results").mkdir()
+    write(rows(), Path("results/earlier.csv"))
+    code, out, err = call(*sides, "--device", "cuda", "--to-find", "5%")
+    assert (code, out.startswith("slower: ")) == (1, True)
+    assert "as in results/earlier.csv: at all points of a kernel with 3 rounds a side" in err
+    assert len(log()) == 6
+    assert err.splitlines()[-1].endswith(" --threshold 2%")
+    code, _, err = call(*sides, "--to-find", "5%", "--pairs", "3")
+    assert (code, "--to-find: chooses the number of pairs" in err) == (2, True)
 
 
 def test_ctrl_c_names_the_command_that_compares_what_was_measured(call: Call) -> None:

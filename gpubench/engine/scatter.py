@@ -1,0 +1,111 @@
+"""How often to measure to find a slow-down, by the scatter of results that were recorded before."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gpubench.errors import UsageError
+from gpubench.grouping import grouped
+from gpubench.model import Device, PointKey, Status, Timer
+from gpubench.plan.ranges import parse_fraction
+from gpubench.plan.registry import variants
+from gpubench.results import store
+from gpubench.results.row import Row, read
+from gpubench.stats.detectable import Needed, rounds_to_find, sweeps_to_find
+from gpubench.text import counted
+
+THRESHOLD, Q = 0.02, 0.01  # defaults of `diff`
+
+COLUMNS = ("status", "median_us", "min_us", "round_medians_us", "device")
+
+MIN_ROUNDS, MIN_SWEEPS = 3, 7
+"""Minimum number of recorded rounds on a GPU, and of sweeps on a CPU."""
+
+RESULTS = Path("results")  # where sweeps and `ab` write by default
+
+
+class RoundsNeeded(NamedTuple):
+    """How often to measure to find a slow-down."""
+
+    needed: Needed
+    percent: str
+    threshold: float
+    unit: str  # `round`, or `sweep` on a CPU
+    source: str  # the results that show the scatter
+
+    @property
+    def sentence(self) -> str:
+        """Return what to measure on each side, in words."""
+        of_kernel, of_point = (
+            f"{counted(number, self.unit)} a side" if number else f"over 200 {self.unit}s a side"
+            for number in (self.needed.kernel, self.needed.point)
+        )
+        return (
+            f"diff --threshold {100 * self.threshold:g}% finds {self.percent} in 9 of 10 cases, if "
+            f"times scatter as in {self.source}: at all points of a kernel with {of_kernel}, at a "
+            f"single point with {of_point}"
+        )
+
+
+def rounds_needed(percent: str, device: Device, threshold: float | None = None) -> RoundsNeeded:
+    """Return how often to measure. The default threshold is 2 %, or half of a smaller slow-down.
+
+    Raises UsageError for a slow-down that the threshold hides, and without results of the device.
+    """
+    size = parse_fraction(percent, "--to-find", low=1e-4)
+    if threshold is None:
+        threshold = THRESHOLD if size > THRESHOLD else size / 2
+    if size <= threshold:
+        raise UsageError(f"--to-find: {percent} does not exceed --threshold {100 * threshold:g}%")
+    for files in _newest_first(device.name):
+        on_cpu, times_us = _times(files, device.name)
+        if not times_us:
+            continue
+        baselines = {variant.baseline for variant in variants()}
+        kernels = [None if key.variant in baselines else key.variant for key in times_us]
+        find = sweeps_to_find if on_cpu else rounds_to_find
+        needed = find(size, kernels, np.log([*times_us.values()]), threshold, Q)
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        unit = "sweep" if on_cpu else "round"
+        return RoundsNeeded(needed, percent, threshold, unit, f"{files[0]}{more}")
+    raise UsageError(
+        f"--to-find: no result of {device.name} in {RESULTS}/ or under a saved name has "
+        f"{MIN_ROUNDS} rounds (on a CPU: {MIN_SWEEPS} sweeps); 'gpubench sweep' or 'ab' makes one"
+    )
+
+
+def _newest_first(device: str) -> Iterator[Sequence[Path]]:
+    """Yield the files of one build each: saved ones, single sweeps, and base sides of `ab`."""
+    groups = [[path] for path in RESULTS.glob("*.csv")]
+    groups += [sorted(folder.glob("base-*.csv")) for folder in RESULTS.glob("*-ab")]
+    groups += [store.saved(name, device) for name in store.names(device)]
+    for group in sorted(filter(None, groups), key=lambda each: -each[-1].stat().st_mtime):
+        try:
+            yield store.newest_build(group, partial(read, columns=COLUMNS))[0]
+        except UsageError:
+            continue  # no result, or a damaged one
+
+
+def _times(files: Sequence[Path], device: str) -> tuple[bool, dict[PointKey, list[float]]]:
+    """Return whether a CPU timed the files, and the repeats of each point that has them all.
+
+    Repeats are rounds; on a CPU they are the shortest times of sweeps. Empty: they are too few.
+    """
+
+    def shortest(row: Row) -> list[float]:
+        return [row.min_us] if row.min_us else []
+
+    rows = [row for path in files for row in read(path, COLUMNS) if row.status == Status.OK]
+    rows = [row for row in rows if row.device == device]
+    on_cpu = any(row.timer == Timer.HOST for row in rows)
+    times_us = {
+        key: [time for row in of_point for time in (shortest(row) if on_cpu else row.medians_us)]
+        for key, of_point in grouped(rows, lambda row: row.key).items()
+    }
+    most = max(map(len, times_us.values()), default=0)
+    if most < (MIN_SWEEPS if on_cpu else MIN_ROUNDS):
+        return on_cpu, {}
+    return on_cpu, {key: times for key, times in times_us.items() if len(times) == most}
