@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpubench.errors import BY_SIGNAL, INTERRUPTED, OUTPUT_LOST, GpubenchError, UsageError
+from gpubench.process.descendants import all_ended
 from gpubench.results.output import guard_streams
 from gpubench.text import clean, shown
 
@@ -103,9 +104,12 @@ def root(
 
 def main() -> None:
     """Run the command line. Every expected failure is one line on stderr and an exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a command like Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and shells' background jobs
+            signal.signal(number, _interrupt)
     streams = guard_streams()
-    code = _run()
+    with all_ended():
+        code = _run()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if code < BY_SIGNAL and (lost := next((s.lost for s in streams if s.lost), None)):
@@ -113,6 +117,19 @@ def main() -> None:
         if lost.errno != errno.EPIPE:  # a reader such as `head` has closed the pipe: no error
             _fail(f"cannot write the output: {lost.strerror}", code)
     sys.exit(code)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    """End the command, which keeps what it measured. Threads that wait for programs go on.
+
+    Only another Ctrl-C can end it earlier, as systems send other signals in pairs.
+    """
+    from gpubench.process.child import end_programs  # not for --help, which starts none
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    end_programs()
+    raise KeyboardInterrupt
 
 
 def _run() -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import typer
+from warm import Fork
 
 from gpubench.cli import app, main
 
@@ -46,6 +47,8 @@ def files_in(folder: Path) -> list[str]:
 def call(folder: Path, *arguments: str | bytes, **environment: str) -> Done:
     """A command in this process. What it measures is measured by a child process all the same."""
     out, err = io.StringIO(), io.StringIO()
+    if Fork.forks:
+        Fork.forks.open()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["gpubench", *map(os.fsdecode, arguments)])

@@ -71,7 +71,11 @@ def test_help_loads_nothing_heavy_and_the_list_of_commands_no_command_and_no_opt
     )
     assert of_package == set()
     assert of_list == {
-        f"gpubench.{name}" for name in ("cli", "errors", "results", "results.output", "text")
+        f"gpubench.{name}"
+        for name in (
+            *("cli", "errors", "text"),
+            *("process", "process.descendants", "results", "results.output"),
+        )
     }
     assert "msgspec" not in loaded[1]
 

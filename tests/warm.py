@@ -47,14 +47,21 @@ def _read_at_import(environment: dict[str, str]) -> dict[str, str]:
 
 
 class Forks:
-    """The process that is copied, which starts when it is first needed, and the channel to it."""
+    """The process that is copied, which starts when it is first needed, and the channel to it.
+
+    A command ends all processes that it starts. So a test that calls a command in its own process
+    opens this before.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._environment = dict(os.environ)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Start the process, unless it runs."""
+        if self._process:
+            return
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-P", __file__, str(theirs.fileno()), str(os.getpid())]
         with theirs:
@@ -73,8 +80,7 @@ class Forks:
         """Return the id of a new process."""
         message = json.dumps(request | {"parent": os.getpid()}).encode()
         with self._lock:
-            if not self._process:
-                self._open()
+            self.open()
             socket.send_fds(self._socket, [message], descriptors)
             return int(self._socket.recv(MAX_BYTES))
 

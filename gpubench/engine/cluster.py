@@ -254,7 +254,7 @@ def devices_of(name: str) -> list[Device]:
     The search opens a context on the GPU. In this process it would stay there, and would count as
     another user of the GPU.
     """
-    child = start(__name__, "send_devices")
+    child = start(__name__, "send_devices", speaker="devices")
     try:
         return msgspec.json.decode(ask(child, name.encode(), START_LIMIT_S), type=list[Device])
     except ChildLostError as lost:

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -26,6 +25,7 @@ from gpubench.errors import CompileError, UsageError
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
 from gpubench.model.sources import encoded_source, read_source
+from gpubench.process.child import run_program, start_program
 from gpubench.text import clean
 
 SHIM = Path(__file__).parent / "shim"
@@ -44,6 +44,8 @@ LONGEST_ERROR = 400
 
 FILE_BYTES = 2**26
 """Maximum size of a file that a program writes, which includes what its kernel prints."""
+
+LIMITS = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: FILE_BYTES}
 
 STALLED_S = 60
 """Time limit of a launch, in seconds. A program without progress for that time hangs."""
@@ -233,10 +235,7 @@ def gxx(*arguments: str, text: str = "") -> str:
         raise UsageError(
             "g++ is missing, which compiles kernels for the CPU; Debian: apt install g++"
         )
-    done = subprocess.run(  # noqa: S603 # arguments of ours
-        [compiler, "-std=c++20", *arguments],
-        input=encoded_source(text), capture_output=True, check=False,
-    )  # fmt: skip
+    done = run_program([compiler, "-std=c++20", *arguments], encoded_source(text))
     if done.returncode:
         said = done.stderr.decode(errors="replace")  # it quotes the source, in any encoding
         errors = re.findall(r"^.*(?:error|undefined reference).*$", said, re.MULTILINE)
@@ -272,17 +271,12 @@ def _run(command: Sequence[str], sanitizer: Sanitizer | None) -> tuple[int, list
     """
     environment = {**os.environ, **(sanitizer.environment if sanitizer else {})}
     with tempfile.TemporaryFile() as report:
-        process = subprocess.Popen(  # noqa: S603 # a program built above
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=report,
+        process = start_program(
+            command, LIMITS, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=report,
             env=environment, process_group=0,
         )  # fmt: skip
         hung, size = False, 0
         try:
-            for what, limit in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, FILE_BYTES)):
-                with suppress(OSError, ValueError):  # it has ended, or has a lower limit
-                    _, hard = resource.prlimit(process.pid, what)
-                    # A lower hard limit would make AddressSanitizer fail, which sets the soft one.
-                    resource.prlimit(process.pid, what, (limit, hard))
             while process.poll() is None and not hung:
                 try:
                     process.wait(STALLED_S)
@@ -290,8 +284,7 @@ def _run(command: Sequence[str], sanitizer: Sanitizer | None) -> tuple[int, list
                     before, size = size, os.fstat(report.fileno()).st_size
                     hung = size == before
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            process.terminate()
             code = process.wait()
         report.seek(0)
         lines = report.read().decode(errors="replace").splitlines()

@@ -172,7 +172,7 @@ def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] =
     content = msgspec.Raw(msgspec.msgpack.encode(arguments, enc_hook=_plain))
     request = msgspec.msgpack.encode(_Request(str(path), op, function, content))
     try:
-        value = msgspec.msgpack.decode(_process.ask(request, where), type=kind)
+        value = msgspec.msgpack.decode(_process.ask(request, where, path.stem), type=kind)
         for launch in value.sequence if isinstance(value, Launch) else ():
             _check(launch)
     except (ValueError, RecursionError) as error:
@@ -194,12 +194,13 @@ class _Process:
         self._child: Child | None = None
         self._lock = Lock()
 
-    def ask(self, request: bytes, where: str) -> bytes:
+    def ask(self, request: bytes, where: str, speaker: str) -> bytes:
         """Return the answer to a request. Raises UsageError if the process ends or is too late."""
         with self._lock:
             if self._child is None or self._child.has_ended:
                 self.end()
-                self._child = start(__name__, "serve")
+                self._child = start(__name__, "serve", speaker="")
+            self._child.streams.speak_as(speaker)
             try:
                 return ask(self._child, request, ANSWER_S, max_bytes=MAX_ANSWER_BYTES)
             except ChildLostError as lost:

@@ -1,47 +1,57 @@
 """Starts and ends child processes. Every child of gpubench that runs Python starts here."""
 
-import ctypes
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 from gpubench.process.channel import Channel
-from gpubench.text import clean_lines
+from gpubench.process.descendants import first_child
+from gpubench.process.streams import Copier
 
-PR_SET_PDEATHSIG = 1  # prctl(2): the signal that this process gets when its parent dies
+ROOT = str(Path(__file__).parents[2])
+"""The folder that holds this package."""
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from gpubench.process.warden import watch; watch(int(sys.argv.pop(1))); "
     "from {module} import {function}; {function}(int(sys.argv[1]), *sys.argv[2:])"
 )
 """The child's program. It imports from the same paths as this process, in any current directory."""
 
 FOLLOW = (
-    "import ctypes, os, sys; parent = int(sys.argv[1]); "
-    f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
-    "os.getppid() == parent and os.execv(sys.argv[2], sys.argv[2:])"
+    "import sys; sys.path.append(sys.argv[1]); from gpubench.process.warden import follow; "
+    "follow(sys.argv[2:])"
 )
-"""Program that becomes another one, which gets SIGTERM when its parent ends."""
+"""Program of the warden of another program."""
+
+END_S = 3.0
+"""Time limit for a warden to end. It takes longer only if it was stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Child:
-    """A child process, and this process's end of a pair of sockets."""
+    """A child process behind its warden, and this process's end of a pair of sockets."""
 
     process: subprocess.Popen[bytes]
-    socket: socket.socket
+    """The warden, which ends as the child did when all that the child started has ended."""
 
-    @property
+    socket: socket.socket
+    streams: Copier
+    """What copies the child's streams, and names who prints."""
+
+    @cached_property
     def pid(self) -> int:
-        """The child's process id, which is also the id of its process group."""
-        return self.process.pid
+        """The child's process id, when it has answered."""
+        return first_child(self.process.pid)
 
     @property
     def has_ended(self) -> bool:
@@ -59,75 +69,103 @@ class Child:
         return f"ended by itself with exit code {code}"
 
     def kill(self) -> None:
-        """Kill the process, and all processes that its kernels started."""
+        """End the process, and all processes that its kernels started."""
         self.socket.close()
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self.process.wait()
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(END_S)
+        except subprocess.TimeoutExpired:  # a kernel has stopped its warden
+            self.process.kill()
+            self.process.wait()
+        self.streams.finish(END_S)
 
 
 def start(
-    module: str, function: str, *words: str, environment: Mapping[str, str] | None = None
+    module: str,
+    function: str,
+    *words: str,
+    speaker: str,
+    environment: Mapping[str, str] | None = None,
 ) -> Child:
     """Start a child that calls a function with the descriptor of its socket, and with `words`.
 
-    `environment` replaces the environment of this process. The child has a process group of its
-    own, so Ctrl-C does not reach it.
+    `speaker` is named with what the child prints. `environment` replaces the environment of this
+    process. The child has a process group of its own, so Ctrl-C does not reach it.
     """
     ours, theirs = socket.socketpair()
+    streams = Copier(speaker)
     try:
         with theirs:
             process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
                 [
                     *(sys.executable, "-P", "-c", BOOT.format(module=module, function=function)),
-                    *(json.dumps(sys.path), str(theirs.fileno()), *words),
+                    *(json.dumps(sys.path), str(os.getpid()), str(theirs.fileno()), *words),
                 ],
                 stdin=subprocess.DEVNULL,
+                stdout=streams.descriptor,
+                stderr=streams.descriptor,
                 env=environment,
                 pass_fds=(theirs.fileno(),),
                 process_group=0,
             )
     except BaseException:
         ours.close()
+        streams.close()
         raise
-    return Child(process=process, socket=ours)
+    streams.start()
+    return Child(process=process, socket=ours, streams=streams)
 
 
-def following(command: Sequence[str]) -> list[str]:
-    """Return a command that runs `command`, and interrupts it when this process ends."""
-    return [sys.executable, "-I", "-S", "-c", FOLLOW, str(os.getpid()), *command]
+_programs: WeakSet[subprocess.Popen[Any]] = WeakSet()
+
+
+def start_program(
+    command: Sequence[str | Path], limits: Mapping[int, int] | None = None, **options: Any
+) -> subprocess.Popen[Any]:
+    """Start another program behind a warden.
+
+    All that it starts ends with it, and with this process. `limits` are soft limits of resources
+    (`resource.RLIMIT_CORE`), and `options` are as for Popen.
+    """
+    words = (ROOT, str(os.getpid()), json.dumps([*(limits or {}).items()]), *map(str, command))
+    warden = [sys.executable, "-I", "-S", "-c", FOLLOW, *words]
+    program: subprocess.Popen[Any] = subprocess.Popen(warden, **options)  # noqa: S603 # see callers
+    _programs.add(program)
+    return program
+
+
+def run_program(
+    command: Sequence[str | Path],
+    text: bytes | None = None,
+    limit_s: float | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run another program to its end, with `text` as its input, and return what it wrote.
+
+    Raises TimeoutExpired after the time limit.
+    """
+    pipe = subprocess.PIPE
+    source = subprocess.DEVNULL if text is None else pipe
+    with start_program(command, stdin=source, stdout=pipe, stderr=pipe) as program:
+        try:
+            out, err = program.communicate(text, limit_s)
+        finally:
+            program.terminate()
+    return subprocess.CompletedProcess(program.args, program.returncode, out, err)
+
+
+def end_programs() -> None:
+    """End all programs that run. Threads that wait for them go on."""
+    for program in list(_programs):
+        program.terminate()
 
 
 def open_channel(descriptor: int) -> Channel:
     """Return a child's end of its channel, before it runs what users wrote.
 
-    The child ends with its parent. What it prints goes to standard error, without characters that
-    control a terminal. Programs that it starts do not keep the channel open.
+    Programs that it starts do not keep the channel open.
     """
-    _end_with_the_parent(descriptor)
-    for stream in (sys.stdout, sys.stderr):
-        stream.write = partial(_write_clean, stream.write)  # type: ignore[method-assign]
-    os.dup2(2, 1)  # what users' code prints is not our output
+    os.setpgid(0, 0)  # not the warden's group, which a kernel may kill
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.set_inheritable(descriptor, False)
     return Channel(socket.socket(fileno=descriptor))
-
-
-def _write_clean(write: Callable[[str], int], text: str) -> int:
-    return write(clean_lines(text))
-
-
-def _end_with_the_parent(descriptor: int) -> None:
-    """Let this process end with its parent, even if a user's code hangs.
-
-    The processes that the code started end too. The system signals the parent's end to a watcher,
-    which kills the group.
-    """
-    prctl, measuring_pid = ctypes.CDLL(None).prctl, os.getpid()
-    if os.fork() == 0:
-        os.close(descriptor)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() == measuring_pid:
-            signal.sigwait({signal.SIGTERM})
-        os.killpg(measuring_pid, signal.SIGKILL)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -39,13 +39,11 @@ Report = Callable[[int], None]  # gets the number of steps of a request that are
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """An answer, and who gives it.
+    """An answer. It repeats the token of its request.
 
-    Code that forks would answer twice, so an answer has the id of its process. It repeats the token
-    of its request, which nobody can guess who only has the descriptor of the channel.
+    Nobody can guess the token who only has the descriptor of the channel.
     """
 
-    pid: int
     token: bytes
     steps: int | None = None
     """Number of steps that are done so far. The request is not finished."""
@@ -74,8 +72,8 @@ def ask(
         while True:
             content = channel.receive(max(0.0, deadline_s - perf_counter()), max_bytes)
             answer = msgspec.msgpack.decode(content, type=_Answer)
-            if (answer.pid, answer.token) != (child.pid, token):
-                continue  # of a copy that was forked
+            if answer.token != token:
+                continue
             if answer.steps is None:
                 break
             report(answer.steps)
@@ -100,7 +98,7 @@ def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]
     pid = os.getpid()
 
     def report(token: bytes, steps: int) -> None:
-        send(_Answer(pid, token, steps))
+        send(_Answer(token, steps))
 
     def send(answer: _Answer) -> None:
         if os.getpid() != pid:  # a kernel forked, and its copy returned to here
@@ -115,10 +113,10 @@ def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]
             return
         token, request = content[:TOKEN_BYTES], content[TOKEN_BYTES:]
         try:
-            answer = _Answer(pid, token, value=value_of(request, partial(report, token)))
+            answer = _Answer(token, value=value_of(request, partial(report, token)))
         except Exception as error:  # also what users' code raises
             known = error if isinstance(error, GpubenchError) else None
             known = known or ChildLostError(f"failed: {with_place(error)}")
             name, message = type(known).__name__, str(known.args[0])
-            answer = _Answer(pid, token, error=name, message=message)
+            answer = _Answer(token, error=name, message=message)
         send(answer)

@@ -81,16 +81,15 @@ def test_only_the_answer_to_this_request_by_this_process_counts_and_each_step_ha
     def answer_as_several_processes() -> None:
         token = channel.receive()[: requests.TOKEN_BYTES]
         for answer in (
-            requests._Answer(8, token, value=b"of a copy"),
-            requests._Answer(7, bytes(requests.TOKEN_BYTES), value=b"of an earlier request"),
-            *(requests._Answer(7, token, steps=step) for step in (1, 2)),
-            requests._Answer(7, token, value=b"right"),
+            requests._Answer(bytes(requests.TOKEN_BYTES), value=b"of an earlier request"),
+            *(requests._Answer(token, steps=step) for step in (1, 2)),
+            requests._Answer(token, value=b"right"),
         ):
             channel.send(msgspec.msgpack.encode(answer))
 
     answering = Thread(target=answer_as_several_processes)
     answering.start()
-    child: Any = SimpleNamespace(socket=ours, pid=7)
+    child: Any = SimpleNamespace(socket=ours)
     assert requests.ask(child, b"", 60.0, reported.append) == b"right"
     assert reported == [1, 2]
     answering.join()

@@ -215,8 +215,8 @@ def test_later_children_start_meanwhile(folder: Path, monkeypatch: pytest.Monkey
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
         assert worker._child.child is second
-        os.kill(third.pid, signal.SIGKILL)  # a child that dies while it waits is replaced
-        os.waitid(os.P_PID, third.pid, os.WEXITED | os.WNOWAIT)
+        os.kill(third.process.pid, signal.SIGKILL)  # a child that dies while it waits is replaced
+        os.waitid(os.P_PID, third.process.pid, os.WEXITED | os.WNOWAIT)
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
         assert worker._child.child is not third
@@ -242,7 +242,7 @@ def begin(descriptor):
 def test_a_killed_child_ends_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "starter.py").write_text(STARTER)
     monkeypatch.syspath_prepend(tmp_path)
-    child = start("starter", "begin")
+    child = start("starter", "begin", speaker="starter")
     ended = os.pidfd_open(int(child.socket.recv(99)))
     child.kill()
     assert select.select([ended], [], [], TIMEOUT_S)[0]

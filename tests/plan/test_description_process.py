@@ -76,7 +76,8 @@ def test_what_a_description_leaves_behind_ends_with_its_process(
     thread = "threading.Thread(target=threading.Event().wait).start(); sys.setrecursionlimit(60)"
     path = described(tmp_path, before=f"{thread}; print('a\\x1b[2Jb')")
     assert planned(path) == [None]
-    assert capfd.readouterr() == ("", "a?[2Jb\n")
+    description_process.end()
+    assert capfd.readouterr() == ("", f"[{path.stem}] a?[2Jb\n")
 
 
 @pytest.mark.parametrize("name", ["shared_tile", "wgmma_pingpong", "splitk_cluster"])

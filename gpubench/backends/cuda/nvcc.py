@@ -19,6 +19,7 @@ from gpubench.cache import cache_file, made_once
 from gpubench.errors import CompileError, install_command
 from gpubench.model import PRECISIONS, Config, HostVariant
 from gpubench.model.sources import encoded_source, read_source
+from gpubench.process.child import run_program
 
 MAX_COMPILE_S = 900
 """Time limit of a compilation. Large templates such as CUTLASS's take minutes."""
@@ -60,13 +61,16 @@ def find(program: str = "nvcc") -> str | None:
 @cache
 def version() -> str:
     """Return `nvcc` and its version. Raises CompileError if it cannot run."""
-    text = run(("--version",)).stdout
+    text, _ = run(("--version",))
     number = re.search(r"V(\d+\.\d+)", text)
     return f"nvcc {number[1] if number else ''}".strip()
 
 
-def run(arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    """Run nvcc. Raises CompileError with its first error, and if nvcc or g++ is missing."""
+def run(arguments: Sequence[str | Path]) -> tuple[str, str]:
+    """Run nvcc, and return its output and its messages.
+
+    Raises CompileError with its first error, and if nvcc or g++ is missing.
+    """
     nvcc = find()
     if nvcc is None:
         raise CompileError(
@@ -75,21 +79,13 @@ def run(arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
     if not shutil.which("g++") and not any(str(part).startswith("-ccbin") for part in arguments):
         raise CompileError("nvcc needs g++, which is not installed: install a C++ compiler")
     try:
-        ended = subprocess.run(  # noqa: S603 # the compiler, and the user's own options
-            (nvcc, *arguments),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=MAX_COMPILE_S,
-            check=False,
-        )
+        ended = run_program((nvcc, *arguments), limit_s=MAX_COMPILE_S)
     except subprocess.TimeoutExpired as error:
         raise CompileError(f"nvcc did not end within {MAX_COMPILE_S} s") from error
-    except OSError as error:
-        raise CompileError(f"nvcc cannot run: {error}") from error
+    out, err = (text.decode(errors="replace") for text in (ended.stdout, ended.stderr))
     if ended.returncode:
-        raise CompileError(first_error(ended.stderr + ended.stdout))
-    return ended
+        raise CompileError(first_error(err + out))
+    return out, err
 
 
 def first_error(log: str) -> str:
@@ -132,7 +128,7 @@ def compile_kernel(
         file, cubin = Path(name, "kernel.cu"), Path(name, "kernel.cubin")
         file.write_bytes(encoded_source(text))
         target = ("-cubin", code_for(architecture), "-Xptxas=-v", "-o", cubin, file)
-        log = run((*base_options(options), *target)).stderr
+        _, log = run((*base_options(options), *target))
         return cubin.read_bytes(), entry_symbol(log, expression), log
 
 

@@ -21,7 +21,7 @@ from gpubench.commands.diff.sides import read_side
 from gpubench.engine.scatter import rounds_needed
 from gpubench.errors import UsageError
 from gpubench.options import OPTIONS, option_texts, read_sweep
-from gpubench.process.child import following
+from gpubench.process.child import run_program
 from gpubench.results.output import Output, make_directory
 from gpubench.text import shown
 from gpubench.view.progress import Steps
@@ -68,13 +68,13 @@ class Build:
             texts["kernels"] = str(self.kernels)
         command = [self.interpreter, "-m", "gpubench", "sweep"]
         command += [f"{OPTIONS[name].flag}={text}" for name, text in texts.items()]
-        ended = subprocess.run(  # noqa: S603 # the interpreter that the user named
-            following(command), capture_output=True, text=True, errors="replace", check=False
-        )
+        ended = run_program(command)
         if ended.returncode in {-2, 130}:
             raise KeyboardInterrupt
         if not output.exists():
-            lines = [line for line in ended.stderr.splitlines() if line.strip()]
+            lines = [
+                line for line in ended.stderr.decode(errors="replace").splitlines() if line.strip()
+            ]
             why = lines[-1].removeprefix("gpubench: ") if lines else f"exit code {ended.returncode}"
             if ended.returncode < 0:  # its last line is only how far it came
                 why = f"crashed: {strsignal(-ended.returncode)} (signal {-ended.returncode})"

@@ -102,7 +102,7 @@ class Supervisor:
     def _start(self, backend: str = "") -> Child:
         """Start a child. If a backend is named, it loads its modules, and sends a message then."""
         module = "gpubench.engine.child.serve"
-        return start(module, "serve", backend, environment=self._environment)
+        return start(module, "serve", backend, speaker="kernels", environment=self._environment)
 
     @property
     def living(self) -> Child:
@@ -142,6 +142,8 @@ class Supervisor:
         arguments: Mapping[str, Any],
     ) -> Any:
         child = self.living
+        if isinstance(point := arguments.get("point"), Point):
+            child.streams.speak_as(point.variant.name)
         try:
             content = ask(child, encode_call(method, arguments), limit_s, report)
             done = msgspec.msgpack.decode(content, type=Done)

@@ -1,0 +1,152 @@
+"""The descendants of this process: their list, their CPU time, and their end (Linux).
+
+A process that is a subreaper becomes the parent of each descendant whose own parent has ended. So
+no descendant leaves the list: neither a daemon that was forked twice, nor a process that has called
+`setsid`. This module imports the standard library alone.
+"""
+
+import ctypes
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import clock_gettime_ns, monotonic, sleep
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+
+END_S = 2.0
+"""Maximum time to end all descendants. Only a process that forks faster than it is killed, or that
+the system cannot end now, outlives it."""
+
+_STEP_S = 0.002  # time between two looks at processes that were killed
+
+
+def prctl(option: int, value: int) -> bool:
+    """Set an attribute of this process. Return False where the system cannot."""
+    call = getattr(ctypes.CDLL(None), "prctl", None)
+    return call is not None and call(option, value, 0, 0, 0) == 0
+
+
+def become_subreaper() -> bool:
+    """Make this process the parent of orphans among its descendants."""
+    return prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def close_to_descendants(*, closed: bool = True) -> bool:
+    """Close the descriptors and the memory of this process to processes of the same user.
+
+    The system then refuses `/proc/PID/fd`, `/proc/PID/mem`, ptrace and `pidfd_getfd`, except to
+    root. `/proc/self` belongs to root meanwhile, so this process cannot write there either.
+    """
+    return prctl(PR_SET_DUMPABLE, 0 if closed else 1)
+
+
+def descendants(pid: int | None = None, without: Collection[int] = ()) -> list[int]:
+    """Return the ids of all descendants of a process (default: this one), zombies included.
+
+    The processes in `without` are left out, with their descendants.
+    """
+    if pid is None:
+        pid = os.getpid()
+        with suppress(AttributeError):  # this system has no waitid
+            try:
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return []
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for child, parent in _parents():
+        if child not in without:
+            children[parent].append(child)
+    found = list(children[pid])
+    for each in found:  # it grows
+        found += children[each]
+    return found
+
+
+def first_child(pid: int) -> int:
+    """Return the child of a process that started first; without children, the process itself."""
+    children = [child for child, parent in _parents() if parent == pid]
+    return min(children, key=lambda child: (_started(child), child), default=pid)
+
+
+def _started(pid: int) -> int:
+    """Return when a process started, in clock ticks since the machine did."""
+    return int(fields[19]) if (fields := _stat(pid)) else 0
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Yield each process and its parent."""
+    for path in Path("/proc").glob("[0-9]*"):
+        if fields := _stat(int(path.name)):
+            yield int(path.name), int(fields[1])
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the third one, the state. Empty: it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()  # a name may hold brackets and blanks
+
+
+def living(pids: Iterable[int]) -> list[int]:
+    """Return the processes that run: those that have ended and wait for their parent are not."""
+    return [pid for pid in pids if (fields := _stat(pid)) and fields[0] not in "ZX"]
+
+
+def cpu_ns(pids: Iterable[int]) -> int:
+    """Return the CPU time of processes in ns, which includes threads that have ended.
+
+    It also includes children that a process has waited for, in steps of 10 ms. A process that
+    ignores SIGCHLD waits for none, so their time is lost: then a process of an earlier list is
+    gone, and no time replaces it.
+    """
+    return sum(_cpu_ns(pid) for pid in pids)
+
+
+def _cpu_ns(pid: int) -> int:
+    clock = ctypes.c_int()
+    if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
+        return 0  # it has ended
+    fields = _stat(pid)
+    ticks = int(fields[13]) + int(fields[14]) if fields else 0  # cutime and cstime
+    try:
+        own_ns = clock_gettime_ns(clock.value)
+    except OSError:
+        return 0
+    return own_ns + ticks * (10**9 // os.sysconf("SC_CLK_TCK"))
+
+
+def end(without: Collection[int] = (), within_s: float = END_S) -> list[int]:
+    """Kill all descendants of this process. Return those that still run after the time limit.
+
+    The processes in `without` are left alone, with their descendants.
+    """
+    deadline_s = monotonic() + within_s
+    while pids := descendants(without=without):
+        for pid in pids:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            with suppress(ChildProcessError):  # the child of another descendant
+                os.waitpid(pid, os.WNOHANG)
+        if monotonic() > deadline_s:
+            return living(pids)
+        sleep(_STEP_S)
+    return []
+
+
+@contextmanager
+def all_ended() -> Iterator[None]:
+    """End all processes that start, directly or not, in the block under `with`."""
+    before = frozenset(descendants())
+    become_subreaper()
+    try:
+        yield
+    finally:
+        end(without=before)

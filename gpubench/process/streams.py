@@ -1,0 +1,98 @@
+"""Copies what children print to our standard error: cleaned, with who printed it, and bounded.
+
+A child has a pipe, never a descriptor of our streams. So what it writes reaches neither a terminal
+nor the log of a CI job as it is.
+"""
+
+import os
+import re
+import sys
+from collections import Counter
+from select import select
+from threading import Lock, Thread
+
+from gpubench.text import clean, counted
+
+MAX_LINES = 50
+"""Maximum number of lines of one speaker of a child that are shown."""
+
+MAX_LINE = 500
+"""Maximum number of characters of a line that are shown."""
+
+BLOCK_BYTES = 2**16  # what a pipe holds
+MAX_BLOCKS = 16
+
+_COMMAND = re.compile(r"##(?=\w*\[)")
+"""Beginning of a command to a CI service, such as `##[group]` or `##vso[`, anywhere in a line.
+`::` is a command at the beginning of a line alone, where the speaker's name is."""
+
+
+class Copier:
+    """A pipe, and the thread that copies what is written into it."""
+
+    def __init__(self, speaker: str) -> None:
+        self._speaker, self._rest = speaker, b""
+        self._lines: Counter[str] = Counter()  # that were written, by speaker
+        self._read, self.descriptor = os.pipe()
+        self._has_ended = False
+        self._lock, self._thread = Lock(), Thread(target=self._copy_all, daemon=True)
+
+    def start(self) -> None:
+        """Begin to copy, when the child has its copy of `descriptor`."""
+        os.close(self.descriptor)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close the pipe of a child that was not started."""
+        os.close(self.descriptor)
+        os.close(self._read)
+
+    def speak_as(self, speaker: str) -> None:
+        """State who writes from now on."""
+        with self._lock:
+            blocks = 0
+            while blocks < MAX_BLOCKS and self._copy():
+                blocks += 1
+            self._speaker = speaker
+
+    def finish(self, limit_s: float) -> None:
+        """Wait until all is copied that was written. Some process may still hold the pipe."""
+        self._thread.join(limit_s)
+
+    def _copy_all(self) -> None:
+        while not self._has_ended:
+            select([self._read], [], [])
+            with self._lock:
+                self._copy()
+        os.close(self._read)
+        if self._rest:
+            self._show(self._rest)
+        for speaker, count in self._lines.items():
+            if count > MAX_LINES:
+                _print(speaker, f"({counted(count - MAX_LINES, 'more line')}, not shown)")
+
+    def _copy(self) -> bool:
+        """Copy a block of what was written. Return False if there is none."""
+        if self._has_ended or not select([self._read], [], [], 0)[0]:
+            return False
+        block = os.read(self._read, BLOCK_BYTES)
+        *lines, rest = (self._rest + block).split(b"\n")
+        self._rest = rest[: 4 * MAX_LINE]  # UTF-8 has at most 4 bytes for a character
+        for line in lines:
+            self._show(line)
+        self._has_ended = not block
+        return bool(block)
+
+    def _show(self, line: bytes) -> None:
+        self._lines[self._speaker] += 1
+        if self._lines[self._speaker] <= MAX_LINES:
+            _print(self._speaker, line.decode(errors="replace"))
+
+
+def _print(speaker: str, text: str) -> None:
+    print(f"[{harmless(speaker)}] {harmless(text)[:MAX_LINE]}", file=sys.stderr, flush=True)
+
+
+def harmless(text: str) -> str:
+    """Return the text as one line that commands neither a terminal nor a CI service."""
+    return _COMMAND.sub("# #", clean(text))

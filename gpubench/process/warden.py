@@ -1,0 +1,117 @@
+"""A process between this program and each child: all that the child starts ends with the child.
+
+The warden is a subreaper, so it keeps the list of the child's descendants whatever they do. It
+kills them when the child has ended, when the program asks for it, and when the program itself has
+ended, even by SIGKILL. Then it ends as the child did. This module imports the standard library
+alone.
+"""
+
+import json
+import os
+import resource
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import NoReturn
+
+from gpubench.process import descendants
+
+_ENDING = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
+_AWAITED = {*_ENDING, signal.SIGCHLD}
+
+
+GRACE_S = 1.0
+"""Time for another program to end by SIGTERM, before it is killed."""
+
+
+def follow(words: Sequence[str]) -> NoReturn:
+    """Become the warden of another program: `words` are the parent, limits, and the command."""
+    parent, limits, *command = words
+    watch(int(parent), GRACE_S)
+    for what, limit in json.loads(limits):
+        with suppress(OSError, ValueError):  # there is a lower limit
+            # A lower hard limit would make AddressSanitizer fail, which sets the soft one.
+            resource.setrlimit(what, (limit, resource.getrlimit(what)[1]))
+    try:
+        os.execvp(command[0], command)  # noqa: S606 # what this package or its user named
+    except OSError as error:
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+        os._exit(127)  # as a shell does
+
+
+def watch(parent: int, grace_s: float = 0.0) -> None:
+    """Fork. Return in the child; this process becomes its warden, and never returns.
+
+    `parent` is the process that started this one. The warden ends the child by SIGTERM, and kills
+    it after `grace_s`.
+    """
+    for number in _AWAITED - {signal.SIGINT}:
+        signal.signal(number, signal.SIG_DFL)  # the parent may ignore them, which is inherited
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    descendants.become_subreaper()
+    descendants.prctl(descendants.PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it has ended already
+        os._exit(1)
+    warden = os.getpid()
+    child = os.fork()
+    if child:
+        _guard(child, grace_s)
+    descendants.prctl(descendants.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != warden:
+        os._exit(1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _guard(child: int, grace_s: float) -> NoReturn:
+    """Wait for the child's end or for a signal, end all descendants, and end as the child did."""
+    for path in list(Path("/proc/self/fd").iterdir()):  # the child's channel and streams
+        with suppress(OSError):
+            os.close(int(path.name))
+    descendants.close_to_descendants()
+    ended: int | None = None
+    while ended is None:
+        number = signal.sigwait(_AWAITED)
+        ended = _reaped(child)
+        if number in _ENDING - {signal.SIGINT} and ended is None:  # the child has its own SIGINT
+            ended = _asked_to_end(child, grace_s)
+            break
+    descendants.end()
+    _end_as(signal.SIGKILL if ended is None else ended)
+
+
+def _asked_to_end(child: int, grace_s: float) -> int | None:
+    """Send SIGTERM to the child; return how it ended, or None if it has not after the time."""
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGTERM)
+    deadline_s = monotonic() + grace_s
+    ended = _reaped(child)
+    while ended is None and (left_s := deadline_s - monotonic()) > 0:
+        signal.sigtimedwait({signal.SIGCHLD}, left_s)
+        ended = _reaped(child)
+    return ended
+
+
+def _reaped(child: int) -> int | None:
+    """Wait for all processes that have ended; return the status of the child if it is among them.
+
+    The kernel's wait status has the signal, or the exit code times 256.
+    """
+    ended = None
+    with suppress(ChildProcessError):
+        while (status := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            if status[0] == child:
+                ended = status[1]
+    return ended
+
+
+def _end_as(status: int) -> NoReturn:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError):  # SIGKILL has no handler
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
