@@ -71,7 +71,7 @@ def test_a_result_that_no_measurement_can_be_is_refused(changed: dict[str, objec
         decode_result(Runner.measure, {"point": POINTS[0]}, msgspec.Raw(content))
 
 
-def test_only_the_answer_to_this_request_by_this_process_counts_and_each_step_has_the_limit(
+def test_only_the_answer_to_this_request_counts_and_each_step_has_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours, theirs = socket.socketpair()
