@@ -10,10 +10,10 @@ elsewhere, times differ by about 1 %. A time agrees if it is within 0.15 µs or 
 duration, whichever is larger. Calls of libraries that are several kernels, or clear memory, have no
 such duration and are left out. `gpubench selfcheck` compares them with CUPTI's records.
 
-Causes of a difference are measured beside the times (`judged`). The table names the causes without
-which a time would agree. A time without a cause is measured in seven more visits, whose medians
-take its place. The control is a kernel whose launches overlap. Its time must disagree, whatever the
-causes. Exits with 1 if another time disagrees without a cause.
+The clock that each tool saw is measured beside the times (`judged`). The table has how many times
+agree without any allowance, and how many more agree at that clock. A time that does not agree is
+measured in seven more visits, whose medians take its place. The control is a kernel whose launches
+overlap. Its time must disagree. Exits with 1 if another time disagrees too.
 """
 
 import csv
@@ -36,7 +36,7 @@ from shared import SEED, WIDTH, child, point, read_lines, table
 
 from gpubench.commands.selfcheck.check import CONTROL, FITTED, KERNELS, SIZES
 from gpubench.grouping import grouped
-from gpubench.model import Launch, Launches, Problem
+from gpubench.model import Launches, Problem
 from gpubench.plan.ranges import parse_sizes
 from gpubench.view.numbers import number
 
@@ -68,7 +68,7 @@ class Line:
     """The size, such as "496"."""
 
     launches: str = "alone"
-    """`EMPTY`: an empty kernel is launched in the place of the kernel."""
+    """`empty`: an empty kernel in the place of the kernel, which earlier files have."""
 
     several: bool = False
     """Whether a call is several kernels or clears memory, and thus has no times."""
@@ -87,16 +87,15 @@ class Line:
 
 
 def all_cases(sizes: Sequence[str]) -> list[Line]:
-    """Return the kernels of `selfcheck`, its control, and empty kernels at two of the sizes."""
+    """Return the kernels of `selfcheck`, and its control."""
     cases = [
         Line(dtype, variant, tile, size)
         for dtype, tiles in KERNELS.items()
         for size in sizes
         for variant, tile in tiles.items()
     ]
-    empty = [replace(case, launches=EMPTY) for case in cases if case.n in sizes[1:3]]
     control = Line(CONTROL["dtypes"], CONTROL["variants"], FITTED, CONTROL["sizes"], "overlapped")
-    return [*cases, *empty, control]
+    return [*cases, control]
 
 
 # ---- in the process under Nsight Compute
@@ -127,15 +126,11 @@ def launched(cases: Sequence[Line]) -> Iterator[Line]:
                 inputs = make_inputs(problem, SEED)
                 shared = {problem: backend.load(problem, inputs, cold=False)}
                 backend.warm_up()  # making operands let the clocks fall
-            launches = Launches.ALONE if case.launches == EMPTY else Launches(case.launches)
-            what = replace(what, problem=problem, launches=launches)
+            what = replace(what, problem=problem, launches=Launches(case.launches))
             call = next(backend.bind(what, shared[problem]).rotation)
-            launch = only_launch(call, stream.pointer)
-            if launch is None:
+            if not is_one_kernel(call, stream.pointer):
                 yield replace(case, several=True)
                 continue
-            if case.launches == EMPTY:
-                call = empty(launch)
             for _ in range(WARM_UP_CALLS):
                 call()
             stream.synchronize()
@@ -159,40 +154,16 @@ def launched(cases: Sequence[Line]) -> Iterator[Line]:
         yield replace(case, gpubench_us=median_us, gpubench_mhz=mhz)
 
 
-def only_launch(call: Callable[[], None], stream: int) -> Launch | None:
-    """Return the launch of a call; None if it is several kernels or clears memory."""
+def is_one_kernel(call: Callable[[], None], stream: int) -> bool:
+    """Return whether a call is a single kernel, and clears no memory."""
     from cuda.bindings import driver
 
     from gpubench.backends.cuda.graph import captured
 
-    attribute = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     call()
     with captured(stream, (call,), overlap=True) as graph:
         _, _, count = driver.cuGraphGetNodes(graph)
-        if count != 1:
-            return None
-        _, (node, *_), _ = driver.cuGraphGetNodes(graph, count)
-        _, taken = driver.cuGraphKernelNodeGetParams(node)
-        _, value = driver.cuGraphKernelNodeGetAttribute(node, attribute)
-        cluster = value.clusterDim
-        return Launch(
-            grid=(taken.gridDimX, taken.gridDimY, taken.gridDimZ),
-            block=(taken.blockDimX, taken.blockDimY, taken.blockDimZ),
-            shared_bytes=taken.sharedMemBytes,
-            cluster=(max(cluster.x, 1), max(cluster.y, 1), max(cluster.z, 1)),
-        )
-
-
-def empty(launch: Launch) -> Callable[[], None]:
-    """Return a launch of an empty kernel with the same grid, block, memory and cluster."""
-    import cupy
-
-    from gpubench.backends.cuda.launching import allow, bind_launch
-
-    code = f'extern "C" __global__ void {EMPTY}() {{}}'
-    kernel = cupy.RawModule(code=code).get_function(EMPTY).kernel
-    allow(kernel, launch)
-    return bind_launch(kernel, launch, ())
+    return bool(count == 1)
 
 
 # ---- in the process of the user
@@ -254,50 +225,38 @@ def between_markers(log: str) -> list[list[list[float]]]:
 
 
 class Judged(NamedTuple):
-    """A line, and what a difference of its times comes from."""
+    """A line, and whether its times agree."""
 
     line: Line
     cause: str | None
-    """The fewest causes without which the times agree, or an empty text. None: not even so."""
+    """Empty: they agree. `clock`: they do at the frequency that each tool saw. None: neither."""
 
 
 def judged(lines: Sequence[Line]) -> list[Judged]:
-    """Judge each line but those of empty kernels and of several kernels, by these causes.
+    """Judge each line but those of empty kernels and of several kernels.
 
-    - `tool`: Nsight Compute reports an empty kernel longer than gpubench does (`of_empty`).
-    - `clock`: the multiprocessors had another clock under Nsight Compute. It changes a part of the
-      time, or all of it: what waits for memory does not follow it.
+    Where the multiprocessors had another clock under Nsight Compute, this changes a part of the
+    time, or all of it: what waits for memory does not follow the clock.
     """
-    tool_us = of_empty(lines)
+    return [Judged(x, _cause(x)) for x in lines if x.launches != EMPTY and not x.several]
 
-    def cause(line: Line) -> str | None:
-        if line.gpubench_us is None or line.ncu_us is None:
-            return None
-        by_clock_us = 0.0
-        if line.gpubench_mhz and line.ncu_mhz:
-            by_clock_us = line.gpubench_us * (line.gpubench_mhz / line.ncu_mhz - 1)
-        clock_us = min(by_clock_us, 0.0), max(by_clock_us, 0.0)
-        both_us = tool_us[0] + clock_us[0], tool_us[1] + clock_us[1]
-        allowed_us = max(ALLOWED_US, ALLOWED * line.ncu_us)
-        longer_us = {"": (0.0, 0.0), "tool": tool_us, "clock": clock_us, "tool and clock": both_us}
-        for name, (low_us, high_us) in longer_us.items():
-            by_tool_us = line.ncu_us - high_us - allowed_us, line.ncu_us - low_us + allowed_us
-            if by_tool_us[0] <= line.gpubench_us <= by_tool_us[1]:
-                return name
+
+def _cause(line: Line) -> str | None:
+    if line.gpubench_us is None or line.ncu_us is None:
         return None
+    if agrees(line.gpubench_us, line.ncu_us):
+        return ""
+    by_clock_us = 0.0
+    if line.gpubench_mhz and line.ncu_mhz:
+        by_clock_us = line.gpubench_us * (line.gpubench_mhz / line.ncu_mhz - 1)
+    low_us, high_us = sorted((line.gpubench_us, line.gpubench_us + by_clock_us))
+    nearest_us = min(max(line.ncu_us, low_us), high_us)
+    return "clock" if agrees(nearest_us, line.ncu_us) else None
 
-    return [Judged(x, cause(x)) for x in lines if x.launches != EMPTY and not x.several]
 
-
-def of_empty(lines: Sequence[Line]) -> tuple[float, float]:
-    """Return how much longer Nsight Compute reports empty kernels: first and ninth decile."""
-    longer_us = [
-        line.ncu_us - line.gpubench_us
-        for line in lines
-        if line.launches == EMPTY and line.ncu_us and line.gpubench_us
-    ]
-    first, *_, last = statistics.quantiles(longer_us or [0.0, 0.0], n=10)
-    return first, last
+def agrees(gpubench_us: float, ncu_us: float) -> bool:
+    """Return whether two times agree without any allowance."""
+    return abs(gpubench_us - ncu_us) <= max(ALLOWED_US, ALLOWED * ncu_us)
 
 
 def write(lines: Sequence[Line], path: Path) -> None:
@@ -325,7 +284,7 @@ def measure(path: Path, sizes: str = "") -> int:
         lines = [done.get(case.case, case) for case in cases]
         write(lines, path)
         again = [x.line for x in judged(lines) if x.cause is None and x.line.launches == "alone"]
-        print(f"{len(again)} without a cause", flush=True)
+        print(f"{len(again)} do not agree", flush=True)
         if not again:
             break
     return report(path)
@@ -352,16 +311,12 @@ def summary(lines: Sequence[Line]) -> str:
     """Return a table of how many times agree, by what they need, and a sentence of the control."""
     *whole, control = sorted(judged(lines), key=lambda each: each.line.launches != "alone")
     causes = Counter(each.cause for each in whole)
-    low_us, high_us = of_empty(lines)
-    by_cause = {
-        "": "with Nsight Compute",
-        "tool": f"without Nsight Compute's {low_us:.2f} to {high_us:.2f} µs of an empty kernel",
-        "clock": "at the clock that each tool saw",
-        "tool and clock": "without the time of an empty kernel, at that clock",
-    }
-    cells = [[said, causes[cause]] for cause, said in by_cause.items()]
+    cells = [
+        ["without any allowance", causes[""]],
+        ["at the frequency that each tool saw", causes["clock"]],
+    ]
     for line in (each.line for each in whole if each.cause is None):
-        times = f"{number(line.gpubench_us, 1)} µs for {number(line.ncu_us, 1)}"
+        times = f"{number(line.gpubench_us, 2)} µs for {number(line.ncu_us, 2)}"
         cells.append([f"not: `{line.variant}` at {line.n} in {line.dtype}, {times}", 1])
     shorter_us = (control.line.ncu_us or math.nan) - (control.line.gpubench_us or math.nan)
     text = (
