@@ -510,7 +510,7 @@ def main() -> None:
 def shapes_of(asked: argparse.Namespace, cache: Cache) -> list[Shape]:
     """Return the shapes that the command names or draws."""
     if asked.shapes:
-        return list(parse_sizes(asked.shapes))
+        return [(m, n, k) for m, n, k in parse_sizes(asked.shapes)]
     if asked.few_rows:
         return few_rows_shapes(asked.seed, asked.count, asked.dtype, cache)
     multiple = asked.odd or MULTIPLES.get(asked.dtype, 8)

@@ -10,7 +10,7 @@ from typing import Any
 
 import gpubench
 from gpubench.backends import find_devices
-from gpubench.model import Device, Measurement, Point, PointKey, Variant
+from gpubench.model import Device, Measurement, Point, PointKey, Variant, size_of
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.schedule import Estimate, InRounds, Strategy, estimate
 from gpubench.plan.sweep import Sweep, plan
@@ -96,11 +96,11 @@ class Job:
 
     def listed(self, key: PointKey) -> dict[str, Any]:
         """Return the columns of a row whose problem comes from a list."""
-        problem = self._listed.get((key.m, key.n, key.k, key.compute_mode))
+        problem = self._listed.get((*size_of(key), key.compute_mode))
         return {"problem": problem.name, "weight": problem.weight} if problem else {}
 
     @cached_property
-    def _listed(self) -> dict[tuple[int, int, int, str], ListedProblem]:
+    def _listed(self) -> dict[tuple[Any, ...], ListedProblem]:
         return {(*problem.size, problem.dtype): problem for problem in self.sweep.problems}
 
     @property

@@ -17,6 +17,9 @@ from gpubench.model.operation import LARGEST as LARGEST
 from gpubench.model.operation import OPERATIONS as OPERATIONS
 from gpubench.model.operation import Operation as Operation
 from gpubench.model.operation import Shape as Shape
+from gpubench.model.operation import Size as Size
+from gpubench.model.operation import size_of as size_of
+from gpubench.model.operation import size_text as size_text
 from gpubench.model.point import Cache as Cache
 from gpubench.model.point import Fill as Fill
 from gpubench.model.point import Launches as Launches

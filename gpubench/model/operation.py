@@ -5,7 +5,7 @@ operation by name. Standard library only.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -15,6 +15,12 @@ from typing import Any
 from gpubench.model.expression import evaluate
 
 Shape = tuple[int, ...]
+
+Size = tuple[int, ...]
+"""M, N and K, each 1 if the operation lacks it, and then the operation's further extents."""
+
+PRODUCT_EXTENTS = ("M", "N", "K")
+"""The extents that have a column of their own in results."""
 
 LARGEST = 2**31 - 1
 """Largest extent: kernels take extents as 32-bit integers."""
@@ -125,10 +131,45 @@ class Operation:
         """Return the shape of an array for the extents by name."""
         return tuple(extents[extent] for extent in array.dimensions)
 
-    def size(self, m: int, n: int, k: int) -> str:
-        """Write a size as `--sizes` takes it: `1024`, `320x640x320`, or `320x640` without K."""
-        numbers = (m, n, k) if self.has_k else (m, n)
-        return str(m) if len(set(numbers)) == 1 else "x".join(map(str, numbers))
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The extents beyond M, N and K."""
+        return tuple(name for name in self.extents if name not in PRODUCT_EXTENTS)
+
+    def named(self, size: Size) -> dict[str, int]:
+        """Return the extents by name, in the operation's order."""
+        values = dict(zip((*PRODUCT_EXTENTS, *self.further), size, strict=False))
+        return {name: values[name] for name in self.extents}
+
+    def size_of(self, values: Iterable[int]) -> Size:
+        """Return the size of extents in the operation's order."""
+        named = dict(zip(self.extents, values, strict=True))
+        return tuple(named.get(name, 1) for name in (*PRODUCT_EXTENTS, *self.further))
+
+    def further_text(self, values: Iterable[int]) -> str:
+        """Write the further extents as the CSV has them: `batch=8;heads=2`."""
+        pairs = zip(self.further, values, strict=True)
+        return ";".join(f"{name.casefold()}={value}" for name, value in pairs)
+
+
+def size_of(row: Any) -> Size:
+    """Return the size of a row with the columns m, n, k and extents."""
+    further = (text.partition("=")[2] for text in row.extents.split(";"))
+    return (row.m, row.n, row.k, *(int(text[:10]) for text in further if text.isdecimal()))
+
+
+def size_text(op: str, size: Size) -> str:
+    """Write a size as `--sizes` takes it: `1024`, `320x640x320`, or `320x640` without K.
+
+    The further extents of an operation that is not known here come first.
+    """
+    operation = OPERATIONS.get(op)
+    m, n, k, *further = size
+    if operation and len(further) == len(operation.further):
+        numbers = [*operation.named(size).values()]
+    else:
+        numbers = [*further, *((m, n, k) if not further or max(m, n, k) > 1 else ())]
+    return str(numbers[0]) if len(set(numbers)) == 1 else "x".join(map(str, numbers))
 
 
 class Operations(Mapping[str, Operation]):

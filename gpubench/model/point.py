@@ -135,6 +135,8 @@ class PointKey(NamedTuple):
     state: str
     scope: str
     timer: str
+    extents: str = ""
+    """The extents beyond M, N and K, such as `batch=8`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +176,7 @@ class Point:
             state=str(self.state),
             scope=str(self.scope),
             timer=str(self.timer),
+            extents=problem.operation.further_text(problem.further),
         )
 
     @property

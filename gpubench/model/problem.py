@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpubench.model.expression import evaluate
-from gpubench.model.operation import OPERATIONS, Array, Operation, Shape
+from gpubench.model.operation import OPERATIONS, Array, Operation, Shape, Size, size_text
 from gpubench.model.precision import PRECISIONS, Precision
 
 LAYOUTS: dict[str, tuple[str, ...]] = {"nn": (), "nt": ("B",), "tn": ("A",), "tt": ("A", "B")}
@@ -40,6 +40,9 @@ class Problem:
     k: int = 1
     """1 for operations on a matrix and a vector."""
 
+    further: tuple[int, ...] = ()
+    """The operation's extents beyond M, N and K, in its order."""
+
     dtype: str
     """The name of a precision, as `--dtypes` takes it."""
 
@@ -64,8 +67,23 @@ class Problem:
     @property
     def extents(self) -> dict[str, int]:
         """The extents by name, in the operation's order."""
-        values = {"M": self.m, "N": self.n, "K": self.k}
-        return {name: values[name] for name in self.operation.extents}
+        return self.operation.named(self.numbers)
+
+    @property
+    def numbers(self) -> Size:
+        """M, N, K and the further extents."""
+        return self.m, self.n, self.k, *self.further
+
+    @classmethod
+    def of(cls, op: str, size: Size, dtype: str) -> "Problem":
+        """Return a problem of a size."""
+        m, n, k, *further = size
+        return cls(op=op, m=m, n=n, k=k, further=tuple(further), dtype=dtype)
+
+    def at(self, size: Size) -> "Problem":
+        """Return this problem at another size."""
+        m, n, k, *further = size
+        return replace(self, m=m, n=n, k=k, further=tuple(further))
 
     @property
     def flops(self) -> int:
@@ -123,7 +141,7 @@ class Problem:
     @property
     def size(self) -> str:
         """The size as `--sizes` takes it."""
-        return self.operation.size(self.m, self.n, self.k)
+        return size_text(self.op, self.numbers)
 
     def _shape(self, array: Array) -> Shape:
         return self.operation.shape(array, self.extents)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from gpubench.errors import UsageError
-from gpubench.model import DTYPE_ALIASES, DTYPES, LARGEST, OPERATIONS
+from gpubench.model import DTYPE_ALIASES, DTYPES, LARGEST, OPERATIONS, Size
 from gpubench.plan.ranges import parse_sizes
 from gpubench.plan.toml_file import decode
 from gpubench.results.columns import opened
@@ -28,18 +28,19 @@ class ListedProblem:
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=60)]
     """Tables and pictures can show 60 characters."""
 
-    m: Extent
-    n: Extent
+    m: Extent = 1
+    n: Extent = 1
     k: Extent = 1
+    further: tuple[Extent, ...] = ()
     weight: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 1.0
     """How often the problem occurs in the model."""
 
     dtype: str = ""  # empty: every dtype of the sweep
 
     @property
-    def size(self) -> tuple[int, int, int]:
-        """M, N and K."""
-        return self.m, self.n, self.k
+    def size(self) -> Size:
+        """M, N, K and the further extents."""
+        return self.m, self.n, self.k, *self.further
 
 
 def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[str, Any]:
@@ -57,10 +58,11 @@ def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[s
 def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedProblem, ...]:
     """Read a list of problems of an operation.
 
-    The columns are name, m, n, k (for operations that have it), and optionally weight and dtype.
+    The columns are name, the operation's extents, such as m, n, k, and optionally weight and dtype.
     Lines that begin with # are left out. Raises UsageError with the line and what is wrong.
     """
-    extents = ("m", "n", "k") if OPERATIONS[op].has_k else ("m", "n")
+    extents = tuple(name.casefold() for name in OPERATIONS[op].extents)
+    further_names = [name.casefold() for name in OPERATIONS[op].further]
     required = ("name", *extents)
     columns = (*required, "weight", "dtype")
     try:
@@ -93,7 +95,8 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
             raise UsageError(f"{place}: {len(cells)} fields, and {len(names)} columns")
         pairs = zip(names, map(clean, cells), strict=True)
         texts = {name: text for name, text in pairs if text or name in required}
-        problem = decode(texts, ListedProblem, place, strict=False)
+        further = [decode(texts.pop(name), Extent, place, strict=False) for name in further_names]
+        problem = decode(texts | {"further": further}, ListedProblem, place, strict=False)
         dtype = DTYPE_ALIASES.get(problem.dtype.lower(), problem.dtype)
         if dtype and dtype not in DTYPES:
             raise UsageError(f"{place}: {unknown('dtype', dtype, DTYPES)}")

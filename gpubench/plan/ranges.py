@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpubench.errors import UsageError
-from gpubench.model import DEFAULT_OP, LARGEST, OPERATIONS, Cache, Config, Scope, State
+from gpubench.model import DEFAULT_OP, LARGEST, OPERATIONS, Cache, Config, Scope, Size, State
 from gpubench.model.config import NO_PARAMETERS
 from gpubench.text import shown, unknown
 
@@ -21,25 +21,24 @@ _SHAPE = re.compile(r"\d+(?:x\d+)+", re.ASCII)
 Item = TypeVar("Item")
 
 
-def parse_sizes(
-    text: str, op: str = DEFAULT_OP, flag: str = "--sizes"
-) -> tuple[tuple[int, int, int], ...]:
-    """Read the sizes of an operation as (M, N, K).
+def parse_sizes(text: str, op: str = DEFAULT_OP, flag: str = "--sizes") -> tuple[Size, ...]:
+    """Read the sizes of an operation.
 
-    `1024` and the sizes of a span are square, and `320x640x320` is M×N×K. For operations without K,
-    `320x640` is M×N, and K is 1.
+    `1024` and the sizes of a span are square: all extents are equal. `320x640x320` has the extents
+    in the operation's order, such as M×N×K.
     """
-    has_k = OPERATIONS[op].has_k
-    shape = "320x640x320 (MxNxK)" if has_k else "320x640 (MxN)"
-    expects = f"a size of {op} is 1024, {shape}, 64..512:64 or 1..64:x2"
+    operation = OPERATIONS[op]
+    count = len(operation.extents)
+    example = "x".join(str(320 * (1 + place % 2)) for place in range(count))
+    shape = f"{example} ({'x'.join(operation.extents)}), " if count > 1 else ""
+    expects = f"a size of {op} is 1024, {shape}64..512:64 or 1..64:x2"
 
-    def sizes(item: str) -> Iterator[tuple[int, int, int]]:
-        if _SHAPE.fullmatch(item) and item.count("x") == 1 + has_k:
-            numbers = [_bounded(number, item, flag, expects) for number in item.split("x")]
-            m, n, k = (*numbers, 1)[:3]
-            yield m, n, k
+    def sizes(item: str) -> Iterator[Size]:
+        if _SHAPE.fullmatch(item) and item.count("x") == count - 1:
+            values = [_bounded(number, item, flag, expects) for number in item.split("x")]
+            yield operation.size_of(values)
         else:
-            yield from ((n, n, n if has_k else 1) for n in _span(item, flag, expects))
+            yield from (operation.size_of([n] * count) for n in _span(item, flag, expects))
 
     return _items(text, sizes, flag, expects)
 

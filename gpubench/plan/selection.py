@@ -60,7 +60,7 @@ def _fitting(pattern: str, names: set[str]) -> set[str]:
     return {name for name in names if fnmatchcase(name, pattern)}
 
 
-def _sizes(term: str, sizes: set[tuple[str, int, int, int]]) -> set[tuple[str, int, int, int]]:
+def _sizes(term: str, sizes: set[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
     """Parse the term as a size of each operation that the rows have."""
     matches = set()
     for op in {op for op, *_ in sizes} & OPERATIONS.keys():
@@ -81,7 +81,7 @@ _KINDS: dict[str, tuple[Callable[[Row | BuildRow], Any], Callable[[str, set[Any]
         lambda row: row.compute_mode or row.dtype,
         lambda term, dtypes: _fitting(DTYPE_ALIASES.get(term.lower(), term), dtypes),
     ),
-    "size": (lambda row: (row.op, row.m, row.n, row.k), _sizes),
+    "size": (lambda row: (row.op, *row.numbers), _sizes),
     "tile": (lambda row: row.tile, _tiles),
 }
 """The kinds of terms: the value of a row, and the values of all rows that a term matches. A term

@@ -24,6 +24,7 @@ from gpubench.model import (
     Point,
     Problem,
     Scope,
+    Size,
     State,
     Timer,
     Timing,
@@ -56,8 +57,8 @@ class Sweep:
     """Names, or patterns such as `cpu_*`. Empty: every default variant of the op on the device."""
 
     excluded: tuple[str, ...] = ()  # names or patterns of variants that are left out
-    sizes: tuple[tuple[int, int, int], ...] = ()
-    """(M, N, K). K is 1 for operations without K. Empty: the backend's `quick_size`."""
+    sizes: tuple[Size, ...] = ()
+    """Empty: the backend's `quick_size`."""
 
     problems: tuple[ListedProblem, ...] = ()
     """The problems of a list, each with its dtype, instead of all sizes in all dtypes. `sizes` and
@@ -122,7 +123,8 @@ def plan(
     """
     if not sweep.sizes:
         n = backends()[backend].quick_size
-        sweep = replace(sweep, sizes=((n, n, n if OPERATIONS[sweep.op].has_k else 1),))
+        operation = OPERATIONS[sweep.op]
+        sweep = replace(sweep, sizes=(operation.size_of([n] * len(operation.extents)),))
     if picked:
         sweep = replace(sweep, tiles=())
     _require_consistent(sweep)
@@ -221,8 +223,8 @@ def _points(
     picked: Picked | None,
 ) -> Iterator[Point]:
     timer = backends()[backend].timer(sweep.timer)
-    for dtype, (m, n, k) in _problems(sweep):
-        row_major = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
+    for dtype, size in _problems(sweep):
+        row_major = Problem.of(sweep.op, size, dtype)
         for variant, default_tiles in tiles.items():
             for column_major in _layouts(sweep, variant, dtype):
                 problem = replace(row_major, column_major=column_major)
@@ -243,7 +245,7 @@ def _points(
                     )
 
 
-def _problems(sweep: Sweep) -> list[tuple[str, tuple[int, int, int]]]:
+def _problems(sweep: Sweep) -> list[tuple[str, Size]]:
     """Return the dtype and the size of each problem."""
     if sweep.problems:
         return [(problem.dtype, problem.size) for problem in sweep.problems]

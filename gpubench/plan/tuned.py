@@ -11,7 +11,7 @@ from time import monotonic, sleep
 import msgspec
 
 from gpubench.errors import UsageError
-from gpubench.model import PRECISIONS, Config, Device, Problem, Variant, layout_text
+from gpubench.model import PRECISIONS, Config, Device, Problem, Variant, layout_text, size_of
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import choose
 from gpubench.plan.sweep import TUNED, Picked, Sweep, tuned_file
@@ -36,6 +36,9 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     m: int
     n: int
     k: int
+    extents: str = ""
+    """The extents beyond M, N and K, as in the CSV."""
+
     tile: str
     layout: str = ""
     """Layout as in the CSV. Empty in older files: the layout of a sweep without --layouts."""
@@ -55,12 +58,12 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> tuple[object, ...]:
         """The problem, variant and device that this configuration is the best for."""
-        problem = self.dtype, self.layout, self.m, self.n, self.k
+        problem = self.dtype, self.layout, *size_of(self)
         return self.device, self.op, self.variant, *problem
 
     def distance(self, problem: Problem) -> float:
-        """Return the distance to a problem: powers of two, summed over M, N and K."""
-        pairs = ((self.m, problem.m), (self.n, problem.n), (self.k, problem.k))
+        """Return the distance to a problem: powers of two, summed over the extents."""
+        pairs = zip(size_of(self), problem.numbers, strict=True)
         return sum(abs(math.log2(own / other)) for own, other in pairs)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpubench.errors import UsageError
-from gpubench.model import DEFAULT_OP, LARGEST, OPERATIONS
+from gpubench.model import LARGEST, Size, size_of, size_text
 from gpubench.results.columns import Columns, column
 
 
@@ -28,6 +28,7 @@ class BuildKey(NamedTuple):
     m: int
     n: int
     k: int
+    extents: str = ""
 
 
 _key, _outcome, _code, _multiprocessor, _grid, _loop, _accesses, _context = (
@@ -52,6 +53,7 @@ class BuildRow:
     m: int = _key("rows of C; for gemv, gemv_t and atax, rows of A", low=1, high=LARGEST)
     n: int = _key("columns of C; for gemv, gemv_t and atax, columns of A", low=1, high=LARGEST)
     k: int = _key("inner extent; 1 for gemv, gemv_t and atax", low=1, high=LARGEST)
+    extents: str = _key("extents beyond m, n and k, joined by ;, such as batch=8", default="")
 
     status: str | None = _outcome(
         "ok; skipped: not for this architecture or size; error: does not compile"
@@ -106,9 +108,14 @@ class BuildRow:
         return self.dtype
 
     @property
+    def numbers(self) -> Size:
+        """M, N, K and the further extents."""
+        return size_of(self)
+
+    @property
     def size(self) -> str:
         """The size, as `--sizes` takes it."""
-        return OPERATIONS.get(self.op, OPERATIONS[DEFAULT_OP]).size(self.m, self.n, self.k)
+        return size_text(self.op, self.numbers)
 
     @property
     def label(self) -> str:
@@ -118,8 +125,9 @@ class BuildRow:
         return " ".join(filter(None, words))
 
 
-REQUIRED = (*BuildKey._fields, "status", "registers", "loop_instructions")
-"""Columns that every file must have, and by which a build file is recognized."""
+REQUIRED = (*BuildKey._fields[:-1], "status", "registers", "loop_instructions")
+"""Columns that every file must have, and by which a build file is recognized. Files of older
+versions lack `extents`, the last one of the key."""
 
 _FILE = Columns(BuildRow, REQUIRED, "a build file")
 COLUMNS, NAMES = _FILE.fields, _FILE.names

@@ -40,6 +40,9 @@ _FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
 _MISSING = {"", "nan", "NaN", "NAN"}
 """pandas may write a missing number as NaN."""
 
+_OFTEN_EMPTY = {"tile", "extents"}
+"""Columns of the key that are empty for most rows of some files."""
+
 MAX_TEXT = 10_000
 """Maximum number of characters of a text that is written. Python's `csv` reads up to 131,072."""
 
@@ -47,13 +50,21 @@ _SHARED = 1000
 """Maximum number of texts or whole numbers of a column that rows share."""
 
 
-def column(group: str, meaning: str, *, low: float = 0.0, high: float = MAX_VALUE) -> Any:
+def column(
+    group: str,
+    meaning: str,
+    *,
+    low: float = 0.0,
+    high: float = MAX_VALUE,
+    default: str | None = None,
+) -> Any:
     """Declare a column with its group, its meaning, and its lowest and highest number.
 
-    Only columns of the group `key` are mandatory.
+    Only columns of the group `key` are mandatory, unless they have a `default`.
     """
     metadata = {"group": group, "meaning": meaning, "range": (low, high)}
-    return field(default=MISSING if group == "key" else None, metadata=metadata)
+    is_mandatory = group == "key" and default is None
+    return field(default=MISSING if is_mandatory else default, metadata=metadata)
 
 
 R = TypeVar("R")
@@ -68,6 +79,9 @@ class Columns(Generic[R]):
         self.names = tuple(each.name for each in self.fields)
         self._key = {each.name for each in self.fields if each.metadata["group"] == "key"}
         self._row, self._required, self._kind = row, tuple(required), kind
+        self._defaults = {
+            each.name: None if each.default is MISSING else each.default for each in self.fields
+        }
         self._slots = {name: getattr(row, name).__set__ for name in self.names}
         self._parsers = {each.name: _parser(each) for each in self.fields}
 
@@ -155,7 +169,7 @@ class Columns(Generic[R]):
         """
         row = object.__new__(self._row)
         for name, put in self._slots.items():
-            put(row, values.get(name))
+            put(row, values.get(name, self._defaults[name]))
         return row
 
 
@@ -228,7 +242,7 @@ def _parser(column: Field[Any]) -> Callable[[str], Any]:
     low, high = _TILES if name == "tile" else column.metadata["range"]
     is_key = column.metadata["group"] == "key"
     missing: Collection[str] = _MISSING
-    if is_key and name != "tile":
+    if is_key and name not in _OFTEN_EMPTY:
         missing = {""} if kind == "str" else ()
     empty = "" if is_key else None
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpubench.model import DEFAULT_OP, LARGEST, OPERATIONS, PointKey, Timing
+from gpubench.model import LARGEST, PointKey, Size, Timing, size_of, size_text
 from gpubench.results.columns import MAX_VALUE, Columns, column
 from gpubench.results.output import Output
 from gpubench.text import clean
@@ -42,6 +42,7 @@ class Row:
     m: int = _key("rows of C; for gemv, gemv_t and atax, rows of A", low=1, high=LARGEST)
     n: int = _key("columns of C; for gemv, gemv_t and atax, columns of A", low=1, high=LARGEST)
     k: int = _key("inner extent; 1 for gemv, gemv_t and atax", low=1, high=LARGEST)
+    extents: str = _key("extents beyond m, n and k, joined by ;, such as batch=8", default="")
     operands: str = _key("values of the operands, as --operands takes them")
     cache: str = _key("cold: operands were not in the last-level cache; hot: they may be")
     launches: str = _key("when a launch begins, as --launches takes it")
@@ -210,16 +211,22 @@ class Row:
         return bool(medians) and max(medians) > STABLE * min(medians)
 
     @property
+    def numbers(self) -> Size:
+        """M, N, K and the further extents."""
+        return size_of(self)
+
+    @property
     def size(self) -> str:
         """The size, as `--sizes` takes it."""
-        return OPERATIONS.get(self.op, OPERATIONS[DEFAULT_OP]).size(self.m, self.n, self.k)
+        return size_text(self.op, self.numbers)
 
 
 KEY = PointKey._fields
 _KEY_OF = attrgetter(*KEY)
 PROBLEM_KEY = tuple(name for name in KEY if name not in {"variant", "tile"})
-REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
-"""Columns that every file must have. Versions of gpubench differ in the other columns."""
+REQUIRED = (*KEY[:-1], "status", "median_us", "round_medians_us")
+"""Columns that every file must have. Versions of gpubench differ in the other columns, such as
+`extents`, the last one of the key."""
 
 _FILE = Columns(Row, REQUIRED, "a CSV of a sweep (docs/files.md has its schema)")
 COLUMNS, NAMES = _FILE.fields, _FILE.names

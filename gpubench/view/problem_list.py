@@ -13,7 +13,7 @@ from gpubench.view.numbers import time_text
 from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of_each, is_baseline, marked
 from gpubench.view.tables import table
 
-_PROBLEM = attrgetter("m", "n", "k", "compute_mode")
+_PROBLEM = attrgetter("numbers", "compute_mode")
 
 
 def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
@@ -25,7 +25,7 @@ def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
     named = [row for row in rows if row.problem and row.status == Status.OK and row.median_us]
     modes: dict[tuple[object, ...], set[str]] = {}
     for row in named:
-        modes.setdefault((row.problem, row.m, row.n, row.k), set()).add(row.compute_mode)
+        modes.setdefault((row.problem, row.numbers), set()).add(row.compute_mode)
     split = any(len(names) > 1 for names in modes.values())
     groups = grouped(named, lambda row: (*_conditions(row), row.compute_mode if split else ""))
     return [part for group in groups.values() for part in _summary(group, split=split)]

@@ -282,7 +282,7 @@ def is_baseline(row: Row) -> bool:
 
 
 def _size_key(row: Row) -> tuple[object, ...]:
-    return row.op, row.dtype, row.m, row.n, row.k, row.layout, row.operands
+    return row.op, row.dtype, row.numbers, row.layout, row.operands
 
 
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:

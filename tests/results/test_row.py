@@ -257,3 +257,8 @@ def test_columns_that_are_not_asked_for_are_left_out(tmp_path: Path) -> None:
     write([measured(9.0)], path)
     (row,) = read(path, ("median_us",))
     assert (row.key, row.median_us, row.gflops) == (measured(9.0).key, 9.0, None)
+
+
+def test_a_file_of_an_older_version_without_further_extents_is_read() -> None:
+    older = table.frame([measured()]).drop(columns="extents")
+    assert [row.extents for row in table.rows(older)] == [""]

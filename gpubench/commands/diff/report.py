@@ -28,7 +28,7 @@ from gpubench.text import counted
 from gpubench.view.numbers import milliseconds
 from gpubench.view.sentences import conditions, ratio_text
 
-LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
+LABELLED = {"variant", "tile", "backend", "m", "n", "k", "extents"}
 """Columns of the key that every label has, or that no label needs."""
 
 MIN_SHARED = 3

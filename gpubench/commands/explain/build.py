@@ -152,11 +152,10 @@ def plan_instances(
         sizes = parse_sizes(size, variant.op, "--sizes")
         if len(sizes) > 1:
             raise UsageError(f"--sizes: one at a time, not {len(sizes)}")
-        ((m, n, k),) = sizes
         with described_by(variant.path):
             tiles = tuple(variant.tiles) if every else variant.tiles.defaults
         for dtype in (each for each in variant.dtypes if each in dtypes):
-            problem = Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype)
+            problem = Problem.of(variant.op, sizes[0], dtype)
             instances += [
                 make_instance(variant, tile, problem, architecture, example(architecture))
                 for architecture in architectures
@@ -172,6 +171,7 @@ def _row(of: Explanation | NotExplained, digest: str) -> BuildRow:
     here = str(of.variant.path.parent)
     facts: dict[str, Any] = {
         **{name: getattr(of.problem, name) for name in ("op", "dtype", "m", "n", "k")},
+        "extents": of.problem.operation.further_text(of.problem.further),
         "variant": of.variant.name,
         "tile": str(of.tile),
         "architecture": of.architecture,

@@ -34,8 +34,8 @@ def explained(
     """
     kernel = find_kernel(variant, options.get("op"), options.get("kernels"), "explain")
     sweep = read_options(kernel, options, size="1024", every=every)
-    ((m, n, k),), (dtype,) = sweep.sizes, sweep.dtypes
-    problem = Problem(op=kernel.op, m=m, n=n, k=k, dtype=dtype)
+    (size,), (dtype,) = sweep.sizes, sweep.dtypes
+    problem = Problem.of(kernel.op, size, dtype)
     try:
         compiler.architectures()
     except CompileError as error:
@@ -105,8 +105,8 @@ def _times_us(
     path: Path, problem: Problem, variant: str, names: Sequence[str], architecture: str, gpu: Device
 ) -> tuple[dict[str, float], str]:
     """Return median times by tile, and a note if they are from another GPU than the bound."""
-    point = (variant, problem.op, problem.dtype, problem.m, problem.n, problem.k)
-    facts = attrgetter("variant", "op", "dtype", "m", "n", "k")
+    point = (variant, problem.op, problem.dtype, problem.numbers)
+    facts = attrgetter("variant", "op", "dtype", "numbers")
     rows = [
         row
         for row in read(path)

@@ -32,14 +32,13 @@ def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     shapes = parse_sizes(shape, DEFAULT_FILE_OP, "--sizes")
     if len(shapes) != 1:
         raise UsageError(f"--sizes: one shape such as 320x640 (MxN), not {len(shapes)}")
-    m, n, _ = shapes[0]
-    problem = Problem(op=DEFAULT_FILE_OP, m=m, n=n, dtype="float32")
+    problem = Problem.of(DEFAULT_FILE_OP, shapes[0], "float32")
     output = Output(path, overwrite=force)
     free = free_memory_bytes()
     if problem.bytes > free:
         raise UsageError(f"--sizes: {problem.bytes:,} bytes of operands, {free:,} are free")
     files.write_operands(output, *make_inputs(problem, seed))
-    say(f"{path}: A {m}x{n} and v, float32, seed {seed}")
+    say(f"{path}: A {problem.m}x{problem.n} and v, float32, seed {seed}")
 
 
 def run(path: Path, output: Path, options: Mapping[str, str | None], *, force: bool) -> int:
@@ -85,7 +84,7 @@ def choose_point(backend: str, problem: Problem, name: str | None, tile: str | N
     sweep = Sweep(
         op=problem.op,
         variants=(name or _usual_variant(backend, problem).name,),
-        sizes=((problem.m, problem.n, problem.k),),
+        sizes=(problem.numbers,),
         tiles=(tile,) if tile else (),
         dtypes=(problem.dtype,),
         caches=(Cache.HOT,),

@@ -352,7 +352,7 @@ def _problem(row: Row) -> tuple[Any, ...]:
 
 def _order(row: Row) -> tuple[Any, ...]:
     """Return the sort key of a problem: sizes by number."""
-    return row.op, row.dtype, row.compute_mode, row.m, row.n, row.k
+    return row.op, row.dtype, row.compute_mode, row.numbers
 
 
 def _kernel(row: Row) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gpubench.commands.reproduce.checkout import Checkout
 from gpubench.commands.reproduce.rules import Figure, Label, Labels, Rule, texts
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, PointKey
+from gpubench.model import PointKey, size_of, size_text
 from gpubench.options import read_sweep
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.plan.toml_file import NOT_BLANK, confined, decode, read_toml
@@ -212,7 +212,7 @@ class Experiment:
 
 def identity(key: PointKey) -> Selection:
     """Return all that a selection may name of a point."""
-    size = OPERATIONS[key.op].size(key.m, key.n, key.k)
+    size = size_text(key.op, size_of(key))
     return {name: str(value) for name, value in (*key._asdict().items(), ("size", size))}
 
 

@@ -213,7 +213,7 @@ def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
         and set(library.dtypes) & set(sweep.dtypes)
     ]
     names = [*(row.variant for row in chosen), *(library.name for library in libraries)]
-    sizes = tuple(dict.fromkeys((row.m, row.n, row.k) for row in chosen))
+    sizes = tuple(dict.fromkeys(row.numbers for row in chosen))
     sweep = replace(
         sweep,
         variants=tuple(dict.fromkeys(names)),
@@ -256,6 +256,7 @@ def _winner(
         device=best.device or "",
         dtype=best.compute_mode,
         **{name: getattr(best, name) for name in ("op", "variant", "layout", *"mnk", "tile")},
+        extents=best.extents,
         simplest=chosen[-1].tile if chosen[-1].key in near else best.tile,
         group=len(group_of(race)),
         configurations=len(race),

@@ -94,7 +94,7 @@ def resolve(group: Sequence[Source], kind: str) -> Kind:
     if kind != Kind.AUTO:
         return Kind(kind)
     rows = _rows(group)
-    sizes = len({(row.m, row.n, row.k) for row in rows})
+    sizes = len({row.numbers for row in rows})
     edges = len({edge_of(row) for row in rows} - {None})
     if max(sizes, edges) >= MIN_CURVE or (edges > 1 and sizes == 1):
         return Kind.SIZES if sizes >= edges else Kind.TILES
@@ -108,7 +108,7 @@ def fitting(group: Sequence[Source]) -> list[Kind]:
     rows = _rows(group)
     fits = {
         Kind.TILES: len({row.tile for row in rows if row.tile}) >= MIN_CURVE,
-        Kind.SIZES: len({(row.m, row.n, row.k) for row in rows}) >= MIN_CURVE,
+        Kind.SIZES: len({row.numbers for row in rows}) >= MIN_CURVE,
         Kind.BLAS: any(row.percent_of_blas and not is_baseline(row) for row in rows),
         Kind.ROOFLINE: any(row.percent_of_peak for row in rows),
     }

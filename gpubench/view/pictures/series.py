@@ -71,7 +71,7 @@ class Series:
     @property
     def best_by_size(self) -> list[Row]:
         """The fastest row of each size, smallest first."""
-        return sorted(best_of_each(self.rows, attrgetter("m", "n", "k")).values(), key=extent)
+        return sorted(best_of_each(self.rows, attrgetter("numbers")).values(), key=extent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +187,10 @@ def is_block(row: Row) -> bool:
 
 
 def extent(row: Row) -> float:
-    """Return the edge of the cube, or square, with the same number of multiply-adds."""
-    return math.cbrt(row.m * row.n * row.k) if row.k > 1 else math.sqrt(row.m * row.n)
+    """Return the edge of the cube, or square, with the same product of extents."""
+    m, n, *others = row.numbers
+    edges = [extent for extent in others if extent > 1] + ([m, n] if max(m, n) > 1 else [])
+    return float(math.prod(edges) ** (1 / max(1, len(edges))))
 
 
 def ceiling(rows: Iterable[Row], rate: str, what: str) -> float | None:
