@@ -25,14 +25,20 @@ from gpubench.text import clean
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_ROWS, MAX_BYTES = 200_000, 2**27
-"""Limits of a file that `diff`, `plot` and `report` read within a gigabyte of memory."""
+MAX_ROWS = 200_000
+"""Maximum number of rows that `diff`, `plot` and `report` read within a gigabyte of memory."""
+
+MAX_BYTES = 2**27
+"""Maximum size of a file that they read."""
 
 MAX_HEADER = 2**16
 """Maximum number of characters of the first line."""
 
-MIN_VALUE, MAX_VALUE = 1e-30, 1e30
-"""Smallest and largest magnitude of a nonzero measurement."""
+MIN_VALUE = 1e-30
+"""Smallest magnitude of a nonzero measurement."""
+
+MAX_VALUE = 1e30
+"""Largest magnitude of a measurement."""
 
 _FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
 """The beginning of a text that a spreadsheet would compute, or that an apostrophe guards."""

@@ -174,7 +174,7 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
     if not overheads_us or len(series) < len(rounds):
         return rounds
     spread_us = max(overheads_us) - min(overheads_us)
-    sample_us = min(one.median_us * one.launches_per_sample for one in series)
+    sample_us = min(taken.median_us * taken.launches_per_sample for taken in series)
     if spread_us <= MAX_OVERHEAD_SPREAD * sample_us:
         return rounds
     reason = (
@@ -201,7 +201,7 @@ def _is_burst(point: Point) -> bool:
 def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
     """Return the time columns of rounds that all have samples."""
     series = [measurement.series for measurement in rounds if measurement.series]
-    medians = [float(np.median(one.times_us)) for one in series]
+    medians = [float(np.median(taken.times_us)) for taken in series]
     quartiles = [np.quantile(taken.times_us, (0.25, 0.75)) for taken in series]
     q1_us, q3_us = np.median(quartiles, axis=0).tolist()
     tukey, mad = np.sum([_outliers(np.asarray(taken.times_us)) for taken in series], axis=0)
@@ -225,7 +225,7 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
         "stop_reason": series[-1].stop_reason,
         "device_s": sum(taken.device_s for taken in series),
         "overhead_us": _median(_overheads_us(rounds)),
-        "joules": _median(one.joules for one in series),
+        "joules": _median(taken.joules for taken in series),
     }
 
 

@@ -63,19 +63,23 @@ def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
         totals.add_row(variant, f"{len(solved)}{part}", time_text(_total_us(solved)))
     complete = [variant for variant in ranked if len(by_variant[variant]) == len(best)]
     libraries = [variant for variant in complete if all(map(is_baseline, by_variant[variant]))]
-    least = f"{time_text(_total_us(best.values()))} with the best of each"
-    statement = f"no kernel takes the whole list; it takes {least}"
+    best_total = f"{time_text(_total_us(best.values()))} with the best of each"
+    statement = f"no kernel takes the whole list; it takes {best_total}"
     if complete:
         named = (libraries or complete)[0]
         statement = (
-            f"this list takes {time_text(_total_us(by_variant[named]))} with {named}, {least}"
+            f"this list takes {time_text(_total_us(by_variant[named]))} with {named}, {best_total}"
         )
-    unstable = any(row.unstable for row in best.values())
-    return [
-        *(Text(f"\nthe list: {heading}", style="bold"), problems, Text(), totals),
-        Text(statement + f" {UNSTABLE}" * unstable, style="bold"),
-        *[Text(UNSTABLE_LEGEND, style="dim")] * unstable,
+    shown: list[RenderableType] = [
+        Text(f"\nthe list: {heading}", style="bold"),
+        problems,
+        Text(),
+        totals,
     ]
+    if any(row.unstable for row in best.values()):
+        unstable = Text(f"{statement} {UNSTABLE}", style="bold")
+        return [*shown, unstable, Text(UNSTABLE_LEGEND, style="dim")]
+    return [*shown, Text(statement, style="bold")]
 
 
 def _total_us(rows: Iterable[Row]) -> float:

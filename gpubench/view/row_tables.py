@@ -21,8 +21,10 @@ from gpubench.view.tables import Table, table
 NAIVE_LOOP = "cpu_naive"
 """The baseline of published speed-ups: one thread, no blocking."""
 
-BEST, TIED, UNSTABLE = "*", "=", "!"
-"""Marks behind a time. `LEGEND` explains them."""
+BEST = "*"
+TIED = "="
+UNSTABLE = "!"
+"""Marks behind a time. `LEGEND` explains the three."""
 
 DISAGREE = f"rounds differ by more than {100 * (STABLE - 1):.0f} %"
 UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: do not compare this time with others"
@@ -36,8 +38,11 @@ LEGEND = {
 MIN_SAMPLES = 6
 """Minimum number of samples for an interval: with fewer, none covers 95 % of medians."""
 
-COARSE, WIDEST = 10, 100
-"""Percentages from which an interval is shown without decimals, and as `> 100 %`."""
+COARSE = 10
+"""Percentage from which an interval is shown without decimals."""
+
+WIDEST = 100
+"""Percentage from which an interval is shown as `> 100 %`."""
 
 MAX_TILES_WIDTH = 40
 """Maximum width of a cell with several tiles. A wider cell would break in the middle of a tile."""
@@ -45,9 +50,12 @@ MAX_TILES_WIDTH = 40
 POWER_OF_TWO = 512
 """From this size on, elements of a column share few cache sets if the size is a power of two."""
 
-PARALLEL, CONTRADICTS = "_parallel", 1.25
-"""Suffix of the name of a baseline on several threads. If it takes longer than its serial variant
-by this factor, one of the two times is wrong."""
+PARALLEL = "_parallel"
+"""Suffix of the name of a baseline on several threads."""
+
+CONTRADICTS = 1.25
+"""If a parallel baseline takes longer than its serial variant by this factor, one of the two times
+is wrong."""
 
 MAX_POINTS = 5_000
 """Maximum number of points that tables for a terminal list."""
@@ -143,7 +151,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True)
         )
     for note in dict.fromkeys(row.notes for row in measured if row.notes):
         first, *more = dict.fromkeys(row.variant for row in measured if row.notes == note)
-        lines.append(f"{first}{f' and {len(more)} more' * bool(more)}: {note}")
+        lines.append(f"{first} and {len(more)} more: {note}" if more else f"{first}: {note}")
     lines = list(filter(None, [*lines, *_contradicting(measured), _devices_differ(measured)]))
     return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
 

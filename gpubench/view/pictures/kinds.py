@@ -33,8 +33,11 @@ from gpubench.view.row_tables import is_bandwidth_bound, is_baseline
 MIN_CURVE = 3
 """Minimum number of points of a line."""
 
-MAX_PANELS, MAX_LINES = 24, 200
-"""Maximum numbers of panels and lines of a picture. More take a minute to draw."""
+MAX_PANELS = 24
+"""Maximum number of panels of a picture. More take a minute to draw."""
+
+MAX_LINES = 200
+"""Maximum number of lines of a picture."""
 
 CURVE_IN = 3.8
 """Height of axes."""

@@ -64,16 +64,26 @@ GitHub's dark page."""
 
 STYLE = Path(__file__).with_name("pictures.mplstyle")
 
-WIDTH_IN, TITLES_IN, LINE_IN = 8.6, 1.15, 0.23
-"""Width of a README on GitHub (826 pixels); height of the titles above and below a panel's axes,
-and of a line of text beside bars."""
+WIDTH_IN = 8.6
+"""Width of a README on GitHub: 826 pixels."""
 
-TITLE_CHARACTERS, LABEL_CHARACTERS = 90, 40
-"""Maximum length of a line; a longer text is wrapped."""
+TITLES_IN = 1.15
+"""Height of the titles above and below a panel's axes."""
 
-WRAPPED_LINES, KEY_LINES = 3, 8
-"""Maximum number of lines of a text, which then ends with an ellipsis, and of the names of a list's
-problems below an axis."""
+LINE_IN = 0.23
+"""Height of a line of text beside bars."""
+
+TITLE_CHARACTERS = 90
+"""Maximum length of a title's line; a longer title is wrapped."""
+
+LABEL_CHARACTERS = 40
+"""Maximum length of a label's line; a longer label is wrapped."""
+
+WRAPPED_LINES = 3
+"""Maximum number of lines of a text, which then ends with an ellipsis."""
+
+KEY_LINES = 8
+"""Maximum number of lines of the names of a list's problems below an axis."""
 
 TICK_CHARACTERS = 60
 """Approximate number of characters that fit below the axes."""

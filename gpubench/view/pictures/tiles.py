@@ -19,9 +19,11 @@ TILES_IN = 3.5
 MAX_BLOCK_TILES = 24
 """Maximum number of block tiles of a panel, the fastest ones."""
 
-MIN_POWERS, MAX_EDGES = 3, 16
-"""Minimum number of powers of two for an axis that names no other tiles; maximum number of tiles
-that an axis names."""
+MIN_POWERS = 3
+"""Minimum number of powers of two for an axis that names no other tiles."""
+
+MAX_EDGES = 16
+"""Maximum number of tiles that an axis names."""
 
 
 def tile_panels(group: Sequence[Source]) -> list[Panel]:
@@ -29,8 +31,10 @@ def tile_panels(group: Sequence[Source]) -> list[Panel]:
     drawn = _edge_panels(group)
     for panel in (_having(each, is_block) for each in panels(group, titles(group, by_size=True))):
         if count := len(panel.rows):
-            most = f", the {MAX_BLOCK_TILES} fastest of {count}" * (count > MAX_BLOCK_TILES)
-            drawn.append(replace(panel, title=f"{panel.title}: block tiles{most}"))
+            title = f"{panel.title}: block tiles"
+            if count > MAX_BLOCK_TILES:
+                title += f", the {MAX_BLOCK_TILES} fastest of {count}"
+            drawn.append(replace(panel, title=title))
     return drawn
 
 
@@ -108,7 +112,8 @@ def _blocks(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     pairs = sorted(pairs, key=lambda pair: _ms(pair[1]))[:MAX_BLOCK_TILES]
     bars = []
     for line, row in pairs:
-        figure = f"{marked(row, milliseconds)}{', uses local memory' * bool(row.local_bytes)}"
+        memory = ", uses local memory" if row.local_bytes else ""
+        figure = f"{marked(row, milliseconds)}{memory}"
         # A kernel has one colour in all panels. Grey is neither a kernel's nor a library's.
         colour = looks.get(line.variant, style.FAINT).colour or "0.55"
         bars.append((f"{line.name}  {row.tile}", figure, _ms(row), colour))
