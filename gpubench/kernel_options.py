@@ -12,7 +12,7 @@ from gpubench.options import read_sweep
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import of_op, unknown_variant, variants
 from gpubench.plan.sweep import AUTO_TILES, Sweep, tuned_file
-from gpubench.text import shown, unknown
+from gpubench.text import did_you_mean, shown, unknown
 
 
 def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
@@ -96,7 +96,8 @@ def require_architecture(name: str) -> None:
 
     architectures = compiler.architectures()
     if re.sub("[af]$", "", name) not in architectures:
+        near = did_you_mean(name, architectures)
         raise UsageError(
             f"--arch: '{shown(name)}' is not an architecture that {compiler.version()} compiles "
-            f"for: {', '.join(architectures)}"
+            f"for: {', '.join(architectures)}{f'; {near}' if near else ''}"
         )

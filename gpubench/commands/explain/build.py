@@ -5,6 +5,7 @@ files from several machines compare.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,7 @@ def plan_instances(
             tiles = tuple(variant.tiles) if every else variant.tiles.defaults
         for dtype in (each for each in variant.dtypes if each in dtypes):
             problem = Problem.of(variant.op, sizes[0], dtype)
+            problem = replace(problem, column_major=variant.own_layout(dtype))
             instances += [
                 make_instance(variant, tile, problem, architecture, example(architecture))
                 for architecture in architectures

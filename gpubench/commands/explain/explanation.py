@@ -206,7 +206,7 @@ class Explanation(Instance):
     @property
     def not_judged(self) -> tuple[str, ...]:
         """What the explanation says nothing about."""
-        never = ("cache hits", "latency")
+        never = ("whether results are right (gpubench check)", "cache hits", "latency")
         if self.accesses is None:
             return (*never, "accesses (--tiles names one tile, which shows them)")
         return (*never, *self.merged_loads, *map(str, self.accesses.not_analysed))
@@ -371,10 +371,10 @@ def accesses(of: Explanation) -> str:
         if roof and of.merged_loads:
             effect = "; nvcc merges some of the loads, so it may be less"
         elif roof and of.access_us > roof.bound_us:
-            times = f"{of.access_us / roof.bound_us:.1f} times that bound"
-            effect = f", {times}: they, not {roof.bound}, are the bound of the kernel"
+            times = f"{of.access_us / roof.bound_us:.1f} times the roofline's bound"
+            effect = f", {times}: this kernel's accesses limit it before {roof.bound} does"
         elif roof:
-            effect = ", less than that bound"
+            effect = ", less than the roofline's bound"
         texts.append(
             "Its loads and stores, as written, keep the L1 cache and shared memory busy for "
             f"{time(of.access_us)}{effect}."

@@ -36,6 +36,7 @@ def explained(
     sweep = read_options(kernel, options, size="1024", every=every)
     (size,), (dtype,) = sweep.sizes, sweep.dtypes
     problem = Problem.of(kernel.op, size, dtype)
+    problem = replace(problem, column_major=kernel.own_layout(dtype))
     try:
         compiler.architectures()
     except CompileError as error:

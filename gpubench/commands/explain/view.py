@@ -118,6 +118,14 @@ _COLUMNS: dict[str, Callable[[Explanation], str]] = {
 """Headings of two words stand in two lines, so that a line has 80 characters."""
 
 
+_LEGENDS = {
+    "FMA %": "multiply-adds among the instructions of the inner loop",
+    "MMA": "matrix instructions of tensor cores in the inner loop",
+    "shared %": "part of shared memory's rate that these would read at their peak",
+}
+"""What headings mean that are no words."""
+
+
 def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
     """One line a tile, in 80 columns; columns without any value are left out."""
     first = explanations[0]
@@ -130,8 +138,9 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
     where = f" on {first.device.name}" if first.device.name else ""
     heading = Text(f"{label}{where} ({first.architecture})", style="bold")
     roof = first.roofline
-    foot = ["", f"bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
-    return Group(heading, "", grid, *foot)
+    foot = [f"roofline's bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
+    foot += [f"{name}: {meaning}" for name, meaning in _LEGENDS.items() if name in columns]
+    return Group(heading, "", grid, "", *foot)
 
 
 def _limits(state: Occupancy | None) -> str:

@@ -249,3 +249,35 @@ def test_a_planted_change_is_reported_with_its_numbers(
     text = call(tmp_path, "diff", "base.csv", "new.csv", "--full", COLUMNS="400").out
     assert figure in text
     assert Path(file).stem in text
+
+
+# ---- layouts
+
+
+COLUMNS = """
+__global__ void columns(const float* A, const float* B, float* C, int M, int N, int K) {
+  int col = blockIdx.x * 16 + threadIdx.x, row = blockIdx.y * 16 + threadIdx.y;
+  if (row >= M || col >= N) return;
+  float sum = 0;
+  for (int k = 0; k < K; ++k) sum += A[row * K + k] * B[col * K + k];
+  C[row * N + col] = sum;
+}
+"""
+
+COLUMNS_DESCRIBED = """
+from gpubench.model import CudaVariant
+
+VARIANT = CudaVariant(idea="of a test", kernel="columns", dtypes=("float32",), column_major=("B",),
+    signature="const float* A, const float* B, float* C, int M, int N, int K",
+    grid=("N/16", "M/16"), block=(16, 16))
+"""
+
+
+@pytest.mark.usefixtures("unrecorded")
+def test_a_kernel_with_a_layout_of_its_own_is_built_and_explained(tmp_path: Path) -> None:
+    (tmp_path / "columns.cu").write_text(COLUMNS)
+    (tmp_path / "columns.py").write_text(COLUMNS_DESCRIBED)
+    done, (row,) = build(tmp_path, "b.csv", *own(tmp_path, "--arch", "sm_90"))
+    assert (done.code, row.status) == (0, "ok")
+    explained = call(tmp_path, "explain", "columns", "--kernels", ".", "--arch", "sm_90")
+    assert "columns at 1024 float32 on NVIDIA H200 (sm_90)" in explained.out

@@ -277,6 +277,7 @@ def test_what_cannot_be_explained_is_one_line() -> None:
         ("naive", {"dtypes": "int8"}, ("--dtypes: naive has no int8, only float32",)),
         ("naive", {"sizes": "70000000x1x1", "tiles": "1"}, ("at most 65535 in y",)),
         ("naive", {"arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),
+        ("naive", {"arch": "sm90"}, ("--arch: 'sm90'", "did you mean 'sm_90'?")),
         ("naive", {"arch": "sm_90", "device": "cuda"}, ("--arch and --device",)),
         ("naive", {"device": "cpu"}, ("explain is about GPUs",)),
         ("naive", {"device": "cuda"}, ("no driver", "--arch sm_90 explains without")),
