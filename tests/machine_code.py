@@ -8,7 +8,8 @@ import pytest
 
 from gpubench.backends.cuda.compile import Compiled
 from gpubench.commands.explain.sass import disassemble
-from gpubench.on_cpu.run import SHIM, gxx
+from gpubench.on_cpu.run import gxx
+from gpubench.on_cpu.unit import SHIM
 from gpubench.plan.registry import KERNELS
 
 

@@ -135,6 +135,20 @@ def array_index(parameter: Parameter, op: str) -> int | None:
     return names.index(name) if name in names else None
 
 
+def only_extent(signature: str, op: str) -> str:
+    """Return the extent that a signature takes for M, N and K alike, or an empty text.
+
+    An index into a matrix needs the row's length, so without strides and further numbers of the
+    launch, one extent means square matrices. Raise ValueError for a signature that cannot be read.
+    """
+    if not OPERATIONS[op].has_k:
+        return ""
+    numbers = [each.value.casefold() for each in parameters(signature) if not each.is_pointer]
+    names = {factor.strip() for value in numbers for factor in value.split("*")}
+    extents = {name for name in names if re.fullmatch("[mnk]|ld[abc]", name)}
+    return extents.pop() if len(extents) == 1 and LAUNCH not in names else ""
+
+
 def number(parameter: Parameter, problem: Problem) -> float:
     """Return the value of a parameter that is not an array. Raise ValueError for unknown names."""
     numbers = {name.casefold(): extent for name, extent in problem.extents.items()}

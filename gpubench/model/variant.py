@@ -16,7 +16,7 @@ from gpubench.model.expression import MAX_CHARACTERS, Expression, evaluate
 from gpubench.model.operation import LARGEST, OPERATIONS
 from gpubench.model.precision import CORE_DTYPES, PRECISIONS
 from gpubench.model.problem import LAYOUTS, Problem, layout_text
-from gpubench.model.signature import WORKSPACE, Parameter, parameters
+from gpubench.model.signature import WORKSPACE, Parameter, only_extent, parameters
 from gpubench.model.sources import include_folders, whole_source
 
 Sample = Callable[[Callable[..., None], int], float]
@@ -319,6 +319,19 @@ class SourceVariant(Variant):
     baseline: str = "cublas"
 
     @property
+    def only_extent(self) -> str:
+        """The only extent that its signature takes for M, N and K, or an empty text."""
+        raise NotImplementedError
+
+    def why_not(
+        self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
+    ) -> str | None:
+        """Also refuse what a signature with one extent cannot describe."""
+        if len({problem.m, problem.n, problem.k}) > 1 and self.only_extent:
+            return f"its signature takes one extent, {self.only_extent}: square matrices only"
+        return super().why_not(tile, problem, capability)
+
+    @property
     def source(self) -> Path:
         """The CUDA C++ file, or a library."""
         return self.path.parent / (self.file or f"{self.path.stem}.cu")
@@ -391,6 +404,11 @@ class CudaVariant(SourceVariant):
 
     architecture_suffix: str = ""
     """`a` for instructions that only one compute capability has (`sm_90a`)."""
+
+    @property
+    def only_extent(self) -> str:
+        """Empty also if the launch passes further numbers, which may be extents."""
+        return only_extent(self.signature, self.op)
 
     def __post_init__(self) -> None:
         if self.grid != () and (self.launch is _missing or isinstance(self.launch, PlainLaunch)):
@@ -558,6 +576,11 @@ class HostVariant(SourceVariant, CallVariant):
 
     runs_on: str = "cuda"
     build: Callable[[Config | None, str], Callable[..., None]] = _missing
+
+    @property
+    def only_extent(self) -> str:
+        """As in `CudaVariant`."""
+        return only_extent(self.signature, self.op)
 
     def function(self, tile: Config | None, dtype: str) -> str:
         """Return the function of a tile as C++ names it: `run<float, 16>`."""

@@ -22,10 +22,21 @@ from gpubench.cache import cache_file, keep_value, kept
 from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.occupancy import gpu_of
-from gpubench.model import ITEM_BYTES, OPERATIONS, Config, CudaVariant, Device, Launch, Problem
-from gpubench.model.sources import read_source
+from gpubench.model import (
+    ITEM_BYTES,
+    OPERATIONS,
+    Config,
+    CudaVariant,
+    Device,
+    Launch,
+    Problem,
+    Variant,
+)
+from gpubench.model.sources import include_folders, read_source
 from gpubench.on_cpu import run
-from gpubench.on_cpu.run import SHIM, Case, KernelFaultError
+from gpubench.on_cpu.case import Case, encoded_launches, words
+from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.unit import SHIM, translation_unit
 from gpubench.results.provenance import source_hash
 from gpubench.text import clean
 
@@ -44,9 +55,6 @@ OPTIONS = (
 )  # fmt: skip
 """Options of g++ for a program that records. Blocks of code keep their order in a function, so a
 jump back is the next iteration of a loop."""
-
-_PASSED = re.compile(r"-[DIU].*|--include-path=.*")
-"""The compile options of a kernel that g++ takes too."""
 
 KINDS = {"r": "read", "w": "write", "a": "atomic"}
 BULK = "t"
@@ -221,7 +229,7 @@ def record(
             groups[variant.options(tile, problem.dtype)].append(case)
     for options, group in groups.items():
         for case, answer in zip(group, _record_together(group, options), strict=True):
-            recorded[case.tile] = answer
+            recorded[case.tile or Config()] = answer
             keep_value(_kept_file(case), answer)
     return recorded
 
@@ -257,8 +265,8 @@ def _kept_file(case: Case) -> Path:
 @cache
 def _recorder_hash() -> str:
     """Return a hash of what makes figures from a source."""
-    files = [*sorted(SHIM.iterdir()), Path(run.__file__), Path(__file__)]
-    content = b"".join(file.read_bytes() for file in files)
+    files = sorted(path for path in SHIM.parent.rglob("*") if path.suffix != ".pyc")
+    content = b"".join(file.read_bytes() for file in files if file.is_file())
     return hashlib.sha256(content + run.gxx("--version").encode()).hexdigest()
 
 
@@ -266,12 +274,12 @@ def _record_together(cases: Sequence[Case], options: tuple[str, ...]) -> list[Re
     """Compile the instances of the cases as one program, and run each case in a process."""
     variant = cases[0].variant
     names = list(dict.fromkeys(name for case in cases for name in case.instances))
-    unit = run.translation_unit(variant.source, None, names)
+    unit = translation_unit(variant.source, None, names, folders=include_folders(options))
     with tempfile.TemporaryDirectory(prefix="gpubench-") as parent:
         folder = Path(parent) / "program"
         folder.mkdir()
         try:
-            passed = filter(_PASSED.fullmatch, options)
+            passed = filter(run.PASSED.fullmatch, options)
             link = ("-no-pie", str(run.runtime_object(folder.parent, "accesses")))
             program = run.build(unit, variant.source.parent, folder, (*OPTIONS, *passed), link)
         except CompileError as error:
@@ -280,7 +288,7 @@ def _record_together(cases: Sequence[Case], options: tuple[str, ...]) -> list[Re
             return list(pool.map(lambda case: _run(case, names, program), cases))
 
 
-def _why_not_compiled(variant: CudaVariant, error: CompileError) -> str:
+def _why_not_compiled(variant: Variant, error: CompileError) -> str:
     """Return why g++ does not compile a kernel: what only nvcc compiles, or else g++'s error."""
     text = _COMMENT.sub("", _text(variant))
     for pattern, why in ONLY_NVCC.items():
@@ -289,7 +297,7 @@ def _why_not_compiled(variant: CudaVariant, error: CompileError) -> str:
     return f"it does not compile for the CPU: {error}"
 
 
-def _text(variant: CudaVariant) -> str:
+def _text(variant: Variant) -> str:
     return "\n".join(read_source(path) for path in variant.sources if path.suffix != ".py")
 
 
@@ -317,8 +325,8 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
     item_bytes = ITEM_BYTES[problem.dtype]
     sizes = [item_bytes * math.prod(shape) for shape in problem.shapes]
     sizes += [launch.workspace_bytes] if launch.workspace_bytes else []
-    head = run.words(1, len(problem.shapes) - 1, len(sizes), *sizes)
-    return head + run.encoded_launches(case, names, sampled_blocks)
+    head = words(1, len(problem.shapes) - 1, len(sizes), *sizes)
+    return head + encoded_launches(case, names, sampled_blocks)
 
 
 def sampled_blocks(launch: Launch) -> list[tuple[int, int, int]]:

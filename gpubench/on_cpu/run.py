@@ -11,8 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from threading import Lock
@@ -20,24 +19,35 @@ from threading import Lock
 import numpy as np
 
 from gpubench.cache import cache_file, made_once
-from gpubench.engine.judge.verify import poison
 from gpubench.errors import CompileError, UsageError
-from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem
-from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
-from gpubench.model.sources import encoded_source, read_source
+from gpubench.grouping import grouped
+from gpubench.model import HostVariant
+from gpubench.model.sources import encoded_source, include_folders
+from gpubench.on_cpu.case import Case, encoded, operands, words
+from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.unit import MISSING_HEADER, SHIM, translation_unit
 from gpubench.process.child import run_program, start_program
 from gpubench.text import clean
-
-SHIM = Path(__file__).parent / "shim"
-
-ONE_MULTIPROCESSOR = Gpu(multiprocessors=1, threads_per_multiprocessor=2048)
-"""The smallest GPU that a launch can be fitted to, so that every block repeats its loop."""
 
 ONE_AT_A_TIME = Lock()
 """Held while the runtime is compiled, as programs in several threads share the runtime."""
 
 RUNTIME_OPTIONS = ("-O2", "-g", "-fno-tree-loop-distribute-patterns")
 """Options for the runtime, in which a loop must not become a call of memcpy, which is watched."""
+
+COMPILED = (
+    "-Og",
+    "-g1",
+    "-w",
+    "-fno-strict-aliasing",
+    "-fno-omit-frame-pointer",
+    "-fdata-sections",
+)
+"""Options for a kernel. Kernels load floats as float4: nvcc has no strict aliasing, so g++ must
+not either. shared.ld finds the shared arrays by the names of their sections."""
+
+PASSED = re.compile(r"-[DIU].*|--include-path=.*")
+"""The compile options of a kernel that g++ takes too."""
 
 LONGEST_ERROR = 400
 """Maximum number of characters of an error from g++."""
@@ -49,13 +59,6 @@ LIMITS = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: FILE_BYTES}
 
 STALLED_S = 60
 """Time limit of a launch, in seconds. A program without progress for that time hangs."""
-
-EXTERN_C = re.compile(
-    r'\bextern\s*"C"(?=(?:\s*__launch_bounds__\s*\([^()]*\)|[^{;()])*\b__global__\b)'
-)
-"""`extern "C"` of a kernel, which has internal linkage here."""
-
-DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
 
 
 class Sanitizer(Enum):
@@ -82,70 +85,6 @@ class Sanitizer(Enum):
         return {"ASAN_OPTIONS": f"{options}:{memory}", "UBSAN_OPTIONS": "print_stacktrace=0"}
 
 
-class KernelFaultError(Exception):
-    """A sanitizer or the runtime stopped a kernel."""
-
-    def __init__(self, report: str, launches: int = 0) -> None:
-        super().__init__(report)
-        self.report = report
-        self.launches = launches
-        """Number of launches, including the one that was stopped."""
-
-        self.case: Case | None = None
-        """The case that was stopped."""
-
-    @property
-    def finding(self) -> str:
-        """The check and its finding: `AddressSanitizer: heap-buffer-overflow on …`, `fault: …`."""
-        names = "AddressSanitizer|ThreadSanitizer|runtime error|fault"
-        match = re.search(f"({names}): .*", self.report)
-        return clean(match[0]) if match else "unknown"
-
-    @property
-    def lines(self) -> list[tuple[str, int]]:
-        """The lines of CUDA sources that the report names, in the order of the report."""
-        return [
-            (clean(Path(file).name), int(line))
-            for file, line in re.findall(r"([^\s:()]+\.cu):(\d+)", self.report)
-        ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A variant at one tile and problem."""
-
-    variant: CudaVariant
-    tile: Config
-    problem: Problem
-    gpu: Gpu | None = ONE_MULTIPROCESSOR
-    """The GPU that the launch is fitted to. None: it is fitted to none."""
-
-    inputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
-    """The operands; empty for the result of `operands`."""
-
-    @property
-    def label(self) -> str:
-        """`shared_tile 16 at 17x3x35 float32`, and the layout if a matrix is column-major."""
-        layout = f" {self.problem.layout}" if self.problem.column_major else ""
-        problem = f"{self.problem.size} {self.problem.dtype}{layout}"
-        return f"{self.variant.name} {self.tile} at {problem}"
-
-    @property
-    def launch(self) -> Launch:
-        """The variant's launch on the GPU."""
-        if self.gpu is None:
-            return self.variant.launch(self.tile, self.problem)
-        return self.variant.launch_on(self.gpu, self.tile, self.problem)
-
-    @property
-    def instances(self) -> list[str]:
-        """The template instances of its launches, in order."""
-        return [
-            self.variant.instance(self.tile, self.problem.dtype, launch.kernel)
-            for launch in self.launch.sequence
-        ]
-
-
 def run_on_cpu(
     cases: Sequence[Case], sanitizer: Sanitizer, folder: Path, text: str | None = None
 ) -> list[np.ndarray]:
@@ -153,11 +92,32 @@ def run_on_cpu(
 
     `text` replaces the source on disk. The directory must be empty or new.
     """
+    outputs: dict[int, np.ndarray] = {}
+    by_options = grouped(
+        enumerate(cases), lambda pair: pair[1].variant.options(pair[1].tile, pair[1].problem.dtype)
+    )
+    for number, (options, group) in enumerate(by_options.items()):
+        indices, alike = zip(*group, strict=True)
+        home = folder / str(number) if number else folder
+        outputs |= zip(indices, _run_alike(alike, options, sanitizer, home, text), strict=True)
+    return [outputs[index] for index in range(len(cases))]
+
+
+def _run_alike(
+    cases: Sequence[Case],
+    options: Sequence[str],
+    sanitizer: Sanitizer,
+    folder: Path,
+    text: str | None,
+) -> list[np.ndarray]:
+    """Run cases with the same options of the compiler as one program."""
     (variant,) = {case.variant for case in cases}
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for case in cases for name in case.instances))
-    unit = translation_unit(variant.source, text, names)
-    program = build(unit, variant.source.parent, folder, sanitizer.value, sanitizer.value)
+    entry = names[0] if isinstance(variant, HostVariant) else ""
+    unit = translation_unit(variant.source, text, names, entry, include_folders(options))
+    flags = (*sanitizer.value, *filter(PASSED.fullmatch, options))
+    program = build(unit, variant.source.parent, folder, flags, sanitizer.value)
     inputs, outputs = folder / "inputs", folder / "outputs"
     with inputs.open("wb") as file:
         file.write(words(len(cases)))
@@ -169,23 +129,6 @@ def run_on_cpu(
         fault.case = launched[max(0, fault.launches - 1)]
         raise
     return _decoded(outputs.read_bytes(), cases)
-
-
-def translation_unit(source: Path, text: str | None, instances: Sequence[str]) -> str:
-    """Return the header, the unchanged source of the kernel, and the instances.
-
-    `extern __shared__ T name[];` becomes a pointer, and a kernel's `extern "C"` is left out: macros
-    cannot do that.
-    """
-    if text is None:
-        text = read_source(source)
-    text = EXTERN_C.sub("", text)
-    text = DYNAMIC_SHARED.sub(r"DYNAMIC_SHARED(\1, \2);", text)
-    table = "".join(f'  {{"{name}", call<{name}>}},\n' for name in instances)
-    return (
-        f'#include "cuda.h"\n#line 1 "{source}"\n{text}\n#line 1 "instances"\n'
-        f"namespace on_cpu {{\nconst Instance instances[] = {{\n{table}}};\n}}\n"
-    )
 
 
 def runtime_object(folder: Path, name: str = "runtime") -> Path:
@@ -216,10 +159,8 @@ def build(
     Raises what `gxx` raises.
     """
     kernel, program = folder / "kernel.o", folder / "program"
-    # Kernels load floats as float4. nvcc does not use strict aliasing, so g++ must not either.
-    gxx("-Og", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer", *options,
-        f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-", "-o", str(kernel),
-        text=unit)  # fmt: skip
+    gxx(*COMPILED, *options, f"-I{SHIM}", "-iquote", str(beside),
+        "-c", "-x", "c++", "-", "-o", str(kernel), text=unit)  # fmt: skip
     runtime = runtime_object(folder.parent)
     gxx(*link, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel), str(runtime), "-o", str(program))
     return program
@@ -239,7 +180,9 @@ def gxx(*arguments: str, text: str = "") -> str:
     if done.returncode:
         said = done.stderr.decode(errors="replace")  # it quotes the source, in any encoding
         errors = re.findall(r"^.*(?:error|undefined reference).*$", said, re.MULTILINE)
-        raise CompileError(f"g++: {clean(next(iter(errors), said)[:LONGEST_ERROR])}")
+        missing = dict.fromkeys(re.findall(f"{MISSING_HEADER}([^’'\"\n]+)", said))
+        why = f" (headers that g++ does not find: {', '.join(missing)})" if missing else ""
+        raise CompileError(f"g++: {clean(next(iter(errors), said)[:LONGEST_ERROR])}{clean(why)}")
     return done.stdout.decode(errors="replace")
 
 
@@ -293,74 +236,6 @@ def _run(command: Sequence[str], sanitizer: Sanitizer | None) -> tuple[int, list
     elif code < 0:
         lines.append(f"fault: crashed: {signal.strsignal(-code)} (signal {-code})")
     return code, lines
-
-
-def operands(problem: Problem) -> tuple[np.ndarray, ...]:
-    """Return inputs of small integers other than 0.
-
-    Sums of their products are exact in any order, so results are compared for equality.
-    """
-    rng = np.random.default_rng(problem.m * 1_000_003 + problem.n * 1009 + problem.k)
-    choice = np.array([-3, -2, -1, 1, 2, 3], dtype=problem.precision.element)
-    return tuple(rng.choice(choice, size=shape) for shape in problem.input_shapes)
-
-
-NULL_POINTER = -1
-"""The index of a null pointer, which runtime.cpp knows."""
-
-
-def words(*values: int) -> bytes:
-    """Return numbers in the form of `number` in runtime.cpp."""
-    return np.array(values, dtype=np.int64).tobytes()
-
-
-def encoded(case: Case, names: Sequence[str]) -> bytes:
-    """Return a case in the form of `run_case` in runtime.cpp: buffers, then launches on them."""
-    problem, launch = case.problem, case.launch
-    inputs = case.inputs or operands(problem)
-    output = np.empty(problem.output_shape, dtype=problem.precision.result)
-    poison(output, reads_output=case.variant.reads_output)
-    workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
-    buffers = [*inputs, output, *workspace]
-    parts = [words(len(inputs), len(buffers))]
-    for buffer, by_columns in zip(buffers, (*problem.by_columns, False), strict=False):
-        parts += [words(buffer.nbytes), buffer.tobytes("F" if by_columns else "C")]
-    return b"".join(parts) + encoded_launches(case, names, lambda _step: ())
-
-
-def encoded_launches(
-    case: Case, names: Sequence[str], blocks: Callable[[Launch], Sequence[tuple[int, int, int]]]
-) -> bytes:
-    """Return the launches of a case. `blocks` chooses blocks of a launch; none means all."""
-    launch = case.launch
-    parts = [words(len(launch.sequence))]
-    for step, name in zip(launch.sequence, case.instances, strict=True):
-        arrays, numbers = _arguments(case, step, workspace=bool(launch.workspace_bytes))
-        parts.append(words(names.index(name), *step.dimensions, step.shared_bytes))
-        parts.append(words(len(arrays), *arrays, len(numbers), *numbers))
-        parts.append(words(len(step.tensor_maps)))
-        for box in step.tensor_maps:
-            place = (box.array, box.offset_bytes, *box.shape, *box.box)
-            parts.append(words(*place, ITEM_BYTES[case.problem.dtype]))
-        chosen = blocks(step)
-        parts.append(words(len(chosen), *(index for block in chosen for index in block)))
-    return b"".join(parts)
-
-
-def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int], list[int]]:
-    """Return the indices of the buffers and the numbers that a launch's kernel takes, in order."""
-    arrays, numbers, int_arguments = [], [], iter(launch.int_arguments)
-    for parameter in case.variant.parameters(launch, workspace=workspace):
-        if parameter.is_pointer:
-            index = array_index(parameter, case.problem.op)
-            arrays.append(NULL_POINTER if index is None else index)
-        elif parameter.type_name != TENSOR_MAP:
-            from_launch = parameter.value == LAUNCH
-            value = next(int_arguments) if from_launch else number(parameter, case.problem)
-            if value != int(value):
-                raise UsageError(f"{case.variant.path}: only whole numbers are run on the CPU")
-            numbers.append(int(value))
-    return arrays, numbers
 
 
 def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:

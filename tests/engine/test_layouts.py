@@ -19,7 +19,8 @@ from gpubench.commands.check.cases import expected
 from gpubench.engine.measure.runner import Runner
 from gpubench.errors import UsageError
 from gpubench.model import LAYOUTS, Config, CudaVariant, Fill, Problem, Status, Timing
-from gpubench.on_cpu.run import Case, Sanitizer, run_on_cpu
+from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import plan

@@ -31,7 +31,8 @@ from gpubench.commands.check.cases import (
 from gpubench.errors import UsageError
 from gpubench.hardware.occupancy import WARP
 from gpubench.model import PRECISIONS, Config, CudaVariant, Launch, Problem
-from gpubench.on_cpu.run import ONE_MULTIPROCESSOR, Case, Sanitizer, run_on_cpu
+from gpubench.on_cpu.case import ONE_MULTIPROCESSOR, Case
+from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.registry import KERNELS, variants
 
 PREVENTED = {

@@ -11,7 +11,8 @@ from gpubench.backends.cuda.compile import compile_instance
 from gpubench.commands.check.cases import expected
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import Config, CudaVariant, HostVariant, Problem, Scope
-from gpubench.on_cpu.run import Case, Sanitizer, run_on_cpu
+from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.descriptor import load
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep, plan

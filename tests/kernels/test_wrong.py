@@ -18,7 +18,10 @@ from gpubench.engine.judge.probe import make_probes
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant, Problem, edges
 from gpubench.on_cpu import run as on_cpu
-from gpubench.on_cpu.run import Case, KernelFaultError, Sanitizer, run_on_cpu, translation_unit
+from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.run import Sanitizer, run_on_cpu
+from gpubench.on_cpu.unit import translation_unit
 
 FOLDER = Path(__file__).parent.parent / "wrong"
 TILE = Config.parse("4")
@@ -212,7 +215,8 @@ def test_every_one_of_many_runs_finds_the_race(programs: Programs) -> None:
 
 
 def test_dynamic_shared_memory_becomes_a_pointer_and_nothing_else_changes() -> None:
-    text = "// one\n  extern __shared__ __align__(16) unsigned char space[];\n  int two;\n"
+    shared = "  extern __shared__ __align__(16) unsigned char space[];\n  int two;\n"
+    text = f"// one\n__global__ void x() {{\n{shared}}}\n"
     unit = translation_unit(Path("x.cu"), text, ["x<float, 1>"])
     assert "\n  DYNAMIC_SHARED(__align__(16) unsigned char, space);\n  int two;\n" in unit
     untouched = text_of("missing_barrier")

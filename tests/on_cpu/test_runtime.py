@@ -2,7 +2,8 @@ import resource
 
 import pytest
 
-from gpubench.on_cpu.run import SHIM, execute, gxx
+from gpubench.on_cpu.run import execute, gxx
+from gpubench.on_cpu.unit import SHIM
 
 pytestmark = pytest.mark.slow
 

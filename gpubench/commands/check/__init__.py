@@ -12,7 +12,8 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: gpubench check my_tile --kernels own. Exit codes: 0 right and clean; "
+    epilog="Examples: gpubench check mine.cu; gpubench check my_tile --kernels own. "
+    "Exit codes: 0 right and clean; "
     "1 a fault was found; 3 it could not be run on the CPU."
 )
 @partial(
@@ -27,8 +28,8 @@ def check(
     variant: Annotated[
         str | None,
         typer.Argument(
-            metavar="VARIANT",
-            help="Kernel, such as shared_tile. Left out: all kernels of --kernels.",
+            metavar="VARIANT|FILE.cu",
+            help="Kernel, such as shared_tile, or a CUDA file. Left out: all kernels of --kernels.",
             autocompletion=completion.variants,
         ),
     ] = None,

@@ -8,8 +8,8 @@ from itertools import count
 import numpy as np
 
 from gpubench.errors import UsageError
-from gpubench.model import LAYOUTS, Config, CudaVariant, Problem
-from gpubench.on_cpu.run import Case, operands
+from gpubench.model import LAYOUTS, Config, CudaVariant, HostVariant, Problem
+from gpubench.on_cpu.case import Case, operands, titled
 
 MAX_TILES = 3
 """Number of tiles that are taken evenly from a large space, beside its defaults."""
@@ -21,6 +21,9 @@ RACE_TILES = 2
 RACE_THREADS = 128
 """Number of tiles for ThreadSanitizer, and maximum number of threads per block. All tiles use
 barriers and shared arrays alike, and the cost grows with the square of a block's threads."""
+
+HOST_TILE = 32
+"""Number of rows and columns that a block of a host function is taken to cover."""
 
 MIN_SIZES = 3
 """Minimum number of sizes for a tile, even if its variant refuses most sizes."""
@@ -40,6 +43,9 @@ ROUND = 16
 WIDEST = 1024
 """Maximum extent that a block covers, unless it covers any extent."""
 
+WIDEST_SQUARE = 256
+"""The same of a kernel of square matrices."""
+
 
 def expected(problem: Problem) -> np.ndarray:
     """Return the result. It consists of small integers, so it is exact in every dtype."""
@@ -47,6 +53,8 @@ def expected(problem: Problem) -> np.ndarray:
     result: np.ndarray = problem.operation.reference(np, *inputs)
     return result.astype(problem.precision.result)
 
+
+Source = CudaVariant | HostVariant
 
 Layout = tuple[str, ...] | None
 """The column-major matrices; None: those of the variant's own layout."""
@@ -80,14 +88,15 @@ def threads(variant: CudaVariant, tile: Config) -> int:
     return variant.launch(tile, problem).threads_per_block
 
 
-def all_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
+def all_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case]:
     """Return cases of all tiles in the first dtype, and of the middle tile elsewhere.
 
     Elsewhere means in the other dtypes and in the other layouts: what depends on them, such as
     alignment, hardly depends on the tile. By default, the tiles are `tiles_to_run`.
     """
     first, *further_dtypes = variant.dtypes
-    tiles = tiles or tiles_to_run(variant)
+    if not tiles and isinstance(variant, CudaVariant):
+        tiles = tiles_to_run(variant)
     middle = [tiles[len(tiles) // 2]]
     selected = cases(variant, tiles, first)
     for dtype in further_dtypes:
@@ -98,26 +107,35 @@ def all_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
     return selected
 
 
-def race_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
-    """Return cases of all tiles in the first dtype. By default, the tiles are `tiles_to_race`."""
-    return cases(variant, tiles or tiles_to_race(variant), variant.dtypes[0])
+def race_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case]:
+    """Return cases of all tiles in the first dtype. By default, the tiles are `tiles_to_race`.
+
+    Where blocks have many threads, or perhaps have, they are fewer.
+    """
+    if not tiles and isinstance(variant, CudaVariant):
+        tiles = tiles_to_race(variant)
+    selected = cases(variant, tiles, variant.dtypes[0])
+    if isinstance(variant, CudaVariant) and threads(variant, tiles[0] or Config()) <= RACE_THREADS:
+        return selected
+    first, second, *others = selected
+    return [first, second, *others[-1:]] if not variant.only_extent else [first, second]
 
 
 def cases(
-    variant: CudaVariant, tiles: Sequence[Config], dtype: str, layout: Layout = None
+    variant: Source, tiles: Sequence[Config | None], dtype: str, layout: Layout = None
 ) -> list[Case]:
     """Return cases of the tiles at the sizes where kernels tend to be wrong."""
     selected = []
     for tile in tiles:
         of_tile = problems(variant, tile, dtype, layout)
         if len(of_tile) < MIN_SIZES:
-            raise UsageError(f"{variant.name} {tile} refuses nearly all sizes")
+            raise UsageError(f"{titled(variant, tile)} refuses nearly all sizes")
         selected += [Case(variant=variant, tile=tile, problem=problem) for problem in of_tile]
     return selected
 
 
 def problems(
-    variant: CudaVariant, tile: Config, dtype: str, layout: Layout = None
+    variant: Source, tile: Config | None, dtype: str, layout: Layout = None
 ) -> list[Problem]:
     """Return problems at the edges of a tile.
 
@@ -130,10 +148,17 @@ def problems(
         return Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype, column_major=column_major)
 
     has_k = problem(1, 1, 1).operation.has_k
-    m_tile = covered(variant, tile, lambda m: problem(m, 1, 1))
-    n_tile = covered(variant, tile, lambda n: problem(1, n, 1))
-    k_tile = tile["BK"] if "BK" in tile else min(next(iter(tile.values()), 32), 32)
-    sizes = [
+    k_tile = 32
+    if tile:
+        k_tile = tile["BK"] if "BK" in tile else min(next(iter(tile.values()), 32), 32)
+    if isinstance(variant, HostVariant) or tile is None:
+        m_tile = n_tile = HOST_TILE
+    elif variant.only_extent:
+        m_tile = n_tile = covered(variant, tile, lambda n: problem(n, n, n))
+    else:
+        m_tile = covered(variant, tile, lambda m: problem(m, 1, 1))
+        n_tile = covered(variant, tile, lambda n: problem(1, n, 1))
+    sizes: list[tuple[int, ...]] = [
         (1, 1, 1),
         (m_tile + 1, n_tile + 1, k_tile + 1),
         tuple(rounded_up(extent + 1, ROUND) for extent in (m_tile, n_tile, k_tile)),
@@ -141,21 +166,26 @@ def problems(
         (m_tile + 1, 1, 2 * k_tile + 3),
         (1, n_tile + 1, 3 * k_tile - 1),
     ]
-    if not has_k:  # for loops over M and N that do not follow from the tile
+    if variant.only_extent:
+        edge = min(m_tile, WIDEST_SQUARE)
+        edges = (1, edge + 1, rounded_up(edge + 1, ROUND), prime(edge), 2 * edge + 3)
+        sizes = [(n, n, n) for n in edges if n <= WIDEST_SQUARE + ROUND]
+    elif not has_k:  # for loops over M and N that do not follow from the tile
         sizes += [(131, 37, 1), (37, 131, 1)]
     by_size = {}
     for m, n, k in sizes:
-        edge_case = problem(m, n, min(k, max(2, MAX_PRODUCTS // (m * n))) if has_k else 1)
+        most = k if variant.only_extent else max(2, MAX_PRODUCTS // (m * n))
+        edge_case = problem(m, n, min(k, most) if has_k else 1)
         if near := nearest(variant, tile, affordable(variant, tile, edge_case)):
             by_size[near.size] = near
     return list(by_size.values())
 
 
-def affordable(variant: CudaVariant, tile: Config, problem: Problem) -> Problem:
+def affordable(variant: Source, tile: Config | None, problem: Problem) -> Problem:
     """Return the problem; if it has no K, with N halved while it is too large, odd or round."""
 
     def too_much() -> bool:
-        launched = variant.launch(tile, problem).sequence
+        launched = Case(variant=variant, tile=tile, problem=problem).launch.sequence
         all_threads = sum(launch.blocks * launch.threads_per_block for launch in launched)
         return problem.m * problem.n > MAX_PRODUCTS or all_threads > MAX_THREADS
 
@@ -166,14 +196,20 @@ def affordable(variant: CudaVariant, tile: Config, problem: Problem) -> Problem:
     return problem
 
 
-def nearest(variant: CudaVariant, tile: Config, problem: Problem) -> Problem | None:
-    """Return the problem, or one with all extents rounded that the variant takes, or None."""
-    for rounded in (rounded_up, rounded_down):
-        for step in (1, 2, 4, 8, 16, 32, 64, 128):
-            k = rounded(problem.k, step) if problem.operation.has_k else 1
-            near = replace(problem, m=rounded(problem.m, step), n=rounded(problem.n, step), k=k)
-            if variant.refuse(tile, near) is None:
-                return near
+def nearest(variant: Source, tile: Config | None, problem: Problem) -> Problem | None:
+    """Return the problem, or one with all extents rounded that the variant takes, or None.
+
+    If it takes none of these, the problem may be square.
+    """
+    extents = (problem.m, problem.n, problem.k)
+    middle = sorted(extents)[1]
+    for m, n, k in (extents, (middle,) * 3):
+        for rounded in (rounded_up, rounded_down):
+            for step in (1, 2, 4, 8, 16, 32, 64, 128):
+                k_near = rounded(k, step) if problem.operation.has_k else 1
+                near = replace(problem, m=rounded(m, step), n=rounded(n, step), k=k_near)
+                if variant.why_not(tile, near) is None:
+                    return near
     return None
 
 

@@ -1,5 +1,7 @@
 """`gpubench check`: compiles a kernel for a GPU, and runs it on the CPU. It needs no GPU."""
 
+import os
+import re
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,10 +10,9 @@ from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 
-import numpy as np
-
 from gpubench.backends import backends
 from gpubench.backends.cuda import compile as compiler
+from gpubench.backends.cuda import nvcc
 from gpubench.commands.check.cases import (
     all_cases,
     evenly,
@@ -19,14 +20,15 @@ from gpubench.commands.check.cases import (
     race_cases,
     tiles_to_run,
 )
-from gpubench.engine.judge.verify import is_unwritten, never_written
+from gpubench.commands.check.source_file import SUFFIXES, described
+from gpubench.commands.check.wrong import why_wrong
 from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
 from gpubench.errors import CompileError, UsageError
 from gpubench.grouping import grouped
 from gpubench.hardware.architectures import DEFAULT
-from gpubench.kernel_options import HOST_HINT, find_variant, require_architecture
+from gpubench.kernel_options import find_variant, require_architecture
 from gpubench.model import (
     OPERATIONS,
     BrokenVariant,
@@ -40,12 +42,10 @@ from gpubench.model import (
     Timing,
     Variant,
 )
-from gpubench.on_cpu.run import (
-    Case,
-    KernelFaultError,
-    Sanitizer,
-    run_on_cpu,
-)
+from gpubench.model.sources import read_source
+from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import is_ours, of_op
@@ -62,6 +62,12 @@ SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 SHORTEST = Timing(rounds=1, min_samples=2, few_samples=1, min_device_s=0, max_wall_s=0.001)
 """The policy of a sweep whose times are not shown."""
 
+NO_SHARED = "extern __shared__ memory in a launch without any"
+"""What shim/runtime.cpp reports of a launch without dynamic shared memory."""
+
+NO_FILE = re.compile(r"No such file or directory|cannot open source file")
+"""What nvcc and NVRTC report of a header that they do not find."""
+
 MAX_SHOWN = 5
 """Maximum number of wrong results that are printed."""
 
@@ -75,11 +81,13 @@ USUAL = 1024
 def run_check(
     name: str | None, kernels: Path | None, op: str | None, tiles: str | None, arch: str | None
 ) -> int:
-    """Check a variant, or all variants of a directory, and print the results.
+    """Check a variant, a CUDA source, or all variants of a directory, and print the results.
 
     Return the exit code, of several variants the worst. Raises UsageError for an unknown variant or
     tile, and for what the descriptor raises.
     """
+    if name and Path(name).suffix in SUFFIXES and not Path(name).with_suffix(".py").is_file():
+        return _check_file(Path(name), op or Sweep().op, tiles, arch)
     if name:
         return _check(find_variant(name, op, kernels), kernels, tiles, arch)
     if kernels is None:
@@ -95,17 +103,38 @@ def run_check(
     return FAULTY if FAULTY in codes else max(codes)
 
 
-def _check(variant: Variant, kernels: Path | None, tiles: str | None, arch: str | None) -> int:
+def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> int:
+    """Check the functions of a source. Return the exit code: of those that could be run, if any."""
+    codes = []
+    with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:
+        home = Path(os.path.realpath(folder))
+        functions = list(described(source, op, home))
+        for each in functions:
+            advice = f"gpubench new-kernel NAME --from {source} --kernel {each.function}"
+            advice = f"describe it: {advice}"
+            if len(functions) > 1:
+                say(f"\n{each.function}", "bold")
+            if each.variant is None:
+                say(f"not checked: {each.note}; {advice}", "yellow")
+                codes.append(NOT_RUN)
+                continue
+            if each.note:
+                say(each.note, "yellow")
+            codes.append(_check(each.variant, None, tiles, arch, advice))
+    return FAULTY if FAULTY in codes else min(codes)
+
+
+def _check(
+    variant: Variant, kernels: Path | None, tiles: str | None, arch: str | None, advice: str = ""
+) -> int:
+    """Check a variant. `advice` says what to do if it is launched in a wrong way."""
+    advice = advice or f"correct {variant.path.name}"
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
         if isinstance(variant, HostVariant | CudaVariant):
             if not _compile(variant, chosen, arch or DEFAULT):
                 return FAULTY
-            if isinstance(variant, CudaVariant):
-                configs = [tile for tile in chosen if tile is not None]
-                return _check_source(variant, configs, named=bool(tiles))
-            say(f"not run on the CPU: sweep it on a GPU, or {HOST_HINT}", "yellow")
-            return NOT_RUN
+            return _check_source(variant, chosen, advice, named=bool(tiles))
         if isinstance(variant, CallVariant):  # and no host function, which is one too
             return _check_call(variant, kernels, chosen)
     if isinstance(variant, BrokenVariant):
@@ -153,9 +182,12 @@ def _compile(
                 called = variant.compilation(tile, dtype, architecture)
                 notes[compiler.compile_instance(*called).note] = None
     except CompileError as error:
+        if _lacks_a_tool(variant, error):
+            say(f"not compiled for a GPU: {error}", "yellow")
+            return True
         say(f"does not compile: {error}", "red")
         return False
-    names = ", ".join(str(tile) for tile in tiles if tile) or variant.name
+    names = ", ".join(str(tile) for tile in tiles if tile and str(tile) != "-") or variant.name
     seconds = perf_counter() - started
     say(f"compiled for {target}, {dtype}: {names} ({seconds:.1f} s)")
     for note in filter(None, notes):
@@ -163,46 +195,73 @@ def _compile(
     return True
 
 
-def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool) -> int:
+def _lacks_a_tool(variant: HostVariant | CudaVariant, error: CompileError) -> bool:
+    """Whether nvcc is missing for host code, or a header that the source includes."""
+    if NO_FILE.search(str(error)):
+        return True
+    return (
+        nvcc.find() is None and compiler.HOST_CODE.search(read_source(variant.source)) is not None
+    )
+
+
+def _check_source(
+    variant: CudaVariant | HostVariant, tiles: Sequence[Config | None], advice: str, *, named: bool
+) -> int:
     """Run a CUDA source on the CPU, under both sanitizers at once. Return the exit code.
 
     `named`: the user named the tiles.
     """
+    is_host = isinstance(variant, HostVariant)
     cases = {
         Sanitizer.ADDRESS: all_cases(variant, tiles),
-        Sanitizer.THREAD: race_cases(variant, tiles if named else ()),
+        Sanitizer.THREAD: race_cases(variant, tiles if named or is_host else ()),
     }
     with tempfile.TemporaryDirectory(prefix="gpubench-") as folder, ThreadPoolExecutor(2) as pool:
         runs = {
             sanitizer: pool.submit(run_on_cpu, watched, sanitizer, Path(folder) / sanitizer.name)
             for sanitizer, watched in cases.items()
         }
-        try:
-            wrong = [
-                (case, reason)
-                for sanitizer, run in runs.items()
-                for case, output in zip(cases[sanitizer], run.result(), strict=True)
-                if (reason := _wrong(output, expected(case.problem), variant))
-            ]
-        except KernelFaultError as fault:
-            lines = ", ".join(f"{file} line {line}" for file, line in dict.fromkeys(fault.lines))
-            label = fault.case.label if fault.case else variant.name
-            say(f"\nfault: {label}: {fault.finding}\n{lines}".rstrip(), "red")
-            if fault.case:
-                say(_launched(fault.case))
-            return FAULTY
-        except CompileError as error:
-            say(f"\nnot run on the CPU: {error}", "yellow")
-            return NOT_RUN
+        wrong, faults = [], []
+        for sanitizer, run in runs.items():
+            try:
+                wrong += [
+                    (case, reason)
+                    for case, output in zip(cases[sanitizer], run.result(), strict=True)
+                    if (reason := why_wrong(output, expected(case.problem), variant))
+                ]
+            except KernelFaultError as fault:
+                faults.append(fault)
+            except CompileError as error:
+                say(f"\nnot run on the CPU: {error}", "yellow")
+                return NOT_RUN
+    if faults:
+        _show_faults(variant, faults, advice)
+        return FAULTY
     names = {Sanitizer.ADDRESS: "AddressSanitizer, UBSan", Sanitizer.THREAD: "ThreadSanitizer"}
     code = _conclude(
         variant,
         [(f"{Status.WRONG}: {case.label}", reason) for case, reason in wrong],
         ", ".join(f"{len(watched)} cases ({names[by]})" for by, watched in cases.items()),
     )
-    if wrong:
-        say(_launched(wrong[0][0]))
+    _say_launched([case for case, _ in wrong[:1]], advice)
     return code
+
+
+def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: str) -> None:
+    """Print what each sanitizer found, and how the kernel was launched."""
+    shown: set[str] = set()
+    for fault in faults:
+        if fault.finding in shown or (shown and fault.is_in_global_memory):
+            continue  # the other sanitizer's finding, or what follows from it
+        shown.add(fault.finding)
+        label = fault.case.label if fault.case else variant.name
+        places = ", ".join(f"{file} line {line}" for file, line in dict.fromkeys(fault.lines))
+        lines = (f"\nfault: {label}: {fault.finding}", fault.sentence, places)
+        say("\n".join(filter(None, lines)), "red")
+        if NO_SHARED in fault.finding:
+            say(f"state its bytes: shared_bytes=…, or <<<grid, block, bytes>>>; {advice}")
+    cases = [fault.case for fault in faults if fault.case]
+    _say_launched(cases[:1], advice)
 
 
 def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Config | None]) -> int:
@@ -234,27 +293,15 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
     return _conclude(variant, faults, counted(len(outcome.rows), "point"))
 
 
-def _launched(case: Case) -> str:
-    """Return how a kernel was launched: its description may be what is wrong."""
-    path = case.variant.path
-    launch = case.launch.main
-    grid, block = ("×".join(map(str, extents)) for extents in (launch.grid, launch.block))
-    return (
-        f"{path.name} launched it with a grid of {grid} and blocks of {block} threads: if the "
-        f"source expects others, correct {path.name}"
-    )
-
-
-def _wrong(output: np.ndarray, right: np.ndarray, variant: Variant) -> str:
-    """Return the difference, or an empty text. Operands are integers, so no result is rounded."""
-    differing = np.argwhere(output != right)
-    if not len(differing):
-        return ""
-    if is_unwritten(np, output):
-        return never_written(variant)
-    place = tuple(map(int, differing[0]))
-    count = f"{len(differing)} of {right.size} elements are wrong"
-    return f"{count}, the first at {list(place)}: {output[place]}, not {right[place]}"
+def _say_launched(cases: Sequence[Case], advice: str) -> None:
+    """Say how kernels were launched: the description may be what is wrong."""
+    for launch in (case.launch.main for case in cases):
+        if launch.blocks:  # a host function makes its own launches
+            grid, block = ("×".join(map(str, extents)) for extents in (launch.grid, launch.block))
+            say(
+                f"launched with a grid of {grid} and blocks of {block} threads: if the source "
+                f"expects others, {advice}"
+            )
 
 
 def _conclude(variant: Variant, faults: Sequence[tuple[str, str]], what: str) -> int:

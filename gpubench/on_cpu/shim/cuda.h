@@ -1,7 +1,7 @@
 // CUDA C++ for g++: a kernel file compiles unchanged against this header, and runs on the CPU.
 //
-// Only what the kernels use. A name that is missing here is a compile error in the kernel's test,
-// never a silent difference. Tensor cores and inline PTX cannot be had this way.
+// Only what kernels use. A name that is missing here is a compile error, never a silent difference.
+// Inline PTX cannot be had this way.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "runtime.h"
@@ -36,8 +37,24 @@ using std::size_t;
 // Shared by the threads of a block, which run one after another; shared.ld gathers all of them, and
 // the runtime fills them with 0xFF before each block.
 #define __shared__ static
-// What the test makes of `extern __shared__ T name[];`, the only change to a kernel's text.
-#define DYNAMIC_SHARED(T, name) auto* const name = static_cast<T*>(on_cpu::dynamic_shared_memory())
+// Not gathered by shared.ld, as all blocks share it.
+#define __constant__ static
+#define __managed__
+
+// What unit.py makes of `extern __shared__ T name[];`, the only change to a kernel's text: in a
+// function, and outside.
+#define DYNAMIC_SHARED(T, name) \
+  auto* const name = static_cast<T*>(on_cpu::dynamic_shared_memory({__FILE__, __LINE__}))
+#define FILE_DYNAMIC_SHARED(T, name) static on_cpu::DynamicShared<T> name{{__FILE__, __LINE__}}
+namespace on_cpu {
+template <typename T>
+struct DynamicShared {
+  Place place;
+  operator T*() const { return static_cast<T*>(dynamic_shared_memory(place)); }
+  template <typename U>
+  explicit operator U*() const { return reinterpret_cast<U*>(static_cast<T*>(*this)); }
+};
+}  // namespace on_cpu
 
 #define threadIdx (::on_cpu::thread_index())
 #define blockIdx (::on_cpu::block_index())
@@ -150,8 +167,21 @@ __forceinline__ T __ldg(const T* address) {
   inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 ON_CPU_VECTORS(float, float, 8, 16)
 ON_CPU_VECTORS(double, double, 16, 16)
+ON_CPU_VECTORS(signed char, char, 2, 4)
+ON_CPU_VECTORS(unsigned char, uchar, 2, 4)
+ON_CPU_VECTORS(short, short, 4, 8)
+ON_CPU_VECTORS(unsigned short, ushort, 4, 8)
 ON_CPU_VECTORS(int, int, 8, 16)
 ON_CPU_VECTORS(unsigned, uint, 8, 16)
+ON_CPU_VECTORS(long long, longlong, 16, 16)
+typedef unsigned int uint;
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  constexpr dim3(on_cpu::Index of) : dim3(of.x, of.y, of.z) {}
+  constexpr operator on_cpu::Index() const { return {x, y, z}; }
+};
 
 // Only PTX takes such an address, and nothing here executes it.
 size_t __cvta_generic_to_shared(const void* pointer);
@@ -248,7 +278,7 @@ inline void wait_acquire(const unsigned* flag, ON_CPU_PLACE) {
 // Takes the next argument of type P: pointers, integers and structures each from their own list.
 template <typename P>
 P next(Arguments& rest) {
-  if constexpr (std::is_class_v<P>) {
+  if constexpr (std::is_class_v<P> && !std::is_convertible_v<long long, P>) {
     return *static_cast<const P*>(*rest.structures++);
   } else if constexpr (std::is_pointer_v<P>) {
     return static_cast<P>(*rest.pointers++);
@@ -257,14 +287,15 @@ P next(Arguments& rest) {
   }
 }
 
-template <typename... P>
+template <typename Result, typename... P>
 struct Applied {
-  Applied(void (*kernel)(P...), P... arguments) { kernel(arguments...); }
+  Applied(Result (*kernel)(P...), P... arguments) { kernel(arguments...); }
 };
 
-template <typename... P>
-void apply(void (*kernel)(P...), Arguments rest) {
-  Applied<P...>{kernel, next<P>(rest)...};  // braces: the arguments are taken from left to right
+template <typename Result, typename... P>
+void apply(Result (*kernel)(P...), Arguments rest) {
+  // Braces: the arguments are taken from left to right.
+  Applied<Result, P...>{kernel, next<std::remove_cvref_t<P>>(rest)...};
 }
 
 template <auto Kernel>
@@ -273,3 +304,6 @@ void call(Arguments arguments) {
 }
 
 }  // namespace on_cpu
+
+#include "host.h"
+#include "intrinsics.h"

@@ -116,6 +116,8 @@ namespace {
 constexpr size_t STACK_BYTES = 1 << 19;
 constexpr size_t PAGE = 4096;
 constexpr unsigned WARP = 32;
+constexpr size_t MAX_THREADS = 1024, MAX_GRID_Y = 65'535;
+constexpr size_t MAX_SHARED = 227 << 10;  // of compute capability 9.0
 
 enum class State { READY, AT_BLOCK, AT_WARP, RETURNED };
 
@@ -172,7 +174,7 @@ long block_starts, launch_ends;
 
 // Barriers of the running block. Each has its own, so that barriers order no block behind another.
 struct Barriers {
-  long block, warp[1024 / WARP];
+  long block, warp[MAX_THREADS / WARP];
 } barriers_of[4096];
 size_t blocks_ever;
 Barriers* barriers;
@@ -402,8 +404,25 @@ void run_block() {
   }
 }
 
+// What a GPU does not launch. Without a check in the source, nothing there reports it.
+void require_launchable(const Launch& one, Place place) {
+  const auto volume = [](Index extents) { return size_t{extents.x} * extents.y * extents.z; };
+  const char* what = nullptr;
+  if (volume(one.grid) == 0) what = "a launch of no blocks";
+  if (volume(one.block) == 0) what = "a launch of blocks without threads";
+  if (volume(one.block) > MAX_THREADS) what = "a launch of more than 1024 threads per block";
+  if (one.grid.y > MAX_GRID_Y || one.grid.z > MAX_GRID_Y) what = "a launch of too many blocks in y or z";
+  if (one.shared_bytes > MAX_SHARED) what = "a launch with too much dynamic shared memory";
+  if (!what) return;
+  if (place.file) std::fprintf(stderr, "%s:%d: ", place.file, place.line);
+  std::fprintf(stderr, "fault: %s: <<<(%u,%u,%u), (%u,%u,%u), %zu>>>\n", what, one.grid.x,
+               one.grid.y, one.grid.z, one.block.x, one.block.y, one.block.z, one.shared_bytes);
+  std::_Exit(1);
+}
+
 // Runs the chosen blocks, or all of them if none is chosen. Returns the number of blocks.
-size_t run(const Launch& one, const std::vector<Index>& chosen) {
+size_t run(const Launch& one, const std::vector<Index>& chosen, Place place = {}) {
+  require_launchable(one, place);
   launch = one;
   const size_t count = size_t{one.block.x} * one.block.y * one.block.z;
   // Neighbouring blocks have other fibers: what a barrier told those of one, those of the next would
@@ -477,6 +496,11 @@ void run_case(std::FILE* in, std::FILE* out) {
     if (posix_memalign(&buffers[i], 256, bytes) != 0) std::_Exit(3);
     get(in, static_cast<unsigned char*>(buffers[i]), bytes);
   }
+  if (!on_cpu_buffer) {
+    std::fprintf(stderr, "buffers");
+    for (const void* buffer : buffers) std::fprintf(stderr, " %p", buffer);
+    std::fprintf(stderr, "\n");
+  }
   const size_t launches = number(in);
   for (size_t step = 0; step < launches; ++step) {
     const Instance& instance = instances[number(in)];
@@ -507,6 +531,10 @@ void run_case(std::FILE* in, std::FILE* out) {
     one.arguments = {pointers.data(), numbers.data(), structures.data()};
     std::vector<Index> chosen(number(in));
     for (Index& at : chosen) at = index(in);
+    if (one.grid.x == 0) {  // a host function, which makes its own launches
+      instance.call(one.arguments);
+      continue;
+    }
     const size_t blocks = run(one, chosen);
     if (on_cpu_report) on_cpu_report(out, step, blocks);
   }
@@ -525,7 +553,27 @@ Index thread_index() { return thread_of(current->thread); }
 Index block_index() { return block; }
 Index block_dimensions() { return launch.block; }
 Index grid_dimensions() { return launch.grid; }
-void* dynamic_shared_memory() { return dynamic_shared; }
+void* dynamic_shared_memory(Place place) {
+  if (!dynamic_shared) {
+    fault(place, "extern __shared__ memory in a launch without any", *current, *current);
+  }
+  return dynamic_shared;
+}
+
+void launch_from_host(Index grid, Index block, size_t shared_bytes, void (*call)(Arguments),
+                      void* kernel, Place place) {
+  void* const structures[] = {kernel};
+  const Instance instance{"a launch", call};
+  run({&instance, grid, block, shared_bytes, {nullptr, nullptr, structures}}, {}, place);
+}
+
+void* allocate(size_t bytes) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 256, bytes) != 0) return nullptr;
+  fill(static_cast<unsigned char*>(memory), static_cast<unsigned char*>(memory) + bytes);
+  return memory;
+}
+void deallocate(void* pointer) { std::free(pointer); }
 
 void wait_for_block(Place place) { wait(State::AT_BLOCK, place, 0, &barriers->block); }
 

@@ -33,11 +33,21 @@ struct Instance {
 // Defined by the generated end of the kernel's translation unit.
 extern const Instance instances[];
 
+// Runs `call` for each thread of a grid, with `kernel` in place of structures: a launch that host
+// code makes.
+void launch_from_host(Index grid, Index block, size_t shared_bytes, void (*call)(Arguments),
+                      void* kernel, Place place);
+
+// Memory of a GPU that host code allocates. It holds 0xFF, so that reading it too early shows.
+void* allocate(size_t bytes);
+void deallocate(void* pointer);
+
 Index thread_index();
 Index block_index();
 Index block_dimensions();
 Index grid_dimensions();
-void* dynamic_shared_memory();
+// A fault where the launch has no dynamic shared memory.
+void* dynamic_shared_memory(Place place);
 
 void wait_for_block(Place place);
 void wait_for_warp(unsigned mask, Place place);

@@ -11,7 +11,7 @@ from gpubench.backends.cuda.driver import kernel_arguments
 from gpubench.backends.cuda.nvcc import entry_symbol
 from gpubench.errors import CompileError
 from gpubench.model import Config, CudaVariant, Problem
-from gpubench.on_cpu.run import NULL_POINTER, Case, _arguments
+from gpubench.on_cpu.case import NULL_POINTER, Case, _arguments
 
 DEVICE_CODE = """
 #include <cstdint>

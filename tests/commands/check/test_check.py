@@ -12,7 +12,9 @@ from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import CudaVariant, Problem
 from gpubench.on_cpu import run as on_cpu
-from gpubench.on_cpu.run import KernelFaultError, Sanitizer, run_on_cpu
+from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.descriptor import load
 
 WRONG = Path(__file__).parent.parent.parent / "wrong" / "gemm"
@@ -163,13 +165,13 @@ VARIANT = CudaVariant(idea="of a test", kernel="mine", dtypes=("float32",),
 """
 
 
-def own_source(folder: Path, body: str) -> list[on_cpu.Case]:
+def own_source(folder: Path, body: str) -> list[Case]:
     (folder / "mine.cu").write_bytes(KERNEL.format(body=body).encode("latin-1"))
     (folder / "mine.py").write_text(DESCRIPTION)
     variant = load(folder / "mine.py", "gemm")
     assert isinstance(variant, CudaVariant)
     problem = Problem(op="gemm", m=3, n=2, k=4, dtype="float32")
-    return [on_cpu.Case(variant=variant, tile=variant.tiles.defaults[0], problem=problem)]
+    return [Case(variant=variant, tile=variant.tiles.defaults[0], problem=problem)]
 
 
 def test_a_kernel_with_linkage_of_c_is_run(tmp_path: Path) -> None:

@@ -1,0 +1,35 @@
+"""What is wrong with a result, as far as its elements tell."""
+
+import numpy as np
+
+from gpubench.engine.judge.verify import is_unwritten, never_written, poison
+from gpubench.model import Variant
+
+
+def why_wrong(output: np.ndarray, right: np.ndarray, variant: Variant) -> str:
+    """Return the difference, or an empty text. Operands are integers, so no result is rounded."""
+    differing = np.argwhere(output != right)
+    if not len(differing):
+        return ""
+    if is_unwritten(np, output) and _unwritten(output, variant).all():
+        return never_written(variant)
+    place = tuple(map(int, differing[0]))
+    count = f"{len(differing)} of {right.size} elements are wrong"
+    return f"{count}, the first at {list(place)}: {_what(output, right, variant, place)}"
+
+
+def _what(output: np.ndarray, right: np.ndarray, variant: Variant, place: tuple[int, ...]) -> str:
+    if _unwritten(output, variant)[place]:
+        return "never written; does the grid cover it?"
+    if np.isnan(output[place].astype(np.float64)):
+        return "NaN: its sum reads shared memory that no thread has written"
+    return f"{output[place]}, not {right[place]}"
+
+
+def _unwritten(output: np.ndarray, variant: Variant) -> np.ndarray:
+    """Return which elements have the bits that they had before the launch."""
+    before = np.empty_like(output)
+    poison(before, reads_output=variant.reads_output)
+    bits = f"u{output.itemsize}"
+    same: np.ndarray = np.ascontiguousarray(output).view(bits) == before.view(bits)
+    return same & ~variant.reads_output

@@ -1,0 +1,187 @@
+"""A case: a variant at one tile and problem, with the bytes that the runtime reads of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count, zip_longest
+
+import numpy as np
+
+from gpubench.engine.judge.verify import poison
+from gpubench.errors import UsageError
+from gpubench.model import (
+    ITEM_BYTES,
+    Config,
+    CudaVariant,
+    Gpu,
+    HostVariant,
+    Launch,
+    Problem,
+    Variant,
+)
+from gpubench.model.signature import (
+    LAUNCH,
+    NULL,
+    STREAM,
+    TENSOR_MAP,
+    WORKSPACE,
+    Parameter,
+    array_index,
+    number,
+    packed,
+    parameters,
+)
+
+ONE_MULTIPROCESSOR = Gpu(multiprocessors=1, threads_per_multiprocessor=2048)
+"""The smallest GPU that a launch can be fitted to, so that every block repeats its loop."""
+
+
+def titled(variant: Variant, tile: Config | None) -> str:
+    """Return `shared_tile 16`, or the name alone of a variant without a tile to choose."""
+    return (
+        f"{variant.name} {tile}" if tile and variant.tiles and variant.tiles.axes else variant.name
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A variant at one tile and problem."""
+
+    variant: CudaVariant | HostVariant
+    tile: Config | None
+    problem: Problem
+    gpu: Gpu | None = ONE_MULTIPROCESSOR
+    """The GPU that the launch is fitted to. None: it is fitted to none."""
+
+    inputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
+    """The operands; empty for the result of `operands`."""
+
+    @property
+    def label(self) -> str:
+        """`shared_tile 16 at 17x3x35 float32`, and the layout if a matrix is column-major."""
+        layout = f" {self.problem.layout}" if self.problem.column_major else ""
+        problem = f"{self.problem.size} {self.problem.dtype}{layout}"
+        return f"{titled(self.variant, self.tile)} at {problem}"
+
+    @property
+    def array_names(self) -> list[str]:
+        """The names of the operands, the result and the workspace, as the signature has them."""
+        names = [*self.problem.operation.arrays, WORKSPACE]
+        if self.variant.signature:
+            for parameter in parameters(self.variant.signature):
+                index = array_index(parameter, self.problem.op)
+                if parameter.is_pointer and index is not None:
+                    names[index] = parameter.name
+        return names
+
+    @property
+    def launch(self) -> Launch:
+        """The variant's launch on the GPU. Without blocks: a host function launches kernels."""
+        if isinstance(self.variant, HostVariant):
+            return Launch(grid=(0, 0, 0), block=(0, 0, 0))
+        if self.gpu is None:
+            return self.variant.launch(self.tile or Config(), self.problem)
+        return self.variant.launch_on(self.gpu, self.tile or Config(), self.problem)
+
+    @property
+    def instances(self) -> list[str]:
+        """The template instances of its launches, in order, or the host function."""
+        if isinstance(self.variant, HostVariant):
+            return [self.variant.function(self.tile, self.problem.dtype)]
+        return [
+            self.variant.instance(self.tile or Config(), self.problem.dtype, launch.kernel)
+            for launch in self.launch.sequence
+        ]
+
+
+def operands(problem: Problem) -> tuple[np.ndarray, ...]:
+    """Return inputs of small integers other than 0.
+
+    Sums of their products are exact in any order, so results are compared for equality.
+    """
+    rng = np.random.default_rng(problem.m * 1_000_003 + problem.n * 1009 + problem.k)
+    choice = np.array([-3, -2, -1, 1, 2, 3], dtype=problem.precision.element)
+    return tuple(rng.choice(choice, size=shape) for shape in problem.input_shapes)
+
+
+NULL_POINTER = -1
+"""The index of a null pointer, which runtime.cpp knows."""
+
+
+def words(*values: int) -> bytes:
+    """Return numbers in the form of `number` in runtime.cpp."""
+    return np.array(values, dtype=np.int64).tobytes()
+
+
+def encoded(case: Case, names: Sequence[str]) -> bytes:
+    """Return a case in the form of `run_case` in runtime.cpp: buffers, then launches on them."""
+    problem, launch = case.problem, case.launch
+    inputs = case.inputs or operands(problem)
+    output = np.empty(problem.output_shape, dtype=problem.precision.result)
+    poison(output, reads_output=case.variant.reads_output)
+    workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
+    buffers = [*inputs, output, *workspace, *_numbers_in_memory(case)]
+    parts = [words(len(inputs), len(buffers))]
+    for buffer, by_columns in zip_longest(buffers, problem.by_columns):  # others are flat
+        parts += [words(buffer.nbytes), buffer.tobytes("F" if by_columns else "C")]
+    return b"".join(parts) + encoded_launches(case, names, lambda _step: ())
+
+
+def encoded_launches(
+    case: Case, names: Sequence[str], blocks: Callable[[Launch], Sequence[tuple[int, int, int]]]
+) -> bytes:
+    """Return the launches of a case. `blocks` chooses blocks of a launch; none means all."""
+    launch = case.launch
+    parts = [words(len(launch.sequence))]
+    for step, name in zip(launch.sequence, case.instances, strict=True):
+        arrays, numbers = _arguments(case, step, workspace=bool(launch.workspace_bytes))
+        parts.append(words(names.index(name), *step.dimensions, step.shared_bytes))
+        parts.append(words(len(arrays), *arrays, len(numbers), *numbers))
+        parts.append(words(len(step.tensor_maps)))
+        for box in step.tensor_maps:
+            place = (box.array, box.offset_bytes, *box.shape, *box.box)
+            parts.append(words(*place, ITEM_BYTES[case.problem.dtype]))
+        chosen = blocks(step)
+        parts.append(words(len(chosen), *(index for block in chosen for index in block)))
+    return b"".join(parts)
+
+
+def _parameters(case: Case, launch: Launch, *, workspace: bool) -> tuple[Parameter, ...]:
+    if isinstance(case.variant, HostVariant):
+        return case.variant.parameters()
+    return case.variant.parameters(launch, workspace=workspace)
+
+
+def _numbers_in_memory(case: Case) -> list[np.ndarray]:
+    """Return the numbers whose addresses a host function takes: `const float* alpha=1`."""
+    if isinstance(case.variant, CudaVariant):
+        return []
+    scalar = case.problem.precision.cpp
+    return [
+        np.frombuffer(packed(each, number(each, case.problem), scalar), np.uint8)
+        for each in case.variant.parameters()
+        if _is_number_in_memory(each, case.problem.op)
+    ]
+
+
+def _is_number_in_memory(parameter: Parameter, op: str) -> bool:
+    return parameter.is_pointer and parameter.value != NULL and array_index(parameter, op) is None
+
+
+def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int], list[int]]:
+    """Return the indices of the buffers and the numbers that a launch's kernel takes, in order."""
+    arrays, numbers, int_arguments = [], [], iter(launch.int_arguments)
+    in_memory = count(len(case.problem.shapes) + workspace)
+    for parameter in _parameters(case, launch, workspace=workspace):
+        if parameter.value == NULL or parameter.type_name == STREAM:
+            arrays.append(NULL_POINTER)
+        elif _is_number_in_memory(parameter, case.problem.op):
+            arrays.append(next(in_memory))
+        elif parameter.is_pointer:
+            arrays.append(array_index(parameter, case.problem.op) or 0)
+        elif parameter.type_name != TENSOR_MAP:
+            from_launch = parameter.value == LAUNCH
+            value = next(int_arguments) if from_launch else number(parameter, case.problem)
+            if value != int(value):
+                raise UsageError(f"{case.variant.path}: only whole numbers are run on the CPU")
+            numbers.append(int(value))
+    return arrays, numbers

@@ -1,0 +1,3 @@
+// cooperative_groups.h has it all.
+#pragma once
+#include "../cooperative_groups.h"

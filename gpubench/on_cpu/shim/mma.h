@@ -1,0 +1,95 @@
+// nvcuda::wmma. Each lane holds a whole tile of an operand, and writes its share of the result.
+//
+// Sums are those of float32, without the order and the rounding of tensor cores.
+#pragma once
+
+#ifdef ON_CPU_RECORDS
+#error "a fragment's accesses on a GPU are not those of this file"
+#endif
+
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+
+namespace nvcuda::wmma {
+
+struct matrix_a;
+struct matrix_b;
+struct accumulator;
+struct row_major;
+struct col_major;
+enum layout_t { mem_row_major, mem_col_major };
+namespace precision {
+struct tf32 {};
+}  // namespace precision
+
+// A fragment has the rows and columns of its use: MxK, KxN or MxN.
+template <typename Use, int M, int N, int K, typename T, typename Layout = void>
+struct fragment {
+  static constexpr bool IS_A = std::is_same_v<Use, matrix_a>, IS_B = std::is_same_v<Use, matrix_b>;
+  static constexpr int ROWS = IS_B ? K : M, COLUMNS = IS_A ? K : N;
+  static constexpr int num_elements = ROWS * COLUMNS;
+  using element_type = std::conditional_t<std::is_same_v<T, precision::tf32>, float, T>;
+  element_type x[num_elements];
+};
+
+inline float __float_to_tf32(float value) {
+  const unsigned bits = __builtin_bit_cast(unsigned, value) + (1u << 12);  // to nearest, away
+  return __builtin_bit_cast(float, bits & ~0u << 13);
+}
+
+template <typename F, typename V>
+void fill_fragment(F& into, V value) {
+  for (auto& x : into.x) x = static_cast<typename F::element_type>(value);
+}
+
+namespace on_cpu_parts {
+template <typename F>
+void load(F& into, const typename F::element_type* from, unsigned stride, bool by_rows) {
+  for (int row = 0; row < F::ROWS; ++row) {
+    for (int column = 0; column < F::COLUMNS; ++column) {
+      into.x[row * F::COLUMNS + column] = from[by_rows ? row * stride + column : column * stride + row];
+    }
+  }
+}
+}  // namespace on_cpu_parts
+
+template <typename Use, int M, int N, int K, typename T, typename Layout>
+void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& into,
+                      const typename fragment<Use, M, N, K, T, Layout>::element_type* from,
+                      unsigned stride) {
+  on_cpu_parts::load(into, from, stride, std::is_same_v<Layout, row_major>);
+}
+template <int M, int N, int K, typename T>
+void load_matrix_sync(fragment<accumulator, M, N, K, T>& into, const T* from, unsigned stride,
+                      layout_t layout) {
+  on_cpu_parts::load(into, from, stride, layout == mem_row_major);
+}
+
+template <int M, int N, int K, typename T>
+void store_matrix_sync(T* to, const fragment<accumulator, M, N, K, T>& from, unsigned stride,
+                       layout_t layout) {
+  for (int i = static_cast<int>(on_cpu::lane()); i < M * N; i += warpSize) {
+    const int row = i / N, column = i % N;
+    to[layout == mem_row_major ? row * stride + column : column * stride + row] = from.x[i];
+  }
+}
+
+template <int M, int N, int K, typename TA, typename LA, typename TB, typename LB, typename TC,
+          typename TD>
+void mma_sync(fragment<accumulator, M, N, K, TD>& d, const fragment<matrix_a, M, N, K, TA, LA>& a,
+              const fragment<matrix_b, M, N, K, TB, LB>& b,
+              const fragment<accumulator, M, N, K, TC>& c) {
+  using Sum = std::conditional_t<std::is_integral_v<TC> || std::is_same_v<TC, double>, TC, float>;
+  Sum left[M * K], right[K * N];
+  for (int i = 0; i < M * K; ++i) left[i] = static_cast<Sum>(a.x[i]);
+  for (int i = 0; i < K * N; ++i) right[i] = static_cast<Sum>(b.x[i]);
+  for (int row = 0; row < M; ++row) {
+    for (int column = 0; column < N; ++column) {
+      Sum sum = static_cast<Sum>(c.x[row * N + column]);
+      for (int k = 0; k < K; ++k) sum += left[row * K + k] * right[k * N + column];
+      d.x[row * N + column] = static_cast<TD>(sum);
+    }
+  }
+}
+
+}  // namespace nvcuda::wmma

@@ -1,0 +1,233 @@
+"""Makes a translation unit for g++ from a CUDA source, whose host code may be anything.
+
+Three things stay out of the unit: functions of the host that no kernel needs, `main`, and headers
+that g++ does not find. A launch `kernel<<<grid, block>>>(…)` becomes C++. Lines keep their numbers.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpubench.model.signature import position_after
+from gpubench.model.sources import read_source
+
+SHIM = Path(__file__).parent / "shim"
+
+EXTERN_C = re.compile(
+    r'\bextern\s*"C"(?=(?:\s*__launch_bounds__\s*\([^()]*\)|[^{;()])*\b__global__\b)'
+)
+"""`extern "C"` of a kernel, which has internal linkage here."""
+
+DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
+
+MISSING_HEADER = "gpubench: missing header "
+"""Start of the note that g++ prints for a header that it does not find."""
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")', re.MULTILINE)
+_NO_CODE = re.compile(
+    r'//[^\n]*|/\*.*?(?:\*/|\Z)|R"([^()\\\s"]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*+"?|\'\\?[^\n]\''
+    r"|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*+",
+    re.DOTALL | re.MULTILINE,
+)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_ENTERED = re.compile(r"\bnamespace\b[^=;(]*$|\bextern\s*$")
+_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?=\()")
+_ATTRIBUTE = re.compile(r"\b(__\w+__|alignas)\s*\(")
+_DEVICE = re.compile(r"\b__(?:global|device)__\b")
+_OF_DEVICE = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
+_LAUNCHED = re.compile(r"[A-Za-z_][\w:]*\s*\Z")
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A function that a source defines outside a class."""
+
+    name: str
+    start: int
+    end: int
+    is_device: bool
+
+
+def translation_unit(
+    source: Path,
+    text: str | None,
+    instances: Sequence[str],
+    entry: str = "",
+    folders: Sequence[Path] = (),
+) -> str:
+    """Return a unit of a source whose kernels keep their text, and a table of the instances.
+
+    `text` replaces the source on disk. `entry` is a host function whose launches are run. Headers
+    of the source are in `folders`. Macros cannot do this: `extern __shared__ T name[];` becomes a
+    pointer, and a kernel's `extern "C"` is left out.
+    """
+    reader = _Reader(entry.partition("<")[0].rpartition("::")[2], folders)
+    adapted = reader.adapted(read_source(source) if text is None else text, source)
+    hoisted = "".join(
+        f"#if __has_include(<{name}>)\n#include <{name}>\n#else\n"
+        f'#pragma message "{MISSING_HEADER}{name}"\n#endif\n'
+        for name in reader.headers
+    )
+    table = "".join(f'  {{"{name}", call<{name}>}},\n' for name in instances)
+    return (
+        f'{hoisted}#include "cuda.h"\n#line 1 "{source}"\n{adapted}\n#line 1 "instances"\n'
+        f"namespace on_cpu {{\nconst Instance instances[] = {{\n{table}}};\n}}\n"
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads a source and the files that it includes."""
+
+    entry: str
+    folders: Sequence[Path]
+    headers: dict[str, None] = field(default_factory=dict)
+    """The names of the system's headers. They come first, before the macros of `cuda.h`."""
+
+    inserted: set[Path] = field(default_factory=set)
+
+    def adapted(self, text: str, path: Path) -> str:
+        """Return a file's text for g++.
+
+        A file with code for the GPU is inserted where it is first included.
+        """
+        self.inserted.add(path.resolve())
+        plain = masked(text)
+        functions = list(_functions(plain))
+        kept = _needed(text, plain, functions, self.entry)
+        cuts = [(each.start, each.end, "") for each in functions if each not in kept]
+        for each in functions:
+            if each in kept and not each.is_device:
+                cuts += _host_code(text, plain, each)
+        for found in DYNAMIC_SHARED.finditer(text):
+            inside = any(each.start <= found.start() < each.end for each in functions)
+            macro = "DYNAMIC_SHARED" if inside else "FILE_DYNAMIC_SHARED"
+            cuts.append((*found.span(), f"{macro}({found[1]}, {found[2]});"))
+        cuts += [(*found.span(), "") for found in EXTERN_C.finditer(text)]
+        for found in _INCLUDE.finditer(text):
+            new = self._included(found, path)
+            if new is not None:
+                cuts.append((*found.span(), new))
+        return _replaced(text, cuts)
+
+    def _included(self, found: re.Match[str], path: Path) -> str | None:
+        """Return what replaces an include, or None if g++ includes the file."""
+        name, beside = found[1] or found[2], (path.parent,) if found[2] else ()
+        files = (folder / name for folder in (*beside, *self.folders))
+        file = next(filter(Path.is_file, files), None)
+        if file is None:
+            if (SHIM / name).is_file():
+                return None
+            self.headers[name] = None
+            return ""
+        if not _is_cuda(file):
+            return None
+        if file.resolve() in self.inserted:
+            return ""
+        line = found.string.count("\n", 0, found.end()) + 2
+        return f'#line 1 "{file}"\n{self.adapted(read_source(file), file)}\n#line {line} "{path}"'
+
+
+def _is_cuda(file: Path) -> bool:
+    """Whether a file has what only the unit can make C++."""
+    return re.search(r"<<<|\bextern\s+__shared__|\b__global__\b", read_source(file)) is not None
+
+
+def _replaced(text: str, cuts: Sequence[tuple[int, int, str]]) -> str:
+    """Return the text with parts replaced. What a part loses in lines is appended to it."""
+    parts, at = [], 0
+    for start, end, new in sorted(cuts):
+        if start < at:  # inside a function that is left out
+            continue
+        lines = text.count("\n", start, end)
+        padding = "" if "#line" in new else "\n" * max(0, lines - new.count("\n"))
+        parts += [text[at:start], new, padding]
+        at = end
+    return "".join((*parts, text[at:]))
+
+
+def masked(text: str) -> str:
+    """Return the text with spaces for comments, literals and directives; lines stay."""
+    return _NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def _functions(plain: str) -> Iterator[_Function]:
+    """Yield the functions of a masked text that are defined in no class."""
+    start = after = 0
+    for mark in re.finditer(r"[{};]", plain):
+        if mark.start() < after:
+            continue
+        heading, begin, start = plain[start : mark.start()], start, mark.end()
+        if mark[0] == "{" and not _ENTERED.search(heading):
+            start = after = position_after(plain, mark.start(), "{}")
+            if name := _function_name(heading):
+                begin += len(heading) - len(heading.lstrip())
+                yield _Function(name, begin, after, _DEVICE.search(heading) is not None)
+
+
+def _function_name(heading: str) -> str:
+    """Return the name of the function that a heading begins, or an empty text."""
+    heading = heading.strip()
+    if template := re.match(r"template\s*(?=<)", heading):
+        heading = heading[position_after(heading, template.end(), "<>") :]
+    while attribute := _ATTRIBUTE.search(heading):
+        end = position_after(heading, attribute.end() - 1, "()")
+        heading = heading[: attribute.start()] + heading[end:]
+    name = _NAME.search(heading)
+    if not name or re.search(r"=|\b(?:struct|class|union|enum)\b", heading[: name.start()]):
+        return ""
+    return name[1]
+
+
+def _needed(text: str, plain: str, functions: Sequence[_Function], entry: str) -> set[_Function]:
+    """Return the functions of the device, the entry, and those that these or other code name."""
+    outside = _replaced(plain, [(each.start, each.end, "") for each in functions])
+    waiting = [outside, entry]
+    waiting += [plain[each.start : each.end] for each in functions if each.is_device]
+    kept = {each for each in functions if each.is_device}
+    words: set[str] = set()
+    while waiting:
+        words |= set(_WORD.findall(waiting.pop()))
+        found = {each for each in functions if each.name in words and each.name != "main"} - kept
+        kept |= found
+        waiting += [text[each.start : each.end] for each in found]
+    return kept
+
+
+def _host_code(text: str, plain: str, function: _Function) -> Iterator[tuple[int, int, str]]:
+    """Yield the parts of a host function that change, and what replaces each part.
+
+    Its launches become C++. Names such as `gridDim`, which are macros for kernels, are variables of
+    its own.
+    """
+    after = function.start
+    for start, end, new in _launches(text, plain, function):
+        yield from _own_names(plain, after, start)
+        yield start, end, _OF_DEVICE.sub(r"\g<0>_of_host", new)
+        after = end
+    yield from _own_names(plain, after, function.end)
+
+
+def _own_names(plain: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+    for name in _OF_DEVICE.finditer(plain, start, end):
+        yield *name.span(), f"{name[0]}_of_host"
+
+
+def _launches(text: str, plain: str, function: _Function) -> Iterator[tuple[int, int, str]]:
+    """Yield the parts of launches in a function, and what replaces each part."""
+    for mark in re.compile("<<<").finditer(plain, function.start, function.end):
+        end = plain.find(">>>", mark.end(), function.end)
+        opening = plain.find("(", end)
+        before = plain[function.start : mark.start()].rstrip()
+        if end < 0 or opening < 0:
+            return
+        if before.endswith(">"):
+            before = before[: len(before) - position_after(before[::-1], 0, "><")]
+        if name := _LAUNCHED.search(before):
+            start = function.start + name.start()
+            closing = position_after(plain, opening, "()")
+            configuration = text[mark.end() : end]
+            kernel = text[start : mark.start()].strip()
+            call = f"{kernel}{text[opening:closing]}"
+            yield start, closing, f"::on_cpu::Configured({configuration}) << [&] {{ {call}; }}"

@@ -1,0 +1,170 @@
+"""Thirty files as students write them go through `check`: half are right, half have a fault.
+
+A fault is a change of a right file, in the forms in which people ask about such faults in public.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpubench.commands.check import run
+from gpubench.commands.check.run import FAULTY, run_check
+
+pytestmark = pytest.mark.slow
+
+FILES = sorted((Path(__file__).parent / "students").glob("*.cu"))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What replaces a part of a right file, and what `check` says of it."""
+
+    file: str
+    old: str
+    new: str
+    says: str
+    at: str = ""
+    """A part of the line that it names. Empty: it names none."""
+
+
+FAULTS = {
+    "a missing check of the row": Fault(
+        "square", "row < n && col < n", "col < n", "a read beyond the end of a", "sum += a["
+    ),
+    "a loop that goes one too far": Fault(
+        "square", "k < n; k++", "k <= n; k++", "a read beyond the end of", "sum += a["
+    ),
+    "a barrier missing at the end of a loop": Fault(
+        "tiled_square",
+        "    __syncthreads();\n  }\n",
+        "  }\n",
+        "a __syncthreads() is missing between the two",
+        "Pvalue += Mds",
+    ),
+    "a barrier that some threads do not reach": Fault(
+        "tiled_square",
+        "  float Pvalue = 0;",
+        "  if (Row >= Width || Col >= Width) return;\n  float Pvalue = 0;",
+        "barrier divergence",
+        "    __syncthreads();",
+    ),
+    "a grid that truncates": Fault(
+        "launcher",
+        "(N + BLOCK - 1) / BLOCK, (M + BLOCK - 1) / BLOCK",
+        "N / BLOCK, M / BLOCK",
+        "a launch of no blocks",
+        "<<<grid",
+    ),
+    "a tail of K without a guard": Fault(
+        "launcher",
+        "row < M && k0 + tx < K",
+        "row < M",
+        "a read beyond the end of A",
+        "As[ty][tx] =",
+    ),
+    "an index that counts a stride twice": Fault(
+        "launcher",
+        "B[(k0 + ty) * N + col]",
+        "B[(k0 + ty * N) * N + col]",
+        "a read beyond the end of B",
+        "Bs[ty][tx] =",
+    ),
+    "too little dynamic shared memory": Fault(
+        "dynamic_shared", "2 * t * t", "t * t", "beyond the end of dynamic shared memory", "Bs[thr"
+    ),
+    "no dynamic shared memory": Fault(
+        "dynamic_shared",
+        "<<<grid, block, bytes>>>",
+        "<<<grid, block>>>",
+        "state its bytes: shared_bytes=…, or <<<grid, block, bytes>>>",
+        "extern __shared__",
+    ),
+    "a shared array with a row too few": Fault(
+        "half", "half a[kTile][", "half a[kTile - 1][", "index 15 out of bounds", "a[threadIdx.y]["
+    ),
+    "a row with the stride of another matrix": Fault(
+        "one_dimension", "B[k * N + j]", "B[k * K + j]", "a read beyond the end of B", "value += A"
+    ),
+    "a stale partial tile": Fault(
+        "blocktiled",
+        "As[at] = inA ? A[(row0 + innerRowA) * K + bkIdx + innerColA] : 0;",
+        "if (inA) As[at] = A[(row0 + innerRowA) * K + bkIdx + innerColA];",
+        "its sum reads shared memory that no thread has written",
+    ),
+    "x and y exchanged": Fault(
+        "host_pointers",
+        "A[i * k + l] * B[l * n + j]",
+        "A[j * k + l] * B[l * n + i]",
+        "a read beyond the end of",
+        "s += A[",
+    ),
+    "two buffers without a barrier": Fault(
+        "padded",
+        "    __syncthreads();\n    now",
+        "    now",
+        "a __syncthreads() is missing between the two",
+        "sum += a[now]",
+    ),
+    "a sum without atomics": Fault(
+        "split_k",
+        "atomicAdd(&C[row * N + col], sum)",
+        "C[row * N + col] += sum",
+        "reads the same element in another thread, and nothing orders them",
+        "C[row * N + col] += sum",
+    ),
+}
+
+ALWAYS = {
+    *("tiled_square", "launcher", "half", "dynamic_shared"),
+    *("a grid that truncates", "a barrier missing at the end of a loop", "a stale partial tile"),
+}
+"""The files that run in every suite; all others run with `-m exhaustive`."""
+
+
+def cases(names: list[str]) -> list[object]:
+    return [
+        pytest.param(name, marks=[pytest.mark.exhaustive] * (name not in ALWAYS), id=name)
+        for name in names
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _not_compiled_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests compile. nvcc takes seconds for a file with host code."""
+    monkeypatch.setattr(run, "_compile", lambda *_: True)
+
+
+def check(source: Path) -> int:
+    return run_check(str(source), None, None, None, None)
+
+
+@pytest.mark.parametrize("name", cases([file.stem for file in FILES]))
+def test_a_right_file_is_right(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (file,) = (file for file in FILES if file.stem == name)
+    assert check(file) == 0
+    assert "right and clean on the CPU" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", cases(list(FAULTS)))
+def test_a_fault_is_named_with_its_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault = FAULTS[name]
+    (file,) = (file for file in FILES if file.stem == fault.file)
+    right = file.read_text()
+    assert right.count(fault.old) == 1
+    text = right.replace(fault.old, fault.new)
+    (tmp_path / "mine.cu").write_text(text)
+    assert check(tmp_path / "mine.cu") == FAULTY
+    out = capsys.readouterr().out
+    assert fault.says in out
+    numbers = [n for n, line in enumerate(text.splitlines(), 1) if fault.at in line]
+    named = set(map(int, re.findall(r"mine\.cu(?: line |:)(\d+)", out)))
+    assert not fault.at or named & set(numbers), out
+    assert "0x" not in out, "addresses are noise"
+
+
+def test_there_are_thirty_files() -> None:
+    assert (len(FILES), len(FAULTS)) == (15, 15)

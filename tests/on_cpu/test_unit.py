@@ -1,0 +1,58 @@
+"""The translation unit keeps the kernels as they are, whatever else the file has."""
+
+from pathlib import Path
+
+from gpubench.on_cpu.unit import translation_unit
+
+FILE = """\
+#include <vector>
+#include "helper.h"
+// void commented() { cudaMalloc(); }
+__device__ float twice(float x) { return 2 * x; }
+float of_host(float x) { return x; }
+static int up(int a, int b) { return (a + b - 1) / b; }
+template <int T> __global__ void k(float* A) { A[0] = twice(T); const char* s = "}"; }
+extern "C" void run(float* A, int n) {
+  dim3 gridDim(up(n, 32));
+  k<8><<<gridDim,
+         32>>>(A);
+}
+int main() { std::vector<float> v; k<4><<<1, 2>>>(v.data()); }
+"""
+
+
+def unit(text: str = FILE, entry: str = "", folder: Path = Path()) -> str:
+    return translation_unit(folder / "x.cu", text, [], entry)
+
+
+def test_only_what_a_kernel_needs_is_kept_of_the_host_and_lines_keep_their_numbers() -> None:
+    lines = unit().partition("#line 1")[2].splitlines()
+    assert "twice(T)" in lines[7]
+    for name in ("of_host(", "up(", "run(", "main(", "#include"):
+        assert not any(name in line for line in lines)
+
+
+def test_the_entry_is_kept_with_what_it_calls_and_its_launch_becomes_cpp() -> None:
+    text = unit(entry="run")
+    assert "static int up(int a" in text
+    assert "dim3 gridDim_of_host(up(n, 32));" in text
+    assert "::on_cpu::Configured(gridDim_of_host,\n         32) << [&] { k<8>(A); };" in text
+    assert "of_host(float x)" not in text
+    assert "main" not in text
+
+
+def test_headers_of_the_system_come_before_the_macros_and_a_missing_one_is_named() -> None:
+    before, _, _ = unit().partition('#include "cuda.h"')
+    assert "__has_include(<vector>)" in before
+    assert '#pragma message "gpubench: missing header helper.h"' in before
+
+
+def test_a_file_beside_it_with_a_kernel_is_read_and_other_files_are_left_to_the_compiler(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "kernel.cuh").write_text("extern __shared__ float s[];\n__global__ void a() {}\n")
+    (tmp_path / "plain.h").write_text("int plain;\n")
+    source = '#include "kernel.cuh"\n#include "plain.h"\n__global__ void b() {}\n'
+    text = unit(source, folder=tmp_path)
+    assert "FILE_DYNAMIC_SHARED(float, s);\n__global__ void a() {}" in text
+    assert f'#line 2 "{tmp_path / "x.cu"}"\n#include "plain.h"' in text
