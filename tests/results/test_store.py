@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from gpubench.errors import UsageError
 from gpubench.results import store
 from gpubench.results.row import Row, read, write
 
+sweeps = count(1)
+
 
 @pytest.fixture(autouse=True)
 def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -23,8 +26,17 @@ def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def built(commit: str, **factors: float) -> list[Row]:
-    """Rows of a build that is named by its commit."""
-    return [replace(row, commit=commit, source_hash=commit) for row in rows(**factors)]
+    """Rows of a build that is named by its commit, with times of their own."""
+    factor = 1 + 1e-9 * next(sweeps)
+    return [
+        replace(
+            row,
+            commit=commit,
+            source_hash=commit,
+            round_medians_us=";".join(repr(time * factor) for time in row.medians_us),
+        )
+        for row in rows(**factors)
+    ]
 
 
 def test_saving_twice_keeps_both(own_store: Path) -> None:
@@ -53,8 +65,11 @@ def test_a_sweep_is_saved_under_its_name_and_compared_with_it() -> None:
     (kept,) = store.saved("main")
     assert f"saved as main: {kept}" in err
     assert read(kept) == read(Path("first.csv"))
-    code, out, _ = call("diff", "--against", "main", "first.csv", "--threshold", "50%")
-    assert (code, out.splitlines()[0]) == (0, "no confirmed regression: of 1 point 1 same")
+    code, _, err = call("diff", "--against", "main", "first.csv")  # compared with itself
+    assert (code, "hold the same measurements" in err) == (2, True)
+    write([replace(row, round_medians_us="2;2.1") for row in read(kept)], Path("second.csv"))
+    code, out, _ = call("diff", "--against", "main", "second.csv")
+    assert (code, "of 1 point 1 ambiguous" in out.splitlines()[0]) == (0, True)
 
 
 def test_a_store_that_cannot_be_written_costs_no_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,8 @@ def make_report(
     labels = _labels(rows)
     open_verdicts = {DiffVerdict.AMBIGUOUS, DiffVerdict.MISSING}
     unsettled = bool(comparison.counts.keys() & open_verdicts) or comparison.drifted
-    code = exit_code(comparison.counts, DiffVerdict, unsettled=options.strict and unsettled)
+    unsettled = (options.strict and unsettled) or not comparison.two_sided
+    code = exit_code(comparison.counts, DiffVerdict, unsettled=unsettled)
     not_judged = _not_judged(comparison)
     untimed = comparison.untimed
     not_timed = f"no time on either side: {len(untimed)}" * bool(untimed)
@@ -124,7 +125,9 @@ def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mappin
     named = (name for name in map(DiffVerdict, order) if counts[name])
     listed = ", ".join(f"{counts[name]:,} {name}" for name in named)
     kind = "not settled" if code == STRICT else "no confirmed regression"
-    if 2 * counts[DiffVerdict.AMBIGUOUS] > len(comparison.two_sided):
+    if not comparison.two_sided:
+        kind = "nothing compared"
+    elif 2 * counts[DiffVerdict.AMBIGUOUS] > len(comparison.two_sided):
         kind = "not decided"
     if not_judged:
         return f"{shift}not judged: {not_judged}; {points} {listed}"

@@ -8,7 +8,12 @@ from gpubench.commands.diff.compare import Limits, compare
 from gpubench.commands.diff.formats import FORMATS, Report, print_text
 from gpubench.commands.diff.options import Format, Options
 from gpubench.commands.diff.report import make_report
-from gpubench.commands.diff.sides import Side, read_side, require_same_machine
+from gpubench.commands.diff.sides import (
+    Side,
+    read_side,
+    require_own_measurements,
+    require_same_machine,
+)
 from gpubench.commands.diff.static_report import build_files, compared_builds
 from gpubench.errors import UsageError
 from gpubench.plan.ranges import parse_fraction
@@ -36,7 +41,10 @@ def run_diff(
     if build_files(base, new):
         report = compared_builds(base, new, options)
     elif base and new:
-        report = compared_sides(read_side(base), read_side(new), options, builds)
+        sides = read_side(base), read_side(new)
+        if not builds:  # whose files are measured one after the other
+            require_own_measurements(*sides)
+        report = compared_sides(*sides, options, builds)
     else:
         raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
     if output:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 
 from gpubench.commands.diff.compare import Key, PooledPoint
@@ -29,6 +29,10 @@ COPY_EFFICIENCY = 0.88
 
 MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
 """Columns that must be equal on both sides, and the words before their values in messages."""
+
+
+MIN_EQUAL = 2
+"""Minimum number of equal times that show that two files hold the same measurements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,7 @@ def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:
             raise UsageError(f"{path}: holds no points")
         for row in files[path]:
             _check(row, path)
+    _require_one_build(files)
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     return Side(files=files, name=f"{next(iter(files))}{more}")
 
@@ -94,6 +99,37 @@ def _check(row: Row, path: Path) -> None:
         raise UsageError(
             f"{path}: {row.label}: a point that is ok has a positive time in 'median_us'"
         )
+
+
+def _require_one_build(files: Mapping[Path, Sequence[Row]]) -> None:
+    """Raise UsageError if a kernel's rows come from different sources."""
+    first: dict[tuple[str, str], tuple[str, Path]] = {}
+    for path, rows in files.items():
+        for row in rows:
+            if not row.source_hash:
+                continue
+            source, first_path = first.setdefault((row.op, row.variant), (row.source_hash, path))
+            if row.source_hash != source:
+                raise UsageError(
+                    f"{path}: the source of {row.variant} is not that of {first_path} (source_hash "
+                    f"{row.source_hash}, not {source}); the files of one side are of one build"
+                )
+
+
+def require_own_measurements(base: Side, new: Side) -> None:
+    """Raise UsageError if two files hold the same measurements, under whatever names."""
+    times = [
+        (path, {row.key: row.medians_us or [row.median_us] for row in rows if row.median_us})
+        for path, rows in chain(base.files.items(), new.files.items())
+    ]
+    for (path, own), (other_path, other) in combinations(times, 2):
+        shared = own.keys() & other.keys()
+        number = sum(len(own[key]) for key in shared)
+        if number >= MIN_EQUAL and all(own[key] == other[key] for key in shared):
+            raise UsageError(
+                f"{path} and {other_path} hold the same measurements; each file must be a sweep "
+                "of its own"
+            )
 
 
 def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:

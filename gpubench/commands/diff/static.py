@@ -48,6 +48,7 @@ SHARE = "multiply_adds_per_instruction"
 
 JUDGED = {
     "spill_bytes": ColumnRule(rising_is_worse=True, limit="0"),
+    "local_bytes": ColumnRule(rising_is_worse=True, limit="0"),
     "occupancy": ColumnRule(rising_is_worse=False, limit="0", of_memory=False),
     SHARE: ColumnRule(rising_is_worse=False, limit="5%", of_memory=False),
     "sectors_over_least": ColumnRule(rising_is_worse=True, limit="1%", lines="uncoalesced_lines"),
@@ -104,6 +105,7 @@ def read_limits(text: str | None) -> dict[str, str]:
     Raises UsageError for another column, and for a limit that is not a number of at least 0.
     """
     limits = {name: judged.limit for name, judged in JUDGED.items()}
+    allowed = set[str]()
     for item in parse_names(text or ""):
         name, _, limit = item.partition("=")
         if name not in limits:
@@ -113,6 +115,9 @@ def read_limits(text: str | None) -> dict[str, str]:
                 f"--allow: '{shown(item)}' is not such as spill_bytes=64 or occupancy=10%"
             )
         limits[name] = limit
+        allowed.add(name)
+    if "spill_bytes" in allowed and "local_bytes" not in allowed:  # spills lie in local memory
+        limits["local_bytes"] = limits["spill_bytes"]
     return limits
 
 

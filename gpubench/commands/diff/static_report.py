@@ -1,5 +1,6 @@
 """The report on a comparison of two build files."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,6 +50,8 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
     """Judge two build files. Raises UsageError for files and options that do not fit together."""
     if len(base) > 1 or len(new) > 1:
         raise UsageError("one build file per side is compared: gpubench diff BASE.csv NEW.csv")
+    if os.path.realpath(base[0]) == os.path.realpath(new[0]):
+        raise UsageError(f"{new[0]} is compared with itself")
     if options.threshold is not None:
         raise UsageError("--threshold: is for times; build files have --allow")
     limits = read_limits(options.allow)
@@ -64,7 +67,9 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
     compilers = _values(before, "compiler"), _values(after, "compiler")
     strict = options.strict and compilers[0] == compilers[1]
     open_verdicts = {BuildVerdict.MISSING, BuildVerdict.CHANGED}
-    unsettled = strict and bool(counts.keys() & open_verdicts)
+    one_sided = {BuildVerdict.MISSING, BuildVerdict.NEW}
+    compared = bool(counts.keys() - one_sided)
+    unsettled = not compared or (strict and bool(counts.keys() & open_verdicts))
     code = exit_code(counts, BuildVerdict, unsettled=unsettled)
     return Report(
         unit="row",
@@ -75,7 +80,7 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
             _line(key, rows[key].label, finding, None if options.full else MAX_CHANGES)
             for key, finding in findings.items()
         ),
-        headline=_headline(counts, code, compilers),
+        headline=_headline(counts, code if compared else None, compilers),
         colour="red" if code else "green",
         exit_code=code,
         base=str(base[0]),
@@ -96,14 +101,17 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
     )
 
 
-def _headline(counts: Counter[BuildVerdict], code: int, compilers: tuple[str, str]) -> str:
-    """Return the verdict in a line, which begins with a change of the compiler."""
+def _headline(counts: Counter[BuildVerdict], code: int | None, compilers: tuple[str, str]) -> str:
+    """Return the verdict in a line, which begins with a change of the compiler.
+
+    The code is None if no row was compared.
+    """
     rows = f"of {counted(sum(counts.values()), 'row')}"
     listed = ", ".join(f"{counts[name]} {name}" for name in BuildVerdict if counts[name])
-    kinds = {BROKEN: "broken", SLOWER: "worse", STRICT: "changed"}
+    kinds = {BROKEN: "broken", SLOWER: "worse", STRICT: "changed", None: "nothing compared"}
     before, after = (name or "none" for name in compilers)
     changed = f"another compiler, {before} → {after}: " if before != after else ""
-    return f"{changed}{kinds.get(code, 'nothing worse')}: {rows} {listed}"
+    return f"{changed}{kinds.get(code, 'nothing worse')}: {rows} {listed}".rstrip()
 
 
 def _line(key: BuildKey, label: str, finding: BuildFinding, limit: int | None) -> Line:

@@ -1,7 +1,9 @@
 """`gpubench diff` as it is called, on files that a test writes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,16 @@ from gpubench.results.row import Row, write
 
 @pytest.fixture
 def file(tmp_path: Path) -> Callable[[str, list[Row]], str]:
+    sweeps = count(1)
+
     def written(name: str, rows: list[Row]) -> str:
-        write(rows, tmp_path / name)
+        factor = 1 + 1e-9 * next(sweeps)  # no two sweeps have the same times
+        times = (";".join(repr(time * factor) for time in row.medians_us) for row in rows)
+        changed = [
+            replace(row, round_medians_us=text or None)
+            for row, text in zip(rows, times, strict=True)
+        ]
+        write(changed, tmp_path / name)
         return str(tmp_path / name)
 
     return written

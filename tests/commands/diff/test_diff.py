@@ -14,7 +14,7 @@ from diffs import Run, Write, failure, row, rows, swapped
 from gpubench.commands.diff.compare import DiffVerdict
 from gpubench.commands.diff.sides import make_side
 from gpubench.model import Status
-from gpubench.results.row import KEY, Row
+from gpubench.results.row import KEY, Row, read, write
 
 # ---- exit codes
 
@@ -191,6 +191,44 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(file: Write, run: Run) -> No
         assert said in err
 
 
+def test_files_with_the_same_measurements_are_refused(file: Write, run: Run) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows(own=0.9))
+    copy = Path(base.replace("base", "copy"))
+    copy.write_bytes(Path(base).read_bytes())
+    part = base.replace("base", "part")
+    write(read(copy)[2:], Path(part))
+    for arguments in (
+        (base, base),
+        (base, str(copy)),
+        (part, base),
+        ("--base", base, str(copy), "--new", new),
+    ):
+        code, out, err = run(*arguments)
+        assert (code, out, len(err.splitlines())) == (2, "", 1), arguments
+        assert "hold the same measurements" in err
+
+
+def test_a_side_of_two_sources_is_refused(file: Write, run: Run) -> None:
+    def of_source(name: str, source: str) -> str:
+        changed = (replace(row, source_hash=source) for row in rows())
+        return file(
+            name,
+            [row if row.variant == "own" else replace(row, source_hash="1") for row in changed],
+        )
+
+    first, edited = of_source("b1.csv", "a1"), of_source("b2.csv", "b2")
+    code, _, err = run("--base", first, edited, "--new", of_source("new.csv", "a1"))
+    assert code == 2
+    assert f"{edited}: the source of own is not that of {first}" in err
+    assert run("--base", first, of_source("b3.csv", "a1"), "--new", edited)[0] == 0
+
+
+def test_where_only_the_new_side_has_times_nothing_is_compared(file: Write, run: Run) -> None:
+    base = file("base.csv", [failure(Status.SKIPPED, "too large", "own")])
+    code, out, _ = run(base, file("new.csv", [row("own", 64)]))
+    assert (code, out.splitlines()[0]) == (3, "nothing compared: of 1 point 1 new")
+
+
 # ---- what is compared
 
 
@@ -256,7 +294,7 @@ def test_json_has_the_form_that_is_documented(file: Write, run: Run) -> None:
     (slower, *_) = [found for found in report["points"] if found["verdict"] == "slower"]
     assert slower["ratio_low"] < slower["ratio"] < slower["ratio_high"]
     assert slower["ratio"] == pytest.approx(1.05)
-    assert slower["judged_ratio"] == slower["ratio"]
+    assert slower["judged_ratio"] == pytest.approx(slower["ratio"])
     assert 0 < slower["p"] <= slower["p_adjusted"] < 0.01
 
 

@@ -21,7 +21,7 @@ Builds = Callable[..., tuple[str, str]]
 
 def built(tile: str = "16", **facts: Any) -> BuildRow:
     """A row of a kernel that compiled."""
-    resources = {"registers": 64, "spill_bytes": 0, "threads_per_block": 256}
+    resources = {"registers": 64, "spill_bytes": 0, "local_bytes": 0, "threads_per_block": 256}
     resident = {"resident_blocks": 4, "occupancy": 0.5}
     loop = {"loop_instructions": 100, "multiply_adds_per_instruction": 0.8}
     accesses = {"sectors_per_request": 4.0, "sectors_over_least": 1.0, "bank_conflict_ways": 1.0}
@@ -60,6 +60,7 @@ def builds(tmp_path: Path) -> Builds:
         ({"registers": 66}, BuildVerdict.CHANGED),
         ({"options": "-DFAST"}, BuildVerdict.CHANGED),
         ({"spill_bytes": 4}, BuildVerdict.WORSE),
+        ({"local_bytes": 4000, "occupancy": 1.0}, BuildVerdict.WORSE),
         ({"occupancy": 0.375, "resident_blocks": 3}, BuildVerdict.WORSE),
         ({"multiply_adds_per_instruction": 0.77}, BuildVerdict.CHANGED),
         ({"multiply_adds_per_instruction": 0.755}, BuildVerdict.WORSE),
@@ -118,6 +119,8 @@ def test_a_row_on_one_side_is_missing_new_or_broken_and_one_on_none_has_no_verdi
     ("allow", "change"),
     [
         ("spill_bytes=8", {"spill_bytes": 8}),
+        ("spill_bytes=8", {"spill_bytes": 8, "local_bytes": 8}),
+        ("local_bytes=16", {"local_bytes": 16}),
         ("occupancy=25%", {"occupancy": 0.375}),
         ("multiply_adds_per_instruction=0.1", {"multiply_adds_per_instruction": 0.71}),
     ],
@@ -190,16 +193,29 @@ def test_the_other_formats_have_the_same_findings(builds: Builds, run: Run) -> N
     assert run(*sides, "--format", "junit", "--strict")[1].count("<failure") == 2
 
 
+def test_a_gate_that_compared_no_row_is_no_success(builds: Builds, run: Run) -> None:
+    skipped = built(status=Status.SKIPPED)
+    for base, new in (
+        ([skipped], [skipped]),
+        ([skipped, built("32")], [skipped, built("64", compiler="NVRTC 13.2")]),
+    ):
+        for strict in ((), ("--strict",)):
+            code, out, _ = run(*builds(base, new), *strict)
+            assert (code, "nothing compared: of " in out.splitlines()[0]) == (3, True), out
+
+
 def test_options_and_files_that_do_not_fit_are_refused(
     builds: Builds, run: Run, tmp_path: Path
 ) -> None:
     both, times = builds([built()], [built()]), str(tmp_path / "times.csv")
     results.write([row("own", 64)], tmp_path / "times.csv")
+    results.write([row("own", 64, 1.1)], tmp_path / "more.csv")
     for arguments, said in (
         ((*both, "--allow=x=1"), "--allow"),
         ((*both, "--threshold=2%"), "--threshold"),
         ((both[0], times), "build file"),
-        ((times, times, "--allow", "occupancy=1"), "--allow"),
+        ((both[0], both[0]), "compared with itself"),
+        ((times, str(tmp_path / "more.csv"), "--allow", "occupancy=1"), "--allow"),
     ):
         code, _, err = run(*arguments)
         assert (code, said in err) == (2, True)
