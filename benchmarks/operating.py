@@ -189,6 +189,31 @@ def tenth(scene: Scene) -> Flags:
     return scene.rng.random(len(scene.kernels)) < 0.1  # noqa: PLR2004 # one in ten
 
 
+def only(chosen: Callable[[Scene], Flags], side: str, size: float) -> Change:
+    """Some points were slower during a side."""
+
+    def apply(scene: Scene) -> None:
+        scene.sides[side][chosen(scene)] += math.log1p(size)
+
+    return apply
+
+
+def half(scene: Scene) -> Flags:
+    """Return the points of half of the kernels."""
+    numbers = np.unique(scene.kernels[scene.kernels >= 0])
+    return np.isin(scene.kernels, scene.rng.permutation(numbers)[: len(numbers) // 2])
+
+
+def both(*changes: Change) -> Change:
+    """Both changes."""
+
+    def apply(scene: Scene) -> None:
+        for change in changes:
+            change(scene)
+
+    return apply
+
+
 def quiet(_scene: Scene) -> None:
     """Change nothing."""
 
@@ -207,6 +232,12 @@ class Case:
     points: int = 300
     clock: float = 0.0
     """Relative change of the clock. Products depend on it, memory-bound points do not."""
+
+    half_clock: float = 0.0
+    """Relative change of the clock, and of the times, at half of the kernels."""
+
+    unchanged: bool = False
+    """Whether the code of kernels that are not slowed is the same on both sides, or not known."""
 
     times: int = 1
     """Factor on the number of comparisons, for rates that 200 do not tell from their bound."""
@@ -268,6 +299,40 @@ CASES = [
 """The place of a case is part of its seed, so new cases come last."""
 
 
+BLAS_FASTER, BLAS_SLOWER = only(blas, "new", -0.025), only(blas, "base", 0.03)
+MACHINE = whole("base", 0.1)
+REFERENCES = [
+    *(Case("only the BLAS 2.5 % faster", BLAS_FASTER, rounds=rounds) for rounds in (5, 3)),
+    Case("only the BLAS 2.5 % faster", BLAS_FASTER, "kernel", 0.05),
+    Case("only the BLAS 2.5 % slower", only(blas, "new", 0.025), "kernel", 0.05),
+    *(
+        Case("only the BLAS 3 % slower in the base", BLAS_SLOWER, rounds=rounds)
+        for rounds in (5, 3)
+    ),
+    Case("only the BLAS 3 % slower in the base", BLAS_SLOWER, "kernel", 0.05),
+    Case("only the BLAS 3 % slower in the base, 14 points", BLAS_SLOWER, points=14),
+    Case("only the BLAS 10 % faster", only(blas, "new", -0.1)),
+    Case("base +10 % as a whole", MACHINE),
+    *(Case("base +10 % as a whole", MACHINE, "kernel", 0.05, rounds=rounds) for rounds in (5, 3)),
+    Case("base +10 % as a whole, the BLAS +13 %", both(MACHINE, BLAS_SLOWER), "kernel", 0.05),
+    Case("half of the kernels 5 % slower", only(half, "new", 0.05)),
+    Case("half of the kernels 5 % slower", only(half, "new", 0.05), "kernel", 0.1),
+    Case("a clock 5 % lower at half of the kernels", half_clock=-0.05),
+    Case("a clock 5 % lower at half of the kernels", quiet, "kernel", 0.05, half_clock=-0.05),
+    Case("quiet"),
+    *(Case("quiet", quiet, "kernel", by) for by in (0.03, 0.05)),
+    Case("quiet, 14 points", quiet, "kernel", 0.05, points=14),
+    Case("a kernel has two speeds, 8 % apart", modes(0.08, Scene.kernel)),
+    Case(
+        "each BLAS point has two speeds, 8 % apart", modes(0.08, blas, alike=False), "kernel", 0.05
+    ),
+    Case("drift of 6 % inside rounds", inside_rounds(0.06), "kernel", 0.1),
+    Case("two of five rounds +30 %", slow_rounds(0.3, 2), "kernel", 0.05),
+    Case("one of three rounds +30 %", slow_rounds(0.3), "kernel", 0.05, rounds=3),
+]
+"""Cases that are judged twice: without and with kernels whose code is known to be the same."""
+
+
 def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key], Flags]:
     """Return a comparison, its points, and which of them were made slower."""
     products, memory = files_of(fit)
@@ -295,12 +360,22 @@ def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key
     slowed = choices[case.slowed]()
     scene.new[slowed] += math.log1p(case.by)
     case.change(scene)
+    clock = np.full(len(keys), 1 + case.clock)
+    if case.half_clock:
+        chosen = half(scene)
+        clock[chosen] += case.half_clock
+        scene.new[chosen] -= math.log1p(case.half_clock)
+    code = np.where(slowed, "", "the same") if case.unchanged else np.full(len(keys), "")
     old, changed = (
         {
-            key: replace(point, sweeps_us=(tuple(times),), clock_mhz=(point.clock_mhz or 0) * clock)
-            for key, point, times in zip(keys, templates, np.exp(logs).tolist(), strict=True)
+            key: replace(
+                point, sweeps_us=(tuple(us),), clock_mhz=(point.clock_mhz or 0) * at, code=of
+            )
+            for key, point, us, at, of in zip(
+                keys, templates, np.exp(logs).tolist(), clocks.tolist(), code.tolist(), strict=True
+            )
         }
-        for logs, clock in ((scene.base, 1.0), (scene.new, 1 + case.clock))
+        for logs, clocks in ((scene.base, np.ones(len(keys))), (scene.new, clock))
     )
     return compare(old, changed, Limits()), keys, slowed
 
@@ -346,6 +421,27 @@ def diff_line(place: int, number: int, fit: bool) -> list[object]:
         f"{undecided} of {number}",
         f"{statistics.fmean(same):.0%}",
     ]
+
+
+def reference_line(place: int, number: int, fit: bool) -> list[object]:
+    """Return a line of the table of what unchanged kernels show."""
+    counts = []
+    for unchanged in (False, True):
+        case = replace(REFERENCES[place], unchanged=unchanged)
+        rng = np.random.default_rng([83, place, fit])
+        found = wrong = 0
+        for _ in range(number):
+            result, keys, slowed = comparison(case, fit, rng)
+            hits = np.array([result.findings[key].verdict == DiffVerdict.SLOWER for key in keys])
+            found += bool((hits & slowed).any())
+            wrong += bool((hits & ~slowed).any())
+        counts += [f"{found} of {number}" if case.slowed else "", f"{wrong} of {number}"]
+    slowed_by = f"{case.slowed} {case.by:+.0%}" if case.slowed else "nothing"
+    return [case.name, case.rounds, slowed_by, *counts]
+
+
+REFERENCE_HEADING = ["rounds are", "rounds", "slower", "found, code not known",
+                     "wrong, code not known", "found, code known", "wrong, code known"]  # fmt: skip
 
 
 BLIND = [
@@ -419,6 +515,7 @@ def disturbed_line(place: int, number: int, fit: bool) -> list[object]:
 
 TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]]] = {
     "diff": (diff_line, range(len(CASES)), DIFF_HEADING),
+    "references": (reference_line, range(len(REFERENCES)), REFERENCE_HEADING),
     "blind": (blind_line, BLIND, BLIND_HEADING),
     "tune": (tune_line, list(operating_tune.LANDSCAPES), operating_tune.HEADING),
     "fleet": (fleet_line, range(len(operating_fleet.LINES)), operating_fleet.HEADING),

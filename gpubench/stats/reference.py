@@ -1,16 +1,30 @@
-"""The shift of the machine, from points whose code is the same on both sides: the vendor's BLAS."""
+"""The shift of the machine, from points whose code is the same on both sides.
 
+These are the points of the vendor's BLAS, and of kernels whose source and binary did not change.
+"""
+
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from gpubench.stats.moderated import LEAST_SD
+from gpubench.stats.polish import row_medians
 
 Floats = NDArray[np.float64]
 
 MIN_REFERENCES = 2
-"""Minimum number of points that show the machine's shift: a single point may have two speeds."""
+"""Minimum number of points of the BLAS that show its shift: a single point may have two speeds."""
+
+MIN_VOTES = 3
+"""Minimum number of votes, of the BLAS and of unchanged kernels, whose median is the machine's
+shift."""
+
+ALIKE = 0.8
+"""Part of the votes whose distances from the median give their scatter. The others may have two
+speeds."""
 
 
 class Shift(NamedTuple):
@@ -21,8 +35,88 @@ class Shift(NamedTuple):
     df: float
     """Degrees of freedom of the variance."""
 
+    library: float = 0.0
+    """Further shift of the BLAS, which unchanged kernels do not share."""
+
 
 def machine_shift(
+    shifts: Floats,
+    errors: Floats,
+    blas: NDArray[np.bool_],
+    references: NDArray[np.int64],
+    sides: tuple[Floats, Floats],
+    level: Shift,
+    far: float,
+) -> Shift:
+    """Return the machine's shift, and how exactly the points can be compared with it.
+
+    `shifts` and `errors` have each point's shift and its standard error. `references` has 0 for
+    points of a BLAS that both sides have, a number for each kernel with the same code on both
+    sides, and -1 for all other points. `sides` has the logarithms of the times, of shape (points,
+    rounds), without the rounds' effects. `level` has the variance of the level that all points
+    share.
+
+    The BLAS and each unchanged kernel have a vote, and the machine's shift is the median vote. Its
+    variance is that of the votes' medians by round, as what a round did to all points cancels in a
+    difference from a reference. The scatter of the votes is added to it, because the machine may
+    have slowed some kernels more than others. Without unchanged kernels, or where the only one
+    agrees with the BLAS, the shift is that of `shift_by_blas`.
+    """
+    by_blas = shift_by_blas(
+        *(shifts, np.where(references == 0, errors, np.nan), blas),
+        *((sides[0][blas], sides[1][blas]), level, far),
+    )
+    numbers = np.unique(references[references >= 0])
+    voters = [references == number for number in numbers]
+    votes = np.array([np.median(shifts[each]) for each in voters])
+    noise = 2 * np.array([np.sqrt((errors[each] ** 2).mean() / each.sum()) for each in voters])
+    has_blas = len(votes) > 0 and numbers[0] == 0
+    if np.isnan(noise).any() or len(votes) < MIN_VOTES - has_blas:
+        return by_blas
+    if len(votes) < MIN_VOTES:  # the BLAS, and a kernel that may contradict it
+        apart = abs(by_blas.shift - votes[1]) - noise.sum() - far / 2
+        shared = float(shared_part(by_blas.shift, votes[1]))
+        return _scattered(by_blas._replace(shift=shared), apart, 1) if apart > 0 else by_blas
+    middle = float(np.median(votes))
+    apart = np.maximum(np.abs(votes - middle) - noise, 0.0)
+    scatter = np.quantile(apart, ALIKE, method="lower") / special.ndtri((1 + ALIKE) / 2)
+    by_round = [_votes_by_round(logs, voters) for logs in sides]
+    if min(map(len, by_round)) < 2:  # noqa: PLR2004 # no scatter
+        return by_blas
+    library = float(votes[0] - middle) if has_blas and apart[0] > far / 2 else 0.0
+    return _scattered(Shift(middle, *_variance(by_round), library), float(scatter), len(votes) - 1)
+
+
+def _votes_by_round(logs: Floats, voters: Sequence[NDArray[np.bool_]]) -> Floats:
+    """Return the median of the votes in each round in which a reference has a time."""
+    residuals = logs - row_medians(logs)[:, None]
+    votes = np.array(
+        [
+            np.where(np.isfinite(own).any(axis=0), row_medians(own.T), np.nan)
+            for own in (residuals[each] for each in voters)
+        ]
+    )
+    return np.asarray(row_medians(votes.T)[np.isfinite(votes).any(axis=0)])
+
+
+def _variance(by_round: Sequence[Floats]) -> tuple[float, float]:
+    """Return the variance of the difference of two means over rounds, and its degrees of freedom.
+
+    Welch and Satterthwaite's formula.
+    """
+    parts = [max(float(each.var(ddof=1)), LEAST_SD**2) / len(each) for each in by_round]
+    by_df = sum(part**2 / (len(each) - 1) for part, each in zip(parts, by_round, strict=True))
+    return sum(parts), sum(parts) ** 2 / by_df
+
+
+def _scattered(shift: Shift, scatter: float, df: int) -> Shift:
+    """Return the shift with the scatter of its references added to its variance."""
+    variance = shift.variance + scatter**2
+    by_df = shift.variance**2 / shift.df + scatter**4 / df
+    return shift._replace(variance=variance, df=variance**2 / by_df if by_df else shift.df)
+
+
+def shift_by_blas(
     shifts: Floats,
     errors: Floats,
     blas: NDArray[np.bool_],
@@ -30,16 +124,13 @@ def machine_shift(
     level: Shift,
     far: float,
 ) -> Shift:
-    """Return the machine's shift, and how exactly the points can be compared with it.
+    """Return the machine's shift as the BLAS shows it.
 
-    `shifts` and `errors` have each point's shift and its standard error; NaN: the points cannot be
-    compared with the BLAS. `sides` has the logarithms of the BLAS's times, of shape (points,
-    rounds), without the rounds' effects. `level` has the variance of the level that all points
-    share.
+    The arguments are those of `machine_shift`, but `sides` has the times of the BLAS alone. An
+    error is NaN for a point that cannot be compared with the BLAS.
 
-    What a round did to all points cancels in a difference from the BLAS, which is judged where the
-    level is less exactly known, and where the BLAS moved by more than `far`. Otherwise the shift is
-    what the BLAS and the other points share.
+    A difference from the BLAS is judged where the level is less exactly known, and where the BLAS
+    moved by more than `far`. Otherwise the shift is what the BLAS and the other points share.
     """
     shared = Shift(shared_median(shifts, blas), level.variance, level.df)
     references, own = shifts[blas], errors[blas]
@@ -50,17 +141,13 @@ def machine_shift(
     shift = float(weights @ references)
     if (np.abs(references - shift) > far / 2 + 2 * own).any():
         return shared  # the BLAS points disagree
-    variance, by_df = 0.0, 0.0
-    for logs in sides:
-        complete = logs[:, np.isfinite(logs).all(axis=0)]
-        if complete.shape[1] < 2:  # noqa: PLR2004 # no scatter
-            return shared
-        by_round = weights @ complete
-        part = max(float(by_round.var(ddof=1)), LEAST_SD**2) / len(by_round)
-        variance, by_df = variance + part, by_df + part**2 / (len(by_round) - 1)
+    by_round = [weights @ logs[:, np.isfinite(logs).all(axis=0)] for logs in sides]
+    if min(map(len, by_round)) < 2:  # noqa: PLR2004 # no scatter
+        return shared
+    variance, df = _variance(by_round)
     if abs(shift) <= far and variance >= level.variance:
         return shared
-    return Shift(shift, variance, variance**2 / by_df)
+    return Shift(shift, variance, df)
 
 
 def shared_part(shift: Any, other: Any) -> Any:

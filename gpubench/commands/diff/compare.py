@@ -10,6 +10,7 @@ from itertools import chain, compress, count
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpubench.grouping import grouped
 from gpubench.model import PointKey
@@ -37,6 +38,7 @@ ABSENT = "not in the file"
 MODES = "two speeds"
 TOO_FEW_ROUNDS = "a single round a side"
 TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
+LIBRARY_MOVED = "only the library moved"
 """Reasons of findings that a report or a test names."""
 
 SAME_MEASUREMENT = 1e-12
@@ -117,6 +119,9 @@ class PooledPoint:
 
     library: str = ""
     """Name and version of that library; empty: not known."""
+
+    code: str = ""
+    """Hashes of the sources and of the compiled code; empty: one of them is not known."""
 
     shortest_us: tuple[float, ...] = ()
     """Shortest sample of each sweep on a CPU."""
@@ -313,6 +318,9 @@ class _Shifts(NamedTuple):
     effect: Floats
     """What is judged: the part that the machine does not explain."""
 
+    by_library: Floats
+    """Further shift of the BLAS, which kernels with unchanged code do not share."""
+
     level_variance: Floats
     """Variance of the machine's shift, which all effects have in common."""
 
@@ -376,8 +384,8 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
                 reason = f"{100 * math.expm1(effect):+.1f} % beyond what the machine did"
         elif stayed and abs(shifts.by_clock[i]) > abs(shifts.by_drift[i]):
             verdict = DiffVerdict.CLOCK
-        elif abs(shifts.by_drift[i]) > threshold / 2:
-            reason = "moved with the machine"
+        elif abs(shifts.by_drift[i] + shifts.by_library[i]) > threshold / 2:
+            reason = LIBRARY_MOVED if shifts.by_library[i] else "moved with the machine"
         elif margin[i] > threshold and abs(effect) - half[i] > threshold:
             reason = "the other side's GPU is another one"
         if i in modes.speeds:
@@ -528,27 +536,53 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
         )
     )
     blas = np.array([before.is_blas for before, _ in pairs.values()])
+    references = _references(pairs)
     problems = [key._replace(variant="", tile="") for key in pairs]
     blas_clocks = dict(zip(compress(problems, blas), clock[blas], strict=True))
-    by_machine, drift, hides = np.zeros((3, len(time)))
+    by_machine, drift, by_library, hides = np.zeros((4, len(time)))
     level_variance, level_df = _common_level(*sides)
     errors = moderate(sides[0].rounds, sides[1].rounds).standard_error
-    # A BLAS on all cores of a CPU is disturbed more often than a kernel on one core.
-    comparable = np.array([not a.on_cpu and a.library == b.library for a, b in pairs.values()])
     groups = [(key.op, key.backend) for key in pairs]
     for group in dict.fromkeys(groups):
         inside = np.array([other == group for other in groups])
         typical = np.median(clock[inside & blas] if (inside & blas).any() else clock[inside])
         shared = np.array([blas_clocks.get(problem, typical) for problem in problems])
+        shared = np.where(references > 0, clock, shared)
         by_machine[inside] = explained(time, shared_part(clock, shared), shares)[inside]
         at_clock = (time + by_machine)[inside]
         members = inside & blas
         level = Shift(0.0, *(float(values[inside][0]) for values in (level_variance, level_df)))
-        logs = sides[0].logs[members], sides[1].logs[members]
-        known = np.where(comparable, errors, np.nan)[inside], blas[inside], logs, level, threshold
-        drift[inside], level_variance[inside], level_df[inside] = machine_shift(at_clock, *known)
-        hides[inside] = machine_shift(at_clock + ~blas[inside], *known).shift - drift[inside]
-    effect = time + by_machine - drift
-    cycles = time - drift + explained(time - drift, clock, shares)
+        logs = sides[0].logs[inside], sides[1].logs[inside]
+        voters = references[inside]
+        known = errors[inside], blas[inside]
+        shift = machine_shift(at_clock, *known, voters, logs, level, threshold)
+        drift[inside], level_variance[inside], level_df[inside], _ = shift
+        by_library[members] = shift.library
+        # If all kernels were slower, the code of none would be the same on both sides.
+        all_slower, as_it_is = (
+            machine_shift(each, *known, np.minimum(voters, 0), logs, level, threshold).shift
+            for each in (at_clock + ~blas[inside], at_clock)
+        )
+        hides[inside] = all_slower - as_it_is
+    rest = time - drift - by_library
+    effect, cycles = rest + by_machine, rest + explained(rest, clock, shares)
     effect = np.where(np.abs(cycles) > np.abs(effect), cycles, effect)
-    return _Shifts(time, clock, -by_machine, drift, effect, level_variance, level_df, hides)
+    shared_variance = level_variance, level_df
+    return _Shifts(time, clock, -by_machine, drift, effect, by_library, *shared_variance, hides)
+
+
+def _references(pairs: _Pairs) -> NDArray[np.int64]:
+    """Return 0 for the BLAS of one version, a number for kernels with unchanged code, else -1.
+
+    Points of a CPU have -1: work beside them slows a BLAS on all cores more than other kernels.
+    """
+    names = list(dict.fromkeys(key.variant for key in pairs))
+
+    def reference(key: Key, base: PooledPoint, new: PooledPoint) -> int:
+        if base.on_cpu:
+            return -1
+        if base.is_blas:
+            return 0 if base.library == new.library else -1
+        return 1 + names.index(key.variant) if base.code and base.code == new.code else -1
+
+    return np.array([reference(key, *pair) for key, pair in pairs.items()])

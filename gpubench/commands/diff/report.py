@@ -9,6 +9,7 @@ from itertools import chain
 
 from gpubench.commands.diff.compare import (
     ABSENT,
+    LIBRARY_MOVED,
     NO_INTERVAL,
     TOO_FEW_SWEEPS,
     Comparison,
@@ -190,6 +191,12 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         yield (
             f"most points and the BLAS moved together by {_change(comparison.drift)}: the machine "
             "changed. Points are judged by what they moved beyond that"
+        )
+    if alone := [item.ratio for item in two_sided.values() if LIBRARY_MOVED in item.reason]:
+        change = _change(statistics.median(filter(None, alone)))
+        yield (
+            f"only the library moved, by {change}. Kernels with the same code on both sides did "
+            "not move with it, so they show what the machine did"
         )
     elif len(two_sided) >= MIN_SHARED and not any(is_blas(rows[key]) for key in two_sided):
         shared = statistics.median(finding.ratio or 1.0 for finding in two_sided.values())

@@ -20,7 +20,8 @@ from gpubench.results.row import Row, read
 COLUMNS = (
     *("status", "reason", "median_us", "min_us", "round_medians_us", "sm_mhz"),
     *("gbytes_per_s", "percent_of_peak_at_clock", "percent_of_copy"),
-    *("device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "gpubench"),
+    *("device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "code_hash"),
+    "gpubench",
 )
 """Columns of a file that are read besides the key."""
 
@@ -160,6 +161,7 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
         on_cpu=on_cpu,
         is_blas=is_blas(rows[0]),
         library=rows[0].library or "",
+        code=_code_of(timed),
         shortest_us=tuple(map(min, shortest)) if on_cpu and all(shortest) else (),
     )
 
@@ -180,6 +182,13 @@ def _percent_of_copy(rows: Sequence[Row]) -> float | None:
 def _why_lost(row: Row) -> str:
     reason = row.reason or "no reason given"
     return reason if row.status == Status.SKIPPED else f"{row.status}: {reason}"
+
+
+def _code_of(rows: Iterable[Row]) -> str:
+    """Return the hashes of the code that all rows ran; empty if one is not known."""
+    hashes = {(row.source_hash, row.code_hash) for row in rows}
+    source, compiled = hashes.pop() if len(hashes) == 1 else (None, None)
+    return f"{source} {compiled}" if source and compiled else ""
 
 
 def gpus_of(rows: Iterable[Row]) -> frozenset[str]:

@@ -111,6 +111,35 @@ def test_kernels_that_became_slower_while_the_machine_became_faster_are_slower(
     assert run(base, file("apart.csv", apart))[0] == 0  # the BLAS points disagree
 
 
+def coded(code: str, **factors: float) -> list[Row]:
+    """Rows of four kernels and the BLAS; `own` has this code, the others have the same code."""
+    return [
+        replace(
+            row(name, size, factors.get(name, 1.0)),
+            source_hash="f1",
+            code_hash={"cublas": None, "own": code}.get(name, "c1"),
+        )
+        for name in ("cublas", "own", "one", "two", "three")
+        for size in SIZES
+    ]
+
+
+def test_where_only_the_library_moved_kernels_with_unchanged_code_show_the_machine(
+    file: Write, run: Run
+) -> None:
+    base = file("base.csv", coded("a"))
+    code, out, _ = run(base, file("new.csv", coded("b", cublas=0.97)))
+    assert code == 0
+    assert "only the library moved, by -3.0 %" in out
+    code, out, _ = run(base, file("slow.csv", coded("b", cublas=0.97, own=1.05)))
+    assert (code, out.splitlines()[0].startswith("slower: 3 of 15 points")) == (1, True), out
+    hidden = coded("b", cublas=1.05, own=1.05)  # the BLAS alone would excuse it
+    assert run(base, file("hidden.csv", hidden))[0] == 1
+    drifted = coded("b", cublas=1.1, own=1.1, one=1.1, two=1.1, three=1.1)
+    code, out, _ = run(base, file("drifted.csv", drifted))
+    assert (code, out.startswith("machine-wide shift of +10.0 %")) == (0, True)
+
+
 def test_a_machine_that_becomes_slower_from_round_to_round_hides_no_kernel(
     file: Write, run: Run
 ) -> None:
