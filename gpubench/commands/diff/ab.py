@@ -5,16 +5,18 @@ import random
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from signal import strsignal
 from tempfile import TemporaryDirectory
 from time import monotonic
 
 from gpubench.backends import AUTO, find_devices
+from gpubench.commands.diff.compare import DiffVerdict, Limits, compare
 from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
 from gpubench.commands.diff.run import read_limits, run_diff
 from gpubench.commands.diff.sides import read_side
@@ -23,9 +25,12 @@ from gpubench.errors import UsageError
 from gpubench.options import OPTIONS, option_texts, read_sweep
 from gpubench.process.child import run_program
 from gpubench.results.output import Output, make_directory
+from gpubench.stats import looks
 from gpubench.text import shown
 from gpubench.view.progress import Steps
 from gpubench.view.tables import say
+
+Files = Sequence[Path]
 
 OWN = {"budget", "rounds", "output", "samples"}
 """Options of a sweep, perhaps of a configuration, that are not passed on: `ab` sets them itself."""
@@ -57,11 +62,12 @@ class Build:
     interpreter: str
     kernels: Path | None = None
 
-    def sweep(self, options: Mapping[str, str], output: Path) -> None:
+    def sweep(self, options: Mapping[str, str], output: Path, before: Files = ()) -> None:
         """Measure one round into `output`, by the command line alone. It ends with this process.
 
         Raises SideError with the side's own message if it makes no file, or if the file cannot be
-        compared, and KeyboardInterrupt if it is interrupted.
+        compared or pooled with those of the rounds before, and KeyboardInterrupt if it is
+        interrupted.
         """
         texts = {**options, "rounds": "1", "output": str(output)}
         if self.kernels:
@@ -80,7 +86,8 @@ class Build:
                 why = f"crashed: {strsignal(-ended.returncode)} (signal {-ended.returncode})"
             raise SideError(self.name, f" ({self.interpreter}): {why}")
         try:
-            read_side([output])  # an older gpubench may lack a column
+            # An older gpubench may lack a column, and a source may have been edited.
+            read_side([*before[:1], output])
         except UsageError as error:
             raise SideError(self.name, f" ({self.interpreter}): {error}") from error
 
@@ -142,7 +149,7 @@ def compare_builds(
 
     Raises UsageError for sides, options and files that cannot be used, before anything is measured.
     """
-    read_limits(settings)
+    limits = read_limits(settings)
     texts = option_texts(options, config)
     sweep = read_sweep(texts)
     budget_s = sweep.timing.budget_s
@@ -177,13 +184,14 @@ def compare_builds(
         again = f"gpubench diff --base {folder}/base-*.csv --new {folder}/new-*.csv"
         again += f" --threshold {shlex.quote(settings.threshold)}" if settings.threshold else ""
         again += " --strict" * settings.strict
+        decided = partial(_decided, limits)
         try:
-            base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
+            files, q = measure_in_turns(sides, texts, directory, pairs, budget_s, decided)
         except KeyboardInterrupt:
             if any(directory.glob("base-*.csv")) and any(directory.glob("new-*.csv")):
                 say(f"stopped; what it measured so far: {again}", err=True)
             raise
-    code = run_diff(base_files, new_files, settings, (str(base), str(new)))
+    code = run_diff(*files, settings, (str(base), str(new)), q=q)
     say(f"again: {again}", err=True)
     return code
 
@@ -205,32 +213,47 @@ def measure_in_turns(
     directory: Path,
     pairs: int,
     budget_s: float | None,
-) -> tuple[list[Path], list[Path]]:
-    """Measure pairs of sweeps, and return the files of each side.
+    decided: Callable[[tuple[Files, Files], float], bool],
+) -> tuple[tuple[Files, Files], float]:
+    """Measure pairs of sweeps. Return the files of each side, and the false discovery rate.
 
     The order within a pair is random, so that no periodic work beside them favours a side. Every
     other pair has the order of the pair before it reversed, so that a drift favours neither. With a
-    budget, pairs are added until the next pair would exceed it, but at least BUDGET_PAIRS.
+    budget, pairs are added until the next pair would exceed it, but at least BUDGET_PAIRS. Fewer
+    pairs are measured if a look at them, with its part of the rate, decides the comparison.
     """
     order = random.Random(ORDER_SEED)  # noqa: S311 # an order, not a secret
     began_s, first = monotonic(), 0
     files: tuple[list[Path], list[Path]] = ([], [])
+    most = MAX_PAIRS if budget_s else pairs
     with Steps() as steps:
-        for pair in range(MAX_PAIRS if budget_s else pairs):
+        for pair in range(most):
             passed_s = monotonic() - began_s
             if budget_s and pair >= BUDGET_PAIRS and passed_s * (pair + 1) / pair > budget_s:
                 break
+            q = Limits.q * looks.share(pair, most, is_last=False)
+            if q and decided(files, q):
+                say(f"decided after {pair} pairs", err=True)
+                return files, q
             first = order.randrange(2) if pair % 2 == 0 else 1 - first
             for place in (first, 1 - first):
                 side = sides[place]
-                of = "" if budget_s else f" of {pairs}"
+                of = "" if budget_s else f" of at most {pairs}"
                 steps.show(
                     f"pair {pair + 1}{of}: measuring the {side.name} side; {passed_s:.0f} s so far"
                 )
                 path = directory / f"{side.name}-{pair + 1:03}.csv"
-                side.sweep(options, path)
+                side.sweep(options, path, before=files[place])
                 files[place].append(path)
-    return files
+    return files, Limits.q * looks.share(len(files[0]), most, is_last=True)
+
+
+def _decided(limits: Limits, files: tuple[Files, Files], q: float) -> bool:
+    """Return whether more pairs would leave the exit code as it is."""
+    base, new = (read_side(paths).pooled for paths in files)
+    counts = compare(base, new, replace(limits, q=q)).counts
+    failed = counts[DiffVerdict.BROKEN] or counts[DiffVerdict.SLOWER]
+    return bool(failed) or not counts[DiffVerdict.AMBIGUOUS]
 
 
 def _on_cpu(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gpubench.commands.diff.compare import Limits, compare
@@ -28,11 +29,16 @@ Files = Sequence[Path]
 
 
 def run_diff(
-    base: Files, new: Files, options: Options, builds: tuple[str, str] | None = None
+    base: Files,
+    new: Files,
+    options: Options,
+    builds: tuple[str, str] | None = None,
+    q: float = Limits.q,
 ) -> int:
     """Compare, print, and return the exit code. Raises UsageError for sides that do not compare.
 
-    `builds` names the two sides of `gpubench ab`, which measured the files.
+    `builds` names the two sides of `gpubench ab`, which measured the files. `q` is the false
+    discovery rate.
     """
     path = options.output
     if path and os.path.realpath(path) in map(os.path.realpath, (*base, *new)):
@@ -44,7 +50,7 @@ def run_diff(
         sides = read_side(base), read_side(new)
         if not builds:  # whose files are measured one after the other
             require_own_measurements(*sides)
-        report = compared_sides(*sides, options, builds)
+        report = compared_sides(*sides, options, builds, q)
     else:
         raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
     if output:
@@ -84,10 +90,14 @@ def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Pat
 
 
 def compared_sides(
-    base: Side, new: Side, options: Options, builds: tuple[str, str] | None = None
+    base: Side,
+    new: Side,
+    options: Options,
+    builds: tuple[str, str] | None = None,
+    q: float = Limits.q,
 ) -> Report:
     """Judge two sides that were measured. Raises UsageError if they cannot be compared."""
-    limits = read_limits(options)
+    limits = replace(read_limits(options), q=q)
     keep = selection((*base.rows, *new.rows), options.only, options.exclude)
     base, new = base.filtered(keep), new.filtered(keep)
     if not options.ignore_device:

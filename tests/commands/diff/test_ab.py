@@ -1,5 +1,6 @@
 """`gpubench ab`: two sides measured in turns by their own command lines."""
 
+import math
 import multiprocessing
 import os
 import select
@@ -18,6 +19,7 @@ from gpubench.commands.diff.ab import build
 from gpubench.errors import UsageError
 from gpubench.model import Device
 from gpubench.results.row import Row, write
+from gpubench.stats.looks import early_looks
 
 ab = import_module("gpubench.commands.diff.ab")  # the package has a function of this name
 
@@ -182,15 +184,71 @@ def test_what_cannot_be_used_is_refused_before_anything_is_measured(call: Call) 
     assert not Path("log.txt").exists()
 
 
-def test_a_budget_ends_before_the_pair_that_would_exceed_it_but_not_before_five(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    swept: list[object] = []  # a sweep takes 10 s
+Measured = Callable[..., tuple[int, float, list[int]]]
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
+    """Pairs, rate and looks of a comparison whose sweeps take 10 s each, and measure nothing."""
+    swept: list[object] = []
     monkeypatch.setattr(ab, "monotonic", lambda: 10.0 * len(swept))
-    monkeypatch.setattr(ab.Build, "sweep", lambda *words: swept.append(words))
+    monkeypatch.setattr(ab.Build, "sweep", lambda *words, **_: swept.append(words))
     sides = ab.Build(name="base", interpreter=""), ab.Build(name="new", interpreter="")
+
+    def call(
+        pairs: int, budget_s: float | None, decided_after: float
+    ) -> tuple[int, float, list[int]]:
+        looks: list[int] = []
+
+        def decided(files: tuple[list[Path], list[Path]], _q: float) -> bool:
+            looks.append(len(files[0]))
+            return looks[-1] >= decided_after
+
+        files, q = ab.measure_in_turns(sides, {}, tmp_path, pairs, budget_s, decided)
+        return len(files[0]), q, looks
+
+    return call
+
+
+def test_a_budget_ends_before_the_pair_that_would_exceed_it_but_not_before_five(
+    measured: Measured,
+) -> None:
     for budget_s, pairs in ((10.0, 5), (150.0, 7)):
-        assert len(ab.measure_in_turns(sides, {}, tmp_path, 72, budget_s)[0]) == pairs
+        assert measured(72, budget_s, math.inf) == (pairs, 0.01, [])
+
+
+def test_fewer_pairs_are_measured_if_a_look_decides_and_all_looks_share_the_rate(
+    measured: Measured,
+) -> None:
+    number, last, looks = measured(72, None, math.inf)
+    assert (number, looks) == (72, [10, 14, 20, 27, 38, 54])
+    number, early, looks = measured(72, None, 14)
+    assert (number, looks) == (14, [10, 14])
+    assert len(early_looks(72)) * early + last == pytest.approx(0.01)
+    assert measured(10, None, 0) == (10, 0.01, [])
+
+
+def test_a_slower_side_ends_the_comparison_at_the_first_look(call: Call) -> None:
+    sides = side("old", rows()), side("slow", rows(own=1.25))
+    code, out, err = call(*sides, "--pairs", "40", "--results", "kept")
+    assert (code, "decided after 10 pairs" in err) == (1, True)
+    assert len(list(Path("kept").glob("new-*.csv"))) == 10
+    assert out.splitlines()[0].startswith("slower: 3 of 9 points")
+
+
+def test_a_source_that_is_edited_meanwhile_ends_the_comparison(call: Call) -> None:
+    edited = [replace(row, source_hash="a1") for row in rows()]
+    new = Path(side("new", edited))
+    write([replace(row, source_hash="b2") for row in edited], Path("later"))
+    limit = '[ "$(wc -l < log.txt)" -lt 4 ] || cp later {csv}\nfor word'.format(
+        csv=Path("new").absolute()
+    )
+    new.write_text(new.read_text().replace("for word", limit, 1))
+    code, _, err = call(side("old", rows()), str(new), "--pairs", "20")
+    assert code == 2
+    assert "the source of cublas is not that of" in err.splitlines()[-1]
+    assert err.splitlines()[-1].startswith("gpubench: NEW (")
+    assert len(log()) <= 6
 
 
 def test_a_side_is_an_interpreter_an_environment_or_kernels(tmp_path: Path) -> None:
