@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpubench.errors import DoesNotFitError
-from gpubench.model import Point, Problem, Scope
+from gpubench.model import Point, Problem, Scope, bytes_of_element
 
 CACHES_TO_OUTGROW = 2
 """The sets together exceed this number of last-level caches, so each set is evicted before reuse.
@@ -70,16 +70,32 @@ def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, max_sets: int)
     return SetPolicy(count=min(count, max_sets), flush=count > max_sets)
 
 
-def operand_factors(problem: Problem, index: int) -> tuple[int, int]:
-    """Return the factors of a set's operands. The factors of the first set are 1."""
+def operand_factors(problem: Problem, index: int) -> tuple[int, ...]:
+    """Return the factors of a set's operands. The factors of the first set are 1.
+
+    Operands of an operation that is not linear have none: each set has values of its own.
+    """
+    count = len(problem.operation.inputs)
+    if not problem.operation.is_linear:
+        return (1,) * count
     a, b = FACTORS[index % len(FACTORS)]
-    return (a, b) if problem.precision.bits >= DOUBLED_BITS else (a, b // abs(b))
+    return ((a, b) if problem.precision.bits >= DOUBLED_BITS else (a, b // abs(b)))[:count]
 
 
 def result_factor(problem: Problem, index: int) -> int:
     """Return the exact ratio of a set's result to the result of the first set."""
-    a, b = operand_factors(problem, index)
-    return int(a**problem.operation.uses_of_a * b)
+    names = [array.name for array in problem.operation.inputs]
+    factors = dict(zip(names, operand_factors(problem, index), strict=True))
+    return math.prod(factors[name] for name in problem.operation.linear_in if name in factors)
+
+
+def content_of(problem: Problem, index: int) -> int:
+    """Return which operands a set has. Sets with equal contents have equal results.
+
+    It is the factor of the result, or the number of the set's own values.
+    """
+    is_linear = problem.operation.is_linear
+    return result_factor(problem, index) if is_linear else index % len(FACTORS)
 
 
 class Rotation:
@@ -126,6 +142,8 @@ class OperandSets:
     sets: tuple[tuple[Any, ...], ...]  # the arrays of each set: the inputs, then the output
     policy: SetPolicy
     rotation: Rotation
+    contents: tuple[tuple[Any, ...], ...] = ()
+    """The inputs in host memory of each content of the sets, if factors do not make them."""
 
     def fingerprints(self) -> dict[int, int]:
         """Return a number for the output of each set that launches wrote into.
@@ -195,11 +213,11 @@ def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]
     multiple of `ALIGNED_BYTES` in it, and each matrix is row- or column-major, as the problem
     requires.
     """
-    precision = problem.precision
-    types = (*[precision.element] * len(problem.input_shapes), precision.result)
     return [
         in_sets(make((count, set_size(shape, make((0,), kind).itemsize)), kind), shape, by_columns)
-        for shape, kind, by_columns in zip(problem.shapes, types, problem.by_columns, strict=True)
+        for shape, kind, by_columns in zip(
+            problem.shapes, problem.types, problem.by_columns, strict=True
+        )
     ]
 
 
@@ -218,9 +236,7 @@ def in_sets(memory: Any, shape: Sequence[int], by_columns: bool) -> Any:
 
 def bytes_of_sets(problem: Problem, count: int) -> int:
     """Return the memory that a number of sets takes."""
-    precision, (*inputs, output) = problem.precision, problem.shapes
-    sizes = [(shape, precision.item_bytes) for shape in inputs]
-    sizes.append((output, precision.result_bytes))
+    sizes = zip(problem.shapes, map(bytes_of_element, problem.types), strict=True)
     return count * sum(of_one * set_size(shape, of_one) for shape, of_one in sizes)
 
 

@@ -35,6 +35,7 @@ from gpubench.model.precision import DTYPES as DTYPES
 from gpubench.model.precision import ITEM_BYTES as ITEM_BYTES
 from gpubench.model.precision import PRECISIONS as PRECISIONS
 from gpubench.model.precision import Precision as Precision
+from gpubench.model.precision import bytes_of_element as bytes_of_element
 from gpubench.model.problem import LAYOUTS as LAYOUTS
 from gpubench.model.problem import Problem as Problem
 from gpubench.model.problem import layout_text as layout_text

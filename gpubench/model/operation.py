@@ -5,7 +5,7 @@ operation by name. Standard library only.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -42,6 +42,9 @@ class Array:
     shape: str
     """Its extents, such as `M K`, from the slowest to the fastest in memory."""
 
+    dtype: str = ""
+    """The type of its elements. Empty: that of the precision's operands, or of its results."""
+
     @property
     def dimensions(self) -> tuple[str, ...]:
         """The extents."""
@@ -70,11 +73,23 @@ class Operation:
     flops: str
     """Number of floating-point (or integer) operations. A multiply-add counts as two."""
 
-    terms: str
-    """The extent over which products are summed for an element of the result."""
+    linear_in: tuple[str, ...] = ()
+    """The operands in which the result is linear. One that is a factor twice, as A is in
+    Aᵀ·(A·x), is named twice."""
 
-    uses_of_a: int = 1
-    """Number of products in which an element of A is a factor, for each column of B."""
+    terms: str = ""
+    """The extent over which products are summed for an element of the result; empty for no sum."""
+
+    tolerance: float | None = None
+    """Largest error of a right result, relative to the `scale` of its elements. None: that of sums
+    in the precision."""
+
+    scale: Callable[..., Any] | None = None
+    """(xp, operands…) → what errors are relative to, beside the size of the element itself, such as
+    the sum of magnitudes. It is not used for products, whose norms are the scale."""
+
+    make: Callable[..., Sequence[Any]] | None = None
+    """(generator, shapes) → the operands, where uniform values do not suit, as NumPy arrays."""
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -109,9 +124,22 @@ class Operation:
         return self.inputs[0].dimensions[0] == self.terms
 
     @property
+    def is_linear(self) -> bool:
+        """Whether the result is linear in each operand, so that exact factors pass through."""
+        return {array.name for array in self.inputs} == set(self.linear_in)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether an element of the result is a sum of products of two operands' elements.
+
+        Then exact probes, scaled operands and the widths of sums show what a tolerance hides.
+        """
+        return self.is_linear and bool(self.terms) and len(self.inputs) == 2  # noqa: PLR2004
+
+    @property
     def is_chain(self) -> bool:
         """Whether the second factor of the last product is a product itself."""
-        return self.uses_of_a > 1
+        return len(self.linear_in) > len(self.inputs)
 
     @cached_property
     def bandwidth_bound(self) -> bool:

@@ -64,17 +64,17 @@ class Precision:
     @property
     def bits(self) -> int:
         """Bits of an operand's element."""
-        return _bits(self.element)
+        return 8 * self.item_bytes
 
     @property
     def item_bytes(self) -> int:
         """Bytes of an operand's element."""
-        return self.bits // 8
+        return bytes_of_element(self.element)
 
     @property
     def result_bytes(self) -> int:
         """Bytes of a result's element."""
-        return _bits(self.result) // 8
+        return bytes_of_element(self.result)
 
     @property
     def is_integer(self) -> bool:
@@ -101,9 +101,9 @@ class Precision:
 
 
 @cache
-def _bits(element: str) -> int:
-    """Return the bits of an element type, the first number in its name."""
-    return int(re.findall("[0-9]+", element)[0])
+def bytes_of_element(element: str) -> int:
+    """Return the bytes of an element type. Its bits are the first number in its name."""
+    return int(re.findall("[0-9]+", element)[0]) // 8
 
 
 FLOAT8 = Precision(

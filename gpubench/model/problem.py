@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gpubench.model.expression import evaluate
 from gpubench.model.operation import OPERATIONS, Array, Operation, Shape, Size, size_text
-from gpubench.model.precision import PRECISIONS, Precision
+from gpubench.model.precision import PRECISIONS, Precision, bytes_of_element
 
 LAYOUTS: dict[str, tuple[str, ...]] = {"nn": (), "nt": ("B",), "tn": ("A",), "tt": ("A", "B")}
 """The column-major matrices of each value of `--layouts`: one letter for A, and one for B.
@@ -93,9 +93,8 @@ class Problem:
     @property
     def bytes(self) -> int:
         """Minimum number of bytes that must move: each operand once, the result once."""
-        elements = sum(math.prod(shape) for shape in self.input_shapes)
-        results = math.prod(self.output_shape)
-        return self.precision.item_bytes * elements + self.precision.result_bytes * results
+        arrays = zip(self.shapes, self.types, strict=True)
+        return sum(math.prod(shape) * bytes_of_element(kind) for shape, kind in arrays)
 
     @property
     def input_shapes(self) -> tuple[Shape, ...]:
@@ -111,6 +110,13 @@ class Problem:
     def shapes(self) -> tuple[Shape, ...]:
         """Shapes of the operands and the result."""
         return (*self.input_shapes, self.output_shape)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Element types of the operands and the result."""
+        precision, operation = self.precision, self.operation
+        inputs = (array.dtype or precision.element for array in operation.inputs)
+        return (*inputs, operation.output.dtype or precision.result)
 
     @property
     def by_columns(self) -> tuple[bool, ...]:
@@ -134,9 +140,15 @@ class Problem:
         }
 
     @property
+    def tolerance(self) -> float:
+        """Largest error of a right result (`Precision.tolerance`)."""
+        stated = self.operation.tolerance
+        return self.precision.tolerance if stated is None else stated
+
+    @property
     def terms(self) -> int:
         """Number of products that are summed for an element of the result."""
-        return self.extents[self.operation.terms]
+        return self.extents.get(self.operation.terms, 1)
 
     @property
     def size(self) -> str:

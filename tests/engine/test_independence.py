@@ -37,7 +37,7 @@ def check(call: Call, op: str = "gemm", **facts: bool) -> None:
         arrays,
         lambda: call(*arrays.sets[0]),
         np,
-        new_first=lambda: rng.random(arrays.sets[0][0].shape, np.float32),
+        new_inputs=lambda: (rng.random(arrays.sets[0][0].shape, np.float32),),
         **{"is_long": False, "by_events": False, "reads_output": False} | facts,
     )
 

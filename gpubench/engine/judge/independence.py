@@ -24,11 +24,13 @@ from gpubench.engine.judge.verify import (
     count_true,
     is_unwritten,
     poison,
+    relative_error,
     rows_error,
     rows_to_check,
     take_rows,
 )
-from gpubench.engine.operands.make import widened
+from gpubench.engine.operands.make import make_reference, widened
+from gpubench.model import Problem
 
 TURNS: tuple[int, ...] = (6, 6, 36)
 """Number of launches in each case, by stage. A further stage follows only if two cases differ by
@@ -92,7 +94,7 @@ def require_independent(
     time_us: Callable[[], float],
     xp: Any,
     *,
-    new_first: Callable[[], NDArray[Any]],
+    new_inputs: Callable[[], Sequence[NDArray[Any]]],
     is_long: bool,
     by_events: bool = False,
     reads_output: bool = False,
@@ -100,39 +102,39 @@ def require_independent(
 ) -> None:
     """Raise WrongError if the time or the result of a launch depends on what went before.
 
-    `operands` has a single set, a copy of the first, whose A and B are overwritten in place.
-    `time_us` launches once on it and returns the microseconds, `by_events` of the GPU. `new_first`
-    returns an A that no launch has seen. With `is_long`, a right kernel is launched only once in
-    each case, because launches take long. `cases` are compared with the case `POISONED`.
+    `operands` has a single set, a copy of the first, whose operands are overwritten in place.
+    `time_us` launches once on it and returns the microseconds, `by_events` of the GPU. `new_inputs`
+    returns operands that no launch has seen: for a product A alone, as the rows of B are moved.
+    With `is_long`, a right kernel is launched only once in each case, because launches take long.
+    `cases` are compared with the case `POISONED`.
     """
-    problem, (first, second, output) = operands.problem, operands.sets[0]
-    seen, seen_second = first.copy(order="K"), second.copy(order="K")
-    seen_host, right_second = operands.host_inputs[0], xp.asarray(widened(operands.host_inputs[1]))
+    problem, (*inputs, output) = operands.problem, operands.sets[0]
+    seen, host_seen = [array.copy(order="K") for array in inputs], operands.host_inputs
+    is_product = problem.operation.is_product
     right: Any = None
 
-    def is_product(host_first: NDArray[Any], moved: int = 0) -> bool:
-        rows = rows_to_check(problem)
-        inputs = xp.asarray(widened(host_first)), xp.roll(right_second, moved, axis=0)
-        part = take_rows(output, rows) if problem.operation.is_by_rows else output
-        error = rows_error(xp, problem, inputs, rows, part)
-        return not why_inaccurate(error, problem.precision.tolerance)
+    def is_result(new: Sequence[NDArray[Any]] = (), moved: int = 0) -> bool:
+        error = _error(xp, problem, (*new, *host_seen[len(new) :]), moved, output)
+        return not why_inaccurate(error, problem.tolerance)
 
     def once(case: Case) -> float:
         nonlocal right
         # In all cases the same is drawn, and the same bytes pass through the caches.
-        new, moved = new_first(), randbelow(len(second))
-        copied = xp.asarray(new.view(first.dtype)), seen.copy(order="K")
-        first[...] = copied[0 if case == Case.CHANGED else 1]
-        _write_moved(second, seen_second, moved if case == Case.CHANGED else 0)
+        hosts, moved = new_inputs(), randbelow(len(inputs[-1]))
+        for array, new, old in zip(inputs, hosts, seen, strict=False):
+            copied = xp.asarray(new.view(array.dtype)), old.copy(order="K")
+            array[...] = copied[0 if case == Case.CHANGED else 1]
+        if is_product:
+            _write_moved(inputs[1], seen[1], moved if case == Case.CHANGED else 0)
         if right is not None:
             output[...] = right
         if case != Case.FILLED:
             poison(output, reads_output=reads_output)
         taken_us = time_us()
         if case == Case.CHANGED:
-            is_right = is_product(new, moved)
+            is_right = is_result(hosts, moved)
         elif right is None:
-            is_right = is_product(seen_host)
+            is_right = is_result()
             if not is_right and not reads_output and is_unwritten(xp, output):
                 raise missing(STALE)
             right = output.copy(order="K")
@@ -164,6 +166,19 @@ def require_independent(
                 without_it, with_it = median(times_us[Case.POISONED]), median(times_us[case])
                 why = why_dependent(case, without_it, _CASE_TEXT[case], with_it)
                 raise WrongError(why, may_be_load=True)
+
+
+def _error(
+    xp: Any, problem: Problem, hosts: Sequence[NDArray[Any]], moved: int, output: Any
+) -> float:
+    """Return the error of a result; of a product, B has its rows `moved` and some are compared."""
+    arrays = [xp.asarray(widened(host)) for host in hosts]
+    if not problem.operation.is_product:
+        reference = make_reference(xp, problem.op, *arrays)
+        return relative_error(xp, output, reference, problem.precision.result_roundoff)
+    rows, (first, second) = rows_to_check(problem), arrays
+    part = take_rows(output, rows) if problem.operation.is_by_rows else output
+    return rows_error(xp, problem, (first, xp.roll(second, moved, axis=0)), rows, part)
 
 
 def _write_moved(array: Any, rows: Any, places: int) -> None:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from gpubench.engine.judge.sum_width import WidthProbe, extents, make_width_probes
 from gpubench.engine.judge.verdict import missing, require, why_inexact, why_narrow
 from gpubench.engine.judge.verify import count_true, on_host
+from gpubench.engine.operands.make import make_inputs
 from gpubench.model import (
     Cache,
     CallVariant,
@@ -46,9 +47,9 @@ TILES = (2, 4, 8, 16, 32)
 """Number of tiles that a probe spans in each direction, as far as the point does. A probe uses the
 first number at which the variant launches the same kernels as at the point's size."""
 
-UNUSUAL = {2: (1283, 1283, 1), 3: (149, 157, 139)}
-"""Prime extents, by their number: a kernel that is right there checks its bounds, and requires no
-alignment."""
+UNUSUAL, UNUSUAL_LONG = (149, 157, 139, 13, 11, 7), (1283, 1283)
+"""Prime extents, and those of operations that memory limits: a kernel that is right there checks
+its bounds, and requires no alignment."""
 
 MAX_PROBES = 8
 """Maximum number of launches among which the values of k are divided, where a result has too few
@@ -163,7 +164,8 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     host function launches at another size is not known. A function with fixed addresses may keep
     those of a single size.
     """
-    if isinstance(point.variant, HostVariant) or point.variant.fixed_addresses:
+    fixed = isinstance(point.variant, HostVariant) or point.variant.fixed_addresses
+    if fixed or not point.problem.operation.is_product:
         return point.problem
     own, blocks, period = point.problem, _block(point), _period(point)
     kept = "" if is_ours(point.variant) else own.operation.terms
@@ -189,6 +191,8 @@ def fewer_rows(point: Point, rows: int) -> int:
     point's rows; with fixed addresses, or if it refuses that number, it is always launched at the
     point's own size.
     """
+    if not point.problem.operation.is_product:
+        return point.problem.m
     if is_ours(point.variant):
         return rows
     near = _near(point.problem.m, _period(point), rows)
@@ -198,8 +202,11 @@ def fewer_rows(point: Point, rows: int) -> int:
 
 def unusual_problem(point: Point, capability: tuple[int, int] | None) -> Problem | None:
     """Return the problem with prime extents, or None if the variant does not take it."""
-    m, n, k = UNUSUAL[len(point.problem.extents)]
-    problem = replace(point.problem, m=m, n=n, k=k)
+    operation = point.problem.operation
+    count = len(operation.extents)
+    is_long = operation.bandwidth_bound and count <= len(UNUSUAL_LONG)
+    extents = (UNUSUAL_LONG if is_long else UNUSUAL)[:count]
+    problem = point.problem.at(operation.size_of(extents))
     refused = point.variant.why_not(point.tile, problem, capability)
     same = kernels_of(point, problem) <= kernels_of(point, point.problem)
     same &= not point.variant.fixed_addresses
@@ -232,6 +239,13 @@ def _near(extent: int, period: int, least: int) -> int:
     return min(
         extent, remainder + period * max(remainder == 0, math.ceil((least - remainder) / period))
     )
+
+
+def trial_inputs(problem: Problem, seed: int) -> tuple[NDArray[Any], ...]:
+    """Return operands for a launch that shows what a call does: a probe's, if there are probes."""
+    if problem.operation.is_product:
+        return inputs_of(make_probes(problem, seed)[0])
+    return make_inputs(problem, seed)
 
 
 def inputs_of(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
@@ -396,7 +410,12 @@ def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
 
 
 def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
-    """Return the probes of a problem's products, and of the width of its sums."""
+    """Return the probes of a problem's products, and of the width of its sums.
+
+    Other operations have none.
+    """
+    if not problem.operation.is_product:
+        return ()
     return (*make_probes(problem, seed), *make_width_probes(problem, seed))
 
 

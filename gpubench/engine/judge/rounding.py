@@ -53,6 +53,8 @@ class RoundedOperand(NamedTuple):
 
 def can_show_rounding(problem: Problem) -> bool:
     """Whether the tolerance can hide that an operand was rounded."""
+    if not problem.operation.is_product:
+        return False
     return not problem.precision.is_integer and problem.precision.bits >= WIDE_BITS
 
 

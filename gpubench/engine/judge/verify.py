@@ -9,11 +9,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from gpubench.backends.rotation import OperandSets, result_factor
+from gpubench.backends.rotation import OperandSets, content_of
 from gpubench.engine.judge.rounding import can_show_rounding, choose_lines, find_rounding
 from gpubench.engine.judge.verdict import WrongError, missing, require, why_inaccurate, why_rounded
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import Reference, make_reference
+from gpubench.engine.operands.make import Reference, make_reference, widened
 from gpubench.model import Cache, CallVariant, HostVariant, Measurement, Point, Problem, Variant
 from gpubench.plan.registry import is_ours
 
@@ -58,7 +58,7 @@ class Check:
         xp: Any,
         point: Point,
         operands: OperandSets,
-        reference: Callable[[], Reference],
+        reference: Callable[..., Reference],
         earlier: Measurement | None = None,
         *,
         later: bool = False,
@@ -92,7 +92,7 @@ class Check:
         """Check the outputs written since `start`, and start again. Raises WrongError."""
         problem = self.operands.problem
         for index, fingerprint in self.operands.fingerprints().items():
-            factor = result_factor(problem, index)
+            factor = content_of(problem, index)
             if self.fingerprints.get(factor) != fingerprint:
                 output = self.operands.sets[index][-1]
                 if self._later:  # beyond KEPT_OUTPUTS, one of the later half is replaced
@@ -101,7 +101,7 @@ class Check:
                         place = KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)
                     self._kept[place : place + 1] = [(output.copy(order="K"), factor)]
                 else:
-                    errors = self._reference().errors
+                    errors = self._reference_of(factor).errors
                     if (factor, fingerprint) not in errors:
                         errors[factor, fingerprint] = self._compare(output, factor)
                     self._accept(errors[factor, fingerprint])
@@ -120,14 +120,19 @@ class Check:
                 self._xp,
                 self.operands,
                 output,
-                self._reference(),
-                factor,
+                self._reference_of(factor),
+                factor if self.operands.problem.operation.is_linear else 1,
                 finds_rounding=self._finds_rounding,
             )
         except WrongError:
             if self._accepted and not self._reads_output and is_unwritten(self._xp, output):
                 raise missing(STALE) from None
             raise
+
+    def _reference_of(self, content: int) -> Reference:
+        """Return the reference of a set's content; for linear operations it is the same."""
+        is_linear = self.operands.problem.operation.is_linear
+        return self._reference() if is_linear else self._reference(content)
 
     def _accept(self, error: float) -> None:
         self._accepted = True
@@ -147,14 +152,22 @@ def require_right(
     problem = operands.problem
     precision = problem.precision
     error = relative_error(xp, output, reference, precision.result_roundoff, factor)
-    if why_inaccurate(error, precision.tolerance):
+    if why_inaccurate(error, problem.tolerance):
         multiple = _multiple(xp, output, reference, factor)
-        require(why_inaccurate(error, precision.tolerance, multiple), error)
+        require(why_inaccurate(error, problem.tolerance, multiple), error)
     if finds_rounding and can_show_rounding(problem):
         rows = choose_lines(problem, problem.output_shape[0])
         part = on_host(take_rows(output, rows)) / np.asarray(factor, output.dtype)
         require(why_rounded(*find_rounding(problem, operands.host_inputs, rows, part)))
     return error
+
+
+def require_right_on(xp: Any, problem: Problem, inputs: Sequence[Any], output: Any) -> None:
+    """Raise WrongError unless an output is the result of operands in host memory."""
+    on_device = (xp.asarray(widened(array)) for array in inputs)
+    reference = make_reference(xp, problem.op, *on_device)
+    error = relative_error(xp, output, reference, problem.precision.result_roundoff)
+    require(why_inaccurate(error, problem.tolerance), error)
 
 
 def _multiple(xp: Any, output: Any, reference: Reference, factor: int) -> int:
@@ -247,9 +260,9 @@ def compare_small(operand_cache: OperandCache, xp: Any, points: Sequence[Point])
 
     The result was never written, and its error is not used.
     """
-    for point in {point.problem.dtype: point for point in points}.values():
-        extents = {name: min(getattr(point.problem, name), SMALL) for name in "mnk"}
-        problem = replace(point.problem, **extents)
+    products = (point for point in points if point.problem.operation.is_product)
+    for point in {point.problem.dtype: point for point in products}.values():
+        problem = point.problem.at(tuple(min(extent, SMALL) for extent in point.problem.numbers))
         small = replace(point, problem=problem, cache=Cache.HOT)
         output = operand_cache.operands(small).output
         poison(output)

@@ -18,9 +18,9 @@ from gpubench.engine.judge.probe import (
     unusual_problem,
 )
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.judge.verify import on_host, poison, take_rows
+from gpubench.engine.judge.verify import on_host, poison, require_right_on, take_rows
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import make_new_values
+from gpubench.engine.operands.make import make_inputs, make_new_values
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Cache, Point, Problem
 
@@ -74,6 +74,13 @@ class Examiner:
         problem = probe_problem(point, self._backend.device.compute_capability)
         probes = all_probes(problem, self._operand_cache.seed)
         return [on_host(self._output_of(point, probe)).tobytes() for probe in probes]
+
+    @_or_lost()
+    def result_on(self, point: Point, seed: int) -> bytes:
+        """Return the result on operands of a seed. Raises ChildLostError."""
+        inputs = make_inputs(point.problem, seed, point.operands)
+        content: bytes = on_host(next(self.outputs(point, point.problem, inputs))).tobytes()
+        return content
 
     @_or_lost()
     def repeat(self, point: Point, launches: int) -> float | None:
@@ -156,8 +163,13 @@ class Examiner:
         if problem is None:
             return ""
         try:
-            probe = make_full_probe(problem, self._operand_cache.seed)
-            require_exact(probe, self._backend.xp, self._output_of(point, probe))
+            if problem.operation.is_product:
+                probe = make_full_probe(problem, self._operand_cache.seed)
+                require_exact(probe, self._backend.xp, self._output_of(point, probe))
+            else:
+                inputs = make_inputs(problem, self._operand_cache.seed)
+                output = next(self.outputs(point, problem, inputs))
+                require_right_on(self._backend.xp, problem, inputs, output)
         except WrongError:
             return f"right at this size; wrong at {problem.size}: it does not check its bounds"
         except (CompileError, LaunchError, DoesNotFitError) as error:

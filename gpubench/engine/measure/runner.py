@@ -10,8 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from secrets import choice, randbits
 from time import perf_counter, sleep
+from typing import Any
+
+from numpy.typing import NDArray
 
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.functions import answers
@@ -25,6 +29,7 @@ from gpubench.engine.judge.probe import (
     make_probes,
     probe_problem,
     require_exact,
+    trial_inputs,
 )
 from gpubench.engine.judge.verdict import WrongError, as_judged, missing, require, why_too_short
 from gpubench.engine.judge.verify import (
@@ -35,12 +40,13 @@ from gpubench.engine.judge.verify import (
     never_written,
     poison,
     require_right,
+    require_right_on,
 )
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.pairs import paired
 from gpubench.engine.measure.sampling import LONG, Sample, best_threads, collect
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import SEED_BITS, Reference, make_new_values
+from gpubench.engine.operands.make import SEED_BITS, Reference, make_inputs, make_new_values
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
@@ -226,8 +232,8 @@ class Runner:
         *,
         later: bool = False,
     ) -> Check:
-        def reference() -> Reference:
-            return self._operand_cache.reference(point)
+        def reference(content: int = 0) -> Reference:
+            return self._operand_cache.reference(point, content)
 
         return Check(self._backend.xp, point, operands, reference, earlier, later=later)
 
@@ -346,7 +352,7 @@ class Runner:
         if instance in self._notes or not is_call:
             return
         problem = probe_problem(point, self._backend.device.compute_capability)
-        inputs = inputs_of(make_probes(problem, self._operand_cache.seed)[0])
+        inputs = trial_inputs(problem, self._operand_cache.seed)
         operands = self._backend.load(problem, inputs, cold=False)
         kernel = self._backend.bind(at_probe(point, problem), operands)
         poison(operands.output, reads_output=point.variant.reads_output)
@@ -365,19 +371,34 @@ class Runner:
         problem = probe_problem(point, self._backend.device.compute_capability)
         instance = instance_of(point)
         if (instance, problem) not in self._exact:
-            is_source = not isinstance(point.variant, CallVariant)
-            probes = make_probes if is_ours(point.variant) and is_source else all_probes
-            for probe in probes(problem, self._operand_cache.seed):
+            for inputs, judge in self._trials(point, problem):
                 # Two launches, as one may leave data.
-                for output in self.examiner.outputs(point, problem, inputs_of(probe), 2):
+                for output in self.examiner.outputs(point, problem, inputs, 2):
                     try:
-                        require_exact(probe, self._backend.xp, output)
+                        judge(output)
                     except WrongError:
                         if not is_unwritten(self._backend.xp, output):
                             raise
                         wrote = instance in self._writes
                         raise missing(STALE if wrote else never_written(point.variant)) from None
             self._exact.add((instance, problem))
+
+    def _trials(
+        self, point: Point, problem: Problem
+    ) -> Iterator[tuple[Sequence[Any], Callable[[Any], None]]]:
+        """Yield operands, and the function that raises WrongError unless the result is right.
+
+        Operations that are no products have no exact probes, but other values.
+        """
+        xp, seed = self._backend.xp, self._operand_cache.seed
+        if not problem.operation.is_product:
+            inputs = make_inputs(problem, seed, content=1)
+            yield inputs, partial(require_right_on, xp, problem, inputs)
+            return
+        is_source = not isinstance(point.variant, CallVariant)
+        probes = make_probes if is_ours(point.variant) and is_source else all_probes
+        for probe in probes(problem, seed):
+            yield inputs_of(probe), partial(require_exact, probe, xp)
 
     def _require_independent(
         self,
@@ -406,15 +427,13 @@ class Runner:
             own_set,
             lambda: kernel.sample(1, 1)[0],
             self._backend.xp,
-            new_first=lambda: make_new_values(
-                problem, randbits(SEED_BITS), point.operands, problem.input_shapes[0]
-            ),
+            new_inputs=partial(_new_inputs, point),
             is_long=is_long,
             cases=tuple(Case) if is_first else (choice((Case.FILLED, Case.CHANGED)),),
             by_events=point.timer == Timer.EVENTS and point.launches != Launches.WAITED,
             reads_output=point.variant.reads_output,
         )
-        if is_first:
+        if is_first and problem.operation.is_linear:
             self._require_scaled(point, launches=1 if is_long else 2)
 
     def _require_scaled(self, point: Point, *, launches: int) -> None:
@@ -555,6 +574,14 @@ class Runner:
         finally:
             inside_s = sum(self.spent_s.values()) - before_s
             self.spent_s[name] += perf_counter() - started - inside_s
+
+
+def _new_inputs(point: Point) -> tuple[NDArray[Any], ...]:
+    """Return operands that no launch has seen; for a product only A."""
+    problem, seed = point.problem, randbits(SEED_BITS)
+    if not problem.operation.is_product:
+        return make_inputs(problem, seed, point.operands)
+    return (make_new_values(problem, seed, point.operands, problem.input_shapes[0]),)
 
 
 def instance_of(point: Point) -> Instance:

@@ -1,11 +1,12 @@
 """Keeps operands on the device, and their references, between points and between rounds."""
 
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 
 from gpubench.backends import Backend
-from gpubench.backends.rotation import OperandSets, operand_factors
+from gpubench.backends.rotation import FACTORS, OperandSets, operand_factors
 from gpubench.engine.operands.make import (
     Reference,
     make_inputs,
@@ -26,7 +27,7 @@ class OperandCache:
         """The seed of the operands of the point that is measured now."""
 
         self._sets: OrderedDict[tuple[int, Problem, Fill, bool, bool], OperandSets] = OrderedDict()
-        self._references: dict[tuple[int, Problem, Fill], Reference] = {}
+        self._references: dict[tuple[int, Problem, Fill, int], Reference] = {}
 
     def use_seed(self, seed: int | None) -> None:
         """Draw operands from another seed; None means the job's. Drop those of further seeds."""
@@ -50,21 +51,39 @@ class OperandCache:
         needed += verifying_bytes(problem)
         while self._sets and 2 * needed > self._backend.bytes_free():  # kept: at most half
             (seed, evicted, fill, *_), _ = self._sets.popitem(last=False)
-            self._references.pop((seed, evicted, fill), None)
+            for content in range(len(FACTORS)):
+                self._references.pop((seed, evicted, fill, content), None)
         free = self._backend.bytes_free()
         if needed > free:
             raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
         inputs = make_inputs(problem, self.seed, point.operands)
-        self._sets[key] = self._backend.load(problem, inputs, cold=cold, one_set=one_set)
-        return self._sets[key]
+        operands = self._backend.load(problem, inputs, cold=cold, one_set=one_set)
+        if not problem.operation.is_linear:
+            operands = self._with_own_values(operands, point.operands)
+        self._sets[key] = operands
+        return operands
 
-    def reference(self, point: Point) -> Reference:
-        """Return the reference for the first set, made from the operands in host memory."""
-        key = self.seed, point.problem, point.operands
+    def _with_own_values(self, operands: OperandSets, fill: Fill) -> OperandSets:
+        """Return the operands with other values in each of the first sets, which others repeat."""
+        contents = [operands.host_inputs]
+        for number in range(1, min(len(operands.sets), len(FACTORS))):
+            contents.append(make_inputs(operands.problem, self.seed, fill, number))
+            for arrays in operands.sets[number :: len(FACTORS)]:
+                for array, host in zip(arrays, contents[-1], strict=False):
+                    array[...] = self._backend.xp.asarray(host.view(array.dtype))
+        return replace(operands, contents=tuple(contents))
+
+    def reference(self, point: Point, content: int = 0) -> Reference:
+        """Return the reference for the first set, made from the operands in host memory.
+
+        If sets have values of their own, it is the reference of a `content`.
+        """
+        key = self.seed, point.problem, point.operands, content
         if key not in self._references:
-            xp = self._backend.xp
-            inputs = (widened(array) for array in self.operands(point).host_inputs)
-            self._references[key] = make_reference(xp, point.problem.op, *map(xp.asarray, inputs))
+            xp, operands = self._backend.xp, self.operands(point)
+            host = operands.contents[content] if operands.contents else operands.host_inputs
+            inputs = (xp.asarray(widened(array)) for array in host)
+            self._references[key] = make_reference(xp, point.problem.op, *inputs)
         return self._references[key]
 
     def spoiled(self, point: Point) -> bool:
@@ -72,7 +91,9 @@ class OperandCache:
         operands = self.operands(point)
         for index, (*arrays, _) in enumerate(operands.sets):
             factors = operand_factors(point.problem, index)
-            for array, original, factor in zip(arrays, operands.host_inputs, factors, strict=True):
+            contents = operands.contents or (operands.host_inputs,)
+            host = contents[index % len(contents)]
+            for array, original, factor in zip(arrays, host, factors, strict=True):
                 content = array.get() if hasattr(array, "get") else array  # CuPy has get
                 if not np.array_equal(content, (original * factor).view(content.dtype)):
                     return True

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpubench.backends.new_elements import NEW_VALUES, new_elements
 from gpubench.backends.rotation import set_size
-from gpubench.model import OPERATIONS, Fill, Problem
+from gpubench.model import OPERATIONS, Fill, Operation, Problem
 
 SEED_BITS = 62  # bits of a seed that is chosen at random
 
@@ -23,14 +23,20 @@ LOW_BITS = 4  # bits of mantissa of the operands `low-entropy`
 EXACT_STEP = 2**20  # A sum of this many products of 16-bit halves (< 2³²) stays exact in float64
 
 
-def make_inputs(problem: Problem, seed: int, fill: Fill = Fill.UNIFORM) -> tuple[np.ndarray, ...]:
+def make_inputs(
+    problem: Problem, seed: int, fill: Fill = Fill.UNIFORM, content: int = 0
+) -> tuple[np.ndarray, ...]:
     """Return the operands of a problem: by default uniform in [−1, 1], or the range of an integer.
 
     Products of int32 wrap. int8 omits −128, which has no negative, because sets of operands differ
     in sign. Random numbers are the default because zeros switch fewer gates, and run up to 15 %
     faster. `Fill` describes the other values. With `Fill.INDEX`, element i of operand p (from 1) is
-    p·i, and integers wrap.
+    p·i, and integers wrap. An operation may make its operands itself. Other values have another
+    `content`.
     """
+    if make := problem.operation.make:
+        made = make(np.random.default_rng([seed, content]), problem.input_shapes)
+        return tuple(np.asarray(x, kind) for x, kind in zip(made, problem.types, strict=False))
     if fill == Fill.INDEX:
         return tuple(
             (factor * np.arange(math.prod(shape), dtype=np.int64))
@@ -38,7 +44,8 @@ def make_inputs(problem: Problem, seed: int, fill: Fill = Fill.UNIFORM) -> tuple
             .reshape(shape)
             for factor, shape in enumerate(problem.input_shapes, 1)
         )
-    rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
+    rng = np.random.default_rng([seed, content] if content else seed)
+    kind = np.dtype(problem.precision.element)
     return tuple(_values(rng, shape, kind, fill) for shape in problem.input_shapes)
 
 
@@ -180,9 +187,22 @@ def make_reference(xp: Any, op: str, *inputs: Any) -> Reference:
     float32 is computed in float64, int32 exactly modulo 2³², and float64 to about 2⁻⁶⁰ of ‖a‖·‖b‖.
     """
     operation = OPERATIONS[op]
+    if not operation.is_product:
+        return _plain_reference(xp, operation, inputs)
     matrices = (x if x.ndim > 1 else x[:, None] for x in inputs)
     reference: Reference = operation.reference(xp, *(_Factor(xp, x) for x in matrices))
     return _of_vector(reference) if len(operation.output.dimensions) == 1 else reference
+
+
+def _plain_reference(xp: Any, operation: Operation, inputs: Sequence[Any]) -> Reference:
+    """Compute the result as the operation states it, in float64, or in integers of 64 bits."""
+    wide = [x.astype(np.int64 if x.dtype.kind in "iu" else np.float64) for x in inputs]
+    return Reference(
+        parts=(operation.reference(xp, *wide),),
+        terms=1,
+        row_norms=operation.scale(xp, *wide) if operation.scale else 0.0,
+        column_norms=1.0,
+    )
 
 
 def _of_vector(reference: Reference) -> Reference:

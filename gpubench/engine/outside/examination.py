@@ -1,16 +1,21 @@
 """Judges measurements of users' kernels from outside the process that runs them."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from secrets import randbelow
+from secrets import randbelow, randbits
 from typing import Any
+
+import numpy as np
 
 from gpubench.engine.child.supervisor import Supervisor
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
-from gpubench.engine.judge.verdict import WrongError, as_judged
+from gpubench.engine.judge.verdict import WrongError, as_judged, missing
+from gpubench.engine.judge.verify import require_right_on
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.runner import Instance, instance_of
+from gpubench.engine.operands.make import SEED_BITS, make_inputs
 from gpubench.engine.outside.on_new_operands import OnNewOperands
 from gpubench.engine.outside.parent_clock import require_time
 from gpubench.errors import ChildLostError
@@ -61,11 +66,18 @@ class Examination:
                     self._child.living.pid,
                     by_events=point.timer != Timer.HOST,
                 )
-                if is_function:
+                is_product = point.problem.operation.is_product
+                if is_function and not is_product:
+                    _require_result(request, point)
+                elif is_function:
                     at = probe_problem(point, self._device.compute_capability)
                     outputs = request(Examiner.probe_outputs, point)
                     require_exact_outputs(outputs, at, result.seed or 0)
-                if (is_function or ratio is None) and point.problem.bytes <= MAX_JUDGED_BYTES:
+                if (
+                    is_product
+                    and (is_function or ratio is None)
+                    and point.problem.bytes <= MAX_JUDGED_BYTES
+                ):
                     new = OnNewOperands(request, self._child.living.pid, result, self._device)
                     new_ratio = new.judge(needs_ratio=ratio is None)
                     ratio = new_ratio if ratio is None else ratio
@@ -99,6 +111,17 @@ class Examination:
             note = f"right at this size; {lost.why} at {unusual.size if unusual else ''}"
         self._notes[instance] = note
         return note
+
+
+def _require_result(request: Callable[..., Any], point: Point) -> None:
+    """Raise WrongError unless the result is right on operands of a seed that is drawn here."""
+    problem, seed = point.problem, randbits(SEED_BITS)
+    content = request(Examiner.result_on, point, seed)
+    kind = np.dtype(problem.types[-1])
+    if len(content) != kind.itemsize * math.prod(problem.output_shape):
+        raise missing(f"{len(content)} bytes at {problem.size}")
+    output = np.frombuffer(content, kind).reshape(problem.output_shape)
+    require_right_on(np, problem, make_inputs(problem, seed, point.operands), output)
 
 
 def library_note(result: Measurement) -> str:

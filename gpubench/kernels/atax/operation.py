@@ -9,6 +9,6 @@ OPERATION = Operation(
     output=Array("y", "N"),
     reference=lambda _, a, x: a.T @ (a @ x),
     flops="4*M*N",
+    linear_in=("A", "A", "x"),
     terms="M",
-    uses_of_a=2,
 )

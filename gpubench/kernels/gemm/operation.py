@@ -9,5 +9,6 @@ OPERATION = Operation(
     output=Array("C", "M N"),
     reference=lambda _, a, b: a @ b,
     flops="2*M*N*K",
+    linear_in=("A", "B"),
     terms="K",
 )

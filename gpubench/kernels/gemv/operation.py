@@ -9,5 +9,6 @@ OPERATION = Operation(
     output=Array("y", "M"),
     reference=lambda _, a, x: a @ x,
     flops="2*M*N",
+    linear_in=("A", "x"),
     terms="N",
 )

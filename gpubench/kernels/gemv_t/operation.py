@@ -9,5 +9,6 @@ OPERATION = Operation(
     output=Array("y", "N"),
     reference=lambda _, a, x: a.T @ x,
     flops="2*M*N",
+    linear_in=("A", "x"),
     terms="M",
 )
