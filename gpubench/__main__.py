@@ -1,10 +1,13 @@
 """`gpubench`, and `python -m gpubench`."""
 
-import signal
+import os
+import sys
 
 
 def main() -> None:
     """Run the command line. Ctrl-C ends the process at once until `gpubench.cli` can catch it."""
+    import signal  # here: the current directory may hold a module of this name
+
     interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interrupts:  # a shell may start a background job with SIGINT ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -15,5 +18,16 @@ def main() -> None:
     run()
 
 
+def leave_the_current_directory() -> None:
+    """Import nothing from the current directory, where `python -m` looks first.
+
+    It may hold what others wrote, as the checkout of a pull request does.
+    """
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 # as above
+    if not sys.flags.safe_path and os.path.realpath(sys.path[0]) == os.getcwd() != package:  # noqa: PTH109
+        del sys.path[0]
+
+
 if __name__ == "__main__":
+    leave_the_current_directory()
     main()

@@ -35,6 +35,12 @@ class UsageError(GpubenchError):
     """A flag, file or configuration is invalid. The message says what, where, and what is right."""
 
 
+class OutputLostError(UsageError):
+    """A file could not be written, as the disk is full or broken."""
+
+    exit_code = OUTPUT_LOST
+
+
 class DeviceUnavailableError(GpubenchError):
     """The device does not exist. The message says what is missing and how to get it.
 
@@ -66,6 +72,10 @@ class PeerLostError(DeviceUnavailableError):
 
 class DeviceBusyError(GpubenchError):
     """Another sweep measures on the device."""
+
+
+class HostChangedError(GpubenchError):
+    """Something changed how the system schedules this process, so its times say nothing."""
 
 
 class CompileError(Exception):

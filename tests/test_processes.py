@@ -11,10 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commandline import QUICKER, TIMEOUT_S, call, start
+from commandline import QUICKER, TIMEOUT_S, call, run, start
 
+from gpubench.hardware import host
 from gpubench.process import descendants
-from gpubench.process.child import start_program
+from gpubench.process.child import BOOT, start_program
+from gpubench.process.child import start as start_child
+from gpubench.process.streams import MAX_LINES, Copier
 
 DAEMON = """
 import os
@@ -186,3 +189,86 @@ def is_program(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
         return words[0].endswith("/program")
     return False
+
+
+@pytest.mark.parametrize("how", ["pins", "renices"])
+def test_a_run_whose_scheduling_a_kernel_changes_ends_in_a_line_and_keeps_its_rows(
+    tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "own").mkdir()
+    change = "os.setpriority(os.PRIO_PROCESS, pid, 15)"
+    if how == "pins":
+        change = "os.sched_setaffinity(pid, {max(os.sched_getaffinity(pid))})"
+    # The kernel changes its grandparent, which is behind its warden.
+    pid = "int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])"
+    text = KERNEL.replace("{started}", f"import os\ndef change():\n    pid = {pid}\n    {change}")
+    (tmp_path / "own" / "mine.py").write_text(text.replace("{then}", "change()"))
+    command = ("sweep", "--device", "cpu", "--kernels", "own", "--variants", "mine", "--sizes", "8")
+    done = run(tmp_path, *command, *QUICKER, "-o", "a.csv")
+    assert done.code == 2
+    assert f"the {'CPUs' if how == 'pins' else 'priority'} of gpubench changed" in done.err
+    assert (tmp_path / "a.csv").exists()
+
+
+def test_a_child_that_fills_the_memory_is_killed_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    little = "from gpubench.process import warden; warden.MIN_FREE, warden.MAX_USED = 2, 0; "
+    boot = BOOT.replace("watch(int", f"{little}watch(int")
+    assert boot != BOOT
+    monkeypatch.setattr("gpubench.process.child.BOOT", boot)
+    (tmp_path / "holder.py").write_text("import time\ndef hold(_): time.sleep(600)")
+    monkeypatch.syspath_prepend(tmp_path)
+    child = start_child("holder", "hold", speaker="holder")
+    assert child.socket.recv(1) == b""
+    assert child.how_it_ended() == "filled the memory of the machine; killed"
+    child.kill()
+
+
+def test_the_memory_of_a_container_is_what_its_groups_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for group, limit, used, cached in (("", "max", 7, 0), ("a", 3 * 2**20, 2**20, 2**19)):
+        folder = tmp_path / group
+        folder.mkdir(exist_ok=True)
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cached}\n")
+    (tmp_path / "a" / "b").mkdir()  # a group without limits of its own
+    read = host.read_text
+    monkeypatch.setattr(host, "CGROUPS", tmp_path)
+    monkeypatch.setattr(
+        host, "read_text", lambda path: "0::/a/b" if path == "/proc/self/cgroup" else read(path)
+    )
+    assert host.all_memory_bytes() == 3 * 2**20
+    assert host.free_memory_bytes() == 3 * 2**20 - 2**20 + 2**19
+
+
+def test_what_a_child_prints_is_cleaned_named_and_bounded(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = ["::add-mask::x", "\x1b[2J##[group]y", "##vso[task.setvariable]z", *(100 * ["again"])]
+    copier = Copier("my\nkernel")
+    os.write(copier.descriptor, "\n".join(lines).encode() + b"\n\xff")
+    copier.start()
+    copier.finish(TIMEOUT_S)
+    first, second, third, *rest = capsys.readouterr().err.splitlines()
+    assert first == "[my kernel] ::add-mask::x"  # no command, as the line does not begin with it
+    assert second == "[my kernel] ?[2J# #[group]y"
+    assert third == "[my kernel] # #vso[task.setvariable]z"
+    assert rest[:-1] == (MAX_LINES - 3) * ["[my kernel] again"]
+    assert rest[-1] == f"[my kernel] ({104 - MAX_LINES} more lines, not shown)"
+
+
+def test_a_line_has_the_name_of_who_spoke_when_it_was_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    copier = Copier("a")
+    writer = os.dup(copier.descriptor)
+    copier.start()
+    for name in ("b", "c", "a"):
+        copier.speak_as(name)
+        os.write(writer, name.encode() + b"\n")
+    os.close(writer)
+    copier.finish(TIMEOUT_S)
+    assert capsys.readouterr().err == "[b] b\n[c] c\n[a] a\n"

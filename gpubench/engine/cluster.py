@@ -114,9 +114,10 @@ def connected(on: str, device: str) -> Iterator[Client]:
     try:
         import cryptography  # noqa: F401 # Dask makes the keys of `local` by it
         from distributed import Client
-    except ImportError:
+    except ImportError as error:
+        what = f"needs {error.name}" if error.name else f"cannot use Dask: {first_line(error)}"
         raise UsageError(
-            f"measuring on several devices needs Dask and cryptography: {install_command('fleet')}"
+            f"measuring on several devices {what}: {install_command('fleet')}"
         ) from None
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("distributed"):

@@ -250,7 +250,8 @@ class Variant:
         if problem.column_major not in (own, *(LAYOUTS[name] for name in self.layouts)):
             return f"takes its operands {layout_text(own)} only, not {problem.layout}"
         if missing := [name for name in self.libraries if not _is_installed(name)]:
-            return f"needs {' and '.join(missing)}: pip install {' '.join(missing)}"
+            # No command installs a module by its name: on PyPI the name may be another project's.
+            return f"needs {' and '.join(missing)}, which Python does not find"
         if tile is not None and self.tiles is not None and (reason := self.tiles.why_not(tile)):
             return reason
         return self.refuse(tile, problem)

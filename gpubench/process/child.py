@@ -16,6 +16,7 @@ from weakref import WeakSet
 from gpubench.process.channel import Channel
 from gpubench.process.descendants import first_child
 from gpubench.process.streams import Copier
+from gpubench.process.warden import OVER_MEMORY
 
 ROOT = str(Path(__file__).parents[2])
 """The folder that holds this package."""
@@ -64,6 +65,8 @@ class Child:
             code = self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             return "closed its channel; killed"
+        if code == OVER_MEMORY:
+            return "filled the memory of the machine; killed"
         if code < 0:
             return f"crashed: {signal.strsignal(-code)} (signal {-code})"
         return f"ended by itself with exit code {code}"

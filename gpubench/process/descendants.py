@@ -73,6 +73,11 @@ def first_child(pid: int) -> int:
     return min(children, key=lambda child: (_started(child), child), default=pid)
 
 
+def resident_bytes(pid: int) -> int:
+    """Return the memory that a process holds; 0 if it has ended."""
+    return int(fields[21]) * os.sysconf("SC_PAGE_SIZE") if (fields := _stat(pid)) else 0
+
+
 def _started(pid: int) -> int:
     """Return when a process started, in clock ticks since the machine did."""
     return int(fields[19]) if (fields := _stat(pid)) else 0

@@ -16,11 +16,23 @@ from pathlib import Path
 from time import monotonic
 from typing import NoReturn
 
+from gpubench.hardware.host import all_memory_bytes, free_memory_bytes
 from gpubench.process import descendants
 
 _ENDING = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
 _AWAITED = {*_ENDING, signal.SIGCHLD}
 
+
+LOOK_EVERY_S = 1.0
+"""Time between two looks at the memory. A look takes a third of a millisecond."""
+
+MIN_FREE = 0.05
+"""Part of the memory that a child must leave, if it has more than `MAX_USED` of it."""
+
+MAX_USED = 0.4
+
+OVER_MEMORY = 247
+"""Exit code of a warden whose child filled the memory."""
 
 GRACE_S = 1.0
 """Time for another program to end by SIGTERM, before it is killed."""
@@ -72,13 +84,29 @@ def _guard(child: int, grace_s: float) -> NoReturn:
     descendants.close_to_descendants()
     ended: int | None = None
     while ended is None:
-        number = signal.sigwait(_AWAITED)
+        signalled = signal.sigtimedwait(_AWAITED, LOOK_EVERY_S)
         ended = _reaped(child)
-        if number in _ENDING - {signal.SIGINT} and ended is None:  # the child has its own SIGINT
+        if ended is not None:
+            break
+        if signalled is None:
+            if _fills_the_memory():
+                ended = OVER_MEMORY << 8  # as the status of a process that exits
+        elif signalled.si_signo in _ENDING - {signal.SIGINT}:  # the child has its own SIGINT
             ended = _asked_to_end(child, grace_s)
             break
     descendants.end()
     _end_as(signal.SIGKILL if ended is None else ended)
+
+
+def _fills_the_memory() -> bool:
+    """Return whether little memory is left, and the child with all it started has most of it.
+
+    A limit of the address space would not do: CUDA reserves more than the machine has.
+    """
+    total = all_memory_bytes()
+    if free_memory_bytes() >= total * MIN_FREE:
+        return False
+    return sum(map(descendants.resident_bytes, descendants.descendants())) > total * MAX_USED
 
 
 def _asked_to_end(child: int, grace_s: float) -> int | None:

@@ -11,7 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from gpubench.errors import UsageError
+from gpubench.errors import OutputLostError, UsageError
+
+_DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+def not_written(error: OSError) -> type[UsageError]:
+    """Return the type of the error for a file that could not be written."""
+    return OutputLostError if error.errno in _DISK_FAULTS else UsageError
+
 
 Content = bytes | Callable[[IO[bytes]], object]
 """Content of a file: its bytes, or a function that writes them."""
@@ -144,7 +152,7 @@ class Output:
     def _refused(self, error: OSError) -> UsageError:
         appeared = isinstance(error, FileExistsError)
         why = "another file has appeared there" if appeared else error.strerror
-        return UsageError(f"{self._at}cannot write {self.path}: {why}")
+        return not_written(error)(f"{self._at}cannot write {self.path}: {why}")
 
 
 _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is not followed"}

@@ -14,7 +14,7 @@ import msgspec
 from gpubench.errors import UsageError
 from gpubench.model import Measurement, Point, PointKey, Status
 from gpubench.results.columns import MIN_VALUE, in_range
-from gpubench.results.output import Output, lock, make_directory, open_regular
+from gpubench.results.output import Output, lock, make_directory, not_written, open_regular
 from gpubench.results.row import Row, encode, read
 from gpubench.results.store import slug
 from gpubench.text import shown
@@ -169,7 +169,8 @@ class ResultFile:
             if measurement.status != Status.ELIMINATED:  # it follows from the other lines
                 os.fsync(file.fileno())
         except OSError as error:
-            raise self._lost(f"cannot write {self.partial}: {error.strerror}") from error
+            what = f"cannot write {self.partial}: {error.strerror}"
+            raise self._lost(what, not_written(error)) from error
 
     def close(self) -> None:
         """Leave the file as it is, so that it can be continued later."""
@@ -190,7 +191,7 @@ class ResultFile:
             if complete and not self.keeps_partial:
                 self.remove_partial()
         except UsageError as error:
-            raise self._lost(str(error)) from error
+            raise self._lost(str(error), type(error)) from error
         finally:
             with suppress(OSError):  # a full disk was reported by `add`
                 file.close()
@@ -205,8 +206,8 @@ class ResultFile:
             raise ValueError("the file is not open")
         return self._file
 
-    def _lost(self, what: str) -> UsageError:
-        return UsageError(
+    def _lost(self, what: str, kind: type[UsageError]) -> UsageError:
+        return kind(
             f"{what}; what was measured is in {self.partial}, "
             f"and --resume {self.continued_by} continues from there"
         )

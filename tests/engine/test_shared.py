@@ -292,8 +292,8 @@ def test_workers_that_do_not_start_and_a_missing_dask_end_in_a_line(
     why = r"^--on local: not all .*no more processes; a script"
     with pytest.raises(DeviceUnavailableError, match=why), connected(LOCAL, "cpu"):
         pass
-    why = r"on several devices needs Dask and cryptography: pip install '.*\[fleet\]'"
     for package in ("cryptography", "distributed"):
+        why = rf"on several devices needs {package}: pip install '.*\[fleet\]'"
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(UsageError, match=why), connected(LOCAL, "cpu"):
             pass

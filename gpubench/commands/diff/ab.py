@@ -72,7 +72,7 @@ class Build:
         texts = {**options, "rounds": "1", "output": str(output)}
         if self.kernels:
             texts["kernels"] = str(self.kernels)
-        command = [self.interpreter, "-m", "gpubench", "sweep"]
+        command = [self.interpreter, "-P", "-m", "gpubench", "sweep"]  # no module of this folder
         command += [f"{OPTIONS[name].flag}={text}" for name, text in texts.items()]
         ended = run_program(command)
         if ended.returncode in {-2, 130}:

@@ -13,12 +13,13 @@ from gpubench.backends import backends
 from gpubench.cache import environment_with_caches
 from gpubench.engine.child.calls import Done, Opened, bound, decode_result, encode_call
 from gpubench.engine.child.serve import Server
-from gpubench.errors import ChildLostError
+from gpubench.errors import ChildLostError, HostChangedError
 from gpubench.hardware.host import CACHE_VARIABLE
 from gpubench.model import Point, Timer
 from gpubench.process.channel import Channel
 from gpubench.process.child import Child, start
 from gpubench.process.requests import NO_ANSWER, Report, ask
+from gpubench.text import clean
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -44,6 +45,16 @@ SILENT_VARIABLES = (
 child does not get them, and rows record them. The backend sets the number of threads itself."""
 
 
+RECORDED = (
+    *("OPENBLAS_", "GOTO_", "MKL_", "OMP_", "KMP_", "NPY_", "NUMBA_", "LD_"),
+    *("CUDA_", "NVIDIA_", "CUBLAS_", "CUBLASLT_", "GLIBC_TUNABLES", "MALLOC_"),
+)
+"""Beginnings of variables that change libraries. Rows record each that is set, passed on or not."""
+
+MAX_RECORDED = 200
+"""Maximum number of characters of the value of a variable that rows record."""
+
+
 class Supervisor:
     """Controls one child at a time. Children that were started ahead wait until they are opened."""
 
@@ -54,6 +65,7 @@ class Supervisor:
         self.usable = True  # whether the device still worked after the last request
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._child_spent_s: Mapping[str, float] = {}
+        self._scheduling = scheduling(os.getpid())
         environment, self.unkept = environment_with_caches()
         kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
         self._environment = kept | THREADS_SLEEP
@@ -70,13 +82,17 @@ class Supervisor:
         self._child_spent_s = {}
 
     def open(self) -> Opened:
-        """Start a child that opens the device. Raises what the child raised, and ChildLostError."""
+        """Start a child that opens the device.
+
+        Raises what the child raised, ChildLostError, and HostChangedError.
+        """
         started = perf_counter()
         while self._waiting and self._waiting[0].has_ended:  # killed while it waited
             self._waiting.pop(0).kill()
         self.child = self._waiting.pop(0) if self._waiting else self._start()
         opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
         self._spent_s["starting"] += perf_counter() - started
+        self._require_scheduling(self.child.pid)  # it waited while kernels ran
         return opened
 
     @contextmanager
@@ -155,7 +171,21 @@ class Supervisor:
             self.end()
             raise ChildLostError(NO_ANSWER) from error
         self._child_spent_s, self.usable = done.spent_s, done.usable
+        self._require_scheduling(os.getpid())
         return result
+
+    def _require_scheduling(self, pid: int) -> None:
+        """Raise HostChangedError if this process or a new child is not scheduled as it was.
+
+        A kernel may pin or renice any process of its user, and later children inherit that.
+        """
+        now = scheduling(pid)
+        for what, before, after in zip(("CPUs", "priority"), self._scheduling, now, strict=True):
+            if before != after:
+                raise HostChangedError(
+                    f"the {what} of gpubench changed while it measured, from {before} to {after}: "
+                    "by a kernel, or by hand; what it measured before is kept"
+                )
 
     def end(self) -> None:
         """Kill the child and all processes that its kernels started. Keep its times by phase."""
@@ -173,7 +203,18 @@ class Supervisor:
             self._waiting.pop().kill()
 
 
+def scheduling(pid: int) -> tuple[str, str]:
+    """Return the CPUs on which a process may run, and its policy and nice value."""
+    policy, nice = os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
+    return str(sorted(os.sched_getaffinity(pid))), f"policy {policy}, nice {nice}"
+
+
 def recorded_variables() -> list[str]:
     """Return the variables that rows record, with their values."""
     names = (*SILENT_VARIABLES, CACHE_VARIABLE)
-    return [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+    others = sorted(name for name in os.environ if name.startswith(RECORDED) and name not in names)
+    return [
+        f"{name}={clean(os.environ[name])[:MAX_RECORDED]}"
+        for name in (*names, *others)
+        if name in os.environ
+    ]

@@ -15,7 +15,7 @@ import pytest
 from commandline import TIMEOUT_S, outcome
 from diffs import rows
 
-from gpubench.commands.diff.ab import build
+from gpubench.commands.diff.ab import SideError, build
 from gpubench.errors import UsageError
 from gpubench.model import Device
 from gpubench.results.row import Row, write
@@ -150,6 +150,15 @@ def test_a_killed_ab_takes_its_sweep_along(tmp_path: Path) -> None:
         assert select.select([alive], [], [], TIMEOUT_S)[0], "the sweep outlived ab"
         assert alive.read() == ""
     measuring.join()
+
+
+def test_a_side_imports_nothing_from_the_current_directory(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    for name in ("gpubench", "platformdirs", "signal"):
+        Path(f"{name}.py").write_text(f"open({str(marker)!r}, 'w')")
+    with pytest.raises(SideError, match="--sizes: 'x'"):
+        build("new", Path(sys.executable)).sweep({"sizes": "x"}, tmp_path / "new-001.csv")
+    assert not marker.exists()
 
 
 def test_what_a_side_refuses_is_said_with_the_sides_name(call: Call) -> None:
