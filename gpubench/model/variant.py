@@ -14,7 +14,7 @@ from typing import Any
 from gpubench.model.config import Config, Space
 from gpubench.model.expression import MAX_CHARACTERS, Expression, evaluate
 from gpubench.model.operation import LARGEST, OPERATIONS
-from gpubench.model.precision import CORE_DTYPES, PRECISIONS
+from gpubench.model.precision import CORE_DTYPES, PRECISIONS, Precision
 from gpubench.model.problem import LAYOUTS, Problem, layout_text
 from gpubench.model.signature import WORKSPACE, Parameter, only_extent, parameters
 from gpubench.model.sources import include_folders, whole_source
@@ -61,6 +61,15 @@ class TensorMap:
 
     l2_promotion_bytes: int = 128
     """Minimum number of bytes that the L2 cache fetches at once. 0: the size of the copy."""
+
+    dtype: str = ""
+    """The precision whose elements it has. Empty: the operands' precision, or the result's."""
+
+    def precision(self, problem: Problem) -> Precision:
+        """Return the precision whose elements the matrix has."""
+        of_result = self.array == len(problem.input_shapes)
+        result = problem.precision.result if of_result else problem.dtype
+        return PRECISIONS[self.dtype or result]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +217,11 @@ class Variant:
     def backend(self) -> str:
         """Name of the backend it runs on, such as `cuda` or `cpu`."""
         raise NotImplementedError
+
+    @property
+    def is_blas(self) -> bool:
+        """Whether it calls the vendor's BLAS: it is a baseline, or a tuned call of one."""
+        return self.name == self.baseline or self.tunes != ""
 
     def may_overlap(self, tile: Config | None, problem: Problem) -> bool:  # noqa: ARG002 # see CudaVariant
         """Whether a launch may begin before the previous launch has ended."""

@@ -139,7 +139,7 @@ def encoded_launches(
         parts.append(words(len(step.tensor_maps)))
         for box in step.tensor_maps:
             place = (box.array, box.offset_bytes, *box.shape, *box.box)
-            parts.append(words(*place, ITEM_BYTES[case.problem.dtype]))
+            parts.append(words(*place, box.precision(case.problem).item_bytes))
         chosen = blocks(step)
         parts.append(words(len(chosen), *(index for block in chosen for index in block)))
     return b"".join(parts)

@@ -97,7 +97,7 @@ def step(variant: CudaVariant, tile: Config, problem: Problem, first: Launch, on
     scalar = problem.precision.cpp
     boxes = ", ".join(
         f"{{{m.array}, {m.offset_bytes}, {m.shape[0]}, {m.shape[1]}, {m.pitch or m.shape[1]}, "
-        f"{m.box[0]}, {m.box[1]}, {m.swizzle_bytes}}}"
+        f"{m.box[0]}, {m.box[1]}, {m.precision(problem).item_bytes}, {m.swizzle_bytes}}}"
         for m in one.tensor_maps
     )
     grid, blocks = (*one.grid, 1, 1), one.cluster[0] if one.cluster else 1
@@ -128,6 +128,7 @@ def program(
     text = emulated(planted(flattened(variant.source, set()), faults))
     precision = cases[0][1].precision
     scalar, result = precision.cpp, RESULTS.get(precision.name, precision.cpp)
+    tolerance = 0 if precision.result_roundoff or precision.is_integer else precision.tolerance
     lines = []
     for number, (tile, problem) in enumerate(cases):
         launch = variant.launch_on(FEW, tile, problem)
@@ -137,7 +138,7 @@ def program(
             f"  if (only < 0 || only == {number}) "
             f'check<{scalar}, {result}>({{"{tile} {problem.size}", '
             f"{problem.m}, {problem.n}, {problem.k}, {along_k}, {launch.workspace_bytes}, "
-            f"{{{steps}}}}});"
+            f"{{{steps}}}, {tolerance}}});"
         )
     words = "emulated::planted = count > 2 ? std::atoi(words[1]) : 0;"
     only = "const int only = count > 2 ? std::atoi(words[2]) : -1;"

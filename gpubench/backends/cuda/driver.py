@@ -57,9 +57,7 @@ def kernel_arguments(
             slots.append(ctypes.c_void_p(None))
         elif parameter.type_name == TENSOR_MAP:
             tensor_map = next(maps)
-            of_result = tensor_map.array == len(problem.input_shapes)
-            dtype = problem.precision.result if of_result else problem.dtype
-            slots.append((tensor_map, dtype))
+            slots.append((tensor_map, tensor_map.precision(problem).name))
         else:
             from_launch = parameter.value == LAUNCH
             value = next(int_arguments) if from_launch else number(parameter, problem)

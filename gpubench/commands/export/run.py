@@ -23,7 +23,6 @@ from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.kernel_options import find_kernel, read_options
 from gpubench.model import (
     OPERATIONS,
-    PRECISIONS,
     Config,
     CudaVariant,
     Device,
@@ -222,8 +221,7 @@ def _encode(tensor_map: TensorMap, array: str, problem: Problem) -> str:
     box_rows, box_columns = tensor_map.box
     swizzle = SWIZZLE_BYTES.index(tensor_map.swizzle_bytes)
     promotion = L2_PROMOTION_BYTES.index(tensor_map.l2_promotion_bytes)
-    of_result = tensor_map.array == len(problem.input_shapes)
-    precision = PRECISIONS[problem.precision.result] if of_result else problem.precision
+    precision = tensor_map.precision(problem)
     return (
         f"encode({precision.tensor_map_code}, (char*){array} + {tensor_map.offset_bytes}, {rows}, "
         f"{columns}, {tensor_map.pitch or columns}, {precision.item_bytes}, "

@@ -6,7 +6,8 @@
 template <typename Item>
 struct Step {
   int grid, grid_y, cluster, threads, shared_bytes;
-  std::vector<std::array<long, 8>> boxes;  // array, offset, rows, columns, pitch, box, swizzle
+  // array, offset, rows, columns, pitch, box, bytes of an element, swizzle
+  std::vector<std::array<long, 9>> boxes;
   void (*kernel)(const Item*, const Item*, Item*, Item*, int, int, int, const CUtensorMap*);
 };
 
@@ -17,6 +18,7 @@ struct Case {
   bool b_along_k;
   size_t workspace_bytes;
   std::vector<Step<Item>> steps;
+  double tolerance;  // of random numbers' results, relative to the largest; 0: they are not checked
 };
 
 template <typename Item, typename Number>
@@ -41,9 +43,8 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
   for (const Step<Item>& step : one.steps) {
     CUtensorMap maps[4];
     for (size_t i = 0; i < step.boxes.size(); ++i) {
-      const auto& [array, offset, rows, columns, pitch, box_rows, box_columns, swizzle] =
+      const auto& [array, offset, rows, columns, pitch, box_rows, box_columns, item, swizzle] =
           step.boxes[i];
-      const long item = array == 2 ? sizeof(Number) : sizeof(Item);
       const emulated::Map map{arrays[array] + offset, rows, columns, pitch,
                               box_rows, box_columns, item, swizzle};
       if (offset + ((rows - 1) * pitch + columns) * item > long(sizes[array])) {
@@ -68,12 +69,9 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
 }
 
 template <typename Item, typename Number>
-void check(const Case<Item, Number>& one) {
-  std::mt19937 draw(one.m * 31 + one.n * 7 + one.k);
-  std::vector<Item> a(one.m * one.k), b(one.k * one.n);
+std::vector<double> product(const Case<Item, Number>& one, const std::vector<Item>& a,
+                            const std::vector<Item>& b) {
   std::vector<double> c(one.m * one.n);
-  for (auto& x : a) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;  // never 0
-  for (auto& x : b) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;
   for (int i = 0; i < one.m; ++i) {
     for (int k = 0; k < one.k; ++k) {
       for (int j = 0; j < one.n; ++j) {
@@ -82,6 +80,16 @@ void check(const Case<Item, Number>& one) {
       }
     }
   }
+  return c;
+}
+
+template <typename Item, typename Number>
+void check(const Case<Item, Number>& one) {
+  std::mt19937 draw(one.m * 31 + one.n * 7 + one.k);
+  std::vector<Item> a(one.m * one.k), b(one.k * one.n);
+  for (auto& x : a) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;  // never 0
+  for (auto& x : b) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;
+  const auto c = product(one, a, b);
   const auto result = computed(one, a, b, 1);
   for (int i = 0; i < one.m * one.n; ++i) {
     if (!(result[i] == static_cast<Number>(c[i]))) {
@@ -93,6 +101,16 @@ void check(const Case<Item, Number>& one) {
   for (auto& x : a) x = Item(draw() % 100) / Item(7);
   for (auto& x : b) x = Item(draw() % 100) / Item(11);
   const auto first = computed(one, a, b, 2), second = computed(one, a, b, 3);
+  if (one.tolerance) {
+    const auto right = product(one, a, b);
+    const double largest = *std::max_element(right.begin(), right.end());
+    for (size_t i = 0; i < right.size(); ++i) {
+      if (!(std::fabs(double(first[i]) - right[i]) <= one.tolerance * largest)) {
+        emulated::fail(std::string(one.label) + ": " + std::to_string(double(first[i])) + " for " +
+                       std::to_string(right[i]));
+      }
+    }
+  }
   if (std::memcmp(first.data(), second.data(), first.size() * sizeof(Number))) {
     emulated::fail(std::string(one.label) + ": the result depends on the schedule");
   }
