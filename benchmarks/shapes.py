@@ -59,7 +59,9 @@ KERNELS = {
     for name, variant in of_op("gemm").items()
     if isinstance(variant, CudaVariant) and isinstance(variant.auto_tiles, Picks | DifferentPicks)
 }
-"""Kernels whose configurations the model ranks. `dot_few_rows` picks without it."""
+"""Kernels whose configurations the model ranks."""
+
+UNRANKED = ("dot_few_rows", "wgmma_parts")  # kernels that pick configurations without the model
 
 OTHER_KERNELS = (
     *("wgmma_cluster", "wgmma_deferred", "wgmma_mixed", "wgmma_persistent"),
@@ -315,7 +317,7 @@ class Bench:
         units = self.backend.device.multiprocessors
         tiles = [
             ("auto", variant, variant.tiles_for(problem, units))
-            for variant in self.of_dtype((*KERNELS, "dot_few_rows"))
+            for variant in self.of_dtype((*KERNELS, *UNRANKED))
         ]
         for variant in self.of_dtype(self.other_kernels):
             twins = pdl_twins(variant.tiles.defaults)  # one tile when launches are alone

@@ -44,6 +44,10 @@ RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
         for name in ("float16", "float16_sum16")
     },
     ("bfloat16", TENSOR_CORES): _BITS_16,
+    **{
+        (f"bf16x{products}", TENSOR_CORES): {at: rate // products for at, rate in _BITS_16.items()}
+        for products in (3, 6)
+    },
     ("int8", TENSOR_CORES): {(7, 5): 2048, (8, 0): 4096, (8, 6): 2048, (8, 9): 2048}
     | {(9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
     ("float8_e4m3", TENSOR_CORES): {(8, 9): 2048, (9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
@@ -53,8 +57,8 @@ compute capability. A multiply-add counts as two operations. Sums are in float32
 narrower floats except float16_sum16, and in int32 for int8. `SOURCES` has the sources by unit."""
 
 HALVES = {
-    "GeForce": {"tf32", "float16", "bfloat16", "float8_e4m3"},
-    "A10G": {"tf32", "float16", "float16_sum16", "bfloat16", "int8"},
+    "GeForce": {"tf32", "float16", "bfloat16", "bf16x3", "bf16x6", "float8_e4m3"},
+    "A10G": {"tf32", "float16", "float16_sum16", "bfloat16", "bf16x3", "bf16x6", "int8"},
 }
 """Arithmetic with half the rate on tensor cores, by part of the product's name. GeForce adds in
 float32 at half the rate of the professional products of the same capability (RTX 3090 and A40, RTX

@@ -56,6 +56,9 @@ class Precision:
     rate_of: str = ""
     """The precision with the same instructions, and so the same peak. Empty: this precision."""
 
+    in_blas: str = ""
+    """The precision in which the vendor's BLAS computes instead. Empty: it has this precision."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "element", self.element or self.name)
         object.__setattr__(self, "result", self.result or self.element)
@@ -106,6 +109,8 @@ def bytes_of_element(element: str) -> int:
     return int(re.findall("[0-9]+", element)[0]) // 8
 
 
+FLOAT32 = Precision(name="float32", cpp="float", tensor_map_code=7, sum_roundoff=F32)
+
 FLOAT8 = Precision(
     name="float8_e4m3",
     element="float8_e4m3fn",
@@ -120,7 +125,7 @@ FLOAT8 = Precision(
 PRECISIONS = {
     precision.name: precision
     for precision in (
-        Precision(name="float32", cpp="float", tensor_map_code=7, sum_roundoff=F32),
+        FLOAT32,
         Precision(
             name="float64", accumulator="float64", cpp="double", tensor_map_code=8, sum_roundoff=F64
         ),
@@ -135,6 +140,10 @@ PRECISIONS = {
             sum_roundoff=F32,
             input_roundoff=F16,
         ),
+        # Sums of three and of six products of bfloat16 parts, as Triton and XLA name them. Two
+        # parts have the operand's first 16 bits, and three parts have all of its bits.
+        replace(FLOAT32, name="bf16x3", rate_of="", input_roundoff=BF16**2, in_blas="float32"),
+        replace(FLOAT32, name="bf16x6", rate_of="", in_blas="float32"),
         Precision(
             name="float16", cpp="__half", tensor_map_code=6, sum_roundoff=F32, result_roundoff=F16
         ),

@@ -63,6 +63,16 @@ CASES = {
         ("8x64x64/s4/cluster=1x1/group=8/pdl=1", "5x136x328"),
     ),
     "wgmma_mixed_bytes": (("256x192x128/s3/cluster=1x2/group=8", "300x336x528"),),
+    "wgmma_parts": (
+        ("72x128x64/s4/cluster=2x1/group=8", "150x140x200"),
+        ("16x64x64/s5/cluster=1x2/group=8", "13x199x330"),
+        ("64x64x64/s4/cluster=1x1/group=8", "1x1x1"),
+        ("24x128x64/s4/cluster=1x1/group=8", "100x397x129"),
+    ),
+    "wgmma_parts/bf16x3": (
+        ("80x128x64/s3/cluster=1x2/group=8", "150x140x200"),
+        ("8x64x64/s3/cluster=1x1/group=8", "5x200x63"),
+    ),
     "wgmma_pingpong": (("72x64x64/s3/cluster=2x1/group=8", "150x136x264"),),
     "wgmma_split_cluster": (
         ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x200x520"),

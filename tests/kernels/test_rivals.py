@@ -123,7 +123,10 @@ def test_compiled_functions_are_tuned_for_each_size(packages: ModuleType) -> Non
 
 
 def test_triton_gets_ieee_or_tf32_and_reports_the_chosen_configuration() -> None:
-    for dtype, precision in (("float32", "ieee"), ("tf32", "tf32"), ("float16", "ieee")):
+    for dtype, precision in (
+        *(("float32", "ieee"), ("tf32", "tf32"), ("bf16x6", "bf16x6")),
+        ("float16", "ieee"),
+    ):
         call, right = computed("triton_matmul", dtype)
         assert right
         assert told[-1]["precision"] == precision

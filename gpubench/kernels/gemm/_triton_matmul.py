@@ -83,8 +83,9 @@ class TritonMatmul:
 
     def __init__(self, dtype: str) -> None:
         shapes: tuple[tuple[int, ...], ...] = CORES if dtype == "float32" else TENSOR_CORES
-        self._precision = "tf32" if dtype == "tf32" else "ieee"
-        halved = 2 if dtype == "tf32" else 1  # elements of four bytes: half as many along k
+        in_parts = dtype in {"tf32", "bf16x3", "bf16x6"}  # Triton's names, too
+        self._precision = dtype if in_parts else "ieee"
+        halved = 2 if in_parts else 1  # elements of four bytes: half as many along k
         configurations = [
             triton.Config(
                 {"bm": bm, "bn": bn, "bk": bk // halved}, num_stages=stages, num_warps=warps

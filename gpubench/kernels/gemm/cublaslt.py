@@ -24,7 +24,7 @@ def tune(
 VARIANT = CallVariant(
     idea="cuBLASLt with the fastest of the algorithms that its heuristic proposes",
     dtypes=(
-        *("float32", "float64", "tf32", "float16", "float16_sum16", "bfloat16"),
+        *("float32", "float64", "tf32", "bf16x3", "bf16x6", "float16", "float16_sum16", "bfloat16"),
         *("int8", "float8_e4m3", "float8_e4m3_split"),
     ),
     runs_on="cuda",

@@ -12,7 +12,7 @@ def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
 
 VARIANT = CallVariant(
     idea="Triton: persistent programs, tiles in groups, the fastest configuration by Triton",
-    dtypes=("float32", "tf32", "float16", "bfloat16"),
+    dtypes=("float32", "tf32", "bf16x3", "bf16x6", "float16", "bfloat16"),
     runs_on="cuda",
     build=build,
     layouts=tuple(LAYOUTS),

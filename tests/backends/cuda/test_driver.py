@@ -73,6 +73,8 @@ def test_every_dtype_and_swizzle_has_its_code_in_cuda_h() -> None:
         "float64": 8,
         "int32": 3,
         "tf32": 11,
+        "bf16x3": 7,
+        "bf16x6": 7,
         "float16": 6,
         "float16_sum16": 6,
         "bfloat16": 9,
