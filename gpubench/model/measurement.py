@@ -121,6 +121,12 @@ class Measurement:
     status: Status
     reason: str = ""
     max_relative_error: float | None = None
+    largest_error: float | None = None
+    """The largest error on the same scale, with the rounding of the sum to the result's type."""
+
+    rms_error: float | None = None
+    """Root of the mean square of these errors of all elements."""
+
     fingerprints: dict[int, int] = field(default_factory=dict)
     """Fingerprints of right outputs, by the factors of their sets (`backends.rotation`)."""
 

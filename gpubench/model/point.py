@@ -62,6 +62,9 @@ class Fill(StrEnum):
     INDEX = "index"
     """Element i is i in the first operand, 2·i in the second, and so on. Integers wrap."""
 
+    POSITIVE = "positive"
+    """Random values from [0, 1]; integers from 0 to the largest. Sums grow, and so do errors."""
+
     NORMAL = "normal"
     """Random values with mean 0 and standard deviation 1; integers: a quarter of the largest."""
 

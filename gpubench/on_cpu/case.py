@@ -9,7 +9,6 @@ import numpy as np
 from gpubench.engine.judge.verify import poison
 from gpubench.errors import UsageError
 from gpubench.model import (
-    ITEM_BYTES,
     Config,
     CudaVariant,
     Gpu,

@@ -56,6 +56,10 @@ class Row:
         "largest |C − reference| over ‖row of A‖·‖column of B‖ + √K·|reference|; 0 if exact",
         high=math.inf,
     )
+    error_max_bits: float | None = _outcome(
+        "−log₂ of the largest |C − reference| on that scale; empty if C is exact"
+    )
+    error_rms_bits: float | None = _outcome("the same of the root of the errors' mean square")
 
     median_us: float | None = _time("time per launch: median of the round medians")
     q1_us: float | None = _time("first quartile (median over rounds)")

@@ -1,5 +1,6 @@
 """Measurements become rows: rounds are merged, and rates are computed from the merged time."""
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -109,7 +110,12 @@ def _row(
     at_clock = clocks["sm_mhz"] and peak_gflops(device, mode, clocks["sm_mhz"])
     clock_ratio = _median(taken.clock_ratio for taken in rounds)
     confirmed = clock_ratio is not None and clock_ratio <= CLOCKS_AGREE
-    read = (_READS * variant.reads_output, _FIXED * variant.fixed_addresses)
+    in_blas = problem.precision.in_blas if variant.is_blas else ""
+    said = (
+        _READS * variant.reads_output,
+        _FIXED * variant.fixed_addresses,
+        f"computes in {in_blas}" if in_blas else "",
+    )
     texts: dict[str, Any] = {
         name: _joined(getattr(taken, name) for taken in rounds)
         for name in ("algorithm", "kernels_run", "code_hash", "device_uuid", "slot")
@@ -122,6 +128,8 @@ def _row(
         status=decisive.status,
         reason=_said(taken.reason for taken in (*rounds, decisive)),
         max_relative_error=first.max_relative_error,
+        error_max_bits=_bits(first.largest_error),
+        error_rms_bits=_bits(first.rms_error),
         **times,
         gflops=rate,
         gbytes_per_s=moved,
@@ -131,7 +139,7 @@ def _row(
         percent_of_blas=percent(baseline_us, median_us),
         percent_of_copy=percent(moved, device.facts.get("measured_copy_gbytes_per_s")),
         **texts,
-        notes=_said((*read, launch.note if launch else "", *(taken.notes for taken in rounds))),
+        notes=_said((*said, launch.note if launch else "", *(taken.notes for taken in rounds))),
         **code,
         **_named(launch, "workspace_bytes", "threads_per_block", "blocks"),
         arithmetic_intensity=arithmetic_intensity(problem),
@@ -236,6 +244,11 @@ def _outliers(times_us: np.ndarray) -> tuple[int, int]:
     deviations = np.abs(times_us - np.median(times_us))
     far = deviations > 3.5 * MAD_TO_SIGMA * np.median(deviations)
     return int(((times_us < q1 - fence) | (times_us > q3 + fence)).sum()), int(far.sum())
+
+
+def _bits(error: float | None) -> float | None:
+    """Return the number of right bits of a relative error; None if there is no error."""
+    return -math.log2(error) if error else None
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from rich.text import Text
 
-from gpubench.model import Status
+from gpubench.model import PRECISIONS, Status
 from gpubench.plan import registry
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
@@ -77,6 +77,7 @@ def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
         advice = f"use --rounds {MIN_ROUNDS} or more"
         return f"for a ratio of {name} to {other_name} {where} with its interval, {advice}"
     as_fast = f"{name} is {ratio_text(value, half)} times as fast as {other_name} {where}"
+    as_fast += _in_another_precision([(best, other)], other_name)
     is_open = abs(value - 1) <= half  # the interval includes 1
     return f"{as_fast}: no difference is shown" if is_open else as_fast
 
@@ -91,7 +92,27 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
     return (
         f"the fastest kernel of {len(pairs)} problems is {mean:.2f} times as fast as {libraries} "
         f"in the geometric mean, from {min(ratios):.2f} to {max(ratios):.2f}"
+        f"{_in_another_precision(pairs, libraries)}"
     )
+
+
+def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
+    """Say in which precision the other rows compute, and how large the errors are beside theirs.
+
+    Empty if all of them compute in the precision that their column names.
+    """
+    precisions = {PRECISIONS[other.compute_mode].in_blas for _, other in pairs} - {""}
+    if not precisions or any(other.variant not in registry.libraries() for _, other in pairs):
+        return ""
+    ratios = [
+        f"{2 ** (other.error_rms_bits - best.error_rms_bits):.2g}"
+        for best, other in pairs
+        if best.error_rms_bits and other.error_rms_bits
+    ]
+    ratios.sort(key=float)
+    ends = " to ".join(dict.fromkeys(ratios[:1] + ratios[-1:]))
+    error = f" with {ends} times its error (rms)" if ratios else ""
+    return f"{error}; {name} computes in {' and '.join(sorted(precisions))}"
 
 
 def _ratio(best: Row, other: Row) -> tuple[float, float | None]:

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product as each
 
+import ml_dtypes
 import numpy as np
 import pytest
 from fakes import FakeBackend, cut, exact, point, product, why_wrong
 
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.judge.verify import Check, poison, relative_error
+from gpubench.engine.judge.verify import Check, errors_of, poison, relative_error
 from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Problem
 
@@ -225,3 +226,29 @@ def test_the_result_of_the_set_before_is_wrong(later: bool) -> None:
         check.look()
     with pytest.raises(WrongError, match="relative error"):
         check.settle() if later else check.look()
+
+
+def test_errors_in_bits_include_the_rounding_of_the_result_which_the_judge_allows() -> None:
+    a, b = (np.full(shape, 1.0) for shape in ((2, 4), (4, 2)))
+    reference = make_reference(np, "gemm", a, b)  # every element is 4, and its scale 4 + √4·4
+    exact = np.full((2, 2), 4.0)
+    assert errors_of(np, exact, reference) == (0.0, 0.0, 0.0)
+    off = exact.copy()
+    off[0, 0] += 12 * 2.0**-10
+    judged, largest, rms = errors_of(np, off, reference)
+    assert (judged, largest) == (2.0**-10, 2.0**-10)
+    assert rms == pytest.approx(2.0**-11)  # one of four elements
+    rounded = off.astype(ml_dtypes.bfloat16)
+    assert errors_of(np, rounded, reference, 2.0**-8)[0] == 0.0
+    assert errors_of(np, rounded, reference, 2.0**-8).largest == abs(float(rounded[0, 0]) - 4) / 12
+    whole = np.full((2, 2), 4, np.int32)
+    of_ints = make_reference(np, "gemm", a.astype(np.int32), b.astype(np.int32))
+    assert errors_of(np, whole, of_ints) == (0.0, 0.0, 0.0)
+    assert errors_of(np, np.full((2, 2), np.nan), reference).judged != 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_huge_errors_overflow_nothing() -> None:
+    a, b = np.zeros((1, 1)), np.ones((1, 1))
+    reference = make_reference(np, "gemm", a, b)
+    assert errors_of(np, np.full((1, 1), 0.5), reference).rms > 1e300

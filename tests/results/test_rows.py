@@ -288,6 +288,8 @@ def test_every_column_has_a_value_if_all_is_known_and_a_failed_point_lacks_times
         point=job.points[0],
         status=Status.WRONG if failed else Status.OK,
         max_relative_error=0.0,
+        largest_error=2.0**-20,
+        rms_error=2.0**-22,
         series=None if failed else replace(series(), joules=1e-3),
         after=Health(**dict.fromkeys(numbers, 1.0), throttle=("power cap",)),
     )

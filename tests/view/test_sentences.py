@@ -85,3 +85,29 @@ def test_a_ratio_has_the_decimals_of_its_interval() -> None:
         (1.0, 0.00004, "1.000 ± 0.001"),
     ]:
         assert ratio_text(value, half) == text
+
+
+def test_a_blas_that_lacks_the_precision_is_named_with_its_own_and_with_the_errors() -> None:
+    def at(row: Row, bits: float | None) -> Row:
+        return replace(row, compute_mode="bf16x6", error_rms_bits=bits)
+
+    kernel, blas = timed("mine", 10.0), replace(timed("cublas", 20.0), percent_of_blas=100.0)
+    kernel = replace(kernel, percent_of_blas=200.0)
+    (sentence,) = said([at(kernel, 30.0), at(blas, 27.0)])
+    assert sentence == (
+        "`mine` is 2.00 ± 0.03 times as fast as `cublas` at 64 (bf16x6, cold cache) "
+        "with 0.12 times its error (rms); `cublas` computes in float32"
+    )
+    (sentence,) = said([at(kernel, None), at(blas, 27.0)])  # of an older file
+    assert sentence.endswith("(bf16x6, cold cache); `cublas` computes in float32")
+    assert "computes in" not in said([kernel, blas])[0]
+    assert "computes in" not in said([at(kernel, 30.0), at(timed("other", 20.0), 27.0)])[0]
+    many = [
+        replace(at(row, bits - size / 640), n=size)
+        for size in range(64, 64 * 11, 64)
+        for row, bits in ((kernel, 30.0), (blas, 27.0 + size / 640))
+    ]
+    (sentence,) = said(many)
+    assert sentence.endswith(
+        "with 0.13 to 0.25 times its error (rms); `cublas` computes in float32"
+    )

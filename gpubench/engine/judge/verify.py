@@ -13,7 +13,7 @@ from gpubench.backends.rotation import OperandSets, content_of
 from gpubench.engine.judge.rounding import can_show_rounding, choose_lines, find_rounding
 from gpubench.engine.judge.verdict import WrongError, missing, require, why_inaccurate, why_rounded
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import Reference, make_reference, widened
+from gpubench.engine.operands.make import Errors, Reference, make_reference, widened
 from gpubench.model import Cache, CallVariant, HostVariant, Measurement, Point, Problem, Variant
 from gpubench.plan.registry import is_ours
 
@@ -76,8 +76,11 @@ class Check:
         self.fingerprints = dict(earlier.fingerprints) if earlier else {}
         """The fingerprints of right outputs, by the result factors of their sets."""
 
-        self.error = (earlier and earlier.max_relative_error) or 0.0
-        """The largest `relative_error` so far."""
+        self.errors = Errors()
+        if earlier:
+            so_far = earlier.max_relative_error, earlier.largest_error, earlier.rms_error
+            self.errors = Errors(*(error or 0.0 for error in so_far))
+        """The largest errors of outputs so far."""
 
     def start(self) -> None:
         """Poison the outputs that launches wrote into, or all if they hold the other poison."""
@@ -114,7 +117,7 @@ class Check:
             output, factor = self._kept.pop(0)
             self._accept(self._compare(output, factor))
 
-    def _compare(self, output: Any, factor: int) -> float:
+    def _compare(self, output: Any, factor: int) -> Errors:
         try:
             return require_right(
                 self._xp,
@@ -134,9 +137,9 @@ class Check:
         is_linear = self.operands.problem.operation.is_linear
         return self._reference() if is_linear else self._reference(content)
 
-    def _accept(self, error: float) -> None:
+    def _accept(self, errors: Errors) -> None:
         self._accepted = True
-        self.error = max(self.error, error)
+        self.errors = Errors(*map(max, self.errors, errors))
 
 
 def require_right(
@@ -147,11 +150,12 @@ def require_right(
     factor: int = 1,
     *,
     finds_rounding: bool,
-) -> float:
-    """Return the `relative_error` of an output. Raises WrongError."""
+) -> Errors:
+    """Return the errors of an output. Raises WrongError."""
     problem = operands.problem
     precision = problem.precision
-    error = relative_error(xp, output, reference, precision.result_roundoff, factor)
+    errors = errors_of(xp, output, reference, precision.result_roundoff, factor)
+    error = errors.judged
     if why_inaccurate(error, problem.tolerance):
         multiple = _multiple(xp, output, reference, factor)
         require(why_inaccurate(error, problem.tolerance, multiple), error)
@@ -159,7 +163,7 @@ def require_right(
         rows = choose_lines(problem, problem.output_shape[0])
         part = on_host(take_rows(output, rows)) / np.asarray(factor, output.dtype)
         require(why_rounded(*find_rounding(problem, operands.host_inputs, rows, part)))
-    return error
+    return errors
 
 
 def require_right_on(xp: Any, problem: Problem, inputs: Sequence[Any], output: Any) -> None:
@@ -236,23 +240,38 @@ def relative_error(
     The right output is `factor` times the reference. Return NaN if any element is NaN, and for
     integers the largest difference modulo 2³².
     """
+    return errors_of(xp, output, reference, result_roundoff, factor).judged
+
+
+def errors_of(
+    xp: Any, output: Any, reference: Reference, result_roundoff: float = 0.0, factor: int = 1
+) -> Errors:
+    """Return the errors of an output: its `relative_error`, and with the result's rounding."""
     if output.dtype.kind == "i":
         expected = (reference.parts[0].astype(np.int64) * factor).astype(output.dtype)
-        return float(xp.abs(output.astype(np.int64) - expected).max())
+        return Errors(judged=float(xp.abs(output.astype(np.int64) - expected).max()))
     error = output.astype(np.float64)
     for part in reference.parts:
         error -= factor * part
     error = xp.abs(error)
     size = xp.abs(factor * reference.parts[0])
-    if result_roundoff:
-        limits: Any = ml_dtypes.finfo  # it has no types
-        underflow = float(limits(output.dtype).smallest_subnormal) / 2
-        error = xp.maximum(error - (ROUNDED_ONCE * result_roundoff * size + underflow), 0.0)
     scale = abs(factor) * reference.row_norms * reference.column_norms
     scale += math.sqrt(reference.terms) * size  # NumPy's numbers let CuPy import SciPy
     scale += abs(factor) * reference.inherited
     # A zero row or column must give exact zeros: any error over the smallest number is huge.
-    return float((error / xp.maximum(scale, np.finfo(np.float64).tiny)).max())
+    scale = xp.maximum(scale, np.finfo(np.float64).tiny)
+    relative = error / scale
+    largest = float(relative.max())
+    rms = largest
+    if largest and math.isfinite(largest):  # squares of quotients below 1 do not overflow
+        relative /= largest
+        rms *= math.sqrt(float(xp.square(relative).mean()))
+    if not result_roundoff:
+        return Errors(largest, largest, rms)
+    limits: Any = ml_dtypes.finfo  # it has no types
+    underflow = float(limits(output.dtype).smallest_subnormal) / 2
+    error = xp.maximum(error - (ROUNDED_ONCE * result_roundoff * size + underflow), 0.0)
+    return Errors(float((error / scale).max()), largest, rms)
 
 
 def compare_small(operand_cache: OperandCache, xp: Any, points: Sequence[Point]) -> None:

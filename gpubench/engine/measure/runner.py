@@ -286,7 +286,9 @@ class Runner:
             resources, algorithm = answers(kernel)
             self._right[point] = replace(
                 result,
-                max_relative_error=check.error,
+                max_relative_error=check.errors.judged,
+                largest_error=check.errors.largest,
+                rms_error=check.errors.rms,
                 fingerprints=check.fingerprints,
                 threads=next(iter(kernel.thread_counts), None),
                 resources=resources,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes  # noqa: F401 # names for NumPy: bfloat16 and float8
 import numpy as np
@@ -82,18 +82,26 @@ def _values(
     rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any], fill: Fill
 ) -> np.ndarray:
     match fill:
-        case Fill.ZEROS:
-            return np.zeros(shape, kind)
-        case Fill.ONES:
-            return np.ones(shape, kind)
+        case Fill.ZEROS | Fill.ONES:
+            return np.full(shape, fill == Fill.ONES, kind)
         case Fill.INTEGERS:
             return rng.integers(-LARGEST_SMALL, LARGEST_SMALL, shape, endpoint=True).astype(kind)
+        case Fill.POSITIVE:
+            return _positive(rng, shape, kind)
         case Fill.NORMAL:
             return _normal(rng, shape, kind)
         case Fill.LOW_ENTROPY:
             return _low_entropy(_uniform(rng, shape, kind.name))
         case _:
             return _uniform(rng, shape, kind.name)
+
+
+def _positive(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
+    if kind.kind == "i":
+        return rng.integers(0, np.iinfo(kind).max, shape, kind.type, endpoint=True)
+    values = _uniform(rng, shape, kind.name)
+    values[values < 0] *= -1
+    return values
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
@@ -143,6 +151,16 @@ def verifying_bytes(problem: Problem) -> int:
     return 8 * (4 * inputs + 8 * math.prod(problem.output_shape))
 
 
+class Errors(NamedTuple):
+    """Errors of a result's elements, on the scale of `engine.judge.verify.relative_error`."""
+
+    judged: float = 0.0
+    """The largest one, without the rounding of the sum to the result's type."""
+
+    largest: float = 0.0
+    rms: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reference:
     """The result in higher precision, and the scale of errors, as arrays of NumPy or CuPy.
@@ -160,7 +178,7 @@ class Reference:
     inherited: Any = 0.0
     """For atax: the effect of the errors of A·v on the result, in the same scale."""
 
-    errors: dict[tuple[int, int], float] = field(default_factory=dict)
+    errors: dict[tuple[int, int], Errors] = field(default_factory=dict)
     """Errors of outputs that were right, by the factor of their set and their fingerprint."""
 
 
