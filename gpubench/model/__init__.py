@@ -40,6 +40,7 @@ from gpubench.model.problem import LAYOUTS as LAYOUTS
 from gpubench.model.problem import Problem as Problem
 from gpubench.model.problem import layout_text as layout_text
 from gpubench.model.problem import layouts_of as layouts_of
+from gpubench.model.tensor_map import TensorMap as TensorMap
 from gpubench.model.timing import Timing as Timing
 from gpubench.model.variant import BrokenVariant as BrokenVariant
 from gpubench.model.variant import CallVariant as CallVariant
@@ -47,5 +48,4 @@ from gpubench.model.variant import CudaVariant as CudaVariant
 from gpubench.model.variant import Gpu as Gpu
 from gpubench.model.variant import HostVariant as HostVariant
 from gpubench.model.variant import Launch as Launch
-from gpubench.model.variant import TensorMap as TensorMap
 from gpubench.model.variant import Variant as Variant

@@ -20,7 +20,7 @@ from gpubench.model.signature import (
     number,
     packed,
 )
-from gpubench.model.variant import L2_PROMOTION_BYTES, SWIZZLE_BYTES
+from gpubench.model.tensor_map import L2_PROMOTION_BYTES, SWIZZLE_BYTES
 
 TENSOR_MAP_BYTES = 128
 

@@ -32,7 +32,7 @@ from gpubench.model import (
 )
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, WORKSPACE, array_index, number
 from gpubench.model.sources import flattened, include_folders
-from gpubench.model.variant import L2_PROMOTION_BYTES, SWIZZLE_BYTES
+from gpubench.model.tensor_map import L2_PROMOTION_BYTES, SWIZZLE_BYTES
 from gpubench.plan.descriptor import launch_on
 from gpubench.plan.sweep import AUTO_TILES, plan
 from gpubench.results.output import Output

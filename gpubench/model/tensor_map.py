@@ -1,0 +1,44 @@
+"""The description of a matrix for the tensor memory accelerator. Standard library only."""
+
+from dataclasses import dataclass
+
+from gpubench.model.precision import PRECISIONS, Precision
+from gpubench.model.problem import Problem
+
+SWIZZLE_BYTES, L2_PROMOTION_BYTES = (0, 32, 64, 128), (0, 64, 128, 256)
+"""What a tensor map may have, in the order of CUtensorMapSwizzle and CUtensorMapL2promotion."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorMap:
+    """A row-major matrix for the tensor memory accelerator (TMA) of compute capability 9.0."""
+
+    array: int
+    """Index of the kernel's array that holds the matrix: operands, output, workspace."""
+
+    shape: tuple[int, int]
+    """Rows and columns."""
+
+    box: tuple[int, int]
+    """Rows and columns of one copy, at most 256 each. Outside the matrix it reads zeros."""
+
+    offset_bytes: int = 0
+    """Where the matrix starts in the array."""
+
+    pitch: int = 0
+    """Elements from a row to the next, whose bytes are a multiple of 16. 0: the columns."""
+
+    swizzle_bytes: int = 0
+    """Width of the pattern over the banks, at least that of a row of the box. 0: no pattern."""
+
+    l2_promotion_bytes: int = 128
+    """Minimum number of bytes that the L2 cache fetches at once. 0: the size of the copy."""
+
+    dtype: str = ""
+    """The precision whose elements it has. Empty: the operands' precision, or the result's."""
+
+    def precision(self, problem: Problem) -> Precision:
+        """Return the precision whose elements the matrix has."""
+        of_result = self.array == len(problem.input_shapes)
+        result = problem.precision.result if of_result else problem.dtype
+        return PRECISIONS[self.dtype or result]
