@@ -11,7 +11,7 @@ from commandline import COMMANDS, OWN, call
 from diffs import rows
 from newcomer import PAGES, REPOSITORY
 
-from gpubench.commands.diff.compare import DiffVerdict
+from gpubench.commands.diff.compare import DiffVerdict, Limits
 from gpubench.results.row import NAMES, write
 
 TEXT = (REPOSITORY / "AGENTS.md").read_text(encoding="utf-8")
@@ -42,8 +42,8 @@ def test_the_commands_on_files_print_what_a_program_can_read(
         write(rows(own=own), tmp_path / name)
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "my_kernel.py").write_text(OWN)
-    measured = [Path("base.csv")], [Path("new.csv")]
-    monkeypatch.setattr(ab, "measure_in_turns", lambda *_: measured)
+    files = [Path("base.csv")], [Path("new.csv")]
+    monkeypatch.setattr(ab, "measure_in_turns", lambda *_: (files, Limits.q))
     done = {}
     for typed in TYPED:
         name, *words = shlex.split(typed.replace("v1:", ""))
