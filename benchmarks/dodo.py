@@ -265,7 +265,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:odd_float8_e4m3", f"{SWEEP} --variants wgmma_bytes_cluster --dtypes float8_e4m3 --tiles auto --sizes {ODD_SHAPES} --cache both --rounds 3 -o CARD/odd_float8_e4m3.csv")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o CARD/faults.json")
     yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --first 1 --seeds 2 --kills 10 -o CARD/kills.json")
-    yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --dir CARD/reproduce", *(f"CARD/reproduce/{name}.csv" for name in EXPERIMENTS), "CARD/reproduce/reproduce.md")
+    yield step("gpu:reproduce", "gpubench reproduce --all --budget 12 --force --dir CARD/reproduce", *(f"CARD/reproduce/{name}.csv" for name in EXPERIMENTS), "CARD/reproduce/reproduce.md")
     for seed, path in enumerate(ROUNDS, 1):
         plain = path.removesuffix(".gz")
         yield step(f"gpu:diff_{seed}", f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 --budget 40 --launch-limit 0.004 --seed {seed} -o {plain}", path)

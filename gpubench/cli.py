@@ -29,13 +29,18 @@ PACKAGES = {
 }
 """The packages in `gpubench.commands` that are not named after their command."""
 
-# In the order of `--help`: measure, look, know the machine and the kernels, single runs.
-COMMANDS = (
-    *("sweep", "tune", "compare-cublas", "judge", "reproduce"),
-    *("show", "diff", "ab", "bisect", "history", "explain", "build", "plot", "report", "convert"),
-    *("deviceinfo", "selfcheck", "fleet", "variants", "new-kernel", "check", "export"),
-    *("generate", "run"),
-)
+SECTIONS = {
+    "Measure": ("sweep", "compare-cublas", "tune", "reproduce"),
+    "Look": ("show", "report", "plot", "convert"),
+    "Compare and gate": ("diff", "ab", "history", "bisect", "judge"),
+    "Understand": ("explain", "build", "variants"),
+    "Your own kernels": ("new-kernel", "check", "export"),
+    "Machines": ("deviceinfo", "selfcheck", "fleet"),
+    "Operand files": ("generate", "run"),
+}
+"""The commands in the sections of `--help`, the main job first."""
+
+COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 
 
 class Group(TyperGroup):
@@ -57,8 +62,10 @@ class Group(TyperGroup):
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """List the commands with the first line of their help, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary(name)) for name in COMMANDS])
+        widest = max(map(len, COMMANDS))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), summary(name)) for name in names])
 
 
 def package(command: str) -> str:

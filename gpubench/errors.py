@@ -1,6 +1,5 @@
 """The errors that a user sees. `cli.main` is the only place that catches them."""
 
-import json
 import sys
 import traceback
 from pathlib import Path
@@ -96,6 +95,7 @@ def install_command(extra: str) -> str:
     It names where this copy was installed from (PEP 610), or else the distribution. Nothing can be
     added to an environment of `uvx` or `pipx run`, so it then starts gpubench again.
     """
+    import json
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote
 

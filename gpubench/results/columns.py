@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
 from gpubench.errors import UsageError
 from gpubench.model import LARGEST
+from gpubench.results.other_files import MAX_HEAD, what_it_is
 from gpubench.text import clean
 
 if TYPE_CHECKING:
@@ -119,7 +121,25 @@ class Columns(Generic[R]):
         its line and column.
         """
         with opened(path) as file:
-            return self._rows(file, str(path), f"{path}: not {self._kind}", columns)
+            refusal = f"{path}: not {self._kind}"
+            is_json = file.read(1) == "{"
+            file.seek(0)
+            text = self._of_json(file.read(), refusal) if is_json else file
+            return self._rows(text, str(path), refusal, columns)
+
+    def _of_json(self, text: str, refusal: str) -> IO[str]:
+        """Return the rows of JSON of `convert` or `judge`, as a CSV."""
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            document = None
+        rows = document.get("rows") if isinstance(document, dict) else None
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise UsageError(f"{refusal}: {what_it_is(text[:MAX_HEAD])}")
+        names = list(dict.fromkeys(chain(self._required, *rows)))
+        return io.StringIO(
+            encode_csv(names, ([row.get(name) for name in names] for row in rows)).decode()
+        )
 
     def _rows(
         self, file: IO[str], place: str, refusal: str, columns: Collection[str] | None = None
@@ -130,7 +150,9 @@ class Columns(Generic[R]):
             raise UsageError(f"{refusal}: it is empty")
         for name in self._required:
             if name not in names:
-                raise UsageError(f"{refusal}: column '{name}' is missing")
+                file.seek(0)
+                what = what_it_is(file.read(MAX_HEAD)) or f"column '{name}' is missing"
+                raise UsageError(f"{refusal}: {what}")
         chosen = {*self._key, *(self.names if columns is None else columns)}
         parsers = [
             (at, name, self._parsers[name])

@@ -4,7 +4,6 @@ import errno
 import fcntl
 import io
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Callable
@@ -113,7 +112,7 @@ class Output:
 
     def create(self, content: Content) -> IO[bytes]:
         """Write the complete file, and return it open and locked."""
-        temporary = self.path.with_name(f".gpubench-{secrets.token_hex(8)}")
+        temporary = self.path.with_name(f".gpubench-{os.urandom(8).hex()}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = temporary.open("x+b")

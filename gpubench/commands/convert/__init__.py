@@ -29,7 +29,13 @@ def convert(
         typer.Argument(metavar="FILE", help="CSV of a sweep.", autocompletion=completion.files),
     ],
     *,
-    to: Annotated[Form, typer.Option(help="Form to write.", metavar=f"[{'|'.join(Form)}]")],
+    to: Annotated[
+        Form | None,
+        typer.Option(
+            help="Form to write. Default: that of the name of --output.",
+            metavar=f"[{'|'.join(Form)}]",
+        ),
+    ] = None,
     only: option.Only = None,
     exclude: option.Exclude = None,
     output: Annotated[
@@ -42,10 +48,16 @@ def convert(
     import json
 
     import gpubench
+    from gpubench.errors import UsageError
     from gpubench.plan.selection import read_selected
     from gpubench.results.output import Output
     from gpubench.results.row import encode, objects
 
+    if to is None:
+        suffix = output.suffix.removeprefix(".") if output else ""
+        if suffix not in {*Form}:
+            raise UsageError("--to: write --to json or --to csv, or -o with a name that ends so")
+        to = Form(suffix)
     claimed = Output(output, overwrite=force) if output else None
     ((_, rows),) = read_selected([file], only, exclude)
     content = encode(rows)

@@ -27,10 +27,13 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="Experiments, or TOML files of your own. Default: all shipped experiments.",
+            help="Experiments, or TOML files of your own. Left out: list the experiments.",
         ),
     ] = None,
     *,
+    every: Annotated[
+        bool, typer.Option("--all", help="Run all shipped experiments, which takes minutes.")
+    ] = False,
     listing: Annotated[
         bool, typer.Option("--list", help="List the experiments and measure nothing.")
     ] = False,
@@ -67,10 +70,14 @@ def reproduce(
     """
     from gpubench.commands.reproduce.run import foresee, list_experiments, run_reproduce
 
-    if listing:
+    if every and names:
+        raise UsageError("--all and NAME: name experiments, or run all of them")
+    if listing or not (names or every or resume or dry_run):
         if checkout:
-            raise UsageError("--list reads no checkout: leave --checkout out")
-        list_experiments(names or [])
+            raise UsageError(
+                "no experiment is run: leave --checkout out, or name the one that checks it"
+            )
+        list_experiments(names or [], hint=not listing)
     elif dry_run:
         foresee(names or [], options, checkout)
     else:

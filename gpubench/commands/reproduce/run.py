@@ -45,8 +45,8 @@ from gpubench.view.tables import console, say, table
 _SUMMARY = "reproduce"  # stem of the files with the comparison of all experiments
 
 
-def list_experiments(names: Sequence[str]) -> None:
-    """`gpubench reproduce --list`."""
+def list_experiments(names: Sequence[str], *, hint: bool) -> None:
+    """List experiments, and with `hint` how to run them."""
     headings = ("experiment", "title", "published for", "figures", "code of")
     listing = table(*headings, left={*headings} - {"figures"})
     for path in paths_of(names or [*shipped(), *shipped("claims")]).values():
@@ -55,6 +55,8 @@ def list_experiments(names: Sequence[str]) -> None:
         code = file.checkout.repository.removeprefix("https://github.com/") if file.checkout else ""
         listing.add_row(path.stem, file.title, ", ".join(file.devices), str(figures or ""), code)
     console().print(listing)
+    if hint:
+        say("\nname an experiment to run it, or --all; --dry-run adds how long it takes", err=True)
 
 
 def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | None = None) -> None:

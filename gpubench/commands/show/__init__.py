@@ -34,11 +34,23 @@ def show(
     ] = False,
 ) -> None:
     """Show the tables of result files again; files with a point in common stand side by side."""
-    from gpubench.commands.show.view import side_by_side, tables
+    from gpubench.commands.show.view import build_tables, side_by_side, tables
     from gpubench.plan.selection import read_selected
+    from gpubench.results.build_row import is_build_file, read
     from gpubench.view.tables import console
     from gpubench.view.tables import markdown as as_markdown
 
+    if any(map(is_build_file, files)):
+        if only or exclude or sort or top:
+            raise UsageError(
+                "--only, --exclude, --sort and --top: for results, not for build files"
+            )
+        parts = [part for path in files for part in build_tables(read(path))]
+        if markdown:
+            print(as_markdown(parts))
+        else:
+            console().print(*parts, sep="\n")
+        return
     sides = [rows for _, rows in read_selected(files, only, exclude)]
     rows = list(chain(*sides))
     if not rows:

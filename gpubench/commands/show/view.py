@@ -8,6 +8,7 @@ from rich.text import Text
 
 from gpubench.grouping import grouped
 from gpubench.model import PointKey, Status
+from gpubench.results.build_row import BuildRow
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
 from gpubench.view.problem_list import list_summaries
@@ -47,6 +48,45 @@ def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None)
     for points in problems:
         parts += [heading(points[0]), rows_table(points, [*NAMES, *figures(points[0], rows)])]
     return Group(*parts, *remarks(listed))
+
+
+_BUILD: dict[str, Callable[[BuildRow], str]] = {
+    "variant": lambda row: row.variant,
+    "tile": lambda row: row.tile,
+    "launch": lambda row: str(row.launch) if row.launch > 1 else "",
+    "regs": lambda row: _whole(row.registers),
+    "spill bytes": lambda row: _whole(row.spill_bytes),
+    "shared bytes": lambda row: _whole(
+        None
+        if row.static_shared_bytes is None
+        else row.static_shared_bytes + (row.dynamic_shared_bytes or 0)
+    ),
+    "occ. %": lambda row: number(row.occupancy and 100 * row.occupancy, 0),
+    "waves": lambda row: number(row.waves, 2),
+    "sectors × least": lambda row: number(row.sectors_over_least, 2),
+    "bank ways": lambda row: number(row.bank_conflict_ways, 2),
+    "": lambda row: row.reason or "",
+}
+
+
+def _whole(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def build_tables(rows: Sequence[BuildRow]) -> list[RenderableType]:
+    """Return a table of each operation, type and architecture of a build file."""
+    parts: list[RenderableType] = []
+    for (op, dtype, arch), alike in grouped(
+        rows, lambda row: (row.op, row.dtype, row.architecture)
+    ).items():
+        columns = {name: cell for name, cell in _BUILD.items() if any(map(cell, alike))}
+        grid = table(
+            *(name.replace(" ", "\n", 1) for name in columns), left={"variant", "tile", ""}
+        )
+        for row in alike:
+            grid.add_row(*(cell(row) for cell in columns.values()))
+        parts += [Text(f"\n{op} {dtype}, compiled for {arch}", "bold"), grid]
+    return parts
 
 
 def side_by_side(

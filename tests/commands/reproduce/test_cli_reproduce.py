@@ -96,6 +96,9 @@ def test_a_dry_run_and_the_list_measure_nothing_and_need_no_checkout(folder: Pat
     assert (code, err) == (0, "")
     for source in ("Tesla P100-SXM2-16GB", "A laptop of 2009", "pranjalssh/fast.cu"):
         assert source in out
+    code, out, err = run(folder)
+    assert (code, "titan-atax" in out) == (0, True)
+    assert "name an experiment to run it, or --all; --dry-run adds how long it takes" in err
     assert files_in(folder) == ["mine.toml"]
 
 
@@ -112,6 +115,7 @@ REFUSED = {
         "--dir: old/reproduce.md exists; --force overwrites it",
     ),
     "listing with a checkout": (("--list", "--checkout", "."), "leave --checkout out"),
+    "all and a name": (("--all", "mine.toml"), "--all and NAME: "),
 }
 
 

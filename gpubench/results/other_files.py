@@ -1,0 +1,47 @@
+"""Recognizes files that hold no results of a sweep, by the texts at their start."""
+
+MAX_HEAD = 4096
+"""Number of characters by which a file is recognized."""
+
+_ELSEWHERE = (
+    "gpubench reads its own results: describe the kernel, and sweep it (docs/own-kernels.md)"
+)
+_PROFILER = "gpubench reads its own results; docs/measuring.md compares them with a profiler's"
+
+FORMS = (
+    (("Benchmark", "GPU Time (sec)"), "a CSV of NVBench", _ELSEWHERE),
+    (("{", '"nvbench"'), "JSON of NVBench", _ELSEWHERE),
+    (("name,iterations,real_time,cpu_time",), "a CSV of google-benchmark", _ELSEWHERE),
+    (("{", '"context"', '"library_build_type"'), "JSON of google-benchmark", _ELSEWHERE),
+    (("{", '"machine_info"'), "JSON of pytest-benchmark", _ELSEWHERE),
+    (("{", '"kernel_name"', '"tune_params'), "a cache of Kernel Tuner", _ELSEWHERE),
+    (("Problem,Provider,OperationKind",), "a CSV of cutlass_profiler", _ELSEWHERE),
+    (('"ID","Process ID"',), "a CSV of ncu", _PROFILER),
+    (("==PROF==",), "the output of ncu", _PROFILER),
+    (("Total Time (ns)", "Instances"), "statistics of nsys", _PROFILER),
+    (
+        ("op,variant,tile,dtype,architecture,launch,",),
+        "a build file",
+        "'gpubench show' shows it, and 'gpubench diff' compares two of them",
+    ),
+    (
+        ("experiment,series,label,",),
+        "the comparison of published experiments",
+        "name the CSV of an experiment beside it",
+    ),
+    (("{", '"gpubench"'), "JSON of gpubench without rows", "name the CSV of the sweep"),
+    (("{",), "JSON of another program", _ELSEWHERE),
+)
+"""Texts of which all occur in the start of a file, what the file is, and what to do with it."""
+
+
+def what_it_is(head: str) -> str:
+    """Return what a file is, and what to do with it, or an empty text.
+
+    A file of JSON begins with the first text.
+    """
+    head = head.removeprefix("\ufeff").lstrip()
+    for texts, name, advice in FORMS:
+        if all(text in head for text in texts) and ("{" not in texts or head.startswith("{")):
+            return f"it is {name}; {advice}"
+    return ""
