@@ -39,6 +39,10 @@ TWO_GROUPS = 2.0
 """Devices form two groups if the gap between them exceeds the threshold, and the width of either
 group by this factor."""
 
+DISTURBED = 3.0
+"""A round that is further from the median of its device's rounds is moved to that distance, in
+standard deviations of a typical device's rounds."""
+
 TAILS = {
     3: (1.38, 1.95),
     4: (1.24, 2.49),
@@ -177,9 +181,20 @@ def judge(
 
 
 def _levels(times: Floats) -> Floats:
-    """Return the median of each device's rounds in each unit: a single disturbed round is none."""
-    levels = row_medians(times.reshape(-1, times.shape[-1])).reshape(times.shape[:2])
-    return np.where(np.isfinite(times).any(axis=2), levels, np.nan)
+    """Return the mean of each device's rounds in each unit, without what disturbed single rounds.
+
+    A round counts as if it were at most `DISTURBED` typical deviations of that unit's rounds from
+    the median of the device's rounds.
+    """
+    devices, units, _ = times.shape
+    lines = times.reshape(devices * units, -1)
+    middle = row_medians(lines)[:, None]
+    rounds = summarize(lines)
+    scatter = np.sqrt(rounds.squares / np.maximum(rounds.number - 1, 1))
+    scatter[rounds.number < 2] = np.nan  # noqa: PLR2004 # one round has no scatter
+    typical = np.tile(row_medians(scatter.reshape(devices, units).T), devices)[:, None]
+    clipped = middle + np.clip(lines - middle, -DISTURBED * typical, DISTURBED * typical)
+    return summarize(clipped).mean.reshape(devices, units)
 
 
 def _mean_variance(rounds: RoundStatistics, shape: tuple[int, int]) -> Floats:
