@@ -1,4 +1,4 @@
-"""How often `diff`, `tune` and `fleet` are right: one simulator, and a table of each.
+"""How often `diff`, `tune`, `fleet` and `history` are right: one simulator, and a table of each.
 
     python benchmarks/operating.py --directory results/operating    # writes diff.md, tune.md, …
     python benchmarks/operating.py --only diff --comparisons 50 --fit
@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import operating_fleet
+import operating_history
 import operating_tune
 from numpy.typing import NDArray
 from shared import ROOT, measured, measured_file, parser, table
@@ -513,6 +514,18 @@ def disturbed_line(place: int, number: int, fit: bool) -> list[object]:
     return operating_fleet.disturbed_line(noise, operating_fleet.DISTURBED[place], number, rng)
 
 
+def history_line(place: int, number: int, fit: bool) -> list[object]:
+    """Return a line of the table of `history`."""
+    rng, case = np.random.default_rng([place, fit, 3]), operating_history.LINES[place]
+    every = files_of(fit)[0]
+
+    def draw() -> tuple[Floats, Flags]:
+        world = every.chosen(choose_points(every, case[2], rng))
+        return world.logs - np.median(world.logs, axis=1, keepdims=True), world.blas
+
+    return operating_history.line(draw, case, number, rng)
+
+
 TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]]] = {
     "diff": (diff_line, range(len(CASES)), DIFF_HEADING),
     "references": (reference_line, range(len(REFERENCES)), REFERENCE_HEADING),
@@ -522,6 +535,7 @@ TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]
     "fleet_disturbed": (
         disturbed_line, range(len(operating_fleet.DISTURBED)), operating_fleet.DISTURBED_HEADING
     ),
+    "history": (history_line, range(len(operating_history.LINES)), operating_history.HEADING),
 }  # fmt: skip
 """For each command: what makes a line, of which item, and the heading."""
 

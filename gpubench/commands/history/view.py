@@ -1,10 +1,13 @@
-"""The times of points over the results saved under a name, as tables."""
+"""The times of points over the results saved under a name, as tables, and when they moved."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from rich.text import Text
 
+from gpubench.commands.history.changes import Saved, changes, point_of, saved_time
 from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import Status
@@ -20,34 +23,62 @@ MAX_RESULTS = 10
 DIGITS = 8
 """Number of shown digits of a commit or a hash."""
 
-Saved = tuple[str, Row]
-"""The name of the saved file, which is its time, and the row."""
 
+def print_history(name: str, only: str | None, exclude: str | None, against: str | None) -> int:
+    """Print a table per point, and when it moved. Return 1 if a point is slower than the anchor.
 
-def print_history(name: str, only: str | None, exclude: str | None) -> None:
-    """Print a table per point. A saved result that cannot be read is passed over.
-
-    Raises UsageError for an unknown name, if no result has a time, and if no row is left.
+    A saved result that cannot be read is passed over. Raises UsageError for an unknown name, if no
+    result has a time, and if no row is left.
     """
+    timed = _timed(store.require(name, None, "history"))
+    if not timed:
+        raise UsageError(f"history: no result saved as '{name}' has a time")
+    keep = selection([row for _, row in timed], only, exclude)
+    anchored = _anchor(against, {row.device or "" for _, row in timed}) if against else []
+    recent = sorted({time for time, _ in timed})[-MAX_RESULTS:]
+    found = changes([each for each in timed if each[0] in recent], against or "", anchored)
+    screen, before = console(), ""
+    shown = list(histories([(time, row) for time, row in timed if keep(row)]))
+    slower = False
+    for heading, history in shown:
+        if heading != before:
+            screen.print(Text(f"\n{heading}", style="bold"))
+        before = heading
+        point = point_of(history[-1][1])
+        screen.print(Text(f"\n{history[-1][1].kernel}"), _grid(history), sep="\n")
+        for line in (*found.moves.get(point, ()), found.since.get(point, "")):
+            if line:
+                screen.print(Text(line))
+        slower |= point in found.slower
+    for line in found.machine:
+        screen.print(Text(f"\n{line}"))
+    screen.print(*remarks([row for _, history in shown for _, row in history]), sep="\n")
+    return int(slower)
+
+
+def _timed(paths: Iterable[Path]) -> list[Saved]:
     timed: list[Saved] = []
-    for path in store.require(name, None, "history"):
+    for path in paths:
         try:
             rows = read(path)
         except UsageError as error:
             say(f"history passes over {error}", err=True)
         else:
             timed += [(path.stem, row) for row in rows if row.status == Status.OK]
+    return timed
+
+
+def _anchor(name: str, devices: Iterable[str]) -> list[Saved]:
+    """Return the newest results of one build under a name. Raises UsageError without a time."""
+    store.require(name, None, "--against")
+    paths: list[Path] = []
+    for device in devices:
+        if saved := store.saved(name, device):
+            paths += store.newest_build(saved, partial(read, columns=("status",)))[0]
+    timed = _timed(paths)
     if not timed:
-        raise UsageError(f"history: no result saved as '{name}' has a time")
-    keep = selection([row for _, row in timed], only, exclude)
-    screen, before = console(), ""
-    shown = list(histories([(time, row) for time, row in timed if keep(row)]))
-    for heading, history in shown:
-        if heading != before:
-            screen.print(Text(f"\n{heading}", style="bold"))
-        before = heading
-        screen.print(Text(f"\n{history[-1][1].kernel}"), _grid(history), sep="\n")
-    screen.print(*remarks([row for _, history in shown for _, row in history]), sep="\n")
+        raise UsageError(f"--against: no result saved as '{name}' is of the device of the history")
+    return timed
 
 
 def histories(timed: Sequence[Saved]) -> Iterator[tuple[str, list[Saved]]]:
@@ -64,12 +95,6 @@ def histories(timed: Sequence[Saved]) -> Iterator[tuple[str, list[Saved]]]:
     for (heading, _), saves in sorted(grouped(timed, kernel).items(), key=order):
         best = best_of(row for time, row in saves if time == saves[-1][0])
         yield heading, [saved for saved in saves if saved[1].tile == best.tile][-MAX_RESULTS:]
-
-
-def saved_time(name: str) -> str:
-    """Return when a file was saved, `2026-11-22 04:25:49`, UTC."""
-    day, _, time = name.partition("T")
-    return f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:6]}"
 
 
 def _grid(history: Sequence[Saved]) -> Table:

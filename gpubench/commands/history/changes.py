@@ -1,0 +1,214 @@
+"""When the times of saved results moved, why, and by how much since an anchor."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from gpubench.grouping import grouped
+from gpubench.model import PointKey
+from gpubench.plan.registry import libraries
+from gpubench.results.row import Row
+from gpubench.stats.moderated import Floats, summarize
+from gpubench.stats.modes import MODE_GAP
+from gpubench.stats.moves import MARGIN, Move, find_moves, machine_levels, since_anchor
+
+THRESHOLD, Q = math.log1p(0.02), 0.01  # defaults of `diff`, for a difference since the anchor
+
+Saved = tuple[str, Row]
+"""The name of the saved file, which is its time, and the row."""
+
+Point = tuple[str | None, PointKey]
+"""A device and a point."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What is known about the series of points, by the point; lines are for a terminal."""
+
+    moves: Mapping[Point, Sequence[str]]
+    """`moved +3.1 % at 2026-11-22 04:25:49: kernel, its source changed`."""
+
+    since: Mapping[Point, str] = field(default_factory=dict)
+    """`since v1 +4.6 % (+3.9 to +5.3 %): slower`."""
+
+    machine: Sequence[str] = ()
+    """Lines on the machine, which all points share."""
+
+    slower: frozenset[Point] = frozenset()
+    """The points that are confirmed to be slower than at the anchor."""
+
+
+def point_of(row: Row) -> Point:
+    """Return what identifies a series."""
+    return row.device, row.key
+
+
+def changes(saved: Sequence[Saved], anchor: str = "", before: Sequence[Saved] = ()) -> Changes:
+    """Find the moves of all series, and compare them with the rows of an anchor."""
+    moves: dict[Point, list[str]] = {}
+    since: dict[Point, str] = {}
+    machine: list[str] = []
+    slower: set[Point] = set()
+    earlier = grouped(before, lambda each: each[1].device)
+    for device, of_device in grouped(saved, lambda each: each[1].device).items():
+        own = _Device(of_device, earlier.get(device, []))
+        found, by_machine = own.moves()
+        for move in found:
+            moves.setdefault(own.points[move.point], []).append(own.reason(move))
+        machine += [own.machine_line(device, move) for move in by_machine]
+        if before:
+            lines, of_device_slower = own.since(anchor, found)
+            since |= lines
+            slower |= of_device_slower
+    return Changes(moves=moves, since=since, machine=machine, slower=frozenset(slower))
+
+
+class _Device:
+    """The results of one device: those of the anchor first."""
+
+    def __init__(self, saved: Sequence[Saved], before: Sequence[Saved]) -> None:
+        by_point = grouped(saved, lambda each: point_of(each[1]))
+        self.points = list(by_point)
+        self.names = sorted({name for name, _ in saved})
+        anchors = sorted({name for name, _ in before})
+        self._rows = [dict(by_point[point]) for point in self.points]
+        anchored = grouped(before, lambda each: point_of(each[1]))
+        self._before = [dict(anchored.get(point, [])) for point in self.points]
+        self._anchors = len(anchors)
+        levels = np.array(
+            [
+                [_level(results.get(name)) for results, names in both for name in names]
+                for both in (
+                    ((first, anchors), (rows, self.names))
+                    for first, rows in zip(self._before, self._rows, strict=True)
+                )
+            ]
+        )
+        references = np.array(
+            [
+                _is_reference([*first.values(), *rows.values()])
+                for first, rows in zip(self._before, self._rows, strict=True)
+            ]
+        )
+        self._machine = machine_levels(levels, references)
+        self._levels = levels - self._machine
+
+    def moves(self) -> tuple[list[Move], list[Move]]:
+        """Return the moves of points without the machine's part, and the machine's moves."""
+        machine = self._machine[self._anchors :]
+        levels, speeds = self._levels[:, self._anchors :], _speeds(self._rows)
+        if machine.any():
+            levels, speeds = np.vstack([levels, machine]), np.append(speeds, 0.0)
+        found = find_moves(levels, speeds)
+        last = len(self.points)
+        return [x for x in found if x.point < last], [x for x in found if x.point == last]
+
+    def reason(self, move: Move) -> str:
+        """Return `moved +3.1 % at …: kernel, its source changed`."""
+        rows = self._rows[move.point]
+        names = [name for name in self.names if name in rows]
+        at = self.names[move.at]
+        after = next(name for name in names if name >= at)
+        previous = [name for name in names if name < at]
+        return _line(move, after, _why(rows[previous[-1]], rows[after]))
+
+    def machine_line(self, device: str | None, move: Move) -> str:
+        """Return the line of a move that the references share."""
+        at, previous = self.names[move.at], self.names[move.at - 1]
+        drivers = [
+            next((rows[name].driver for rows in self._rows if name in rows), None)
+            for name in (previous, at)
+        ]
+        new = f", driver {drivers[0]} → {drivers[1]}" if drivers[0] != drivers[1] else ""
+        return f"{device}: {_line(move, at, f'machine, unchanged code moved{new}')}"
+
+    def since(self, anchor: str, moves: Sequence[Move]) -> tuple[dict[Point, str], set[Point]]:
+        """Return a line for each point that the anchor has, and the points that are slower."""
+        split = self._levels[:, : self._anchors], self._levels[:, self._anchors :]
+        edges = [self._edges(place, moves) for place in range(len(self.points))]
+        found = since_anchor(*split, edges, THRESHOLD, Q)
+        lines: dict[Point, str] = {}
+        slower: set[Point] = set()
+        for point, step, low, high, p in zip(self.points, *found, strict=True):
+            if math.isnan(step):
+                continue
+            interval = f" ({_percent(low)} to {_percent(high)})"
+            verdict = "too few results to judge"
+            if not math.isnan(p):
+                verdict = "within 2 %" if max(-low, high) <= THRESHOLD else "not settled"
+                if p <= Q:
+                    verdict = "slower" if step > 0 else "faster"
+            if verdict == "slower":
+                slower.add(point)
+            lines[point] = (
+                f"since {anchor} {_percent(step)}{'' if math.isnan(p) else interval}: {verdict}"
+            )
+        return lines, slower
+
+    def _edges(self, point: int, moves: Sequence[Move]) -> list[int]:
+        """Return the results at which the code of a point changed, or its time moved."""
+        edges = {move.at for move in moves if move.point == point}
+        rows = [(self.names.index(name), row) for name, row in sorted(self._rows[point].items())]
+        edges |= {at for (_, old), (at, new) in pairwise(rows) if _code(old) != _code(new)}
+        return sorted(edges)
+
+
+def _code(row: Row) -> tuple[str | None, ...]:
+    return row.source_hash, row.code_hash, row.library
+
+
+def saved_time(name: str) -> str:
+    """Return when a file was saved, `2026-11-22 04:25:49`, UTC."""
+    day, _, time = name.partition("T")
+    return f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:6]}"
+
+
+def _line(move: Move, name: str, why: str) -> str:
+    return f"moved {_percent(move.step)} at {saved_time(name)}: {why}"
+
+
+def _percent(step: float) -> str:
+    return f"{100 * math.expm1(step):+.1f} %"
+
+
+def _why(before: Row, after: Row) -> str:
+    """Return what changed between the results before and after a move."""
+    if after.variant in libraries():
+        return (
+            f"library, {before.library} → {after.library}"
+            if before.library != after.library
+            else "unknown, the same library"
+        )
+    if before.source_hash != after.source_hash:
+        return "kernel, its source changed"
+    if before.code_hash != after.code_hash:
+        return "kernel, other machine code of the same source"
+    return "unknown, the same code"
+
+
+def _is_reference(rows: Sequence[Row]) -> bool:
+    """Return whether all results of a point ran the same code: a library's, or compiled code."""
+    if rows[0].variant in libraries():
+        return len({row.library for row in rows}) == 1
+    return len({row.code_hash for row in rows}) == 1 and rows[0].code_hash is not None
+
+
+def _level(row: Row | None) -> float:
+    return math.log(row.median_us) if row and row.median_us else math.nan
+
+
+def _speeds(rows: Iterable[Mapping[str, Row]]) -> Floats:
+    """Return the distance between two groups of rounds in one result of each point; 0: none."""
+    speeds = []
+    for results in rows:
+        gaps = [0.0]
+        for row in results.values():
+            if len(row.medians_us) > 1:
+                rounds = summarize(np.log([row.medians_us]))
+                gap = float(rounds.gap[0])
+                gaps.append(gap if gap > max(MARGIN, MODE_GAP * rounds.group[0]) else 0.0)
+        speeds.append(max(gaps))
+    return np.array(speeds)

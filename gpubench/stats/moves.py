@@ -1,0 +1,193 @@
+"""When times moved: change points of many points over several results of a device.
+
+A result is a whole sweep, so a move must exceed what differs between sweeps. Each run of results in
+a row is compared with the point's other results, against a margin (`treat`); a run at the end is a
+move that lasts. Few results show little of a point's variance, so it is shrunk towards the common
+one. The p-value has Bonferroni's correction for the choice of the run, and Benjamini and Hochberg's
+for the points. Where a point has moved, further runs are sought in what the first leaves
+(Olshen and others, Biostatistics 5, 2004: circular binary segmentation).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.stats.moderated import (
+    LEAST_SD,
+    Floats,
+    Variance,
+    adjusted,
+    half_widths,
+    p_values,
+    shrunk,
+)
+from gpubench.stats.modes import ALIKE
+from gpubench.stats.polish import STEPS, row_medians
+
+MARGIN, Q = float(np.log1p(0.01)), 0.002
+"""A move exceeds 1 %. Of histories in which nothing moved, the part with a move is larger than Q,
+as some kernels scatter in steps: results/operating/README.md has it."""
+
+MIN_RESULTS = 3
+"""Minimum number of results of a point for a change point: two show no scatter."""
+
+MIN_REFERENCES = 2
+"""Minimum number of references that show what the machine did: a single one may move alone."""
+
+MAX_RUNS = 3  # maximum number of runs that are sought in one point
+
+
+LEAST_ALIKE = 0.5
+"""A step of at least this part of the distance between two speeds may come from them."""
+
+
+class Move(NamedTuple):
+    """A change point of one point."""
+
+    point: int
+    at: int  # number of the first result after it
+    step: float  # logarithm of the ratio of the time after it to the time before it
+
+
+def machine_levels(levels: Floats, references: NDArray[np.bool_]) -> Floats:
+    """Return what the machine did to all points in each result, as logarithms.
+
+    It is the median of the references' deviations from their own medians; 0 with too few of them.
+    `levels` has logarithms of times, of shape (points, results); NaN: no time.
+    """
+    effects, chosen = np.zeros(levels.shape[1]), levels[references]
+    if len(chosen) >= MIN_REFERENCES:
+        for _ in range(STEPS):
+            rest = chosen - effects
+            effects = effects + row_medians((rest - row_medians(rest)[:, None]).T)
+    return effects
+
+
+def find_moves(levels: Floats, speeds: Floats, margin: float = MARGIN, q: float = Q) -> list[Move]:
+    """Return the change points beyond a margin, by point and time.
+
+    `speeds` has the largest distance between two groups of a point's rounds in one result; 0: they
+    form one group. A step that is like this distance is no move.
+    """
+    there = np.isfinite(levels)
+    rows = np.flatnonzero(there.sum(axis=1) >= MIN_RESULTS)
+    moves: list[Move] = []
+    if not len(rows):
+        return moves
+    first = _runs(levels[rows], np.empty(0), np.empty(0), margin)
+    moved = adjusted(first.p) <= q
+    if not moved.any():
+        return moves
+    level = float(first.p[moved].max())
+    still = levels[rows[~moved]]
+    usual_df = np.isfinite(still).sum(axis=1) - 1.0
+    usual = np.nanvar(still, axis=1, ddof=1) if len(still) else np.empty(0)
+    for place in np.flatnonzero(moved):
+        row, found = levels[rows[place]], {int(each) for each in first.edges[place]}
+        rest = row - first.fitted[place]
+        for _ in range(MAX_RUNS - 1):
+            more = _runs(rest[None], usual, usual_df, margin)
+            if more.p[0] > level:
+                break
+            found |= {int(each) for each in more.edges[0]}
+            rest = rest - more.fitted[0]
+        moves += _steps(int(rows[place]), row, found, margin)
+
+    def like_speeds(move: Move) -> bool:
+        speed = speeds[move.point]
+        return bool(LEAST_ALIKE * speed <= abs(move.step) <= speed / ALIKE)
+
+    return [move for move in moves if not like_speeds(move)]
+
+
+class Differences(NamedTuple):
+    """Newest results less an anchor, as logarithms: arrays with an element for each point."""
+
+    step: Floats
+    low: Floats
+    high: Floats
+    p: Floats  # adjusted for the false discovery rate; NaN: too few results
+
+
+def since_anchor(
+    anchor: Floats, levels: Floats, edges: Sequence[Sequence[int]], margin: float, q: float
+) -> Differences:
+    """Compare each point's newest results of the same code with those of an anchor.
+
+    The arrays have the shape (points, results). `edges` has the numbers of the results at which the
+    code of each point changed, or its time moved. The variance is that between edges.
+    """
+    squares, df = np.zeros((2, len(levels)))
+    steps, errors = np.full((2, len(levels)), np.nan)
+    for place, (first, row, cuts) in enumerate(zip(anchor, levels, edges, strict=True)):
+        runs = [run[np.isfinite(run)] for run in (first, *np.split(row, cuts))]
+        runs = [runs[0], *filter(len, runs[1:])]
+        squares[place] = sum(len(run) * run.var() for run in runs if len(run))
+        df[place] = sum(len(run) - 1 for run in runs if len(run))
+        if len(runs[0]) and len(runs) > 1:
+            steps[place] = runs[-1].mean() - runs[0].mean()
+            errors[place] = 1 / len(runs[0]) + 1 / len(runs[-1])
+    known = (df > 0) & np.isfinite(steps)
+    p, half = np.full((2, len(levels)), np.nan)
+    if known.any():
+        variance = np.maximum(squares[known] / df[known], LEAST_SD**2)
+        variance, total_df = shrunk(variance, df[known])
+        error = Variance(np.sqrt(variance * errors[known]), total_df)
+        p[known] = adjusted(p_values(steps[known], np.full(known.sum(), margin), error))
+        half[known] = half_widths(error, q)
+    return Differences(steps, steps - half, steps + half, p)
+
+
+def _steps(point: int, row: Floats, edges: set[int], margin: float) -> list[Move]:
+    """Return the steps between the runs that the edges divide, if they exceed the margin."""
+    columns = np.flatnonzero(np.isfinite(row))
+    cuts = sorted({int(np.searchsorted(columns, edge)) for edge in edges} - {0, len(columns)})
+    means = [float(run.mean()) for run in np.split(row[columns], cuts)]
+    return [
+        Move(point, int(columns[cut]), float(step))
+        for cut, step in zip(cuts, np.diff(means), strict=True)
+        if abs(step) > margin
+    ]
+
+
+class _Runs(NamedTuple):
+    """The run of each point that differs most: arrays with an element for each point."""
+
+    p: Floats
+    edges: NDArray[np.int64]  # where it begins and ends, of shape (points, 2)
+    fitted: Floats  # mean of the run in its place, and of the other results in theirs
+
+
+def _runs(levels: Floats, usual: Floats, usual_df: Floats, margin: float) -> _Runs:
+    """Compare each run with the point's other results.
+
+    `usual` has the variances of further points that did not move, with their degrees of freedom.
+    """
+    results, there = levels.shape[1], np.isfinite(levels)
+    runs = [(start, stop) for start in range(1, results) for stop in range(start + 1, results + 1)]
+    best = np.full(len(levels), np.inf)
+    edges, fitted = np.zeros((len(levels), 2), int), np.zeros_like(levels)
+    for start, stop in runs:  # one that begins with the first result divides as the rest does
+        inside = (np.arange(results) >= start) & (np.arange(results) < stop)
+        counts = np.array([(there & part).sum(axis=1) for part in (inside, ~inside)])
+        means = [np.where(there & part, levels, 0.0).sum(axis=1) for part in (inside, ~inside)]
+        run, others = means / np.maximum(counts, 1)
+        fit = np.where(inside, run[:, None], others[:, None])
+        df = counts.sum(axis=0) - 2.0
+        tested = (counts.min(axis=0) > 0) & (df > 0)
+        squares = np.nansum((levels - fit) ** 2, axis=1)
+        variance = np.maximum(squares / np.maximum(df, 1), LEAST_SD**2)
+        shared, total_df = shrunk(
+            np.append(variance[tested], usual), np.append(df[tested], usual_df)
+        )
+        number = int(tested.sum())
+        error = np.sqrt(shared[:number] * (1 / counts[:, tested]).sum(axis=0))
+        p = np.full(len(levels), np.inf)
+        effect, limits = (run - others)[tested], np.full(number, margin)
+        p[tested] = p_values(effect, limits, Variance(error, total_df[:number]))
+        better = p < best
+        best = np.where(better, p, best)
+        edges[better], fitted[better] = (start, stop), fit[better]
+    return _Runs(np.minimum(1.0, len(runs) * best), edges, fitted)

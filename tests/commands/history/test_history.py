@@ -1,0 +1,126 @@
+"""`gpubench history`: when saved times moved, why, and how far they are from an anchor."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import outcome
+from diffs import row
+
+from gpubench.results import store
+from gpubench.results.row import Row
+
+Call = Callable[..., tuple[int, str, str]]
+SIZES = (64, 128, 256, 512, 1024, 2048)
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def call() -> Call:
+    return partial(outcome, "history")
+
+
+def sweep(number: int, *, code: str = "a", library: str = "1", **factors: float) -> list[Row]:
+    """A sweep whose points scatter by 0.2 % among sweeps; `own` and `cublas` take a factor."""
+    rng = np.random.default_rng(number)
+    rows = []
+    for name in ("cublas", "own", "other"):
+        own_code = {"own": code, "other": "o"}.get(name)
+        for size in SIZES:
+            factor = factors.get(name, 1.0) * factors.get("machine", 1.0)
+            noise = float(np.exp(0.002 * rng.standard_normal()))
+            rows.append(
+                replace(
+                    row(name, size, factor * noise),
+                    code_hash=own_code,
+                    source_hash=own_code or library,
+                    library=library,
+                )
+            )
+    return rows
+
+
+def moved(out: str) -> list[str]:
+    return [line for line in out.splitlines() if line.startswith(("moved", "NVIDIA"))]
+
+
+def keep(sweeps: Sequence[Sequence[Row]], name: str = "main") -> list[Path]:
+    return [store.save(rows, name) for rows in sweeps]
+
+
+def test_a_kernel_that_became_slower_has_a_move_at_its_first_slow_result(call: Call) -> None:
+    kept = keep(
+        [sweep(n) if n < 4 else sweep(n, code="b", own=1.05) for n in range(7)],
+    )
+    code, out, _ = call("main")
+    lines = moved(out)
+    assert code == 0
+    assert len(lines) == len(SIZES)
+    day, _, time = kept[4].stem.partition("T")
+    at = f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:6]}"
+    assert all(f"at {at}: kernel, its source changed" in line for line in lines)
+    assert all(line.startswith(("moved +4.", "moved +5.")) for line in lines)
+    assert max(map(len, out.splitlines())) <= 80
+    assert moved(call("main", "--only", "other")[1]) == []
+
+
+def test_a_history_in_which_only_the_library_moved_convicts_no_kernel(call: Call) -> None:
+    keep([sweep(n, library="12" if n < 3 else "13", cublas=1 - 0.06 * (n > 2)) for n in range(6)])
+    lines = moved(call("main")[1])
+    assert len(lines) == len(SIZES)
+    assert all(line.endswith("library, 12 → 13") for line in lines)
+
+
+def test_what_moves_all_unchanged_code_is_the_machine_s_move(call: Call) -> None:
+    keep([sweep(n, machine=1.04 if n > 3 else 1.0) for n in range(8)])
+    (line,) = moved(call("main")[1])
+    assert line.startswith("NVIDIA H200: moved +")
+    assert line.split(": ")[2].startswith("machine, unchanged code moved")
+
+
+def test_a_move_of_unchanged_code_that_others_do_not_share_has_no_known_cause(call: Call) -> None:
+    keep([sweep(n, own=1.08 if n > 3 else 1.0) for n in range(8)])
+    lines = moved(call("main")[1])
+    assert len(lines) == len(SIZES)
+    assert all(line.endswith("unknown, the same code") for line in lines)
+
+
+def test_a_regression_that_was_mended_has_two_moves(call: Call) -> None:
+    slow = {3: "b", 4: "b"}
+    keep([sweep(n, code=slow.get(n, "a"), own=1.1 if n in slow else 1.0) for n in range(9)])
+    lines = moved(call("main", "--only", "own,64")[1])
+    assert [line[:7] for line in lines] == ["moved +", "moved -"]
+
+
+def test_two_results_show_no_scatter_and_no_move(call: Call) -> None:
+    keep([sweep(1), sweep(2, own=1.5)])
+    assert moved(call("main")[1]) == []
+
+
+def test_slow_steps_that_no_step_shows_are_found_against_a_fixed_anchor(call: Call) -> None:
+    keep([sweep(100 + n) for n in range(3)], "v1")
+    keep([sweep(n, code=str(n), own=1.012**n) for n in range(4)])
+    code, out, _ = call("main", "--against", "v1")
+    lines = [line for line in out.splitlines() if line.startswith("since v1 ")]
+    assert code == 1
+    assert len(lines) == 3 * len(SIZES)
+    assert sum(line.endswith(": slower") for line in lines) == len(SIZES)
+    assert call("main", "--against", "v1", "--only", "other")[0] == 0
+
+
+def test_an_anchor_of_another_device_or_name_is_refused_in_one_line(call: Call) -> None:
+    keep([sweep(1)])
+    keep([[replace(each, device="NVIDIA H100") for each in sweep(1)]], "v1")
+    for name, said in (("v1", "is of the device"), ("v0", "nothing is saved as 'v0'")):
+        code, out, err = call("main", "--against", name)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert said in err
