@@ -222,7 +222,11 @@ def test_a_slowdown_of_10_percent_is_rejected(job: Job) -> None:
     job.install(REAL)
     for side, factor in (("base", 1.0), ("new", 1.1)):
         for number in range(3, 8):
-            sweep = [replace(row, round_medians_us=None) for row in rows(own=factor)]
+            noise = 1 + 1e-6 * number * factor  # no two sweeps have the same times
+            sweep = [
+                replace(row, round_medians_us=None, median_us=noise * (row.median_us or 0))
+                for row in rows(own=factor)
+            ]
             write(sweep, job.folder / f"{side}-{number}.csv")
     ended = job.run(base="base-[3-7].csv", new="new-[3-7].csv", threshold="5%")
     assert (ended.code, ended.outputs["exit-code"]) == (1, "1"), ended.said
