@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, CudaVariant, HostVariant, Variant
+from gpubench.model import CudaVariant, HostVariant, Variant
 from gpubench.options import read_sweep
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.operations import operation_named
+from gpubench.plan.python_file import described_by
 from gpubench.plan.registry import of_op, unknown_variant, variants
 from gpubench.plan.sweep import AUTO_TILES, Sweep, tuned_file
-from gpubench.text import did_you_mean, shown, unknown
+from gpubench.text import did_you_mean, shown
 
 
 def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
@@ -20,10 +21,8 @@ def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
 
     Raises UsageError if there is none, or if the user's directory cannot be used.
     """
-    if op and op not in OPERATIONS:
-        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if op or kernels:
-        by_name = of_op(op or Sweep().op, kernels, [name])
+        by_name = of_op(operation_named(op, kernels), kernels, [name])
     else:
         by_name = {variant.name: variant for variant in reversed(variants())}
     if name not in by_name:

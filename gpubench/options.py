@@ -31,6 +31,7 @@ from gpubench.model import (
     Timer,
     Timing,
 )
+from gpubench.plan.operations import operation_named
 from gpubench.plan.problems import read_sizes
 from gpubench.plan.ranges import (
     csv_path,
@@ -203,8 +204,8 @@ OPTIONS = _named(
         complete=completion.dtypes,
     ),
     op=Option(
-        help=f"Operation. Default: {DEFAULT.op}.",
-        read=one_of(*OPERATIONS),
+        help=f"Operation: of gpubench, or one that --kernels has. Default: {DEFAULT.op}.",
+        read=lambda _flag, text: text,  # `read_sweep` checks it, with the folder of --kernels
         metavar=_choice(*OPERATIONS),
     ),
     device=Option(
@@ -313,7 +314,8 @@ def read_sweep(
         fields_of = timing if option.field in _TIMING_FIELDS else sweep_fields
         fields_of[option.field] = option.convert(text)
     require_inputs_kept(texts, config)
-    op = sweep_fields.get("op", defaults.op)
+    op = operation_named(sweep_fields.get("op"), sweep_fields.get("kernels"), defaults.op)
+    sweep_fields["op"] = op
     if "sizes" in sweep_fields:  # text until the operation was known
         dtypes = sweep_fields.get("dtypes", defaults.dtypes)
         sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, "--sizes")

@@ -128,13 +128,20 @@ class Operation:
         """Whether the result is linear in each operand, so that exact factors pass through."""
         return {array.name for array in self.inputs} == set(self.linear_in)
 
-    @property
+    @cached_property
     def is_product(self) -> bool:
-        """Whether an element of the result is a sum of products of two operands' elements.
+        """Whether it is a product of a matrix and a matrix or vector, over the extent `terms`.
 
         Then exact probes, scaled operands and the widths of sums show what a tolerance hides.
         """
-        return self.is_linear and bool(self.terms) and len(self.inputs) == 2  # noqa: PLR2004
+        shapes = [array.dimensions for array in (*self.inputs, self.output)]
+        if not self.is_linear or self.further or [len(self.inputs), len(shapes[0])] != [2, 2]:
+            return False
+        (rows, depth), second, result = shapes
+        if self.first_is_transposed:
+            rows, depth = depth, rows
+        second = (depth,) if self.is_chain else second
+        return depth == self.terms == second[0] and result == (rows, *second[1:])
 
     @property
     def is_chain(self) -> bool:
@@ -156,8 +163,8 @@ class Operation:
         return evaluate(self.flops, names) / elements
 
     def shape(self, array: Array, extents: Mapping[str, int]) -> Shape:
-        """Return the shape of an array for the extents by name."""
-        return tuple(extents[extent] for extent in array.dimensions)
+        """Return the shape of an array for the extents by name. Raise ValueError for others."""
+        return tuple(evaluate(extent, extents) for extent in array.dimensions)
 
     @property
     def further(self) -> tuple[str, ...]:
@@ -167,7 +174,7 @@ class Operation:
     def named(self, size: Size) -> dict[str, int]:
         """Return the extents by name, in the operation's order."""
         values = dict(zip((*PRODUCT_EXTENTS, *self.further), size, strict=False))
-        return {name: values[name] for name in self.extents}
+        return {name: values.get(name, 1) for name in self.extents}
 
     def size_of(self, values: Iterable[int]) -> Size:
         """Return the size of extents in the operation's order."""
@@ -208,6 +215,7 @@ class Operations(Mapping[str, Operation]):
         self._by_name: dict[str, Operation | None] = {
             path.parent.name: None for path in sorted(folder.glob("*/operation.py"))
         }
+        self._ours = frozenset(self._by_name)
 
     def __getitem__(self, name: str) -> Operation:
         operation = self._by_name[name]
@@ -215,6 +223,12 @@ class Operations(Mapping[str, Operation]):
             module = import_module(f"{self._package}.{name}.operation")
             operation = self._by_name[name] = module.OPERATION
         return operation
+
+    def add(self, name: str, operation: Operation) -> None:
+        """Add a user's operation, or its new edition. Raise ValueError for a name of gpubench."""
+        if name in self._ours:
+            raise ValueError(f"an operation '{name}'")
+        self._by_name[name] = operation
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)

@@ -53,6 +53,10 @@ class Problem:
     def __post_init__(self) -> None:
         layout = self.column_major or self.precision.column_major
         object.__setattr__(self, "column_major", layout)
+        names = OPERATIONS[self.op].further if self.op in OPERATIONS else ()
+        object.__setattr__(
+            self, "further", (*self.further, *(1 for _ in names[len(self.further) :]))
+        )
 
     @property
     def precision(self) -> Precision:

@@ -34,7 +34,8 @@ from gpubench.model.config import ConfigParts
 from gpubench.model.expression import Expression
 from gpubench.model.variant import Gpu, PlainLaunch
 from gpubench.plan import descriptor
-from gpubench.plan.descriptor import FUNCTIONS, described_by, plain_fields, recursion_kept
+from gpubench.plan.descriptor import FUNCTIONS, plain_fields
+from gpubench.plan.python_file import described_by, recursion_kept
 from gpubench.process.child import Child, open_channel, start
 from gpubench.process.requests import Report, answer_requests, ask
 

@@ -1,17 +1,10 @@
 """Reads the description of a variant, ours or a user's: a `.py` that defines `VARIANT`."""
 
 import copyreg
-import importlib.util
-import re
-import sys
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType
 from typing import Any, get_type_hints
 
 import msgspec
@@ -35,11 +28,9 @@ from gpubench.model import (
 )
 from gpubench.model.signature import parameters, why_unknown
 from gpubench.model.variant import PlainLaunch
+from gpubench.plan.operations import OPERATION_FILE, add_operation
+from gpubench.plan.python_file import NAME_RULE, described_by, is_name, loaded, recursion_kept
 from gpubench.text import shown
-
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
-NAME_RULE = "a name has at most 60 lower-case letters, digits and _, and begins with a letter"
-"""The rule for names. A name becomes a C++ template, an item of `--variants` and a CSV field."""
 
 FUNCTIONS = {
     "launch": "tile and problem",
@@ -60,11 +51,6 @@ Reader = Callable[[Path, str, tuple[int, ...]], Variant]
 """(file, operation, time and size of the file) → the variant. It keeps what it read."""
 
 
-def is_name(name: str) -> bool:
-    """Whether a variant may have this name."""
-    return bool(_NAME.fullmatch(name))
-
-
 def load(path: Path, op: str, read: Reader | None = None) -> Variant:
     """Return the variant of `op` that `path` describes, named after the file.
 
@@ -72,6 +58,8 @@ def load(path: Path, op: str, read: Reader | None = None) -> Variant:
     file does not change, so it may be called for every point. Raises UsageError with the file and
     what is wrong in it.
     """
+    if op not in OPERATIONS:
+        add_operation(path.with_name(OPERATION_FILE))
     try:
         facts = path.stat()
     except OSError as error:
@@ -82,32 +70,6 @@ def load(path: Path, op: str, read: Reader | None = None) -> Variant:
             f"{path}: its source {variant.file or variant.source.name} is missing beside it"
         )
     return variant
-
-
-@contextmanager
-def described_by(path: Path) -> Iterator[None]:
-    """Turn an exception from a description's code into a UsageError with file and line."""
-    try:
-        yield
-    except (KeyboardInterrupt, UsageError):
-        raise
-    except BaseException as error:  # a description that ends the process is broken too
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-        line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
-        where = f"{path}, line {line}" if line else str(path)
-        what = error.msg if isinstance(error, SyntaxError) else str(error).partition("\n")[0]
-        raise UsageError(f"{where}: {type(error).__name__}: {what}") from error
-
-
-@contextmanager
-def recursion_kept() -> Iterator[None]:
-    """Restore the limit of recursion after the block."""
-    depth = sys.getrecursionlimit()
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(depth)
 
 
 def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
@@ -127,17 +89,8 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
             f"{path}: '{shown(path.stem)}' cannot name a kernel: {NAME_RULE}; "
             "the name of a file that is not a kernel starts with _"
         )
-    loader = _Loader(f"gpubench_variants.{op}.{path.stem}", str(path))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    if spec is None:
-        raise UsageError(f"{path}: not a Python file")
+    module = loaded(path, f"gpubench_variants.{op}.{path.stem}", "VARIANT")
     with described_by(path), recursion_kept():
-        # Checked before anything runs: the folder of `--kernels` may hold other scripts.
-        if "VARIANT" not in loader.get_code(loader.name).co_names:
-            raise UsageError(f"{path}: defines no VARIANT")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[loader.name] = module  # where a dataclass in the file looks for its annotations
-        loader.exec_module(module)
         described = _checked(getattr(module, "VARIANT", None), path)
         described = replace(described, name=path.stem, op=op, path=path)
         _check_arguments(described)
@@ -147,7 +100,8 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
 def _check_arguments(variant: Variant) -> None:
     """Raise UsageError for matrices that the operation lacks, and for unknown names."""
     where, operation = f"{variant.path}: VARIANT", OPERATIONS[variant.op]
-    problem = Problem(op=variant.op, m=1024, n=1024, k=1024, dtype="float32")
+    size = operation.size_of([1024] * len(operation.extents))
+    problem = Problem.of(variant.op, size, variant.dtypes[0])
     if strange := set(variant.column_major) - set(operation.matrices):
         raise UsageError(
             f"{where}: column_major is a tuple of {', '.join(operation.matrices)}, "
@@ -193,22 +147,6 @@ def _write_out(variant: CudaVariant | HostVariant, problem: Problem) -> None:
     variant.instance(tile, dtype)
     if isinstance(variant.launch, PlainLaunch):
         variant.launch(tile, problem)
-
-
-class _Loader(SourceFileLoader):
-    """Compiles the file without Python's cache of bytecode.
-
-    That cache misses a second edit within one second, and it would write into the user's folder.
-    """
-
-    _code: CodeType | None = None
-
-    def get_code(self, fullname: str) -> CodeType:
-        """Return the code of the file, which is compiled once."""
-        if self._code is None:
-            path = self.get_filename(fullname)
-            self._code = self.source_to_code(self.get_data(path), path)
-        return self._code
 
 
 def plain_fields(of_class: type[Variant]) -> dict[str, Any]:

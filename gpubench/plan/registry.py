@@ -15,10 +15,10 @@ from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, BrokenVariant, CallVariant, CudaVariant, Variant
 from gpubench.plan import description_process
 from gpubench.plan.descriptor import load
+from gpubench.plan.operations import OPERATION_FILE
 from gpubench.text import unknown
 
 KERNELS = Path(__file__).parent.parent / "kernels"
-OPERATION_FILE = "operation.py"
 
 
 def descriptors(folder: Path) -> list[Path]:
@@ -97,8 +97,11 @@ def _own_files(folder: Path, op: str) -> tuple[list[Path], list[Path]]:
     """Return the descriptors and the CUDA sources of an operation in a user's folder."""
     if not os.path.isdir(folder):  # noqa: PTH112 # Path.is_dir raises for a name that is too long
         raise UsageError(f"--kernels: {folder} is not a directory")
-    paths = [*descriptors(folder), *descriptors(folder / op)]
-    sources = sorted([*folder.glob("*.cu"), *(folder / op).glob("*.cu")])
+    # Kernels of a user's operation lie beside its statement. Ours may also lie in the folder.
+    is_ours = (KERNELS / op).is_dir() or (folder / OPERATION_FILE).is_file()
+    folders = (*[folder] * is_ours, folder / op)
+    paths = [path for each in folders for path in descriptors(each)]
+    sources = sorted(path for each in folders for path in each.glob("*.cu"))
     inside = os.path.realpath(folder)
     for path in (*paths, *sources):
         if not Path(os.path.realpath(path)).is_relative_to(inside):

@@ -31,8 +31,8 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.model.config import NO_PARAMETERS
-from gpubench.plan.descriptor import described_by
 from gpubench.plan.problems import ListedProblem
+from gpubench.plan.python_file import described_by
 from gpubench.plan.registry import choose
 from gpubench.plan.selection import matching
 from gpubench.text import shown

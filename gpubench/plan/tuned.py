@@ -12,7 +12,7 @@ import msgspec
 
 from gpubench.errors import UsageError
 from gpubench.model import PRECISIONS, Config, Device, Problem, Variant, layout_text, size_of
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.python_file import described_by
 from gpubench.plan.registry import choose
 from gpubench.plan.sweep import TUNED, Picked, Sweep, tuned_file
 from gpubench.plan.toml_file import decode, read_toml

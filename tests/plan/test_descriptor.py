@@ -11,7 +11,8 @@ from commandline import OWN_CUDA as GOOD
 
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant
-from gpubench.plan.descriptor import described_by, is_name, load
+from gpubench.plan.descriptor import load
+from gpubench.plan.python_file import described_by, is_name
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import KERNELS
 from gpubench.plan.sweep import Sweep, plan

@@ -46,7 +46,8 @@ from gpubench.model.sources import read_source
 from gpubench.on_cpu.case import Case
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.operations import operation_named
+from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
@@ -93,7 +94,7 @@ def run_check(
     if kernels is None:
         raise UsageError("name a kernel, such as shared_tile, or the directory --kernels of yours")
     codes = []
-    for variant in filterfalse(is_ours, of_op(op or Sweep().op, kernels).values()):
+    for variant in filterfalse(is_ours, of_op(operation_named(op, kernels), kernels).values()):
         say(f"\n{variant.name}", "bold")
         try:
             codes.append(_check(variant, kernels, tiles, arch))
@@ -151,8 +152,9 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
         return list(space or [None])
     if tiles is None:
         default = tiles_to_run(variant) if isinstance(variant, CudaVariant) else space.defaults
-        k = USUAL if OPERATIONS[variant.op].has_k else 1
-        problem = Problem(op=variant.op, m=USUAL, n=USUAL, k=k, dtype=variant.dtypes[0])
+        operation = OPERATIONS[variant.op]
+        size = operation.size_of([USUAL] * len(operation.extents))
+        problem = Problem.of(variant.op, size, variant.dtypes[0])
         return list(evenly([x for x in default if not variant.refuse(x, problem)], MAX_TILES))
     chosen = [space.read(text) for text in parse_tiles(tiles)]
     for tile in chosen:
@@ -269,10 +271,12 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
     if not backends()[variant.backend].host_arrays:
         say(f"not run: {variant.name} runs on {variant.backend}; sweep it there")
         return NOT_RUN
+    operation = OPERATIONS[variant.op]
+    count = len(operation.extents)
     sweep = Sweep(
         op=variant.op,
         variants=(variant.name,),
-        sizes=SIZES if OPERATIONS[variant.op].has_k else tuple((m, n, 1) for m, n, _ in SIZES),
+        sizes=tuple(operation.size_of((*size, *size)[:count]) for size in SIZES),
         tiles=tuple(str(tile) for tile in tiles if tile),
         layouts=variant.layouts,
         dtypes=variant.dtypes,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import Variant
-from gpubench.plan.descriptor import is_name, load
+from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import describe_file, described_by_default
 from gpubench.plan.from_source.files import source_text
+from gpubench.plan.python_file import is_name
 
 SUFFIXES = (".cu", ".cuh")
 

@@ -29,10 +29,10 @@ from gpubench.model import (
     Status,
 )
 from gpubench.on_cpu.accesses import Access, Accesses, missing_tool, recorder_version
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.operations import operation_named
+from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import list_of, parse_names, parse_sizes
 from gpubench.plan.registry import of_op
-from gpubench.plan.sweep import Sweep
 from gpubench.results.build_row import BuildRow, encode, is_build_file
 from gpubench.results.output import Output
 from gpubench.results.provenance import source_hash
@@ -99,10 +99,9 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
     A directory of the user's kernels has operations of its own, and `all` takes its kernels alone.
     Raises UsageError for a name that is no kernel, and for a description that cannot be used.
     """
-    if op and op not in OPERATIONS:
-        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
+    default = operation_named(op, kernels)
     ops = [op] if op else [each for each in OPERATIONS if not kernels or (kernels / each).is_dir()]
-    available = [v for each in ops or [Sweep().op] for v in of_op(each, kernels).values()]
+    available = [v for each in ops or [default] for v in of_op(each, kernels).values()]
     own = kernels.absolute() if kernels else Path("/")
     chosen: dict[CudaVariant, None] = {}
     for pattern in parse_names(names):

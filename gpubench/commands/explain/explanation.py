@@ -29,7 +29,7 @@ from gpubench.model import (
     Status,
 )
 from gpubench.on_cpu.accesses import Accesses
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.python_file import described_by
 from gpubench.text import counted
 
 PROBE_EXTENT = 2**28  # M and N of a result so large that rounding up a grid is negligible

@@ -10,7 +10,8 @@ from gpubench.grouping import grouped
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import Config, CudaVariant, Device, Problem, Status
 from gpubench.on_cpu.accesses import Recorded, record
-from gpubench.plan.descriptor import described_by, launch_on
+from gpubench.plan.descriptor import launch_on
+from gpubench.plan.python_file import described_by
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted
 from gpubench.view.progress import Steps

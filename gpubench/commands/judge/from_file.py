@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gpubench.cache import cache_file, keep
 from gpubench.errors import UsageError
-from gpubench.plan.descriptor import NAME_RULE, is_name
 from gpubench.plan.from_source.description import describe_file, dtype_of
+from gpubench.plan.python_file import NAME_RULE, is_name
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.text import shown

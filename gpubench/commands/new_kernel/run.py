@@ -13,11 +13,12 @@ from itertools import dropwhile
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, CudaVariant
+from gpubench.model import CudaVariant
 from gpubench.model.sources import whole_source
-from gpubench.plan.descriptor import NAME_RULE, is_name
 from gpubench.plan.from_source.description import describe_file, described_by_default
 from gpubench.plan.from_source.files import source_text
+from gpubench.plan.operations import operation_named
+from gpubench.plan.python_file import NAME_RULE, is_name
 from gpubench.plan.registry import KERNELS, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.output import Output
@@ -41,7 +42,7 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     Raises UsageError for a name that cannot be used, a kernel to start from that is not CUDA C++,
     and files that exist already.
     """
-    op = _checked(name, op)
+    op = _checked(name, op, folder)
     start = _start(op, like)
     stem = folder / op / name
     lines = _source(start.source).splitlines(keepends=True)
@@ -71,7 +72,7 @@ def describe_source(
     Raises UsageError for a name that cannot be used, a source that cannot be read or has no kernel,
     a function that it lacks, and a file that exists already.
     """
-    op = _checked(name, op)
+    op = _checked(name, op, folder)
     text = source_text(source)
     chosen = {name: kernel}
     if kernel == "all" and (listed := described_by_default(text)):
@@ -80,7 +81,7 @@ def describe_source(
     texts = {}
     for each, entry in chosen.items():
         texts[folder / op / f"{each}.py"], unknown_parameters = describe_file(
-            source, each, _checked(each, op), entry, home=os.path.realpath(folder / op)
+            source, each, _checked(each, op, folder), entry, home=os.path.realpath(folder / op)
         )
         asked |= dict.fromkeys(unknown_parameters)
     what = "The description is complete. Then:"
@@ -91,11 +92,9 @@ def describe_source(
     _write(texts, op, folder, what, ",".join(chosen), force=force)
 
 
-def _checked(name: str, op: str | None) -> str:
+def _checked(name: str, op: str | None, folder: Path) -> str:
     """Return the operation. Raise UsageError for an unknown operation or an illegal name."""
-    op = op or Sweep().op
-    if op not in OPERATIONS:
-        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
+    op = operation_named(op, folder if folder.is_dir() else None)
     if not is_name(name):
         raise UsageError(f"'{shown(name)}' cannot name a kernel: {NAME_RULE}")
     if name in of_op(op):

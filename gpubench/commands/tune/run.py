@@ -18,7 +18,7 @@ from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import Config, Device, Space, Status, Variant
 from gpubench.options import OPTIONS, read_sweep
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.schedule import InRounds

@@ -8,8 +8,7 @@ import typer
 from gpubench import completion
 from gpubench import options as option
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS
-from gpubench.text import shown, unknown
+from gpubench.text import shown
 
 app = typer.Typer()
 
@@ -36,6 +35,7 @@ def variants(
 ) -> None:
     """List the kernels with their dtypes, legal tiles and idea."""
     from gpubench.backends import backends
+    from gpubench.plan.operations import operation_named
     from gpubench.plan.registry import of_op
     from gpubench.plan.registry import variants as all_variants
     from gpubench.plan.selection import matching
@@ -43,8 +43,7 @@ def variants(
     from gpubench.view.tables import console, table
 
     op, device, kernels = (options[name] for name in ("op", "device", "kernels"))
-    if op is not None and op not in OPERATIONS:
-        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
+    op = operation_named(op, kernels) if op or kernels else None
     if device not in {None, *backends()}:
         either = " or ".join(backends())
         raise UsageError(f"--device: '{shown(device)}' is not a backend; write {either}")

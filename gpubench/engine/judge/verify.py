@@ -14,6 +14,7 @@ from gpubench.engine.judge.rounding import can_show_rounding, choose_lines, find
 from gpubench.engine.judge.verdict import WrongError, missing, require, why_inaccurate, why_rounded
 from gpubench.engine.operands.cache import OperandCache
 from gpubench.engine.operands.make import Errors, Reference, make_reference, widened
+from gpubench.errors import LaunchError
 from gpubench.model import Cache, CallVariant, HostVariant, Measurement, Point, Problem, Variant
 from gpubench.plan.registry import is_ours
 
@@ -250,6 +251,8 @@ def errors_of(
     if output.dtype.kind == "i":
         expected = (reference.parts[0].astype(np.int64) * factor).astype(output.dtype)
         return Errors(judged=float(xp.abs(output.astype(np.int64) - expected).max()))
+    if output.shape != (shape := np.shape(reference.parts[0])):
+        raise LaunchError(f"the operation's reference has the shape {shape}, not {output.shape}")
     error = output.astype(np.float64)
     for part in reference.parts:
         error -= factor * part

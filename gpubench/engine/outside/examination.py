@@ -86,8 +86,9 @@ class Examination:
             return as_judged(result, wrong), wrong.may_be_load
         except ChildLostError as lost:
             return replace(result, status=Status.ERROR, reason=lost.why, series=None), False
-        notes = result.notes, library_note(result), self._note_of_unusual_size(point, limit_s)
-        return replace(result, notes="; ".join(filter(None, notes))), False
+        notes = library_note(result), self._note_of_unusual_size(point, limit_s)
+        unseen = (note for note in notes if note and note not in result.notes)
+        return replace(result, notes="; ".join(filter(None, (result.notes, *unseen)))), False
 
     def _note_of_unusual_size(self, point: Point, limit_s: float) -> str:
         """Return what an unusual size shows, once for each instance of a user's kernel.

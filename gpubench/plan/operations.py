@@ -1,0 +1,91 @@
+"""Operations that users state: `DIR/<op>/operation.py`, in the folder that `--kernels` names.
+
+The file is the question, and kernels are answers to it. So it runs in this process, as the code of
+whoever judges.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from gpubench.errors import UsageError
+from gpubench.model import DEFAULT_OP, OPERATIONS, PRECISIONS, Operation
+from gpubench.model.expression import evaluate
+from gpubench.plan.python_file import NAME_RULE, described_by, is_name, loaded
+from gpubench.text import shown, unknown
+
+OPERATION_FILE = "operation.py"
+
+
+def operation_named(op: str | None, kernels: Path | None, default: str = DEFAULT_OP) -> str:
+    """Return the name of an operation of gpubench, or of a user's folder, which is added.
+
+    Without a name it is the operation that the folder itself states, or else the default. Raises
+    UsageError for a name that neither has, and for a file that cannot be used.
+    """
+    if kernels is not None:
+        folder = kernels.absolute()
+        with suppress(OSError):
+            for path in sorted((*folder.glob(OPERATION_FILE), *folder.glob(f"*/{OPERATION_FILE}"))):
+                add_operation(path)
+        if op is None and (folder / OPERATION_FILE).is_file():
+            return folder.name
+    name = op or default
+    if name not in OPERATIONS:
+        raise UsageError(f"--op: {unknown('operation', name, OPERATIONS)}")
+    return name
+
+
+def add_operation(path: Path) -> None:
+    """Add the operation that a file states. Raises UsageError for a file that cannot be used."""
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    name = path.parent.name
+    if not is_name(name):
+        raise UsageError(f"{path}: '{shown(name)}' cannot name an operation: {NAME_RULE}")
+    operation = _load(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
+    try:
+        OPERATIONS.add(name, operation)
+    except ValueError as error:
+        raise UsageError(f"{path}: gpubench has {error} already; rename your folder") from error
+
+
+@cache
+def _load(path: Path, _as_of: tuple[int, ...]) -> Operation:
+    module = loaded(path, f"gpubench_operations.{path.parent.name}", "OPERATION")
+    operation = module.OPERATION
+    if not isinstance(operation, Operation):
+        raise UsageError(f"{path}: OPERATION is of type {type(operation).__name__}, no Operation")
+    with described_by(path):
+        for fault in faults(operation):
+            raise UsageError(f"{path}: OPERATION: {fault}")
+    return operation
+
+
+def faults(operation: Operation) -> Iterator[str]:
+    """Yield what is wrong with a statement."""
+    names = dict.fromkeys(operation.extents, 2)
+    arrays = (*operation.inputs, operation.output)
+    if not names or not all(map(str.isidentifier, names)):
+        yield "extents is a tuple of names, such as ('ROWS', 'COLS')"
+    if len(set(operation.arrays)) < len(arrays) or len(names) < len(operation.extents):
+        yield "two arrays, or two extents, have the same name"
+    for array in arrays:
+        try:
+            if math.prod(operation.shape(array, names)) < 1 or not array.dimensions:
+                yield f"{array.name}: the shape '{array.shape}' has no element"
+        except ValueError as error:
+            yield f"{array.name}: {error}"
+        if array.dtype and array.dtype not in PRECISIONS:
+            yield f"{array.name}: {unknown('dtype', array.dtype, PRECISIONS)}"
+    try:
+        evaluate(operation.flops, names)
+    except ValueError as error:
+        yield f"flops: {error}"
+    operands = {array.name for array in operation.inputs}
+    for name in set(operation.linear_in) - operands:
+        yield f"linear_in: {unknown('operand', name, operands)}"
