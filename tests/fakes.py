@@ -247,6 +247,9 @@ class FakeBackend:
     def parts(self) -> dict[str, float]:
         return {"copy": next(self._script)}
 
+    def empty_launch_us(self) -> dict[str, float]:
+        return {"device": 1.5, "events": 1.5, "cupti": 0.9}
+
     def configuration(self) -> dict[str, Any]:
         return {"vbios": "1.0"}
 

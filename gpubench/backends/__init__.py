@@ -133,6 +133,13 @@ class Gauge(Protocol):
         `gpubench fleet` compares devices by these times. Raises LaunchError.
         """
 
+    def empty_launch_us(self) -> dict[str, float]:
+        """Time a launch of an empty kernel: microseconds by the name of the clock.
+
+        `device` and `events` are times per launch in a stream, and `cupti` is the execution alone.
+        Empty on a CPU. Raises LaunchError, and DeviceUnavailableError without CUPTI.
+        """
+
     def configuration(self) -> dict[str, Any]:
         """Return what may slow the device down: its power cap, ECC errors, the PCIe link.
 

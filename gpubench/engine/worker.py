@@ -125,6 +125,11 @@ class Worker:
         self._make_ready()
         return self._child.request(START_LIMIT_S, Runner.parts)
 
+    def empty_launch_us(self) -> dict[str, float]:
+        """Time a launch of an empty kernel by each clock of the device, in the child."""
+        self._make_ready()
+        return self._child.request(START_LIMIT_S, Runner.empty_launch_us)
+
     def next_round(self) -> None:
         """End the child. The next point starts another."""
         self._child.end()

@@ -84,6 +84,7 @@ def find_moves(levels: Floats, speeds: Floats, margin: float = MARGIN, q: float 
     still = levels[rows[~moved]]
     usual_df = np.isfinite(still).sum(axis=1) - 1.0
     usual = np.nanvar(still, axis=1, ddof=1) if len(still) else np.empty(0)
+    usual = np.maximum(usual, LEAST_SD**2)
     for place in np.flatnonzero(moved):
         row, found = levels[rows[place]], {int(each) for each in first.edges[place]}
         rest = row - first.fitted[place]

@@ -46,6 +46,7 @@ def test_missing_results_are_left_out() -> None:
     logs[2, 4:] += 0.08
     logs[2, [0, 4]] = np.nan
     logs[3, 2:] = np.nan
+    logs[5] = 3.0  # without scatter
     moves = find_moves(logs, np.zeros(POINTS))
     assert [(move.point, move.at) for move in moves if move.point < 4] in ([(2, 4)], [(2, 5)])
 

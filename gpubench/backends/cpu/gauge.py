@@ -65,6 +65,10 @@ class CpuGauge:
         """Measure a copy in main memory."""
         return {"copy": 2 * self._copy_bytes / self.copy_gbytes_per_s() / 1e3}
 
+    def empty_launch_us(self) -> dict[str, float]:
+        """Return nothing: a call on a CPU has one clock."""
+        return {}
+
     def configuration(self) -> dict[str, Any]:
         """Return the operating system."""
         return {"system": self._device.facts.get("system")}

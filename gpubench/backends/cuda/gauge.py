@@ -12,6 +12,7 @@ import numpy as np
 from cupy.cuda import runtime
 
 from gpubench.backends.cuda.compile import compile_instance
+from gpubench.backends.cuda.empty_launch import empty_launch_us
 from gpubench.backends.cuda.kernel import CudaTimers, faults
 from gpubench.backends.cuda.launching import bind_own, load_function
 from gpubench.backends.cuda.nvml import Nvml
@@ -80,6 +81,11 @@ class CudaGauge:
                 "to device": self._host_copy_us(runtime.memcpyHostToDevice),
                 "from device": self._host_copy_us(runtime.memcpyDeviceToHost),
             }
+
+    def empty_launch_us(self) -> dict[str, float]:
+        """Time a launch of an empty kernel by three clocks: `empty_launch`."""
+        with faults():
+            return empty_launch_us(self._stream, self._timers.events, self._timers.cupti)
 
     def configuration(self) -> dict[str, Any]:
         """Return the driver's version, and what NVML reports."""

@@ -100,6 +100,11 @@ class CudaStream:
         """Return the time between the two events."""
         return float(cupy.cuda.get_elapsed_time(start.event, stop.event)) * 1e3
 
+    def between_us(self, start: Timestamp, stop: Timestamp) -> float:
+        """Return the time between the two timestamps by the device's own timer, without events."""
+        _, nanoseconds, _ = self._host_timestamps[stop.slot] - self._host_timestamps[start.slot]
+        return float(nanoseconds) / 1e3
+
     def clock_mhz(self, start: Timestamp, stop: Timestamp) -> float | None:
         """Return the multiprocessor's clock in between, or None for different multiprocessors."""
         cycles, nanoseconds, multiprocessor = (

@@ -170,6 +170,11 @@ class Runner:
             times_us = gauge.parts()
         return Parts(times_us=times_us, health=gauge.health(), configuration=gauge.configuration())
 
+    def empty_launch_us(self) -> dict[str, float]:
+        """Time a launch of an empty kernel by each clock of the device."""
+        with self._phase("sampling"):
+            return self._backend.gauge.empty_launch_us()
+
     def next_round(self) -> None:
         """Do nothing: there is only this process."""
 

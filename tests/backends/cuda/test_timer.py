@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpubench.backends.cuda.empty_launch import empty_launch_us
 from gpubench.backends.cuda.timer import (
     CALIBRATION_SAMPLES,
     FIRST_ENQUEUE_US,
@@ -240,3 +241,39 @@ def test_whatever_the_host_does_every_sample_is_the_devices_time(
     before = (lambda: stream._enqueue(50.0)) if flush else None
     times = timer_on(stream).sample(endless(stream), launches, count, before)
     assert times == pytest.approx([launch_us] * count, rel=1e-6)
+
+
+class EmptyChain(FakeStream):
+    """A stream whose two clocks are apart by some microseconds per launch."""
+
+    def __init__(self, apart_us: float = 0.0, **options: Any) -> None:
+        super().__init__(launch_us=1.5, **options)
+        self.apart_us = apart_us
+
+    launch_empty = FakeStream.launch
+
+    def between_us(self, start: Timestamp, stop: Timestamp) -> float:
+        return stop.at_us - start.at_us + 2.0  # a timestamp takes time itself
+
+    def elapsed_us(self, start: Timestamp, stop: Timestamp) -> float:
+        return (stop.at_us - start.at_us) * (1 + self.apart_us / self.launch_us)
+
+
+class FakeCupti:
+    def sample(self, _rotation: object, _launches: int, count: int) -> list[float]:
+        return [0.9] * count
+
+
+@pytest.mark.parametrize("apart_us", [0.0, -1.0, 2.8])
+def test_an_empty_launch_is_timed_by_the_device_without_events(apart_us: float) -> None:
+    stream = EmptyChain(apart_us)
+    found = empty_launch_us(stream, timer_on(stream), FakeCupti())
+    assert found == pytest.approx({"device": 1.5, "events": 1.5 + apart_us, "cupti": 0.9})
+
+
+def test_a_host_that_is_slow_blocks_the_device_for_longer_or_is_named() -> None:
+    slow = EmptyChain(enqueue_us=40.0)
+    assert empty_launch_us(slow, timer_on(slow), FakeCupti())["device"] == pytest.approx(1.5)
+    stuck = EmptyChain(enqueue_us=2000.0)
+    with pytest.raises(LaunchError, match="the host is too slow: 257 launches"):
+        empty_launch_us(stuck, timer_on(stuck), FakeCupti())

@@ -10,12 +10,14 @@ from gpubench.commands.selfcheck.check import (
     KERNELS,
     REPEATS,
     SIZES,
+    EmptyLaunch,
     Gap,
     confirmed,
     deviating,
     job_of,
     judge_gaps,
     launch_gaps,
+    node_count,
 )
 from gpubench.hardware.architectures import example
 from gpubench.model import Launches, Timer
@@ -67,7 +69,8 @@ def test_only_kernels_timed_by_both_timers_have_a_gap() -> None:
 
 ALONE = gaps((2, 1.0), (10, 1.1), (100, 0.9))
 CONTROL = Gap(label="control", events_us=3.0, cupti_us=2.9, is_control=True)
-LIBRARY = Gap(label="library", events_us=13.0, cupti_us=10.0, is_library=True)
+LIBRARY = Gap(label="library", events_us=13.0, cupti_us=10.0, is_library=True, nodes=2)
+EMPTY = EmptyLaunch(device=1.5, events=1.5, cupti=0.9)
 DEVIATING = gaps((2, 1.0), (10, 1.0), (20, 1.0), (30, 2.0))
 
 
@@ -79,6 +82,7 @@ DEVIATING = gaps((2, 1.0), (10, 1.0), (20, 1.0), (30, 2.0))
         ([*ALONE, LIBRARY], True, ""),  # a library may have a longer gap, and no shorter one
         ([*ALONE, LIBRARY._replace(events_us=10.1)], False, ""),
         ([*ALONE, *gaps((2000, 5.0))], True, "1.05 µs"),
+        ([*ALONE, LIBRARY._replace(nodes=1)], False, "3.00 µs for library"),
         (gaps((2, 5.0), (10, 5.0)), False, "5.00 µs"),
         (gaps((2, -0.5), (10, -0.5)), False, "-0.50 µs"),
         (DEVIATING, False, "2.00 µs for kernel 3"),
@@ -87,7 +91,7 @@ DEVIATING = gaps((2, 1.0), (10, 1.0), (20, 1.0), (30, 2.0))
 def test_gaps_are_trusted_if_they_are_alike_and_short_and_a_control_overlaps(
     found: list[Gap], trusted: bool, named: str
 ) -> None:
-    verdict = judge_gaps(found)
+    verdict = judge_gaps(found, EMPTY)
     assert (verdict.trusted, named in verdict.sentence) == (trusted, True), verdict.sentence
     assert deviating(DEVIATING) == DEVIATING[-1:]
 
@@ -100,17 +104,17 @@ def test_among_many_kernels_a_gap_may_be_a_little_longer_and_is_named() -> None:
         ([1.5, 1.5], False),  # too many
     ):
         others = [1.0] * (90 - len(gaps_us))
-        verdict = judge_gaps(gaps(*((9, gap_us) for gap_us in (*gaps_us, *others))))
+        verdict = judge_gaps(gaps(*((9, gap_us) for gap_us in (*gaps_us, *others))), EMPTY)
         assert verdict.trusted == trusted
         assert "µs for kernel 0" in verdict.sentence
-    assert not judge_gaps(gaps((9, 1.5), *[(9, 1.0)] * 40)).trusted
+    assert not judge_gaps(gaps((9, 1.5), *[(9, 1.0)] * 40), EMPTY).trusted
 
 
 def test_a_clock_that_is_wrong_by_some_percent_is_not_trusted() -> None:
     sides = [(us, 1.0) for us in range(2, 92)]
     for factor in (0.25, 0.95, 1.05):
         wrong = [gap._replace(events_us=factor * gap.events_us) for gap in gaps(*sides)]
-        assert not judge_gaps(wrong).trusted
+        assert not judge_gaps(wrong, EMPTY).trusted
 
 
 def test_a_gap_that_deviates_only_once_is_not_held_against_the_machine() -> None:
@@ -134,5 +138,45 @@ def test_a_gap_that_deviates_only_once_is_not_held_against_the_machine() -> None
     assert measured_again == [2, *[1] * (REPEATS - 1)]
     assert [gap.key for gap in deviating(found)] == [always.key]
     assert found[4].gap_us == 6.0
-    assert not judge_gaps(found).trusted
+    assert not judge_gaps(found, EMPTY).trusted
     assert confirmed(right, measure) == right
+
+
+KERNELS_AND_LIBRARIES = [
+    *gaps(*((us, 1.1) for us in (2, 3, 5, 8, 12, 20, 50, 200, 900))),
+    *(
+        Gap(label=f"library {us}", events_us=us + 1.2, cupti_us=us, is_library=True, nodes=nodes)
+        for us, nodes in ((3, 1), (7, 1), (11, 2), (40, 2), (300, 1))
+    ),
+]
+
+
+@pytest.mark.parametrize("wrong_us", [-1.0, 1.0, 2.8])
+@pytest.mark.parametrize("clock", ["events", "cupti"])
+def test_a_clock_that_is_wrong_by_a_microsecond_everywhere_is_not_trusted(
+    clock: str, wrong_us: float
+) -> None:
+    assert judge_gaps(KERNELS_AND_LIBRARIES, EMPTY).trusted
+    field = f"{clock}_us"
+    wrong = [
+        gap._replace(**{field: getattr(gap, field) + wrong_us}) for gap in KERNELS_AND_LIBRARIES
+    ]
+    empty = EMPTY._replace(**{clock: getattr(EMPTY, clock) + wrong_us})
+    assert not judge_gaps(wrong, empty).trusted
+    assert not judge_gaps(wrong, EMPTY).trusted  # where the empty kernel escapes the fault
+    assert not judge_gaps(KERNELS_AND_LIBRARIES, empty).trusted
+
+
+def test_libraries_that_are_timed_half_as_long_again_are_not_trusted() -> None:
+    wrong = [
+        gap._replace(events_us=1.5 * gap.events_us) if gap.is_library else gap
+        for gap in KERNELS_AND_LIBRARIES
+    ]
+    verdict = judge_gaps(wrong, EMPTY)
+    assert not verdict.trusted
+    assert all(f"for library {us}" in verdict.sentence for us in (3, 7, 11, 40, 300))
+
+
+def test_a_call_that_clears_memory_or_runs_several_kernels_may_have_a_longer_gap() -> None:
+    assert node_count("memset; gemm", 1) == node_count("gemm (2 times)", 1) == 2
+    assert (node_count("gemm", 2), node_count("", 2), node_count("unknown: no", 1)) == (1, 2, 1)

@@ -1,0 +1,57 @@
+"""How long a launch of an empty kernel takes, by three clocks that share nothing.
+
+`gpubench selfcheck` compares them, and bounds the launch gap of other kernels by them.
+"""
+
+import statistics
+from itertools import repeat
+from typing import Any
+
+from gpubench.backends.cuda.cupti import CuptiTimer
+from gpubench.backends.cuda.timer import BlockedBatchTimer
+from gpubench.errors import LaunchError
+
+FEW, MANY, SAMPLES = 1, 257, 15
+"""Numbers of launches between two timestamps. The difference of their times has no overhead."""
+
+MAX_BLOCKED_US = 200_000.0
+
+
+def empty_launch_us(stream: Any, events: BlockedBatchTimer, cupti: CuptiTimer) -> dict[str, float]:
+    """Return microseconds per launch: by timestamps of the `device`, by `events`, by `cupti`.
+
+    The first two are times per launch in a stream, and the last is the execution alone. Raises
+    LaunchError if the host is too slow to enqueue the launches.
+    """
+    launch = stream.launch_empty
+    few_us, many_us = (
+        statistics.median(_between_timestamps_us(stream, launches) for _ in range(SAMPLES))
+        for launches in (FEW, MANY)
+    )
+    return {
+        "device": (many_us - few_us) / (MANY - FEW),
+        "events": statistics.median(events.sample(repeat(launch), MANY, SAMPLES)),
+        "cupti": statistics.median(cupti.sample(repeat(launch), MANY, SAMPLES)),
+    }
+
+
+def _between_timestamps_us(stream: Any, launches: int) -> float:
+    """Return the time between two timestamps around launches, which wait behind a blocking kernel.
+
+    It has what a timestamp itself takes. Raises LaunchError.
+    """
+    blocked_us = 2_000.0
+    while blocked_us <= MAX_BLOCKED_US:
+        stream.block(blocked_us)
+        start = stream.record_start()
+        for _ in range(launches):
+            stream.launch_empty()
+        stop = stream.record_stop()
+        was_blocked = not start.done
+        stream.synchronize()
+        if was_blocked:
+            return float(stream.between_us(start, stop))
+        blocked_us *= 2
+    raise LaunchError(
+        f"the host is too slow: {launches} launches take it {MAX_BLOCKED_US / 1e3:g} ms"
+    )
