@@ -229,6 +229,7 @@ SHAPES = {
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
     "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}" for seed, count, dtype in ((401, 80, "bfloat16"), (404, 80, "tf32"), (17, 60, "bfloat16"), (18, 30, "float16"))},
+    **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 60 --dtype {dtype}" for seed, dtype in ((618, "bf16x6"), (619, "bf16x3"))},
     **{f"alone_every_{seed}_{dtype}": f"--seed {seed} --count 18 --every --dtype {dtype}" for seed, dtype in enumerate(("bfloat16", "float8_e4m3", "int8"), 531)},
     **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }
@@ -276,6 +277,9 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for dtype, seed in FEW_ROWS.items():
         count = 30 if dtype in {"bfloat16", "float16"} else 24
         yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/shapes.py --few-rows --seed {seed} --count {count} --dtype {dtype} --output CARD/few_rows_{dtype}.csv")
+    bits = "gpubench compare-cublas --sizes 4096 --rounds 3"
+    yield step("gpu:bits", f"{bits} --dtypes float64,float32,tf32,bf16x3,bf16x6,float16,float16_sum16,bfloat16,float8_e4m3,float8_e4m3_split --variants cublas,cublaslt,dmma,packed_panels,wgmma_tf32_cluster,wgmma_parts,triton_matmul,wgmma_mixed,wgmma_bytes_pingpong,mma_sync -o CARD/bits.csv")
+    yield step("gpu:bits_positive", f"{bits} --operands positive --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels,wgmma_tf32_cluster -o CARD/bits_positive.csv")
     yield step("gpu:alone", "python SCRIPTS/alone.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o CARD/operands.csv")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o CARD/layouts.csv")

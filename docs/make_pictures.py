@@ -55,6 +55,7 @@ COMMANDS = (
         "gpubench plot results/h200/compare.csv --only float32 --kind roofline "
         f"--bandwidth {COPY_GBYTES_PER_S} -o docs/images/roofline.svg"
     ),
+    "gpubench plot results/h200/bits.csv --kind bits -o docs/images/bits.svg",
 )
 
 RECORDED = (

@@ -29,6 +29,7 @@ class Kind(StrEnum):
     SIZES = "sizes"
     BLAS = "blas"
     ROOFLINE = "roofline"
+    BITS = "bits"
 
 
 class Theme(StrEnum):

@@ -18,6 +18,7 @@ from gpubench.results.row import Row
 from gpubench.text import unknown
 from gpubench.view.numbers import number
 from gpubench.view.pictures import Kind, Theme, style
+from gpubench.view.pictures.bits import bits_panels, draw_bits
 from gpubench.view.pictures.series import (
     Panel,
     Series,
@@ -114,6 +115,7 @@ def fitting(group: Sequence[Source]) -> list[Kind]:
         Kind.SIZES: len({row.numbers for row in rows}) >= MIN_CURVE,
         Kind.BLAS: any(row.percent_of_blas and not is_baseline(row) for row in rows),
         Kind.ROOFLINE: any(row.percent_of_peak for row in rows),
+        Kind.BITS: bool(bits_panels(group)),
     }
     return [kind for kind in KINDS if fits[kind]]
 
@@ -273,6 +275,12 @@ KINDS = {
         partial(_having, "percent_of_peak"),
         _roofline,
         "no row has percent_of_peak, so the roof is unknown",
+    ),
+    Kind.BITS: _Drawing(
+        "Speed over exact bits, best tile of each precision",
+        bits_panels,
+        draw_bits,
+        "no two rows of one size have error_rms_bits in different precisions",
     ),
 }
 """The kinds that draw rows."""

@@ -19,6 +19,8 @@ from gpubench.view.pictures.style import MAX_COLOURED
 
 SIZES = (256, 512, 1024, 2048)
 
+BITS = COMPARE.with_name("bits.csv")
+
 CPU = {"backend": "cpu", "device": "Fake CPU", "timer": "host"}
 
 
@@ -46,6 +48,8 @@ def files(kind: str) -> list[Source]:
     """Two panels for tiles, and one for other kinds: a panel takes half a second."""
     if kind == "tiles":
         return sources([(SWEEP, [row for row in read(SWEEP) if row.n == 1024])])
+    if kind == "bits":
+        return of_files(BITS)
     rows = [row for row in read(COMPARE) if row.dtype == "float32"]
     return sources([(COMPARE, rows)])
 
@@ -214,7 +218,7 @@ def test_the_roof_slopes_where_the_bandwidth_is_known() -> None:
     assert "copy 3,000 GB/s" in words(told)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "blas"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"blas", "bits"}])
 def test_no_two_variants_of_a_panel_are_drawn_alike(kind: str) -> None:
     blas = by_size("cublas", (8, 30, 200, 1500), percent_of_blas=100.0)
     more = [replace(row, variant="cublaslt") for row in blas]
@@ -281,3 +285,26 @@ def test_the_ticks_of_a_narrow_axis_have_different_numbers() -> None:
     (axes,) = figure.axes
     shown = [tick.label1.get_text() for tick in axes.yaxis.get_major_ticks()]
     assert len(shown) == len(set(shown)) > 1
+
+
+def test_bits_has_a_point_for_each_precision_of_kernels_and_of_each_library() -> None:
+    def exact(variant: str, mode: str, bits: float, us: float, n: int = 2048) -> Row:
+        row = sample(variant, n=n, median_us=us, compute_mode=mode, gflops=1e6 / us)
+        return replace(row, error_rms_bits=bits)
+
+    rows = [
+        exact("mine", "bf16x6", 30.0, 10.0),
+        exact("mine", "bf16x6", 30.0, 12.0),  # a slower tile
+        exact("cublas", "bf16x6", 26.0, 20.0),  # computes in float32
+        exact("cublas", "float32", 26.0, 20.0),
+        exact("mine", "float32", 26.5, 18.0),
+        exact("mine", "float32", 26.5, 18.0, n=4096),  # at a size with one precision
+    ]
+    (axes,) = draw(source(*rows), "bits").axes
+    points = {line.get_label(): list(zip(*line.get_data(), strict=True)) for line in axes.lines}
+    assert points == {"kernels": [(30.0, 1e5), (26.5, 1e6 / 18)], "cublas": [(26.0, 5e4)]}
+    assert {text.get_text() for text in axes.texts} == {"bf16x6", "float32"}
+    assert "bits" in fitting(source(*rows))
+    assert "bits" not in fitting(source(*rows[:2]))
+    with pytest.raises(UsageError, match="no two rows of one size have error_rms_bits"):
+        draw(source(*rows[:2]), "bits")

@@ -1,0 +1,112 @@
+"""Speed over exact bits: what a bit costs."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from gpubench.grouping import grouped
+from gpubench.model import PRECISIONS
+from gpubench.plan.registry import libraries
+from gpubench.results.row import Row
+from gpubench.view.pictures import style
+from gpubench.view.pictures.series import Panel, Series, Source, extent, panels
+from gpubench.view.row_tables import best_of_each
+
+HEIGHT_IN = 4.4  # of the axes
+
+RIGHT_POINTS, ABOVE_POINTS, LINE_POINTS = 5, 4, 11
+"""Where the name of a precision is beside its fastest point, and the height of a name."""
+
+NEAR_BITS, NEAR_RATIO = 8.0, 1.4
+"""Names of points that are nearer to each other stand above and below them in turn."""
+
+
+def bits_panels(group: Sequence[Source]) -> list[Panel]:
+    """Return a panel for each cache state, scope and fill, at the size with the most precisions.
+
+    Layouts share a panel, because 8-bit operands have one of their own.
+
+    A library that computes in another precision than its row names is left out: its point is that
+    of the other precision.
+    """
+    sized: list[Source] = []
+    for source in group:
+        rows = [row for row in source.rows if row.error_rms_bits and row.gflops and _is_own(row)]
+        modes = {(row.size, row.compute_mode): extent(row) for row in rows}
+        counts = Counter(size for size, _ in modes)
+        extents = {size: edge for (size, _), edge in modes.items()}
+        if counts:
+            chosen = max(counts, key=lambda size: (counts[size], extents[size]))
+            sized.append(replace(source, rows=tuple(row for row in rows if row.size == chosen)))
+    devices = {row.device for source in sized for row in source.rows}
+    where = f" on {devices.pop()}" if len(devices) == 1 else ""
+
+    def title(row: Row) -> str:
+        special = replace(row, layout="").special
+        return f"{row.op} {row.size.replace('x', '×')}{where}, {row.conditions}{special}"
+
+    every = panels(sized, title)
+    return [panel for panel in every if len({row.compute_mode for row in panel.rows}) > 1]
+
+
+def draw_bits(panel: Panel, looks: style.Looks, axes: Axes) -> float:
+    """Draw a point for the fastest row of each precision, of kernels and of each library."""
+    of_libraries, lines = libraries(), []
+    by_line = grouped(
+        panel.series,
+        lambda line: line.name if line.variant in of_libraries else line.source.named("kernels"),
+    )
+    for name, series in by_line.items():
+        rows = [row for line in series for row in line.rows]
+        best = list(best_of_each(rows, lambda row: row.compute_mode).values())
+        points = list(map(_point, best))
+        look = _look(series[0], looks) | {"linestyle": "", "label": style.label(name)}
+        lines += axes.plot(*zip(*points, strict=True), **look)
+        style.ring(axes, best, points)
+    _name_points(axes, panel.rows)
+    axes.margins(x=0.12, y=0.15)
+    axes.set_xlabel("exact bits of a result: −log₂ of the rms error, on the judge's scale")
+    style.log_axis(axes, "y")
+    style.y_title(axes, "GFLOP/s")
+    style.legend(axes, lines)
+    return HEIGHT_IN
+
+
+def _point(row: Row) -> tuple[float, float]:
+    return row.error_rms_bits or 0.0, row.gflops or 0.0
+
+
+def _name_points(axes: Axes, rows: Sequence[Row]) -> None:
+    """Write the name of each precision beside its fastest point."""
+    named: list[tuple[float, float]] = []
+    fastest = best_of_each(rows, lambda row: row.compute_mode)
+    for row in sorted(fastest.values(), key=_point):
+        bits, speed = _point(row)
+        near = sum(
+            bits - other_bits < NEAR_BITS and 1 / NEAR_RATIO < speed / other_speed < NEAR_RATIO
+            for other_bits, other_speed in named
+        )
+        line = -1 - near // 2 if near % 2 else near // 2
+        axes.annotate(
+            row.compute_mode,
+            (bits, speed),
+            (RIGHT_POINTS, ABOVE_POINTS + LINE_POINTS * line),
+            textcoords="offset points",
+            fontsize="small",
+        )
+        named.append((bits, speed))
+
+
+def _look(series: Series, looks: style.Looks) -> dict[str, Any]:
+    """Return the options of a marker: each library has its own look, and kernels have one."""
+    if series.variant in libraries() and series.variant in looks:
+        return looks[series.variant].options
+    return {"color": style.COLOURS[0], "marker": "o"}
+
+
+def _is_own(row: Row) -> bool:
+    """Return whether a row computes in the precision that it names."""
+    return not (PRECISIONS[row.compute_mode].in_blas and style.is_library(row.variant))
