@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby, product
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, geometric_mean
 
@@ -81,7 +82,7 @@ def other_ratios(dtype: str, kind: str) -> list[float]:
     """Return the ratios at other shapes of a kind, in ascending order."""
     path = path_of_others(dtype, kind)
     caches = {kind} if kind in FEW_ROWS else FEW_ROWS
-    return sorted(one.ratio for one in outcomes(path) if one.own.cache in caches)
+    return sorted(outcome.ratio for outcome in outcomes(path) if outcome.own.cache in caches)
 
 
 def plain_mean(ratios: Sequence[float]) -> Ratio:
@@ -124,22 +125,27 @@ def drawn_mean(ratios: Sequence[tuple[str, float]]) -> Ratio:
     interval is Student's, with one variance for all classes (stratified sampling). A class without
     a shape is left out.
     """
-    logs = {name: [math.log(ratio) for of, ratio in ratios if of == name] for name in CLASSES}
-    logs = {name: values for name, values in logs.items() if values}
+    by_class = grouped(ratios, lambda pair: pair[0])
+    logs = {
+        name: [math.log(ratio) for _, ratio in by_class[name]]
+        for name in CLASSES
+        if name in by_class
+    }
     total = sum(drawn()[name] for name in logs)
     parts = {name: drawn()[name] / total for name in logs}
     means = {name: fmean(values) for name, values in logs.items()}
     df = len(ratios) - len(logs)
     squares = sum((log - means[name]) ** 2 for name, values in logs.items() for log in values)
-    by_class = sum(part**2 / len(logs[name]) for name, part in parts.items())
-    half = math.sqrt(squares / df * by_class) * float(stats.t.ppf(0.975, df))
+    weights = sum(part**2 / len(logs[name]) for name, part in parts.items())
+    half = math.sqrt(squares / df * weights) * float(stats.t.ppf(0.975, df))
     mean = sum(part * means[name] for name, part in parts.items())
     return Ratio(*(math.exp(value) for value in (mean, mean - half, mean + half)))
 
 
 def alone_mean(dtype: str) -> Ratio:
     """Return the mean at the shapes of `ALONE` of a precision, by the draw of shapes."""
-    return drawn_mean([(one.shape_class, one.ratio) for one in outcomes_alone(dtype)])
+    every = outcomes_alone(dtype)
+    return drawn_mean([(outcome.shape_class, outcome.ratio) for outcome in every])
 
 
 @cache
@@ -170,10 +176,10 @@ def results_in_short() -> str:
     lines = []
     for dtype in ALONE:
         every = outcomes_alone(dtype)
-        behind = [one for one in every if one.ratio < 1]
+        behind = [outcome for outcome in every if outcome.ratio < 1]
         loses = "at no shape"
         if behind:
-            worst = min(behind, key=lambda one: one.ratio)
+            worst = min(behind, key=attrgetter("ratio"))
             shape = f"{worst.own.m}×{worst.own.n}×{worst.own.k}"
             percent = 100 * len(behind) / len(every)
             loses = f"{percent:.0f} % of the shapes; lowest {worst.ratio:.2f} at {shape}"
@@ -188,9 +194,9 @@ def alone_shapes() -> str:
     lines = []
     for dtype, name in ALONE.items():
         every = outcomes_alone(dtype)
-        ratios = sorted(one.ratio for one in every)
-        chained = drawn_mean([(one.shape_class, one.overlapped_ratio) for one in every]).ratio
-        classes = grouped(every, lambda one: one.shape_class)
+        ratios = sorted(outcome.ratio for outcome in every)
+        chained = drawn_mean([(x.shape_class, x.overlapped_ratio) for x in every]).ratio
+        classes = grouped(every, attrgetter("shape_class"))
         lines.append(
             [
                 *(dtype, card(path_alone(dtype)), *filter(str.isdigit, name.split("_"))),
@@ -198,10 +204,10 @@ def alone_shapes() -> str:
                 *(f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"),
                 f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %",
                 *(
-                    f"{geometric_mean(one.ratio for one in of):.2f} ({len(of)})"
-                    if len(of) >= MIN_SHAPES
+                    f"{geometric_mean(x.ratio for x in members):.2f} ({len(members)})"
+                    if len(members) >= MIN_SHAPES
                     else "–"
-                    for of in (classes.get(each, []) for each in CLASSES)
+                    for members in (classes.get(name, []) for name in CLASSES)
                 ),
                 *(f"{chained:.2f}", squares_of(dtype)),
             ]
