@@ -101,7 +101,8 @@ def schemas() -> dict[str, dict[str, Any]]:
         "time_us": number,
         "baseline": name,
         "baseline_time_us": number,
-        **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), number),
+        **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "faster_low"), number),
+        **dict.fromkeys(("threads", "baseline_threads"), typed("int | None")),
         "pairs": typed("int"),
     }
     members = {

@@ -16,6 +16,7 @@ from gpubench.engine.device_lock import lock_device
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.operands.make import SEED_BITS
 from gpubench.engine.outside.examination import Examination
+from gpubench.engine.outside.wall import Wall
 from gpubench.errors import ChildLostError
 from gpubench.model import Measurement, PairedTimes, Parts, Point, Status, Timer, Timing, Variant
 from gpubench.plan.registry import is_ours, owner_of
@@ -43,7 +44,8 @@ class Worker:
     """
 
     def __init__(self, device: str, timer: Timer) -> None:
-        self._child, self._lock = Supervisor(device, timer), ExitStack()
+        self._child, self._wall = Supervisor(device, timer), Wall(device)
+        self._lock = ExitStack()
         self._last: Point | None = None  # the point that this child measured last
         self._timing, self._seed = Timing(), 0  # the policy of the job
         self._measured: dict[Point, Measurement] = {}
@@ -67,6 +69,7 @@ class Worker:
             """The device as the first child described it."""
 
             self._examination = Examination(self._child, self.device)
+            self._wall.device_name = self._child.device_name
             unlocked = lock_device(self.device, self._lock)
         except BaseException:
             self.__exit__()
@@ -79,6 +82,7 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self._child.end_all()
+        self._wall.end()
         self._lock.close()
 
     @property
@@ -158,6 +162,8 @@ class Worker:
                 suspect = f"; at fault: {before.label}, measured before it, or it" if before else ""
                 reason = f"right in a second process; the first one {why}{suspect}"
                 result = replace(result, reason=reason)
+        if point.timer == Timer.OUTSIDE:
+            result = self._wall.measure(self._child, result, self._timing, wall_limit_s)
         if not is_ours(point.variant):
             result = self._examined(result, wall_limit_s)
         if result.status == Status.OK:

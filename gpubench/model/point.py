@@ -96,6 +96,8 @@ class Timer(StrEnum):
     EVENTS = "events"
     CUPTI = "cupti"
     HOST = "host"
+    OUTSIDE = "outside"
+    """The clock of a process that runs no user's function (`engine.outside.wall`)."""
 
 
 class Status(StrEnum):

@@ -33,7 +33,7 @@ from gpubench.model import (
 from gpubench.model.config import NO_PARAMETERS
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.python_file import described_by
-from gpubench.plan.registry import choose
+from gpubench.plan.registry import choose, owner_of
 from gpubench.plan.selection import matching
 from gpubench.text import shown
 
@@ -222,7 +222,8 @@ def _points(
     tiles: Mapping[Variant, tuple[Config | None, ...]],
     picked: Picked | None,
 ) -> Iterator[Point]:
-    timer = backends()[backend].timer(sweep.timer)
+    timer, timers = backends()[backend].timer(sweep.timer), backends()[backend].timers
+    is_outside = Timer.OUTSIDE in timers and any(map(owner_of, tiles))
     for dtype, size in _problems(sweep):
         row_major = Problem.of(sweep.op, size, dtype)
         for variant, default_tiles in tiles.items():
@@ -241,7 +242,9 @@ def _points(
                         launches=_launches_of(variant, launches, scope, timer),
                         state=state,
                         scope=scope,
-                        timer=timer,
+                        timer=Timer.OUTSIDE
+                        if is_outside and (cache, state) == (Cache.COLD, State.BURST)
+                        else timer,
                     )
 
 
@@ -290,7 +293,10 @@ def _launches_of(variant: Variant, launches: Launches, scope: Scope, timer: Time
 def _why_not_launched(point: Point, sweep: Sweep, *, is_twin: bool) -> str | None:
     """Return why a point's `launches` cannot be timed, or are timed as another point."""
     launches = point.launches
-    if launches not in backends()[point.variant.backend].launches:
+    entry = backends()[point.variant.backend]
+    if owner_of(point.variant) and Timer.OUTSIDE in {*entry.timers} - {point.timer}:
+        return "each launch of a user's function has new operands: use --cache cold --state burst"
+    if launches not in entry.launches:
         return f"launches on a {point.variant.backend.upper()} are alone"
     in_bursts = launches.in_graph or launches == Launches.WAITED
     if in_bursts and (point.state, point.timer) != (State.BURST, Timer.EVENTS):

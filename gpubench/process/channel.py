@@ -1,6 +1,8 @@
 """A channel of byte strings between two processes: each arrives complete, or an error is raised."""
 
+import os
 import socket
+from collections.abc import Sequence
 from time import perf_counter
 
 LENGTH_BYTES = 8  # bytes of the length that precedes each message
@@ -9,16 +11,30 @@ MAX_BYTES = 2**34
 """Maximum length of a message. A longer length was not sent by this package."""
 
 
+MAX_DESCRIPTORS = 2  # maximum number of open files that a message brings
+
+
 class Channel:
     """One end of a pair of sockets."""
 
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
+    def __init__(self, end: socket.socket, *, takes_files: bool = False) -> None:
+        self._socket, self._takes_files = end, takes_files
+        self.descriptors: list[int] = []
+        """Descriptors of open files that messages brought. Whoever uses one takes it out."""
 
-    def send(self, message: bytes, limit_s: float | None = None) -> None:
-        """Send a message. Raises OSError if the other end has gone, TimeoutError if it hangs."""
+    def send(
+        self, message: bytes, limit_s: float | None = None, descriptors: Sequence[int] = ()
+    ) -> None:
+        """Send a message, with open files for an end that takes them.
+
+        Raises OSError if the other end has gone, TimeoutError if it hangs.
+        """
         self._socket.settimeout(limit_s)
-        self._socket.sendall(len(message).to_bytes(LENGTH_BYTES, "big"))
+        length = len(message).to_bytes(LENGTH_BYTES, "big")
+        if descriptors:
+            socket.send_fds(self._socket, [length], descriptors)
+        else:
+            self._socket.sendall(length)
         self._socket.sendall(message)
 
     def receive(self, limit_s: float | None = None, max_bytes: int = MAX_BYTES) -> bytes:
@@ -40,11 +56,20 @@ class Channel:
             if left_s is not None and left_s <= 0:
                 raise TimeoutError
             self._socket.settimeout(left_s)
-            block = self._socket.recv(min(count - len(content), 2**20))
+            block = self._receive(min(count - len(content), 2**20))
             if not block:
                 raise EOFError
             content += block
         return bytes(content)
+
+    def _receive(self, count: int) -> bytes:
+        if not self._takes_files:  # the system closes the files that come
+            return self._socket.recv(count)
+        block, descriptors, _, _ = socket.recv_fds(self._socket, count, MAX_DESCRIPTORS)
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        self.descriptors += descriptors
+        return block
 
     def close(self) -> None:
         """Close this end, even if messages were not read."""

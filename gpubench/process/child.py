@@ -171,4 +171,4 @@ def open_channel(descriptor: int) -> Channel:
     os.setpgid(0, 0)  # not the warden's group, which a kernel may kill
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.set_inheritable(descriptor, False)
-    return Channel(socket.socket(fileno=descriptor))
+    return Channel(socket.socket(fileno=descriptor), takes_files=True)

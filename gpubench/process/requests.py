@@ -5,7 +5,7 @@ made: a value is bytes, which the caller decodes and checks.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from secrets import randbits
@@ -59,15 +59,18 @@ def ask(
     limit_s: float,
     report: Report = lambda _steps: None,
     max_bytes: int = MAX_BYTES,
+    descriptors: Sequence[int] = (),
 ) -> bytes:
     """Return the value that a child answers. Raise the error that the child raised.
+
+    `descriptors` are those of open files that the child gets with the request.
 
     Raises ChildLostError if no answer arrives within the limit, or if the answer is none. The child
     must then be killed.
     """
     channel, token = Channel(child.socket), randbits(8 * TOKEN_BYTES).to_bytes(TOKEN_BYTES)
     try:
-        channel.send(token + request, limit_s)
+        channel.send(token + request, limit_s, descriptors)
         deadline_s = perf_counter() + limit_s
         while True:
             content = channel.receive(max(0.0, deadline_s - perf_counter()), max_bytes)

@@ -48,7 +48,9 @@ class Row:
     launches: str = _key("when a launch begins, as --launches takes it")
     state: str = _key("burst: after a short warm-up; sustained: after a second of launches")
     scope: str = _key("kernel: device work only; end-to-end: allocation and copies too")
-    timer: str = _key("events: time per launch in a stream; cupti: execution; host: CPU")
+    timer: str = _key(
+        "events: per launch in a stream; cupti: execution; host: CPU; outside: parent"
+    )
 
     status: str | None = _outcome("ok, skipped, wrong, error, or eliminated (by tune)")
     reason: str | None = _outcome("why the status is not ok, or what failed before it was ok")
@@ -77,7 +79,9 @@ class Row:
     outliers_mad: int | None = _time("samples beyond 3.5 scaled MADs, kept")
     stop_reason: str | None = _time("why sampling stopped in the last round")
     device_s: float | None = _time("sum of all samples, in seconds")
-    overhead_us: float | None = _time("subtracted from each sample (timer events)", low=-MAX_VALUE)
+    overhead_us: float | None = _time(
+        "subtracted from each sample (timers events and outside)", low=-MAX_VALUE
+    )
 
     clock: str | None = _time(
         "parent: a process that does not run the kernel confirms the time to 5 %; else child"

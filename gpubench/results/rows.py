@@ -109,7 +109,8 @@ def _row(
     }
     at_clock = clocks["sm_mhz"] and peak_gflops(device, mode, clocks["sm_mhz"])
     clock_ratio = _median(taken.clock_ratio for taken in rounds)
-    confirmed = clock_ratio is not None and clock_ratio <= CLOCKS_AGREE
+    is_confirmed = clock_ratio is not None and clock_ratio <= CLOCKS_AGREE
+    is_parents = point.timer == Timer.OUTSIDE or is_confirmed
     in_blas = problem.precision.in_blas if variant.is_blas else ""
     said = (
         _READS * variant.reads_output,
@@ -158,7 +159,7 @@ def _row(
         environment=device.facts.get("environment"),
         source_hash=source_hash,
         gpubench=gpubench.__version__,
-        clock=("parent" if confirmed else "child") if times else None,
+        clock=("parent" if is_parents else "child") if times else None,
         clock_ratio=clock_ratio,
         round_seeds=";".join(str(taken.seed) for taken in rounds if taken.seed is not None) or None,
         started_utc=first.started_utc or None,
@@ -179,7 +180,7 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
     """Return the rounds, or one error in their place if their overheads differ too much."""
     overheads_us = _overheads_us(rounds)
     series = [taken.series for taken in rounds if taken.series]
-    if not overheads_us or len(series) < len(rounds):
+    if not _is_burst(rounds[0].point) or not overheads_us or len(series) < len(rounds):
         return rounds
     spread_us = max(overheads_us) - min(overheads_us)
     sample_us = min(taken.median_us * taken.launches_per_sample for taken in series)
@@ -195,7 +196,8 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
     """Return what each round subtracted from its samples, or nothing for other timers."""
     point = rounds[0].point
-    if not _is_burst(point) or point.launches.in_graph or point.launches == Launches.WAITED:
+    in_queue = not (point.launches.in_graph or point.launches == Launches.WAITED)
+    if point.timer != Timer.OUTSIDE and not (_is_burst(point) and in_queue):
         return []
     overheads_us = (taken.after.overhead_us for taken in rounds)
     return [overhead_us for overhead_us in overheads_us if overhead_us is not None]

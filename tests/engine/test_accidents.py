@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commandline import QUICKER, TIMEOUT_S, call, start
+from commandline import TIMEOUT_S, call, start
 
 from gpubench.results.row import Row, read
 
@@ -44,7 +44,7 @@ def command(folder: Path, *flags: str, **kernels: dict[str, str]) -> list[str]:
         (folder / "own" / f"{name}.py").write_text(text)
     return [
         *("sweep", "--device", "cpu", "--kernels", "own", "-o", "a.csv", "--point-limit", "30"),
-        *("--variants", ",".join([*kernels, "cpu_blas"]), "--sizes", "64", *QUICKER, *flags),
+        *("--variants", ",".join([*kernels, "cpu_blas"]), "--sizes", "64", "--rounds", "1", *flags),
     ]
 
 

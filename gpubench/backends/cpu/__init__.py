@@ -19,7 +19,7 @@ def _open(_index: int, _timer: Timer) -> Backend:
 BACKEND = BackendEntry(
     name="cpu",
     auto_order=100,  # the last choice, for machines without a GPU
-    timers=(Timer.HOST,),
+    timers=(Timer.HOST, Timer.OUTSIDE),
     cost=Cost(start_s=0.7, compile_s=1.0, gflops=lambda _device: 10.0),
     host_arrays=True,
     devices=_devices,

@@ -21,8 +21,8 @@ app = typer.Typer()
 WITHOUT = ("variants", "exclude")
 """Options of a sweep that judge does not have: its arguments name the kernels."""
 
-ROUNDS = 9
-"""Default number of rounds. The interval of nine pairs is 0.77 standard deviations wide."""
+ROUNDS = 15
+"""Default number of rounds. With fewer, rounds that drift cannot be told from a faster kernel."""
 
 
 @app.command(
@@ -134,7 +134,7 @@ def _baselines(variant: Variant, named: str | None) -> tuple[str, ...]:
     from gpubench.plan.ranges import parse_names
     from gpubench.plan.registry import libraries
 
-    baselines = parse_names(named) if named else (variant.baseline,)
+    baselines = parse_names(named) if named else (variant.baseline, *_parallel(variant.baseline))
     if not baselines or not all(baselines) or variant.name in baselines:
         raise UsageError(f"--baseline: {variant.name} needs another kernel to compare it with")
     if not named and variant.baseline not in libraries():
@@ -143,3 +143,10 @@ def _baselines(variant: Variant, named: str | None) -> tuple[str, ...]:
             "library: name the baseline"
         )
     return baselines
+
+
+def _parallel(name: str) -> tuple[str, ...]:
+    """Return the library's call on all CPUs, beside which a function may have several threads."""
+    from gpubench.plan.registry import libraries
+
+    return tuple(other for other in (f"{name}_parallel",) if other in libraries())

@@ -8,13 +8,22 @@ from operator import attrgetter
 
 from gpubench.engine.outside.parent_clock import LEAST_US
 from gpubench.grouping import grouped
-from gpubench.model import CLOCKS_AGREE, Status
+from gpubench.model import CLOCKS_AGREE, Status, Timer
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
-from gpubench.stats.pairs import Ratio, ratio_of_rounds
+from gpubench.stats.pairs import Ratio, drifting_low, ratio_of_rounds
+from gpubench.text import digits
 
 LEVEL = 0.95
 """Probability that the intervals of all verdicts hold together."""
+
+
+SHORTEST_US = 40.0
+"""Shorter launches of a user's function on a CPU are not decided: a function that computes all
+launches of a request at once saves 1 to 2 µs a launch."""
+
+LARGEST_OVERHEAD = 0.05
+"""Largest part of a time that handing over the operands may take, where a verdict is possible."""
 
 
 class JudgeVerdict(StrEnum):
@@ -41,7 +50,11 @@ class Judged:
     verdict: JudgeVerdict
     reason: str = ""
     ratio: Ratio | None = None
-    """Speed relative to the baseline, with the interval that decides the verdict."""
+    """Speed relative to the baseline, with the interval that decides `same` and `slower`."""
+
+    low: float | None = None
+    """The bound that decides `faster`. It is lower than that of the interval, because the fastest
+    of several tiles was chosen by the same rounds, and because rounds may drift."""
 
     pairs: int = 0
     """Number of rounds in which both were measured."""
@@ -98,21 +111,63 @@ def _judged(
         text = f"the baseline has no time: {reason}"
         return Judged(row=best, verdict=JudgeVerdict.NOT_DECIDED, reason=text)
     baseline = min(measured, key=lambda row: row.median_us or 0.0)
-    times_us, baseline_us = best.medians_us, baseline.medians_us
-    pairs = min(len(times_us), len(baseline_us))
-    ratio = ratio_of_rounds(baseline_us, times_us, level)
-    if ratio is None:
+    times_us = baseline.medians_us, best.medians_us
+    ratio, low = ratio_of_rounds(*times_us, level), _faster_low(baseline, best, level, len(timed))
+    if ratio is None or low is None:
         verdict = JudgeVerdict.NOT_DECIDED
-        reason = f"measured in {pairs} rounds, {MIN_ROUNDS} are needed"
+        reason = f"measured in {min(map(len, times_us))} rounds, {MIN_ROUNDS} are needed"
     else:
-        verdict, reason = _decided(ratio, claim, threshold)
+        verdict, reason = _decided(ratio, low, claim, threshold)
         factor = _by_other_clock(best)
-        if _decided(Ratio(*(speed / factor for speed in ratio)), claim, threshold)[0] != verdict:
+        scaled = Ratio(*(speed / factor for speed in ratio))
+        if short := _why_too_short(best):
+            verdict, reason = JudgeVerdict.NOT_DECIDED, short
+        elif _decided(scaled, low / factor, claim, threshold)[0] != verdict:
             verdict = JudgeVerdict.NOT_DECIDED
             reason = f"by another process's clock, a launch takes {factor:.2f} times as long"
     return Judged(
-        row=best, baseline=baseline, verdict=verdict, reason=reason, ratio=ratio, pairs=pairs
+        row=best,
+        baseline=baseline,
+        verdict=verdict,
+        reason=reason,
+        ratio=ratio,
+        low=low,
+        pairs=min(map(len, times_us)),
     )
+
+
+def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | None:
+    """Return the bound that must exceed the claim of a faster kernel. None: too few rounds.
+
+    The row is the fastest of a number of tiles. The claim must also hold if the time of handing
+    over the operands is not subtracted.
+    """
+    level = 1 - (1 - level) / tiles
+    rows = baseline, row
+    times_us = (
+        [x.medians_us for x in rows],
+        [[us + _handing_us(x) for us in x.medians_us] for x in rows],
+    )
+    lows = [drifting_low(base_us, own_us, level) for base_us, own_us in times_us]
+    return min((low for low in lows if low is not None), default=None)
+
+
+def _why_too_short(row: Row) -> str:
+    """Return why a time from outside the function's process decides nothing, if it is too short."""
+    time_us, handing_us = row.median_us or 0.0, _handing_us(row)
+    if row.timer != Timer.OUTSIDE or (
+        time_us >= SHORTEST_US and handing_us <= LARGEST_OVERHEAD * time_us
+    ):
+        return ""
+    return (
+        f"{digits(time_us)} µs a launch is too short: handing over its operands takes "
+        f"{digits(handing_us)} µs more, and below {SHORTEST_US:g} µs nothing is decided"
+    )
+
+
+def _handing_us(row: Row) -> float:
+    """Return the time per launch that was subtracted for handing over the operands."""
+    return (row.overhead_us or 0.0) / (row.launches_per_sample or 1)
 
 
 def _by_other_clock(row: Row) -> float:
@@ -121,18 +176,18 @@ def _by_other_clock(row: Row) -> float:
     A time that is too short may be a cheat. A time that is too long includes waiting for a core,
     but for shorter launches than `LEAST_US`, whose ratio includes the time of a request.
     """
-    ratio = row.clock_ratio or 1.0
+    ratio = 1.0 if row.timer == Timer.OUTSIDE else row.clock_ratio or 1.0
     is_long = (row.median_us or 0.0) >= LEAST_US
     return ratio if ratio > CLOCKS_AGREE or (is_long and ratio < 1 / CLOCKS_AGREE) else 1.0
 
 
-def _decided(ratio: Ratio, claim: float, threshold: float) -> tuple[JudgeVerdict, str]:
+def _decided(ratio: Ratio, low: float, claim: float, threshold: float) -> tuple[JudgeVerdict, str]:
     """Return the verdict on a ratio, and why none is possible."""
-    low, high = ratio.low / claim, ratio.high / claim
-    if max(-math.log(low), math.log(high)) <= math.log1p(threshold):
+    if max(-math.log(ratio.low / claim), math.log(ratio.high / claim)) <= math.log1p(threshold):
         return JudgeVerdict.SAME, ""
-    if low > 1:
+    if low > claim:
         return JudgeVerdict.FASTER, ""
-    if high < 1:
+    if ratio.high < claim:
         return JudgeVerdict.SLOWER, ""
-    return JudgeVerdict.NOT_DECIDED, "the interval includes the claim: measure more --rounds"
+    why = "rounds may drift" if ratio.low > claim else "the interval includes the claim"
+    return JudgeVerdict.NOT_DECIDED, f"{why}: measure more --rounds"

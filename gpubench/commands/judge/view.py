@@ -29,14 +29,20 @@ def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
     for each in judged:
         row, where = each.row, conditions(each.row)
         time = time_text(row.median_us) if row.median_us else ""
-        baseline = each.baseline.kernel if each.baseline else ""
-        grid.add_row(
-            *(str(each.verdict), row.kernel, row.size, where, time, _ratio(each), baseline)
-        )
+        baseline = _with_threads(each.baseline) if each.baseline else ""
+        kernel = _with_threads(row)
+        grid.add_row(*(str(each.verdict), kernel, row.size, where, time, _ratio(each), baseline))
         if each.reason:
             point = f"{row.kernel} at {row.size} ({where})"
             reasons.append(Text(f"{each.verdict}: {point}: {each.reason}"))
     return [grid, *reasons, Text(f"\n{_headline(judged, claim)}")]
+
+
+def _with_threads(row: Row) -> str:
+    """Return the kernel, and its number of threads on a CPU."""
+    if not row.cpu_threads:
+        return row.kernel
+    return f"{row.kernel} ({counted(row.cpu_threads, 'thread')})"
 
 
 def _ratio(each: Judged) -> str:
@@ -69,6 +75,9 @@ def as_json(judged: Sequence[Judged], rows: Sequence[Row], facts: Mapping[str, o
             "ratio": each.ratio.ratio if each.ratio else None,
             "ratio_low": each.ratio.low if each.ratio else None,
             "ratio_high": each.ratio.high if each.ratio else None,
+            "faster_low": each.low,
+            "threads": each.row.cpu_threads,
+            "baseline_threads": each.baseline.cpu_threads if each.baseline else None,
             "pairs": each.pairs,
         }
         for each in judged

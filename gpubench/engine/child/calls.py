@@ -1,9 +1,9 @@
 """Calls of a child's methods as bytes, and what the methods return.
 
-The parent names a method of the child's `Server`, `Runner` or `Examiner`. Arguments and results are
-plain data (msgspec), which is checked where it is read, by the types that the method states. A
-variant, which has functions, is sent as the path of its file. A kernel can change anything in the
-child, so the parent reads no object that the child made.
+The parent names a method of the child's `Server`, `Runner`, `Examiner` or `Walled`. Arguments and
+results are plain data (msgspec), which is checked where it is read, by the types that the method
+states. A variant, which has functions, is sent as the path of its file. A kernel can change
+anything in the child, so the parent reads no object that the child made.
 """
 
 from collections.abc import Callable, Mapping, Sequence

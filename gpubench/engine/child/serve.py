@@ -11,8 +11,10 @@ from gpubench.backends import backends, open_backend, passed_over
 from gpubench.engine.child.calls import Call, Done, Opened, decode_arguments, encode
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.runner import Runner
+from gpubench.engine.measure.walled import Walled
 from gpubench.errors import ChildLostError, UsageError
 from gpubench.model import Measurement, Point, Status, Timer
+from gpubench.process.channel import Channel
 from gpubench.process.child import open_channel
 from gpubench.process.requests import Report, answer_requests
 from gpubench.results.output import guard_streams
@@ -36,7 +38,7 @@ def serve(descriptor: int, backend: str) -> None:
         if load := backends()[backend].load:
             load()
         channel.send(b"")
-    answer_requests(channel, Server().answer)
+    answer_requests(channel, Server(channel).answer)
 
 
 def _count_fork(forks: memoryview) -> None:
@@ -48,21 +50,30 @@ def _count_fork(forks: memoryview) -> None:
 
 
 class Server:
-    """Calls methods of its own, of its runner, and of the runner's examiner."""
+    """Calls methods of its own, of its runner, of the runner's examiner, and behind the wall."""
 
-    def __init__(self) -> None:
+    def __init__(self, channel: Channel) -> None:
         self._runner: Runner | None = None
+        self._walled: Walled | None = None
+        self._channel = channel
         self._report: Report = lambda _steps: None
 
     def open(self, device: str, timer: Timer) -> Opened:
         """Open the device. This is a child's first call, and nothing else opens a device."""
-        self._runner = Runner(open_backend(device, timer))
+        backend = open_backend(device, timer)
+        self._runner, self._walled = Runner(backend), Walled(backend, self._take_file)
         notices = (*passed_over(device), *self._runner.notices)
         return Opened(self._runner.device, notices)
 
     def compile(self, points: Sequence[Point]) -> None:
         """Compile what points need, and report the number of kernels compiled so far."""
         self._opened.compile(points, self._report)
+
+    def _take_file(self) -> int:
+        """Return the descriptor of a file that came with a request."""
+        if not self._channel.descriptors:
+            raise ChildLostError("got no file")
+        return self._channel.descriptors.pop()
 
     @property
     def _opened(self) -> Runner:
@@ -78,6 +89,8 @@ class Server:
         target: object = self if owner == Server.__name__ else self._opened
         if owner == Examiner.__name__:
             target = self._opened.examiner
+        elif owner == Walled.__name__:
+            target = self._walled
         try:
             arguments = decode_arguments(getattr(type(target), name), call.arguments)
         except UsageError as error:  # a description changed since the parent read it

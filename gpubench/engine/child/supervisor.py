@@ -143,6 +143,19 @@ class Supervisor:
         result: A = self._result(limit_s, lambda _steps: None, method, by_name)
         return result
 
+    def request_with_file(
+        self,
+        descriptor: int,
+        limit_s: float,
+        method: Callable[Concatenate[Any, P], A],
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> A:
+        """Call a method like `request`, and hand an open file over with the request."""
+        by_name = bound(method, *arguments, **named)
+        result: A = self._result(limit_s, lambda _steps: None, method, by_name, (descriptor,))
+        return result
+
     def compile(self, points: Sequence[Point], limit_s: float, on_built: Report) -> None:
         """Compile what points need; `on_built` gets the number of kernels compiled so far.
 
@@ -156,12 +169,13 @@ class Supervisor:
         report: Report,
         method: Callable[..., Any],
         arguments: Mapping[str, Any],
+        descriptors: Sequence[int] = (),
     ) -> Any:
-        child = self.living
+        child, request = self.living, encode_call(method, arguments)
         if isinstance(point := arguments.get("point"), Point):
             child.streams.speak_as(point.variant.name)
         try:
-            content = ask(child, encode_call(method, arguments), limit_s, report)
+            content = ask(child, request, limit_s, report, descriptors=descriptors)
             done = msgspec.msgpack.decode(content, type=Done)
             result = decode_result(method, arguments, done.result)
         except ChildLostError:

@@ -23,10 +23,11 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from gpubench.engine.judge.cause import cause_of
 from gpubench.engine.judge.sum_width import WidthProbe, extents, make_width_probes
 from gpubench.engine.judge.verdict import missing, require, why_inexact, why_narrow
 from gpubench.engine.judge.verify import count_true, on_host
-from gpubench.engine.operands.make import make_inputs
+from gpubench.engine.operands.make import make_inputs, make_reference, widened
 from gpubench.model import (
     Cache,
     CallVariant,
@@ -403,8 +404,10 @@ def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
     problem = probe.problem
     if isinstance(probe, WidthProbe):
         require(why_narrow(problem.size, probe.bits_kept(xp, output), problem.precision))
-    else:
-        require(why_inexact(problem.size, probe.count_wrong(xp, output), output.size))
+    elif wrong := probe.count_wrong(xp, output):
+        right = make_reference(np, problem.op, *map(widened, probe.inputs())).parts[0]
+        cause = cause_of(right, on_host(output).reshape(right.shape))
+        require(why_inexact(problem.size, wrong, output.size, cause))
     if is_small:
         _RIGHT[probe] = output.copy()
 

@@ -5,6 +5,7 @@ are written so that NaN is wrong.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gpubench.model import Measurement, Precision, Status
@@ -49,14 +50,15 @@ def missing(left: str) -> WrongError:
     return WrongError(f"a launch did not compute its result: {left}")
 
 
-def why_inexact(size: str, wrong: int, results: int) -> str:
+def why_inexact(size: str, wrong: int, results: int, cause: str = "") -> str:
     """Judge how many results of an exact probe differ from it (`judge.probe`)."""
     if not wrong:
         return ""
-    return (
-        f"exact probe at {size}: {wrong:,} of {results:,} results, each a single product, differ "
-        "from it: an operand was rounded or overwritten, or a product lost or added twice"
+    cause = cause or (
+        "an operand was rounded or overwritten, or a product lost or added twice: each result is a "
+        "single product"
     )
+    return f"exact probe at {size}: {wrong:,} of {results:,} results are wrong: {cause}"
 
 
 def why_narrow(size: str, bits: int | None, precision: Precision) -> str:
@@ -84,6 +86,13 @@ def why_inaccurate(error: float, tolerance: float, multiple: int = 0) -> str:
     if tolerance == 0:
         return f"the result differs from the exact integer product by up to {error:.0f}"
     return f"relative error {error:.2g}, tolerance {tolerance:.2g}"
+
+
+def why_nan_is_lost(row_is_nan: Sequence[bool]) -> str:
+    """Judge a row of a result whose row of A has a NaN: all its elements must be NaN."""
+    if all(row_is_nan):
+        return ""
+    return "a NaN in A did not reach the result: elements were skipped, replaced, or not computed"
 
 
 def why_rounded(which: str, width: str, cosine: float) -> str:

@@ -283,10 +283,13 @@ class Runner:
             notes = self._notes.get(instance, earlier.notes if earlier else "")
             with self._phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
-                result = self._time(result, kernel, check, wall_limit_s)
+                if is_outside := point.timer == Timer.OUTSIDE:
+                    result = replace(result, series=self._estimated(kernel))
+                else:
+                    result = self._time(result, kernel, check, wall_limit_s)
             with self._phase("verifying"):
                 check.settle()
-                if point.scope == Scope.KERNEL:
+                if point.scope == Scope.KERNEL and not is_outside:
                     self._require_independent(point, operands, kernel, result, is_first=is_first)
             resources, algorithm = answers(kernel)
             self._right[point] = replace(
@@ -551,6 +554,12 @@ class Runner:
             self._sleep(pause_s)
         require(why_too_short(series.median_us, least_us(point.problem, self._backend.device)))
         return replace(result, series=series, before=before, after=after)
+
+    def _estimated(self, kernel: Kernel) -> Series:
+        """Return the time of a launch, from which the parent derives the length of its batches."""
+        return Series(
+            times_us=tuple(kernel.sample(1, 1)), launches_per_sample=1, stop_reason="estimated"
+        )
 
     def _checked_samples(self, kernel: Kernel, check: Check) -> Sample:
         """Return a function that samples the kernel, and checks its first single launches."""

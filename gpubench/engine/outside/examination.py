@@ -52,36 +52,23 @@ class Examination:
     ) -> tuple[Measurement, bool]:
         """Return the measurement as this process judges it, and whether load may be the cause."""
         point, limit_s = result.point, timing.hang_s
-        reported_us = result.series.median_us if result.series else 0.0
 
         def request(method: Callable[..., Any], *arguments: Any) -> Any:
             return self._child.request(limit_s, method, *arguments)
 
         try:
             is_function = isinstance(point.variant, CallVariant)
-            if is_function or is_first or randbelow(timing.examined_in) == 0:
-                ratio = require_time(
-                    reported_us,
-                    lambda launches: request(Examiner.repeat, point, launches),
-                    self._child.living.pid,
-                    by_events=point.timer != Timer.HOST,
-                )
-                is_product = point.problem.operation.is_product
-                if is_function and not is_product:
-                    _require_result(request, point)
-                elif is_function:
-                    at = probe_problem(point, self._device.compute_capability)
-                    outputs = request(Examiner.probe_outputs, point)
-                    require_exact_outputs(outputs, at, result.seed or 0)
-                if (
-                    is_product
-                    and (is_function or ratio is None)
-                    and point.problem.bytes <= MAX_JUDGED_BYTES
-                ):
-                    new = OnNewOperands(request, self._child.living.pid, result, self._device)
-                    new_ratio = new.judge(needs_ratio=ratio is None)
-                    ratio = new_ratio if ratio is None else ratio
-                result = replace(result, clock_ratio=ratio)
+            is_timed_here = point.timer == Timer.OUTSIDE
+            if is_function and not point.problem.operation.is_product and not is_timed_here:
+                _require_result(request, point)
+            elif is_function and point.problem.operation.is_product:
+                at = probe_problem(point, self._device.compute_capability)
+                outputs = request(Examiner.probe_outputs, point)
+                require_exact_outputs(outputs, at, result.seed or 0)
+            if not is_timed_here and (
+                is_function or is_first or randbelow(timing.examined_in) == 0
+            ):
+                result = replace(result, clock_ratio=self._clock_ratio(result, request))
         except WrongError as wrong:
             return as_judged(result, wrong), wrong.may_be_load
         except ChildLostError as lost:
@@ -89,6 +76,28 @@ class Examination:
         notes = library_note(result), self._note_of_unusual_size(point, limit_s)
         unseen = (note for note in notes if note and note not in result.notes)
         return replace(result, notes="; ".join(filter(None, (result.notes, *unseen)))), False
+
+    def _clock_ratio(self, result: Measurement, request: Callable[..., Any]) -> float | None:
+        """Return the time by this clock over the reported time. None: it cannot be compared.
+
+        Raises WrongError and ChildLostError.
+        """
+        point, pid = result.point, self._child.living.pid
+        ratio = require_time(
+            result.series.median_us if result.series else 0.0,
+            lambda launches: request(Examiner.repeat, point, launches),
+            pid,
+            by_events=point.timer != Timer.HOST,
+        )
+        needs_ratio = ratio is None
+        is_function = isinstance(point.variant, CallVariant)
+        is_judged = point.problem.operation.is_product and (is_function or needs_ratio)
+        if is_judged and point.problem.bytes <= MAX_JUDGED_BYTES:
+            new_ratio = OnNewOperands(request, pid, result, self._device).judge(
+                needs_ratio=needs_ratio
+            )
+            ratio = new_ratio if needs_ratio else ratio
+        return ratio
 
     def _note_of_unusual_size(self, point: Point, limit_s: float) -> str:
         """Return what an unusual size shows, once for each instance of a user's kernel.

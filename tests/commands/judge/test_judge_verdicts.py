@@ -13,6 +13,7 @@ from newcomer import PAGES
 from samples import sample
 from stub import nothing_measured
 
+from gpubench.commands.judge import verdicts as of_verdicts
 from gpubench.commands.judge.from_file import described
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.commands.judge.view import as_tables
@@ -121,7 +122,10 @@ def test_more_verdicts_have_wider_intervals_so_that_all_hold_together() -> None:
     assert many.low < one.low < one.high < many.high
 
 
-def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(tmp_path: Path) -> None:
+def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_verdicts, "SHORTEST_US", 1.0)  # a stand-in measures 10 µs
     (tmp_path / "own").mkdir()
     for name in ("honest", "lazy"):
         (tmp_path / "own" / f"{name}.py").write_text(FUNCTION)
@@ -136,7 +140,7 @@ def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(tmp_pat
     assert (done.code, document["exit_code"]) == (1, 1)
     found = {each["variant"]: each for each in document["verdicts"]}
     assert (found["lazy"]["verdict"], found["lazy"]["reason"]) == ("wrong", "half is missing")
-    assert found["honest"]["verdict"] == "same"
+    assert (found["honest"]["verdict"], found["honest"]["reason"]) == ("same", "")
     assert found["honest"]["ratio_low"] <= found["honest"]["ratio"] <= found["honest"]["ratio_high"]
     schema = make_schemas.schemas()["judge-2.json"]
     check = jsonschema.Draft202012Validator(schema)
@@ -235,3 +239,34 @@ def test_a_mistake_gets_one_line(tmp_path: Path, words: tuple[str, ...], message
     refused = call(tmp_path, "judge", *words, "--device", "cpu")
     assert (refused.code, refused.files) == (2, [])
     assert refused.err.startswith(f"gpubench: {message}")
+
+
+def outside(variant: str, factor: float, **facts: object) -> Row:
+    """A row that was timed from outside its process, with 2 µs for handing over the operands."""
+    facts = {"overhead_us": 8.0, "launches_per_sample": 4, "timer": "outside"} | facts
+    return timed(variant, factor, **facts)
+
+
+def test_a_time_that_is_too_short_for_the_wall_decides_nothing() -> None:
+    (found,) = judge_rows([outside("blas", 1.0), outside("mine", 0.5)], {"mine": ("blas",)})
+    assert found.verdict == "faster"
+    for facts, factor in (({"overhead_us": 30.0}, 0.5), ({}, 0.3)):
+        rows = [outside("blas", 1.0), outside("mine", factor, **facts)]
+        (found,) = judge_rows(rows, {"mine": ("blas",)})
+        assert found.verdict == "not decided"
+        assert "µs a launch is too short" in found.reason
+
+
+def test_the_fastest_of_several_tiles_needs_more_proof_than_a_single_tile() -> None:
+    tiles = [timed("mine", 0.97 + 0.001 * tile, tile=str(tile)) for tile in range(20)]
+    alone, among = judged(tiles[0]), judged(*tiles)
+    assert alone[0].low
+    assert among[0].low
+    assert among[0].low < alone[0].low < alone[0].ratio.low  # type: ignore[union-attr] # it has one
+
+
+@pytest.mark.parametrize(("threads", "text"), [(2, "mine (2 threads)"), (None, "mine")])
+def test_the_table_states_the_threads_of_both_sides(threads: int | None, text: str) -> None:
+    (found,) = judged(timed("mine", 0.5, cpu_threads=threads))
+    cells = as_tables([found], 1.0)[0].columns[1]._cells  # type: ignore[union-attr]
+    assert cells == [text]

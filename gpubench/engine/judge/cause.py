@@ -1,0 +1,102 @@
+"""Names the cause of a wrong result, where the result shows it."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
+from gpubench.engine.judge.verdict import why_inaccurate, why_rounded
+from gpubench.engine.judge.verify import is_unwritten, rows_error
+from gpubench.engine.operands.make import make_reference
+from gpubench.model import Problem
+
+UNRELATED, ENOUGH = 0.1, 1024
+"""Largest correlation of an unrelated result with the right one, and minimum number of elements:
+that of 1,024 random numbers is below 0.1 in 998 of 1,000 cases."""
+
+SAME = 2e-2  # largest relative difference of results that are the same up to roundings
+
+NARROW = {"float16 or TF32": 11, "bfloat16": 8}  # bits of types in which products are computed
+
+
+@np.errstate(invalid="ignore", over="ignore")  # operands may have a NaN, or be all zeros
+def why_wrong_rows(
+    problem: Problem,
+    inputs: Sequence[NDArray[Any]],
+    rows: Sequence[int],
+    output: NDArray[Any],
+    earlier: Sequence[NDArray[Any]] = (),
+    *,
+    finds_rounding: bool = False,
+) -> tuple[str, float]:
+    """Judge some rows of a result; return why they are wrong, or nothing, and their error.
+
+    `inputs` are the operands in host memory, and `earlier` those of the launch before into the same
+    output. Operations on vectors have a short result, so `output` is complete.
+    """
+    error = rows_error(np, problem, inputs, rows, output)
+    if not (reason := why_inaccurate(error, problem.tolerance)):
+        if finds_rounding and can_show_rounding(problem):
+            reason = why_rounded(*find_rounding(problem, inputs, rows, output))
+        return reason, error
+    old_error = rows_error(np, problem, earlier, rows, output) if earlier else math.inf
+    if old_error <= problem.tolerance and output.any():
+        return "it left the result of operands of an earlier launch: a replay", error
+    part = inputs[0][list(rows)] if problem.operation.is_by_rows else inputs[0]
+    right = make_reference(np, problem.op, part, inputs[1]).parts[0]
+    return cause_of(right, output) or reason, error
+
+
+def cause_of(right: NDArray[Any], output: NDArray[Any]) -> str:
+    """Return what a wrong result is; empty if it is nothing that this function recognizes."""
+    if is_unwritten(np, output):
+        return "the result was never written"
+    right, wide = right.astype(np.float64), output.astype(np.float64)
+    if not wide.any():
+        return "the result is all zeros"
+    if not np.isfinite(wide).all():
+        return ""  # the reason of the error names NaN
+    other = _other_operation(right, wide) if right.ndim > 1 else ""
+    return other or _unrelated_or_narrow(right, wide, is_integer=output.dtype.kind == "i")
+
+
+def _other_operation(right: NDArray[np.float64], output: NDArray[np.float64]) -> str:
+    """Return which function of the product a result is, of some that follow products in models."""
+    for what, other in (
+        ("with its negative elements as zeros, as ReLU does", np.maximum(right, 0)),
+        ("divided by its sum over the row, as softmax does", _softmax(right)),
+    ):
+        if np.abs(output - other).max() <= SAME * (np.abs(other).max() or 1.0):
+            return f"the result is that of the product {what}: no plain product"
+    difference = output - right
+    for line, axis in (("row", 1), ("column", 0)):
+        spread = difference - difference.mean(axis=axis, keepdims=True)
+        if right.shape[axis] > 1 and np.abs(spread).max() <= SAME * np.abs(difference).max():
+            return f"the same number is added to all elements of a {line}: a bias?"
+    return ""
+
+
+def _unrelated_or_narrow(
+    right: NDArray[np.float64], output: NDArray[np.float64], *, is_integer: bool
+) -> str:
+    """Return whether a result resembles the right one, and how many bits it keeps if it does."""
+    lengths = float(np.linalg.norm(right) * np.linalg.norm(output))
+    cosine = float(np.vdot(right, output)) / (lengths or 1.0)
+    if abs(cosine) < UNRELATED and right.size >= ENOUGH:
+        return f"this looks like no product of its operands (correlation {cosine:.2f})"
+    error = float(np.abs(output - right).max() / (np.abs(right).max() or 1.0))
+    if is_integer or not 0 < error < SAME:
+        return ""
+    bits = round(-np.log2(error))
+    alike = [name for name, width in NARROW.items() if abs(width - bits) <= 1]
+    also = f": operands or sums were {' or '.join(alike)}?" if alike else ""
+    return f"the result keeps about {bits} bits{also}"
+
+
+def _softmax(right: NDArray[np.float64]) -> NDArray[np.float64]:
+    powers = np.exp(right - right.max(axis=-1, keepdims=True))
+    result: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
+    return result

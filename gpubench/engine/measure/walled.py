@@ -1,0 +1,86 @@
+"""The child's part of the wall: launches on operands that come with the request.
+
+The parent owns the outputs, makes the operands, and times the requests (`engine.outside.wall`).
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpubench.backends import Backend, Kernel
+from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
+from gpubench.engine.operands.shared import shared_bytes, shared_sets
+from gpubench.errors import ChildLostError, CompileError, LaunchError
+from gpubench.model import Point, Problem
+from gpubench.process.shared_memory import Window
+
+
+class Walled:
+    """Memory of operands and outputs at fixed addresses, and a kernel that is bound to it."""
+
+    def __init__(self, backend: Backend, take_file: Callable[[], int]) -> None:
+        self._backend, self._take_file = backend, take_file
+        self._windows: tuple[Window, Window] | None = None
+        self._operands: OperandSets | None = None
+        self._kernel: Kernel | None = None
+
+    def prepare(self, problem: Problem, launches: int) -> None:
+        """Map the outputs of a number of launches, which come with the request."""
+        self.forget()
+        inputs, outputs = (Window(size) for size in shared_bytes(problem, launches))
+        self._windows = inputs, outputs
+        self._map(outputs, writable=True)
+        self._operands = OperandSets(
+            problem=problem,
+            host_inputs=(),
+            sets=shared_sets(problem, launches, inputs.bytes, outputs.bytes),
+            rotation=Rotation(launches),
+            policy=SetPolicy(count=launches, flush=False),
+        )
+
+    def bind(self, point: Point, threads: int | None) -> None:
+        """Bind the point's kernel to this memory. Raises ChildLostError."""
+        if self._operands is None:
+            raise ChildLostError("has no memory for its operands")
+        # The addresses are fixed, so no arrays need to be copied for a kernel that keeps them.
+        variant = replace(point.variant, fixed_addresses=False)
+        try:
+            kernel = self._backend.bind(replace(point, variant=variant), self._operands)
+        except CompileError as error:
+            raise ChildLostError(str(error)) from error
+        self._kernel = kernel if threads is None else kernel.on_threads(threads)
+
+    def launch(self, launches: int) -> float:
+        """Map the operands, which come with the request, and launch on all of them.
+
+        Return microseconds per launch by the clock of this process. Without launches, only map the
+        operands. Raises ChildLostError.
+        """
+        if self._windows is None:
+            raise ChildLostError("has no memory for its operands")
+        self._map(self._windows[0])
+        if not launches or self._kernel is None:
+            return 0.0
+        try:
+            return self._kernel.run(launches) or 0.0
+        except LaunchError as error:
+            raise ChildLostError(str(error)) from error
+
+    def release(self) -> None:
+        """Unmap the operands."""
+        if self._windows:
+            self._windows[0].clear()
+
+    def forget(self) -> None:
+        """Unmap everything."""
+        self._kernel = self._operands = None
+        for window in self._windows or ():
+            window.close()
+        self._windows = None
+
+    def _map(self, window: Window, *, writable: bool = False) -> None:
+        descriptor = self._take_file()
+        try:
+            window.map(descriptor, writable=writable)
+        finally:
+            os.close(descriptor)

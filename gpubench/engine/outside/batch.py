@@ -1,0 +1,186 @@
+"""The launches of a request: this process has their operands, outputs and clock."""
+
+import os
+from collections.abc import Iterable, Sequence
+from mmap import mmap
+from operator import itemgetter
+from secrets import randbelow, randbits
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.engine.child.supervisor import Supervisor
+from gpubench.engine.judge.cause import why_wrong_rows
+from gpubench.engine.judge.verdict import require, why_nan_is_lost
+from gpubench.engine.judge.verify import CHECKED_ROWS, poison, require_right_on, take_rows
+from gpubench.engine.measure.walled import Walled
+from gpubench.engine.operands.make import widened
+from gpubench.engine.operands.shared import shared_bytes, shared_sets
+from gpubench.grouping import grouped
+from gpubench.model import Problem
+from gpubench.process.descendants import cpu_ns, descendants
+from gpubench.process.shared_memory import new_file, new_sealed_file
+
+CHECKED_RESULTS = 2  # number of launches that are compared, if a row cannot be compared alone
+
+
+class Seen(NamedTuple):
+    """What this side of the wall saw of a request."""
+
+    wall_us: float  # from before the child got the operands until rows of its results were copied
+    cpu_us: float  # CPU time of all processes of the child
+    child_us: float  # time per launch by the child's clock
+    lost: int  # number of the child's processes that ended meanwhile
+
+
+class Batch:
+    """A number of launches of a problem, each with operands and an output of its own."""
+
+    def __init__(self, child: Supervisor, problem: Problem, launches: int, limit_s: float) -> None:
+        """Share the memory of the outputs with a child. Raises ChildLostError."""
+        self._child, self._limit_s = child, limit_s
+        self.problem, self.launches = problem, launches
+        input_bytes, output_bytes = shared_bytes(problem, launches)
+        self._contents = [np.zeros(input_bytes, np.uint8) for _ in range(2)]
+        """The operands of this request and of the one before it."""
+
+        self._held: NDArray[np.uint8] | None = None
+        """What the outputs held before the launches, if these read it."""
+
+        self._nan: tuple[int, int] | None = None  # the launch and the row of A with a NaN
+        self._chosen: list[tuple[int, list[int], NDArray[Any]]] = []
+        """Launches whose results are compared, with rows of the result and their copies."""
+
+        descriptor = new_sealed_file(output_bytes)
+        try:
+            self._outputs = np.frombuffer(mmap(descriptor, output_bytes), np.uint8)
+            child.request_with_file(descriptor, limit_s, Walled.prepare, problem, launches)
+        finally:
+            os.close(descriptor)
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether a row of a result can be compared alone."""
+        return self.problem.operation.is_product and self.problem.operation.is_by_rows
+
+    def _sets(
+        self, age: int = 0, outputs: NDArray[np.uint8] | None = None
+    ) -> tuple[tuple[Any, ...], ...]:
+        """Return the arrays of each launch of this request, or of the one before it."""
+        outputs = self._outputs if outputs is None else outputs
+        return shared_sets(self.problem, self.launches, self._contents[age], outputs)
+
+    def fill(
+        self,
+        operands: Iterable[Sequence[Any]],
+        *,
+        reads_output: bool = False,
+        has_nan: bool = False,
+    ) -> None:
+        """Keep the operands of each launch, and fill the outputs with poison.
+
+        Outputs that launches read hold small numbers instead, which differ in each request. With
+        `has_nan`, an element of A is NaN in one launch, if rows of floating-point numbers are
+        computed from rows of A.
+        """
+        self._contents.reverse()
+        sets = self._sets()
+        for (*arrays, output), new in zip(sets, operands, strict=True):
+            for array, values in zip(arrays, new, strict=True):
+                array[...] = values
+            if reads_output:
+                output[...] = np.random.default_rng(randbits(64)).integers(-4, 5, output.shape)
+            else:
+                poison(output)
+        self._held = self._outputs.copy() if reads_output else None
+        first, *_, output = sets[0]
+        self._nan = None
+        if has_nan and self._has_rows and output.dtype.kind != "i":
+            self._nan = randbelow(self.launches), randbelow(len(first))
+            sets[self._nan[0]][0][self._nan[1], randbelow(first.shape[1])] = np.nan
+
+    def launch(self, count: int | None = None) -> Seen:
+        """Hand the operands over, launch on them, and copy rows of the results.
+
+        `count` is the number of launches; by default, all. Raises ChildLostError.
+        """
+        launches, descriptor = self.launches if count is None else count, new_file()
+        warden = self._child.living.process.pid
+        try:
+            _write(descriptor, self._contents[0])
+            before = _cpu_times(warden)
+            started = perf_counter_ns()
+            child_us = self._child.request_with_file(
+                descriptor, self._limit_s, Walled.launch, launches
+            )
+            self._chosen = self._copied_rows()
+            wall_us = (perf_counter_ns() - started) / 1e3
+            after = _cpu_times(warden)
+        finally:
+            os.close(descriptor)
+        self._child.request(self._limit_s, Walled.release)
+        return Seen(
+            wall_us=wall_us,
+            cpu_us=sum(ns - before.get(pid, 0) for pid, ns in after.items()) / 1e3,
+            child_us=child_us,
+            lost=len(before.keys() - after.keys()),
+        )
+
+    def _copied_rows(self) -> list[tuple[int, list[int], NDArray[Any]]]:
+        """Copy rows of results that are chosen now, of the last launch and of others."""
+        sets, height = self._sets(), self.problem.output_shape[0]
+        others = CHECKED_ROWS - 1 if self._has_rows else CHECKED_RESULTS - 1
+        launches = [self.launches - 1, *(randbelow(self.launches) for _ in range(others))]
+        if not self._has_rows:
+            return [(each, list(range(height)), sets[each][-1].copy()) for each in set(launches)]
+        chosen = grouped(((launch, randbelow(height)) for launch in launches), itemgetter(0))
+        if self._nan:
+            chosen.setdefault(self._nan[0], []).append(self._nan)
+        return [
+            (launch, rows := [row for _, row in pairs], take_rows(sets[launch][-1], rows))
+            for launch, pairs in chosen.items()
+        ]
+
+    def require_right(self, all_bits: Sequence[bool]) -> None:
+        """Raise WrongError unless the copied rows are those of right results.
+
+        An element of A that is NaN must make the row of the result NaN. `all_bits` says of each
+        launch whether its operands are random in all bits, so that rounded operands show.
+        """
+        sets, earlier = self._sets(), self._sets(1)
+        held = None if self._held is None else self._sets(0, self._held)
+        for launch, chosen, copies in self._chosen:
+            has_nan = [(launch, row) == self._nan for row in chosen]
+            if any(has_nan):
+                require(
+                    why_nan_is_lost(np.isnan(copies[has_nan].astype(np.float64)).ravel().tolist())
+                )
+            rows, output = [row for row in chosen if (launch, row) != self._nan], copies
+            if any(has_nan):
+                output = copies[~np.asarray(has_nan)]
+            if not rows:
+                continue
+            inputs, before = (tuple(map(widened, x[launch][:-1])) for x in (sets, earlier))
+            if not self.problem.operation.is_product:
+                require_right_on(np, self.problem, inputs, output)
+                continue
+            reason, error = why_wrong_rows(
+                self.problem, inputs, rows, output, before, finds_rounding=all_bits[launch]
+            )
+            if reason and held is not None:  # it adds to what the output held
+                output = output - take_rows(held[launch][-1], rows)
+                reason, error = why_wrong_rows(self.problem, inputs, rows, output)
+            require(reason, error)
+
+
+def _write(descriptor: int, content: NDArray[np.uint8]) -> None:
+    done = 0
+    while done < content.size:
+        done += os.pwrite(descriptor, content[done:].data, done)
+
+
+def _cpu_times(warden: int) -> dict[int, int]:
+    """Return the CPU time in ns of a child and of each process that it started."""
+    return {pid: cpu_ns([pid]) for pid in descendants(warden)}

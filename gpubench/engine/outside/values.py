@@ -1,0 +1,86 @@
+"""Operands that span their type, so that a kernel right for usual values alone is found."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.engine.operands.make import make_inputs
+from gpubench.model import Fill, Problem
+
+SPANNED = 0.25
+"""Probability that the operands of a launch span their type, where they would be uniform."""
+
+BLOCKS = 4  # number of parts of an extent that get a factor of their own
+
+EXPONENTS = {"float8_e4m3fn": 2, "float8_e5m2": 2, "float16": 3}
+"""Largest exponent of two of a factor, where the type has a small range. Two factors meet in an
+element."""
+
+WIDE_EXPONENT = 10  # the same for other types
+
+
+def is_spanned(seed: int, fill: Fill) -> bool:
+    """Return whether the operands of a launch span their type, which a secret seed determines."""
+    return fill == Fill.UNIFORM and _rng(seed).random() < SPANNED
+
+
+def new_inputs(
+    problem: Problem, seed: int, fill: Fill, *, spans: bool = False
+) -> tuple[NDArray[Any], ...]:
+    """Return the operands of a launch, which a secret seed determines.
+
+    With `spans`, operands span their type whatever `fill` says.
+    """
+    inputs = make_inputs(problem, seed, Fill.UNIFORM if spans else fill)
+    return spanned(inputs, _rng(~seed)) if spans or is_spanned(seed, fill) else inputs
+
+
+def _rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed % 2**64, 1])
+
+
+def spanned(inputs: Sequence[NDArray[Any]], rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
+    """Return operands with the same kind of result, whose blocks are small and large.
+
+    Blocks of rows of A get factors that are powers of two. In a matrix product, so do blocks of
+    columns of B; and what a block of columns of A gets, the rows of B that it meets get inversely,
+    so that each block adds about the same to a sum. Of integers, whole rows of A and columns of B
+    have the least or the largest value.
+    """
+    first, second = inputs
+    if first.dtype.kind == "i":
+        return _with_extremes(first, 0, rng), _with_extremes(second, second.ndim - 1, rng)
+    exponent = EXPONENTS.get(first.dtype.name, WIDE_EXPONENT)
+
+    def factors(extent: int) -> NDArray[Any]:
+        blocks = 2.0 ** (exponent * rng.integers(-1, 1, BLOCKS, endpoint=True))
+        return blocks[np.arange(extent) * BLOCKS // extent]
+
+    rows = factors(first.shape[0])[:, None]
+    if second.ndim == 1:
+        return _scaled(first, rows), second
+    inner, columns = factors(first.shape[1]), factors(second.shape[1])
+    return _scaled(first, rows * inner), _scaled(second, columns / inner[:, None])
+
+
+def _scaled(array: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
+    wide = np.float64 if array.dtype == np.float64 else np.float32
+    scaled: NDArray[Any] = array.astype(wide) * factor.astype(wide)
+    return scaled.astype(array.dtype)
+
+
+def _with_extremes(array: NDArray[Any], axis: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Return integers, of which a block of lines is the least value, and one about the largest.
+
+    Sums of the second block are large and odd, so that a sum in a floating-point type is rounded.
+    """
+    limits, copy = np.iinfo(array.dtype), array.copy()
+    lines = np.moveaxis(copy, axis, 0)
+    height = max(1, len(lines) // BLOCKS)
+    for value, less in ((limits.min, 0), (limits.max, 1)):
+        start = rng.integers(len(lines))
+        block = lines[start : start + height]
+        block[...] = value - rng.integers(0, less, block.shape, endpoint=True)
+    return copy

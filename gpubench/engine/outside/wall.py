@@ -1,0 +1,143 @@
+"""Times and judges launches from outside their process, which owns neither operands nor clock.
+
+Each request brings operands that nothing could know before, in an open file. The clock starts
+before the child gets the file. The outputs lie in memory of this process. When the child answers,
+this process chooses rows, copies them, and stops the clock. What is written later is never read.
+
+Launches take at least the CPU time of all processes of the child, divided by its threads. The time
+of a request without launches is measured in a child that never ran foreign code, and is subtracted.
+"""
+
+import math
+from dataclasses import replace
+from secrets import randbits
+from statistics import median
+from time import perf_counter
+
+from gpubench.engine.child.supervisor import Supervisor
+from gpubench.engine.judge.verdict import WrongError, as_judged
+from gpubench.engine.measure.walled import Walled
+from gpubench.engine.operands.make import SEED_BITS
+from gpubench.engine.outside.batch import Batch, Seen
+from gpubench.engine.outside.values import is_spanned, new_inputs
+from gpubench.errors import ChildLostError
+from gpubench.model import Health, Measurement, Problem, Series, Status, Timer, Timing
+
+BATCH_US = 25_000.0  # time that the launches of a request are to take together
+
+LONG = 8  # a batch that takes this many times as long is made shorter
+
+MAX_BYTES, MAX_LAUNCHES = 2**24, 1024
+"""Maximum bytes of the operands of a request of several launches, and number of its launches."""
+
+MIN_REQUESTS, MAX_REQUESTS = 3, 25
+"""Number of requests of a round that count, where a request is not slow."""
+
+EMPTY_REQUESTS = 5  # number of requests without launches, of which the shortest counts
+
+
+class Wall:
+    """Measures points of a CPU whose functions nobody trusts, and what they are compared with."""
+
+    def __init__(self, device: str) -> None:
+        self._gauge = Supervisor(device, Timer.EVENTS)
+        """A child that never runs foreign code, for requests without launches."""
+
+    @property
+    def device_name(self) -> str:
+        """The device, as `--device` names it."""
+        return self._gauge.device_name
+
+    @device_name.setter
+    def device_name(self, name: str) -> None:
+        self._gauge.device_name = name
+
+    def end(self) -> None:
+        """End the child for requests without launches."""
+        self._gauge.end_all()
+
+    def measure(
+        self, child: Supervisor, result: Measurement, timing: Timing, limit_s: float | None
+    ) -> Measurement:
+        """Return the measurement with times of this side of the wall, or as wrong.
+
+        `result` is what the child measured. Its time only decides how many launches a request has.
+        `limit_s` is the wall time that a budget leaves for the point.
+        """
+        if result.status != Status.OK or result.series is None:
+            return result
+        problem, expected_us = result.point.problem, result.series.median_us
+        launches = max(1, min(MAX_LAUNCHES, MAX_BYTES // problem.bytes))
+        if result.point.variant.fixed_addresses:
+            launches = 1
+        launches = max(1, min(launches, math.ceil(BATCH_US / max(expected_us, 1.0))))
+        try:
+            return self._measured(child, result, launches, timing, limit_s)
+        except WrongError as wrong:
+            return as_judged(result, wrong)
+        except ChildLostError as lost:
+            return replace(result, status=Status.ERROR, reason=lost.why, series=None)
+
+    def _measured(
+        self,
+        child: Supervisor,
+        result: Measurement,
+        launches: int,
+        timing: Timing,
+        limit_s: float | None,
+    ) -> Measurement:
+        """Measure with a number of launches in a request. Raises WrongError and ChildLostError."""
+        problem = result.point.problem
+        behind = Batch(child, problem, launches, timing.hang_s)
+        child.request(timing.hang_s, Walled.bind, result.point, result.threads)
+        first = self._request(behind, result, is_first=True)
+        if launches > 1 and first.wall_us > LONG * BATCH_US:
+            fewer = max(1, int(launches * BATCH_US / first.wall_us))
+            return self._measured(child, result, fewer, timing, limit_s)
+        empty_us = self._empty_us(problem, launches, timing.hang_s)
+        budget_s = timing.round_wall_s if limit_s is None else min(limit_s, timing.round_wall_s)
+        is_slow = first.wall_us > 1e6 * timing.slow_launch_s
+        least = timing.round_few_samples if is_slow else MIN_REQUESTS
+        seen: list[Seen] = []
+        started = perf_counter()
+        while len(seen) < least or (
+            len(seen) < MAX_REQUESTS and perf_counter() - started < budget_s
+        ):
+            seen.append(self._request(behind, result))
+        threads = result.threads or 1
+        times_us = tuple(
+            max(each.wall_us - empty_us, each.cpu_us / threads) / launches for each in seen
+        )
+        series = Series(times_us=times_us, launches_per_sample=launches, stop_reason="time limit")
+        child_us = median(each.child_us for each in seen)
+        health = Health(overhead_us=empty_us)
+        return replace(
+            result,
+            series=series,
+            clock_ratio=series.median_us / child_us if child_us > 0 else None,
+            before=health,
+            after=health,
+        )
+
+    def _request(self, behind: Batch, result: Measurement, *, is_first: bool = False) -> Seen:
+        """Launch on new operands. Raises WrongError for a wrong result, and ChildLostError."""
+        point, seed = result.point, randbits(SEED_BITS)
+        seeds, fill = range(seed, seed + behind.launches), point.operands
+        behind.fill(
+            (new_inputs(point.problem, each, fill, spans=is_first) for each in seeds),
+            reads_output=point.variant.reads_output,
+            has_nan=is_first,
+        )
+        seen = behind.launch()
+        has_all_bits = fill.has_all_bits and not is_first
+        behind.require_right([has_all_bits and not is_spanned(each, fill) for each in seeds])
+        if seen.lost:
+            raise ChildLostError("ended a process during its launches, whose time is then unknown")
+        return seen
+
+    def _empty_us(self, problem: Problem, launches: int, limit_s: float) -> float:
+        """Return the time of a request that brings the same operands, and launches nothing."""
+        if self._gauge.child is None:
+            self._gauge.open()
+        behind = Batch(self._gauge, problem, launches, limit_s)
+        return min(behind.launch(count=0).wall_us for _ in range(EMPTY_REQUESTS))

@@ -1,0 +1,353 @@
+"""The wall: no function of a user is ok with a time that is not its own, and no honest one suffers.
+
+The cheats here know the wall's source and may change everything in their process.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import gemm, point
+
+from gpubench.engine.judge.cause import cause_of
+from gpubench.engine.operands.make import make_inputs
+from gpubench.engine.operands.shared import shared_bytes, shared_sets
+from gpubench.engine.outside.values import spanned
+from gpubench.engine.worker import Worker
+from gpubench.model import Measurement, Status, Timer, Timing
+from gpubench.plan.descriptor import load
+from gpubench.process.shared_memory import Window, new_file, new_sealed_file
+
+TIMING = Timing(rounds=1, min_samples=3, max_wall_s=0.2, point_limit_s=300)
+
+SIZE = (256, 256, 256)
+
+HEAD = """
+import gc, os, signal, socket, threading, time
+import numpy as np
+from gpubench.engine.measure.walled import Walled
+from gpubench.model import CallVariant
+
+kept, HERE = {}, HERE_PATH
+
+def slow(a, b, c):
+    for _ in range(4):
+        np.matmul(a, b, out=c)
+
+def first_call():
+    is_first, kept["called"] = "called" not in kept, True
+    return is_first
+
+def walled():
+    return next(x for x in gc.get_objects() if isinstance(x, Walled))
+
+def sets(at):
+    return at._operands.sets if at._operands else ()
+
+def replaced(**methods):
+    for name, method in methods.items():
+        setattr(Walled, name, method)
+
+launch, release, bind = Walled.launch, Walled.release, Walled.bind
+
+def call(a, b, c):
+    BODY
+
+VARIANT = CallVariant(
+    idea="a cheat", runs_on="cpu", threads=1, dtypes=("float32", "int8"), READS
+    build=lambda _tile, _dtype: call)
+"""
+
+CHEATS = {
+    # ---- the holes of the former judge
+    "computes_when_results_are_read": """
+    def none(self, launches):
+        self._map(self._windows[0])
+        return 100.0
+    def late(self):
+        for each in sets(self):
+            slow(*each)
+        release(self)
+    slow(a, b, c)
+    replaced(launch=none, release=late)""",
+    "computes_while_operands_are_put": """
+    def early(self, problem, launches, prepare=Walled.prepare):
+        prepare(self, problem, launches)
+        kept["made"] = [np.ones(x[-1].shape, np.float32) for x in sets(self)]
+    def copies(self, launches):
+        self._map(self._windows[0])
+        for each, made in zip(sets(self), kept.get("made", ())):
+            each[-1][:] = made
+        return 100.0
+    slow(a, b, c)
+    replaced(prepare=early, launch=copies)""",
+    "keeps_results_by_value": """
+    key = a[0, :4].tobytes(), b[-1, -4:].tobytes(), a.shape
+    if key not in kept:
+        slow(a, b, c)
+        kept[key] = c.copy()
+    c[:] = kept[key]""",
+    "keeps_what_it_made_of_b": """
+    key = b.tobytes()
+    if key not in kept:
+        slow(a, b, c)
+        kept[key] = b.copy()
+    np.matmul(a, kept[key], out=c)""",
+    "skips_tiles_of_small_elements": """
+    np.matmul(np.where(np.abs(a).max() < 0.04, 0, np.where(np.abs(a) < 2**-8, 0, a)), b, out=c)""",
+    "clamps_large_elements": """
+    np.matmul(np.clip(a, -8, 8), np.clip(b, -8, 8), out=c)""",
+    "loses_nan": """
+    np.matmul(np.nan_to_num(a), b, out=c)""",
+    # ---- holes of the wall's prototype
+    "answers_before_it_has_computed": """
+    def some(self, launches):
+        self._map(self._windows[0])
+        *first, last = sets(self)
+        for x in first:
+            slow(*x)
+        kept["thread"] = threading.Thread(target=lambda: (time.sleep(0.01), slow(*last)))
+        kept["thread"].start()
+        return 100.0
+    slow(a, b, c)
+    if first_call():
+        replaced(launch=some)""",
+    "computes_a_part_of_the_rows": """
+    np.matmul(a[: len(a) // 2], b, out=c[: len(a) // 2])
+    if first_call() or "late" not in kept:
+        np.matmul(a, b, out=c)
+    kept["late"] = kept.get("late", 0) + 1""",
+    "leaves_the_results_of_the_request_before": """
+    def stale(self, launches):
+        if kept.setdefault("requests", 0):
+            self._map(self._windows[0])
+            for each, old in zip(sets(self), kept["old"]):
+                each[-1][:] = old
+            return 100.0
+        kept["requests"] = 1
+        taken = launch(self, launches)
+        kept["old"] = [x[-1].copy() for x in sets(self)]
+        return taken
+    np.matmul(a, b, out=c)
+    replaced(launch=stale)""",
+    "looks_for_the_operands_in_the_parent": """
+    np.matmul(a, b, out=c)
+    def peek(self, launches):
+        parent = os.getppid()
+        for name in os.listdir(f"/proc/{parent}/fd"):
+            os.open(f"/proc/{parent}/fd/{name}", os.O_RDWR)
+        self._map(self._windows[0])
+        return 100.0
+    replaced(launch=peek)""",
+    "ends_a_process_that_nobody_waits_for": """
+    np.matmul(a, b, out=c)
+    if "pipe" not in kept:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        kept["pipe"], theirs = os.pipe(), None
+        if not os.fork():
+            os.read(kept["pipe"][0], 1)
+            os._exit(0)
+    def ends(self, launches):
+        taken = launch(self, launches)
+        os.write(kept["pipe"][1], b"x")
+        time.sleep(0.05)
+        return taken
+    replaced(launch=ends)""",
+}
+
+INTEGER_CHEATS = {
+    "saturates_pairs_in_16_bits": """
+    total = np.zeros(c.shape, np.int64)
+    for k in range(0, a.shape[1], 2):
+        pair = a[:, k : k + 2].astype(np.int64) @ b[k : k + 2].astype(np.int64)
+        total += np.clip(pair, -(2**15), 2**15 - 1)
+    c[:] = total""",
+    "sums_in_float32": """
+    c[:] = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.int64)""",
+}
+
+READING = {
+    "keeps_what_it_saw_for_outputs_that_it_reads": """
+    key = a.shape, float(c[0, 0]), float(c[-1, -1])
+    if key not in kept:
+        slow(a, b, c)
+        kept[key] = c.copy()
+    c[:] = kept[key]""",
+}
+
+HONEST = {
+    "plain": "np.matmul(a, b, out=c)",
+    "keeps_a_buffer": """
+    buffer = kept.setdefault(a.shape, np.empty_like(c))
+    np.matmul(a, b, out=buffer)
+    c[:] = buffer""",
+    "in_another_order": "np.matmul(b.T, a.T, out=c.T)",
+    "starts_a_thread_in_each_call": """
+    def half():
+        np.matmul(a[: len(a) // 2], b, out=c[: len(a) // 2])
+    thread = threading.Thread(target=half)
+    thread.start()
+    np.matmul(a[len(a) // 2 :], b, out=c[len(a) // 2 :])
+    thread.join()""",
+}
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker("cpu", Timer.EVENTS) as worker:
+        yield worker
+
+
+def measured(
+    worker: Worker,
+    folder: Path,
+    body: str,
+    dtype: str = "float32",
+    reads: str = "",
+    size: tuple[int, int, int] = SIZE,
+) -> Measurement:
+    """Return the measurement of a function from outside its process."""
+    path = folder / "own.py"
+    text = HEAD.replace("BODY", body.strip()).replace("READS", reads)
+    path.write_text(text.replace("HERE_PATH", repr(str(folder))))
+    worker.begin(TIMING, 1)
+    at = point(load(path, "gemm"), size=size, dtype=dtype, timer=Timer.OUTSIDE)
+    try:
+        return worker.measure(at)
+    finally:
+        worker.next_round()
+
+
+@pytest.fixture(scope="module")
+def plain_us(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> float:
+    result = measured(worker, tmp_path_factory.mktemp("plain"), HONEST["plain"])
+    assert result.series, result.reason
+    return result.series.median_us
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_no_function_is_ok_with_the_time_of_another(
+    name: str, worker: Worker, tmp_path: Path, plain_us: float
+) -> None:
+    """A cheat that finds no occasion is ok with its own time, that of four products or more."""
+    result = measured(worker, tmp_path, CHEATS[name])
+    assert result.status != Status.OK or (
+        result.series and result.series.median_us > 1.5 * plain_us
+    )
+    assert result.reason or result.status == Status.OK
+
+
+@pytest.mark.parametrize("name", INTEGER_CHEATS)
+def test_integers_at_their_extremes_show_sums_that_are_too_narrow(
+    name: str, worker: Worker, tmp_path: Path
+) -> None:
+    result = measured(worker, tmp_path, INTEGER_CHEATS[name], "int8", size=(64, 48, 4096))
+    assert result.status == Status.WRONG
+
+
+@pytest.mark.parametrize("name", READING)
+def test_an_output_that_is_read_holds_other_numbers_in_each_launch(
+    name: str, worker: Worker, tmp_path: Path
+) -> None:
+    result = measured(worker, tmp_path, READING[name], reads="reads_output=True,")
+    assert result.status == Status.WRONG
+
+
+def test_a_function_may_add_to_the_output_that_it_reads(worker: Worker, tmp_path: Path) -> None:
+    result = measured(worker, tmp_path, "c += a @ b", reads="reads_output=True,")
+    assert (result.status, result.reason) == (Status.OK, "")
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_function_is_ok(name: str, worker: Worker, tmp_path: Path) -> None:
+    result = measured(worker, tmp_path, HONEST[name])
+    assert (result.status, result.reason) == (Status.OK, "")
+    assert result.series
+    assert result.after.overhead_us
+
+
+def test_a_second_thread_counts_beyond_the_stated_threads(
+    worker: Worker, tmp_path: Path, plain_us: float
+) -> None:
+    """The CPU time of both threads is divided by the one thread that the description states."""
+    body = """
+    halves = kept.setdefault("halves", [])
+    def half(part):
+        np.matmul(a[part], b, out=c[part])
+    middle = len(a) // 2
+    thread = threading.Thread(target=half, args=(slice(middle),))
+    thread.start()
+    half(slice(middle, None))
+    thread.join()"""
+    result = measured(worker, tmp_path, body, size=(512, 512, 512))
+    assert result.series
+    assert result.series.median_us > 4 * plain_us  # eight times the products of `plain`
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8"])
+def test_operands_that_span_their_type_have_finite_products(dtype: str) -> None:
+    problem = gemm(64, 48, 512, dtype)
+    for seed in range(20):
+        first, second = spanned(make_inputs(problem, seed), np.random.default_rng(seed))
+        for array in (first, second):
+            assert np.isfinite(array.astype(np.float64)).all()
+        result = first.astype(np.float64) @ second.astype(np.float64)
+        kind = np.dtype(problem.precision.result)
+        largest = np.iinfo(kind).max if kind.kind == "i" else float(np.finfo("float16").max)
+        if kind.kind == "i" or dtype == "float16":
+            assert np.abs(result).max() < largest
+
+
+def test_the_memory_of_a_batch_has_the_arrays_of_each_launch() -> None:
+    problem = gemm(5, 3, 4, "float32", column_major=("B",))
+    sizes = shared_bytes(problem, 2)
+    inputs, outputs = (np.zeros(size, np.uint8) for size in sizes)
+    sets = shared_sets(problem, 2, inputs, outputs)
+    for index, arrays in enumerate(sets, 1):
+        for number, array in enumerate(arrays, 1):
+            array[...] = 10 * index + number
+    shapes = [array.shape for array in sets[0]]
+    assert shapes == [(5, 4), (4, 3), (5, 3)]
+    assert sets[1][1].T.flags.c_contiguous
+    for index, arrays in enumerate(sets, 1):
+        assert [set(x.ravel()) for x in arrays] == [{10.0 * index + i} for i in (1, 2, 3)]
+
+
+def test_a_sealed_file_keeps_its_size_and_a_window_its_addresses() -> None:
+    file, window = new_sealed_file(8192), Window(8192)
+    with pytest.raises(PermissionError):
+        os.ftruncate(file, 0)
+    window.map(file, writable=True)
+    window.bytes[...] = 7
+    other = new_file()
+    os.pwrite(other, bytes(8192), 0)
+    window.map(other)
+    assert not window.bytes.any()
+    window.map(file)
+    assert set(window.bytes) == {7}
+    window.clear()
+    window.close()
+    for descriptor in (file, other):
+        os.close(descriptor)
+
+
+CAUSES = {
+    "the result is all zeros": lambda right: 0 * right,
+    "as ReLU does": lambda right: np.maximum(right, 0),
+    "a bias?": lambda right: right + 1.5,
+    "looks like no product": lambda right: np.random.default_rng(1).normal(size=right.shape),
+    "about 11 bits: operands or sums were float16 or TF32?": lambda right: (
+        right
+        + np.abs(right).max() * 2.0**-11 * np.random.default_rng(1).uniform(-1, 1, right.shape)
+    ),
+    "the result was never written": lambda right: np.full_like(right, np.nan),
+}
+
+
+@pytest.mark.parametrize("text", CAUSES)
+def test_a_reason_names_what_the_result_is(text: str) -> None:
+    first, second = make_inputs(gemm(64, 64, 64), 3)
+    right = first.astype(np.float64) @ second
+    assert text in cause_of(right, CAUSES[text](right).astype(np.float32))
