@@ -29,8 +29,8 @@ def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
     for each in judged:
         row, where = each.row, conditions(each.row)
         time = time_text(row.median_us) if row.median_us else ""
-        baseline = _with_threads(each.baseline) if each.baseline else ""
-        kernel = _with_threads(row)
+        baseline = with_threads(each.baseline) if each.baseline else ""
+        kernel = with_threads(row)
         grid.add_row(*(str(each.verdict), kernel, row.size, where, time, _ratio(each), baseline))
         if each.reason:
             point = f"{row.kernel} at {row.size} ({where})"
@@ -38,7 +38,7 @@ def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
     return [grid, *reasons, Text(f"\n{_headline(judged, claim)}")]
 
 
-def _with_threads(row: Row) -> str:
+def with_threads(row: Row) -> str:
     """Return the kernel, and its number of threads on a CPU."""
     if not row.cpu_threads:
         return row.kernel

@@ -49,6 +49,7 @@ class Batch:
         self._held: NDArray[np.uint8] | None = None
         """What the outputs held before the launches, if these read it."""
 
+        self._spans: Sequence[bool] = ()
         self._nan: tuple[int, int] | None = None  # the launch and the row of A with a NaN
         self._chosen: list[tuple[int, list[int], NDArray[Any]]] = []
         """Launches whose results are compared, with rows of the result and their copies."""
@@ -75,25 +76,29 @@ class Batch:
     def fill(
         self,
         operands: Iterable[Sequence[Any]],
+        spans: Sequence[bool],
         *,
         reads_output: bool = False,
         has_nan: bool = False,
     ) -> None:
         """Keep the operands of each launch, and fill the outputs with poison.
 
-        Outputs that launches read hold small numbers instead, which differ in each request. With
-        `has_nan`, an element of A is NaN in one launch, if rows of floating-point numbers are
-        computed from rows of A.
+        `spans` says of each launch whether its operands span their type. Outputs that launches read
+        hold small numbers instead of poison, or zeros where the operands span their type, because a
+        sum with them would be rounded. With `has_nan`, an element of A is NaN in one launch, if
+        rows of floating-point numbers are computed from rows of A.
         """
         self._contents.reverse()
-        sets = self._sets()
-        for (*arrays, output), new in zip(sets, operands, strict=True):
+        self._spans, sets = spans, self._sets()
+        for (*arrays, output), new, is_wide in zip(sets, operands, spans, strict=True):
             for array, values in zip(arrays, new, strict=True):
                 array[...] = values
-            if reads_output:
-                output[...] = np.random.default_rng(randbits(64)).integers(-4, 5, output.shape)
-            else:
+            if not reads_output:
                 poison(output)
+            elif is_wide:
+                output[...] = 0
+            else:
+                output[...] = np.random.default_rng(randbits(64)).integers(-4, 5, output.shape)
         self._held = self._outputs.copy() if reads_output else None
         first, *_, output = sets[0]
         self._nan = None
@@ -143,11 +148,11 @@ class Batch:
             for launch, pairs in chosen.items()
         ]
 
-    def require_right(self, all_bits: Sequence[bool]) -> None:
+    def require_right(self, *, finds_rounding: bool) -> None:
         """Raise WrongError unless the copied rows are those of right results.
 
-        An element of A that is NaN must make the row of the result NaN. `all_bits` says of each
-        launch whether its operands are random in all bits, so that rounded operands show.
+        An element of A that is NaN must make the row of the result NaN. With `finds_rounding`, the
+        operands of launches are random in all bits, where they do not span their type.
         """
         sets, earlier = self._sets(), self._sets(1)
         held = None if self._held is None else self._sets(0, self._held)
@@ -166,8 +171,9 @@ class Batch:
             if not self.problem.operation.is_product:
                 require_right_on(np, self.problem, inputs, output)
                 continue
+            has_all_bits = finds_rounding and not self._spans[launch]
             reason, error = why_wrong_rows(
-                self.problem, inputs, rows, output, before, finds_rounding=all_bits[launch]
+                self.problem, inputs, rows, output, before, finds_rounding=has_all_bits
             )
             if reason and held is not None:  # it adds to what the output held
                 output = output - take_rows(held[launch][-1], rows)

@@ -26,15 +26,13 @@ def is_spanned(seed: int, fill: Fill) -> bool:
     return fill == Fill.UNIFORM and _rng(seed).random() < SPANNED
 
 
-def new_inputs(
-    problem: Problem, seed: int, fill: Fill, *, spans: bool = False
-) -> tuple[NDArray[Any], ...]:
+def new_inputs(problem: Problem, seed: int, spans: bool, fill: Fill) -> tuple[NDArray[Any], ...]:
     """Return the operands of a launch, which a secret seed determines.
 
     With `spans`, operands span their type whatever `fill` says.
     """
     inputs = make_inputs(problem, seed, Fill.UNIFORM if spans else fill)
-    return spanned(inputs, _rng(~seed)) if spans or is_spanned(seed, fill) else inputs
+    return spanned(inputs, _rng(~seed)) if spans else inputs
 
 
 def _rng(seed: int) -> np.random.Generator:

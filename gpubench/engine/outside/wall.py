@@ -36,6 +36,11 @@ MIN_REQUESTS, MAX_REQUESTS = 3, 25
 EMPTY_REQUESTS = 5  # number of requests without launches, of which the shortest counts
 
 
+def time_us(seen: Seen, empty_us: float, threads: int) -> float:
+    """Return the time of a request's launches, which is at least their CPU time on all threads."""
+    return max(seen.wall_us - empty_us, seen.cpu_us / threads)
+
+
 class Wall:
     """Measures points of a CPU whose functions nobody trusts, and what they are compared with."""
 
@@ -104,11 +109,13 @@ class Wall:
             len(seen) < MAX_REQUESTS and perf_counter() - started < budget_s
         ):
             seen.append(self._request(behind, result))
-        threads = result.threads or 1
-        times_us = tuple(
-            max(each.wall_us - empty_us, each.cpu_us / threads) / launches for each in seen
+        series = Series(
+            times_us=tuple(
+                time_us(each, empty_us, result.threads or 1) / launches for each in seen
+            ),
+            launches_per_sample=launches,
+            stop_reason="time limit",
         )
-        series = Series(times_us=times_us, launches_per_sample=launches, stop_reason="time limit")
         child_us = median(each.child_us for each in seen)
         health = Health(overhead_us=empty_us)
         return replace(
@@ -123,14 +130,15 @@ class Wall:
         """Launch on new operands. Raises WrongError for a wrong result, and ChildLostError."""
         point, seed = result.point, randbits(SEED_BITS)
         seeds, fill = range(seed, seed + behind.launches), point.operands
+        spans = [is_first or is_spanned(each, fill) for each in seeds]
         behind.fill(
-            (new_inputs(point.problem, each, fill, spans=is_first) for each in seeds),
+            (new_inputs(point.problem, *each, fill) for each in zip(seeds, spans, strict=True)),
+            spans,
             reads_output=point.variant.reads_output,
             has_nan=is_first,
         )
         seen = behind.launch()
-        has_all_bits = fill.has_all_bits and not is_first
-        behind.require_right([has_all_bits and not is_spanned(each, fill) for each in seeds])
+        behind.require_right(finds_rounding=fill.has_all_bits)
         if seen.lost:
             raise ChildLostError("ended a process during its launches, whose time is then unknown")
         return seen
