@@ -192,12 +192,20 @@ class Worker:
         except ChildLostError as lost:
             return lost.why
 
+    def row_digests(
+        self, point: Point, rows: int, seed: int, launches: int
+    ) -> list[tuple[str, str]]:
+        """Return digests of results on a number of rows (`Examiner.row_digests`).
+
+        Raises ChildLostError.
+        """
+        self._make_ready_for(point.variant)
+        hang_s = self._timing.hang_s
+        return self._child.request(hang_s, Runner.row_digests, point, rows, seed, launches)
+
     def _attempt(self, point: Point, wall_limit_s: float | None) -> tuple[Measurement, bool]:
         """Measure in this or a new child; return the result, and whether the child was lost."""
-        if self._last and self._owner != owner_of(point.variant):
-            self._child.end()
-        self._owner = owner_of(point.variant)
-        self._make_ready()
+        self._make_ready_for(point.variant)
         started = datetime.now(UTC).isoformat(timespec="microseconds")
         try:
             result = self._child.request(
@@ -228,6 +236,13 @@ class Worker:
         if is_ours(variant):
             return None
         return randbits(SEED_BITS) if owner_of(variant) else self._child_seed
+
+    def _make_ready_for(self, variant: Variant) -> None:
+        """Have a child that runs this variant, and a user's function alone."""
+        if self._last and self._owner != owner_of(variant):
+            self._child.end()
+        self._owner = owner_of(variant)
+        self._make_ready()
 
     def _make_ready(self) -> None:
         """Start a child if there is none. The kernels that it needs are in the cache on disk."""

@@ -14,7 +14,14 @@ from gpubench import options as option
 from gpubench.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpubench.commands.judge.reproducible import Reproducibility
+    from gpubench.engine.pool import Pool
+    from gpubench.engine.prepare import Job
     from gpubench.model import Variant
+    from gpubench.plan.sweep import Sweep
+    from gpubench.results.row import Row
 
 app = typer.Typer()
 
@@ -65,6 +72,13 @@ def judge(
             metavar="PERCENT", help="Largest relative difference that counts as the same."
         ),
     ] = "2%",
+    reproducible: Annotated[
+        bool,
+        typer.Option(
+            help="Also compare the bits of results: of several runs, of a row beside 1, 7, 64 and "
+            "1024 rows, and of all tiles. It changes no verdict."
+        ),
+    ] = False,
     as_json: option.AsJson = False,
     force: option.Force = False,
     **options: Any,
@@ -74,12 +88,11 @@ def judge(
 
     from gpubench.backends import find_devices
     from gpubench.commands.judge import view
-    from gpubench.commands.judge.from_file import described, is_file_name
+    from gpubench.commands.judge.reproducible import as_members, as_table, compare_bits
     from gpubench.commands.judge.verdicts import exit_code, judge_rows
     from gpubench.engine.run import measure
     from gpubench.model import Launches
     from gpubench.plan.ranges import parse_fraction
-    from gpubench.plan.registry import choose, is_ours, of_op
     from gpubench.plan.schedule import InRounds
     from gpubench.stats.intervals import MIN_ROUNDS
     from gpubench.view.job import where_time_went
@@ -93,6 +106,45 @@ def judge(
         raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
     backend = find_devices(sweep.device)[0][0].backend
 
+    sweep, baselines, compared = _with_baselines(sweep, backend, names, baseline)
+    if backend == "cuda" and "launches" not in sweep.options:
+        sweep = replace(sweep, launches=(Launches.ALONE, Launches.GRAPH))
+    strategy = InRounds(whole_problems=True, baselines=compared - {*baselines})
+    bits: list[Reproducibility] = []
+
+    def add_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
+        bits.extend(compare_bits(job, pool, rows))
+        return list(rows)
+
+    more = add_bits if reproducible else None
+    with SweepProgress() as watcher:
+        outcome = measure(sweep, watcher, force=force, strategy=strategy, add_more=more)
+    if outcome.interrupted:
+        console(stderr=True).print("interrupted: the verdicts rest on what was measured so far")
+    judged = judge_rows(outcome.rows, baselines, claim=claim, threshold=same)
+    if as_json:
+        facts = {"claim": claim, "threshold": same, "csv": str(outcome.path)}
+        facts |= {"bits": as_members(bits)} if reproducible else {}
+        typer.echo(view.as_json(judged, outcome.rows, facts))
+    else:
+        console().print(Group(*view.as_tables(judged, claim)))
+        if bits:
+            console().print("\nbits of the results:", as_table(bits))
+        console(stderr=True).print(where_time_went(outcome), soft_wrap=True)
+        console().print(f"\n{outcome.path}", markup=False, soft_wrap=True)
+    raise typer.Exit(INTERRUPTED if outcome.interrupted else exit_code(judged))
+
+
+def _with_baselines(
+    sweep: Sweep, backend: str, names: list[str] | None, named: str | None
+) -> tuple[Sweep, dict[str, tuple[str, ...]], set[str]]:
+    """Return a sweep of kernels and baselines, the baselines of each kernel, and all baselines.
+
+    Raises UsageError.
+    """
+    from gpubench.commands.judge.from_file import described, is_file_name
+    from gpubench.plan.registry import choose, is_ours, of_op
+
     if names and any(map(is_file_name, names)):
         if sweep.kernels or len(names) > 1:
             raise UsageError("KERNEL: judge a file alone, without --kernels and other kernels")
@@ -104,26 +156,11 @@ def judge(
         variant.name for variant in of_op(sweep.op, sweep.kernels).values() if not is_ours(variant)
     ]
     kernels = choose(sweep.op, backend, own, sweep.kernels)
-    baselines = {each.name: _baselines(each, baseline) for each in kernels}
+    baselines = {each.name: _baselines(each, named) for each in kernels}
     patterns = [*dict.fromkeys(chain.from_iterable(baselines.values()))]
     compared = [each.name for each in choose(sweep.op, backend, patterns, sweep.kernels)]
     sweep = replace(sweep, variants=tuple(dict.fromkeys((*baselines, *compared))))
-    if backend == "cuda" and "launches" not in sweep.options:
-        sweep = replace(sweep, launches=(Launches.ALONE, Launches.GRAPH))
-    strategy = InRounds(whole_problems=True, baselines={*compared} - {*baselines})
-    with SweepProgress() as watcher:
-        outcome = measure(sweep, watcher, force=force, strategy=strategy)
-    if outcome.interrupted:
-        console(stderr=True).print("interrupted: the verdicts rest on what was measured so far")
-    judged = judge_rows(outcome.rows, baselines, claim=claim, threshold=same)
-    if as_json:
-        facts = {"claim": claim, "threshold": same, "csv": str(outcome.path)}
-        typer.echo(view.as_json(judged, outcome.rows, facts))
-    else:
-        console().print(Group(*view.as_tables(judged, claim)))
-        console(stderr=True).print(where_time_went(outcome), soft_wrap=True)
-        console().print(f"\n{outcome.path}", markup=False, soft_wrap=True)
-    raise typer.Exit(INTERRUPTED if outcome.interrupted else exit_code(judged))
+    return sweep, baselines, {*compared}
 
 
 def _baselines(variant: Variant, named: str | None) -> tuple[str, ...]:

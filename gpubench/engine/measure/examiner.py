@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import Rotation, SetPolicy, bytes_of_sets, in_sets, set_size
@@ -23,6 +26,8 @@ from gpubench.engine.operands.cache import OperandCache
 from gpubench.engine.operands.make import make_inputs, make_new_values
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Cache, Point, Problem
+
+MOST_ROWS = 1024  # number of rows of A of which smaller numbers of rows are the first ones
 
 
 class _New(NamedTuple):
@@ -153,6 +158,25 @@ class Examiner:
             return b"".join(on_host(output).tobytes() for output in outputs[:1])
         chosen = zip(outputs, rows, strict=True)
         return b"".join(on_host(take_rows(output, (row,))).tobytes() for output, row in chosen)
+
+    @_or_lost()
+    def row_digests(
+        self, point: Point, rows: int, seed: int, launches: int
+    ) -> list[tuple[str, str]]:
+        """Return digests of the first row and of the whole result of each launch, on `rows` rows.
+
+        The first row of A and all of B are those of every number of rows up to the larger of
+        `MOST_ROWS` and the point's. Raises ChildLostError.
+        """
+        problem = replace(point.problem, m=rows)
+        tallest = replace(point.problem, m=max(MOST_ROWS, point.problem.m))
+        first, *others = make_inputs(tallest, seed)
+        digests = []
+        for output in self.outputs(point, problem, (first[:rows], *others), launches):
+            result = np.ascontiguousarray(on_host(output))
+            of_row, of_all = (blake2b(part.tobytes()).hexdigest() for part in (result[:1], result))
+            digests.append((of_row, of_all))
+        return digests
 
     def at_unusual_size(self, point: Point) -> str:
         """Launch at prime extents, and return a note; it is empty if the result is right.

@@ -1,0 +1,134 @@
+"""Whether results have the same bits: in every run, beside any number of rows, at every tile."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.console import RenderableType
+
+from gpubench.engine.pool import LocalPool, Pool
+from gpubench.engine.prepare import Job
+from gpubench.errors import ChildLostError
+from gpubench.grouping import grouped
+from gpubench.model import Point, Status
+from gpubench.results.row import Row
+from gpubench.view.tables import say, table
+
+ROWS = (1, 7, 64, 1024)
+"""Numbers of rows in whose results the first row is compared."""
+
+RUNS, PROCESSES = 3, 2  # launches on the same operands, in each of these processes
+
+
+@dataclass(kw_only=True)
+class Reproducibility:
+    """The bits of a kernel's results at a problem, on operands of one seed."""
+
+    row: Row
+    results: set[str] = field(default_factory=set)
+    """Digests of whole results of launches on equal operands."""
+
+    first_rows: dict[int, set[str]] = field(default_factory=dict)
+    """Digests of the first row, by the number of rows of the result."""
+
+    refused: dict[int, str] = field(default_factory=dict)  # why a number of rows has no result
+
+    @property
+    def has_equal_runs(self) -> bool:
+        """Whether all launches had the same bits."""
+        return len(self.results) == 1
+
+    @property
+    def is_batch_invariant(self) -> bool:
+        """Whether the first row has the same bits beside any number of rows."""
+        return len(set().union(*self.first_rows.values())) == 1
+
+    def at(self, rows: int) -> str:
+        """Return whether the first row of this many rows has the bits of the problem's own."""
+        if reason := self.refused.get(rows):
+            return reason
+        return "same" if self.first_rows[rows] == self.first_rows[self.row.m] else "other"
+
+
+def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibility]:
+    """Launch each right point on operands of one seed, and compare the bits of its results."""
+    if not isinstance(pool, LocalPool):
+        say("no bits are compared: they need one device, without --on", err=True)
+        return []
+    found = []
+    for row in rows:
+        point = job.point_of(row.key) if row.status == Status.OK else None
+        if point is not None:
+            found.append(_bits_of(point, row, pool, job.sweep.seed))
+    return found
+
+
+def _bits_of(point: Point, row: Row, pool: LocalPool, seed: int) -> Reproducibility:
+    found = Reproducibility(row=row)
+    is_by_rows = point.problem.operation.is_by_rows
+    numbers = dict.fromkeys((row.m, *(ROWS if is_by_rows else ())))
+    for _ in range(PROCESSES):
+        pool.renew()
+        for rows in numbers:
+            problem = replace(point.problem, m=rows)
+            if point.variant.why_not(point.tile, problem, pool.device.compute_capability):
+                found.refused[rows] = "refused"
+                continue
+            try:
+                digests = pool.executor.row_digests(point, rows, seed, RUNS)
+            except ChildLostError:
+                found.refused[rows] = "failed"
+                continue
+            found.first_rows.setdefault(rows, set()).update(of_row for of_row, _ in digests)
+            if rows == row.m:
+                found.results.update(of_all for _, of_all in digests)
+    return found
+
+
+def as_table(found: Sequence[Reproducibility]) -> RenderableType:
+    """Return one line a point: runs, numbers of rows, and the tiles of its kernel."""
+    grid = table(
+        *("kernel", "size", "precision", f"{RUNS * PROCESSES} runs"),
+        *(f"M = {rows}" for rows in ROWS),
+        "tiles",
+        left={"kernel", "size", "precision"},
+    )
+    tiles = _equal_tiles(found)
+    for each in found:
+        row = each.row
+        rows = [
+            each.at(number) if number in each.first_rows or number in each.refused else ""
+            for number in ROWS
+        ]
+        grid.add_row(
+            *(row.kernel, row.size, row.compute_mode),
+            "same" if each.has_equal_runs else f"{len(each.results)} results",
+            *rows,
+            tiles[id(each)],
+        )
+    return grid
+
+
+def _equal_tiles(found: Sequence[Reproducibility]) -> dict[int, str]:
+    """Return for each point whether all tiles of its kernel give the same bits."""
+    texts: dict[int, str] = {}
+    for tiles in grouped(found, lambda each: (each.row.variant, each.row.problem_key)).values():
+        results = set().union(*(each.results for each in tiles))
+        text = "" if len(tiles) == 1 else "same" if len(results) == 1 else f"{len(results)} results"
+        texts |= {id(each): text for each in tiles}
+    return texts
+
+
+def as_members(found: Sequence[Reproducibility]) -> list[dict[str, Any]]:
+    """Return the members of the JSON: one object a point."""
+    tiles = _equal_tiles(found)
+    return [
+        {
+            **each.row.key._asdict(),
+            "equal_runs": each.has_equal_runs,
+            "batch_invariant": each.is_batch_invariant,
+            "rows": {str(rows): each.at(rows) for rows in (*each.first_rows, *each.refused)},
+            "tiles": tiles[id(each)],
+        }
+        for each in found
+    ]
