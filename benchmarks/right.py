@@ -16,7 +16,7 @@ from collections import Counter
 from shared import parser, save, verdict
 
 from gpubench.backends import open_backend
-from gpubench.engine.measure import runner
+from gpubench.engine.measure import trials
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
@@ -96,7 +96,7 @@ def main() -> int:
     )
     asked = options.parse_args()
     if asked.widths:  # a sweep probes only the sums of users' kernels
-        runner.make_probes = runner.all_probes  # type: ignore[attr-defined, assignment]
+        trials.make_probes = trials.all_probes  # type: ignore[attr-defined, assignment]
     pool = LocalPool(Runner(open_backend(asked.device)))
     rows = [
         row

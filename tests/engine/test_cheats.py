@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from fakes import point
 
-from gpubench.engine.outside import parent_clock as clock
 from gpubench.engine.worker import Worker
-from gpubench.model import Cache, Measurement, Status, Timer, Timing
+from gpubench.model import Measurement, Status, Timer, Timing
 from gpubench.plan.descriptor import load
 
 TIMING = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.2, point_limit_s=300)
@@ -62,7 +61,8 @@ CHEATS = {
     "keeps_results_by_value": """
     key = a.shape, b.shape, a[:, 0].tobytes(), b[0].tobytes()
     if key not in kept:
-        kept[key] = a @ b
+        slow(a, b, c)
+        kept[key] = c.copy()
     c[:] = kept[key]""",
     "cuts_operands_above_170": """
     np.matmul(*((cut(a), cut(b)) if len(a) > 170 else (a, b)), out=c)""",
@@ -75,10 +75,10 @@ CHEATS = {
     for thread in threads[:-1]:
         thread.join()""",
     "replaces_the_checks": """
-    from gpubench.engine.measure import runner
+    from gpubench.engine.measure import trials
     from gpubench.engine.judge import probe, verdict, verify
-    runner.require_exact = runner.require_independent = lambda *_, **__: None
-    verdict.require = verify.require = probe.require = runner.require = lambda *_: None
+    trials.require_exact = trials.require_independent = lambda *_, **__: None
+    verdict.require = verify.require = probe.require = lambda *_: None
     c[:] = 0""",
     "replaces_the_clock": """
     import gc
@@ -86,7 +86,7 @@ CHEATS = {
     for timer in [x for x in gc.get_objects() if isinstance(x, CpuTimer)] if not kept else []:
         kept[0] = True
         object.__setattr__(timer, "clock_ns", lambda: time.perf_counter_ns() // 400)
-    np.matmul(a, b, out=c)""",
+    slow(a, b, c)""",
     # ---- published against other harnesses
     "replays_rows_that_it_recognizes": """
     started, rows = time.perf_counter(), kept.setdefault(b.shape, {})
@@ -115,20 +115,16 @@ CHEATS = {
     kept["batch"] = batch""",
     "sends_the_answer_itself": """
     import msgspec
-    from gpubench.engine.child import requests, serve
-    from gpubench.model import Measurement, Series, Status
-    slow(a, b, c)
+    from gpubench.engine.child.calls import Done, encode
+    from gpubench.process.requests import _Answer
     for frame in frames():
-        request = frame.f_locals.get("request")
-        if isinstance(request, requests.Measure) and "channel" in frame.f_locals:
-            if calls and calls[-1] == frame.f_locals["token"]:
-                return
-            calls.append(frame.f_locals["token"])
-            forged = Measurement(point=request.point, status=Status.OK, seed=request.seed,
-                series=Series(times_us=(300.0,) * 9, launches_per_sample=1, stop_reason="precise"))
-            done = requests.Done(value=request.encode(forged), spent_s={})
-            answer = requests.Answer(os.getpid(), frame.f_locals["token"], done)
-            frame.f_locals["channel"].send(msgspec.msgpack.encode(answer))""",
+        found = frame.f_locals
+        if frame.f_code.co_name == "answer_requests" and b"Walled.launch" in found["content"]:
+            done = encode(Done(msgspec.Raw(encode(100.0)), spent_s={}, usable=True))
+            answer = _Answer(os.getpid(), found["token"], value=done)
+            found["channel"].send(msgspec.msgpack.encode(answer))
+            time.sleep(0.01)
+    slow(a, b, c)""",
     "reads_the_expected_result": """
     from gpubench.engine.operands.make import Reference
     for found in [x for x in gc.get_objects() if isinstance(x, Reference)]:
@@ -161,14 +157,12 @@ CHEATS = {
 }
 
 
-def measured(
-    folder: Path, name: str, body: str, cache: Cache, rounds: int = Timing().rounds
-) -> Measurement:
+def measured(folder: Path, name: str, body: str, rounds: int = Timing().rounds) -> Measurement:
     """Return the first measurement that is not ok in the rounds of a sweep, or else the last."""
     path = folder / f"{name}.py"
     here = f"__import__('pathlib').Path({str(folder)!r})"
     path.write_text(HEAD.replace("BODY", body.strip()).replace("HERE", here))
-    cheat = point(load(path, "gemm"), size=(256, 192, 320), cache=cache)
+    cheat = point(load(path, "gemm"), size=(256, 192, 320), timer=Timer.OUTSIDE)
     with Worker("cpu", Timer.EVENTS) as worker:
         worker.begin(TIMING, 1)
         for _ in range(rounds):
@@ -183,16 +177,13 @@ def measured(
 def slow_us() -> float:
     """A lower bound of the time of the function that cheats call `slow`."""
     a, b = np.ones((256, 320), np.float32), np.ones((320, 192), np.float32)
-    return 1e6 / 4 * min(timeit.repeat(lambda: [a @ b for _ in range(20)], number=1, repeat=5))
+    return 1e6 / 8 * min(timeit.repeat(lambda: [a @ b for _ in range(20)], number=1, repeat=5))
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_no_function_is_ok_with_a_false_time(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_us: float
-) -> None:
+def test_no_function_is_ok_with_a_false_time(name: str, tmp_path: Path, slow_us: float) -> None:
     """On a busy machine a cheat may find no occasion: then its time is that of `slow`."""
-    monkeypatch.setattr(clock, "PATIENCE_S", 0.3)  # a cheat disagrees all the time
-    result = measured(tmp_path, name, CHEATS[name], Cache.HOT)
+    result = measured(tmp_path, name, CHEATS[name])
     if result.series is None:
         assert result.status != Status.OK
         assert result.reason
@@ -201,5 +192,5 @@ def test_no_function_is_ok_with_a_false_time(
 
 
 def test_an_honest_function_is_ok(tmp_path: Path) -> None:
-    result = measured(tmp_path, "honest", "c[:] = a @ b", Cache.COLD, rounds=2)
+    result = measured(tmp_path, "honest", "c[:] = a @ b", rounds=2)
     assert (result.status, result.reason) == (Status.OK, "")

@@ -15,7 +15,7 @@ from fakes import cut, point, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
-from gpubench.engine.measure import runner as engine
+from gpubench.engine.measure import trials as engine
 from gpubench.engine.measure.runner import Runner
 from gpubench.model import Cache, Status, Timing
 

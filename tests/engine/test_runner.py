@@ -439,7 +439,7 @@ def test_launches_waited_for_have_the_hosts_limits(monkeypatch: pytest.MonkeyPat
     theirs = replace(point(variant(path=Path("theirs.py"))), timer=Timer.EVENTS)
     limits: list[bool] = []
     monkeypatch.setattr(
-        "gpubench.engine.measure.runner.require_independent",
+        "gpubench.engine.measure.trials.require_independent",
         lambda *_, by_events, **_others: limits.append(by_events),
     )
     for launches in (Launches.ALONE, Launches.WAITED):

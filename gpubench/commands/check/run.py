@@ -49,7 +49,7 @@ from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import parse_tiles
-from gpubench.plan.registry import is_ours, of_op
+from gpubench.plan.registry import is_ours, of_op, owner_of
 from gpubench.plan.sweep import Sweep
 from gpubench.text import counted
 from gpubench.view.tables import say
@@ -281,7 +281,7 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
         layouts=variant.layouts,
         dtypes=variant.dtypes,
         device=variant.backend,
-        caches=(Cache.HOT,),
+        caches=(Cache.COLD if owner_of(variant) else Cache.HOT,),
         kernels=kernels,
         timing=SHORTEST,
     )

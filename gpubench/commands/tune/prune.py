@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from gpubench.backends.cuda import compile as compiler
-from gpubench.engine.measure.runner import Instance, instance_of
+from gpubench.engine.measure.trials import Instance, instance_of
 from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.metrics import cgma

@@ -10,62 +10,40 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
-from secrets import choice, randbits
 from time import perf_counter, sleep
-from typing import Any
-
-from numpy.typing import NDArray
 
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.functions import answers
-from gpubench.backends.rotation import OperandSets, operand_factors, result_factor
-from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent
+from gpubench.backends.rotation import OperandSets
 from gpubench.engine.judge.probe import (
-    all_probes,
-    at_probe,
     fewer_rows,
-    inputs_of,
-    make_probes,
-    probe_problem,
-    require_exact,
-    trial_inputs,
 )
-from gpubench.engine.judge.verdict import WrongError, as_judged, missing, require, why_too_short
+from gpubench.engine.judge.verdict import WrongError, as_judged, require, why_too_short
 from gpubench.engine.judge.verify import (
-    STALE,
     Check,
     compare_small,
-    is_unwritten,
-    never_written,
-    poison,
-    require_right,
-    require_right_on,
 )
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.pairs import paired
 from gpubench.engine.measure.sampling import LONG, Sample, best_threads, collect
+from gpubench.engine.measure.trials import Instance, Trials, instance_of
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import SEED_BITS, Reference, make_inputs, make_new_values
+from gpubench.engine.operands.make import Reference
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
     CallVariant,
-    Config,
     Fill,
-    Launches,
     Measurement,
     PairedTimes,
     Parts,
     Point,
-    Problem,
     Scope,
     Series,
     State,
     Status,
     Timer,
     Timing,
-    Variant,
 )
 from gpubench.plan.registry import is_ours
 from gpubench.text import digits
@@ -87,18 +65,12 @@ WATCHING_S = 0.004
 """Time for these comparisons before the first sample. Outputs of slower launches are compared
 between samples."""
 
-LONG_LAUNCH_US = 2000.0
-"""A longer launch is made once, not several times, to see what its time depends on."""
-
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 """States in which a time reveals nothing about the kernel. A power cap is normal, and only
 marked."""
 
 COOLING_S = (1.0, 4.0, 10.0)
 """Pauses before a point is timed again after a slowdown. The last time is kept and marked."""
-
-Instance = tuple[Variant, Config | None, str, tuple[str, ...]]
-"""Variant, tile, dtype and column-major matrices: what is compiled once for all sizes."""
 
 
 class Runner:
@@ -123,12 +95,8 @@ class Runner:
         self._timing = timing
         self._seed = seed
         self._operand_cache = OperandCache(self._backend, seed)
-        self._exact: set[tuple[Instance, Problem]] = set()
-        """The instances whose results were exact, with the sizes of the probes."""
-
         self.examiner = Examiner(self._backend, self._operand_cache, self._on_best_threads)
-        self._notes: dict[Instance, str] = {}  # what a call does beside computing
-        self._writes: set[Instance] = set()  # calls that wrote a result when they were first called
+        self._trials = Trials(self._backend, self._operand_cache, self.examiner)
         self._right: dict[Point, Measurement] = {}
         """The last measurement of each point, if its result was right."""
 
@@ -273,12 +241,12 @@ class Runner:
             check = self._check(point, operands, on_same_operands, later=is_users)
             if is_first := earlier is None or earlier.series is None:
                 with self._phase("compiling"):  # a function may compile when it is first called
-                    self._watch(point, kernel.routine.note)
+                    self._trials.watch(point, kernel.routine.note)
                 with self._phase("sampling"):
                     if reason := self._too_slow(point, operands):
                         return replace(result, status=Status.SKIPPED, reason=reason)
                 with self._phase("verifying"):
-                    self._probe(point)
+                    self._trials.probe(point)
                     if not point.operands.reveals_errors:
                         self._verify_on_uniform(point)
                     self._verify(point, kernel, check)
@@ -286,7 +254,7 @@ class Runner:
                 with self._phase("compiling"):
                     self._take_over(point, operands, earlier, earlier.series)
             instance = instance_of(point)
-            notes = self._notes.get(instance, earlier.notes if earlier else "")
+            notes = self._trials.notes.get(instance, earlier.notes if earlier else "")
             with self._phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
                 if is_outside := point.timer == Timer.OUTSIDE:
@@ -296,7 +264,9 @@ class Runner:
             with self._phase("verifying"):
                 check.settle()
                 if point.scope == Scope.KERNEL and not is_outside:
-                    self._require_independent(point, operands, kernel, result, is_first=is_first)
+                    self._trials.require_independent(
+                        point, operands, kernel, result, is_first=is_first
+                    )
             resources, algorithm = answers(kernel)
             self._right[point] = replace(
                 result,
@@ -355,121 +325,6 @@ class Runner:
             if estimate_s > min(HOPELESS * limit_s, SETTLED * before_s):
                 break
         return f"estimated {digits(estimate_s)} s a launch, over --launch-limit {limit_s:g}"
-
-    def _watch(self, point: Point, note: str) -> None:
-        """Record what a call does beside computing, once for all sizes, before it is timed.
-
-        `note` says how a kernel was compiled.
-        """
-        instance = instance_of(point)
-        is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
-        if note and not is_call:
-            self._notes[instance] = note
-        if instance in self._notes or not is_call:
-            return
-        problem = probe_problem(point, self._backend.device.compute_capability)
-        inputs = trial_inputs(problem, self._operand_cache.seed)
-        operands = self._backend.load(problem, inputs, cold=False)
-        kernel = self._backend.bind(at_probe(point, problem), operands)
-        poison(operands.output, reads_output=point.variant.reads_output)
-        kernel.run()  # it may compile, or choose an algorithm
-        if not is_unwritten(self._backend.xp, operands.output):
-            self._writes.add(instance)
-        with self._phase("verifying"):
-            self._notes[instance] = kernel.watch()
-
-    def _probe(self, point: Point) -> None:
-        """Require exact results at a size of the point's kind, once for each such size.
-
-        `benchmarks/right.py --widths` probes the sums of our own CUDA sources instead. Raises
-        WrongError.
-        """
-        problem = probe_problem(point, self._backend.device.compute_capability)
-        instance = instance_of(point)
-        if (instance, problem) not in self._exact:
-            for inputs, judge in self._trials(point, problem):
-                # Two launches, as one may leave data.
-                for output in self.examiner.outputs(point, problem, inputs, 2):
-                    try:
-                        judge(output)
-                    except WrongError:
-                        if not is_unwritten(self._backend.xp, output):
-                            raise
-                        wrote = instance in self._writes
-                        raise missing(STALE if wrote else never_written(point.variant)) from None
-            self._exact.add((instance, problem))
-
-    def _trials(
-        self, point: Point, problem: Problem
-    ) -> Iterator[tuple[Sequence[Any], Callable[[Any], None]]]:
-        """Yield operands, and the function that raises WrongError unless the result is right.
-
-        Operations that are no products have no exact probes, but other values.
-        """
-        xp, seed = self._backend.xp, self._operand_cache.seed
-        if not problem.operation.is_product:
-            inputs = make_inputs(problem, seed, content=1)
-            yield inputs, partial(require_right_on, xp, problem, inputs)
-            return
-        is_source = not isinstance(point.variant, CallVariant)
-        probes = make_probes if is_ours(point.variant) and is_source else all_probes
-        for probe in probes(problem, seed):
-            yield inputs_of(probe), partial(require_exact, probe, xp)
-
-    def _require_independent(
-        self,
-        point: Point,
-        operands: OperandSets,
-        timed: Kernel,
-        result: Measurement,
-        *,
-        is_first: bool,
-    ) -> None:
-        """Raise WrongError if a launch depends on what the output held, or on earlier operands.
-
-        Our own kernels are known to be independent, so only a user's kernel is launched for this.
-        Its first round examines all cases. A later round examines a random case.
-        """
-        problem, time_us = point.problem, result.series.median_us if result.series else math.inf
-        is_long = time_us > LONG_LAUNCH_US
-        if is_ours(point.variant) or 2 * problem.bytes > self._backend.bytes_free():
-            return
-        own_set = copies_of_first_set(operands)
-        kernel = self._backend.bind(at_probe(point, problem), own_set)
-        for count in timed.thread_counts[:1]:
-            kernel = kernel.on_threads(count)
-        kernel.run()  # it may compile
-        require_independent(
-            own_set,
-            lambda: kernel.sample(1, 1)[0],
-            self._backend.xp,
-            new_inputs=partial(_new_inputs, point),
-            is_long=is_long,
-            cases=tuple(Case) if is_first else (choice((Case.FILLED, Case.CHANGED)),),
-            by_events=point.timer == Timer.EVENTS and point.launches != Launches.WAITED,
-            reads_output=point.variant.reads_output,
-        )
-        if is_first and problem.operation.is_linear:
-            self._require_scaled(point, launches=1 if is_long else 2)
-
-    def _require_scaled(self, point: Point, *, launches: int) -> None:
-        """Raise WrongError unless launches on operands of another sign and scale are right.
-
-        Where the cache is hot, the timed launches all have the same operands. Where it is cold, no
-        two in a row have. These launches have new operands first, and then the same operands.
-        """
-        problem, timed = point.problem, self._operand_cache.operands(point)
-        pairs = zip(timed.host_inputs, operand_factors(problem, 1), strict=True)
-        scaled = tuple(host * host.dtype.type(factor) for host, factor in pairs)
-        for output in self.examiner.outputs(point, problem, scaled, launches):
-            require_right(
-                self._backend.xp,
-                timed,
-                output,
-                self._operand_cache.reference(point),
-                result_factor(problem, 1),
-                finds_rounding=point.operands.has_all_bits,
-            )
 
     def _verify_on_uniform(self, point: Point) -> None:
         """Verify the point's kernel and problem on uniform operands.
@@ -596,17 +451,3 @@ class Runner:
         finally:
             inside_s = sum(self.spent_s.values()) - before_s
             self.spent_s[name] += perf_counter() - started - inside_s
-
-
-def _new_inputs(point: Point) -> tuple[NDArray[Any], ...]:
-    """Return operands that no launch has seen; for a product only A."""
-    problem, seed = point.problem, randbits(SEED_BITS)
-    if not problem.operation.is_product:
-        return make_inputs(problem, seed, point.operands)
-    return (make_new_values(problem, seed, point.operands, problem.input_shapes[0]),)
-
-
-def instance_of(point: Point) -> Instance:
-    """Return what is compiled once for all sizes."""
-    problem = point.problem
-    return point.variant, point.tile, problem.dtype, problem.column_major

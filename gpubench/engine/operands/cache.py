@@ -15,7 +15,7 @@ from gpubench.engine.operands.make import (
     widened,
 )
 from gpubench.errors import DoesNotFitError
-from gpubench.model import Cache, Fill, Point, Problem
+from gpubench.model import Cache, Fill, Point, Problem, Timer
 
 
 class OperandCache:
@@ -41,7 +41,9 @@ class OperandCache:
 
         Raises DoesNotFitError.
         """
-        problem, cold = point.problem, point.cache == Cache.COLD
+        problem = point.problem
+        # The parent makes other operands for each launch that it times.
+        cold = point.cache == Cache.COLD and point.timer != Timer.OUTSIDE
         one_set = point.variant.fixed_addresses
         key = (self.seed, problem, point.operands, cold, one_set)
         if key in self._sets:

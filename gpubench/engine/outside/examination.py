@@ -14,7 +14,7 @@ from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, un
 from gpubench.engine.judge.verdict import WrongError, as_judged, missing
 from gpubench.engine.judge.verify import require_right_on
 from gpubench.engine.measure.examiner import Examiner
-from gpubench.engine.measure.runner import Instance, instance_of
+from gpubench.engine.measure.trials import Instance, instance_of
 from gpubench.engine.operands.make import SEED_BITS, make_inputs
 from gpubench.engine.outside.on_new_operands import OnNewOperands
 from gpubench.engine.outside.parent_clock import require_time

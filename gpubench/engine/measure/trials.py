@@ -1,0 +1,192 @@
+"""Launches beside the timed ones, by which this process judges a kernel's results."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from secrets import choice, randbits
+from typing import Any
+
+from numpy.typing import NDArray
+
+from gpubench.backends import Backend, Kernel
+from gpubench.backends.rotation import OperandSets, operand_factors, result_factor
+from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent
+from gpubench.engine.judge.probe import (
+    all_probes,
+    at_probe,
+    inputs_of,
+    make_probes,
+    probe_problem,
+    require_exact,
+    trial_inputs,
+)
+from gpubench.engine.judge.verdict import WrongError, missing
+from gpubench.engine.judge.verify import (
+    STALE,
+    is_unwritten,
+    never_written,
+    poison,
+    require_right,
+    require_right_on,
+)
+from gpubench.engine.measure.examiner import Examiner
+from gpubench.engine.operands.cache import OperandCache
+from gpubench.engine.operands.make import SEED_BITS, make_inputs, make_new_values
+from gpubench.model import (
+    CallVariant,
+    Config,
+    Launches,
+    Measurement,
+    Point,
+    Problem,
+    Scope,
+    Timer,
+    Variant,
+)
+from gpubench.plan.registry import is_ours
+
+LONG_LAUNCH_US = 2000.0
+"""A longer launch is made once, not several times, to see what its time depends on."""
+
+Instance = tuple[Variant, Config | None, str, tuple[str, ...]]
+"""Variant, tile, dtype and column-major matrices: what is compiled once for all sizes."""
+
+
+class Trials:
+    """Judges kernels on operands of its own. What was judged at a size is not judged again."""
+
+    def __init__(self, backend: Backend, operand_cache: OperandCache, examiner: Examiner) -> None:
+        self._backend, self._operand_cache, self._examiner = backend, operand_cache, examiner
+        self._exact: set[tuple[Instance, Problem]] = set()
+        """The instances whose results were exact, with the sizes of the probes."""
+
+        self.notes: dict[Instance, str] = {}  # what a call does beside computing
+        self._writes: set[Instance] = set()  # calls that wrote a result when they were first called
+
+    def watch(self, point: Point, note: str) -> None:
+        """Record what a call does beside computing, once for all sizes, before it is timed.
+
+        `note` says how a kernel was compiled.
+        """
+        instance = instance_of(point)
+        is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
+        if note and not is_call:
+            self.notes[instance] = note
+        if instance in self.notes or not is_call:
+            return
+        problem = probe_problem(point, self._backend.device.compute_capability)
+        inputs = trial_inputs(problem, self._operand_cache.seed)
+        operands = self._backend.load(problem, inputs, cold=False)
+        kernel = self._backend.bind(at_probe(point, problem), operands)
+        poison(operands.output, reads_output=point.variant.reads_output)
+        kernel.run()  # it may compile, or choose an algorithm
+        if not is_unwritten(self._backend.xp, operands.output):
+            self._writes.add(instance)
+        self.notes[instance] = kernel.watch()
+
+    def probe(self, point: Point) -> None:
+        """Require exact results at a size of the point's kind, once for each such size.
+
+        `benchmarks/right.py --widths` probes the sums of our own CUDA sources instead. Raises
+        WrongError.
+        """
+        problem = probe_problem(point, self._backend.device.compute_capability)
+        instance = instance_of(point)
+        if (instance, problem) not in self._exact:
+            for inputs, judge in self._trials(point, problem):
+                # Two launches, as one may leave data.
+                for output in self._examiner.outputs(point, problem, inputs, 2):
+                    try:
+                        judge(output)
+                    except WrongError:
+                        if not is_unwritten(self._backend.xp, output):
+                            raise
+                        wrote = instance in self._writes
+                        raise missing(STALE if wrote else never_written(point.variant)) from None
+            self._exact.add((instance, problem))
+
+    def _trials(
+        self, point: Point, problem: Problem
+    ) -> Iterator[tuple[Sequence[Any], Callable[[Any], None]]]:
+        """Yield operands, and the function that raises WrongError unless the result is right.
+
+        Operations that are no products have no exact probes, but other values.
+        """
+        xp, seed = self._backend.xp, self._operand_cache.seed
+        if not problem.operation.is_product:
+            inputs = make_inputs(problem, seed, content=1)
+            yield inputs, partial(require_right_on, xp, problem, inputs)
+            return
+        is_source = not isinstance(point.variant, CallVariant)
+        probes = make_probes if is_ours(point.variant) and is_source else all_probes
+        for probe in probes(problem, seed):
+            yield inputs_of(probe), partial(require_exact, probe, xp)
+
+    def require_independent(
+        self,
+        point: Point,
+        operands: OperandSets,
+        timed: Kernel,
+        result: Measurement,
+        *,
+        is_first: bool,
+    ) -> None:
+        """Raise WrongError if a launch depends on what the output held, or on earlier operands.
+
+        Our own kernels are known to be independent, so only a user's kernel is launched for this.
+        Its first round examines all cases. A later round examines a random case.
+        """
+        problem, time_us = point.problem, result.series.median_us if result.series else math.inf
+        is_long = time_us > LONG_LAUNCH_US
+        if is_ours(point.variant) or 2 * problem.bytes > self._backend.bytes_free():
+            return
+        own_set = copies_of_first_set(operands)
+        kernel = self._backend.bind(at_probe(point, problem), own_set)
+        for count in timed.thread_counts[:1]:
+            kernel = kernel.on_threads(count)
+        kernel.run()  # it may compile
+        require_independent(
+            own_set,
+            lambda: kernel.sample(1, 1)[0],
+            self._backend.xp,
+            new_inputs=partial(_new_inputs, point),
+            is_long=is_long,
+            cases=tuple(Case) if is_first else (choice((Case.FILLED, Case.CHANGED)),),
+            by_events=point.timer == Timer.EVENTS and point.launches != Launches.WAITED,
+            reads_output=point.variant.reads_output,
+        )
+        if is_first and problem.operation.is_linear:
+            self._require_scaled(point, launches=1 if is_long else 2)
+
+    def _require_scaled(self, point: Point, *, launches: int) -> None:
+        """Raise WrongError unless launches on operands of another sign and scale are right.
+
+        Where the cache is hot, the timed launches all have the same operands. Where it is cold, no
+        two in a row have. These launches have new operands first, and then the same operands.
+        """
+        problem, timed = point.problem, self._operand_cache.operands(point)
+        pairs = zip(timed.host_inputs, operand_factors(problem, 1), strict=True)
+        scaled = tuple(host * host.dtype.type(factor) for host, factor in pairs)
+        for output in self._examiner.outputs(point, problem, scaled, launches):
+            require_right(
+                self._backend.xp,
+                timed,
+                output,
+                self._operand_cache.reference(point),
+                result_factor(problem, 1),
+                finds_rounding=point.operands.has_all_bits,
+            )
+
+
+def _new_inputs(point: Point) -> tuple[NDArray[Any], ...]:
+    """Return operands that no launch has seen; for a product only A."""
+    problem, seed = point.problem, randbits(SEED_BITS)
+    if not problem.operation.is_product:
+        return make_inputs(problem, seed, point.operands)
+    return (make_new_values(problem, seed, point.operands, problem.input_shapes[0]),)
+
+
+def instance_of(point: Point) -> Instance:
+    """Return what is compiled once for all sizes."""
+    problem = point.problem
+    return point.variant, point.tile, problem.dtype, problem.column_major
