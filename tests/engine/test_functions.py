@@ -20,7 +20,7 @@ from gpubench.backends.cpu.gauge import describe_cpu
 from gpubench.backends.functions import as_tensors
 from gpubench.engine.judge import verify
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.judge.verify import Check, relative_error
+from gpubench.engine.judge.verify import Check, errors_of
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.errors import LaunchError
@@ -194,9 +194,7 @@ def test_an_output_with_the_bits_of_a_right_one_is_right(monkeypatch: pytest.Mon
     operands = FakeBackend().load(problem, make_inputs(problem, seed=1), cold=False)
     reference = make_reference(np, "gemm", *operands.host_inputs)
     compared = []
-    monkeypatch.setattr(
-        verify, "relative_error", lambda *_: compared.append(1) or relative_error(*_)
-    )
+    monkeypatch.setattr(verify, "errors_of", lambda *_: compared.append(1) or errors_of(*_))
     errors = []
     for times in (1, 1, 2):
         check = Check(np, point(), operands, lambda: reference)
@@ -206,7 +204,7 @@ def test_an_output_with_the_bits_of_a_right_one_is_right(monkeypatch: pytest.Mon
         operands.rotation.used.add(0)
         if times == 1:
             check.look()
-            errors.append(check.error)
+            errors.append(check.errors.judged)
         else:
             with pytest.raises(WrongError):
                 check.look()

@@ -17,6 +17,7 @@ from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.commands.check.cases import expected
 from gpubench.engine.measure.runner import Runner
+from gpubench.engine.measure.trials import Trials
 from gpubench.errors import UsageError
 from gpubench.model import LAYOUTS, Config, CudaVariant, Fill, Problem, Status, Timing
 from gpubench.on_cpu.case import Case
@@ -91,7 +92,7 @@ def test_operands_that_hide_an_error_do_not_hide_it_from_the_check(
     wrong: Callable[..., None], fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The probe rejects these kernels too, but at sizes of its own.
-    monkeypatch.setattr(Runner, "_probe", lambda _self, _point: None)
+    monkeypatch.setattr(Trials, "probe", lambda _self, _point: None)
     at = replace(point(variant(wrong)), operands=fill)
     assert Runner(FakeBackend(), Timing(), seed=1).measure(at).status == Status.WRONG
 
@@ -113,7 +114,7 @@ def test_precisions_of_8_bits_keep_their_layout() -> None:
 
 
 def test_layouts_of_an_operation_without_them_are_refused() -> None:
-    with pytest.raises(UsageError, match="--layouts: only gemm"):
+    with pytest.raises(UsageError, match="--layouts: gemv has no layouts, only products"):
         plan(read_sweep({"op": "gemv", "layouts": "nt"}), "cpu")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fakes import gemm, point
 
-from gpubench.engine.judge.cause import cause_of
+from gpubench.engine.judge.cause import cause_of, why_wrong_rows
 from gpubench.engine.operands.make import make_inputs
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.engine.outside.batch import Seen
@@ -341,3 +341,15 @@ def test_a_reason_names_what_the_result_is(text: str) -> None:
     first, second = make_inputs(gemm(64, 64, 64), 3)
     right = first.astype(np.float64) @ second
     assert text in cause_of(right, CAUSES[text](right).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("size", [(1, 7, 4096), (64, 48, 32), (33, 500, 1)])
+def test_no_right_result_on_operands_that_span_their_type_is_wrong(
+    dtype: str, size: tuple[int, int, int]
+) -> None:
+    problem = gemm(*size, dtype)
+    for seed in range(20):
+        inputs = spanned(make_inputs(problem, seed), np.random.default_rng(seed))
+        output = (inputs[0] @ inputs[1]).astype(problem.precision.result)
+        assert why_wrong_rows(problem, inputs, range(size[0]), output)[0] == ""

@@ -26,6 +26,7 @@ from gpubench.commands.tune.run import (
 )
 from gpubench.commands.tune.view import summary
 from gpubench.engine.measure.runner import Runner
+from gpubench.engine.measure.trials import Trials
 from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.errors import UsageError
 from gpubench.model import Space, edges
@@ -84,7 +85,7 @@ def by_edge(tile: Any) -> float:
 def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Space], None]:
     """Let the variant `fake` have a space, whatever is installed; no disk is waited for."""
     monkeypatch.setattr("os.fsync", lambda _file: None)
-    monkeypatch.setattr(Runner, "_probe", lambda *_: None)
+    monkeypatch.setattr(Trials, "probe", lambda *_: None)
 
     def install(space: Space) -> None:
         fake = variant(matmul, "fake", tiles=space, baseline="library")
