@@ -11,9 +11,11 @@ from datetime import UTC, datetime
 from secrets import randbits
 from typing import Self
 
+from gpubench.backends import backends
 from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, recorded_variables
 from gpubench.engine.device_lock import lock_device
 from gpubench.engine.measure.runner import Runner
+from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import SEED_BITS
 from gpubench.engine.outside.examination import Examination
 from gpubench.engine.outside.wall import Wall
@@ -243,6 +245,8 @@ class Worker:
             self._child.end()
         self._owner = owner_of(variant)
         self._make_ready()
+        if self._owner and Timer.OUTSIDE in backends()[self.device.backend].timers:
+            self._child.request(START_LIMIT_S, Walled.give_up_rights)
 
     def _make_ready(self) -> None:
         """Start a child if there is none. The kernels that it needs are in the cache on disk."""

@@ -17,6 +17,7 @@ from time import clock_gettime_ns, monotonic, sleep
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 
 END_S = 2.0
 """Maximum time to end all descendants. Only a process that forks faster than it is killed, or that
@@ -43,6 +44,17 @@ def close_to_descendants(*, closed: bool = True) -> bool:
     root. `/proc/self` belongs to root meanwhile, so this process cannot write there either.
     """
     return prctl(PR_SET_DUMPABLE, 0 if closed else 1)
+
+
+def drop_capabilities() -> None:
+    """Give up what root may do beyond other users, in this thread and those that it starts.
+
+    Root can then not read the memory of a process that `close_to_descendants` has closed.
+    """
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    call = getattr(ctypes.CDLL(None), "capset", None)
+    if call is not None:  # a header (version 3, this thread), and no capability in three sets
+        call((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
 
 
 def descendants(pid: int | None = None, without: Collection[int] = ()) -> list[int]:

@@ -134,15 +134,6 @@ CHEATS = {
         return taken
     np.matmul(a, b, out=c)
     replaced(launch=stale)""",
-    "looks_for_the_operands_in_the_parent": """
-    np.matmul(a, b, out=c)
-    def peek(self, launches):
-        parent = os.getppid()
-        for name in os.listdir(f"/proc/{parent}/fd"):
-            os.open(f"/proc/{parent}/fd/{name}", os.O_RDWR)
-        self._map(self._windows[0])
-        return 100.0
-    replaced(launch=peek)""",
     "ends_a_process_that_nobody_waits_for": """
     np.matmul(a, b, out=c)
     if "pipe" not in kept:
@@ -158,6 +149,23 @@ CHEATS = {
         return taken
     replaced(launch=ends)""",
 }
+
+PEEKS = """
+    status = open("/proc/self/status").read()
+    warden = int(status.split("PPid:")[1].split()[0])
+    parent = int(open(f"/proc/{warden}/status").read().split("PPid:")[1].split()[0])
+    for pid in (parent, warden):
+        try:
+            os.open(f"/proc/{pid}/mem", os.O_RDONLY)
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                os.open(f"/proc/{pid}/fd/{name}", os.O_RDONLY)
+        except PermissionError:
+            kept["refused"] = kept.get("refused", 0) + 1
+    if "CapEff:\\t0000000000000000" not in status or kept.get("refused", 0) < 2:
+        raise ValueError("the parent can be read")
+    kept.clear()
+    np.matmul(a, b, out=c)"""
+"""A function that fails where it can read the memory and the files of the process that judges."""
 
 INTEGER_CHEATS = {
     "saturates_pairs_in_16_bits": """
@@ -239,6 +247,13 @@ def test_no_function_is_ok_with_the_time_of_another(
         result.series and result.series.median_us > 1.5 * plain_us
     )
     assert result.reason or result.status == Status.OK
+
+
+def test_a_function_cannot_read_the_process_that_judges_it(worker: Worker, tmp_path: Path) -> None:
+    first = measured(worker, tmp_path, HONEST["plain"])  # from now on the process is closed
+    assert first.status == Status.OK
+    result = measured(worker, tmp_path, PEEKS)
+    assert (result.status, result.reason) == (Status.OK, "")
 
 
 @pytest.mark.parametrize("name", INTEGER_CHEATS)

@@ -12,6 +12,7 @@ from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.errors import ChildLostError, CompileError, LaunchError
 from gpubench.model import Point, Problem
+from gpubench.process.descendants import drop_capabilities
 from gpubench.process.shared_memory import Window
 
 
@@ -23,6 +24,10 @@ class Walled:
         self._windows: tuple[Window, Window] | None = None
         self._operands: OperandSets | None = None
         self._kernel: Kernel | None = None
+
+    def give_up_rights(self) -> None:
+        """Give up the rights of root, before a user's function is loaded."""
+        drop_capabilities()
 
     def prepare(self, problem: Problem, launches: int) -> None:
         """Map the outputs of a number of launches, which come with the request."""

@@ -22,6 +22,7 @@ from gpubench.engine.outside.batch import Batch, Seen
 from gpubench.engine.outside.values import is_spanned, new_inputs
 from gpubench.errors import ChildLostError
 from gpubench.model import Health, Measurement, Problem, Series, Status, Timer, Timing
+from gpubench.process.descendants import close_to_descendants
 
 BATCH_US = 25_000.0  # time that the launches of a request are to take together
 
@@ -60,6 +61,7 @@ class Wall:
     def end(self) -> None:
         """End the child for requests without launches."""
         self._gauge.end_all()
+        close_to_descendants(closed=False)
 
     def measure(
         self, child: Supervisor, result: Measurement, timing: Timing, limit_s: float | None
@@ -71,6 +73,7 @@ class Wall:
         """
         if result.status != Status.OK or result.series is None:
             return result
+        close_to_descendants()  # operands are written before a child may read them
         problem, expected_us = result.point.problem, result.series.median_us
         launches = max(1, min(MAX_LAUNCHES, MAX_BYTES // problem.bytes))
         if result.point.variant.fixed_addresses:
