@@ -46,7 +46,7 @@ def ratio_of_rounds(
 
 DRIFT_MARGIN, MAX_DRIFT = 0.4, 0.95
 """What is added to the estimated correlation of neighbouring rounds, and its maximum. With few
-rounds the estimate scatters by a third. Simulated with 15 rounds (tests/stats/test_pairs.py): of
+rounds the estimate scatters by a third. Simulated with 15 rounds (tests/stats/test_drifting_rounds.py): of
 equal functions at most 5 % are called faster where rounds have a correlation of 0.8."""
 
 
