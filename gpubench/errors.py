@@ -86,7 +86,12 @@ class LaunchError(Exception):
 
 
 class DoesNotFitError(Exception):
-    """A point is skipped: it needs more memory than is free, or is too short to sustain."""
+    """A point is skipped: memory or a module is missing, or launches are too short to sustain."""
+
+
+def missing_module(error: ModuleNotFoundError) -> DoesNotFitError:
+    """Return why a function cannot run here. A package may have another name than its module."""
+    return DoesNotFitError(f"needs the Python module '{error.name}', which is missing")
 
 
 def install_command(extra: str) -> str:

@@ -46,8 +46,8 @@ def ratio_of_rounds(
 
 DRIFT_MARGIN, MAX_DRIFT = 0.4, 0.95
 """What is added to the estimated correlation of neighbouring rounds, and its maximum. With few
-rounds the estimate scatters by a third. Simulated with 15 rounds (tests/stats/test_drifting_rounds.py): of
-equal functions at most 5 % are called faster where rounds have a correlation of 0.8."""
+rounds the estimate scatters by a third. In simulated judgements of 15 rounds, at most 5 % of equal
+functions are called faster where rounds have a correlation of 0.8."""
 
 
 def drifting_low(

@@ -1,5 +1,6 @@
 """The CPU backend: right results everywhere, cold operands, threads."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise, product
@@ -21,10 +22,11 @@ from gpubench.backends.cpu.multiply_add import CHAINS, lanes, multiply_adds, ope
 from gpubench.backends.rotation import result_factor
 from gpubench.cache import keep_value
 from gpubench.engine.judge.verify import poison, relative_error
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.errors import CompileError, LaunchError, UsageError
 from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads
-from gpubench.model import Cache, CallVariant, Config, Point, Scope
+from gpubench.model import Cache, CallVariant, Config, Point, Scope, Status
 from gpubench.plan.registry import variants
 
 TILES = ((33, "int32"), (1, "float64"))
@@ -310,3 +312,21 @@ def test_multiply_adds_are_computed_and_counted() -> None:
         first = CHAINS * (CHAINS - 1) / 2 * lanes(dtype)  # chain n starts at n in every lane
         assert multiply_adds(dtype)(3, 1, 2) == first + 3 * 2 * CHAINS * lanes(dtype)
         assert operations(dtype, 3) == 2 * 3 * CHAINS * lanes(dtype)
+
+
+@pytest.mark.parametrize("when", ["built", "called"])
+def test_a_function_whose_module_is_missing_is_skipped_and_not_wrong(when: str) -> None:
+    def imports(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'absent'", name="absent")
+
+    def build(_tile: object, _dtype: str) -> Callable[..., None]:
+        if when == "built":
+            imports()
+        return imports
+
+    runner = Runner(CpuBackend())
+    result = runner.measure(fakes.point(fakes.variant(build=build)))
+    assert (result.status, result.reason) == (
+        Status.SKIPPED,
+        "needs the Python module 'absent', which is missing",
+    )

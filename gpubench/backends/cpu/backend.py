@@ -28,7 +28,13 @@ from gpubench.backends.rotation import (
     operand_factors,
     set_policy,
 )
-from gpubench.errors import CompileError, LaunchError, with_place
+from gpubench.errors import (
+    CompileError,
+    DoesNotFitError,
+    LaunchError,
+    missing_module,
+    with_place,
+)
 from gpubench.hardware.host import cpu_threads, free_memory_bytes
 from gpubench.model import CallVariant, Config, Device, Point, Problem, Scope, Series
 
@@ -149,6 +155,8 @@ class CpuKernel:
     def _call(self, arrays: tuple[Any, ...]) -> None:
         try:
             self.call(*arrays)
+        except ModuleNotFoundError as error:
+            raise missing_module(error) from error
         except Exception as error:
             raise LaunchError(f"failed while running: {with_place(error, self.path)}") from error
 
@@ -170,7 +178,7 @@ class CpuBackend:
         self.timer = CpuTimer(self.device.l2_bytes, clock_ns)
         self._max_sets = max_sets
         self._fixed = FixedArrays()
-        self._built: dict[Instance, Callable[..., None] | str] = {}
+        self._built: dict[Instance, Callable[..., None] | str | DoesNotFitError] = {}
 
     def reset_caches(self) -> None:
         """Do nothing: a function cannot pin lines in the cache of a CPU."""
@@ -228,6 +236,8 @@ class CpuBackend:
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> CpuKernel:
         """Return the compiled function on the operands. Raises CompileError."""
         function, variant = self._build(point), _call_variant(point)
+        if isinstance(function, DoesNotFitError):
+            raise function
         if isinstance(function, str):
             raise CompileError(function)
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
@@ -259,12 +269,14 @@ class CpuBackend:
             memory[...] = new_elements(values, seed, np.arange(memory.size))
         return lambda _seed: kernel.run(launches)
 
-    def _build(self, point: Point) -> Callable[..., None] | str:
-        """Return the compiled function of a point, or why it does not compile."""
+    def _build(self, point: Point) -> Callable[..., None] | str | DoesNotFitError:
+        """Return the compiled function of a point, or why it does not compile or cannot run."""
         key = _instance(point)
         if key not in self._built:
             try:
                 self._built[key] = _build(point)
+            except ModuleNotFoundError as error:
+                self._built[key] = missing_module(error)
             except Exception as error:  # a descriptor may raise anything
                 self._built[key] = f"does not compile: {with_place(error, point.variant.path)}"
         return self._built[key]
