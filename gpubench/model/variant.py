@@ -330,7 +330,9 @@ class SourceVariant(Variant):
     def _with_paths(self) -> tuple[str, ...]:
         here = self.path.parent
         named = (
-            re.sub(r"^(-I|--include-path=)(.+)", lambda folder: f"-I{here / folder[2]}", option)
+            re.sub(
+                r"^(-I|-L|--include-path=)(.+)", lambda each: f"{each[1]}{here / each[2]}", option
+            )
             for option in self.compile_options
         )
         return tuple(str(here / option) if _FILE.fullmatch(option) else option for option in named)

@@ -69,6 +69,7 @@ class Sanitizer(Enum):
         "-fsanitize=address,undefined", "-fno-sanitize=object-size", "-fno-sanitize-recover=all",
     )  # fmt: skip
     THREAD = ("-fsanitize=thread",)
+    NONE = ("-O2", "-march=native")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -78,6 +79,8 @@ class Sanitizer(Enum):
         """
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         memory = f"hard_rss_limit_mb={memory_bytes // 2 >> 20}"
+        if self is Sanitizer.NONE:
+            return {}
         if self is Sanitizer.THREAD:
             options = "halt_on_error=1:exitcode=1:report_signal_unsafe=0"
             return {"TSAN_OPTIONS": f"{options}:{memory}"}
@@ -86,11 +89,17 @@ class Sanitizer(Enum):
 
 
 def run_on_cpu(
-    cases: Sequence[Case], sanitizer: Sanitizer, folder: Path, text: str | None = None
+    cases: Sequence[Case],
+    sanitizer: Sanitizer,
+    folder: Path,
+    text: str | None = None,
+    stalled_s: float = STALLED_S,
 ) -> list[np.ndarray]:
     """Run cases of one variant and return their outputs. Raises KernelFaultError for a finding.
 
-    `text` replaces the source on disk. The directory must be empty or new.
+    `text` replaces the source on disk. The directory must be empty or new, or have the program of
+    the same variant, which runs again. A launch without progress for `stalled_s` seconds is a
+    finding.
     """
     outputs: dict[int, np.ndarray] = {}
     by_options = grouped(
@@ -99,7 +108,8 @@ def run_on_cpu(
     for number, (options, group) in enumerate(by_options.items()):
         indices, alike = zip(*group, strict=True)
         home = folder / str(number) if number else folder
-        outputs |= zip(indices, _run_alike(alike, options, sanitizer, home, text), strict=True)
+        run = _run_alike(alike, options, sanitizer, home, text, stalled_s)
+        outputs |= zip(indices, run, strict=True)
     return [outputs[index] for index in range(len(cases))]
 
 
@@ -109,21 +119,24 @@ def _run_alike(
     sanitizer: Sanitizer,
     folder: Path,
     text: str | None,
+    stalled_s: float,
 ) -> list[np.ndarray]:
     """Run cases with the same options of the compiler as one program."""
     (variant,) = {case.variant for case in cases}
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for case in cases for name in case.instances))
-    entry = names[0] if isinstance(variant, HostVariant) else ""
-    unit = translation_unit(variant.source, text, names, entry, include_folders(options))
-    flags = (*sanitizer.value, *filter(PASSED.fullmatch, options))
-    program = build(unit, variant.source.parent, folder, flags, sanitizer.value)
+    program = folder / "program"
+    if not program.exists():
+        entry = names[0] if isinstance(variant, HostVariant) else ""
+        unit = translation_unit(variant.source, text, names, entry, include_folders(options))
+        flags = (*sanitizer.value, *filter(PASSED.fullmatch, options))
+        build(unit, variant.source.parent, folder, flags, sanitizer.value)
     inputs, outputs = folder / "inputs", folder / "outputs"
     with inputs.open("wb") as file:
         file.write(words(len(cases)))
         file.writelines(encoded(case, names) for case in cases)
     try:
-        execute([str(program), str(inputs), str(outputs)], sanitizer)
+        execute([str(program), str(inputs), str(outputs)], sanitizer, stalled_s)
     except KernelFaultError as fault:
         launched = [case for case in cases for _ in case.launch.sequence]
         fault.case = launched[max(0, fault.launches - 1)]
@@ -179,19 +192,21 @@ def gxx(*arguments: str, text: str = "") -> str:
     done = run_program([compiler, "-std=c++20", *arguments], encoded_source(text))
     if done.returncode:
         said = done.stderr.decode(errors="replace")  # it quotes the source, in any encoding
-        errors = re.findall(r"^.*(?:error|undefined reference).*$", said, re.MULTILINE)
+        errors = re.findall(r"^.*(?:rror:|undefined reference|cannot find).*$", said, re.MULTILINE)
         missing = dict.fromkeys(re.findall(f"{MISSING_HEADER}([^’'\"\n]+)", said))
         why = f" (headers that g++ does not find: {', '.join(missing)})" if missing else ""
         raise CompileError(f"g++: {clean(next(iter(errors), said)[:LONGEST_ERROR])}{clean(why)}")
     return done.stdout.decode(errors="replace")
 
 
-def execute(command: Sequence[str], sanitizer: Sanitizer | None = None) -> None:
+def execute(
+    command: Sequence[str], sanitizer: Sanitizer | None = None, stalled_s: float = STALLED_S
+) -> None:
     """Run a program to its end. Raises KernelFaultError with its report if that is not a good one.
 
     It runs again without randomized addresses where ThreadSanitizer does not work with them.
     """
-    code, lines = _run(command, sanitizer)
+    code, lines = _run(command, sanitizer, stalled_s)
     if any("unexpected memory mapping" in line for line in lines):
         # ThreadSanitizer of g++ 12 requires a kernel that randomizes at most 28 bits of addresses.
         if not shutil.which("setarch"):
@@ -199,7 +214,7 @@ def execute(command: Sequence[str], sanitizer: Sanitizer | None = None) -> None:
                 "ThreadSanitizer does not work with this kernel's address space randomization; "
                 "install setarch (util-linux), or set vm.mmap_rnd_bits=28"
             )
-        code, lines = _run(["setarch", "-R", *command], sanitizer)
+        code, lines = _run(["setarch", "-R", *command], sanitizer, stalled_s)
     if code != 0:
         # The report starts with the name of the last case, without the cases that succeeded.
         running = [line for line in lines if line.startswith("running ")]
@@ -207,10 +222,12 @@ def execute(command: Sequence[str], sanitizer: Sanitizer | None = None) -> None:
         raise KernelFaultError("\n".join([*running[-1:], *details]), len(running))
 
 
-def _run(command: Sequence[str], sanitizer: Sanitizer | None) -> tuple[int, list[str]]:
+def _run(
+    command: Sequence[str], sanitizer: Sanitizer | None, stalled_s: float
+) -> tuple[int, list[str]]:
     """Run a program with limits: return its exit code and the lines of its stderr.
 
-    A program that starts no launch within `STALLED_S` is killed, and the last line says so.
+    A program that starts no launch within `stalled_s` is killed, and the last line says so.
     """
     environment = {**os.environ, **(sanitizer.environment if sanitizer else {})}
     with tempfile.TemporaryFile() as report:
@@ -222,7 +239,7 @@ def _run(command: Sequence[str], sanitizer: Sanitizer | None) -> tuple[int, list
         try:
             while process.poll() is None and not hung:
                 try:
-                    process.wait(STALLED_S)
+                    process.wait(stalled_s)
                 except subprocess.TimeoutExpired:
                     before, size = size, os.fstat(report.fileno()).st_size
                     hung = size == before
@@ -232,7 +249,7 @@ def _run(command: Sequence[str], sanitizer: Sanitizer | None) -> tuple[int, list
         report.seek(0)
         lines = report.read().decode(errors="replace").splitlines()
     if hung:
-        lines.append(f"fault: hung: no progress within {STALLED_S} s; killed")
+        lines.append(f"fault: hung: no progress within {stalled_s:g} s; killed")
     elif code < 0:
         lines.append(f"fault: crashed: {signal.strsignal(-code)} (signal {-code})")
     return code, lines

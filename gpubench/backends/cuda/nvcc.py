@@ -4,6 +4,7 @@ nvcc needs g++, and no GPU. It is part of the CUDA toolkit, or of the wheels of 
 """
 
 import ctypes
+import ctypes.util
 import os
 import re
 import shutil
@@ -25,6 +26,11 @@ MAX_COMPILE_S = 900
 """Time limit of a compilation. Large templates such as CUTLASS's take minutes."""
 
 MARKER = "gpubench_entry"
+
+STAND_INS = Path(__file__).with_name("stand_ins")
+"""Headers for nvcc, if it finds none: those of PyTorch, which sources of extensions include."""
+
+_ERROR = r"error|fatal|undefined reference|cannot find"
 
 CALLS = Path(__file__).with_name("host_calls.cpp")
 
@@ -91,7 +97,7 @@ def run(arguments: Sequence[str | Path]) -> tuple[str, str]:
 def first_error(log: str) -> str:
     """Return the line of a compiler's or a linker's first error."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"error|fatal|undefined reference", line)]
+    errors = [line for line in lines if re.search(_ERROR, line) and "collect2" not in line]
     return next(iter(errors or lines), "it failed without a message")
 
 
@@ -102,8 +108,34 @@ def base_options(options: Sequence[str]) -> tuple[str, ...]:
     come after nvcc's own.
     """
     has_standard = any(re.match("--?std", option) for option in options)
-    folders = (f"-isystem={folder}" for folder in header_folders("cublas", "cccl"))
-    return (*options, *(() if has_standard else ("-std=c++17",)), *folders)
+    folders = (f"-isystem={folder}" for folder in (*header_folders("cublas", "cccl"), STAND_INS))
+    linked = [
+        part
+        for option in options
+        for part in (_LINKED[option]() if option in _LINKED else (option,))
+    ]
+    return (*linked, *(() if has_standard else ("-std=c++17",)), *folders)
+
+
+def _cublas() -> tuple[str, ...]:
+    """Return the options that link cuBLAS. The wheels have no name for the linker."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        path = load_nvidia_dynamic_lib("cublas").abs_path
+    except (ImportError, RuntimeError):
+        path = None
+    return (path, f"-Xlinker=-rpath={Path(path).parent}") if path else ("-lcublas",)
+
+
+def _driver() -> tuple[str, ...]:
+    """Return the option that links the driver, if it is installed. Its process has loaded it."""
+    name = ctypes.util.find_library("cuda")
+    return (f"-l:{name}",) if name else ()
+
+
+_LINKED = {"-lcublas": _cublas, "-lcuda": _driver}
+"""What replaces an option that links a library of CUDA."""
 
 
 def code_for(architecture: str) -> str:

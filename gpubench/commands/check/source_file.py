@@ -40,13 +40,13 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
         name = function.rpartition("::")[2].lower()
         path = folder / f"{name if is_name(name) else 'kernel'}.py"
         try:
-            description, asked = describe_file(source, path.stem, op, function, home=str(folder))
-            if asked:
-                note = f"its parameters {', '.join(asked)} are not known"
+            description = describe_file(source, path.stem, op, function, home=str(folder))
+            if description.asked:
+                note = f"its parameters {', '.join(description.asked)} are not known"
                 yield Described(function=function, note=note)
                 continue
-            path.write_text(description, encoding="utf-8")
-            note = "grid and block are guesses from its indices" * ("# Guesses" in description)
+            path.write_text(description.text, encoding="utf-8")
+            note = "grid and block are guesses from its indices" * ("grid" in description.guesses)
             yield Described(function=function, variant=load(path, op), note=note)
         except UsageError as error:
             yield Described(function=function, note=_without_flag(error))

@@ -79,16 +79,17 @@ def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
 def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
     """Describe a function of a CUDA source. Raise UsageError if the source does not say enough."""
     try:
-        content, asked = describe_file(file, path.stem, op, entry, home=str(path.parent))
+        description = describe_file(file, path.stem, op, entry, home=str(path.parent))
     except UsageError as error:  # it begins with a flag of new-kernel
         raise UsageError(f"KERNEL: {str(error).partition(': ')[2]}") from error
-    if asked or "guess" in content.lower():
-        lacking = f"what {', '.join(asked)} mean" if asked else "how its kernel is launched"
+    if description.asked or description.guesses:
+        asked = f"what {', '.join(description.asked)} mean" if description.asked else ""
+        lacking = asked or "how its kernel is launched"
         raise UsageError(
             f"{file}: the source does not say {lacking}; describe it by 'gpubench new-kernel "
             f"{path.stem} --from {file.name} --dir own', and judge {path.stem} --kernels own"
         )
-    return content
+    return description.text
 
 
 def _declared(name: str, text: str) -> dict[str, object]:

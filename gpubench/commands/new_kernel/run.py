@@ -8,14 +8,20 @@ import ast
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 
+from gpubench.commands.new_kernel.proof import prove
 from gpubench.errors import UsageError
 from gpubench.model import CudaVariant
 from gpubench.model.sources import whole_source
-from gpubench.plan.from_source.description import describe_file, described_by_default
+from gpubench.plan.from_source.description import (
+    Description,
+    describe_file,
+    described_by_default,
+)
 from gpubench.plan.from_source.files import source_text
 from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import NAME_RULE, is_name
@@ -67,7 +73,8 @@ def describe_source(
     """Write `folder/<op>/<name>.py`, which describes a function of `source`; print the next steps.
 
     `kernel` names the function. Empty: `described` chooses it. `all`: every host function that
-    launches kernels, or else every kernel, as `<name>_1` and so on.
+    launches kernels, or else every kernel, as `<name>_1` and so on. Each description is proved on
+    the CPU, if it can be.
 
     Raises UsageError for a name that cannot be used, a source that cannot be read or has no kernel,
     a function that it lacks, and a file that exists already.
@@ -77,19 +84,53 @@ def describe_source(
     chosen = {name: kernel}
     if kernel == "all" and (listed := described_by_default(text)):
         chosen = {f"{name}_{number}": each for number, each in enumerate(listed, 1)}
-    asked: dict[str, None] = {}
-    texts = {}
-    for each, entry in chosen.items():
-        texts[folder / op / f"{each}.py"], unknown_parameters = describe_file(
+    descriptions = {
+        each: describe_file(
             source, each, _checked(each, op, folder), entry, home=os.path.realpath(folder / op)
         )
-        asked |= dict.fromkeys(unknown_parameters)
-    what = "The description is complete. Then:"
-    if any("guess" in description.lower() for description in texts.values()):
-        what = "Check the lines whose comments say that they are guesses. Then:"
-    if asked:
-        what = f"First say in its signature what these are: {', '.join(asked)}. {what}"
-    _write(texts, op, folder, what, ",".join(chosen), force=force)
+        for each, entry in chosen.items()
+    }
+    paths = {each: folder / op / f"{each}.py" for each in chosen}
+    outputs = [Output(path, overwrite=force, flag="") for path in paths.values()]
+    for output, description in zip(outputs, descriptions.values(), strict=True):
+        output.write(description.text.encode())
+    told = []
+    for each, description in descriptions.items():
+        redescribe = partial(
+            describe_file, source, each, op, chosen[each], home=os.path.realpath(folder / op)
+        )
+        verdict = _proved(each, op, folder, description, redescribe)
+        told.append(verdict if len(chosen) == 1 else f"{each}: {verdict}")
+    _say_next(paths.values(), op, folder, "\n".join((*told, "Then:")), ",".join(chosen))
+
+
+def _proved(
+    name: str,
+    op: str,
+    folder: Path,
+    description: Description,
+    redescribe: Callable[..., Description],
+) -> str:
+    """Prove a description that was written, and return the verdict.
+
+    If another layout or squares alone are right, the description is written again, and proved.
+    """
+    if description.asked:
+        return f"First say in its signature what these are: {', '.join(description.asked)}."
+    hint = f" It may be no product: {description.hint}." if description.hint else ""
+    try:
+        proof = prove(of_op(op, folder, [name])[name])
+    except UsageError as error:  # the description as written is refused
+        return f"Not proved: {error}.{hint}"
+    if proof.column_major is not None or proof.squares_only:
+        description = redescribe(column_major=proof.column_major, squares_only=proof.squares_only)
+        path = folder / op / f"{name}.py"
+        Output(path, overwrite=True, flag="").write(description.text.encode())
+        proof = prove(of_op(op, folder, [name])[name])
+    if proof.sizes:
+        return f"The description is complete: its results at {proof.sizes} are right on the CPU."
+    look = f" Check the guesses: {', '.join(description.guesses)}." if description.guesses else ""
+    return f"Not proved: {proof.reason}.{look}{hint}"
 
 
 def _checked(name: str, op: str | None, folder: Path) -> str:
@@ -109,7 +150,12 @@ def _write(
     outputs = [Output(path, overwrite=force, flag="") for path in texts]
     for output, text in zip(outputs, texts.values(), strict=True):
         output.write(text.encode())
-    say("\n".join(map(str, texts)))
+    _say_next(texts, op, folder, what, names)
+
+
+def _say_next(paths: Iterable[Path], op: str, folder: Path, what: str, names: str) -> None:
+    """Print the paths of new files, `what`, and the next commands."""
+    say("\n".join(map(str, paths)))
     options = "" if op == Sweep().op else f" --op {op}"
     options += f" --kernels {shlex.quote(str(folder))}"
     say(

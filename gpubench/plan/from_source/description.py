@@ -7,18 +7,18 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
 from gpubench.model.signature import Parameter, array_index
-from gpubench.model.sources import read_source, whole_source
-from gpubench.plan.from_source.files import needed, source_text
-from gpubench.plan.from_source.launch import Dimensions, expression, read_launch
+from gpubench.model.sources import read_source
+from gpubench.plan.from_source.files import expanded, needed, of_repository, source_text
+from gpubench.plan.from_source.launch import Dimensions, Scope, read_launch
 from gpubench.plan.from_source.meaning import UNKNOWN, meanings, reads_output
-from gpubench.plan.from_source.source import Function, code, functions
+from gpubench.plan.from_source.source import Function, code, functions, last, reachable
 from gpubench.text import shown, unknown
 
 GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN"), 8)
@@ -27,99 +27,154 @@ GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
 
 LONGEST = 20  # maximum number of characters of an axis. Longer names lose their middle
 EDGE, THREADS = 32, 256  # edge of a block of two dimensions, threads of a block of one: guesses
-ALIASES = {"half": "__half"} | dict.fromkeys(("nv_bfloat16", "bf16"), "__nv_bfloat16")
-"""Types of elements under another name."""
+ARRAYS = 3  # number of arrays of a product
+MAX_ALIASES = 8  # maximum number of aliases of a type that are followed
+MAX_NEIGHBOURS, MAX_NEIGHBOUR_BYTES = 100, 2**18  # of sources that may launch a kernel
 
+ALIASES = {
+    **dict.fromkeys(("half", "half_t", "half2", "__half2"), "__half"),
+    **dict.fromkeys(("nv_bfloat16", "bf16", "bfloat16_t", "__nv_bfloat162"), "__nv_bfloat16"),
+    **dict.fromkeys(("float2", "float4"), "float"),
+    **dict.fromkeys(("int8_t", "char4"), "signed char"),
+    **dict.fromkeys(("int32_t", "int2", "int4"), "int"),
+    **dict.fromkeys(("double2",), "double"),
+}
+"""Types of elements under another name, and vectors of elements."""
+
+_LIBRARIES = {"cublas": re.compile(r"\bcublas\w+\("), "cuda": re.compile(r"\bcu[A-Z]\w+\(")}
+_NO_PRODUCT = re.compile(r"\b(__)?(exp2?|rsqrt|tanh)f?\s*\(|/\s*\w*(?:sum|norm)\w*\b")
+_HALF_ACCUMULATOR = re.compile(
+    r"\bmma_in_float16\b|F16F16F16|accumulator\s*,[^<>;]*\b(?:__)?half\s*>"
+)
 _WAITS = re.compile(
     r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"
 )
 _MACRO = re.compile(r"#\s*ifndef\s+(\w+)\s*#\s*define\s+\1\s+(\d+)")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A description, and what its source leaves open."""
+
+    text: str
+    asked: list[str]  # parameters whose meaning is not known
+    guesses: list[str]  # fields of the description that are guesses
+    hint: str = ""  # why the function may be no product
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """What was read of a source about one of its functions."""
+
+    function: Function
+    others: list[str]  # names of the other functions that could be described
+    arguments: list[Parameter]
+    column_major: tuple[str, ...]
+    reads_output: bool
+    launch: Dimensions
+    macros: Mapping[str, str]  # numbers that a compile option sets
+    options: list[str]  # include folders, and files and libraries to link
+    text: str
+    body: str  # of the function and of all that it calls
+
+
 def describe_file(
-    source: Path, name: str, op: str, entry: str, *, home: str
-) -> tuple[str, list[str]]:
-    """Return a description of a source's function for the folder `home`, and what to fill in.
+    source: Path,
+    name: str,
+    op: str,
+    entry: str,
+    *,
+    home: str,
+    column_major: tuple[str, ...] | None = None,
+    squares_only: bool = False,
+) -> Description:
+    """Describe a source's function for the folder `home`.
 
     The variant is called `name`. The function is called `entry`, or else `name`. Without one it is
-    the first host function that launches kernels, or else the first kernel. Raises UsageError for a
-    source without a kernel, and for a function that cannot be described.
+    the first host function that launches kernels, or else the first kernel. `column_major` and
+    `squares_only` are what a trial has shown. Raises UsageError for a source without a kernel, and
+    for a function that cannot be described.
     """
+    read = _read(source, name, op, entry, home)
+    function, body = read.function, read.body
+    values = {axis: _value_of(function, each) for each, axis in _axes(function).items()}
+    values |= {_axis_name(macro): number for macro, number in read.macros.items()}
+    tile, space = _space(values)
+    asked = [each for each in read.arguments if each.value == UNKNOWN]
+    kind, field = ("CudaVariant", "kernel") if function.is_kernel else ("HostVariant", "entry")
+    file = json.dumps(os.path.relpath(os.path.realpath(source), home), ensure_ascii=False)
+    lines = [
+        f"from gpubench.model import {kind}{', Space' * bool(space)}\n",
+        f"VARIANT = {kind}(",
+        f'    idea="what {name} teaches, in a line",',
+        f"    file={file},",
+        f'    {field}="{_instance(function, tile)}",',
+    ]
+    if read.others:
+        lines.append(f"    # --kernel selects another: {', '.join(map(shown, read.others))}.")
+    lines += [*_advice(asked), "    signature=(", *_signature(read.arguments), "    ),"]
+    dtypes, is_guess = _dtypes(function, read.arguments, op, read.text, body)
+    lines.append(dtypes)
+    if read.reads_output:
+        lines.append("    reads_output=True,  # it reads C even where beta is 0: C holds zeros")
+    why = "so its results are right" if column_major else "its indices say so"
+    if column_major := read.column_major if column_major is None else column_major:
+        lines.append(f"    column_major={_listed(column_major)},  # {why}")
+    if squares_only or _has_one_extent(read.arguments):
+        equal = "problem.m == problem.n" + " == problem.k" * OPERATIONS[op].has_k
+        lines.append(f'    refuse=lambda _, problem: None if {equal} else "takes squares only",')
+    if read.options:
+        lines.append(f"    compile_options={_listed(read.options)},")
+    if not function.is_kernel and (waiting := _WAITS.search(function.body)):
+        lines.append(f"    waits=True,  # it calls {waiting[0]}")
+    launch, guesses = _launch(function, tile, op, read.launch)
+    guesses += ["tiles"] * any("guesses" in line for line in space) + ["dtypes"] * is_guess
+    found = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None
+    return Description(
+        text="\n".join([*lines, *space, *launch, ")\n"]),
+        asked=[each.name for each in asked],
+        guesses=guesses,
+        hint=f"it has {' '.join(found[0].split())}: a softmax or a norm?" if found else "",
+    )
+
+
+def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
+    """Read a source. Raises UsageError as `describe_file` does."""
     text, (folders, linked) = source_text(source), needed(source)
-    included = "".join(map(read_source, whole_source(source, folders)[1:]))
+    macros = _numeric_macros(text)
+    text, included, _ = expanded(source, folders, macros)
     try:
         defined = list(functions(text))
         everything = sorted((*functions(included), *defined), key=lambda each: not each.is_kernel)
-        by_name = {_last(each.name): each for each in everything}
+        by_name = {last(each.name): each for each in everything}
         function = _chosen(defined, by_name, entry or name * (name in by_name), source)
-        if not re.fullmatch(r"(\w+::)*[A-Za-z_]\w*", function.name, re.ASCII):
-            raise UsageError(
-                f"--from: {source}: '{shown(function.name)}' cannot name a kernel; "
-                "use ASCII letters, digits and _"
-            )
-        kernels = {_last(each.name): each for each in everything if each.is_kernel}
+        kernels = {last(each.name): each for each in everything if each.is_kernel}
         arguments, column_major = meanings(function, kernels, op)
     except ValueError as error:
         raise UsageError(f"--from: {source}: {error}") from error
-    kind = "CudaVariant" if function.is_kernel else "HostVariant"
-    file = os.path.relpath(os.path.realpath(source), home)
-    asked = [parameter.name for parameter in arguments if parameter.value == UNKNOWN]
-    numbers = dict(_MACRO.findall(code(text))) if function.is_kernel else {}
-    axes = {
-        parameter.name: _axis_name(parameter.name)
-        for parameter in function.template
-        if parameter.name not in function.types and parameter.type_name != "bool"
-    }
     launch = Dimensions()
+    options = [f"-I{os.path.relpath(folder, home)}" for folder in folders]
+    body = "\n".join(each.body for each in reachable(last(function.name), by_name))
+    others = [each.name for each in _candidates(defined) if each.name != function.name]
     if function.is_kernel:
-        launch = read_launch(function, everything, arguments, axes, included + text)
+        options[:0] = [f"-D{macro}={{{_axis_name(macro)}}}" for macro in macros]
+        callers = [*everything, *_in_neighbours(function, source)]
+        launch = read_launch(function, callers, arguments, _axes(function), included + text)
+        arguments = [_as_passed(each, launch) for each in arguments]
         template = [
             replace(each, value=launch.template.get(each.name, each.value))
             for each in function.template
         ]
         function = replace(function, template=tuple(template))
-    values = {axes[each.name]: each.value for each in function.template if each.name in axes}
-    values |= {_axis_name(macro): number for macro, number in numbers.items()}
-    tile, space = _space(values)
-    lines = [
-        f"from gpubench.model import {kind}{', Space' * bool(space)}\n",
-        f"VARIANT = {kind}(",
-        f'    idea="what {name} teaches, in a line",',
-        f"    file={json.dumps(file, ensure_ascii=False)},",
-        f'    {"kernel" if function.is_kernel else "entry"}="{_instance(function, tile)}",',
-    ]
-    others = [each.name for each in _candidates(defined) if each.name != function.name]
-    if others:
-        lines.append(f"    # --kernel selects another: {', '.join(map(shown, others))}.")
-    if asked:
-        lines.append(
-            f"    # Not known: {', '.join(asked)}. Write =1 for a constant, or =A, =M, =lda, =M*N "
-            "for what it is."
-        )
-    lines += ["    signature=(", *_signature(arguments), "    ),"]
-    lines += _dtypes(function, arguments, op, text)
-    if reads_output(function, kernels, op):
-        lines.append("    reads_output=True,  # it reads C even where beta is 0: C holds zeros")
-    if column_major:
-        lines.append(f"    column_major={_listed(column_major)},  # its indices say so")
-    options = [f"-D{macro}={{{_axis_name(macro)}}}" for macro in numbers]
-    options += [f"-I{os.path.relpath(folder, home)}" for folder in folders] + [
-        os.path.relpath(path, home) for path in linked if not function.is_kernel
-    ]
-    if options:
-        lines.append(f"    compile_options={_listed(options)},")
-    if not function.is_kernel and (waiting := _WAITS.search(function.body)):
-        lines.append(f"    waits=True,  # it calls {waiting[0]}")
-    lines += space
-    if launch.grid and launch.block:
-        lines += [
-            f"    # Read from the launch in {shown(launch.caller)}; / rounds up.",
-            f"    grid={_numbers(launch.grid)},  # blocks",
-            f"    block={_numbers(launch.block)},  # threads",
-        ]
-    elif function.is_kernel:
-        lines += _launch(function, tile, op, launch.config)
-    return "\n".join([*lines, ")\n"]), asked
+    else:
+        macros = {}
+        options += [os.path.relpath(path, home) for path in linked]
+        options += [f"-l{each}" for each, call in _LIBRARIES.items() if call.search(body)]
+    return _Read(
+        function=function, others=others, arguments=arguments, column_major=column_major,
+        reads_output=reads_output(function, kernels, op), launch=launch, macros=macros,
+        options=options, text=included + text, body=body,
+    )  # fmt: skip
 
 
 def described_by_default(text: str) -> list[str]:
@@ -129,32 +184,99 @@ def described_by_default(text: str) -> list[str]:
 
 
 def _candidates(defined: Sequence[Function]) -> list[Function]:
-    """Return the host functions that launch kernels on arrays, and then the kernels."""
+    """Return the host functions that launch kernels on arrays, and then the kernels.
+
+    Functions with fewer than three arrays are the last ones: they fill, convert or copy arrays.
+    """
     launchers = [
         each
         for each in defined
-        if each.launches and not each.is_kernel and each.name != "main" and "*" in each.signature
-        and "(" not in each.signature
+        if each.launches_kernels and not each.is_kernel and each.name != "main" and each.arrays > 1
+        and "(" not in each.signature and not re.search(r"\bargc\b|\bchar\s*\*\*", each.signature)
     ]  # fmt: skip
-    return launchers + [each for each in defined if each.is_kernel]
+    kernels = [each for each in defined if each.is_kernel]
+    return sorted((*launchers, *kernels), key=lambda each: (each.arrays < ARRAYS, each.is_kernel))
 
 
 def _chosen(
     defined: Sequence[Function], by_name: Mapping[str, Function], entry: str, source: Path
 ) -> Function:
     """Return the function to describe. Raises UsageError if there is none."""
-    if entry:
-        if _last(entry) not in by_name:
-            raise UsageError(f"--kernel: {unknown('function', entry, by_name)}")
-        return by_name[_last(entry)]
-    if not _candidates(defined):
+    if entry and last(entry) not in by_name:
+        raise UsageError(f"--kernel: {unknown('function', entry, by_name)}")
+    chosen = [by_name[last(entry)]] if entry else _candidates(defined)
+    if not chosen:
         raise UsageError(f"--from: {source} defines no kernel: no __global__ function")
-    return _candidates(defined)[0]
+    if not re.fullmatch(r"(\w+::)*[A-Za-z_]\w*", name := chosen[0].name, re.ASCII):
+        raise UsageError(
+            f"--from: {source}: '{shown(name)}' cannot name a kernel; "
+            "use ASCII letters, digits and _"
+        )
+    return chosen[0]
 
 
-def _last(name: str) -> str:
-    """Return a function's name without its namespaces."""
-    return name.rpartition("::")[2]
+def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
+    """Yield functions of sources of the same repository that name the kernel and launch."""
+    name = last(kernel.name)
+    call, own = rf"\b{name}\s*<", rf"\b__global__\b[^;{{}}]*\b{name}\s*\("
+    paths = sorted(path for folder in of_repository(source) for path in folder.glob("*.cu"))
+    for path in paths[:MAX_NEIGHBOURS]:
+        if path != source and path.stat().st_size < MAX_NEIGHBOUR_BYTES:
+            text = read_source(path)
+            if "<<<" in text and re.search(call, text) and not re.search(own, text):
+                yield from functions(expanded(path, needed(path)[0], ())[0])
+
+
+def _as_passed(parameter: Parameter, launch: Dimensions) -> Parameter:
+    """Return a parameter that is not known with what the launch in the source passes for it."""
+    passed = launch.arguments.get(parameter.name, "")
+    is_product = re.fullmatch(r"([MNK]|\d+)(\*([MNK]|\d+))*", passed)
+    is_open = parameter.value == UNKNOWN and not parameter.is_pointer
+    return replace(parameter, value=passed) if is_open and is_product else parameter
+
+
+def _numeric_macros(text: str) -> dict[str, str]:
+    """Return the macros that a compile option may set to another number than the source does."""
+    plain = code(text)
+    return {
+        macro: number
+        for macro, number in _MACRO.findall(plain)
+        if number != "0" and not re.search(rf"#\s*(if|elif)\b[^\n]*\b{macro}\b", plain)
+    }
+
+
+def _axes(function: Function) -> dict[str, str]:
+    """Return the names of the axes of a template's parameters. A parameter that is 0 is none."""
+    return {
+        each.name: _axis_name(each.name)
+        for each in function.template
+        if each.name not in function.types and each.type_name != "bool" and each.value != "0"
+    }
+
+
+def _value_of(function: Function, name: str) -> str:
+    """Return the value that the source gives a template's parameter."""
+    return next(each.value for each in function.template if each.name == name)
+
+
+def _advice(asked: Sequence[Parameter]) -> Iterator[str]:
+    """Yield comments about the parameters that are not known."""
+    pointers = [each.name for each in asked if each.is_pointer]
+    numbers = [each.name for each in asked if not each.is_pointer]
+    if pointers:
+        yield f"    # Not known: {', '.join(pointers)}. Write =A or which array it is, or =null."
+    if numbers:
+        yield (
+            f"    # Not known: {', '.join(numbers)}. Write =1 for a constant, or =M, =lda, =M*N "
+            "for what it is."
+        )
+
+
+def _has_one_extent(arguments: Sequence[Parameter]) -> bool:
+    """Whether a function gets one extent, or none."""
+    values = {factor.upper() for each in arguments for factor in each.value.split("*")}
+    has_strides = any(each.startswith("LD") for each in values)
+    return len({"M", "N", "K", UNKNOWN} & values) == 1 and not has_strides
 
 
 def _listed(texts: Iterable[str]) -> str:
@@ -193,7 +315,7 @@ def _axis_name(name: str) -> str:
 
 def _number(name: str, value: str) -> int:
     """Return the value that the source gives a template parameter, or a guess."""
-    is_number = re.fullmatch("[1-9][0-9]{0,8}", value)
+    is_number = re.fullmatch("0|[1-9][0-9]{0,8}", value)
     return int(value) if is_number else GUESSES.get(_axis_name(name), EDGE)
 
 
@@ -210,22 +332,61 @@ def _signature(arguments: list[Parameter]) -> Iterator[str]:
         yield f"        {json.dumps(line, ensure_ascii=False)}"
 
 
-def _dtypes(function: Function, arguments: list[Parameter], op: str, text: str) -> Iterator[str]:
-    """Yield the dtype of the output's type.
+def _dtypes(
+    function: Function, arguments: Sequence[Parameter], op: str, text: str, body: str
+) -> tuple[str, bool]:
+    """Return the line of the types of elements, and whether it is a guess.
 
     A template over the type takes those of its explicit instances, or else the default dtypes.
     """
-    instances = re.findall(rf"\btemplate\s[^;<>]*\b{_last(function.name)}\s*<\s*(\w+)", code(text))
-    output = len(OPERATIONS[op].arrays) - 1
-    arrays = (each for each in arguments if each.is_pointer and array_index(each, op) == output)
-    kind = next((each.type_name for each in arrays), "")
-    names = tuple(filter(None, map(dtype_of, instances if kind == "Scalar" else [kind])))
-    if names:
-        yield f"    dtypes={_listed(dict.fromkeys(names))},"
-    elif kind == "Scalar":
-        yield f"    # dtypes: a template over the element takes {', '.join(CORE_DTYPES)}."
-    else:
-        yield '    dtypes=("float32",),  # a guess: the type of the output is not known'
+    kinds: dict[int | None, str] = {}
+    for each in arguments:
+        if each.is_pointer:
+            kinds.setdefault(array_index(each, op), _resolved(each.type_name, text))
+    operand, result = kinds.get(0, ""), kinds.get(len(OPERATIONS[op].arrays) - 1, "")
+    if "Scalar" in {operand, result}:
+        pattern = rf"\b{last(function.name)}\s*<\s*([\w:]+)"
+        instances = [_resolved(each, text) for each in re.findall(pattern, code(text))]
+        names = [name for each in instances for name in _precisions(each, each, body)]
+        if names:
+            return f"    dtypes={_listed(dict.fromkeys(names))},", False
+        return f"    # dtypes: a template over the element takes {', '.join(CORE_DTYPES)}.", False
+    if names := _precisions(operand or result, result, body):
+        return f"    dtypes={_listed(names)},", False
+    if operand and result and operand != result:
+        why = f"no precision of gpubench has operands of {shown(operand)} and {shown(result)} as C"
+        return f'    dtypes=("float32",),  # a guess: {why}', True
+    return '    dtypes=("float32",),  # a guess: the type of the elements is not known', True
+
+
+def _precisions(operand: str, result: str, body: str) -> list[str]:
+    """Return the precision with these types of C++ of its elements, if there is one."""
+    for name, precision in PRECISIONS.items():
+        of_result = PRECISIONS.get(precision.result, precision).cpp
+        if (precision.cpp, of_result) == (operand, result):
+            return ["float16_sum16" if name == "float16" and _sums_in_float16(body) else name]
+    return []
+
+
+def _sums_in_float16(body: str) -> bool:
+    """Whether products of float16 are summed in float16: by tensor cores, or in plain code."""
+    if _HALF_ACCUMULATOR.search(body):
+        return True
+    return not re.search(r"\bfloat\b|\bdouble\b|float2?\b|mma", body)
+
+
+def _resolved(cpp: str, text: str) -> str:
+    """Return a type of C++ by the name that a precision has, also of a vector or an alias."""
+    for _ in range(MAX_ALIASES):
+        cpp = ALIASES.get(last(cpp), last(cpp))
+        alias = re.search(
+            rf"\btypedef\s+(?:const\s+)?([\w:]+(?: char)?)\s+{re.escape(cpp)}\s*;"
+            rf"|\busing\s+{re.escape(cpp)}\s*=\s*([\w:]+)\s*;", text
+        )  # fmt: skip
+        if not alias:
+            break
+        cpp = alias[1] or alias[2]
+    return cpp
 
 
 def dtype_of(cpp: str) -> str | None:
@@ -261,29 +422,51 @@ def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
     return tile, [*lines, f'        default=("{tile}",),', "    ),"]
 
 
-def _launch(kernel: Function, tile: Config, op: str, config: str) -> Iterator[str]:
-    """Yield the grid and the block as the kernel's indices suggest them.
+def _launch(
+    kernel: Function, tile: Config, op: str, launch: Dimensions
+) -> tuple[list[str], list[str]]:
+    """Return the lines of a kernel's launch, and the fields that are guesses.
 
-    `config` is what the source's own launch says, which could not be read.
+    They follow from the source's own launch, or else from the kernel's indices.
     """
+    if not kernel.is_kernel:
+        return [], []
+    shared = [f"    shared_bytes={_numbers((launch.shared,))},"] * bool(launch.shared)
+    guesses = ["shared_bytes"] * (launch.shared == UNKNOWN)
+    if guesses:
+        shared = ["    # The launch passes shared_bytes that could not be read."]
+    if launch.grid and launch.block:
+        lines = [
+            f"    # Read from the launch in {shown(launch.caller)}; / rounds up.",
+            f"    grid={_numbers(launch.grid)},  # blocks",
+            f"    block={_numbers(launch.block)},  # threads",
+        ]
+        return lines + shared, guesses
+    grid, block = _guessed(kernel, tile, op)
+    own = f" The source launches <<<{' '.join(launch.config.split())}>>>." if launch.config else ""
+    lines = [
+        f"    # Guesses from the kernel's indices: check these two lines.{own}",
+        f"    grid={_numbers(grid)},  # blocks in x and y; / rounds up",
+        f"    block={_numbers(block)},  # threads",
+    ]
+    return lines + shared, ["grid", "block", *guesses]
+
+
+def _guessed(kernel: Function, tile: Config, op: str) -> tuple[list[str], list[str]]:
+    """Return the grid and the block as the kernel's indices suggest them."""
     first = next(iter(tile), "")
     rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or EDGE,) * 2
     has_y = kernel.uses("threadIdx.y")
-    names = {parameter.name: _axis_name(parameter.name) for parameter in kernel.template}
-    threads = expression(kernel.threads, names, tile.keys(), {}) or ""
+    axes = {each: axis for each, axis in _axes(kernel).items() if axis in tile}
+    threads = Scope(symbols=axes).expression(kernel.threads) or ""
     if kernel.uses("blockIdx.y") or "BM" in tile:
         grid = [f"N/{columns}", f"M/{rows}"]
     else:
         elements = "*".join(OPERATIONS[op].output.dimensions)
         threads = threads or first or str(EDGE**2 if has_y else THREADS)
-        divisor = threads if threads.isalnum() else f"({threads})"
-        grid = [f"{elements}/{divisor}"]
-    if has_y:
-        is_tiled = {*THREAD, "BM", "BN"} <= tile.keys()
-        block = ["BN/TN", "BM/TM"] if is_tiled else [first or str(EDGE)] * 2
-    else:
-        block = [threads or (f"{first}*{first}" if first else str(EDGE**2))]
-    own = f" The source launches <<<{' '.join(config.split())}>>>." if config else ""
-    yield f"    # Guesses from the kernel's indices: check these two lines.{own}"
-    yield f"    grid={_numbers(grid)},  # blocks in x and y; / rounds up"
-    yield f"    block={_numbers(block)},  # threads"
+        grid = [f"{elements}/{threads if threads.isalnum() else f'({threads})'}"]
+    if not has_y:
+        return grid, [threads or (f"{first}*{first}" if first else str(EDGE**2))]
+    if {*THREAD, "BM", "BN"} <= tile.keys():
+        return grid, ["BN/TN", "BM/TM"]
+    return grid, [first or str(EDGE)] * 2

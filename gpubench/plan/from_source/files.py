@@ -1,6 +1,12 @@
-"""Files to describe: a CUDA source with what it includes, a library, or a Python file."""
+"""A CUDA source to describe: its text with all macros expanded, and the files that it needs."""
 
 import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from gpubench.errors import UsageError, first_line
@@ -8,6 +14,11 @@ from gpubench.model.sources import included_names, read_source, whole_source
 from gpubench.text import shown
 
 MAX_LISTED = 5  # maximum number of sources that a message lists
+MAX_FILES = 50_000  # maximum number of files of a repository that are searched for headers
+MAX_PARENTS = 6  # maximum number of folders above a source in which its repository begins
+MAX_INCLUDED_BYTES = 2**20  # headers with more are libraries: only those beside the source are read
+
+_LINE_MARKER = re.compile(r'^# \d+ "(.*?)"[^\n]*\n?', re.MULTILINE)
 
 
 def source_text(source: Path) -> str:
@@ -30,24 +41,64 @@ def _why_unread(source: Path, error: OSError | UnicodeDecodeError) -> str:
     return f"{error.strerror}{'; there are ' * bool(listed)}{listed}"
 
 
+def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tuple[str, str, str]:
+    """Return a source's text, that of what it includes, and both in order, with macros expanded.
+
+    `macros` are those that keep their names. g++ expands the others, if it can.
+    """
+    files = whole_source(source, folders)
+    if sum(file.stat().st_size for file in files) > MAX_INCLUDED_BYTES:
+        folders, files = (), whole_source(source)
+    texts = [read_source(file) for file in files]
+    compiler = shutil.which("g++")
+    if compiler:
+        with tempfile.TemporaryDirectory(prefix="gpubench-") as empty:
+            for name in {name for text in texts for name in included_names(text)}:
+                path = Path(empty, name)
+                if not Path(name).is_absolute() and ".." not in path.parts:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.touch()
+            done = subprocess.run(  # noqa: S603 # arguments of ours
+                [compiler, "-E", "-w", "-x", "c++", "-std=c++17", "-nostdinc", "-D__CUDACC__",
+                 "-D__CUDA_ARCH__=900", *(f"-D{macro}={macro}" for macro in macros),
+                 *(f"-I{folder}" for folder in (*folders, empty)), str(files[0])],
+                capture_output=True, check=False,
+            )  # fmt: skip
+        if not done.returncode:
+            return _by_file(done.stdout.decode(errors="surrogateescape"), str(files[0]))
+    own, *included = texts
+    return own, "".join(included), "".join((*included, own))
+
+
+def _by_file(text: str, source: str) -> tuple[str, str, str]:
+    """Return a source's lines of what a preprocessor printed, those of its headers, and all."""
+    parts: tuple[list[str], list[str], list[str]] = ([], [], [])
+    _, *pieces = _LINE_MARKER.split(text)
+    for name, lines in zip(pieces[::2], pieces[1::2], strict=True):
+        parts[name != source].append(lines)
+        parts[2].append(lines)
+    return "".join(parts[0]), "".join(parts[1]), "".join(parts[2])
+
+
 def needed(source: Path) -> tuple[list[Path], list[Path]]:
     """Return the include folders that a source needs, and the files that must be linked with it.
 
-    A header that is not beside its file is searched in neighbouring folders. A source that has the
-    name of an included header, such as `utils.cu` for `utils.hpp`, must be linked.
+    A header that is not beside its file is searched in neighbouring folders, and then in the
+    repository. A source that has the name of an included header, such as `utils.cu` for
+    `utils.hpp`, must be linked.
     """
     source = Path(os.path.realpath(source))
-    bases = (source.parent, *list(source.parent.parents)[:2])
-    near = [folder for base in bases for folder in (base, *_folders_of(base))]
+    near = neighbours(source)
     folders: dict[Path, None] = {}
     linked: dict[Path, None] = {}
     while True:
         files = whole_source(source, tuple(folders))
         before = len(folders)
-        for name in {name for file in files for name in included_names(read_source(file))}:
-            homes = [file.parent for file in files]
+        homes = {file.parent for file in files}
+        for name in sorted({name for file in files for name in included_names(read_source(file))}):
             if not any((home / name).is_file() for home in (*homes, *folders)):
-                folders |= dict.fromkeys([each for each in near if (each / name).is_file()][:1])
+                found = [each for each in near if (each / name).is_file()]
+                folders |= dict.fromkeys((found or _homes_in_repository(source, name))[:1])
         if len(folders) == before:
             break
     included = {file.with_suffix("") for file in files if file.suffix in {".cu", ".cpp", ".cc"}}
@@ -57,6 +108,50 @@ def needed(source: Path) -> tuple[list[Path], list[Path]]:
         found = [path for path in paths if path.is_file() and path.with_suffix("") not in included]
         linked |= dict.fromkeys(found[:1])
     return list(folders), list(linked)
+
+
+def neighbours(source: Path) -> list[Path]:
+    """Return the folders near a source: its own, two above it, and those that these contain."""
+    bases = (source.parent, *list(source.parent.parents)[:2])
+    return [folder for base in bases for folder in (base, *_folders_of(base))]
+
+
+def root_of(source: Path) -> Path:
+    """Return the folder of the repository of a source, or else the folder of the source."""
+    roots = (each for each in list(source.parents)[:MAX_PARENTS] if (each / ".git").exists())
+    return next(roots, source.parent)
+
+
+def of_repository(source: Path) -> list[Path]:
+    """Return the folders near a source that are in its repository."""
+    source = Path(os.path.realpath(source))
+    root = root_of(source)
+    return [folder for folder in neighbours(source) if folder.is_relative_to(root)]
+
+
+def _homes_in_repository(source: Path, name: str) -> list[Path]:
+    """Return the folders in a source's repository that contain a header of this name."""
+    if "/" not in name and not name.endswith((".cuh", ".hpp")):  # a header of the system
+        return []
+    paths = _headers(root_of(source)).get(Path(name).name, ())
+    parts = Path(name).parts
+    return [path.parents[len(parts) - 1] for path in paths if path.parts[-len(parts) :] == parts]
+
+
+@cache
+def _headers(root: Path) -> dict[str, list[Path]]:
+    """Return the headers of a repository by name, those in few folders first."""
+    paths: dict[str, list[Path]] = {}
+    count = 0
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(each for each in folders if each[0] != ".")
+        for file in files:
+            if file.endswith((".h", ".hpp", ".cuh")):
+                paths.setdefault(file, []).append(Path(folder, file))
+        count += len(files)
+        if count > MAX_FILES:
+            break
+    return {name: sorted(each, key=lambda path: len(path.parts)) for name, each in paths.items()}
 
 
 def _folders_of(base: Path) -> list[Path]:

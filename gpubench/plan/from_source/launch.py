@@ -1,28 +1,38 @@
-"""Reads a kernel's template arguments, grid and block from the launch in its source."""
+"""Reads a kernel's template arguments, grid and block from the launch in its source.
 
+Expressions of C++ become trees of Python's syntax, whose `/` is a division that rounds up and whose
+`//` rounds down, as in a description.
+"""
+
+from __future__ import annotations
+
+import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from gpubench.model.expression import evaluate
+from gpubench.model.expression import evaluate, parse
 from gpubench.model.signature import Parameter, split
-from gpubench.plan.from_source.source import Function, code, enclosed
+from gpubench.plan.from_source.source import Function, SourceLaunch, code, enclosed
 
 ROUNDS = 8  # maximum depth of constants that are defined by constants
-LONGEST = 1000  # maximum number of characters of a constant in which the names have been replaced
+MAX_NODES = 200  # maximum size of an expression in which the names have been replaced
+ITEM_BYTES = {"float": 4, "int": 4, "double": 8, "half": 2, "__half": 2, "__nv_bfloat16": 2}
 
-_CONSTANT = re.compile(
-    r"\bconst(?:expr)?\b[^;=(){}<>]*?\b(\w+)\s*(?:=\s*([^;,{}]{1,120})[;,]|\{([^{};]{1,120})\})"
-)
+_VALUE = r"[^;=(){}<>]*?\b(\w+)\s*(?:=\s*([^;,{}]{1,120})[;,]|\{([^{};]{1,120})\})"
+_CONSTANT = re.compile(rf"\bconst(?:expr)?\b{_VALUE}")
+_VARIABLE = re.compile(rf"\b(?:auto|int|unsigned|size_t|u?int\d\d_t)\b{_VALUE}")
+_ASSIGNED = re.compile(r"\b(\w+)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]{1,120})$", re.MULTILINE)
 _CAST = re.compile(
-    r"static_cast<[^<>]*>|\((?:unsigned|unsignedint|int|float|double|size_t|uint|long)\)"
+    r"static_cast\s*<[^<>]*>"
+    r"|\(\s*(?:unsigned|unsigned int|int|float|double|size_t|uint|long|u?int(?:32|64)_t)\s*\)"
 )
-_SUFFIX = re.compile(r"\b(\d+)(?:\.0?)?[uUlLfF]*\b")
-_ROUNDS_UP = re.compile(r"\b(?:\w*ceil_?div\w*|div_?ceil\w*|cdiv|div_?up)(?=\()", re.IGNORECASE)
-_CEIL = re.compile(r"\b(?:std::)?ceilf?(?=\()")
-_SUM_UP = re.compile(r"\(([\w.*]+)\+\(?([\w.*]+)\)?-1\)/\(?([\w.*]+)\)?")
-_UP, _DOWN = "§", "÷"  # stand for divisions that round up and down
+_SIZE = re.compile(r"\bsizeof\s*\(\s*(\w+)\s*\)")
+_SUFFIX = re.compile(r"\b(\d+)(?:\.0?)?[uUlLfF]*(?![\w.])")
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[xyz]\b)?")
+_ROUNDS_UP = re.compile(r"\w*(ceil_?div|div_?ceil|cdiv|div_?up|round_?up_?div)\w*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +42,10 @@ class Dimensions:
     caller: str = ""
     config: str = ""  # its text between <<< and >>>
     template: Mapping[str, str] = field(default_factory=dict)  # values of the template's parameters
+    arguments: Mapping[str, str] = field(default_factory=dict)  # values of the kernel's parameters
     grid: tuple[str, ...] = ()
     block: tuple[str, ...] = ()  # expressions, as a description has them
+    shared: str = ""  # bytes of dynamic shared memory; `?`: they could not be read
 
 
 def read_launch(
@@ -43,39 +55,67 @@ def read_launch(
     axes: Mapping[str, str],
     text: str,
 ) -> Dimensions:
-    """Return what the first launch of a kernel in its source says.
+    """Return what a kernel's first launch says, or the first launch that can be read.
 
     `arguments` are the kernel's parameters with what they get, and `axes` the names of the
     template's parameters in a tile. `text` is the source.
     """
     name = kernel.name.rpartition("::")[2]
-    launches = ((each, launch) for each in callers for launch in each.launches)
-    found = next((pair for pair in launches if pair[1].kernel == name), None)
-    if found is None:
-        return Dimensions()
-    caller, launch = found
-    plain = code(text)
-    names = dict(_DEFINED.findall(plain)) | _constants(plain) | _constants(launch.before)
+    constants = dict(_DEFINED.findall(plain := code(text))) | _constants(plain)
+    dimensions = [
+        _read(caller, launch, kernel, arguments, axes, constants)
+        for caller in callers
+        for launch in caller.launches
+        if launch.kernel == name and len(launch.arguments) == len(arguments)
+    ]
+    readable = (each for each in dimensions if each.grid and each.block)
+    return next(readable, dimensions[0] if dimensions else Dimensions())
+
+
+def _read(
+    caller: Function,
+    launch: SourceLaunch,
+    kernel: Function,
+    arguments: Sequence[Parameter],
+    axes: Mapping[str, str],
+    constants: Mapping[str, str],
+) -> Dimensions:
+    """Return what a launch says."""
+    names = dict(constants)
+    names |= {each.name: each.value for each in caller.template if each.value != each.name}
+    names |= _constants(launch.before) | _variables(launch.before)
+    scope = Scope(names=names, types=dict.fromkeys(caller.types, "float"))
     template: dict[str, str] = {}
-    symbols: dict[str, str] = {}
+    symbols = {axis: axis for axis in axes.values()}
     for parameter, given in zip(kernel.template, split(launch.template), strict=False):
-        value = _number(_resolved(given, names))
         if given in {"true", "false"}:
             template[parameter.name] = given
-        elif parameter.name in axes and value is not None:
+        elif parameter.name in axes and (value := scope.number(given)) is not None:
             template[parameter.name] = str(value)
             symbols[given] = axes[parameter.name]
-    for given, argument in zip(launch.arguments, arguments, strict=False):
+    for parameter in kernel.template[len(split(launch.template)) :]:
+        if parameter.name in axes and (default := scope.number(parameter.value)) is not None:
+            template[parameter.name] = str(default)
+    pairs = list(zip(launch.arguments, arguments, strict=False))
+    for given, argument in pairs:
         if argument.value.upper() in {"M", "N", "K"}:
-            symbols[given] = argument.value.upper()
-    known = {*symbols.values()}
-    names = {name: value for name, value in names.items() if name not in known} | symbols
-    of_grid, of_block, *_ = *split(launch.config), ""
-    block = _dimensions(of_block, launch.before, names, known, {})
-    parts = dict(zip("xyz", block, strict=False))
-    grid = _dimensions(of_grid, launch.before, names, known, parts)
+            symbols[_CAST.sub("", given).strip()] = argument.value.upper()
+    scope = replace(scope, symbols=symbols)
+    passed = {each.name: scope.expression(given) or "" for given, each in pairs}
+    grid, of_block, of_shared, *_ = *split(launch.config), "", ""
+    block = scope.expressions(_parts(of_block, launch.before))
+    of_block = of_block.strip()
+    members = {f"{of_block}.{axis}": part for axis, part in zip("xyz", block, strict=False)}
+    of_grid = _parts(grid, launch.before)
+    scope = replace(scope, block=members).with_missing_extent(of_grid)
     return Dimensions(
-        caller=caller.name, config=launch.config, template=template, grid=grid, block=block
+        caller=caller.name,
+        config=launch.config,
+        template=template,
+        arguments=passed,
+        grid=scope.expressions(of_grid),
+        block=block,
+        shared="" if of_shared in {"", "0"} else scope.expression(of_shared) or "?",
     )
 
 
@@ -84,34 +124,59 @@ def _constants(text: str) -> dict[str, str]:
     return {name: value or braced for name, value, braced in _CONSTANT.findall(text)}
 
 
-def _resolved(text: str, names: Mapping[str, str]) -> str:
-    """Return an expression with its names replaced by their values, and those of their values."""
-    text = _SUFFIX.sub(r"\1", text)
-    for _ in range(ROUNDS):
-        before = text
-        text = re.sub(r"[A-Za-z_]\w*", lambda name: _value(name[0], names), text)
-        if text == before or len(text) > LONGEST:
-            break
-        text = _SUFFIX.sub(r"\1", text)
-    return text
+def _variables(text: str) -> dict[str, str]:
+    """Return the whole numbers that a text defines and assigns once."""
+    counts = Counter(_ASSIGNED.findall(text))
+    found = {name: value for name, value, _ in _VARIABLE.findall(text)}
+    return {name: value for name, value in found.items() if value and counts[name] == 1}
 
 
-def _value(name: str, names: Mapping[str, str]) -> str:
-    value = names.get(name, name).strip()
-    return value if re.fullmatch(r"\w*", value) else f"({value})"
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """What the names in an expression mean."""
+
+    names: Mapping[str, str] = field(default_factory=dict)  # expressions of C++
+    types: Mapping[str, str] = field(default_factory=dict)  # a template's types
+    symbols: Mapping[str, str] = field(default_factory=dict)  # names of a description, by C++ names
+    block: Mapping[str, str] = field(default_factory=dict)  # its parts, such as `block.x`
+
+    def number(self, text: str) -> int | None:
+        """Return the value of an expression that is a number, or None."""
+        value = self.expression(text)
+        return int(value) if value and value.isdecimal() else None
+
+    def expression(self, text: str) -> str | None:
+        """Return an expression of C++ as a description has it, or None."""
+        try:
+            tree = _Reader(self).visit(_tree(text, self.types))
+            size = sum(1 for _ in ast.walk(tree))
+            read = ast.unparse(tree).replace(" ", "") if size <= MAX_NODES else ""
+            value = evaluate(read, dict.fromkeys((*self.symbols.values(), *"MNK"), 4096))
+        except (ValueError, RecursionError):
+            return None
+        names = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+        return read if names else str(value)
+
+    def expressions(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """Return the parts of a grid or a block; () if one is unknown."""
+        parts = [self.expression(text) for text in texts]
+        while len(parts) > 1 and parts[-1] == "1":
+            parts.pop()
+        return tuple(part for part in parts if part) if all(parts) else ()
+
+    def with_missing_extent(self, texts: Sequence[str]) -> Scope:
+        """Return the scope in which the only unknown name is the extent that the kernel lacks."""
+        words = {word for text in texts for word in _NAME.findall(_CAST.sub("", text))}
+        known = {*self.names, *self.symbols, *self.block}
+        unknown = [word for word in words if word not in known and not _ROUNDS_UP.fullmatch(word)]
+        extents = {"M", "N", "K"} - {*self.symbols.values()}
+        if len(unknown) == len(extents) == 1:
+            return replace(self, symbols={**self.symbols, unknown[0]: extents.pop()})
+        return self
 
 
-def _number(text: str) -> int | None:
-    try:
-        return evaluate(text.replace("/", "//"), {})
-    except ValueError:
-        return None
-
-
-def _dimensions(
-    text: str, before: str, names: Mapping[str, str], known: Iterable[str], block: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Return the parts of a `dim3`, or of the number, that a launch names; () if one is unknown.
+def _parts(text: str, before: str) -> list[str]:
+    """Return the parts of a `dim3`, or the number, that a launch names.
 
     `before` is the code before the launch, which may make the `dim3`.
     """
@@ -119,53 +184,87 @@ def _dimensions(
     if variable := re.fullmatch(r"\s*(\w+)\s*", text):
         name = variable[1]
         members = dict(re.findall(rf"\b{name}\.([xyz])\s*=([^;=]+);", before))
-        made = re.search(rf"\bdim3\b[^;]*?\b{name}\s*(?:=\s*dim3\s*)?[({{]", before)
+        pattern = rf"\bdim3\b[^;]*?\b{name}\s*(?:=\s*dim3\s*|=\s*)?[({{]"
+        made = next(iter(reversed([*re.finditer(pattern, before)])), None)
     if members:
         text = ", ".join(members.get(axis, "1") for axis in "xyz")
     elif made:
         opening = made.end() - 1
         text, _ = enclosed(made.string, opening, "()" if made[0].endswith("(") else "{}")
-    parts = [expression(part, names, known, block) for part in split(text)]
-    while len(parts) > 1 and parts[-1] == "1":
-        parts.pop()
-    return tuple(part for part in parts if part) if all(parts) else ()
+    return split(text)
 
 
-def _of_block(part: re.Match[str], block: Mapping[str, str]) -> str:
-    value = block.get(part[1], part[0]).replace("//", _DOWN)
-    return value if value.isalnum() else f"({value})"
+def _tree(text: str, types: Mapping[str, str]) -> ast.expr:
+    """Return the tree of an expression of C++. Raise ValueError if Python cannot read it."""
+
+    def item_bytes(size: re.Match[str]) -> str:
+        return str(ITEM_BYTES.get(types.get(size[1], size[1]), size[0]))
+
+    text = _SUFFIX.sub(r"\1", _CAST.sub("", _SIZE.sub(item_bytes, " ".join(text.split()))))
+    return parse(re.sub(r"[A-Za-z_]\w*::", "", text))
 
 
-def expression(
-    text: str, names: Mapping[str, str], known: Iterable[str], block: Mapping[str, str]
-) -> str | None:
-    """Return a part of a grid or a block as an expression of a description, or None."""
-    text = _CAST.sub("", "".join(text.split()))
-    text = re.sub(r"\b\w+\.([xyz])\b", lambda part: _of_block(part, block), text)
-    text = re.sub(r"(?<!\w)\((\w+)\)", r"\1", _SUFFIX.sub(r"\1", text))
-    while called := _ROUNDS_UP.search(text):
-        inside, end = enclosed(text, called.end())
-        values = split(inside)
-        if len(values) != 2:  # noqa: PLR2004 # a divided by b
-            return None
-        text = f"{text[: called.start()]}(({values[0]}){_UP}({values[1]})){text[end:]}"
-    while called := _CEIL.search(text):
-        inside, end = enclosed(text, called.end())
-        text = f"{text[: called.start()]}({inside.replace('/', _UP)}){text[end:]}"
-    text = _SUM_UP.sub(
-        lambda found: f"({found[1]}{_UP}{found[3]})" if found[2] == found[3] else found[0], text
-    )
-    text = "".join(_resolved(text, names).split())
-    text = text.replace("/", _DOWN).replace(_UP, "/").replace(_DOWN, "//")
-    text = re.sub(r"(?<!\w)\((\w+)\)", r"\1", text)
-    text = re.sub(r"\((\([^()]*\))\)", r"\1", text)
-    if text.startswith("(") and enclosed(text, 0)[1] == len(text):
-        text = text[1:-1]
-    if not re.fullmatch(r"[\w()*/+-]+", text, re.ASCII):
-        return None
+class _Reader(ast.NodeTransformer):
+    """Replaces names by their values, and divisions of C++ by those of a description."""
+
+    def __init__(self, scope: Scope, depth: int = 0) -> None:
+        self.scope, self.depth = scope, depth
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # a name of ast
+        if symbol := self.scope.symbols.get(node.id):
+            return ast.Name(symbol)
+        if node.id.upper() in {"M", "N", "K"} - {*self.scope.symbols.values()}:
+            return ast.Name(node.id.upper())
+        if node.id not in self.scope.names or self.depth == ROUNDS:
+            return node
+        value = _tree(self.scope.names[node.id], self.scope.types)
+        tree: ast.expr = _Reader(self.scope, self.depth + 1).visit(value)
+        return tree
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        name = ast.unparse(node)
+        return parse(self.scope.block.get(name) or self.scope.symbols.get(name) or name)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        name = getattr(node.func, "id", "")
+        arguments: list[ast.expr] = [self.visit(each) for each in node.args]
+        if _ROUNDS_UP.fullmatch(name) and len(arguments) == 2:  # noqa: PLR2004
+            return ast.BinOp(arguments[0], ast.Div(), arguments[1])
+        if name in {"ceil", "ceilf"} and isinstance(part := arguments[0], ast.BinOp):
+            return ast.BinOp(part.left, ast.Div(), part.right)
+        if name in {"min", "max", "int"} and len(arguments) == 1:
+            return arguments[0]
+        raise ValueError(f"{name} is not a function that a description has")
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        left, right = self.visit(node.left), self.visit(node.right)
+        if not isinstance(node.op, ast.Div):
+            return _folded(ast.BinOp(left, node.op, right))
+        rest = _terms(left)
+        rest.subtract(_terms(right))
+        rest["1"] += 1
+        others = [key for key, count in rest.items() if count and key != "1"]
+        if rest["1"] == 0 and others and all(rest[each] == 1 for each in others):
+            text = "+".join(others)  # (a + b - 1) // b
+            return ast.BinOp(parse(text), ast.Div(), right)
+        return _folded(ast.BinOp(left, ast.FloorDiv(), right))
+
+
+def _folded(node: ast.expr) -> ast.expr:
+    """Return an expression, as a number if it has no names."""
     try:
-        evaluate(text, dict.fromkeys(known, 4096))
+        return ast.Constant(evaluate(ast.unparse(node), {}))
     except ValueError:
-        return None
-    value = _number(text)
-    return text if value is None else str(value)
+        return node
+
+
+def _terms(node: ast.expr, sign: int = 1) -> Counter[str]:
+    """Return how often a sum has each of its terms, as texts. The key `1` counts its numbers."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        other = sign if isinstance(node.op, ast.Add) else -sign
+        terms = _terms(node.left, sign)
+        terms.update(_terms(node.right, other))
+        return terms
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return Counter({"1": sign * node.value})
+    return Counter({ast.unparse(node): sign})

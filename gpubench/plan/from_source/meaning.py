@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpubench.model import OPERATIONS
-from gpubench.model.signature import NULL, Parameter, why_unknown
+from gpubench.model.signature import NULL, Parameter, split, why_unknown
 from gpubench.plan.from_source.source import Function, enclosed
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
@@ -18,7 +18,7 @@ CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
 UNKNOWN = "?"
 
 ARRAYS = (
-    {"a", "lhs", "left", "in", "inp", "input", "mat_a", "matrix_a", "src"},
+    {"a", "lhs", "left", "in", "inp", "input", "mat", "matrix", "mat_a", "matrix_a", "src"},
     {"b", "rhs", "right", "weight", "weights", "mat_b", "matrix_b", "x", "vec", "vector"},
     {"c", "out", "output", "result", "res", "dst", "mat_c", "matrix_c", "y"},
 )
@@ -46,6 +46,12 @@ _NUMBERS = {
 }
 
 
+_CUTE_STRIDE = re.compile(r"\bd([ABC])\s*=\s*make_stride\s*\(\s*(Int<1>|_1\b)?")
+
+ROWS_AND_COLUMNS = {"A": "MK", "B": "KN", "C": "MN"}
+"""The rows and the columns of each matrix of a product of two matrices."""
+
+
 def meanings(
     function: Function, kernels: Mapping[str, Function], op: str
 ) -> tuple[list[Parameter], tuple[str, ...]]:
@@ -66,13 +72,26 @@ def meanings(
     column_major: tuple[str, ...] = ()
     if OPERATIONS[op].has_layouts and function.is_kernel:
         column_major = _by_use(function, declared, values)
+    elif OPERATIONS[op].is_product and function.is_kernel:
+        _exchange_vector(function, declared, values, op)
     for launch in function.launches:
         if kernel := kernels.get(launch.kernel):
-            listed, column_major = meanings(kernel, kernels, op)
+            try:
+                listed, column_major = meanings(kernel, kernels, op)
+            except ValueError:  # a parameter without a name, as those of CuTe's kernels
+                continue
             for argument, parameter in zip(launch.arguments, listed, strict=False):
+                if parameter.value in OPERATIONS[op].arrays and not OPERATIONS[op].has_layouts:
+                    values |= {argument: parameter.value} if argument in values else {}
                 _from_argument(argument, parameter.value, values)
     if on_host:
         _complete(function, declared, values)
+        strides = dict(_CUTE_STRIDE.findall(function.body * OPERATIONS[op].has_layouts))
+        column_major = tuple(
+            each for each in strides if bool(strides[each]) != (each == "B")  # it has N rows
+        ) or column_major  # fmt: skip
+    if OPERATIONS[op].extents == ("M", "N"):
+        _without_k(declared, values)
     return [replace(each, value=values[each.name]) for each in declared], column_major
 
 
@@ -82,7 +101,11 @@ def reads_output(function: Function, kernels: Mapping[str, Function], op: str) -
         return True
     launched = (kernels[each.kernel] for each in function.launches if each.kernel in kernels)
     for kernel in (function, *launched):
-        for each in meanings(kernel, kernels, op)[0]:
+        try:
+            listed, _ = meanings(kernel, kernels, op)
+        except ValueError:  # a parameter without a name
+            continue
+        for each in listed:
             if each.value == OPERATIONS[op].arrays[-1]:
                 element = re.compile(rf"\b{each.name}\s*\[")
                 sides = (text.partition("=")[::2] for text in re.split("[;{}]", kernel.body))
@@ -128,7 +151,8 @@ def _by_use(
     if UNKNOWN in named:
         result = named.get("C") or next(iter(reversed(written)), None)
         inputs = [each.name for each in pointers if each.name != result]
-        roles = dict(zip(inputs, ("A", "B"), strict=False)) | ({result: "C"} if result else {})
+        of_inputs = zip(inputs, ("A", "B"), strict=False) if len(inputs) == len("AB") else ()
+        roles = dict(of_inputs) | ({result: "C"} if result else {})
         for name, role in roles.items():
             values[name] = role if values[name] == UNKNOWN else values[name]
         named = {values[each.name]: each.name for each in pointers}
@@ -145,9 +169,34 @@ def _by_use(
     missing = [extent for extent in "MNK" if extent not in known]
     if len(left) == len(missing) == 1:
         values[left[0]] = missing[0]
-    names = {name: values[name] for name in apart["B"]}
-    is_transposed = "K" in names.values() and "N" not in names.values()
-    return ("B",) if is_transposed and "ldb" not in known else ()
+    by_columns = []
+    for role, extents_of in ROWS_AND_COLUMNS.items():
+        rows, columns = list(extents_of)
+        extents = {values[name] for name in apart[role]}
+        if rows in extents and columns not in extents and f"ld{role.lower()}" not in known:
+            by_columns.append(role)
+    return tuple(by_columns)
+
+
+def _exchange_vector(
+    kernel: Function, declared: Sequence[Parameter], values: dict[str, str], op: str
+) -> None:
+    """Exchange the two inputs if only the second one has rows, as in a product vector · matrix."""
+    matrix, vector = OPERATIONS[op].arrays[:2]
+    numbers = [each.name for each in declared if each.type_name in _NUMBERS]
+    named = {value: name for name, value in values.items()}
+    if {matrix, vector} <= named.keys():
+        first, second = (_strides(kernel.body, named[each], numbers) for each in (matrix, vector))
+        if second and not first:
+            values |= {named[matrix]: vector, named[vector]: matrix}
+
+
+def _without_k(declared: Sequence[Parameter], values: dict[str, str]) -> None:
+    """Name the extents of a matrix M and N where the source calls them M and K, or N and K."""
+    numbers = [each.name for each in declared if not each.is_pointer]
+    extents = [name for name in numbers if name.casefold() in {"m", "n", "k"}]
+    if len(extents) == len("MN") and extents[1].casefold() == "k":
+        values |= dict(zip(extents, "MN", strict=True))
 
 
 def _is_written(body: str, parameter: Parameter) -> bool:
@@ -160,8 +209,10 @@ def _is_written(body: str, parameter: Parameter) -> bool:
 def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     """Return the numbers that an array's indices multiply, directly or through variables."""
     assigned: dict[str, list[str]] = {}
-    for name, value in _ASSIGNED.findall(body):
-        assigned.setdefault(name, []).append(value)
+    for name, text in _ASSIGNED.findall(body):
+        value, *others = split(text)
+        for each, _, of_each in ((name, "", value), *(other.partition("=") for other in others)):
+            assigned.setdefault(each.strip(), []).append(of_each.strip())
     texts, names = [], {array}
     for name, values in assigned.items():
         for value in values:
@@ -176,11 +227,13 @@ def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     inside = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
     for name in (inside & assigned.keys()) - {*numbers, *names}:
         texts += assigned[name]
-    return [
-        name
-        for name in numbers
-        if any(re.search(rf"\*\s*\(?\s*{name}\b|\b{name}\s*\)?\s*\*", text) for text in texts)
-    ]
+
+    def multiplies(name: str) -> bool:
+        factor = re.compile(rf"\*\s*\(*\s*{name}\b|\b{name}\s*\)*\s*\*")
+        return any(map(factor.search, texts))
+
+    copies = {name: [key for key, each in assigned.items() if each == [name]] for name in numbers}
+    return [name for name in numbers if any(map(multiplies, (name, *copies[name])))]
 
 
 def _from_argument(argument: str, value: str, values: dict[str, str]) -> None:

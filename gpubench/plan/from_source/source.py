@@ -1,7 +1,7 @@
 """Reads the functions and launches of a CUDA C++ source. Linear in the text's length."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpubench.model.signature import Parameter, parameters, position_after, split
@@ -16,6 +16,8 @@ _ATTRIBUTE = re.compile(r"\b(__\w+__)\s*(?=\()")
 _FUNCTION = re.compile(r"([^\s()<>,;{}*&]+)\s*(?=\()")
 _NAMESPACE = re.compile(r"\b(?:namespace\s*(\w*)|extern\s*\"C\")\s*$")
 _LAUNCH = re.compile(r"<<<")
+_CALLS_LAUNCH = re.compile(r"<<<|\bcu(da)?Launch\w*\s*\(|\blaunch_kernel\w*\s*\(")
+_HALF_SUMS = re.compile(r"mma[\w.]*\.f16\.f16\.f16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,16 @@ class Function:
     def types(self) -> list[str]:
         """The template's parameters that are types."""
         return [one.name for one in self.template if one.type_name in {"typename", "class"}]
+
+    @property
+    def launches_kernels(self) -> bool:
+        """Whether the body launches a kernel, also through the runtime or a helper."""
+        return _CALLS_LAUNCH.search(self.body) is not None
+
+    @property
+    def arrays(self) -> int:
+        """Number of pointers to elements in the signature."""
+        return len(re.findall(r"[\w>]\s*\*(?!\s*\*)", self.signature))
 
     @property
     def launches(self) -> list[SourceLaunch]:
@@ -93,7 +105,11 @@ def functions(text: str) -> Iterator[Function]:
     for mark in re.finditer(r"[{};]", text):
         if mark.start() < after:
             continue
-        heading, start = text[max(start, mark.start() - LONGEST) : mark.start()], mark.end()
+        heading = text[max(start, mark.start() - LONGEST) : mark.start()]
+        if heading.count("(") > heading.count(")"):  # in launch bounds or in a default value
+            after = position_after(text, mark.start(), "{}") if mark[0] == "{" else mark.end()
+            continue
+        start = mark.end()
         if mark[0] == "}":
             spaces = spaces[:-1]
         elif mark[0] == "{":
@@ -103,6 +119,22 @@ def functions(text: str) -> Iterator[Function]:
             start = after = position_after(text, mark.start(), "{}")
             if function := _function(heading, text[mark.start() : after], spaces):
                 yield function
+
+
+def reachable(name: str, by_name: Mapping[str, Function]) -> list[Function]:
+    """Return a function and all functions whose names its body has, directly or through others."""
+    waiting, found = [name], dict[str, Function]()
+    while waiting:
+        name = waiting.pop()
+        if name in by_name and name not in found:
+            found[name] = by_name[name]
+            waiting += re.findall(r"\b[A-Za-z_]\w*", found[name].body)
+    return list(found.values())
+
+
+def last(name: str) -> str:
+    """Return a function's name without its namespaces."""
+    return name.rpartition("::")[2]
 
 
 def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
@@ -133,15 +165,20 @@ def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
 
 
 def code(text: str) -> str:
-    """Return the source without comments and without the contents of texts."""
+    """Return the source without comments and without the contents of texts.
+
+    A text with an instruction that sums in float16 becomes the name `mma_in_float16`.
+    """
     parts: list[str] = []
     at = 0
     while skipped := _SKIPPED.search(text, at):
-        parts += (text[at : skipped.start()], '"C"' if skipped[0] == '"C"' else " ")
         closing = (
             "*/" if skipped[0] == "/*" else f'){skipped[1]}"' if skipped[1] is not None else ""
         )
         end = text.find(closing, skipped.end())
+        kept = '"C"' if skipped[0] == '"C"' else " "
+        kept = " mma_in_float16 " if _HALF_SUMS.search(skipped[0]) else kept
+        parts += (text[at : skipped.start()], kept)
         at = end + len(closing) if end >= 0 else len(text)
     return "".join((*parts, text[at:]))
 

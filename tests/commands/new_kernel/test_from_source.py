@@ -6,6 +6,7 @@ import pytest
 
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.nvcc import compile_library
+from gpubench.commands.new_kernel.proof import Proof
 from gpubench.commands.new_kernel.run import describe_source
 from gpubench.errors import UsageError
 from gpubench.kernel_options import find_kernel
@@ -30,6 +31,12 @@ __global__ void __launch_bounds__((BM * BN) / (TM * TN), 1)
            float beta, T *C) { static_assert(STAGES == 3); }
 extern "C" __global__ void plain(const float* A, const float* B, double* C, int n) {}
 """
+
+
+@pytest.fixture(autouse=True)
+def without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`test_proof.py` proves descriptions, which takes seconds each."""
+    monkeypatch.setattr("gpubench.commands.new_kernel.run.prove", lambda _: Proof(reason="here"))
 
 
 def written(folder: Path, name: str, source: Path = EXAMPLE) -> Path:
@@ -144,7 +151,9 @@ def test_a_launcher_is_described_completely(tmp_path: Path, launcher: Path) -> N
     assert "Not " not in text
     mine = of_op("gemm", tmp_path / "own")["mine"]
     assert isinstance(mine, HostVariant)
-    assert (mine.entry, mine.dtypes) == ("steps::forward<{scalar}>", ("float32", "float16"))
+    assert (mine.entry, mine.dtypes) == (
+        "steps::forward<{scalar}>", ("float32", "float16_sum16"),
+    )  # fmt: skip
     assert (mine.column_major, mine.waits, mine.reads_output) == (("B",), False, False)
     assert [(each.name, each.value) for each in mine.parameters()] == [
         ("out", "C"), ("inp", "A"), ("weight", "B"), ("bias", "null"), ("B", "1"), ("T_", "M"),
@@ -223,6 +232,11 @@ void run(float* A, float* B, float* C, size_t rows, int columns, int K) {
          "g", "b", (("N/BN", 2), (8, 8))),
         ("dim3 b(BN / 4); dim3 g; g.x = ceil(columns / (float)(b.x)); g.y = div_ceil(rows, b.x);",
          "g", "b", (("N/(BN//4)", "M/(BN//4)"), "BN//4")),
+        ("", "dim3((columns + EDGE * 4 - 1) / (EDGE * 4), rows / BM)", "256",
+         (("N/32", "M//BM"), 256)),
+        ("int blocks = (rows * columns + 255) / 256;", "blocks", "256", ("M*N/256", 256)),
+        ("int blocks = rows; blocks += 1;", "blocks", "256", None),
+        ("dim3 b(8), other(2);", "other.x", "b", None),
         ("", "blocks_of(rows)", "256", None),
         ("dim3 g(seen);", "g", "256", None),
     ],
@@ -238,6 +252,55 @@ def test_a_kernels_launch_is_read_with_its_constants(
         assert "uess" not in description
     else:
         assert f"The source launches <<<{grid}, " in description
+
+
+FORMS = """
+#define INT int
+#define START(kernel) kernel<<<dim3((N + 31) / 32, (M + 7) / 8), dim3(32, 8), K * sizeof(float)>>>
+#ifndef CPU_DEBUG
+#define CPU_DEBUG 0
+#endif
+#ifndef LIMIT
+#define LIMIT 1
+#endif
+#if LIMIT
+#endif
+using Element = int8_t;
+template <int PAD = 0, int STEP = 4>
+__global__ void part(const Element* a, const Element* b, int32_t* c, INT M, INT N, INT K,
+                     size_t pitch) {
+  int row = blockIdx.y * 8 + threadIdx.y, col = blockIdx.x * 32 + threadIdx.x;
+}
+void test_driver(int argc, char** argv, float* a, float* b, float* c) { part<<<1, 1>>>(); }
+int main() { int M = 1, N = 2, K = 3; START(part)(a, b, c, M, N, K, K * sizeof(float) * 2); }
+"""
+
+
+def test_types_and_launches_in_macros_and_defaults_of_templates_are_read(tmp_path: Path) -> None:
+    mine, text = from_text(tmp_path, "part", FORMS)
+    assert (mine.kernel, mine.dtypes) == ("part<0, {step}>", ("int8",))
+    assert (mine.grid, mine.block, mine.shared_bytes) == (("N/32", "M/8"), (32, 8), "K*4")
+    assert "int M, int N, int K, size_t pitch=K*4*2" in " ".join(text.split()).replace('" "', "")
+    assert (str(mine.tiles.defaults[0]), mine.compile_options) == ("4", ())
+    assert "uess" not in text
+
+
+def test_one_extent_means_squares_and_m_and_k_of_a_vector_product_are_its_m_and_n(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "one.cu"
+    source.write_text(
+        "__global__ void one(const float* A, const float* B, float* C, int N) {}\n"
+        "__global__ void rows(const float* a, const float* x, float* y, int M, int K) {}\n"
+    )
+    describe_source("one", None, source, tmp_path / "own", force=False)
+    one = loaded(tmp_path / "own", "one")
+    assert one.refuse(Config(), PROBLEM) == "takes squares only"
+    assert one.refuse(Config(), Problem(op="gemm", m=8, n=8, k=8, dtype="float32")) is None
+    describe_source("rows", "gemv", source, tmp_path / "own", force=False)
+    text = (tmp_path / "own/gemv/rows.py").read_text()
+    assert "int M, int K=N" in " ".join(text.split()).replace('" "', "")
+    assert "squares" not in text
 
 
 def from_text(folder: Path, name: str, text: str) -> tuple[CudaVariant, str]:
@@ -290,7 +353,7 @@ def test_a_source_that_cannot_be_described_is_refused(tmp_path: Path) -> None:
     for source, reason in (
         (empty, "no __global__ function"),
         (tmp_path / "no.cu", "be read"),
-        (odd, r"'\\U0001f680' cannot name a kernel"),
+        (odd, "U0001f680' cannot name a kernel"),
     ):
         with pytest.raises(UsageError, match=reason):
             written(tmp_path, "mine", source)

@@ -1,0 +1,178 @@
+"""Proves a description: its function computes the product at two sizes, on the CPU.
+
+g++ compiles the source as it is. A kernel with tensor cores or inline PTX cannot be proved so.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, combinations
+from pathlib import Path
+
+import numpy as np
+
+from gpubench.engine.judge.verify import INTEGER_POISON
+from gpubench.errors import CompileError, UsageError
+from gpubench.model import OPERATIONS, Config, CudaVariant, HostVariant, Problem, Variant
+from gpubench.model.sources import include_folders, included_names, read_source, whole_source
+from gpubench.on_cpu.case import Case, operands
+from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.run import Sanitizer, run_on_cpu
+from gpubench.plan.from_source.files import expanded
+
+SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
+"""M, N and K at which a function is run: two that it takes. Squares are for those that take only
+squares. Most tiles divide these sizes."""
+
+ONLY_NVCC = {
+    r"\b(?:wgmma|mma\.sync|ldmatrix)": "it uses tensor cores by inline PTX",
+    r"\basm\b": "it has inline PTX",
+    r"\b(cute|cutlass|kittens|cooperative_groups|cub|cuda)(::|\s*;)": "it needs a library of CUDA",
+}
+"""What g++ cannot compile, by patterns of code. It compiles `wmma`."""
+
+HUNG = "fault: hung"  # begins the report of a launch that was killed
+_ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MULTILINE)
+"""Declarations of functions on PyTorch's tensors."""
+
+RUNS = 2
+MOST = 0.5  # other layouts are tried if a larger share of results is wrong
+LAYOUTS = tuple(chain.from_iterable(combinations("ABC", count) for count in range(4)))
+LIMIT_S = 5.0  # time limit of a launch on the CPU, in seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """Whether a description was proved."""
+
+    reason: str = ""  # why it was not, or an empty text
+    sizes: str = ""  # the sizes at which it was
+    column_major: tuple[str, ...] | None = None  # the layout with right results, if it is another
+    squares_only: bool = False  # whether results are right if all extents are equal
+
+
+def prove(variant: Variant) -> Proof:
+    """Run a described function at two sizes, and compare its results.
+
+    If they are wrong, other layouts of the matrices are tried, and squares.
+    """
+    if not isinstance(variant, CudaVariant | HostVariant):
+        return Proof(reason=variant.idea)
+    operation = OPERATIONS[variant.op]
+    if not operation.is_linear or not {"M", "N", "K"}.issuperset(operation.extents):
+        return Proof(reason=f"the CPU runs no case of {variant.op}")
+    tile = variant.tiles.defaults[0] if variant.tiles else None
+    problems = list(_problems(variant))
+    taken = [each for each in problems if variant.why_not(tile, each) is None][:RUNS]
+    if not taken:
+        return Proof(reason=variant.why_not(tile, problems[0]) or "")
+    with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
+        trial = Trial(variant=variant, tile=tile, folder=Path(name))
+        try:
+            return _tried(trial, taken, problems[RUNS:])
+        except CompileError as error:
+            return Proof(reason=_why_only_nvcc(variant) or str(error))
+        except (UsageError, ValueError) as error:
+            return Proof(reason=str(error))
+
+
+def _tried(trial: Trial, problems: Sequence[Problem], squares: Sequence[Problem]) -> Proof:
+    """Return the proof of the problems as described, of another layout, or of squares alone."""
+    reasons, share = trial.reasons(problems)
+    if not any(reasons):
+        return Proof(sizes=" and ".join(problem.size for problem in problems))
+    if HUNG in reasons[0]:
+        return Proof(reason=reasons[0])
+    if problems[0].operation.has_layouts and share > MOST:
+        layouts = [layout for layout in LAYOUTS if layout != problems[0].column_major]
+        others = [replace(problems[0], column_major=layout) for layout in layouts]
+        tried = zip(layouts, trial.reasons(others)[0], strict=True)
+        right = [layout for layout, wrong in tried if not wrong]
+        if len(right) == 1:
+            return Proof(column_major=right[0])
+    if problems[0] not in squares and not any(trial.reasons(squares)[0]):
+        return Proof(squares_only=True)
+    return Proof(reason=next(filter(None, reasons)))
+
+
+@dataclass(kw_only=True)
+class Trial:
+    """A described function, and the folder in which it is compiled."""
+
+    variant: CudaVariant | HostVariant
+    tile: Config | None
+    folder: Path
+
+    @cached_property
+    def text(self) -> str:
+        """The source with its own headers and with macros expanded, and the system's headers."""
+        options = self.variant.options(self.tile, self.variant.dtypes[0])
+        folders = include_folders(options)
+        macros = [option[2:].partition("=")[0] for option in options if option.startswith("-D")]
+        *_, text = expanded(self.variant.source, folders, macros)
+        text = _ON_TENSORS.sub("", text)
+        files = whole_source(self.variant.source, folders)
+        near = {file.name for file in files}
+        names = {name for file in files for name in included_names(read_source(file))}
+        if not re.search(r"\bstd\b", text):  # C++'s headers take seconds
+            names = {"ctime", *(each for each in names if each.endswith(".h") or each[0] == "c")}
+        missing = sorted(name for name in names if Path(name).name not in near)
+        return "".join(f"#include <{name}>\n" for name in missing) + text
+
+    def reasons(self, problems: Sequence[Problem]) -> tuple[list[str], float]:
+        """Return for each problem why its results are wrong, or an empty text.
+
+        Also return the share of wrong results.
+        """
+        cases = [
+            Case(variant=self.variant, tile=self.tile, problem=problem) for problem in problems
+        ]
+        try:
+            outputs = run_on_cpu(
+                cases, Sanitizer.NONE, self.folder / "trial", self.text, stalled_s=LIMIT_S
+            )
+        except KernelFaultError as error:
+            return [f"on the CPU: {error.finding}"] * len(problems), 0.0
+        reasons, wrong, count = [], 0, 0
+        for problem, output in zip(problems, outputs, strict=True):
+            differs = output != _expected(problem)
+            wrong, count = wrong + int(np.count_nonzero(differs)), count + output.size
+            reasons.append(_why_wrong(problem, output, differs))
+        return reasons, wrong / count
+
+
+def _expected(problem: Problem) -> np.ndarray:
+    """Return the result. It consists of small integers, so it is exact in every dtype."""
+    inputs = [array.astype(np.int64) for array in operands(problem)]
+    result: np.ndarray = problem.operation.reference(np, *inputs)
+    return result.astype(problem.precision.result)
+
+
+def _problems(variant: CudaVariant | HostVariant) -> Iterator[Problem]:
+    """Yield problems in the variant's first dtype and its own layout."""
+    dtype = variant.dtypes[0]
+    for m, n, k in SIZES:
+        yield Problem(
+            op=variant.op, m=m, n=n, k=k if OPERATIONS[variant.op].has_k else 1, dtype=dtype,
+            column_major=variant.own_layout(dtype),
+        )  # fmt: skip
+
+
+def _why_wrong(problem: Problem, output: np.ndarray, differs: np.ndarray) -> str:
+    """Return why a result is wrong, or an empty text."""
+    is_integer = output.dtype.kind == "i"
+    unwritten = output == INTEGER_POISON if is_integer else np.isnan(output.astype(np.float64))
+    for what, where in (("were not written", unwritten), ("are wrong", differs)):
+        if count := int(np.count_nonzero(where)):
+            return f"{count:,} of {output.size:,} results at {problem.size} {what}"
+    return ""
+
+
+def _why_only_nvcc(variant: CudaVariant | HostVariant) -> str:
+    """Return what in a source only nvcc compiles, or an empty text."""
+    text = read_source(variant.source)
+    return next((why for what, why in ONLY_NVCC.items() if re.search(what, text)), "")
