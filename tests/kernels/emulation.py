@@ -138,7 +138,7 @@ def program(
             f"  if (only < 0 || only == {number}) "
             f'check<{scalar}, {result}>({{"{tile} {problem.size}", '
             f"{problem.m}, {problem.n}, {problem.k}, {along_k}, {launch.workspace_bytes}, "
-            f"{{{steps}}}, {tolerance}}});"
+            f"{{{steps}}}, {tolerance}, {int(precision.in_blas != '')}}});"
         )
     words = "emulated::planted = count > 2 ? std::atoi(words[1]) : 0;"
     only = "const int only = count > 2 ? std::atoi(words[2]) : -1;"

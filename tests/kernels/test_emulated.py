@@ -118,6 +118,16 @@ FAULTS = {
         "box * EACH",
         "box * (64 / CM)",
     ),
+    "infinity times a part that is zero": (
+        "wgmma_parts 24x128x64/s4/cluster=1x1/group=8 30x40x70",
+        "zero != 0",
+        "false",
+    ),
+    "a smallest part that is lost": (
+        "wgmma_parts 16x64x64/s4/cluster=1x1/group=8 20x30x80",
+        "first -= from_bits(words[part] << 16);",
+        "first = 0;",
+    ),
     "a stage freed before it was multiplied": (
         "wgmma_bytes_cluster 64x64x128/s3/k2/cluster=1x1 64x64x2048",
         (

@@ -29,8 +29,9 @@
 //
 // Rows have any length, as the parts are in rows of their own. Results leave from registers.
 //
-// Infinity and NaN: see `bfloat16_parts.cuh`. A result that is not finite is computed again in
-// float32 by multiply-adds, because infinity times a part that is 0 is NaN. This is slow, and right.
+// A result that is not finite is computed again in float32 by multiply-adds. So it is right for
+// operands that are infinite, NaN, or above 3.39e38, which bfloat16 rounds to infinity. Their parts
+// are infinity and NaN, so that no such result is finite. This is slow, and rare.
 //
 // What limits it: power. And the parts of a large matrix are in memory: they are written and read.
 

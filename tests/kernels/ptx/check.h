@@ -19,6 +19,7 @@ struct Case {
   size_t workspace_bytes;
   std::vector<Step<Item>> steps;
   double tolerance;  // of random numbers' results, relative to the largest; 0: they are not checked
+  bool is_special;   // whether infinity and NaN are tried
 };
 
 template <typename Item, typename Number>
@@ -83,6 +84,35 @@ std::vector<double> product(const Case<Item, Number>& one, const std::vector<Ite
   return c;
 }
 
+// Infinity, NaN, a number that bfloat16 rounds to infinity, and one that is too small for it.
+template <typename Item, typename Number>
+void check_special(const Case<Item, Number>& one, std::vector<Item> a, std::vector<Item> b) {
+  const size_t middle = one.k / 2;
+  a[0] = INFINITY, b[0] = 0;
+  a[a.size() - 1] = NAN;
+  b[b.size() - 1] = -INFINITY;
+  a[one.m / 2 * one.k + middle] = 3.395e38f;
+  for (int j = 0; j < one.n; ++j) b[middle * one.n + j] = j % 7 * 1e-3f;
+  a[one.m / 3 * one.k + one.k / 3] = 1e-42f;
+  const auto right = product(one, a, b);
+  std::vector<Item> a_sizes = a, b_sizes = b;
+  for (auto& x : a_sizes) x = std::fabs(x);
+  for (auto& x : b_sizes) x = std::fabs(x);
+  const auto sizes = product(one, a_sizes, b_sizes);
+  const auto result = computed(one, a, b, 4);
+  for (size_t i = 0; i < right.size(); ++i) {
+    const double found = result[i];
+    const bool as_right = std::isnan(right[i])   ? std::isnan(found)
+                          : std::isinf(right[i]) ? found == right[i]
+                                                 : std::fabs(found - right[i]) <=
+                                                       one.tolerance * sizes[i];
+    if (!as_right) {
+      emulated::fail(std::string(one.label) + ": special " + std::to_string(found) + " for " +
+                     std::to_string(right[i]));
+    }
+  }
+}
+
 template <typename Item, typename Number>
 void check(const Case<Item, Number>& one) {
   std::mt19937 draw(one.m * 31 + one.n * 7 + one.k);
@@ -114,5 +144,6 @@ void check(const Case<Item, Number>& one) {
   if (std::memcmp(first.data(), second.data(), first.size() * sizeof(Number))) {
     emulated::fail(std::string(one.label) + ": the result depends on the schedule");
   }
+  if (one.is_special) check_special(one, a, b);
   std::printf("right: %s\n", one.label);
 }

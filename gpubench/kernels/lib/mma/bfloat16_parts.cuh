@@ -24,36 +24,15 @@ __device__ __forceinline__ float from_bits(unsigned bits) {
   return __builtin_bit_cast(float, bits);
 }
 
-// Splits two numbers. Words get a pair of parts each, the first number's in the lower half.
-//
-// What is too large to be rounded to a finite part is cut off instead. Infinity and NaN are their
-// own part 0, and the other parts are 0.
+// Splits two numbers. Words get a pair of parts each, the first number's in the lower half. Parts of
+// infinity, of NaN, and of a number that rounds to infinity in bfloat16 are infinity and NaN.
 template <int PARTS>
 __device__ __forceinline__ void split_pair(float first, float second, unsigned (&words)[PARTS]) {
-  constexpr float LARGEST = 3.3895314e38f;  // of bfloat16: 255 · 2¹²⁰
-  const bool usual = fabsf(first) <= LARGEST && fabsf(second) <= LARGEST;
 #pragma unroll
   for (int part = 0; part < PARTS; ++part) {
-    unsigned pair = pack<__nv_bfloat16>(first, second);
-    if (part == 0 && !usual) {
-      unsigned halves[2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float number = i ? second : first;
-        const unsigned bits = __builtin_bit_cast(unsigned, number);
-        const bool is_nan = number != number;
-        halves[i] = fabsf(number) <= LARGEST ? (i ? pair >> 16 : pair & 0xFFFF)
-                                             : bits >> 16 | (is_nan ? 0x40 : 0);
-      }
-      pair = halves[0] | halves[1] << 16;
-    }
-    words[part] = pair;
-    first -= from_bits(pair << 16);
-    second -= from_bits(pair & 0xFFFF0000);
-    if (part == 0 && !usual) {
-      if (first != first) first = 0;  // infinity − infinity, or NaN
-      if (second != second) second = 0;
-    }
+    words[part] = pack<__nv_bfloat16>(first, second);
+    first -= from_bits(words[part] << 16);
+    second -= from_bits(words[part] & 0xFFFF0000);
   }
 }
 
