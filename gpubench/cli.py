@@ -34,7 +34,7 @@ SECTIONS = {
     "Look": ("show", "report", "plot", "convert"),
     "Compare and gate": ("diff", "ab", "history", "bisect", "judge"),
     "Understand": ("explain", "build", "variants"),
-    "Your own kernels": ("new-kernel", "check", "export"),
+    "Your own kernels": ("new-kernel", "new-operation", "check", "export"),
     "Machines": ("deviceinfo", "selfcheck", "fleet"),
     "Operand files": ("generate", "run"),
 }

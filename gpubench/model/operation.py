@@ -215,7 +215,7 @@ class Operations(Mapping[str, Operation]):
         self._by_name: dict[str, Operation | None] = {
             path.parent.name: None for path in sorted(folder.glob("*/operation.py"))
         }
-        self._ours = frozenset(self._by_name)
+        self.ours = frozenset(self._by_name)
 
     def __getitem__(self, name: str) -> Operation:
         operation = self._by_name[name]
@@ -226,7 +226,7 @@ class Operations(Mapping[str, Operation]):
 
     def add(self, name: str, operation: Operation) -> None:
         """Add a user's operation, or its new edition. Raise ValueError for a name of gpubench."""
-        if name in self._ours:
+        if name in self.ours:
             raise ValueError(f"an operation '{name}'")
         self._by_name[name] = operation
 

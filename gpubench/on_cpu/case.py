@@ -98,8 +98,15 @@ def operands(problem: Problem) -> tuple[np.ndarray, ...]:
     Sums of their products are exact in any order, so results are compared for equality.
     """
     rng = np.random.default_rng(problem.m * 1_000_003 + problem.n * 1009 + problem.k)
-    choice = np.array([-3, -2, -1, 1, 2, 3], dtype=problem.precision.element)
-    return tuple(rng.choice(choice, size=shape) for shape in problem.input_shapes)
+    types = problem.types[:-1]
+    if make := problem.operation.make:
+        made = make(rng, problem.input_shapes)
+        return tuple(np.asarray(array, kind) for array, kind in zip(made, types, strict=True))
+    choice = np.array([-3, -2, -1, 1, 2, 3])
+    return tuple(
+        rng.choice(choice.astype(kind), size=shape)
+        for shape, kind in zip(problem.input_shapes, types, strict=True)
+    )
 
 
 NULL_POINTER = -1
@@ -115,7 +122,7 @@ def encoded(case: Case, names: Sequence[str]) -> bytes:
     """Return a case in the form of `run_case` in runtime.cpp: buffers, then launches on them."""
     problem, launch = case.problem, case.launch
     inputs = case.inputs or operands(problem)
-    output = np.empty(problem.output_shape, dtype=problem.precision.result)
+    output = np.empty(problem.output_shape, dtype=problem.types[-1])
     poison(output, reads_output=case.variant.reads_output)
     workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
     buffers = [*inputs, output, *workspace, *_numbers_in_memory(case)]

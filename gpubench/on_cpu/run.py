@@ -260,10 +260,10 @@ def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:
     outputs, start = [], 0
     for case in cases:
         problem = case.problem
-        kinds = [problem.precision.element] * len(problem.input_shapes)
-        kinds.append(problem.precision.result)
         arrays = []
-        for kind, shape, by_columns in zip(kinds, problem.shapes, problem.by_columns, strict=True):
+        for kind, shape, by_columns in zip(
+            problem.types, problem.shapes, problem.by_columns, strict=True
+        ):
             dtype = np.dtype(kind)
             count = int(np.prod(shape))
             if start + count * dtype.itemsize > len(data):

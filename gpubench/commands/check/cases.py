@@ -1,14 +1,15 @@
 """Selects the tiles, sizes and dtypes of a variant to run on the CPU, with the right results."""
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 
 import numpy as np
 
+from gpubench.engine.operands.make import make_reference
 from gpubench.errors import UsageError
-from gpubench.model import LAYOUTS, Config, CudaVariant, HostVariant, Problem
+from gpubench.model import LAYOUTS, OPERATIONS, Config, CudaVariant, HostVariant, Problem
 from gpubench.on_cpu.case import Case, operands, titled
 
 MAX_TILES = 3
@@ -27,6 +28,8 @@ HOST_TILE = 32
 
 MIN_SIZES = 3
 """Minimum number of sizes for a tile, even if its variant refuses most sizes."""
+
+MAX_WORK = 2**22  # maximum work of a case that is no product
 
 MAX_PRODUCTS = 2**18
 """Maximum number of multiply-adds of a case. K is reduced for it, or N if there is no K."""
@@ -48,7 +51,7 @@ WIDEST_SQUARE = 256
 
 
 def expected(problem: Problem) -> np.ndarray:
-    """Return the result. It consists of small integers, so it is exact in every dtype."""
+    """Return the result of a product. It has small integers, so it is exact in every dtype."""
     inputs = [array.astype(np.int64) for array in operands(problem)]
     result: np.ndarray = problem.operation.reference(np, *inputs)
     return result.astype(problem.precision.result)
@@ -142,6 +145,8 @@ def problems(
     They have a single element; more than a block covers, odd and round; less, with prime extents; a
     tall result; and a wide result. If the variant refuses a size, the nearest legal size is used.
     """
+    if not OPERATIONS[variant.op].is_product:
+        return stated_problems(variant, tile, dtype)
     column_major = variant.own_layout(dtype) if layout is None else layout
 
     def problem(m: int, n: int, k: int) -> Problem:
@@ -237,3 +242,54 @@ def prime(limit: int) -> int:
     """Return the largest prime below the limit, or 2. Without a prime, return 1."""
     below = (n for n in count(limit - 1, -1) if all(n % d for d in range(2, n)))
     return max(1, next(below))
+
+
+def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Problem]:
+    """Return problems at the edges of a tile, for an operation that is no product.
+
+    Each extent is 1, more than a block covers, odd and round, and prime.
+    """
+    operation = OPERATIONS[variant.op]
+    places = range(len(operation.extents))
+
+    def problem(extents: Iterable[int]) -> Problem:
+        return Problem.of(variant.op, operation.size_of(extents), dtype)
+
+    def only(at: int, extent: int) -> list[int]:
+        return [extent if at == place else 1 for place in places]
+
+    blocks = [HOST_TILE for _ in places]
+    if isinstance(variant, CudaVariant) and tile is not None:
+        blocks = [
+            covered(variant, tile, lambda extent, at=at: problem(only(at, extent)))  # type: ignore[misc]
+            for at in places
+        ]
+    sizes = [
+        [1 for _ in places],
+        [block + 1 for block in blocks],
+        [rounded_up(block + 1, ROUND) for block in blocks],
+        [prime(block) for block in blocks],
+        *(only(at, block + 1) for at, block in enumerate(blocks)),
+    ]
+    by_size = {}
+    for extents in sizes:
+        while problem(extents).flops > MAX_WORK and max(extents) > SHORT:
+            largest = extents.index(max(extents))
+            extents[largest] = extents[largest] // 2 | (extents[largest] % 2)
+        near = problem(extents)
+        if variant.why_not(tile, near) is None:
+            by_size[near.size] = near
+    return list(by_size.values())
+
+
+def with_allowed_error(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Return the result of an operation that is no product, and the error of each element."""
+    reference = make_reference(np, problem.op, *operands(problem))
+    right = reference.parts[0]
+    if np.shape(right) != problem.output_shape:
+        raise UsageError(
+            f"{problem.op}: its reference has the shape {np.shape(right)}, not "
+            f"{problem.output_shape}"
+        )
+    scale = reference.row_norms + np.abs(right)
+    return right, problem.tolerance * scale + problem.precision.result_roundoff * np.abs(right)

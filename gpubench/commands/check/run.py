@@ -10,6 +10,8 @@ from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+
 from gpubench.backends import backends
 from gpubench.backends.cuda import compile as compiler
 from gpubench.backends.cuda import nvcc
@@ -19,6 +21,7 @@ from gpubench.commands.check.cases import (
     expected,
     race_cases,
     tiles_to_run,
+    with_allowed_error,
 )
 from gpubench.commands.check.source_file import SUFFIXES, described
 from gpubench.commands.check.wrong import why_wrong
@@ -229,7 +232,7 @@ def _check_source(
                 wrong += [
                     (case, reason)
                     for case, output in zip(cases[sanitizer], run.result(), strict=True)
-                    if (reason := why_wrong(output, expected(case.problem), variant))
+                    if (reason := _why_wrong(case, output))
                 ]
             except KernelFaultError as fault:
                 faults.append(fault)
@@ -247,6 +250,13 @@ def _check_source(
     )
     _say_launched([case for case, _ in wrong[:1]], advice)
     return code
+
+
+def _why_wrong(case: Case, output: np.ndarray) -> str:
+    if case.problem.operation.is_product:
+        return why_wrong(output, expected(case.problem), case.variant)
+    right, allowed = with_allowed_error(case.problem)
+    return why_wrong(output, right, case.variant, allowed=allowed)
 
 
 def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: str) -> None:

@@ -6,9 +6,17 @@ from gpubench.engine.judge.verify import is_unwritten, never_written, poison
 from gpubench.model import Variant
 
 
-def why_wrong(output: np.ndarray, right: np.ndarray, variant: Variant) -> str:
-    """Return the difference, or an empty text. Operands are integers, so no result is rounded."""
-    differing = np.argwhere(output != right)
+def why_wrong(
+    output: np.ndarray, right: np.ndarray, variant: Variant, *, allowed: np.ndarray | None = None
+) -> str:
+    """Return the difference, or an empty text.
+
+    Operands are integers, so no product is rounded. Other operations have an `allowed` error.
+    """
+    differs = output != right
+    if allowed is not None:
+        differs = ~(np.abs(output.astype(np.float64) - right.astype(np.float64)) <= allowed)
+    differing = np.argwhere(differs)
     if not len(differing):
         return ""
     if is_unwritten(np, output) and _unwritten(output, variant).all():

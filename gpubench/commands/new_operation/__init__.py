@@ -1,0 +1,34 @@
+"""`gpubench new-operation`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+
+app = typer.Typer()
+
+
+@app.command("new-operation", epilog="Example: gpubench new-operation softmax")
+def new_operation(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Name of the operation, such as softmax."),
+    ],
+    folder: Annotated[
+        Path,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="Folder of your kernels, for --kernels; the files go into DIR/NAME.",
+            autocompletion=completion.files,
+        ),
+    ] = Path("own"),
+    force: option.ForceFiles = False,
+) -> None:
+    """State an operation of your own: a statement to change, with kernels that work."""
+    from gpubench.commands.new_operation.run import write_operation
+
+    write_operation(name, folder, force=force)

@@ -1,0 +1,37 @@
+"""Writes the folder of an operation: its statement, NumPy's call, and two slow kernels."""
+
+import shlex
+from pathlib import Path
+
+from gpubench.errors import UsageError
+from gpubench.model import OPERATIONS
+from gpubench.plan.python_file import NAME_RULE, is_name
+from gpubench.results.output import Output
+from gpubench.text import shown
+from gpubench.view.tables import say
+
+TEMPLATE = Path(__file__).parent / "template"
+
+
+def write_operation(name: str, folder: Path, *, force: bool) -> None:
+    """Write `folder/<name>/`, and print the paths and the next commands. Raises UsageError."""
+    if not is_name(name):
+        raise UsageError(f"'{shown(name)}' cannot name an operation: {NAME_RULE}")
+    if name in OPERATIONS.ours:
+        raise UsageError(f"gpubench has an operation '{name}' already; choose another name")
+    texts = {
+        folder / name / path.name.removesuffix(".txt").replace("NAME", name): path.read_text(
+            "utf-8"
+        )
+        for path in sorted(TEMPLATE.glob("*.txt"))
+    }
+    outputs = [Output(path, overwrite=force, flag="") for path in texts]
+    for output, text in zip(outputs, texts.values(), strict=True):
+        output.write(text.replace("NAME", name).encode())
+    say("\n".join(map(str, texts)))
+    options = f"--op {name} --kernels {shlex.quote(str(folder))}"
+    say(
+        "\nState your operation in operation.py, and change the kernels. Then:\n\n"
+        f"  gpubench check {options}\n"
+        f"  gpubench sweep {options} --device cpu --sizes 1000x777"
+    )

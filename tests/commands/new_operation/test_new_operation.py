@@ -1,0 +1,82 @@
+"""The folder of a user's operation is written, checked, swept and compared."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import call
+
+from gpubench.commands.check.cases import problems, with_allowed_error
+from gpubench.commands.check.wrong import why_wrong
+from gpubench.commands.new_operation.run import write_operation
+from gpubench.errors import UsageError
+from gpubench.model import OPERATIONS, Config, CudaVariant
+from gpubench.plan.operations import operation_named
+from gpubench.plan.registry import choose
+from gpubench.results.row import read
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "operations"
+
+
+@pytest.fixture(autouse=True)
+def only_ours_afterwards() -> Iterator[None]:
+    before = dict(OPERATIONS._by_name)
+    yield
+    OPERATIONS._by_name = before
+
+
+def test_the_folder_has_a_statement_and_kernels_and_replaces_nothing(tmp_path: Path) -> None:
+    write_operation("rms", tmp_path, force=False)
+    assert operation_named("rms", tmp_path) == "rms"
+    x = np.array([[3.0, 4.0]])
+    np.testing.assert_allclose(OPERATIONS["rms"].reference(np, x), x / 12.5**0.5)
+    assert choose("rms", "cuda", ["rms_thread"], tmp_path)
+    assert len(choose("rms", "cpu", (), tmp_path)) == 2
+    with pytest.raises(UsageError, match="exists"):
+        write_operation("rms", tmp_path, force=False)
+    for name in ("gemm", "Rms", "../up"):
+        with pytest.raises(UsageError, match=r"operation 'gemm' already|cannot name an operation"):
+            write_operation(name, tmp_path, force=False)
+
+
+def test_its_kernel_is_checked_at_odd_sizes_within_the_stated_tolerance(tmp_path: Path) -> None:
+    write_operation("rms", tmp_path, force=False)
+    (variant,) = choose(
+        "rms", operation_named("rms", tmp_path) and "cuda", ["rms_thread"], tmp_path
+    )
+    assert isinstance(variant, CudaVariant)
+    listed = problems(variant, Config(), "float32")
+    assert len(listed) > 3
+    assert any(problem.shapes[0][1] % 2 for problem in listed)
+    right, allowed = with_allowed_error(listed[1])
+    output = right.astype(np.float32)
+    assert why_wrong(output, right, variant, allowed=allowed) == ""
+    output[-1, -1] *= 1.0001
+    assert "1 of" in why_wrong(output, right, variant, allowed=allowed)
+    output[-1, -1] = np.nan
+    assert "1 of" in why_wrong(output, right, variant, allowed=allowed)
+
+
+@pytest.mark.slow
+def test_a_right_a_wrong_and_a_cheating_softmax_are_told_apart(tmp_path: Path) -> None:
+    options = ("--op", "softmax", "--kernels", str(EXAMPLES), "--device", "cpu", "--rounds", "2")
+    even = call(tmp_path, "sweep", *options, "--sizes", "64x40", "-o", "even.csv")
+    assert even.code == 1
+    rows = {row.variant: row for row in read(tmp_path / "even.csv")}
+    assert rows["softmax_rows"].status == rows["softmax_numpy"].status == "ok"
+    assert "wrong at 1283" in (rows["softmax_pairs"].notes or "")
+    assert rows["softmax_kept"].status == "wrong"
+    assert (rows["softmax_rows"].m, rows["softmax_rows"].extents) == (1, "rows=64;cols=40")
+    odd = call(
+        *(tmp_path, "sweep", *options, "--variants", "softmax_pairs", "--sizes", "64x41"),
+        *("-o", "odd.csv"),
+    )
+    assert odd.code == 1
+    (row,) = read(tmp_path / "odd.csv")
+    assert row.status == "wrong"
+    assert row.size == "64x41"
+    same = call(tmp_path, "diff", "even.csv", "even.csv")
+    assert same.code == 0
+    assert "64x40" in call(tmp_path, "show", "even.csv").out
+    assert call(tmp_path, "report", "even.csv", "-o", "page.html").code == 0
