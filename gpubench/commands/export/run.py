@@ -156,10 +156,9 @@ def _chosen(
     variant: CudaVariant, options: dict[str, Any], device: Device
 ) -> tuple[Config, Problem]:
     """Return the tile and the problem. Raises UsageError."""
-    if OPERATIONS[variant.op].is_chain:
-        raise UsageError(
-            f"{variant.op} cannot be exported: two products, and no check of them in one file"
-        )
+    operation = OPERATIONS[variant.op]
+    if operation.is_chain or not operation.is_product:
+        raise UsageError(f"{variant.op} cannot be exported: the file checks a single product")
     auto = options.get("tiles") in {None, AUTO_TILES}
     sweep = read_options(variant, options | {"tiles": None} if auto else options, size="4096")
     if len(sweep.tiles) > 1 and not auto:
