@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from rich.text import Text
@@ -10,6 +11,7 @@ from rich.text import Text
 from gpubench.model import PRECISIONS, Status
 from gpubench.plan import registry
 from gpubench.results.row import Row
+from gpubench.stats.chosen import together
 from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.view.row_tables import DISAGREE, best_of, by_problem
 
@@ -36,7 +38,8 @@ def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
     """Return the sentences on the problems of the rows; without `tiles`, they name no tile.
 
     The fastest kernel of a problem is compared with its BLAS. Without the BLAS it is compared with
-    the second fastest kernel, or with its own second fastest tile.
+    the second fastest kernel, or with its own second fastest tile. The interval holds although both
+    were chosen as the fastest of several.
     """
     measured = [row for row in rows if row.status == Status.OK and row.median_us]
     names = registry.libraries()
@@ -61,7 +64,25 @@ def _compared(rows: Sequence[Row], names: frozenset[str]) -> tuple[Row, Row] | N
     blas = [row for row in rows if row.variant in names and is_blas(row.median_us or 0.0)]
     others = [row for row in kernels if row.variant != best.variant]
     compared = blas or others or [row for row in kernels if row is not best]
-    return (best, best_of(compared)) if compared else None
+    return _as_chosen(best, best_of(compared), kernels) if compared else None
+
+
+def _as_chosen(best: Row, other: Row, rows: Sequence[Row]) -> tuple[Row, Row]:
+    """Return two rows with intervals that hold although they were chosen among the rows."""
+    known = [row for row in rows if row.half_interval is not None]
+    halves = together(
+        [row.half_interval or 0.0 for row in known], [row.medians_us for row in known]
+    )
+    half_of = dict(zip(map(id, known), halves.tolist(), strict=True))
+
+    def widened(row: Row) -> Row:
+        if id(row) not in half_of:
+            return row
+        centre_us = row.median_us or 0.0
+        half_us = half_of[id(row)] * centre_us
+        return replace(row, ci_low_us=centre_us - half_us, ci_high_us=centre_us + half_us)
+
+    return widened(best), widened(other)
 
 
 def _sentence(best: Row, other: Row, *, tiles: bool) -> str:

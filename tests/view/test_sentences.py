@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 from fakes import measured, point, variant
 
 from gpubench.model import Config, edges
 from gpubench.results.row import Row
+from gpubench.stats.intervals import rounds_interval
 from gpubench.view.sentences import ratio_text, sentences
 
 TILES = edges(1, 64, because="of a test")
@@ -50,6 +52,29 @@ def test_without_a_blas_the_second_fastest_kernel_or_tile_is_the_other_side() ->
     assert sentence.startswith("`a 8` is 1.01 ± 0.02 times as fast as `a 16` at 64")
     assert sentence.endswith(": no difference is shown")
     assert said([timed("a", 10.0)]) == []
+
+
+def test_the_fastest_of_many_equal_tiles_is_not_shown_to_be_faster_than_an_equal_blas() -> None:
+    rng = np.random.default_rng(83)
+    tiles = [*range(1, 33)]
+
+    def problem(faster: float = 1.0) -> list[Row]:
+        def row(name: str, tile: int = 0) -> Row:
+            rounds = 100 * np.exp(0.01 * rng.standard_normal(5)) / (faster if tile == 7 else 1.0)
+            low, high = rounds_interval(rounds.tolist()) or (0.0, 0.0)
+            timed_row = timed(name, float(np.median(rounds)), tile=tile)
+            texts = ";".join(map(repr, rounds.tolist()))
+            return replace(timed_row, ci_low_us=low, ci_high_us=high, round_medians_us=texts)
+
+        blas = row("cpu_blas")
+        percent = 100 * (blas.median_us or 0.0)
+        kernels = [row("mine", tile) for tile in tiles]
+        return [blas, *(replace(x, percent_of_blas=percent / (x.median_us or 1)) for x in kernels)]
+
+    equal = [said(problem())[0] for _ in range(20)]
+    assert sum(text.endswith("no difference is shown") for text in equal) >= 18
+    better = [said(problem(1.08))[0] for _ in range(10)]
+    assert sum("`mine 7` is 1." in text and "no diff" not in text for text in better) >= 9
 
 
 def test_no_ratio_is_quoted_from_one_round_or_from_rounds_that_disagree() -> None:
