@@ -31,6 +31,15 @@ def test_lines_of_tune_and_fleet_count_what_they_are_about() -> None:
     fleet = cells("fleet", operating.operating_fleet.LINES.index(("normal, 0.25 %", 8)), 8)
     assert int(fleet["20% in one unit"].split()[0]) >= 7
     assert fleet["false alarms"] == "0 of 8"
+    of_three = operating.operating_fleet.DISTURBED.index(("normal, 0.25 %", 8, 3, ""))
+    assert cells("fleet_disturbed", of_three, 6)["a slow device found"] == "6 of 6"
+    assert cells("fleet_disturbed", 0, 6)["false alarms"] == "0 of 6"
+
+
+def test_a_history_of_one_build_has_no_move_and_one_with_a_slower_kernel_has() -> None:
+    line = cells("history", operating.operating_history.LINES.index(("as recorded", 10, 50)), 2)
+    assert line["a move in a history of one build"] == "0 of 2"
+    assert line["found: +5 %"] == "2 of 2"
 
 
 def test_the_tables_name_the_sweeps_whose_rounds_they_draw() -> None:
