@@ -10,6 +10,7 @@ from typing import Any
 
 import gpubench
 from gpubench.backends import find_devices
+from gpubench.hardware.host import all_memory_bytes
 from gpubench.model import Device, Measurement, Point, PointKey, Variant, size_of
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.schedule import Estimate, InRounds, Strategy, estimate
@@ -79,6 +80,16 @@ class Job:
             least_s=alone.least_s + self.afterwards_s,
             expected_s=alone.expected_s + self.afterwards_s,
         )
+
+    def too_large(self) -> dict[Point, str]:
+        """Return the points whose operands exceed this machine's memory, with that reason."""
+        memory = all_memory_bytes()
+        return {
+            point: f"needs {point.problem.bytes / 1e9:,.0f} GB of memory, "
+            f"and this machine has {memory / 1e9:,.0f} GB"
+            for point in self.points
+            if point.problem.bytes > memory
+        }
 
     @property
     def context(self) -> dict[str, Any]:

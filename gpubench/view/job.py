@@ -33,14 +33,18 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     if resume:
         raise UsageError("--dry-run: leave out --resume: the file has the points of its sweep")
     how = "to race" if job.strategy.is_race else f"in {counted(job.sweep.timing.rounds, 'round')}"
-    say(f"{job.device.name}: {counted(len(job.points), 'point')} {how}; nothing is run")
+    too_large = job.too_large()
+    points = [point for point in job.points if point not in too_large]
+    say(f"{job.device.name}: {counted(len(points), 'point')} {how}; nothing is run")
     listing = table("variant", "points", "tiles", left={"variant", "tiles"})
     skips = []
-    groups = grouped(job.planned, lambda point: (point.variant.name, job.planned[point]))
-    for (name, reason), points in groups.items():
-        tiles = spans(list(dict.fromkeys(str(point.tile) for point in points if point.tile)))
+    sized = {point: f"{point.problem.size} {why}" for point, why in too_large.items()}
+    reasons = {**job.planned, **sized}
+    groups = grouped(reasons, lambda point: (point.variant.name, reasons[point]))
+    for (name, reason), alike in groups.items():
+        tiles = spans(list(dict.fromkeys(str(point.tile) for point in alike if point.tile)))
         if reason is None:
-            listing.add_row(name, str(len(points)), tiles)
+            listing.add_row(name, str(len(alike)), tiles)
         else:
             skips.append(f"skipped: {f'{name} {tiles}'.strip()}: {reason}")
     console().print(listing)
@@ -48,7 +52,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
         say(skip, "yellow")
     for note in (*([without_dtypes(job.absent)] if job.absent else []), *job.notes):
         say(note)
-    foreseen = job.forecast()
+    foreseen = job.forecast(points)
     say(f"\n{foreseen}; at the least {minutes(foreseen.least_s)}")
     say(f"would write: {job.sweep.output or default_path(job.device.name, ending)}")
 

@@ -2,9 +2,15 @@
 
 import re
 from collections.abc import Sequence
+from math import floor, log10
 
 WHOLE = 1000
 """Rates from this value on are shown without decimals."""
+
+ROUNDED = 100_000
+"""Rates from this value on are shown with four significant digits."""
+
+MAX_DECIMALS = 7
 
 UNITS = {
     "gbytes_per_s": "GB/s",
@@ -38,12 +44,12 @@ def time_text(time_us: float | None) -> str:
 
 
 def milliseconds(time_us: float | None) -> str:
-    """Return milliseconds with four significant digits: `0.2753`, `57.10`, `1204`."""
+    """Return milliseconds with four significant digits: `0.006385`, `57.10`, `1204`."""
     if time_us is None:
         return ""
     time_ms = time_us / 1e3
-    if time_ms < 1:
-        return f"{time_ms:.4f}"
+    if 0 < time_ms < 1:
+        return f"{time_ms:.{min(MAX_DECIMALS, 3 - floor(log10(time_ms)))}f}"
     return f"{time_ms:#.4g}".rstrip(".")
 
 
@@ -53,9 +59,11 @@ def number(value: float | None, digits: int) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Return a figure with four digits, or as a whole number: `0.55`, `94.4`, `55,842`."""
+    """Return a figure with four digits, or as a whole number: `0.55`, `55,842`, `824,300`."""
     if value is None:
         return ""
+    if value >= ROUNDED:
+        value = round(value, 3 - floor(log10(value)))
     return f"{value:,.0f}" if value >= WHOLE else f"{value:.4g}"
 
 

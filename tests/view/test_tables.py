@@ -44,7 +44,7 @@ def row_of(tile: int, median_us: float, spread_us: float = 0.0, of: Any = TILED)
 def test_times_have_four_digits() -> None:
     for time_us, in_ms, with_unit in [
         (None, "", ""),
-        (2.0, "0.0020", "2.000 µs"),
+        (2.0, "0.002000", "2.000 µs"),
         (275.34, "0.2753", "275.3 µs"),
         (999.96, "1.0000", "1000 µs"),
         (1_000.0, "1.000", "1.000 ms"),

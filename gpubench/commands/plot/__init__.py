@@ -34,7 +34,7 @@ def plot(
     """Draw results: by tile, by size, % of cuBLAS, roofline."""
     load_matplotlib()
     from gpubench.plan.selection import read_selected
-    from gpubench.view.pictures.kinds import draw, resolve
+    from gpubench.view.pictures.kinds import FEW_PANELS, draw, resolve
     from gpubench.view.pictures.series import sources
     from gpubench.view.pictures.style import claim, default_theme, provenance, save
     from gpubench.view.tables import say
@@ -43,5 +43,7 @@ def plot(
     kind = resolve(together, kind)
     path = output or Path(f"{files[0].stem}-{kind}.svg")
     claimed = claim(path, force=force)
-    save(draw(together, kind, theme=default_theme(path)), claimed, provenance(kind, files))
+    most = None if only or exclude else FEW_PANELS
+    picture = draw(together, kind, theme=default_theme(path), max_panels=most)
+    save(picture, claimed, provenance(kind, files))
     say(str(path))

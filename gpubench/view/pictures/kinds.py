@@ -7,6 +7,7 @@ kernel whose operands come from memory can be above it.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import hypot
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -40,6 +41,9 @@ MAX_PANELS = 24
 MAX_LINES = 200
 """Maximum number of lines of a picture."""
 
+FEW_PANELS = 4
+"""Maximum number of panels where the user chose no rows, those of the largest sizes."""
+
 CURVE_IN = 3.8
 """Height of axes."""
 
@@ -64,8 +68,11 @@ def draw(
     *,
     theme: Theme = Theme.LIGHT,
     looks: style.Looks | None = None,
+    max_panels: int | None = None,
 ) -> style.Picture:
     """Draw the rows of sources; `looks` are those of a page with several pictures.
+
+    `max_panels` leaves out the panels of the smallest sizes, and the headline says so.
 
     Raises UsageError for an unknown kind, for too few rows, and for too many lines.
     """
@@ -74,6 +81,10 @@ def draw(
     drawn = drawing.panels(group)
     if not drawn:
         raise UsageError(f"--kind {kind}: {drawing.missing}")
+    every = len(drawn)
+    if max_panels and every > max_panels:
+        largest = sorted(drawn, key=lambda panel: -max(map(extent, panel.rows)))[:max_panels]
+        drawn = [panel for panel in drawn if panel in largest]
     lines = sum(len(panel.series) for panel in drawn)
     if len(drawn) > MAX_PANELS or lines > MAX_LINES:
         raise UsageError(
@@ -82,6 +93,8 @@ def draw(
         )
     looks = looks or looks_of(group)
     headline = drawing.headline.format(library=group[0].rows[0].library or "the BLAS")
+    if len(drawn) < every:
+        headline += f": {len(drawn)} of {every} panels; --only chooses others"
     into = [(panel.title, partial(drawing.draw, panel, looks)) for panel in drawn]
     return style.compose(headline, into, theme)
 
@@ -246,7 +259,17 @@ def _blas(panel: Panel, _looks: style.Looks, axes: Axes) -> float:
         figure = f"{_percent(line):,.1f} %{' !' * line.best.unstable}{tile}"
         colour = style.ink() if style.is_library(line.variant) else style.COLOURS[0]
         bars.append((line.name, figure, _percent(line), colour))
-    return style.draw_bars(axes, bars, "percent", [line.best for line in lines])
+    best = [line.best for line in lines]
+    return style.draw_bars(axes, bars, "percent", best, [_half(row, panel.rows) for row in best])
+
+
+def _half(row: Row, rows: Sequence[Row]) -> float | None:
+    """Return half the interval of a percentage, over it: those of both times, added as squares."""
+    alike = [each for each in rows if is_baseline(each) and each.numbers == row.numbers]
+    library = min(alike, key=lambda each: each.median_us or 0.0, default=row)
+    if library is row or row.half_interval is None or library.half_interval is None:
+        return None
+    return hypot(row.half_interval, library.half_interval)
 
 
 def _percent(line: Series) -> float:

@@ -256,15 +256,32 @@ Bar = tuple[str, str, float, str]
 """The texts left and right of a bar, its length, and its colour."""
 
 
-def draw_bars(axes: Axes, bars: Sequence[Bar], title: str, rows: Iterable[Row]) -> float:
+def draw_bars(
+    axes: Axes,
+    bars: Sequence[Bar],
+    title: str,
+    rows: Iterable[Row],
+    halves: Sequence[float | None],
+) -> float:
     """Draw bars from top to bottom, and return the height of the axes.
 
-    `title` is that of the axis, which also explains `!` in the texts of unstable rows.
+    `title` is that of the axis, which also explains `!` in the texts of unstable rows. `halves` are
+    half the 95 % intervals, relative to the bars.
     """
     names = [label(name) for name, *_ in bars]
     figures = [label(figure) for _, figure, *_ in bars]
     *_, values, colours = zip(*bars, strict=True)
     axes.barh(range(len(bars)), values, 0.72, color=colours)
+    for place, (value, half) in enumerate(zip(values, halves, strict=True)):
+        if half:
+            axes.errorbar(
+                *(value, place),
+                xerr=value * half,
+                fmt="none",
+                color=ink(),
+                elinewidth=1.2,
+                capsize=2,
+            )
     axes.set_ylim(len(bars) - 0.45, -0.55)
     beside = axes.secondary_yaxis("right")
     beside.spines["right"].set_visible(False)
@@ -272,6 +289,7 @@ def draw_bars(axes: Axes, bars: Sequence[Bar], title: str, rows: Iterable[Row]) 
         side.set_yticks(range(len(bars)), texts)
         side.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
+    title += ", with 95 % intervals" * any(halves)
     axes.set_xlabel(f"{title} (!: {DISAGREE})" if any(row.unstable for row in rows) else title)
     return max(1.0, LINE_IN * len(bars) * line_count([*names, *figures]))
 

@@ -117,7 +117,9 @@ def _blocks(panel: Panel, looks: style.Looks, axes: Axes) -> float:
         # A kernel has one colour in all panels. Grey is neither a kernel's nor a library's.
         colour = looks.get(line.variant, style.FAINT).colour or "0.55"
         bars.append((f"{line.name}  {row.tile}", figure, _ms(row), colour))
-    return style.draw_bars(axes, bars, "time per launch, ms", [row for _, row in pairs])
+    rows = [row for _, row in pairs]
+    halves = [row.half_interval for row in rows]
+    return style.draw_bars(axes, bars, "time per launch, ms", rows, halves)
 
 
 def _ms(row: Row) -> float:

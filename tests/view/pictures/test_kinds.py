@@ -7,6 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.axis import Tick
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from samples import COMPARE, SWEEP, curve, of_files, sample, source
@@ -244,6 +245,26 @@ def test_several_devices_are_told_apart_by_dashes_and_in_the_legend() -> None:
     curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
     assert len({line.get_linestyle() for line in curves}) == 2
     assert len({line.get_color() for line in curves}) == 1
+
+
+def test_bars_have_the_intervals_of_both_times() -> None:
+    spread = {"ci_low_us": 99.0, "ci_high_us": 101.0}
+    kernel = sample("naive", percent_of_blas=80.0, median_us=100.0, **spread)
+    library = sample("cublas", "", percent_of_blas=100.0, median_us=100.0, **spread)
+    (axes, *_) = draw(source(kernel, library), "blas").axes
+    assert axes.get_xlabel() == "percent, with 95 % intervals"
+    (bar,) = (line for line in axes.collections if isinstance(line, LineCollection))
+    ends = bar.get_segments()[0][:, 0]
+    assert ends == pytest.approx([80 * (1 - 2**0.5 / 100), 80 * (1 + 2**0.5 / 100)])
+
+
+def test_a_picture_of_all_rows_has_the_panels_of_the_largest_sizes() -> None:
+    rows = [sample(n=n, tile=tile) for n in (64, 128, 256) for tile in ("8", "16")]
+    picture = draw(source(*rows), "tiles", max_panels=2)
+    texts = " ".join(words(picture))
+    assert "2 of 3 panels; --only chooses others" in " ".join(texts.split())
+    assert "gemm 64 " not in texts
+    assert "gemm 256 " in texts
 
 
 def test_what_cannot_be_drawn_is_refused_with_the_way_out() -> None:
