@@ -16,6 +16,7 @@ import msgspec
 import platformdirs
 
 from gpubench.errors import UsageError
+from gpubench.process.confine import few_variables
 from gpubench.results.output import Output, open_regular
 
 _PROBE_BYTES = 2**16
@@ -91,6 +92,25 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
         name: str(directory / name) for name in ("NUMBA_CACHE_DIR", "CUPY_CACHE_DIR")
     }
     return compiler_caches | {**os.environ, "XDG_CACHE_HOME": str(directory)}, notice
+
+
+def environment_of_foreign(kernels: Path) -> tuple[dict[str, str], Path | None]:
+    """Return the environment of a process that runs a user's kernels, and the folder it may fill.
+
+    The folder holds what compilers keep for these kernels. It is a part of the user's cache, unless
+    the kernels are in a temporary folder themselves, or the cache cannot be used.
+    """
+    there = kernels.resolve()
+    folder = user_cache("foreign", hashlib.sha256(bytes(there)).hexdigest()[:16])
+    if there.is_relative_to(Path(tempfile.gettempdir()).resolve()) or _why_unusable(folder):
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="gpubench-"))
+        except OSError:
+            return few_variables(os.environ, None), None
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name in ("cache", "tmp"):
+        _make_private(folder / name)
+    return few_variables(os.environ, folder), folder
 
 
 def _why_unusable(directory: Path) -> str | None:

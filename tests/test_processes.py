@@ -1,5 +1,6 @@
 """The processes of a command: all of them end with it, in whatever way it ends."""
 
+import json
 import os
 import select
 import signal
@@ -173,7 +174,7 @@ def test_a_program_of_check_ends_with_it(tmp_path: Path) -> None:
     text = source.read_text().replace(hangs, f"for (volatile int i = 1; i;) {{}}\n  {hangs}")
     assert text != source.read_text()
     source.write_text(text)
-    with start(tmp_path, "check", "mine", "--kernels", "own") as process:
+    with start(tmp_path, "check", "mine", "--kernels", "own", "--tiles", "1") as process:
         while not (pids := [p for p in descendants.descendants(process.pid) if is_program(p)]):
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
@@ -272,3 +273,69 @@ def test_a_line_has_the_name_of_who_spoke_when_it_was_written(
     os.close(writer)
     copier.finish(TIMEOUT_S)
     assert capsys.readouterr().err == "[b] b\n[c] c\n[a] a\n"
+
+
+HOSTILE = """
+import ctypes, json, os, pathlib, signal, sys
+from gpubench.model import CallVariant, edges
+
+def tried(what):
+    try:
+        what()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+
+def write(path):
+    return lambda: pathlib.Path(path).write_text("hostile")
+
+program = int(open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[1])
+outcomes = {
+    "result": tried(write("{folder}/base.csv")),
+    "home": tried(write("{folder}/.bashrc")),
+    "cache": tried(write("{cache}/x.nbi")),
+    "terminal": tried(write("/dev/tty")),
+    "removed": tried(lambda: os.unlink("{folder}/base.csv")),
+    "cut": tried(lambda: os.truncate("{folder}/base.csv", 0)),
+    "memory": tried(lambda: open(f"/proc/{program}/mem", "r+b")),
+    "descriptors": tried(lambda: open(f"/proc/{program}/fd/2", "w")),
+    "signal": tried(lambda: os.kill(program, signal.SIGTERM)),
+    "own": tried(write(os.environ["TMPDIR"] + "/mine")),
+    "token": os.environ.get("GH_TOKEN", "none"),
+    "files of the job": os.environ.get("GITHUB_ENV", "none"),
+}
+print(json.dumps(outcomes))
+VARIANT = CallVariant(
+    idea="hostile", tiles=edges(1, 1, because="of a test"), runs_on="cpu", baseline="", threads=1,
+    build=lambda tile, dtype: lambda a, b, c: c.__setitem__(slice(None), a @ b),
+)
+"""
+"""It says what it reached, in the process of the descriptions and in the process that measures."""
+
+HELD = dict.fromkeys(("result", "home", "cache", "removed", "cut", "memory"), "PermissionError")
+
+
+def test_foreign_code_writes_into_its_own_folder_alone_and_gets_no_token(
+    tmp_path: Path, own_caches: Path
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "base.csv").write_text("the base")
+    text = HOSTILE.replace("{folder}", str(tmp_path)).replace("{cache}", str(own_caches))
+    (tmp_path / "own" / "mine.py").write_text(text)
+    command = ("sweep", "--device", "cpu", "--kernels", "own", "--variants", "mine", "--sizes", "8")
+    secrets = {"GH_TOKEN": "secret", "GITHUB_ENV": str(tmp_path / "env")}
+    done = run(tmp_path, *command, *QUICKER, "-o", "a.csv", **secrets)
+    assert done.code == 0, done.err
+    outcomes = [
+        json.loads(line.partition("] ")[2])
+        for line in done.err.splitlines()
+        if line.startswith(("[mine] {", "[kernels] {"))
+    ]
+    assert len(outcomes) >= 2
+    for outcome in outcomes:
+        assert outcome.pop("terminal") in {"OSError", "PermissionError"}
+        assert outcome == HELD | {
+            "descriptors": "PermissionError", "signal": "PermissionError", "own": "done",
+            "token": "none", "files of the job": "none",
+        }  # fmt: skip
+    assert (tmp_path / "base.csv").read_text() == "the base"

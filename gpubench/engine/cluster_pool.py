@@ -102,7 +102,7 @@ def measure_share(share: Share) -> ShareResult:
     sweep, name = share.sweep, str(worker.name)
     lines: list[bytes] = []
     try:
-        with local_pool(sweep.device, sweep.timer, slot=name) as pool:
+        with local_pool(sweep.device, sweep.timer, name, sweep.kernels) as pool:
             member = Member(name, platform.node(), pool.device, package_version()[0])
             if member.kind != share.kind:
                 raise UsageError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from gpubench.backends import device_label
@@ -186,11 +187,13 @@ class LocalPool:
 
 
 @contextmanager
-def local_pool(device: str, timer: Timer = Timer.EVENTS, slot: str = "") -> Iterator[LocalPool]:
+def local_pool(
+    device: str, timer: Timer = Timer.EVENTS, slot: str = "", kernels: Path | None = None
+) -> Iterator[LocalPool]:
     """Open a device of this machine as `--device` names it, in a child process.
 
     Raises DeviceUnavailableError where the device or the timer is missing, and DeviceBusyError
     where another sweep holds the GPU.
     """
-    with Worker(device, timer) as worker:
+    with Worker(device, timer, kernels) as worker:
         yield LocalPool(worker, slot)

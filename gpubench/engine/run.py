@@ -163,7 +163,7 @@ def open_pool(sweep: Sweep, on: str | None = None) -> Iterator[Pool]:
     DeviceBusyError if another sweep holds the GPU.
     """
     if on is None:
-        with local_pool(sweep.device, sweep.timer) as pool:
+        with local_pool(sweep.device, sweep.timer, kernels=sweep.kernels) as pool:
             yield pool
     else:
         with connected(on, sweep.device) as client:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from secrets import randbits
 from typing import Self
 
@@ -41,12 +42,14 @@ other points are skipped after that."""
 class Worker:
     """Measures points in a child process, which is replaced if a point ends it.
 
+    `kernels` is the folder of the user's kernels, if any are measured.
+
     Raises DeviceUnavailableError if the device or the timer is missing, DeviceBusyError if another
     sweep holds the GPU, and ChildLostError if no process can be started that measures.
     """
 
-    def __init__(self, device: str, timer: Timer) -> None:
-        self._child, self._wall = Supervisor(device, timer), Wall(device)
+    def __init__(self, device: str, timer: Timer, kernels: Path | None = None) -> None:
+        self._child, self._wall = Supervisor(device, timer, kernels), Wall(device)
         self._lock = ExitStack()
         self._last: Point | None = None  # the point that this child measured last
         self._timing, self._seed = Timing(), 0  # the policy of the job

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from gpubench.cache import environment_of_foreign
 from gpubench.errors import ChildLostError, UsageError
 from gpubench.model import (
     LARGEST,
@@ -173,7 +174,7 @@ def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] =
     content = msgspec.Raw(msgspec.msgpack.encode(arguments, enc_hook=_plain))
     request = msgspec.msgpack.encode(_Request(str(path), op, function, content))
     try:
-        value = msgspec.msgpack.decode(_process.ask(request, where, path.stem), type=kind)
+        value = msgspec.msgpack.decode(_process.ask(request, where, path), type=kind)
         for launch in value.sequence if isinstance(value, Launch) else ():
             _check(launch)
     except (ValueError, RecursionError) as error:
@@ -195,13 +196,16 @@ class _Process:
         self._child: Child | None = None
         self._lock = Lock()
 
-    def ask(self, request: bytes, where: str, speaker: str) -> bytes:
+    def ask(self, request: bytes, where: str, path: Path) -> bytes:
         """Return the answer to a request. Raises UsageError if the process ends or is too late."""
         with self._lock:
             if self._child is None or self._child.has_ended:
                 self.end()
-                self._child = start(__name__, "serve", speaker="")
-            self._child.streams.speak_as(speaker)
+                environment, folder = environment_of_foreign(path.parent)
+                self._child = start(
+                    __name__, "serve", speaker="", environment=environment, folder=folder
+                )
+            self._child.streams.speak_as(path.stem)
             try:
                 return ask(self._child, request, ANSWER_S, max_bytes=MAX_ANSWER_BYTES)
             except ChildLostError as lost:

@@ -24,6 +24,8 @@ ROOT = str(Path(__file__).parents[2])
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from gpubench.process.warden import watch; watch(int(sys.argv.pop(1))); "
+    "from gpubench.process.confine import confine; "
+    "folder = sys.argv.pop(1); folder and confine(folder); "
     "from {module} import {function}; {function}(int(sys.argv[1]), *sys.argv[2:])"
 )
 """The child's program. It imports from the same paths as this process, in any current directory."""
@@ -90,11 +92,13 @@ def start(
     *words: str,
     speaker: str,
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Child:
     """Start a child that calls a function with the descriptor of its socket, and with `words`.
 
     `speaker` is named with what the child prints. `environment` replaces the environment of this
-    process. The child has a process group of its own, so Ctrl-C does not reach it.
+    process. The child writes into `folder` alone, if one is given (`confine`). It has a session of
+    its own, so Ctrl-C does not reach it.
     """
     ours, theirs = socket.socketpair()
     streams = Copier(speaker)
@@ -103,7 +107,8 @@ def start(
             process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
                 [
                     *(sys.executable, "-P", "-c", BOOT.format(module=module, function=function)),
-                    *(json.dumps(sys.path), str(os.getpid()), str(theirs.fileno()), *words),
+                    *(json.dumps(sys.path), str(os.getpid()), str(folder or "")),
+                    *(str(theirs.fileno()), *words),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=streams.descriptor,
@@ -168,7 +173,7 @@ def open_channel(descriptor: int) -> Channel:
 
     Programs that it starts do not keep the channel open.
     """
-    os.setpgid(0, 0)  # not the warden's group, which a kernel may kill
+    os.setsid()  # without a terminal, and not in the warden's group, which a kernel may kill
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.set_inheritable(descriptor, False)
     return Channel(socket.socket(fileno=descriptor), takes_files=True)

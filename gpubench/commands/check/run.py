@@ -295,7 +295,7 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
         kernels=kernels,
         timing=SHORTEST,
     )
-    with local_pool(sweep.device, sweep.timer) as pool:
+    with local_pool(sweep.device, sweep.timer, kernels=sweep.kernels) as pool:
         outcome = run(prepare(sweep, pool.device), pool)
     if outcome.interrupted:
         raise KeyboardInterrupt

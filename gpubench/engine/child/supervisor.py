@@ -4,13 +4,14 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
 from gpubench.backends import backends
-from gpubench.cache import environment_with_caches
+from gpubench.cache import environment_of_foreign, environment_with_caches
 from gpubench.engine.child.calls import Done, Opened, bound, decode_result, encode_call
 from gpubench.engine.child.serve import Server
 from gpubench.errors import ChildLostError, HostChangedError
@@ -56,9 +57,12 @@ MAX_RECORDED = 200
 
 
 class Supervisor:
-    """Controls one child at a time. Children that were started ahead wait until they are opened."""
+    """Controls one child at a time. Children that were started ahead wait until they are opened.
 
-    def __init__(self, device: str, timer: Timer) -> None:
+    `kernels` is the folder of the user's kernels, if they run any.
+    """
+
+    def __init__(self, device: str, timer: Timer, kernels: Path | None = None) -> None:
         self.device_name, self._timer = device, timer
         self.child: Child | None = None  # after it has opened the device
         self._waiting: list[Child] = []
@@ -67,6 +71,9 @@ class Supervisor:
         self._child_spent_s: Mapping[str, float] = {}
         self._scheduling = scheduling(os.getpid())
         environment, self.unkept = environment_with_caches()
+        self._folder: Path | None = None  # the only one that the children may fill
+        if kernels is not None:
+            environment, self._folder = environment_of_foreign(kernels)
         kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
         self._environment = kept | THREADS_SLEEP
 
@@ -118,7 +125,12 @@ class Supervisor:
     def _start(self, backend: str = "") -> Child:
         """Start a child. If a backend is named, it loads its modules, and sends a message then."""
         module = "gpubench.engine.child.serve"
-        return start(module, "serve", backend, speaker="kernels", environment=self._environment)
+        return start(
+            *(module, "serve", backend),
+            speaker="kernels",
+            environment=self._environment,
+            folder=self._folder,
+        )
 
     @property
     def living(self) -> Child:

@@ -1,0 +1,91 @@
+"""What foreign code may reach: it writes into a folder of its own, and has few variables (Linux).
+
+Landlock does the first, from Linux 5.13 on, for this process and all that it starts, even as root.
+From Linux 6.12 on, these can also signal no other process. Where the system has no Landlock,
+foreign code may write wherever its user may. This module imports the standard library alone.
+"""
+
+import ctypes
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+PR_SET_NO_NEW_PRIVS = 38
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # of all architectures
+CREATE_RULESET_VERSION = 1
+RULE_PATH_BENEATH = 1
+
+WRITES = 0b1_1111_1111_0010  # write and remove files and folders, and make any kind of them
+REFER = 1 << 13  # move a file to another folder; from version 2 on
+TRUNCATE = 1 << 14  # from version 3 on
+SCOPE_SIGNALS = 1 << 1  # from version 6 on
+
+FILE_RIGHTS = 1 << 1 | TRUNCATE  # the rights that a rule for one file may have
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "shm", "nvidia*", "dri", "infiniband")
+"""What may be written in /dev: not terminals, whose output would reach the user as it is."""
+
+_NAMES = {
+    *("PATH", "LANG", "TZ", "USER", "LOGNAME", "VIRTUAL_ENV", "CC", "CXX", "CPATH"),
+    *("C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"),
+}
+_PREFIXES = (
+    *("LC_", "LD_", "PYTHON", "GPUBENCH_", "CONDA_", "GLIBC_TUNABLES", "MALLOC_"),
+    *("OPENBLAS_", "GOTO_", "MKL_", "OMP_", "KMP_", "NPY_", "NUMBA_", "BLIS_"),
+    *("CUDA_", "NVIDIA_", "NVCC_", "CUBLAS", "CUPY_", "CUTLASS_", "NCCL_"),
+    *("TORCH", "PYTORCH_", "TRITON_", "XLA_", "JAX_", "TF_"),
+)
+_CACHES = {"CUPY_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"}
+
+
+def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[str, str]:
+    """Return the variables that foreign code gets: those that change libraries and compilers.
+
+    So it gets neither tokens nor the files by which a CI job's steps speak to one another. Caches
+    and temporary files go into the folder.
+    """
+    kept = {
+        name: text
+        for name, text in environment.items()
+        if (name in _NAMES or name.startswith(_PREFIXES)) and name not in _CACHES
+    }
+    if folder is None:
+        return kept
+    places = {"HOME": folder, "XDG_CACHE_HOME": folder / "cache", "TMPDIR": folder / "tmp"}
+    return kept | {name: str(path) for name, path in places.items()}
+
+
+def confine(folder: str) -> bool:
+    """Let this process, and all that it starts, write into a folder and to devices alone.
+
+    It must have one thread. Return False where the system cannot.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    version = libc.syscall(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
+    if version < 1:
+        return False
+    writes = WRITES | REFER * (version >= 2) | TRUNCATE * (version >= 3)  # noqa: PLR2004 # see above
+    rules = (ctypes.c_uint64 * 3)(writes, 0, SCOPE_SIGNALS * (version >= 6))  # noqa: PLR2004
+    size = ctypes.sizeof(rules) if rules[2] else ctypes.sizeof(ctypes.c_uint64)
+    ruleset = libc.syscall(CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0)
+    if ruleset < 0:
+        return False
+    devices = (path for name in DEVICES for path in Path("/dev").glob(name))
+    for path in (Path(folder), *devices):
+        _allow(libc, ruleset, path, writes)
+    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    done: int = libc.syscall(RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+    return done == 0
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, writes: int) -> None:
+    """Let a file, or all files beneath a folder, be written."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:  # it is not there
+        return
+    rights = writes if path.is_dir() else writes & FILE_RIGHTS
+    rule = rights.to_bytes(8, "little") + descriptor.to_bytes(4, "little")
+    libc.syscall(ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0)
+    os.close(descriptor)
