@@ -195,5 +195,5 @@ def local_pool(
     Raises DeviceUnavailableError where the device or the timer is missing, and DeviceBusyError
     where another sweep holds the GPU.
     """
-    with Worker(device, timer, kernels) as worker:
+    with Worker(device, timer, kernels=kernels) as worker:
         yield LocalPool(worker, slot)

@@ -22,8 +22,12 @@ SCOPE_SIGNALS = 1 << 1  # from version 6 on
 
 FILE_RIGHTS = 1 << 1 | TRUNCATE  # the rights that a rule for one file may have
 
-DEVICES = ("null", "zero", "full", "random", "urandom", "shm", "nvidia*", "dri", "infiniband")
-"""What may be written in /dev: not terminals, whose output would reach the user as it is."""
+OF_THE_SYSTEM = (
+    *("proc", "dev/null", "dev/zero", "dev/full", "dev/random", "dev/urandom", "dev/shm"),
+    *("dev/nv*", "dev/dxg", "dev/dri", "dev/infiniband"),
+)
+"""What else may be written. CUDA names its threads in /proc, where the memory and the descriptors
+of other processes stay closed. Terminals are left out, as users would see what is written there."""
 
 _NAMES = {
     *("PATH", "LANG", "TZ", "USER", "LOGNAME", "VIRTUAL_ENV", "CC", "CXX", "CPATH"),
@@ -56,7 +60,7 @@ def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[s
 
 
 def confine(folder: str) -> bool:
-    """Let this process, and all that it starts, write into a folder and to devices alone.
+    """Let this process, and all that it starts, write into a folder and `OF_THE_SYSTEM` alone.
 
     It must have one thread. Return False where the system cannot.
     """
@@ -70,8 +74,8 @@ def confine(folder: str) -> bool:
     ruleset = libc.syscall(CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0)
     if ruleset < 0:
         return False
-    devices = (path for name in DEVICES for path in Path("/dev").glob(name))
-    for path in (Path(folder), *devices):
+    of_the_system = (path for name in OF_THE_SYSTEM for path in Path("/").glob(name))
+    for path in (Path(folder), *of_the_system):
         _allow(libc, ruleset, path, writes)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     done: int = libc.syscall(RESTRICT_SELF, ruleset, 0)

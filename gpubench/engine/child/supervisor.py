@@ -14,7 +14,7 @@ from gpubench.backends import backends
 from gpubench.cache import environment_of_foreign, environment_with_caches
 from gpubench.engine.child.calls import Done, Opened, bound, decode_result, encode_call
 from gpubench.engine.child.serve import Server
-from gpubench.errors import ChildLostError, HostChangedError
+from gpubench.errors import ChildLostError, DeviceUnavailableError, HostChangedError
 from gpubench.hardware.host import CACHE_VARIABLE
 from gpubench.model import Point, Timer
 from gpubench.process.channel import Channel
@@ -66,6 +66,7 @@ class Supervisor:
         self.device_name, self._timer = device, timer
         self.child: Child | None = None  # after it has opened the device
         self._waiting: list[Child] = []
+        self._has_opened = False
         self.usable = True  # whether the device still worked after the last request
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._child_spent_s: Mapping[str, float] = {}
@@ -97,7 +98,17 @@ class Supervisor:
         while self._waiting and self._waiting[0].has_ended:  # killed while it waited
             self._waiting.pop(0).kill()
         self.child = self._waiting.pop(0) if self._waiting else self._start()
-        opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
+        try:
+            opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
+        except DeviceUnavailableError:
+            if self._folder is None or self._has_opened:
+                raise
+            self.end_all()
+            self._folder = None
+            opened = self.open()  # this device may have a driver that writes elsewhere
+            self.unkept = "the device opens only where kernels may write whatever you may"
+            return opened
+        self._has_opened = True
         self._spent_s["starting"] += perf_counter() - started
         self._require_scheduling(self.child.pid)  # it waited while kernels ran
         return opened
