@@ -44,6 +44,7 @@ from typing import Any
 import psutil
 from shared import GPUBENCH, parser, save
 
+from gpubench.errors import INTERRUPTED
 from gpubench.plan.tuned import read_winners
 from gpubench.results.provenance import package_version
 from gpubench.results.row import Row, read
@@ -111,6 +112,9 @@ source_hash = "0123456789ab"
 gpubench = "0.1.0"
 tuned_utc = "2026-01-01T00:00:00+00:00"
 """
+VICTIMS = ("sweep", "child", "both", "SIGINT", "SIGTERM", "SIGHUP")
+"""What is killed; or the signal that the sweep gets, after which it keeps what it measured."""
+
 ENDS_WITHIN_S = 10.0
 LOST = re.compile(r"gpubench: .*crashed: Killed \(signal 9\)")
 """The last line where the child was killed: that of a sweep, or of `ab`."""
@@ -137,14 +141,17 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
         return "ended before the kill"
     sweep = psutil.Process(process.pid)
     children, ours = sweep.children(), sweep.children(recursive=True)
-    for target in {"sweep": [sweep], "child": children, "both": [sweep, *children]}[victim]:
+    number = getattr(signal, victim, signal.SIGKILL)
+    for target in {"child": children, "both": [sweep, *children]}.get(victim, [sweep]):
         with suppress(psutil.NoSuchProcess):
-            target.kill()
+            target.send_signal(number)
     _, err = process.communicate()
     require("Traceback" not in err, err)
     _, left = psutil.wait_procs(ours, timeout=ENDS_WITHIN_S)
     left = [it for it in left if it.is_running() and it.status() != psutil.STATUS_ZOMBIE]
     require(not left, f"{left} outlived their parents")
+    if process.returncode in {INTERRUPTED, -number} - {-signal.SIGKILL}:
+        return f"kills by {victim}"  # by the signal itself while Python starts
     if process.returncode == -signal.SIGKILL:
         return f"kills of the {'sweep' if victim == 'sweep' else 'sweep and its child'}"
     if process.returncode in {0, 1, 3}:
@@ -282,7 +289,7 @@ def run_once(
     process = start(directory, *command)
     while not kept or chance.random() < KILLED_AGAIN:
         moment = chance.uniform(0, duration_s)
-        what = kill(process, moment, chance.choice(("sweep", "child", "both")))
+        what = kill(process, moment, chance.choice(VICTIMS))
         where = f"{directory.name} of {command[0]}, {what} at {moment:.3f} s"
         counts[what] += 1
         counts["of these, of a run that was killed before"] += bool(kept)
