@@ -5,6 +5,7 @@ import struct
 from dataclasses import dataclass
 
 from gpubench.model.operation import OPERATIONS
+from gpubench.model.precision import bytes_of_element
 from gpubench.model.problem import Problem
 from gpubench.text import shown
 
@@ -28,6 +29,13 @@ FORMATS = {
 
 MAX_CHARACTERS = 500
 """Maximum length of a parameter."""
+
+ELEMENT_BYTES = {
+    "float": 4,
+    "double": 8,
+    **dict.fromkeys(("half", "__half", "nv_bfloat16", "__nv_bfloat16"), 2),
+}
+"""Bytes of the elements of these types. A pointer to integers may have packed elements."""
 
 WORKSPACE, NULL, LAUNCH = "workspace", "null", "launch"
 """Values: the workspace, a pointer to nothing, and the next of the launch's int arguments."""
@@ -147,6 +155,21 @@ def only_extent(signature: str, op: str) -> str:
     names = {factor.strip() for value in numbers for factor in value.split("*")}
     extents = {name for name in names if re.fullmatch("[mnk]|ld[abc]", name)}
     return extents.pop() if len(extents) == 1 and LAUNCH not in names else ""
+
+
+def why_other_element(parameter: Parameter, problem: Problem) -> str | None:
+    """Return why the elements of a pointer are not those of its array, or None."""
+    index = array_index(parameter, problem.op) if parameter.is_pointer else None
+    size = ELEMENT_BYTES.get(parameter.type_name)
+    if index is None or index >= len(problem.types) or size is None:
+        return None
+    element = problem.types[index]
+    if size == bytes_of_element(element):
+        return None
+    return (
+        f"{parameter.cpp} {parameter.name} has elements of {size} bytes, and its array in "
+        f"{problem.dtype} is of {element}"
+    )
 
 
 def number(parameter: Parameter, problem: Problem) -> float:

@@ -16,7 +16,13 @@ from gpubench.model.expression import MAX_CHARACTERS, Expression, evaluate
 from gpubench.model.operation import LARGEST, OPERATIONS
 from gpubench.model.precision import CORE_DTYPES, PRECISIONS
 from gpubench.model.problem import LAYOUTS, Problem, layout_text
-from gpubench.model.signature import WORKSPACE, Parameter, only_extent, parameters
+from gpubench.model.signature import (
+    WORKSPACE,
+    Parameter,
+    only_extent,
+    parameters,
+    why_other_element,
+)
 from gpubench.model.sources import include_folders, whole_source
 from gpubench.model.tensor_map import TensorMap
 
@@ -296,6 +302,8 @@ class SourceVariant(Variant):
 
     baseline: str = "cublas"
 
+    signature: str = ""
+
     @property
     def only_extent(self) -> str:
         """The only extent that its signature takes for M, N and K, or an empty text."""
@@ -304,7 +312,10 @@ class SourceVariant(Variant):
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
     ) -> str | None:
-        """Also refuse what a signature with one extent cannot describe."""
+        """Also refuse what the signature does not take: other extents, or other elements."""
+        reasons = (why_other_element(each, problem) for each in parameters(self.signature))
+        if reason := next(filter(None, reasons), None):
+            return reason
         if len({problem.m, problem.n, problem.k}) > 1 and self.only_extent:
             return f"its signature takes one extent, {self.only_extent}: square matrices only"
         return super().why_not(tile, problem, capability)

@@ -5,7 +5,14 @@ import struct
 import pytest
 
 from gpubench.model import Problem
-from gpubench.model.signature import array_index, number, packed, parameters, why_unknown
+from gpubench.model.signature import (
+    array_index,
+    number,
+    packed,
+    parameters,
+    why_other_element,
+    why_unknown,
+)
 
 LADDER = (
     "(int M, int N, int K, float alpha=1, const float *A, const float *B, float beta=0, float *C)"
@@ -87,3 +94,18 @@ def test_numbers_are_packed_as_their_types() -> None:
     ):
         (one,) = parameters(text)
         assert packed(one, number(one, PROBLEM), scalar) == expected, text
+
+
+def test_a_pointer_to_elements_of_another_size_than_the_array_is_refused() -> None:
+    source = "const float* A, const float* B, float* C, int M, int N, int K"
+    for dtype, refused in (("float32", 0), ("tf32", 0), ("float16", 3), ("float64", 3)):
+        problem = Problem(op="gemm", m=8, n=8, k=8, dtype=dtype)
+        reasons = [why_other_element(each, problem) for each in parameters(source)]
+        assert sum(map(bool, reasons)) == refused, dtype
+    half = Problem(op="gemm", m=8, n=8, k=8, dtype="float16")
+    right = "const __half* A, const half* B, Scalar* C, const int* workspace, int K"
+    assert not any(why_other_element(each, half) for each in parameters(right))
+    (mixed,) = parameters("float* d=C")
+    assert why_other_element(mixed, half) == (
+        "float* d has elements of 4 bytes, and its array in float16 is of float16"
+    )
