@@ -187,7 +187,7 @@ class Row:
     @property
     def conditions(self) -> str:
         """`cold cache`, then state, scope and timer, where not the default, for a title."""
-        usual = {"", "burst", "kernel", "events", "host"}
+        usual = {"", "burst", "kernel", "events", "host", "outside"}
         named = [value for value in (self.state, self.scope, self.timer) if value not in usual]
         return ", ".join([f"{self.cache} cache", *named])
 

@@ -21,28 +21,29 @@ JSON_FORMAT = 2
 
 def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
     """Return the table of the verdicts, the reasons, and the verdict on all."""
+    on_cpu = any(each.row.cpu_threads for each in judged)
     grid = table(
         *("verdict", "kernel", "size", "conditions", "time", "ratio", "baseline"),
+        *(("threads",) if on_cpu else ()),
         left={"verdict", "kernel", "size", "conditions", "baseline"},
     )
     reasons = []
     for each in judged:
         row, where = each.row, conditions(each.row)
         time = time_text(row.median_us) if row.median_us else ""
-        baseline = with_threads(each.baseline) if each.baseline else ""
-        kernel = with_threads(row)
-        grid.add_row(*(str(each.verdict), kernel, row.size, where, time, _ratio(each), baseline))
+        baseline = each.baseline.kernel if each.baseline else ""
+        cells = str(each.verdict), row.kernel, row.size, where, time, _ratio(each), baseline
+        grid.add_row(*cells, *((threads(each),) if on_cpu else ()))
         if each.reason:
             point = f"{row.kernel} at {row.size} ({where})"
             reasons.append(Text(f"{each.verdict}: {point}: {each.reason}"))
     return [grid, *reasons, Text(f"\n{_headline(judged, claim)}")]
 
 
-def with_threads(row: Row) -> str:
-    """Return the kernel, and its number of threads on a CPU."""
-    if not row.cpu_threads:
-        return row.kernel
-    return f"{row.kernel} ({counted(row.cpu_threads, 'thread')})"
+def threads(judged: Judged) -> str:
+    """Return the numbers of CPU threads of the kernel and of the baseline: `2 and 1`."""
+    rows = filter(None, (judged.row, judged.baseline))
+    return " and ".join(str(row.cpu_threads) for row in rows if row.cpu_threads)
 
 
 def _ratio(each: Judged) -> str:

@@ -16,7 +16,7 @@ from stub import nothing_measured
 from gpubench.commands.judge import verdicts as of_verdicts
 from gpubench.commands.judge.from_file import described
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
-from gpubench.commands.judge.view import as_tables, with_threads
+from gpubench.commands.judge.view import as_tables, threads
 from gpubench.model import CallVariant
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep
@@ -268,6 +268,11 @@ def test_the_fastest_of_several_tiles_needs_more_proof_than_a_single_tile() -> N
     assert among[0].low < alone[0].low < alone[0].ratio.low  # type: ignore[union-attr] # it has one
 
 
-@pytest.mark.parametrize(("threads", "text"), [(2, "mine 16 (2 threads)"), (None, "mine 16")])
-def test_the_table_states_the_threads_of_both_sides(threads: int | None, text: str) -> None:
-    assert with_threads(timed("mine", 0.5, cpu_threads=threads)) == text
+@pytest.mark.parametrize(("counts", "text"), [((2, 1), "2 and 1"), ((None, None), "")])
+def test_the_table_states_the_threads_of_both_sides(
+    counts: tuple[int | None, int | None], text: str
+) -> None:
+    own, base = counts
+    rows = timed("blas", 1.0, cpu_threads=base), timed("mine", 0.5, cpu_threads=own)
+    (found,) = judge_rows(rows, {"mine": ("blas",)})
+    assert threads(found) == text
