@@ -71,15 +71,14 @@ def _scaled(array: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_extremes(array: NDArray[Any], axis: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return integers, of which a block of lines is the least value, and one about the largest.
+    """Return integers, of which a third of the lines is the least value, and a third the largest.
 
-    Sums of the second block are large and odd, so that a sum in a floating-point type is rounded.
+    Some elements of the second third are one less, so that a sum in a floating-point type is
+    rounded.
     """
     limits, copy = np.iinfo(array.dtype), array.copy()
     lines = np.moveaxis(copy, axis, 0)
-    height = max(1, len(lines) // BLOCKS)
-    for value, less in ((limits.min, 0), (limits.max, 1)):
-        start = rng.integers(len(lines))
-        block = lines[start : start + height]
-        block[...] = value - rng.integers(0, less, block.shape, endpoint=True)
+    least, largest, _ = np.array_split(rng.permutation(len(lines)), 3)
+    lines[least] = limits.min
+    lines[largest] = limits.max - rng.integers(0, 1, lines[largest].shape, endpoint=True)
     return copy
