@@ -15,208 +15,50 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
+import operating_ab
 import operating_fleet
 import operating_history
 import operating_tune
-from numpy.typing import NDArray
-from shared import ROOT, measured, measured_file, parser, table
+from operating_scenes import (
+    ROUNDS,
+    SWEEPS,
+    Change,
+    Flags,
+    Floats,
+    Random,
+    Recorded,
+    Scene,
+    blas,
+    both,
+    files_of,
+    half,
+    inside_rounds,
+    modes,
+    only,
+    points_of_a_kernel,
+    quiet,
+    ramp,
+    slow_rounds,
+    tenth,
+    whole,
+)
+from shared import ROOT, measured, parser, table
 
 from gpubench.commands.diff.compare import (
     Comparison,
     DiffVerdict,
     Key,
     Limits,
-    PooledPoint,
     compare,
 )
-from gpubench.commands.diff.sides import read_side
-
-Random = np.random.Generator
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-ROUNDS = sorted(measured_file("diff_rounds").glob("*.csv*"))
-SWEEPS = [measured_file("sweep.csv"), measured_file("sweep_again.csv")]
-"""Sweeps of one build."""
-
+from gpubench.commands.diff.options import AB_PAIRS
 
 # ---- diff
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """Points with all their rounds."""
-
-    keys: list[Key]
-    points: list[PooledPoint]
-    logs: Floats
-    """Logarithms of times, of shape (points, rounds)."""
-
-    kernels: NDArray[np.int64]
-    """Number of each point's kernel; -1 for the BLAS."""
-
-    @property
-    def blas(self) -> Flags:
-        """Which points are of the BLAS."""
-        return self.kernels < 0
-
-    def chosen(self, places: Sequence[int]) -> Recorded:
-        """Return some of the points."""
-        return Recorded(
-            [self.keys[i] for i in places],
-            [self.points[i] for i in places],
-            self.logs[places],
-            self.kernels[places],
-        )
-
-
-def recorded(files: Sequence[Path], least_percent_of_copy: float = 0.0) -> Recorded:
-    """Read the points that have all rounds."""
-    pooled = read_side(files).pooled
-    most = max(len(point.rounds_us) for point in pooled.values())
-    full = {
-        key: point
-        for key, point in sorted(pooled.items())
-        if len(point.rounds_us) == most and (point.percent_of_copy or 0.0) >= least_percent_of_copy
-    }
-    names = sorted({key.variant for key, point in full.items() if not point.is_blas})
-    kernels = [-1 if point.is_blas else names.index(key.variant) for key, point in full.items()]
-    logs = np.log([point.rounds_us for point in full.values()])
-    return Recorded(list(full), list(full.values()), logs, np.array(kernels))
-
-
-@cache
-def files_of(fit: bool) -> tuple[Recorded, Recorded]:
-    """Return products, and points that are bound by memory."""
-    memory = ["gemv.csv"] if fit else ["gemv_t.csv", "atax.csv"]
-    return recorded(ROUNDS if fit else SWEEPS), recorded([*map(measured_file, memory)], 85)
-
-
-@dataclass
-class Scene:
-    """One comparison before it is judged: logarithms of times, of shape (points, rounds)."""
-
-    rng: Random
-    base: Floats
-    new: Floats
-    kernels: NDArray[np.int64]
-    sides: dict[str, Floats] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.base, self.new = self.base.copy(), self.new.copy()
-        self.sides = {"base": self.base, "new": self.new}
-
-    def kernel(self) -> Flags:
-        """Return the points of a random kernel."""
-        return points_of_a_kernel(self.kernels, self.rng)
-
-
-def points_of_a_kernel(kernels: NDArray[np.int64], rng: Random) -> Flags:
-    """Return the points of a random kernel with at least six points."""
-    counts = np.bincount(kernels[kernels >= 0])
-    chosen: Flags = kernels == rng.choice(np.flatnonzero(counts >= 6))  # noqa: PLR2004 # six points
-    return chosen
-
-
-Change = Callable[[Scene], object]
-
-
-def whole(side: str, size: float) -> Change:
-    """The machine was slower during a side."""
-
-    def apply(scene: Scene) -> None:
-        scene.sides[side] += math.log1p(size)
-
-    return apply
-
-
-def slow_rounds(
-    size: float, number: int = 1, *, sides: str = "new", part: float = 1.0, unequal: bool = False
-) -> Change:
-    """Some rounds were slower, at a part of the points, or by 0 to twice the size."""
-
-    def apply(scene: Scene) -> None:
-        for side in sides.split():
-            logs = scene.sides[side]
-            for place in scene.rng.choice(logs.shape[1], number, replace=False):
-                factor = scene.rng.uniform(0, 2, len(logs)) if unequal else 1.0
-                logs[:, place] += np.log1p(size * factor * (scene.rng.random(len(logs)) < part))
-
-    return apply
-
-
-def ramp(size: float) -> Change:
-    """Each round of a side was slower than the round before."""
-
-    def apply(scene: Scene) -> None:
-        for logs in scene.sides.values():
-            logs[:] += np.linspace(0, math.log1p(size), logs.shape[1])
-
-    return apply
-
-
-def inside_rounds(size: float) -> Change:
-    """The device became slower in each round, whose points have a random order."""
-
-    def apply(scene: Scene) -> None:
-        for logs in scene.sides.values():
-            logs[:] += np.log1p(size * scene.rng.random(logs.shape))
-
-    return apply
-
-
-def modes(size: float, chosen: Callable[[Scene], Flags], *, alike: bool = True) -> Change:
-    """Points have one of two speeds in each round, which is a process; all `alike`, or not."""
-
-    def apply(scene: Scene) -> None:
-        points = chosen(scene)
-        for logs in scene.sides.values():
-            shape = (1 if alike else int(points.sum()), logs.shape[1])
-            logs[points] += math.log1p(size) * (scene.rng.random(shape) < 0.5)  # noqa: PLR2004 # a coin
-
-    return apply
-
-
-def blas(scene: Scene) -> Flags:
-    return scene.kernels < 0
-
-
-def tenth(scene: Scene) -> Flags:
-    return scene.rng.random(len(scene.kernels)) < 0.1  # noqa: PLR2004 # one in ten
-
-
-def only(chosen: Callable[[Scene], Flags], side: str, size: float) -> Change:
-    """Some points were slower during a side."""
-
-    def apply(scene: Scene) -> None:
-        scene.sides[side][chosen(scene)] += math.log1p(size)
-
-    return apply
-
-
-def half(scene: Scene) -> Flags:
-    """Return the points of half of the kernels."""
-    numbers = np.unique(scene.kernels[scene.kernels >= 0])
-    return np.isin(scene.kernels, scene.rng.permutation(numbers)[: len(numbers) // 2])
-
-
-def both(*changes: Change) -> Change:
-    """Both changes."""
-
-    def apply(scene: Scene) -> None:
-        for change in changes:
-            change(scene)
-
-    return apply
-
-
-def quiet(_scene: Scene) -> None:
-    """Change nothing."""
 
 
 @dataclass(frozen=True)
@@ -484,6 +326,59 @@ DIFF_HEADING = ["rounds are", "rounds", "slower", "found", "slowed points found"
                 "other point called slower", "not decided", "same"]  # fmt: skip
 
 
+# ---- ab
+
+
+def ab_on_gpu(by: float, fit: bool, rng: Random) -> tuple[operating_ab.Ended, list[Key]]:
+    """Return a comparison whose rounds scatter as recorded ones, and the points made slower."""
+    products = files_of(fit)[0]
+    world = products.chosen(choose_points(products, 100, rng))
+    base, new = np.split(redrawn(world.logs, 2 * AB_PAIRS, rng), 2, axis=1)
+    slowed = points_of_a_kernel(world.kernels, rng) & (by > 0)
+    new[slowed] += math.log1p(by)
+
+    def at(number: int, q: float) -> Comparison:
+        old, changed = (
+            {
+                key: replace(point, code="", files=(), sweeps_us=tuple((us,) for us in times))
+                for key, point, times in zip(
+                    world.keys, world.points, np.exp(logs[:, :number]).tolist(), strict=True
+                )
+            }
+            for logs in (base, new)
+        )
+        return compare(old, changed, Limits(q=q))
+
+    slow = [key for key, is_slow in zip(world.keys, slowed.tolist(), strict=True) if is_slow]
+    return operating_ab.in_turns(at, AB_PAIRS), slow
+
+
+def ab_line(item: tuple[str, float], number: int, fit: bool) -> list[object]:
+    """Return a line of the table of `ab`."""
+    where, by = item
+    if where != "gpu":
+        return operating_ab.line(where == "busy", by > 0, number)
+    rng = np.random.default_rng([84, round(100 * by), fit])
+    ended = [ab_on_gpu(by, fit, rng) for _ in range(number)]
+    found = sum(not set(slow).isdisjoint(each.slower) for each, slow in ended)
+    wrong = sum(not set(each.slower) <= set(slow) for each, slow in ended)
+    return [
+        "an H200, 100 points",
+        AB_PAIRS,
+        f"a kernel {by:+.0%}" if by else "nothing",
+        f"{found} of {number}" if by else "",
+        f"{wrong} of {number}",
+        f"{statistics.median(each.pairs for each, _ in ended):g}",
+        "",
+        "",
+    ]
+
+
+AB = [*((where, by) for where in ("quiet", "busy") for by in (0.0, 0.1)),
+      *(("gpu", by) for by in (0.0, 0.03, 0.05, 0.1))]  # fmt: skip
+"""Where the pairs come from, and how much slower the new side is."""
+
+
 # ---- all tables
 
 
@@ -530,6 +425,7 @@ TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]
     "diff": (diff_line, range(len(CASES)), DIFF_HEADING),
     "references": (reference_line, range(len(REFERENCES)), REFERENCE_HEADING),
     "blind": (blind_line, BLIND, BLIND_HEADING),
+    "ab": (ab_line, AB, operating_ab.HEADING),
     "tune": (tune_line, list(operating_tune.LANDSCAPES), operating_tune.HEADING),
     "fleet": (fleet_line, range(len(operating_fleet.LINES)), operating_fleet.HEADING),
     "fleet_disturbed": (

@@ -1,0 +1,115 @@
+"""The part of operating.py about `ab`: comparisons that end at a look, from recorded pairs."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from shared import ROOT
+
+from gpubench.commands.diff.compare import (
+    Comparison,
+    DiffVerdict,
+    Key,
+    Limits,
+    PooledPoint,
+    compare,
+)
+from gpubench.commands.diff.options import AB_CPU_PAIRS
+from gpubench.stats import looks
+
+PAIRS = ROOT / "results/cpu/ab_pairs.json"
+"""Runs of sweeps in turns: a kernel, the same kernel, and the kernel 10 % slower."""
+
+PIECE = 4
+"""Number of consecutive pairs that are drawn together, because a host's clock drifts."""
+
+SIX_MINUTES = 360.0
+
+KEY = dict.fromkeys(Key._fields, "") | {"op": "gemm", "backend": "cpu", "dtype": "float32"}
+
+HEADING = ["recorded", "pairs at most", "slower", "found", "other point called slower",
+           "pairs, median", "minutes, median", "found in six minutes"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A comparison that ended."""
+
+    pairs: int
+    slower: list[Key]
+
+
+def in_turns(at: Callable[[int, float], Comparison], pairs: int) -> Ended:
+    """Judge at each look as `ab` does; `at` compares the first pairs at a false discovery rate."""
+    for number in (*looks.early_looks(pairs), pairs):
+        last = number == pairs
+        counts = (result := at(number, Limits.q * looks.share(number, pairs, is_last=last))).counts
+        if last or counts[DiffVerdict.SLOWER] or not counts[DiffVerdict.AMBIGUOUS]:
+            break
+    return Ended(number, list(result.of(DiffVerdict.SLOWER)))
+
+
+@cache
+def recorded() -> list[dict[str, Any]]:
+    """Return the runs of the record."""
+    runs: list[dict[str, Any]] = json.loads(PAIRS.read_text(encoding="utf-8"))
+    return runs
+
+
+def on_cpu(disturbed: bool, slower: bool, rng: random.Random) -> tuple[Ended, float]:
+    """Return a comparison of drawn pairs, and the seconds that it took."""
+    runs = [run["triples"] for run in recorded() if run["disturbed"] == disturbed]
+    triples = list[dict[str, Any]]()
+    while len(triples) < AB_CPU_PAIRS:
+        run = rng.choice(runs)
+        start = rng.randrange(len(run) - PIECE + 1)
+        triples += run[start : start + PIECE]
+    names = [rng.sample(["base", "same"], 2) for _ in triples]
+    base = [triple[first] for triple, (first, _) in zip(triples, names, strict=False)]
+    new = [
+        triple["slow" if slower else second]
+        for triple, (_, second) in zip(triples, names, strict=False)
+    ]
+
+    def at(number: int, q: float) -> Comparison:
+        return compare(pooled(base[:number]), pooled(new[:number]), Limits(q=q))
+
+    ended = in_turns(at, AB_CPU_PAIRS)
+    return ended, sum(sweep["seconds"] for sweep in (*base[: ended.pairs], *new[: ended.pairs]))
+
+
+def pooled(sweeps: Sequence[dict[str, Any]]) -> dict[Key, PooledPoint]:
+    """Return the points of sweeps on a CPU."""
+    points = {}
+    for name in sweeps[0]["us"]:
+        variant, size = name.split()
+        medians, shortest = zip(*(sweep["us"][name] for sweep in sweeps), strict=True)
+        point = PooledPoint(on_cpu=True, is_blas=variant == "cpu_blas", shortest_us=shortest)
+        lengths = dict.fromkeys("mnk", int(size))
+        key = Key(**KEY | {"variant": variant, "compute_mode": "float32"} | lengths)
+        points[key] = replace(point, sweeps_us=tuple((us,) for us in medians))
+    return points
+
+
+def line(disturbed: bool, slower: bool, number: int) -> list[object]:
+    """Return a line of the table."""
+    ended = [on_cpu(disturbed, slower, random.Random(seed)) for seed in range(number)]  # noqa: S311
+    found = [slower and any(key.variant == "loop" for key in each.slower) for each, _ in ended]
+    wrong = [any(not slower or key.variant != "loop" for key in each.slower) for each, _ in ended]
+    early = [hit and seconds < SIX_MINUTES for hit, (_, seconds) in zip(found, ended, strict=True)]
+    return [
+        f"16 CPUs, beside {'a busy process and ' if disturbed else ''}seven other runs",
+        AB_CPU_PAIRS,
+        "the kernel +10%" if slower else "nothing",
+        f"{sum(found)} of {number}" if slower else "",
+        f"{sum(wrong)} of {number}",
+        f"{statistics.median(each.pairs for each, _ in ended):g}",
+        f"{statistics.median(seconds for _, seconds in ended) / 60:.1f}",
+        f"{sum(early)} of {number}" if slower else "",
+    ]

@@ -1,0 +1,194 @@
+"""Recorded rounds, and what disturbs them, for the comparisons of operating.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from shared import measured_file
+
+from gpubench.commands.diff.compare import Key, PooledPoint
+from gpubench.commands.diff.sides import read_side
+
+Random = np.random.Generator
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+ROUNDS = sorted(measured_file("diff_rounds").glob("*.csv*"))
+SWEEPS = [measured_file("sweep.csv"), measured_file("sweep_again.csv")]
+"""Sweeps of one build."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Points with all their rounds."""
+
+    keys: list[Key]
+    points: list[PooledPoint]
+    logs: Floats
+    """Logarithms of times, of shape (points, rounds)."""
+
+    kernels: NDArray[np.int64]
+    """Number of each point's kernel; -1 for the BLAS."""
+
+    @property
+    def blas(self) -> Flags:
+        """Which points are of the BLAS."""
+        return self.kernels < 0
+
+    def chosen(self, places: Sequence[int]) -> Recorded:
+        """Return some of the points."""
+        return Recorded(
+            [self.keys[i] for i in places],
+            [self.points[i] for i in places],
+            self.logs[places],
+            self.kernels[places],
+        )
+
+
+def recorded(files: Sequence[Path], least_percent_of_copy: float = 0.0) -> Recorded:
+    """Read the points that have all rounds."""
+    pooled = read_side(files).pooled
+    most = max(len(point.rounds_us) for point in pooled.values())
+    full = {
+        key: point
+        for key, point in sorted(pooled.items())
+        if len(point.rounds_us) == most and (point.percent_of_copy or 0.0) >= least_percent_of_copy
+    }
+    names = sorted({key.variant for key, point in full.items() if not point.is_blas})
+    kernels = [-1 if point.is_blas else names.index(key.variant) for key, point in full.items()]
+    logs = np.log([point.rounds_us for point in full.values()])
+    return Recorded(list(full), list(full.values()), logs, np.array(kernels))
+
+
+@cache
+def files_of(fit: bool) -> tuple[Recorded, Recorded]:
+    """Return products, and points that are bound by memory."""
+    memory = ["gemv.csv"] if fit else ["gemv_t.csv", "atax.csv"]
+    return recorded(ROUNDS if fit else SWEEPS), recorded([*map(measured_file, memory)], 85)
+
+
+@dataclass
+class Scene:
+    """One comparison before it is judged: logarithms of times, of shape (points, rounds)."""
+
+    rng: Random
+    base: Floats
+    new: Floats
+    kernels: NDArray[np.int64]
+    sides: dict[str, Floats] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.base, self.new = self.base.copy(), self.new.copy()
+        self.sides = {"base": self.base, "new": self.new}
+
+    def kernel(self) -> Flags:
+        """Return the points of a random kernel."""
+        return points_of_a_kernel(self.kernels, self.rng)
+
+
+def points_of_a_kernel(kernels: NDArray[np.int64], rng: Random) -> Flags:
+    """Return the points of a random kernel with at least six points."""
+    counts = np.bincount(kernels[kernels >= 0])
+    chosen: Flags = kernels == rng.choice(np.flatnonzero(counts >= 6))  # noqa: PLR2004 # six points
+    return chosen
+
+
+Change = Callable[[Scene], object]
+
+
+def whole(side: str, size: float) -> Change:
+    """The machine was slower during a side."""
+
+    def apply(scene: Scene) -> None:
+        scene.sides[side] += math.log1p(size)
+
+    return apply
+
+
+def slow_rounds(
+    size: float, number: int = 1, *, sides: str = "new", part: float = 1.0, unequal: bool = False
+) -> Change:
+    """Some rounds were slower, at a part of the points, or by 0 to twice the size."""
+
+    def apply(scene: Scene) -> None:
+        for side in sides.split():
+            logs = scene.sides[side]
+            for place in scene.rng.choice(logs.shape[1], number, replace=False):
+                factor = scene.rng.uniform(0, 2, len(logs)) if unequal else 1.0
+                logs[:, place] += np.log1p(size * factor * (scene.rng.random(len(logs)) < part))
+
+    return apply
+
+
+def ramp(size: float) -> Change:
+    """Each round of a side was slower than the round before."""
+
+    def apply(scene: Scene) -> None:
+        for logs in scene.sides.values():
+            logs[:] += np.linspace(0, math.log1p(size), logs.shape[1])
+
+    return apply
+
+
+def inside_rounds(size: float) -> Change:
+    """The device became slower in each round, whose points have a random order."""
+
+    def apply(scene: Scene) -> None:
+        for logs in scene.sides.values():
+            logs[:] += np.log1p(size * scene.rng.random(logs.shape))
+
+    return apply
+
+
+def modes(size: float, chosen: Callable[[Scene], Flags], *, alike: bool = True) -> Change:
+    """Points have one of two speeds in each round, which is a process; all `alike`, or not."""
+
+    def apply(scene: Scene) -> None:
+        points = chosen(scene)
+        for logs in scene.sides.values():
+            shape = (1 if alike else int(points.sum()), logs.shape[1])
+            logs[points] += math.log1p(size) * (scene.rng.random(shape) < 0.5)  # noqa: PLR2004 # a coin
+
+    return apply
+
+
+def blas(scene: Scene) -> Flags:
+    return scene.kernels < 0
+
+
+def tenth(scene: Scene) -> Flags:
+    return scene.rng.random(len(scene.kernels)) < 0.1  # noqa: PLR2004 # one in ten
+
+
+def only(chosen: Callable[[Scene], Flags], side: str, size: float) -> Change:
+    """Some points were slower during a side."""
+
+    def apply(scene: Scene) -> None:
+        scene.sides[side][chosen(scene)] += math.log1p(size)
+
+    return apply
+
+
+def half(scene: Scene) -> Flags:
+    """Return the points of half of the kernels."""
+    numbers = np.unique(scene.kernels[scene.kernels >= 0])
+    return np.isin(scene.kernels, scene.rng.permutation(numbers)[: len(numbers) // 2])
+
+
+def both(*changes: Change) -> Change:
+    """Both changes."""
+
+    def apply(scene: Scene) -> None:
+        for change in changes:
+            change(scene)
+
+    return apply
+
+
+def quiet(_scene: Scene) -> None:
+    """Change nothing."""
