@@ -110,7 +110,7 @@ def ab(
     pairs: Annotated[
         int | None,
         typer.Option(
-            help="Number of pairs of sweeps, without --budget. "
+            help="Maximum number of pairs of sweeps, without --budget. "
             f"Default: {AB_PAIRS}, and {AB_CPU_PAIRS} on a CPU."
         ),
     ] = None,

@@ -145,7 +145,9 @@ def _blind(comparison: Comparison) -> str:
         return ""
     names = zip(("everything", "one kernel", "one point"), sizes, strict=True)
     texts = (f"{name} {'never' if size is None else f'{100 * size:.1f} %'}" for name, size in names)
-    return f"found in nine of ten cases, if slower by: {', '.join(texts)}"
+    at_modes = sum(finding.modes > 1 for finding in comparison.two_sided.values())
+    less = f"; less often at {counted(at_modes, 'point')} with two speeds" * bool(at_modes)
+    return f"found in nine of ten cases, if slower by: {', '.join(texts)}{less}"
 
 
 def _not_judged(comparison: Comparison) -> str:

@@ -188,6 +188,7 @@ def test_a_point_with_two_speeds_is_listed_with_both(file: Write, run: Run) -> N
     assert code == 0
     assert "own at 64 float32 ran at two speeds" in " ".join(out.split())
     assert "two speeds: 0.1002 and 0.1082 ms" in " ".join(out.split())
+    assert "; less often at 1 point with two speeds" in out
     # No mode explains this.
     assert run(base, file("slower.csv", swapped(rows(), row("own", 64, 1.5))))[0] == 1
     # With more rounds the test decides.
