@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
 from gpubench.commands.convert import JSON_FORMAT
 from gpubench.commands.diff.compare import DiffVerdict, Disturbance, Finding, Limits
 from gpubench.commands.diff.formats import JSON_FORMAT as DIFF_FORMAT
+from gpubench.commands.diff.weighted import Total
 from gpubench.commands.judge.verdicts import JudgeVerdict
 from gpubench.commands.judge.view import JSON_FORMAT as JUDGE_FORMAT
 from gpubench.results.row import COLUMNS, KEY
@@ -86,6 +87,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "drifted": typed("bool"),
         "untested": number,
         "detectable": of_object(properties(Detectable)),
+        "totals": of_list(of_object(properties(Total))),
         "disturbances": of_list(of_object(properties(Disturbance))),
         "notes": lines,
         "advice": lines,

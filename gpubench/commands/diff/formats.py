@@ -207,6 +207,12 @@ def _junit(report: Report) -> str:
     suites = ET.Element("testsuites", name="gpubench diff")
     suite = ET.SubElement(suites, "testsuite", name="gpubench diff")
     suite.extend(_case(report, line) for line in report.lines)
+    for total in report.fields.get("totals", ()):
+        name = clean(f"weighted total of {total['kernel']}")
+        case = ET.SubElement(suite, "testcase", classname="gpubench.diff", name=name)
+        if total["verdict"] == report.verdicts[1]:
+            message = f"{100 * (total['ratio'] - 1):+.2f} %"
+            ET.SubElement(case, "failure", message=message, type=total["verdict"])
     for element in (suites, suite):
         element.set("tests", str(len(suite)))
         for name, child in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):

@@ -42,6 +42,14 @@ class Options:
             help="Of build files: how much worse a column may get, such as spill_bytes=64.",
         ),
     ] = None
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also judge the weighted total of a list of problems, as --sizes takes it; more "
+            "than a quarter of --threshold matters.",
+        ),
+    ] = None
     strict: Annotated[
         bool,
         typer.Option(

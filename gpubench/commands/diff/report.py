@@ -22,6 +22,7 @@ from gpubench.commands.diff.compare import (
 from gpubench.commands.diff.formats import STRICT, Line, Report, exit_code, shortened
 from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
+from gpubench.commands.diff.weighted import Total, weighted_totals
 from gpubench.model import DEFAULT_OP, OPERATIONS, Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.stats.modes import DECIDING_ROUNDS
@@ -67,9 +68,12 @@ def make_report(
     sentence = _sentence(comparison, rows, builds) if builds else ""
     labels = _labels(rows)
     open_verdicts = {DiffVerdict.AMBIGUOUS, DiffVerdict.MISSING}
-    unsettled = bool(comparison.counts.keys() & open_verdicts) or comparison.drifted
+    own = {key: item for key, item in comparison.findings.items() if not is_blas(rows[key])}
+    totals = weighted_totals(options.weights, own, comparison.limits) if options.weights else []
+    verdicts = {*comparison.counts, *(total.verdict for total in totals)}
+    unsettled = bool(verdicts & open_verdicts) or comparison.drifted
     unsettled = (options.strict and unsettled) or not comparison.two_sided
-    code = exit_code(comparison.counts, DiffVerdict, unsettled=unsettled)
+    code = exit_code(verdicts, DiffVerdict, unsettled=unsettled)
     not_judged = _not_judged(comparison)
     untimed = comparison.untimed
     not_timed = f"no time on either side: {len(untimed)}" * bool(untimed)
@@ -85,19 +89,20 @@ def make_report(
             Line(key, labels[key], finding, _cells(finding), _brief(finding))
             for key, finding in comparison.findings.items()
         ),
-        headline=_headline(comparison, code, not_judged, labels),
+        headline=_headline(comparison, code, not_judged, labels, totals),
         colour="red" if code else "yellow" if not_judged else "green",
         exit_code=code,
         equal=f"within ±{100 * comparison.limits.threshold:g} %",
         notes=tuple(_notes(comparison, rows, base, new)),
         advice=tuple(_advice(comparison, rows, builds, strict=options.strict)),
-        closing=tuple(filter(None, (not_timed, _blind(comparison), sentence))),
+        closing=tuple(filter(None, (not_timed, _blind(comparison), *_weighted(totals), sentence))),
         fields={
             "limits": asdict(comparison.limits),
             "drift": comparison.drift,
             "drifted": comparison.drifted,
             "untested": len(comparison.untested),
             "detectable": asdict(comparison.detectable),
+            "totals": [asdict(total) for total in totals],
             "disturbances": [asdict(item) for item in comparison.disturbances],
             "untimed": [key._asdict() | {"reason": reason} for key, reason in untimed.items()],
         },
@@ -106,7 +111,13 @@ def make_report(
     )
 
 
-def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mapping[Key, str]) -> str:
+def _headline(
+    comparison: Comparison,
+    code: int,
+    not_judged: str,
+    labels: Mapping[Key, str],
+    totals: Iterable[Total],
+) -> str:
     """Return the verdict in a line, with the shift of the machine if it matters."""
     shift = f"machine-wide shift of {_change(comparison.drift)}: " * comparison.drifted
     counts = comparison.counts
@@ -122,10 +133,14 @@ def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mappin
         change = _change(finding.judged_ratio if is_remarked else finding.ratio)
         by = f"{change.lstrip('+')} ({labels[worst]})"
         return f"{shift}slower: {len(slowdowns)} {points}, by up to {by}"
+    too_long = [total for total in totals if total.verdict == DiffVerdict.SLOWER]
     order = ("same", "faster", "ambiguous", "clock", "missing", "new")
     named = (name for name in map(DiffVerdict, order) if counts[name])
     listed = ", ".join(f"{counts[name]:,} {name}" for name in named)
     kind = "not settled" if code == STRICT else "no confirmed regression"
+    if too_long:
+        longest = max(too_long, key=lambda total: total.ratio)
+        return f"{shift}slower: the weighted total of {longest}; {points} {listed}"
     if not comparison.two_sided:
         kind = "nothing compared"
     elif 2 * counts[DiffVerdict.AMBIGUOUS] > len(comparison.two_sided):
@@ -148,6 +163,11 @@ def _blind(comparison: Comparison) -> str:
     at_modes = sum(finding.modes > 1 for finding in comparison.two_sided.values())
     less = f"; less often at {counted(at_modes, 'point')} with two speeds" * bool(at_modes)
     return f"found in nine of ten cases, if slower by: {', '.join(texts)}{less}"
+
+
+def _weighted(totals: Sequence[Total]) -> list[str]:
+    """Return a line for each total."""
+    return [f"weighted total of {counted(each.problems, 'problem')}: {each}" for each in totals]
 
 
 def _not_judged(comparison: Comparison) -> str:

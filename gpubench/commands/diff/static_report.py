@@ -54,6 +54,8 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
         raise UsageError(f"{new[0]} is compared with itself")
     if options.threshold is not None:
         raise UsageError("--threshold: is for times; build files have --allow")
+    if options.weights is not None:
+        raise UsageError("--weights: is for times; build files have none")
     limits = read_limits(options.allow)
     before, after = read(base[0]), read(new[0])
     keep = selection([*before, *after], options.only, options.exclude)

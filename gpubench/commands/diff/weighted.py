@@ -1,0 +1,117 @@
+"""`diff --weights`: the total time of a list of problems, each as often as the list has it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpubench.commands.diff.compare import DiffVerdict, Finding, Key, Limits
+from gpubench.errors import UsageError
+from gpubench.grouping import grouped
+from gpubench.model.operation import size_of
+from gpubench.plan.problems import ListedProblem, read_problems, with_dtypes
+
+PART = 0.25
+"""Part of the threshold that a total may be slower by. Scatter that decides about a point cancels
+in a total, so a total can be held to less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total:
+    """The total of all problems by one kernel, with the tile that was fastest on the base side."""
+
+    kernel: str
+    """Its variant and precision: `own float32`."""
+
+    verdict: DiffVerdict
+    """`slower`, `faster`, `same` or `ambiguous`."""
+
+    problems: int
+    base_us: float
+    ratio: float
+    """New total over base total, without what the machine did."""
+
+    ratio_low: float | None
+    """None: a point has no interval."""
+
+    ratio_high: float | None
+
+    def __str__(self) -> str:
+        low, high = (
+            "" if end is None else f"{100 * (end - 1):+.2f}"
+            for end in (self.ratio_low, self.ratio_high)
+        )
+        interval = f" ({low} .. {high} %)" if low else ""
+        return f"{self.kernel} {100 * (self.ratio - 1):+.2f} %{interval} {self.verdict}"
+
+
+def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits) -> list[Total]:
+    """Return the total of each kernel that has times of all problems of a list on both sides.
+
+    Raises UsageError for a list that cannot be read, and if no kernel has all of its problems.
+    """
+    two_sided = [key for key, finding in findings.items() if finding.ratio]
+    ops = {key.op for key in two_sided}
+    if len(ops) != 1:
+        raise UsageError(
+            f"--weights: the files have times of {len(ops)} operations on both sides, and a list "
+            "is of one; choose it with --only"
+        )
+    problems = read_problems(path, ops.pop(), "--weights")
+    sides = grouped(two_sided, lambda key: key._replace(tile="", m=0, n=0, k=0, extents=""))
+    totals, missing = list[Total](), ""
+    for kernel, keys in sides.items():
+        listed = [
+            each
+            for each in with_dtypes(problems, [kernel.compute_mode])
+            if each.dtype == kernel.compute_mode
+        ]
+        by_size = grouped(keys, size_of)
+        absent = next((each for each in listed if each.size not in by_size), None)
+        if absent or not listed:
+            missing = missing or (absent.name if absent else f"a problem in {kernel.compute_mode}")
+            continue
+        chosen = [
+            min((findings[key] for key in by_size[each.size]), key=lambda item: item.base_us or 0.0)
+            for each in listed
+        ]
+        totals.append(_total(f"{kernel.variant} {kernel.compute_mode}", listed, chosen, limits))
+    if not totals:
+        raise UsageError(f"--weights: no kernel has times of all problems; '{missing}' is missing")
+    return totals
+
+
+def _total(
+    kernel: str, problems: Sequence[ListedProblem], findings: Sequence[Finding], limits: Limits
+) -> Total:
+    """Add up a kernel's problems.
+
+    The half-width is the mean of the points' half-widths, by their parts of the total. It holds
+    whatever the points have in common, such as the speed of a process.
+    """
+    parts = [
+        problem.weight * (finding.base_us or 0.0)
+        for problem, finding in zip(problems, findings, strict=True)
+    ]
+    new = [part * (item.judged_ratio or 1.0) for part, item in zip(parts, findings, strict=True)]
+    effect = math.log(sum(new) / sum(parts))
+    halves = [
+        math.log(item.ratio_high / item.ratio) if item.ratio and item.ratio_high else math.inf
+        for item in findings
+    ]
+    half = sum(part * each for part, each in zip(parts, halves, strict=True)) / sum(parts)
+    limit = math.log1p(PART * limits.threshold)
+    verdict = DiffVerdict.AMBIGUOUS
+    if abs(effect) - half > limit:
+        verdict = DiffVerdict.SLOWER if effect > 0 else DiffVerdict.FASTER
+    elif abs(effect) + half <= limit:
+        verdict = DiffVerdict.SAME
+    return Total(
+        kernel=kernel,
+        verdict=verdict,
+        problems=len(problems),
+        base_us=sum(parts),
+        ratio=math.exp(effect),
+        ratio_low=math.exp(effect - half) if half < math.inf else None,
+        ratio_high=math.exp(effect + half) if half < math.inf else None,
+    )
