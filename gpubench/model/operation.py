@@ -216,6 +216,8 @@ class Operations(Mapping[str, Operation]):
             path.parent.name: None for path in sorted(folder.glob("*/operation.py"))
         }
         self.ours = frozenset(self._by_name)
+        self.paths: dict[str, Path] = {}
+        """The files of users' operations, for processes that do not have them yet."""
 
     def __getitem__(self, name: str) -> Operation:
         operation = self._by_name[name]
@@ -224,11 +226,11 @@ class Operations(Mapping[str, Operation]):
             operation = self._by_name[name] = module.OPERATION
         return operation
 
-    def add(self, name: str, operation: Operation) -> None:
+    def add(self, name: str, operation: Operation, path: Path) -> None:
         """Add a user's operation, or its new edition. Raise ValueError for a name of gpubench."""
         if name in self.ours:
             raise ValueError(f"an operation '{name}'")
-        self._by_name[name] = operation
+        self._by_name[name], self.paths[name] = operation, path
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)

@@ -49,7 +49,7 @@ def add_operation(path: Path) -> None:
         raise UsageError(f"{path}: '{shown(name)}' cannot name an operation: {NAME_RULE}")
     operation = _load(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
     try:
-        OPERATIONS.add(name, operation)
+        OPERATIONS.add(name, operation, path)
     except ValueError as error:
         raise UsageError(f"{path}: gpubench has {error} already; rename your folder") from error
 

@@ -19,7 +19,7 @@ from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import widened
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.grouping import grouped
-from gpubench.model import Problem
+from gpubench.model import OPERATIONS, Problem
 from gpubench.process.descendants import cpu_ns, descendants
 from gpubench.process.shared_memory import new_file, new_sealed_file
 
@@ -54,10 +54,13 @@ class Batch:
         self._chosen: list[tuple[int, list[int], NDArray[Any]]] = []
         """Launches whose results are compared, with rows of the result and their copies."""
 
+        stated_in = [str(OPERATIONS.paths[problem.op])] if problem.op in OPERATIONS.paths else []
         descriptor = new_sealed_file(output_bytes)
         try:
             self._outputs = np.frombuffer(mmap(descriptor, output_bytes), np.uint8)
-            child.request_with_file(descriptor, limit_s, Walled.prepare, problem, launches)
+            child.request_with_file(
+                descriptor, limit_s, Walled.prepare, problem, launches, *stated_in
+            )
         finally:
             os.close(descriptor)
 

@@ -30,8 +30,10 @@ def is_spanned(seed: int, fill: Fill) -> bool:
 def new_inputs(problem: Problem, seed: int, spans: bool, fill: Fill) -> tuple[NDArray[Any], ...]:
     """Return the operands of a launch, which a secret seed determines.
 
-    With `spans`, operands span their type whatever `fill` says.
+    With `spans`, operands of a product span their type whatever `fill` says. Those of another
+    operation are as it states them.
     """
+    spans = spans and problem.operation.is_product
     inputs = make_inputs(problem, seed, Fill.UNIFORM if spans else fill)
     return spanned(inputs, _rng(~seed)) if spans else inputs
 
