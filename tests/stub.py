@@ -6,6 +6,7 @@ Every point takes 10 to 14 microseconds, which depend on its tile and size.
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Self
 from unittest.mock import patch
 
@@ -13,9 +14,10 @@ import matplotlib.font_manager  # noqa: F401 # it starts a program once, to find
 from fakes import CPU, FakeBackend, series
 
 from gpubench.commands.explain.code import Code, Codes, Program
+from gpubench.commands.new_kernel.proof import Proof
 from gpubench.engine.worker import Worker
 from gpubench.errors import CompileError, DeviceUnavailableError
-from gpubench.model import Measurement, Point, Status, Timer, Timing
+from gpubench.model import Measurement, Point, Status, Timer, Timing, Variant
 from gpubench.plan.descriptor import load
 
 MAX_POINTS = 40
@@ -87,6 +89,10 @@ def _no_programs(programs: Sequence[Program], _on_compiled: object) -> dict[Prog
     return {program: dict.fromkeys(program.instances, code) for program in programs}
 
 
+def _no_proof(_variant: Variant) -> Proof:
+    return Proof(reason="no program is started here")
+
+
 def _no_cluster(_device: str) -> None:
     raise DeviceUnavailableError("no process is started here")
 
@@ -111,6 +117,8 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
             "gpubench.commands.diff.ab.unpacked": lambda _name, path: nullcontext(path),
             "gpubench.plan.description_process.load": load,
+            "gpubench.plan.from_source.files.shutil": SimpleNamespace(which=lambda _name: None),
+            "gpubench.commands.new_kernel.run.prove": _no_proof,
             "gpubench.on_cpu.accesses.missing_tool": lambda: "no program is started here",
             "gpubench.results.provenance._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,

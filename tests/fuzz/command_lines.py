@@ -14,6 +14,7 @@ import scipy.stats  # noqa: F401 # loaded, not used
 from commandline import COMMANDS, outcome
 from contract import REFUSALS, BrokenContractError, call_within_contract, checked_message, contents
 from stub import nothing_measured
+from warm import Fork
 
 SEPARATOR = b"\0"
 """Separator of the words of a command line. No word can contain it."""
@@ -174,6 +175,8 @@ def _named(name: str, argv: Sequence[str]) -> bool:
 
 def run(argv: Sequence[str], folder: Path) -> int:
     """Run a command line in this process; return its exit code, or raise what it raised."""
+    if Fork.forks:
+        Fork.forks.open()  # a process of the tests, not of the command
     code: int
     code, _, message = call_within_contract(partial(outcome, *argv), folder)
     if code not in CODES and (argv[0], code) != ("bisect", 128):  # by 128, `git bisect run` ends

@@ -152,14 +152,18 @@ def where(data: bytes, folder: Path) -> None:
 
 
 @functools.cache
-def _rows() -> tuple[table.Row, ...]:
-    ok = [measured(10.0 + edge, point(tile=Config.parse(str(edge)))) for edge in (8, 16)]
+def _rows(least_us: float = 10.0) -> tuple[table.Row, ...]:
+    ok = [measured(least_us + edge, point(tile=Config.parse(str(edge)))) for edge in (8, 16)]
     rounds = replace(ok[0], tile="4", rounds=3, round_medians_us="9.5;10.0;10.5")
     return (*ok, rounds, replace(ok[1], tile="32", status="wrong", reason="off", median_us=None))
 
 
 def _csv() -> list[bytes]:
     return [table.encode(_rows())]
+
+
+def _csv_of_another_sweep(least_us: float = 12.0) -> list[bytes]:
+    return [table.encode(_rows(least_us))]
 
 
 def _csv_of_gpu() -> bytes:
@@ -203,10 +207,10 @@ def shown(data: bytes, folder: Path) -> None:
 
 def saved(data: bytes, folder: Path) -> None:
     """Compare with a saved result, and show its history beside a valid one."""
-    for number, content in enumerate((data, _csv()[0]), 1):
+    for number, content in enumerate((data, _csv_of_another_sweep()[0]), 1):
         name = f"store/{store.slug(CPU.name)}/v1/2026010{number}T000000.000000Z.csv"
         _in_file(name, content, folder)
-    _in_file("a.csv", _csv()[0], folder)
+    _in_file("a.csv", _csv_of_another_sweep(11.0)[0], folder)
     with patch.dict(os.environ, {store.VARIABLE: str(folder / "store")}):
         if command_lines.checked(["diff", "--against", "v1", "a.csv"], folder) == 2:
             raise BrokenContractError("an older saved result hides the newest one")
@@ -345,7 +349,10 @@ READERS: Mapping[str, Reader] = {
     "source": Reader(source, lambda: (SOURCE,), TEXT),
     "problems": CSV(lambda: PROBLEMS, "sweep --sizes a.csv --device cpu --dry-run"),
     "diff": CSV(
-        _csv, "diff base.csv a.csv --ignore-device --format json", "diff a.csv base.csv", base=_csv
+        _csv,
+        "diff base.csv a.csv --ignore-device --format json",
+        "diff a.csv base.csv",
+        base=_csv_of_another_sweep,
     ),
     "build": CSV(
         _builds, "diff base.csv a.csv --format junit", "diff a.csv base.csv", base=_builds

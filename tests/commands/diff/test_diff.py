@@ -100,7 +100,7 @@ def test_an_interval_that_says_nothing_is_not_shown(file: Write, run: Run) -> No
         for us in (45, 36, 36)
     )
     out = run("--base", *base, "--new", new)[1]
-    assert "loud at 64 -10.6 % (two speeds: 0.0360 and 0.0450 ms)" in out
+    assert "loud at 64 -10.6 % (two speeds: 0.03600 and 0.04500 ms)" in out
     assert "found in nine of ten" not in out
 
 
