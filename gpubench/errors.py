@@ -34,6 +34,10 @@ class UsageError(GpubenchError):
     """A flag, file or configuration is invalid. The message says what, where, and what is right."""
 
 
+class NotOnCpuError(UsageError):
+    """A kernel takes what the programs for the CPU cannot pass. It says nothing of the kernel."""
+
+
 class OutputLostError(UsageError):
     """A file could not be written, as the disk is full or broken."""
 

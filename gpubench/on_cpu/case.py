@@ -7,7 +7,7 @@ from itertools import count, zip_longest
 import numpy as np
 
 from gpubench.engine.judge.verify import poison
-from gpubench.errors import UsageError
+from gpubench.errors import NotOnCpuError
 from gpubench.model import (
     Config,
     CudaVariant,
@@ -188,6 +188,6 @@ def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int
             from_launch = parameter.value == LAUNCH
             value = next(int_arguments) if from_launch else number(parameter, case.problem)
             if value != int(value):
-                raise UsageError(f"{case.variant.path}: only whole numbers are run on the CPU")
+                raise NotOnCpuError(f"{case.variant.path}: only whole numbers are run on the CPU")
             numbers.append(int(value))
     return arrays, numbers

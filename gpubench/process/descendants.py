@@ -8,6 +8,7 @@ no descendant leaves the list: neither a daemon that was forked twice, nor a pro
 import ctypes
 import os
 import signal
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -160,10 +161,20 @@ def end(without: Collection[int] = (), within_s: float = END_S) -> list[int]:
 
 @contextmanager
 def all_ended() -> Iterator[None]:
-    """End all processes that start, directly or not, in the block under `with`."""
+    """End all processes that start, directly or not, in the block under `with`.
+
+    The resource tracker of multiprocessing ends with this process, which uses it until then.
+    """
     before = frozenset(descendants())
     become_subreaper()
     try:
         yield
     finally:
-        end(without=before)
+        end(without=before | _resource_tracker())
+
+
+def _resource_tracker() -> set[int]:
+    """Return the process that multiprocessing keeps for the life of this one, if it has started."""
+    module = sys.modules.get("multiprocessing.resource_tracker")
+    pid = getattr(getattr(module, "_resource_tracker", None), "_pid", None)
+    return set() if pid is None else {pid}

@@ -99,7 +99,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return run_on_cpu(CASES[sanitizer], sanitizer, folder / sanitizer.name, faulty())
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for sanitizer, outputs in zip(Sanitizer, pool.map(run, Sanitizer), strict=True):
+        for sanitizer, outputs in zip(CASES, pool.map(run, CASES), strict=True):
             for one, output in zip(CASES[sanitizer], outputs, strict=True):
                 np.testing.assert_array_equal(output, expected(one.problem), err_msg=one.label)
     return folder

@@ -28,7 +28,7 @@ from gpubench.commands.check.wrong import why_wrong
 from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
-from gpubench.errors import CompileError, UsageError
+from gpubench.errors import CompileError, NotOnCpuError, UsageError
 from gpubench.grouping import grouped
 from gpubench.hardware.architectures import DEFAULT
 from gpubench.kernel_options import find_variant, require_architecture
@@ -238,6 +238,9 @@ def _check_source(
                 faults.append(fault)
             except CompileError as error:
                 say(f"\nnot run on the CPU: {error}", "yellow")
+                return NOT_RUN
+            except NotOnCpuError as error:
+                say(f"\nnot run on the CPU: sweep it on a GPU ({error})", "yellow")
                 return NOT_RUN
     if faults:
         _show_faults(variant, faults, advice)

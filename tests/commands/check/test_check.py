@@ -14,7 +14,7 @@ from gpubench.model import CudaVariant, Problem
 from gpubench.on_cpu import run as on_cpu
 from gpubench.on_cpu.case import Case
 from gpubench.on_cpu.fault import KernelFaultError
-from gpubench.on_cpu.run import Sanitizer, run_on_cpu
+from gpubench.on_cpu.run import STALLED_S, Sanitizer, run_on_cpu
 from gpubench.plan.descriptor import load
 
 WRONG = Path(__file__).parent.parent.parent / "wrong" / "gemm"
@@ -190,13 +190,12 @@ CUDA_FAULTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", CUDA_FAULTS)
-def test_a_kernel_that_harms_its_process_is_a_fault(
-    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if "hung" in CUDA_FAULTS[body]:  # the other programs may take long to start
-        monkeypatch.setattr(on_cpu, "STALLED_S", 1)
+def test_a_kernel_that_harms_its_process_is_a_fault(body: str, tmp_path: Path) -> None:
+    cases, program = own_source(tmp_path, body), tmp_path / "built" / "program"
+    # The other programs may take long to start.
+    stalled_s = 1 if "hung" in CUDA_FAULTS[body] else STALLED_S
     with pytest.raises(KernelFaultError) as raised:
-        run_on_cpu(own_source(tmp_path, body), Sanitizer.ADDRESS, tmp_path / "built" / "program")
+        run_on_cpu(cases, Sanitizer.ADDRESS, program, stalled_s=stalled_s)
     assert raised.value.finding.startswith(CUDA_FAULTS[body])
 
 
