@@ -155,14 +155,16 @@ def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | No
 def _why_too_short(row: Row) -> str:
     """Return why a time from outside the function's process decides nothing, if it is too short."""
     time_us, handing_us = row.median_us or 0.0, _handing_us(row)
-    if row.timer != Timer.OUTSIDE or (
-        time_us >= SHORTEST_US and handing_us <= LARGEST_OVERHEAD * time_us
-    ):
+    if row.timer != Timer.OUTSIDE:
         return ""
-    return (
-        f"{digits(time_us)} µs a launch is too short: handing over its operands takes "
-        f"{digits(handing_us)} µs more, and below {SHORTEST_US:g} µs nothing is decided"
-    )
+    if time_us < SHORTEST_US:
+        return f"{digits(time_us)} µs a launch is too short: below {SHORTEST_US:g} µs nothing is decided"
+    if handing_us > LARGEST_OVERHEAD * time_us:
+        return (
+            f"handing over the operands takes {digits(handing_us)} µs beside the {digits(time_us)} µs "
+            f"of a launch, above {100 * LARGEST_OVERHEAD:g} %: use larger sizes, or a quiet machine"
+        )
+    return ""
 
 
 def _handing_us(row: Row) -> float:
