@@ -158,11 +158,12 @@ def _why_too_short(row: Row) -> str:
     if row.timer != Timer.OUTSIDE:
         return ""
     if time_us < SHORTEST_US:
-        return f"{digits(time_us)} µs a launch is too short: below {SHORTEST_US:g} µs nothing is decided"
+        least = f"below {SHORTEST_US:g} µs nothing is decided"
+        return f"{digits(time_us)} µs a launch is too short: {least}"
     if handing_us > LARGEST_OVERHEAD * time_us:
         return (
-            f"handing over the operands takes {digits(handing_us)} µs beside the {digits(time_us)} µs "
-            f"of a launch, above {100 * LARGEST_OVERHEAD:g} %: use larger sizes, or a quiet machine"
+            f"handing over the operands takes {digits(handing_us)} µs, above "
+            f"{100 * LARGEST_OVERHEAD:g} % of a launch: use larger sizes, or a quiet machine"
         )
     return ""
 
