@@ -115,7 +115,7 @@ class Batch:
         `count` is the number of launches; by default, all. Raises ChildLostError.
         """
         launches, descriptor = self.launches if count is None else count, new_file()
-        warden = self._child.living.process.pid
+        warden, sets = self._child.living.process.pid, self._sets()
         try:
             _write(descriptor, self._contents[0])
             before = _cpu_times(warden)
@@ -123,7 +123,7 @@ class Batch:
             child_us = self._child.request_with_file(
                 descriptor, self._limit_s, Walled.launch, launches
             )
-            self._chosen = self._copied_rows()
+            self._chosen = self._copied_rows(sets)
             wall_us = (perf_counter_ns() - started) / 1e3
             after = _cpu_times(warden)
         finally:
@@ -136,9 +136,11 @@ class Batch:
             lost=len(before.keys() - after.keys()),
         )
 
-    def _copied_rows(self) -> list[tuple[int, list[int], NDArray[Any]]]:
+    def _copied_rows(
+        self, sets: Sequence[tuple[Any, ...]]
+    ) -> list[tuple[int, list[int], NDArray[Any]]]:
         """Copy rows of results that are chosen now, of the last launch and of others."""
-        sets, height = self._sets(), self.problem.output_shape[0]
+        height = self.problem.output_shape[0]
         others = CHECKED_ROWS - 1 if self._has_rows else CHECKED_RESULTS - 1
         launches = [self.launches - 1, *(randbelow(self.launches) for _ in range(others))]
         if not self._has_rows:
