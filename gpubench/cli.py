@@ -117,6 +117,8 @@ def main() -> None:
     streams = guard_streams()
     with all_ended():
         code = _run()
+        if descriptions := sys.modules.get("gpubench.plan.description_process"):
+            descriptions.end()  # also if it is older than this command
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if code < BY_SIGNAL and (lost := next((s.lost for s in streams if s.lost), None)):

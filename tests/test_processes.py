@@ -19,6 +19,7 @@ from gpubench.engine.worker import Worker
 from gpubench.errors import HostChangedError
 from gpubench.hardware import host
 from gpubench.model import Timer, Timing
+from gpubench.plan import description_process
 from gpubench.process import descendants
 from gpubench.process.child import BOOT, start_program
 from gpubench.process.child import start as start_child
@@ -137,8 +138,10 @@ print("x", flush=True); sys.stdin.read()
 
 def test_what_a_description_started_ends_with_the_command(tmp_path: Path, argument: str) -> None:
     (tmp_path / "own").mkdir()
-    started = DAEMON.format(seconds=argument)
-    (tmp_path / "own" / "mine.py").write_text(KERNEL.format(started=started, then=""))
+    own = tmp_path / "own" / "mine.py"
+    own.write_text(KERNEL.format(started="", then=""))
+    description_process.load(own, "gemm")  # its process is older than the command
+    own.write_text(KERNEL.format(started=DAEMON.format(seconds=argument), then=""))
     done = call(tmp_path, "variants", "--kernels", "own", "--device", "cpu")
     assert done.code == 0
     assert "it starts a daemon" in done.out
