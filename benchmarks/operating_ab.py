@@ -99,7 +99,7 @@ def pooled(sweeps: Sequence[dict[str, Any]]) -> dict[Key, PooledPoint]:
 
 def line(disturbed: bool, slower: bool, number: int) -> list[object]:
     """Return a line of the table."""
-    ended = [on_cpu(disturbed, slower, random.Random(seed)) for seed in range(number)]  # noqa: S311
+    ended = [on_cpu(disturbed, slower, random.Random(seed)) for seed in range(number)]  # noqa: S311 # a simulation
     found = [slower and any(key.variant == "loop" for key in each.slower) for each, _ in ended]
     wrong = [any(not slower or key.variant != "loop" for key in each.slower) for each, _ in ended]
     early = [hit and seconds < SIX_MINUTES for hit, (_, seconds) in zip(found, ended, strict=True)]

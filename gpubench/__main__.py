@@ -24,7 +24,7 @@ def leave_the_current_directory() -> None:
     It may hold what others wrote, as the checkout of a pull request does.
     """
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 # as above
-    if not sys.flags.safe_path and os.path.realpath(sys.path[0]) == os.getcwd() != package:  # noqa: PTH109
+    if not sys.flags.safe_path and os.path.realpath(sys.path[0]) == os.getcwd() != package:  # noqa: PTH109 # as above
         del sys.path[0]
 
 

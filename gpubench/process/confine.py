@@ -69,7 +69,7 @@ def confine(folder: str) -> bool:
     if version < 1:
         return False
     writes = WRITES | REFER * (version >= 2) | TRUNCATE * (version >= 3)  # noqa: PLR2004 # see above
-    rules = (ctypes.c_uint64 * 3)(writes, 0, SCOPE_SIGNALS * (version >= 6))  # noqa: PLR2004
+    rules = (ctypes.c_uint64 * 3)(writes, 0, SCOPE_SIGNALS * (version >= 6))  # noqa: PLR2004 # ABI 6
     size = ctypes.sizeof(rules) if rules[2] else ctypes.sizeof(ctypes.c_uint64)
     ruleset = libc.syscall(CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0)
     if ruleset < 0:

@@ -179,8 +179,8 @@ def problems(
         sizes += [(131, 37, 1), (37, 131, 1)]
     by_size = {}
     for m, n, k in sizes:
-        most = k if variant.only_extent else max(2, MAX_PRODUCTS // (m * n))
-        edge_case = problem(m, n, min(k, most) if has_k else 1)
+        max_k = k if variant.only_extent else max(2, MAX_PRODUCTS // (m * n))
+        edge_case = problem(m, n, min(k, max_k) if has_k else 1)
         if near := nearest(variant, tile, affordable(variant, tile, edge_case)):
             by_size[near.size] = near
     return list(by_size.values())

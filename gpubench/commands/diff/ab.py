@@ -199,12 +199,12 @@ def compare_builds(
 def _to_find(percent: str, device: str, settings: Options) -> tuple[int, Options]:
     """Return the number of pairs that find a kernel this much slower, and the threshold for it."""
     threshold = read_limits(settings).threshold if settings.threshold else None
-    found = rounds_needed(percent, find_devices(device)[0][0], threshold)
-    say(found.sentence, err=True)
-    if found.needed.kernel is None:
+    rounds = rounds_needed(percent, find_devices(device)[0][0], threshold)
+    say(rounds.sentence, err=True)
+    if rounds.needed.kernel is None:
         raise UsageError(f"--to-find: {percent} needs more than 200 pairs; name a larger one")
-    settings = replace(settings, threshold=f"{100 * found.threshold:g}%")
-    return max(MIN_PAIRS, found.needed.kernel), settings
+    settings = replace(settings, threshold=f"{100 * rounds.threshold:g}%")
+    return max(MIN_PAIRS, rounds.needed.kernel), settings
 
 
 def measure_in_turns(
@@ -225,27 +225,26 @@ def measure_in_turns(
     order = random.Random(ORDER_SEED)  # noqa: S311 # an order, not a secret
     began_s, first = monotonic(), 0
     files: tuple[list[Path], list[Path]] = ([], [])
-    most = MAX_PAIRS if budget_s else pairs
+    max_pairs = MAX_PAIRS if budget_s else pairs
     with Steps() as steps:
-        for pair in range(most):
+        for pair in range(max_pairs):
             passed_s = monotonic() - began_s
             if budget_s and pair >= BUDGET_PAIRS and passed_s * (pair + 1) / pair > budget_s:
                 break
-            q = Limits.q * looks.share(pair, most, is_last=False)
+            q = Limits.q * looks.share(pair, max_pairs, is_last=False)
             if q and decided(files, q):
                 say(f"decided after {pair} pairs", err=True)
                 return files, q
             first = order.randrange(2) if pair % 2 == 0 else 1 - first
             for place in (first, 1 - first):
                 side = sides[place]
-                of = "" if budget_s else f" of at most {pairs}"
-                steps.show(
-                    f"pair {pair + 1}{of}: measuring the {side.name} side; {passed_s:.0f} s so far"
-                )
+                at_most = "" if budget_s else f" of at most {pairs}"
+                now = f"pair {pair + 1}{at_most}: measuring the {side.name} side"
+                steps.show(f"{now}; {passed_s:.0f} s so far")
                 path = directory / f"{side.name}-{pair + 1:03}.csv"
                 side.sweep(options, path, before=files[place])
                 files[place].append(path)
-    return files, Limits.q * looks.share(len(files[0]), most, is_last=True)
+    return files, Limits.q * looks.share(len(files[0]), max_pairs, is_last=True)
 
 
 def _decided(limits: Limits, files: tuple[Files, Files], q: float) -> bool:

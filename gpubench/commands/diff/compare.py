@@ -554,13 +554,13 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
         level = Shift(0.0, *(float(values[inside][0]) for values in (level_variance, level_df)))
         logs = sides[0].logs[inside], sides[1].logs[inside]
         voters = references[inside]
-        known = errors[inside], blas[inside]
-        shift = machine_shift(at_clock, *known, voters, logs, level, threshold)
+        of_points = errors[inside], blas[inside]
+        shift = machine_shift(at_clock, *of_points, voters, logs, level, threshold)
         drift[inside], level_variance[inside], level_df[inside], _ = shift
         by_library[members] = shift.library
         # If all kernels were slower, the code of none would be the same on both sides.
         all_slower, as_it_is = (
-            machine_shift(each, *known, np.minimum(voters, 0), logs, level, threshold).shift
+            machine_shift(each, *of_points, np.minimum(voters, 0), logs, level, threshold).shift
             for each in (at_clock + ~blas[inside], at_clock)
         )
         hides[inside] = all_slower - as_it_is

@@ -55,16 +55,16 @@ def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibil
     if not isinstance(pool, LocalPool):
         say("no bits are compared: they need one device, without --on", err=True)
         return []
-    found = []
+    compared = []
     for row in rows:
         point = job.point_of(row.key) if row.status == Status.OK else None
         if point is not None:
-            found.append(_bits_of(point, row, pool, job.sweep.seed))
-    return found
+            compared.append(_bits_of(point, row, pool, job.sweep.seed))
+    return compared
 
 
 def _bits_of(point: Point, row: Row, pool: LocalPool, seed: int) -> Reproducibility:
-    found = Reproducibility(row=row)
+    bits = Reproducibility(row=row)
     is_by_rows = point.problem.operation.is_by_rows
     numbers = dict.fromkeys((row.m, *(ROWS if is_by_rows else ())))
     for _ in range(PROCESSES):
@@ -72,17 +72,17 @@ def _bits_of(point: Point, row: Row, pool: LocalPool, seed: int) -> Reproducibil
         for rows in numbers:
             problem = replace(point.problem, m=rows)
             if point.variant.why_not(point.tile, problem, pool.device.compute_capability):
-                found.refused[rows] = "refused"
+                bits.refused[rows] = "refused"
                 continue
             try:
                 digests = pool.executor.row_digests(point, rows, seed, RUNS)
             except ChildLostError:
-                found.refused[rows] = "failed"
+                bits.refused[rows] = "failed"
                 continue
-            found.first_rows.setdefault(rows, set()).update(of_row for of_row, _ in digests)
+            bits.first_rows.setdefault(rows, set()).update(of_row for of_row, _ in digests)
             if rows == row.m:
-                found.results.update(of_all for _, of_all in digests)
-    return found
+                bits.results.update(of_all for _, of_all in digests)
+    return bits
 
 
 def as_table(found: Sequence[Reproducibility]) -> RenderableType:

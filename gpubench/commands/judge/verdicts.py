@@ -158,8 +158,8 @@ def _why_too_short(row: Row) -> str:
     if row.timer != Timer.OUTSIDE:
         return ""
     if time_us < SHORTEST_US:
-        least = f"below {SHORTEST_US:g} µs nothing is decided"
-        return f"{digits(time_us)} µs a launch is too short: {least}"
+        rule = f"below {SHORTEST_US:g} µs nothing is decided"
+        return f"{digits(time_us)} µs a launch is too short: {rule}"
     if handing_us > LARGEST_OVERHEAD * time_us:
         return (
             f"handing over the operands takes {digits(handing_us)} µs, above "

@@ -105,10 +105,10 @@ class Wall:
         empty_us = self._empty_us(problem, launches, timing.hang_s)
         budget_s = timing.round_wall_s if limit_s is None else min(limit_s, timing.round_wall_s)
         is_slow = first.wall_us > 1e6 * timing.slow_launch_s
-        least = timing.round_few_samples if is_slow else MIN_REQUESTS
+        min_requests = timing.round_few_samples if is_slow else MIN_REQUESTS
         seen: list[Seen] = []
         started = perf_counter()
-        while len(seen) < least or (
+        while len(seen) < min_requests or (
             len(seen) < MAX_REQUESTS and perf_counter() - started < budget_s
         ):
             seen.append(self._request(behind, result))

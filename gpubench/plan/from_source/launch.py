@@ -228,7 +228,7 @@ class _Reader(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         name = getattr(node.func, "id", "")
         arguments: list[ast.expr] = [self.visit(each) for each in node.args]
-        if _ROUNDS_UP.fullmatch(name) and len(arguments) == 2:  # noqa: PLR2004
+        if _ROUNDS_UP.fullmatch(name) and len(arguments) == 2:  # noqa: PLR2004 # (n, d)
             return ast.BinOp(arguments[0], ast.Div(), arguments[1])
         if name in {"ceil", "ceilf"} and isinstance(part := arguments[0], ast.BinOp):
             return ast.BinOp(part.left, ast.Div(), part.right)
