@@ -6,6 +6,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = REPOSITORY / "docs"
+RESEARCH = REPOSITORY / "research"
 
 _BLOCK = re.compile(
     r'^```(?P<language>\w*)(?: title="(?P<title>[^"]*)")?\n(?P<text>.*?)^```$',

@@ -115,7 +115,7 @@ COSTS_OF_TENSOR_CORES = Costs(
     not_transposed=1.06, sector=0.2992, barriers=0.0166, idle=0.2904, norm=6.732,
     add_elements=0.9029, add_parts=0.0969,
 )  # fmt: skip
-"""For launches alone on compute capability 9.0. benchmarks/fit_tiles.py fitted them to
+"""For launches alone on compute capability 9.0. research/fit_tiles.py fitted them to
 alone_17_bfloat16 and alone_18_float16 in results/h100/shapes, and to the products of few rows of
 seed 61 (few_rows_bfloat16 at commit e975581f). The fit compares the configurations of a shape with
 each other, so a predicted time can be off by more than the difference between two of them."""

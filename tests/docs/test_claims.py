@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from cogapp import Cog
-from newcomer import PAGES, REPOSITORY
+from newcomer import REPOSITORY, RESEARCH
 from samples import sample
 
-sys.path.insert(0, str(PAGES))
+sys.path.insert(0, str(RESEARCH))
 import claims
 import shape_tables
 import tables
@@ -29,7 +29,7 @@ GENERATED = re.compile(r"<!-- \[\[\[cog (.*?) \]\]\] -->.*?<!-- \[\[\[end\]\]\] 
 def test_every_figure_of_the_readme_and_the_pages_is_what_the_results_give(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    check = ["cog", "--check", "-I", str(PAGES), "-p", "import tables"]
+    check = ["cog", "--check", "-I", str(RESEARCH), "-p", "import tables"]
     stale = [
         str(page.relative_to(REPOSITORY))
         for page in tables.PAGES

@@ -1,4 +1,4 @@
-"""`benchmarks/dodo.py`: the tasks that make results/, and what running one does."""
+"""`research/dodo.py`: the tasks that make results/, and what running one does."""
 
 import csv
 import sys
@@ -7,13 +7,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from newcomer import REPOSITORY
+from newcomer import REPOSITORY, RESEARCH
 from samples import sample
 
 from gpubench.results.row import read, write
 
 pytest.importorskip("doit", reason="doit is in the extra `dev`")
-sys.path.insert(0, str(REPOSITORY / "benchmarks"))
+sys.path.insert(0, str(RESEARCH))
 import dodo
 
 

@@ -15,9 +15,9 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """docs/make_pictures.py as a module, in the repository's root."""
+    """research/make_pictures.py as a module, in the repository's root."""
     monkeypatch.chdir(ROOT)
-    spec = importlib.util.spec_from_file_location("make_pictures", "docs/make_pictures.py")
+    spec = importlib.util.spec_from_file_location("make_pictures", "research/make_pictures.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)

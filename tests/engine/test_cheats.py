@@ -2,7 +2,7 @@
 
 test_independence.py has functions that keep results by address, that return where the output is
 filled, and that compute one call in seven. `tests/cheats` has functions for a GPU, which
-`benchmarks/cheats.py` measures.
+`research/cheats.py` measures.
 """
 
 import time

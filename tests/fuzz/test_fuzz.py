@@ -1,4 +1,4 @@
-"""Every input is read or refused; `benchmarks/fuzz.py` tries many more inputs."""
+"""Every input is read or refused; `research/fuzz.py` tries many more inputs."""
 
 import resource
 from pathlib import Path

@@ -15,7 +15,7 @@ FILES = {
     '{"meta": {"argv": []}, "nvbench": 1}': "JSON of NVBench",
     "name,iterations,real_time,cpu_time,time_unit\n": "a CSV of google-benchmark",
     '{\n  "context": {"library_build_type": "release"}}': "JSON of google-benchmark",
-    '{"machine_info": {}, "benchmarks": []}': "JSON of pytest-benchmark",
+    '{"machine_info": {}, "research": []}': "JSON of pytest-benchmark",
     '{"device_name": "A", "kernel_name": "k", "tune_params_keys": []}': "a cache of Kernel Tuner",
     "Problem,Provider,OperationKind,Operation\n1,CUTLASS,gemm,x\n": "a CSV of cutlass_profiler",
     '==PROF== Connected\n"ID","Process ID","Process Name"\n': "a CSV of ncu",

@@ -1,10 +1,10 @@
-"""benchmarks/operating.py: simulated comparisons, races and fleets, a few of each kind."""
+"""research/operating.py: simulated comparisons, races and fleets, a few of each kind."""
 
 import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "research"))
 import operating
 
 

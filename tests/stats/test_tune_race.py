@@ -58,7 +58,7 @@ def spread(seed: int, ties: int = 1) -> list[float]:
     ids=["normal noise", "ties", "heavy tails", "drift"],
 )
 def test_the_group_holds_the_best_in_9_of_10_races(noise: Noise, ties: int) -> None:
-    """A short form of benchmarks/operating.py."""
+    """A short form of research/operating.py."""
     groups = [raced(spread(run, ties), noise, run)[0].racing for run in range(10)]
     assert sum(set(range(ties)) <= group for group in groups) >= 9
 

@@ -1,6 +1,6 @@
 // Kernels that cheat, for a GPU. Each has the result of a product at some time, and a false time.
 //
-// All but the named trick is `product`, which is right. `benchmarks/cheats.py` sweeps them.
+// All but the named trick is `product`, which is right. `research/cheats.py` sweeps them.
 
 using size = unsigned long long;
 

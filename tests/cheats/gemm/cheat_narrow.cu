@@ -1,6 +1,6 @@
 // Kernels of 16 and 8 bits that cheat, for a GPU: sums in fewer bits than float32, and false times.
 //
-// All but the named trick is `exact`, which is right. `benchmarks/cheats.py` sweeps them.
+// All but the named trick is `exact`, which is right. `research/cheats.py` sweeps them.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -8,11 +8,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 from commandline import call
-from newcomer import PAGES, REPOSITORY
+from newcomer import REPOSITORY, RESEARCH
 
 from gpubench.results.row import read, write
 
-sys.path.insert(0, str(PAGES))
+sys.path.insert(0, str(RESEARCH))
 import make_schemas
 
 H200 = REPOSITORY / "results" / "h200" / "sweep.csv"

@@ -9,7 +9,7 @@ import jsonschema
 import numpy as np
 import pytest
 from commandline import call
-from newcomer import PAGES
+from newcomer import RESEARCH
 from samples import sample
 from stub import nothing_measured
 
@@ -22,7 +22,7 @@ from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 
-sys.path.insert(0, str(PAGES))
+sys.path.insert(0, str(RESEARCH))
 import make_schemas
 
 FUNCTION = """

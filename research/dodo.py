@@ -70,7 +70,7 @@ def step(name: str, command: str, *more: str) -> dict[str, Any]:
     written = [words[at + 1] for at, word in enumerate(words) if word in {"-o", "--output", ">"}]
     of_card = [name.replace("CARD/", f"{CARD}/") for name in more]
     files = [*(name for name in written if f"{name}.gz" not in of_card), *of_card]
-    scripts = [word.replace("SCRIPTS", "benchmarks") for word in words if "SCRIPTS" in word]
+    scripts = [word.replace("SCRIPTS", "research") for word in words if "SCRIPTS" in word]
     return {
         "name": name.partition(":")[2],
         "doc": command,
@@ -96,7 +96,7 @@ def measure(name: str, command: str, files: Sequence[str]) -> bool:
     programs = (
         f'gpubench() {{ python -m gpubench "$@"; }}\nPATH={Path(sys.executable).parent}:$PATH\n'
     )
-    script = programs + command.replace("SCRIPTS", str(ROOT / "benchmarks"))
+    script = programs + command.replace("SCRIPTS", str(ROOT / "research"))
     with (folder / "log.txt").open("w") as log:
         ended = child(("bash", "-c", script), cwd=folder, timeout_s=LIMIT_S, out=log, err=log)
     for file in files:
@@ -310,6 +310,6 @@ def task_cpu() -> Iterator[dict[str, Any]]:
 def task_pages() -> dict[str, Any]:
     """Fill the tables of all pages by cog (https://cog.readthedocs.io), and draw the pictures."""
     pages = "README.md results/*.md docs/*.md gpubench/kernels/gemm/README.md"
-    cog = f"{sys.executable} -m cogapp -I docs -p 'import tables' -r {pages}"
-    makers = [f"{sys.executable} docs/make_{name}.py" for name in ("pictures", "schemas")]
+    cog = f"{sys.executable} -m cogapp -I research -p 'import tables' -r {pages}"
+    makers = [f"{sys.executable} research/make_{name}.py" for name in ("pictures", "schemas")]
     return {"actions": [cog, *makers]}

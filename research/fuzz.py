@@ -1,6 +1,6 @@
 """Try mutated inputs on everything that reads user input. Each input is made from its own number.
 
-    python benchmarks/fuzz.py 100000 [--first 0] [--readers csv,config] [--processes 1]
+    python research/fuzz.py 100000 [--first 0] [--readers csv,config] [--processes 1]
         [-o fuzz.json]
 
 `tests/fuzz/contract.py` says what must be true, `tests/fuzz/readers.py` has the readers, and

@@ -1,6 +1,6 @@
 """Write the JSON schemas of what gpubench writes for programs, from the classes of the fields.
 
-    python docs/make_schemas.py    # writes docs/schema/*.json
+    python research/make_schemas.py    # writes docs/schema/*.json
 
 A schema's number is the `format` of the file. It increases when a field is removed or changes its
 meaning, and not for a new field.
@@ -23,7 +23,7 @@ from gpubench.commands.judge.view import JSON_FORMAT as JUDGE_FORMAT
 from gpubench.results.row import COLUMNS, KEY
 from gpubench.stats.detectable import Detectable
 
-FOLDER = Path(__file__).parent / "schema"
+FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "None": "null"}
 
 

@@ -1,6 +1,6 @@
 """Draw every picture of the README and of docs/plots.md from results/.
 
-    python docs/make_pictures.py    # writes docs/images/*.svg
+    python research/make_pictures.py    # writes docs/images/*.svg
 
 `gpubench plot` draws all pictures by the commands below, except the ratios at random shapes
 and the recording of a terminal.

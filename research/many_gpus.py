@@ -1,6 +1,6 @@
 """Compare a sweep on all GPUs of this machine with one GPU, kill a worker, and run fleet.
 
-    python benchmarks/many_gpus.py -o many_gpus.json
+    python research/many_gpus.py -o many_gpus.json
 
 Needs two GPUs of one kind or more, and the extra `fleet`. results/claims.md has the bounds. Sweeps
 on one GPU and on all take turns, twice. `fleet` runs twice, and once more while another program

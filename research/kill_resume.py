@@ -1,6 +1,6 @@
 """Kill commands that write at random moments (`kill -9`), run them again, and check their files.
 
-    python benchmarks/kill_resume.py [--kills 9] [--seeds 6] [--first 0] [--device cuda]
+    python research/kill_resume.py [--kills 9] [--seeds 6] [--first 0] [--device cuda]
         [-o kills.json]
 
 Each kill hits the command, the child that measures, or both, at a moment drawn uniformly from the

@@ -355,7 +355,7 @@ def parsed(path: Path) -> list[dict[str, str]]:
 def simulated(
     name: str, column: str, where: Mapping[str, str], *, least: float = 0.0, most: float = 1.0
 ) -> Figure:
-    """Judge the lowest, or the highest, rate of a table of `benchmarks/operating.py`.
+    """Judge the lowest, or the highest, rate of a table of `research/operating.py`.
 
     `where` has a pattern for each column that chooses lines.
     """

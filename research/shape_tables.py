@@ -1,7 +1,6 @@
-"""The tables of ratios at random shapes, from the files of `benchmarks/shapes.py`."""
+"""The tables of ratios at random shapes, from the files of `research/shapes.py`."""
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -9,8 +8,6 @@ from itertools import groupby, product
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, geometric_mean
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import fit_tiles
 from scipy import stats

@@ -1,7 +1,7 @@
 """Count what `gpubench ab` says on a CPU while other work starts and stops beside it.
 
-    python benchmarks/ab_runs.py --runs 60 -o ab.json    # 16 hours on two CPUs
-    taskset -c 8,9 python benchmarks/ab_runs.py --runs 1 --first 1 -o ab_4.json    # one of many
+    python research/ab_runs.py --runs 60 -o ab.json    # 16 hours on two CPUs
+    taskset -c 8,9 python research/ab_runs.py --runs 1 --first 1 -o ab_4.json    # one of many
 
 Each run has the default number of pairs. Runs in turns compare a directory that holds a kernel with
 a copy of itself, and with a kernel that is 10 % slower: it computes a tenth of the rows twice.

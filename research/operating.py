@@ -1,7 +1,7 @@
 """How often `diff`, `tune`, `fleet` and `history` are right: one simulator, and a table of each.
 
-    python benchmarks/operating.py --directory results/operating    # writes diff.md, tune.md, …
-    python benchmarks/operating.py --only diff --comparisons 50 --fit
+    python research/operating.py --directory results/operating    # writes diff.md, tune.md, …
+    python research/operating.py --only diff --comparisons 50 --fit
 
 Rules are tried with `--fit`, and judged without it. The rounds of `diff` are recorded ones: with
 `--fit` those of results/h200/diff_rounds (20 rounds), otherwise those of sweep.csv and

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-FOLDERS = "results|configs|tests|benchmarks|examples|gpubench"
+FOLDERS = "results|configs|tests|research|examples|gpubench"
 OUTSIDE = re.compile(rf"(?<=\]\()((?:\.\./)+)((?:{FOLDERS})/[^)#\s]+|README\.md)")
 
 

@@ -1,6 +1,6 @@
 """Verify every hand-written kernel on the GPU at odd sizes: all variants, tiles and dtypes.
 
-    python benchmarks/right.py [--ops gemm,gemv,gemv_t,atax] [--dtypes float32,tf32] [-o FILE]
+    python research/right.py [--ops gemm,gemv,gemv_t,atax] [--dtypes float32,tf32] [-o FILE]
 
 gemm runs every legal tile. Edges above 32 are left out, because such tiles take minutes to compile.
 Where a kernel has more than 128 tiles, the default tiles and an even selection of the others run.

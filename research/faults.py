@@ -1,6 +1,6 @@
 """Sweep kernels with planted faults beside good kernels, and the good kernels alone.
 
-    python benchmarks/faults.py -o faults.json
+    python research/faults.py -o faults.json
 
 The kernels of `faults/gemm/faulty.cu` are right except at edge 16, where each has one fault; one of
 them hangs. Needs a GPU. results/claims.md has the bounds.

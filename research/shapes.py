@@ -1,10 +1,10 @@
 """Products of random shapes: our kernels beside the better of cuBLAS and cuBLASLt.
 
-    python benchmarks/shapes.py --seed 7 --count 60 --dtype bfloat16 --output shapes.csv
-    python benchmarks/shapes.py --seed 1 --count 30 --every --output fit.csv
-    python benchmarks/shapes.py --seed 21 --count 30 --odd 1 --output odd.csv
-    python benchmarks/shapes.py --seed 51 --count 30 --small --output small.csv
-    python benchmarks/shapes.py --seed 231 --count 30 --few-rows --output few_rows.csv
+    python research/shapes.py --seed 7 --count 60 --dtype bfloat16 --output shapes.csv
+    python research/shapes.py --seed 1 --count 30 --every --output fit.csv
+    python research/shapes.py --seed 21 --count 30 --odd 1 --output odd.csv
+    python research/shapes.py --seed 51 --count 30 --small --output small.csv
+    python research/shapes.py --seed 231 --count 30 --few-rows --output few_rows.csv
 
 Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (float32: 4, 8 bits:
 16). With `--odd 2` they are 128 to 4096, in odd multiples of 2: rows of 16 bits are then no

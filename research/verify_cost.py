@@ -1,7 +1,7 @@
 """The wall time of README's sweeps, and the share of verification by their last lines.
 
-    python benchmarks/verify_cost.py > results/h200/verify_cost.txt
-    python benchmarks/verify_cost.py first --device cpu
+    python research/verify_cost.py > results/h200/verify_cost.txt
+    python research/verify_cost.py first --device cpu
 
 Each sweep begins with empty caches of compiled kernels and results, as after the installation, but
 with Python's bytecode, which `pip install` compiles. Verification is what a sweep would leave out

@@ -1,7 +1,7 @@
 """Run each kernel a thousand times, and compare every bit of every result.
 
-    python benchmarks/stress.py [--dtypes int8,float8_e4m3] [--variants wgmma_bytes] [-o FILE]
-    python benchmarks/stress.py --triples --variants splitk_cluster,wgmma_any_rows -o triples.json
+    python research/stress.py [--dtypes int8,float8_e4m3] [--variants wgmma_bytes] [-o FILE]
+    python research/stress.py --triples --variants splitk_cluster,wgmma_any_rows -o triples.json
 
 Operands are 0, 1 and 2 at random, so sums are exact, and a right result is the rounded sum, to the
 last bit. Before each launch the output is filled with NaN. This shows a kernel whose result depends

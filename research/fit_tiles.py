@@ -1,11 +1,11 @@
 """Fits the constants of the model of tiles on measured sweeps, and shows their error.
 
-    python benchmarks/fit_tiles.py results/h100/shapes/alone_1[78]_*float16.csv --judge judged.csv
-    python benchmarks/fit_tiles.py fit_float64.csv --judge judged_float64.csv
+    python research/fit_tiles.py results/h100/shapes/alone_1[78]_*float16.csv --judge judged.csv
+    python research/fit_tiles.py fit_float64.csv --judge judged_float64.csv
 
 The model is that of `gpubench/kernels/tile_costs.py`.
 
-The files are those of `benchmarks/shapes.py --every`. A configuration counts more if it is closer
+The files are those of `research/shapes.py --every`. A configuration counts more if it is closer
 to the fastest of its shape. On tensor cores, most of the error that all configurations of a shape
 have in common is left out, because it does not change their order.
 

@@ -1,7 +1,7 @@
 """Run every kernel of the ladder under compute-sanitizer, at sizes that no tile divides.
 
-    python benchmarks/sanitize.py memcheck bfloat16 -o memcheck_bfloat16.json
-    python benchmarks/sanitize.py racecheck tf32 --variants wgmma_tf32_cluster --sizes 200x272x1040
+    python research/sanitize.py memcheck bfloat16 -o memcheck_bfloat16.json
+    python research/sanitize.py racecheck tf32 --variants wgmma_tf32_cluster --sizes 200x272x1040
 
 Needs a GPU and `compute-sanitizer` (CUDA toolkit). It sweeps the kernels whose first dtype is the
 given one, over every legal block tile. Of a kernel with many tiles it runs the default ones. Exits

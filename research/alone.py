@@ -1,8 +1,8 @@
 """Compare times of launches alone with Nsight Compute, for every kernel that the README names.
 
-    python benchmarks/alone.py measure alone.csv       # the kernels and sizes of selfcheck, hot
-    python benchmarks/alone.py measure alone.csv 208,496,848
-    python benchmarks/alone.py table alone.csv
+    python research/alone.py measure alone.csv       # the kernels and sizes of selfcheck, hot
+    python research/alone.py measure alone.csv 208,496,848
+    python research/alone.py table alone.csv
 
 A process under Nsight Compute times each kernel by gpubench and has it profiled
 (`gpu__time_duration.sum`), on the same operands: between two processes, where operands lie

@@ -1,6 +1,6 @@
 // Kernels with faults: the naive product, but at EDGE 16 each has the fault of its name.
 //
-// `benchmarks/faults.py` sweeps them beside good kernels.
+// `research/faults.py` sweeps them beside good kernels.
 
 template <int EDGE, typename Scalar>
 __device__ void product(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, int terms) {

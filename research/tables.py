@@ -1,6 +1,6 @@
 """Every generated part of README.md and of the pages in docs/, made from results/.
 
-    python -m cogapp -I docs -p "import tables" -r README.md results/*.md docs/*.md
+    python -m cogapp -I research -p "import tables" -r README.md results/*.md docs/*.md
 
 cog runs the call that stands in the first line of a generated part, and writes what it returns.
 `PAGES` are all files with such parts.
@@ -21,7 +21,6 @@ from textwrap import fill
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # claims.py
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import alone
 import claims

@@ -1,6 +1,6 @@
 """Sweep kernels that cheat, on a GPU: none may be `ok` with a false time.
 
-    python benchmarks/cheats.py
+    python research/cheats.py
 
 Needs a GPU. `tests/cheats` has the kernels. Right ones beside them must be `ok`. Then a kernel runs
 that pins its operands in the L2 cache. The time of its neighbour must not change.
