@@ -14,9 +14,13 @@ from gpubench.commands.reproduce.rules import STATEMENTS
 
 sys.path.insert(0, str(RESEARCH))
 from site_links import OUTSIDE
+from words import words_by_page
 
 NAMES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+MAX_WORDS_OF_README, MAX_LINES_OF_README = 900, 110
 
 
 def text_of(page: Path) -> str:
@@ -67,6 +71,12 @@ def test_links_from_the_repository_lead_somewhere() -> None:
     for page in (*pages, *sorted(results.glob("*.md")), results / "operating" / "README.md"):
         assert LINK.findall(text_of(page))
         check_links(page)
+
+
+def test_the_readme_can_be_read_in_a_minute() -> None:
+    lines = (REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= MAX_LINES_OF_README
+    assert words_by_page()["README.md"] <= MAX_WORDS_OF_README
 
 
 def test_the_commands_in_all_pages_are_understood() -> None:
