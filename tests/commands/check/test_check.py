@@ -71,6 +71,37 @@ def test_a_missing_barrier_is_a_fault_with_its_case_and_line(
     assert "missing_barrier.cu line " in out
 
 
+INT8 = """
+template <typename Scalar, int EDGE>
+__global__ void mine(const Scalar* A, const Scalar* B, int* C, int M, int N, int K) {
+    const int row = blockIdx.y * EDGE + threadIdx.y, column = blockIdx.x * EDGE + threadIdx.x;
+    if (row >= M || column >= N) return;
+    int sum = 0;
+    for (int k = 0; k < K; ++k) sum += A[row * K + k] * B[column * K + k];
+    if (LIMIT) C[row * N + column] = sum;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limit", "code", "reason"),
+    [
+        ("true", 0, "mine is right and clean on the CPU:"),
+        ("sum > 0", FAULTY, "never written; does the grid cover it?"),
+    ],
+)
+def test_a_kernel_of_int8_is_compared_by_its_sums_in_int32(
+    limit: str, code: int, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.cu").write_text(INT8.replace("LIMIT", limit))
+    (tmp_path / "mine.py").write_text(TILED.replace("float32", "int8"))
+    assert check("mine", tmp_path, tiles="4") == code
+    out = capsys.readouterr().out
+    assert "compiled for sm_90, int8:" in out
+    assert reason in out
+
+
 def test_a_source_that_does_not_compile_is_a_fault_with_the_compilers_first_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
