@@ -18,8 +18,9 @@ SOURCES = sorted([*FILES, *PACKAGE.rglob("*.cu")])
 LAYERS = (
     {"model", "errors", "grouping", "text"},
     {"hardware", "stats"},
+    {"process"},
     {"results"},
-    {"cache", "process"},
+    {"cache"},
     {"kernels", "backends"},
     {"plan"},
     {"completion", "options", "kernel_options"},
@@ -200,6 +201,16 @@ def test_nothing_but_the_command_line_ends_the_process() -> None:
             text = path.read_text(encoding="utf-8")
             assert "sys.exit" not in text, path
             assert "SystemExit" not in text, path
+
+
+def test_every_program_starts_behind_a_warden() -> None:
+    starts = re.compile(
+        r"\b(?:subprocess\.(?!TimeoutExpired|DEVNULL)|import Popen|os\.(?:fork|spawn|system|popen))"
+    )
+    for path in FILES:
+        if path.parent != PACKAGE / "process":
+            found = starts.findall(path.read_text(encoding="utf-8"))
+            assert not found, (path, found)
 
 
 def test_clocks_are_bound_when_a_module_is_loaded_before_any_kernel_can_patch_them() -> None:

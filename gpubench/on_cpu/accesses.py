@@ -8,7 +8,6 @@ hoist, merge or widen accesses.
 import hashlib
 import math
 import re
-import subprocess
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -37,6 +36,7 @@ from gpubench.on_cpu import run
 from gpubench.on_cpu.case import Case, encoded_launches, words
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.unit import SHIM, translation_unit
+from gpubench.process.child import run_program
 from gpubench.results.provenance import source_hash
 from gpubench.text import clean
 
@@ -344,11 +344,10 @@ def _places(program: Path, source: Path, codes: set[str]) -> dict[str, tuple[str
     addresses = sorted(code for code in codes if int(code, 16))
     if not addresses:
         return {}
-    text = subprocess.run(  # noqa: S603 # a program built above
-        [which("addr2line") or "addr2line", "-a", "-i", "-e", str(program),
-         *(f"{int(code, 16) - 1:x}" for code in addresses)],
-        capture_output=True, check=True, text=True, errors="surrogateescape",
-    ).stdout  # fmt: skip
+    command = (which("addr2line") or "addr2line", "-a", "-i", "-e", str(program))
+    done = run_program((*command, *(f"{int(code, 16) - 1:x}" for code in addresses)))
+    done.check_returncode()
+    text = done.stdout.decode(errors="surrogateescape")
     places = {}
     for code, frames in zip(
         addresses, re.split(r"^0x.*\n", text, flags=re.MULTILINE)[1:], strict=True

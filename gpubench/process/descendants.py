@@ -47,6 +47,13 @@ def close_to_descendants(*, closed: bool = True) -> bool:
     return prctl(PR_SET_DUMPABLE, 0 if closed else 1)
 
 
+def end_with_parent(parent: int) -> None:
+    """Let the system kill this process when the thread that started it ends."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended already
+        os._exit(1)
+
+
 def drop_capabilities() -> None:
     """Give up what root may do beyond other users, in this thread and those that it starts.
 

@@ -70,9 +70,7 @@ def watch(parent: int, grace_s: float = 0.0) -> None:
     child = os.fork()
     if child:
         _guard(child, grace_s)
-    descendants.prctl(descendants.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != warden:
-        os._exit(1)
+    descendants.end_with_parent(warden)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 

@@ -1,13 +1,14 @@
 """What results were measured with: hashes of sources, and the commit of this package."""
 
 import hashlib
-import subprocess
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 import gpubench
 from gpubench.model import Variant
+from gpubench.process.child import run_program
 
 GIT_LIMIT_S = 10
 """Time limit for git: a repository on a slow disk must not delay a sweep."""
@@ -33,15 +34,12 @@ def package_version() -> tuple[str, str | None]:
 
 def _git(folder: Path, *arguments: str) -> str:
     """Return what git prints, or nothing if git is missing or fails. It writes no index."""
+    command = ("git", "--no-optional-locks", "-C", str(folder), *arguments)
     try:
-        return subprocess.check_output(  # noqa: S603 # arguments of ours
-            ["git", "--no-optional-locks", "-C", str(folder), *arguments],  # noqa: S607 # the user's
-            text=True,
-            stderr=subprocess.DEVNULL,
-            timeout=GIT_LIMIT_S,
-        ).strip()
-    except (OSError, subprocess.SubprocessError):
+        ended = run_program(command, limit_s=GIT_LIMIT_S)
+    except TimeoutExpired:
         return ""
+    return "" if ended.returncode else ended.stdout.decode(errors="replace").strip()
 
 
 def source_hash(variant: Variant) -> str:

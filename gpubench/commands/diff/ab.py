@@ -3,7 +3,6 @@
 import os
 import random
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from shutil import which
 from signal import strsignal
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -119,18 +119,16 @@ def unpacked(name: str, path: Path) -> Iterator[Path]:
     if path.exists() or ":" not in str(path):
         yield path
         return
-    command = ["git", "archive", "--format=tar", str(path)]
-    try:
-        archive = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 # the user's git
-    except FileNotFoundError:
-        raise SideError(name, f": '{shown(str(path))}' needs git, which is not here") from None
+    git = which("git")
+    if git is None:
+        raise SideError(name, f": '{shown(str(path))}' needs git, which is not here")
+    archive = run_program((git, "archive", "--format=tar", str(path)))
     if archive.returncode:
         why = archive.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
         raise SideError(name, f": '{shown(str(path))}': {why}")
     with TemporaryDirectory(prefix="gpubench-") as scratch:
         # Not tarfile: its safe filter is missing in Python 3.11.0 to 3.11.3, as in Debian 12.
-        unpack = ["tar", "-x", "-C", scratch]
-        subprocess.run(unpack, input=archive.stdout, check=True)  # noqa: S603 # the user's tar
+        run_program(("tar", "-x", "-C", scratch), archive.stdout).check_returncode()
         yield Path(scratch)
 
 

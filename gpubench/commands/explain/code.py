@@ -6,6 +6,7 @@ cache, in a file for each source, architecture and version of the tools.
 """
 
 import multiprocessing
+import os
 import re
 import signal
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -31,6 +32,7 @@ from gpubench.commands.explain.sass import (
 from gpubench.errors import CompileError, GpubenchError, install_command
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import Resources
+from gpubench.process.descendants import end_with_parent
 
 MAX_TOGETHER = 24  # maximum number of instances in a program, so that all CPUs have work
 
@@ -112,7 +114,7 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
         return
     # A new interpreter for each process: the parent's threads would not survive a fork.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context) as pool:
+    with ProcessPoolExecutor(processes, context, end_with_parent, (os.getpid(),)) as pool:
         # Processes inherit that Ctrl-C is ignored: this process ends them.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         futures = {pool.submit(compile_program, program): program for program in programs}

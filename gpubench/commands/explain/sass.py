@@ -9,17 +9,18 @@ after a kernel's end.
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from operator import attrgetter
+from subprocess import TimeoutExpired
 from typing import NamedTuple
 
 from gpubench.backends.cuda.nvcc import find
 from gpubench.hardware.occupancy import WARP
+from gpubench.process.child import run_program
 
 TIMEOUT_S = 120
 
@@ -58,11 +59,10 @@ def run_disassembler(*arguments: str) -> str | None:
     if program is None:
         return None
     try:
-        return subprocess.check_output(  # noqa: S603 # NVIDIA's program, on a file of ours
-            [program, *arguments], text=True, timeout=TIMEOUT_S, stderr=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.SubprocessError):
+        ended = run_program((program, *arguments), limit_s=TIMEOUT_S)
+    except TimeoutExpired:
         return None
+    return None if ended.returncode else ended.stdout.decode(errors="replace")
 
 
 MULTIPLY_ADDS = {"float32": {"FFMA": 1, "FFMA2": 2}, "float64": {"DFMA": 1}, "int32": {"IMAD": 1}}

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from gpubench.errors import UsageError, first_line
 from gpubench.model.sources import included_names, read_source, whole_source
+from gpubench.process.child import run_program
 from gpubench.text import shown
 
 MAX_LISTED = 5  # maximum number of sources that a message lists
@@ -58,11 +58,10 @@ def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tu
                 if not Path(name).is_absolute() and ".." not in path.parts:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.touch()
-            done = subprocess.run(  # noqa: S603 # arguments of ours
+            done = run_program(
                 [compiler, "-E", "-w", "-x", "c++", "-std=c++17", "-nostdinc", "-D__CUDACC__",
                  "-D__CUDA_ARCH__=900", *(f"-D{macro}={macro}" for macro in macros),
                  *(f"-I{folder}" for folder in (*folders, empty)), str(files[0])],
-                capture_output=True, check=False,
             )  # fmt: skip
         if not done.returncode:
             return _by_file(done.stdout.decode(errors="surrogateescape"), str(files[0]))
