@@ -25,7 +25,7 @@ from shape_tables import (
     plain_mean,
     said,
 )
-from shared import ROOT, load, measured, measured_file, rounds, table
+from shared import ROOT, load, measured, measured_file, table
 
 from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.model import DTYPES
@@ -133,7 +133,7 @@ def speedup(own: Row, library: Row) -> Ratio:
     interleaved. It is infinite if the two have different numbers of rounds.
     """
     ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
-    pairs = rounds(library), rounds(own)
+    pairs = library.round_medians_us, own.round_medians_us
     low, high = 0.0, math.inf
     if len(pairs[0]) == len(pairs[1]) > 1:
         _, low, high = ratio_of_pairs(*pairs)

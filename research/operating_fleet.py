@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from shared import rounds
 
 from gpubench.commands.fleet.judge import THRESHOLD, judge
 from gpubench.commands.fleet.units import PHASES, PRODUCTS
@@ -84,7 +83,7 @@ def recorded(files: Sequence[Path]) -> Floats:
         for path in files
     ]
     common = sorted(set.intersection(*map(set, sweeps)))
-    times = [[rounds(sweep[key]) for sweep in sweeps] for key in common]
+    times = [[sweep[key].round_medians_us for sweep in sweeps] for key in common]
     most = max(len(of_sweep) for point in times for of_sweep in point)
     logs = np.log([point for point in times if all(len(one) == most for one in point)])
     return np.asarray(logs - np.median(logs, axis=(1, 2), keepdims=True))

@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this tree's p
 
 from gpubench.model import Cache, Config, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import choose
-from gpubench.results.row import Row
 from gpubench.view.tables import pipe_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -143,11 +142,6 @@ def point(variant: str, tile: str, problem: Problem, kernels: Path | None = None
     if chosen.tiles:
         config = chosen.tiles.read(tile) if tile else chosen.tiles.defaults[0]
     return kernel_point(chosen, config, problem)
-
-
-def rounds(row: Row) -> list[float]:
-    """Return the medians of the rounds, in microseconds."""
-    return [float(text) for text in (row.round_medians_us or "").split(";") if text]
 
 
 T = TypeVar("T")

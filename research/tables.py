@@ -282,7 +282,7 @@ def _columns(columns: Sequence[Field[Any]], headings: Mapping[str, str]) -> str:
         lines = (
             [
                 f"`{column.name}`",
-                kinds[str(column.type).removesuffix(" | None")],
+                kinds.get(str(column.type).removesuffix(" | None"), "text"),
                 column.metadata["meaning"],
             ]
             for column in members

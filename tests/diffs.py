@@ -30,7 +30,7 @@ def row(
     times = [factor * time for time in rounds]
     return replace(
         measured(sorted(times)[len(times) // 2], measured_point),
-        round_medians_us=";".join(map(repr, times)),
+        round_medians_us=tuple(times),
         rounds=len(times),
         sm_mhz=mhz,
         device="NVIDIA H200",

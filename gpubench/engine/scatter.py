@@ -102,7 +102,9 @@ def _times(files: Sequence[Path], device: str) -> tuple[bool, dict[PointKey, lis
     rows = [row for row in rows if row.device == device]
     on_cpu = any(row.timer == Timer.HOST for row in rows)
     times_us = {
-        key: [time for row in of_point for time in (shortest(row) if on_cpu else row.medians_us)]
+        key: [
+            time for row in of_point for time in (shortest(row) if on_cpu else row.round_medians_us)
+        ]
         for key, of_point in grouped(rows, lambda row: row.key).items()
     }
     most = max(map(len, times_us.values()), default=0)

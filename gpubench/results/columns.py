@@ -64,7 +64,7 @@ def column(
     *,
     low: float = 0.0,
     high: float = MAX_VALUE,
-    default: str | None = None,
+    default: object = None,
 ) -> Any:
     """Declare a column with its group, its meaning, and its lowest and highest number.
 
@@ -102,6 +102,7 @@ class Columns(Generic[R]):
         return encode_csv(self.names, lines)
 
     def _readable(self, name: str, value: Any) -> Any:
+        value = as_field(value)
         if value is None or (isinstance(value, str) and name != "round_medians_us"):
             return value
         try:
@@ -210,6 +211,13 @@ def encode_csv(names: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes
     return text.getvalue().encode()
 
 
+def as_field(value: object) -> object:
+    """Return a value as a field of a file has it: the numbers of a tuple are joined."""
+    if isinstance(value, tuple):
+        return ";".join(map(repr, value)) or None
+    return value
+
+
 def _field(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -272,14 +280,16 @@ def _parser(column: Field[Any]) -> Callable[[str], Any]:
     missing: Collection[str] = _MISSING
     if is_key and name not in _OFTEN_EMPTY:
         missing = {""} if kind == "str" else ()
-    empty = "" if is_key else None
+    empty = "" if is_key else column.default
 
     def parsed(text: str) -> Any:
         if text in missing:
             return empty
         try:
             value: Any = convert(text)
-            return clean(value) if kind == "str" else in_range(value, low, high)
+            if kind == "str":
+                return clean(value)
+            return value if isinstance(value, tuple) else in_range(value, low, high)
         except ValueError:
             place = f"'{text[:60]}' in column '{name}'"
             raise ValueError(f"{place} is not {what} from {low:g} to {high:g}") from None
@@ -309,11 +319,9 @@ def _whole(text: str) -> int:
         return int(number)
 
 
-def _rounds(text: str) -> str:
-    """Check numbers joined by `;`, and return them unchanged."""
-    for number in text.split(";"):
-        in_range(float(number), MIN_VALUE)
-    return text
+def _rounds(text: str) -> tuple[float, ...]:
+    """Read numbers joined by `;`."""
+    return tuple(in_range(float(number), MIN_VALUE) for number in text.split(";"))
 
 
 _CONVERSIONS: dict[str, tuple[Callable[[str], Any], str]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpubench.model import LARGEST, PointKey, Size, Timing, size_of, size_text
-from gpubench.results.columns import MAX_VALUE, Columns, column
+from gpubench.results.columns import MAX_VALUE, Columns, as_field, column
 from gpubench.results.output import Output
 from gpubench.text import clean
 
@@ -74,7 +74,7 @@ class Row:
     samples: int | None = _time("samples in all rounds")
     launches_per_sample: int | None = _time("launches timed together as one sample")
     rounds: int | None = _time("rounds in which the point was measured")
-    round_medians_us: str | None = _time("median of each round, joined by ;")
+    round_medians_us: tuple[float, ...] = _time("median of each round, joined by ;", default=())
     outliers_tukey: int | None = _time("samples beyond 1.5 interquartile ranges, kept")
     outliers_mad: int | None = _time("samples beyond 3.5 scaled MADs, kept")
     stop_reason: str | None = _time("why sampling stopped in the last round")
@@ -175,11 +175,6 @@ class Row:
         return f"{self.variant} {self.tile}".strip()
 
     @property
-    def medians_us(self) -> list[float]:
-        """The median of each round; empty if the row has none."""
-        return [float(text) for text in (self.round_medians_us or "").split(";") if text]
-
-    @property
     def label(self) -> str:
         """The point as a person names it: `shared_tile 16 at 1024 float32`."""
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
@@ -215,7 +210,7 @@ class Row:
     @property
     def unstable(self) -> bool:
         """Whether rounds disagree. Such a time must not be compared with others."""
-        medians = self.medians_us
+        medians = self.round_medians_us
         return bool(medians) and max(medians) > STABLE * min(medians)
 
     @property
@@ -250,7 +245,7 @@ def objects(rows: Iterable[Row]) -> list[dict[str, Any]]:
     def finite(value: object) -> object:
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    return [{name: finite(getattr(row, name)) for name in NAMES} for row in rows]
+    return [{name: finite(as_field(getattr(row, name))) for name in NAMES} for row in rows]
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
@@ -262,7 +257,8 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
     """Return the rows as pandas would read them from the CSV."""
     import pandas as pd
 
-    return pd.DataFrame(map(attrgetter(*NAMES), rows), columns=list(NAMES))
+    lines = [tuple(map(as_field, values)) for values in map(attrgetter(*NAMES), rows)]
+    return pd.DataFrame(lines, columns=list(NAMES))
 
 
 _TEXT_COLUMNS = tuple(each.name for each in COLUMNS if str(each.type).startswith("str"))

@@ -229,7 +229,7 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
         "samples": sum(len(taken.times_us) for taken in series),
         "launches_per_sample": series[-1].launches_per_sample,
         "rounds": len(series),
-        "round_medians_us": ";".join(map(repr, medians)),
+        "round_medians_us": tuple(medians),
         "outliers_tukey": int(tukey),
         "outliers_mad": int(mad),
         "stop_reason": series[-1].stop_reason,

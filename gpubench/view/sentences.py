@@ -71,7 +71,7 @@ def _as_chosen(best: Row, other: Row, rows: Sequence[Row]) -> tuple[Row, Row]:
     """Return two rows with intervals that hold although they were chosen among the rows."""
     known = [row for row in rows if row.half_interval is not None]
     halves = together(
-        [row.half_interval or 0.0 for row in known], [row.medians_us for row in known]
+        [row.half_interval or 0.0 for row in known], [row.round_medians_us for row in known]
     )
     half_of = dict(zip(map(id, known), halves.tolist(), strict=True))
 

@@ -224,7 +224,7 @@ def test_a_slowdown_of_10_percent_is_rejected(job: Job) -> None:
         for number in range(3, 8):
             noise = 1 + 1e-6 * number * factor  # no two sweeps have the same times
             sweep = [
-                replace(row, round_medians_us=None, median_us=noise * (row.median_us or 0))
+                replace(row, round_medians_us=(), median_us=noise * (row.median_us or 0))
                 for row in rows(own=factor)
             ]
             write(sweep, job.folder / f"{side}-{number}.csv")

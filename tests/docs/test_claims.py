@@ -59,17 +59,17 @@ def test_the_readme_states_how_long_its_sweeps_took() -> None:
 
 
 def test_a_ratio_is_shown_missed_or_not_decided_by_its_interval() -> None:
-    own = sample("packed_panels", median_us=100.0, cache="cold", round_medians_us="100;100;100")
+    own = sample("packed_panels", median_us=100.0, cache="cold", round_medians_us=(100, 100, 100))
     library = replace(own, variant="cublas", tile="", median_us=104.0)
 
-    def outcome(least: float, rounds: str) -> str:
+    def outcome(least: float, *rounds: float) -> str:
         return claims.in_sweep(own, replace(library, round_medians_us=rounds), least)[1]
 
-    assert outcome(1.03, "104;104.2;104.1") == "shown"
-    assert outcome(1.05, "104;104.2;104.1") == "**missed**"
-    assert outcome(1.04, "103;104;105") == "not decided"
-    assert outcome(1.03, "104;104") == "not decided"  # other rounds: no interval
-    assert outcome(1.03, "104;104;120") == claims.DISAGREE
+    assert outcome(1.03, 104, 104.2, 104.1) == "shown"
+    assert outcome(1.05, 104, 104.2, 104.1) == "**missed**"
+    assert outcome(1.04, 103, 104, 105) == "not decided"
+    assert outcome(1.03, 104, 104) == "not decided"  # other rounds: no interval
+    assert outcome(1.03, 104, 104, 120) == claims.DISAGREE
 
 
 def test_only_the_libraries_are_compared_with(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_only_the_libraries_are_compared_with(tmp_path: Path) -> None:
 def test_no_ratio_mixes_a_sustained_kernel_with_a_library_in_bursts() -> None:
     def state(name: str, **times_us: float) -> list[Row]:
         return [
-            sample(name, median_us=us, round_medians_us=f"{us};{us}", state=state)
+            sample(name, median_us=us, round_medians_us=(us, us), state=state)
             for state, us in times_us.items()
         ]
 

@@ -31,9 +31,11 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_task_records_who_measured_and_compares_before_it_replaces(results: Path) -> None:
     (results / "cpu").mkdir()
-    rows = [sample(tile=str(tile), round_medians_us="100;100;100", driver="580") for tile in (4, 8)]
+    rows = [
+        sample(tile=str(tile), round_medians_us=(100, 100, 100), driver="580") for tile in (4, 8)
+    ]
     write(rows, results / "cpu" / "a.csv")
-    new = [replace(row, driver="590", round_medians_us="100;100;101") for row in rows]
+    new = [replace(row, driver="590", round_medians_us=(100, 100, 101)) for row in rows]
     write(new, results / "new.csv")
     copy = f"cp {results}/new.csv cpu/a.csv; echo {dodo.ROOT}/x.cu > cpu/a.txt; exit 1"
     assert dodo.measure("cpu:a", copy, ["cpu/a.csv", "cpu/a.txt"])

@@ -154,7 +154,7 @@ def where(data: bytes, folder: Path) -> None:
 @functools.cache
 def _rows(least_us: float = 10.0) -> tuple[table.Row, ...]:
     ok = [measured(least_us + edge, point(tile=Config.parse(str(edge)))) for edge in (8, 16)]
-    rounds = replace(ok[0], tile="4", rounds=3, round_medians_us="9.5;10.0;10.5")
+    rounds = replace(ok[0], tile="4", rounds=3, round_medians_us=(9.5, 10.0, 10.5))
     return (*ok, rounds, replace(ok[1], tile="32", status="wrong", reason="off", median_us=None))
 
 

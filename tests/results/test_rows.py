@@ -83,7 +83,7 @@ def test_a_row_says_what_was_measured_on_what_and_why_it_is_that_fast() -> None:
         "variant": "tiled",
         "tile": "16",
         "label": "tiled 16 at 1024 float32",
-        "round_medians_us": "100.0",
+        "round_medians_us": (100.0,),
         "gflops": gflops,
         "percent_of_peak": 100 * gflops / 66_908,
         "registers": 32,
@@ -158,7 +158,7 @@ def test_rounds_of_unlike_overheads_have_no_time(spread_us: float, sample_us: fl
     refused = with_overheads(2.2, 2.2 + spread_us, 2.3, sample_us=sample_us)
     assert refused.status == Status.ERROR
     assert refused.reason.startswith(f"the rounds subtracted 2.20 to {2.2 + spread_us:.2f} µs")
-    assert {refused.median_us, refused.round_medians_us, refused.gflops} == {None}
+    assert (refused.median_us, refused.round_medians_us, refused.gflops) == (None, (), None)
     taken = with_overheads(2.2, 2.2 + 0.98 * spread_us, 2.3, sample_us=sample_us)
     assert taken.status == Status.OK
 
@@ -218,7 +218,7 @@ def test_rounds_merge_into_their_median() -> None:
     merged = row_of(*(measurement(median) for median in (10.0, 14.0, 12.0)))
     assert merged.median_us == 12.0
     assert merged.rounds == 3
-    assert merged.round_medians_us == "10.0;14.0;12.0"
+    assert merged.round_medians_us == (10.0, 14.0, 12.0)
     assert (merged.samples, merged.min_us, merged.max_us) == (30, 10.0, 14.0)
     assert merged.device_s == pytest.approx(sum(40 * m / 1e6 for m in (10, 14, 12)))
     assert merged.gflops == measured(12.0).gflops

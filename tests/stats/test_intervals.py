@@ -42,10 +42,7 @@ def test_on_recorded_sweeps_it_holds_the_median_of_the_others_at_every_length() 
     keys = set.intersection(*map(set, sweeps))
     held: dict[bool, list[bool]] = {True: [], False: []}
     for key in sorted(keys):
-        rounds = [
-            [float(text) for text in (sweep[key].round_medians_us or "").split(";")]
-            for sweep in sweeps
-        ]
+        rounds = [sweep[key].round_medians_us for sweep in sweeps]
         for place, own in enumerate(rounds):
             others = [time for at, times in enumerate(rounds) if at != place for time in times]
             low, high = rounds_interval(own, BETWEEN_SWEEPS_US) or (0.0, 0.0)

@@ -11,7 +11,7 @@ from gpubench.view.problem_list import list_summaries
 
 def row(problem: str, variant: str, time_us: float, weight: float = 1.0, **facts: object) -> Row:
     """A row of a problem, whose size follows from its name."""
-    usual = {"tile": "", "m": 10 + len(problem), "round_medians_us": str(time_us)}
+    usual = {"tile": "", "m": 10 + len(problem), "round_medians_us": (time_us,)}
     usual["percent_of_blas"] = 100.0 if variant == "blas" else 50.0
     row = sample_row(variant, median_us=time_us, problem=problem, weight=weight)
     return replace(row, **usual | facts)

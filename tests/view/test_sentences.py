@@ -63,8 +63,9 @@ def test_the_fastest_of_many_equal_tiles_is_not_shown_to_be_faster_than_an_equal
             rounds = 100 * np.exp(0.01 * rng.standard_normal(5)) / (faster if tile == 7 else 1.0)
             low, high = rounds_interval(rounds.tolist()) or (0.0, 0.0)
             timed_row = timed(name, float(np.median(rounds)), tile=tile)
-            texts = ";".join(map(repr, rounds.tolist()))
-            return replace(timed_row, ci_low_us=low, ci_high_us=high, round_medians_us=texts)
+            return replace(
+                timed_row, ci_low_us=low, ci_high_us=high, round_medians_us=tuple(rounds.tolist())
+            )
 
         blas = row("cpu_blas")
         percent = 100 * (blas.median_us or 0.0)
@@ -82,7 +83,7 @@ def test_no_ratio_is_quoted_from_one_round_or_from_rounds_that_disagree() -> Non
     (sentence,) = said([once, timed("b", 30.0)])
     ratio = "ratio of `a` to `b` at 64 (float32, cold cache)"
     assert sentence == f"for a {ratio} with its interval, use --rounds 3 or more"
-    shaky = replace(timed("a", 10.0), round_medians_us="10.0;10.1;12.0")
+    shaky = replace(timed("a", 10.0), round_medians_us=(10.0, 10.1, 12.0))
     (sentence,) = said([shaky, timed("b", 30.0)])
     assert sentence == f"quote no {ratio}: rounds differ by more than 10 %"
 

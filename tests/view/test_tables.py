@@ -234,7 +234,7 @@ def test_every_mark_is_explained_below_and_none_that_is_not_there() -> None:
 
 def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> None:
     stable = row_of(8, 100.0)
-    unstable = replace(row_of(16, 200.0), round_medians_us="200.0;190.0;230.0")
+    unstable = replace(row_of(16, 200.0), round_medians_us=(200.0, 190.0, 230.0))
     for show in (results, partial(results, tiles=False)):
         assert "200.0 µs !" in printed(show([unstable])).replace("*", "")
         assert UNSTABLE_LEGEND in printed(show([stable, unstable]))

@@ -120,7 +120,7 @@ def _require_one_build(files: Mapping[Path, Sequence[Row]]) -> None:
 def require_own_measurements(base: Side, new: Side) -> None:
     """Raise UsageError if two files hold the same measurements, under whatever names."""
     times = [
-        (path, {row.key: row.medians_us or [row.median_us] for row in rows if row.median_us})
+        (path, {row.key: row.round_medians_us or [row.median_us] for row in rows if row.median_us})
         for path, rows in chain(base.files.items(), new.files.items())
     ]
     for (path, own), (other_path, other) in combinations(times, 2):
@@ -148,7 +148,7 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
     shortest = [[row.min_us for row in sweep if row.min_us] for sweep in sweeps.values()]
     return PooledPoint(
         sweeps_us=tuple(
-            tuple(time for row in sweep for time in row.medians_us or [row.median_us or 0.0])
+            tuple(time for row in sweep for time in row.round_medians_us or [row.median_us or 0.0])
             for sweep in sweeps.values()
         ),
         files=tuple(sweeps),

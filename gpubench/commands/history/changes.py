@@ -206,8 +206,8 @@ def _speeds(rows: Iterable[Mapping[str, Row]]) -> Floats:
     for results in rows:
         gaps = [0.0]
         for row in results.values():
-            if len(row.medians_us) > 1:
-                rounds = summarize(np.log([row.medians_us]))
+            if len(row.round_medians_us) > 1:
+                rounds = summarize(np.log([row.round_medians_us]))
                 gap = float(rounds.gap[0])
                 gaps.append(gap if gap > max(MARGIN, MODE_GAP * rounds.group[0]) else 0.0)
         speeds.append(max(gaps))

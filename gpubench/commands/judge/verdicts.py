@@ -111,7 +111,7 @@ def _judged(
         text = f"the baseline has no time: {reason}"
         return Judged(row=best, verdict=JudgeVerdict.NOT_DECIDED, reason=text)
     baseline = min(measured, key=lambda row: row.median_us or 0.0)
-    times_us = baseline.medians_us, best.medians_us
+    times_us = baseline.round_medians_us, best.round_medians_us
     ratio, low = ratio_of_rounds(*times_us, level), _faster_low(baseline, best, level, len(timed))
     if ratio is None or low is None:
         verdict = JudgeVerdict.NOT_DECIDED
@@ -145,8 +145,8 @@ def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | No
     level = 1 - (1 - level) / tiles
     rows = baseline, row
     times_us = (
-        [x.medians_us for x in rows],
-        [[us + _handing_us(x) for us in x.medians_us] for x in rows],
+        [x.round_medians_us for x in rows],
+        [[us + _handing_us(x) for us in x.round_medians_us] for x in rows],
     )
     lows = [drifting_low(base_us, own_us, level) for base_us, own_us in times_us]
     return min((low for low in lows if low is not None), default=None)

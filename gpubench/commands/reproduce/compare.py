@@ -192,7 +192,7 @@ def _interval(figure: Figure, row: Row | None, over: Row | None) -> Sequence[flo
         if over is None or not over.median_us:
             return None, None, None
         speedup = over.median_us / row.median_us
-        if pairs := ratio_of_rounds(over.medians_us, row.medians_us):
+        if pairs := ratio_of_rounds(over.round_medians_us, row.round_medians_us):
             return min(speedup, pairs.low), speedup, max(speedup, pairs.high)
         return None, speedup, None
     times = row.ci_low_us, row.median_us, row.ci_high_us

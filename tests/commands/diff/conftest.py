@@ -18,10 +18,9 @@ def file(tmp_path: Path) -> Callable[[str, list[Row]], str]:
 
     def written(name: str, rows: list[Row]) -> str:
         factor = 1 + 1e-9 * next(sweeps)  # no two sweeps have the same times
-        times = (";".join(repr(time * factor) for time in row.medians_us) for row in rows)
+        times = (tuple(time * factor for time in row.round_medians_us) for row in rows)
         changed = [
-            replace(row, round_medians_us=text or None)
-            for row, text in zip(rows, times, strict=True)
+            replace(row, round_medians_us=text) for row, text in zip(rows, times, strict=True)
         ]
         write(changed, tmp_path / name)
         return str(tmp_path / name)

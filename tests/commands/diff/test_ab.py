@@ -47,7 +47,7 @@ def side(name: str, content: list[Row] | str) -> str:
     if isinstance(content, str):
         text = f"#!/bin/sh\necho 'gpubench: {content}' >&2\nexit 2\n"
     else:
-        write([replace(row, round_medians_us=str(row.median_us)) for row in content], Path(name))
+        write([replace(row, round_medians_us=(row.median_us,)) for row in content], Path(name))
         text = SCRIPT.format(name=name, csv=Path(name).absolute())
     path = Path(f"{name}.sh")
     path.write_text(text)

@@ -43,11 +43,11 @@ def environment(folder: Path, own: float | None, **facts: object) -> None:
     table = folder / "env" / "rows.csv"
     table.unlink(missing_ok=True)
     if own is not None:
-        measured = [replace(row, round_medians_us=str(row.median_us)) for row in rows(own=own)]
+        measured = [replace(row, round_medians_us=(row.median_us,)) for row in rows(own=own)]
         write([replace(row, **facts) if row.variant == "own" else row for row in measured], table)
 
 
-WRONG = {"status": "wrong", "reason": "off", "median_us": None, "round_medians_us": None}
+WRONG = {"status": "wrong", "reason": "off", "median_us": None, "round_medians_us": ()}
 
 
 @pytest.fixture

@@ -145,9 +145,8 @@ def test_a_machine_that_becomes_slower_from_round_to_round_hides_no_kernel(
 ) -> None:
     def ramp(**factors: float) -> list[Row]:
         return [
-            replace(line, round_medians_us=";".join(
-                f"{float(text) * (1 + 0.01 * place)}"
-                for place, text in enumerate((line.round_medians_us or "").split(";"))
+            replace(line, round_medians_us=tuple(
+                us * (1 + 0.01 * place) for place, us in enumerate(line.round_medians_us)
             ))
             for line in rows(**factors)
         ]  # fmt: skip
@@ -247,9 +246,9 @@ def spoiled(rows: Sequence[Row], place: int, factor: float) -> list[Row]:
     """The rows, one round of each slower."""
 
     def changed(row: Row) -> Row:
-        times = [float(text) for text in (row.round_medians_us or "").split(";")]
+        times = list(row.round_medians_us)
         times[place] *= factor
-        return replace(row, round_medians_us=";".join(map(repr, times)))
+        return replace(row, round_medians_us=tuple(times))
 
     return [changed(row) for row in rows]
 

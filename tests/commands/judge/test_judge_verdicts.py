@@ -39,8 +39,9 @@ BASE_US = (100.0, 101.0, 100.5, 99.5, 100.0)
 def timed(variant: str, factor: float, n: int = 64, **facts: object) -> Row:
     """A row whose rounds take `factor` times as long as the baseline's."""
     medians = [factor * us for us in BASE_US]
-    joined = ";".join(map(str, medians))
-    return sample(variant, n=n, median_us=medians[2], round_medians_us=joined, rounds=5, **facts)
+    return sample(
+        variant, n=n, median_us=medians[2], round_medians_us=tuple(medians), rounds=5, **facts
+    )
 
 
 def judged(*rows: Row, claim: float = 1.0) -> list[Judged]:
@@ -68,7 +69,7 @@ def test_the_verdict_is_on_the_speed_relative_to_the_claim(
 
 
 def test_an_interval_around_the_claim_decides_nothing() -> None:
-    scattered = replace(timed("mine", 1.0), round_medians_us="85;121;85;119;85")
+    scattered = replace(timed("mine", 1.0), round_medians_us=(85, 121, 85, 119, 85))
     assert verdicts(scattered) == (["not decided"], 3)
     assert verdicts(timed("mine", 0.5, n=96)) == (["not decided"], 3)  # the baseline has no 96
     lost = timed("tuned", 1.0, status="error", reason="crashed")  # it might be faster than "blas"
@@ -111,7 +112,7 @@ def test_a_wrong_tile_or_a_lost_result_makes_a_kernel_wrong() -> None:
 
 def test_more_verdicts_have_wider_intervals_so_that_all_hold_together() -> None:
     mine = [
-        replace(timed("mine", 0.99, n=n), round_medians_us="99;98;100;99.5;98.5")
+        replace(timed("mine", 0.99, n=n), round_medians_us=(99, 98, 100, 99.5, 98.5))
         for n in (64, 96, 128)
     ]
     one = judged(mine[0])[0].ratio
@@ -259,7 +260,7 @@ def test_a_time_that_is_too_short_for_the_wall_decides_nothing() -> None:
 
 
 def test_the_fastest_of_several_tiles_needs_more_proof_than_a_single_tile() -> None:
-    scattered = "95;96;97;98;99"
+    scattered = (95, 96, 97, 98, 99)
     tiles = [
         replace(timed("mine", 0.97, tile=str(i)), round_medians_us=scattered) for i in range(20)
     ]

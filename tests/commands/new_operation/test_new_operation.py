@@ -78,7 +78,7 @@ def test_a_right_a_wrong_and_a_cheating_softmax_are_told_apart(tmp_path: Path) -
     assert row.status == "wrong"
     assert row.size == "64x41"
     again = [
-        replace(row, median_us=row.median_us and 1.1 * row.median_us, round_medians_us="9.5;9.7")
+        replace(row, median_us=row.median_us and 1.1 * row.median_us, round_medians_us=(9.5, 9.7))
         for row in rows.values()
         if row.median_us
     ]

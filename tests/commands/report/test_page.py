@@ -162,7 +162,7 @@ def test_a_picture_in_the_page_takes_the_pages_ink_and_ids_of_its_own() -> None:
 
 def test_times_are_all_in_milliseconds_so_that_they_sort_and_are_marked_in_doubt() -> None:
     short = replace(sample(), median_us=2.5)
-    unstable = replace(sample(tile="9"), median_us=250.0, round_medians_us="250.0;400.0;240.0")
+    unstable = replace(sample(tile="9"), median_us=250.0, round_medians_us=(250.0, 400.0, 240.0))
     texts = Outline(of(short, unstable)).texts
     assert any(text.startswith("0.0025") for text in texts)
     assert any(text.startswith("0.2500 !") for text in texts)

@@ -159,15 +159,15 @@ def claims(folder: Path, *rows: Row) -> list[str]:
 def row(name: str, time_us: float, size: int = 64) -> Row:
     rounds = [factor * time_us for factor in (0.996, 1, 1.004)]
     facts = {"ci_low_us": 0.99 * time_us, "ci_high_us": 1.01 * time_us, "device": "Fake CPU"}
-    facts["round_medians_us"] = ";".join(map(str, rounds))
+    facts["round_medians_us"] = tuple(rounds)
     return measured(time_us, point(variant(name=name), size=(size,) * 3), **facts)
 
 
 def test_a_claim_is_judged_by_the_interval_of_what_was_measured(tmp_path: Path) -> None:
     blas = [row("cpu_blas", 150, size) for size in (64, 96)]
     wrong = failed(Status.WRONG, "half", point(variant(name="theirs"), size=(96, 96, 96)))
-    slow = replace(row("theirs", 120), round_medians_us="100;120;140")
-    fast = replace(row("theirs", 22, 96), round_medians_us="20;22;28")
+    slow = replace(row("theirs", 120), round_medians_us=(100, 120, 140))
+    fast = replace(row("theirs", 22, 96), round_medians_us=(20, 22, 28))
     for rows, verdicts in (
         ([row("theirs", 95), wrong], ["holds on this device", "wrong at this shape", "holds"]),
         (  # wrong under one condition

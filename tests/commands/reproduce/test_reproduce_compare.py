@@ -67,7 +67,7 @@ TILE, LOOP = variant(name="cpu_tile"), variant(name="cpu_naive")
 
 def tiled(edge: int, time_us: float, scope: Scope = Scope.KERNEL) -> Row:
     of = point(TILE, size=(64, 64, 64), tile=Config.parse(str(edge)), scope=scope)
-    return measured(time_us, of, round_medians_us=";".join([str(time_us)] * 3))
+    return measured(time_us, of, round_medians_us=(time_us,) * 3)
 
 
 ROWS = [
@@ -140,7 +140,7 @@ def disagreeing(row: Row) -> Row:
     """The row with rounds that differ by a half."""
     time_us = row.median_us or 0.0
     low_us, high_us = 0.75 * time_us, 1.25 * time_us
-    rounds = ";".join(map(str, (low_us, time_us, high_us)))
+    rounds = (low_us, time_us, high_us)
     return replace(row, round_medians_us=rounds, ci_low_us=low_us, ci_high_us=high_us)
 
 
@@ -158,7 +158,7 @@ def test_rounds_that_disagree_give_an_interval_and_no_ratio(experiment: Experime
 
 
 def test_two_rounds_that_disagree_have_no_interval(experiment: Experiment) -> None:
-    result = run(experiment, [*ROWS[:-1], replace(ROWS[-1], round_medians_us="1200;2000")])
+    result = run(experiment, [*ROWS[:-1], replace(ROWS[-1], round_medians_us=(1200, 2000))])
     entry = result.entries["times"][0][2]
     assert (entry.measured_low, entry.measured_high, entry.unstable) == (None, None, True)
     assert grids(result, whole=False)[0].table.lines[0][-1] == "2 !"

@@ -136,7 +136,7 @@ def test_tiles_that_use_local_memory_are_crossed_and_said_to_be() -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_figures_of_rounds_that_disagree_are_marked_and_the_mark_is_explained(kind: str) -> None:
-    def marks(medians: str) -> tuple[int, bool]:
+    def marks(*medians: float) -> tuple[int, bool]:
         rows = [replace(row, round_medians_us=medians) for of in files(kind) for row in of.rows]
         figure = draw(source(*rows), kind)
         lines = [line for axes in figure.axes for line in axes.lines]
@@ -144,8 +144,8 @@ def test_figures_of_rounds_that_disagree_are_marked_and_the_mark_is_explained(ki
         text = " ".join(words(figure))
         return rings + text.count(" % !"), "rounds differ by more" in text
 
-    assert marks("10.0;10.9;10.2") == (0, False)
-    count, explained = marks("10.0;11.1;10.2")
+    assert marks(10.0, 10.9, 10.2) == (0, False)
+    count, explained = marks(10.0, 11.1, 10.2)
     assert count >= 2
     assert explained
 
