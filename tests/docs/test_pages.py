@@ -21,6 +21,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 MAX_WORDS_OF_README, MAX_LINES_OF_README = 900, 110
+MAX_WORDS = 45_000  # of all pages: shorten one of them before you write more
 
 
 def text_of(page: Path) -> str:
@@ -77,6 +78,11 @@ def test_the_readme_can_be_read_in_a_minute() -> None:
     lines = (REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= MAX_LINES_OF_README
     assert words_by_page()["README.md"] <= MAX_WORDS_OF_README
+
+
+def test_the_pages_do_not_grow() -> None:
+    words = sum(words_by_page().values())
+    assert words <= MAX_WORDS, f"{words:,} words: `python research/words.py` lists the pages"
 
 
 def test_the_commands_in_all_pages_are_understood() -> None:
