@@ -22,7 +22,7 @@ from gpubench.engine.outside.examination import Examination
 from gpubench.engine.outside.wall import Wall
 from gpubench.errors import ChildLostError
 from gpubench.model import Measurement, PairedTimes, Parts, Point, Status, Timer, Timing, Variant
-from gpubench.plan.registry import is_ours, owner_of
+from gpubench.plan.scrutiny import owner_of, scrutiny_of
 
 COMPILE_LIMIT_S = 300.0
 """Time limit for one more kernel to be compiled, unless --point-limit is given. The largest
@@ -169,7 +169,7 @@ class Worker:
                 result = replace(result, reason=reason)
         if point.timer == Timer.OUTSIDE:
             result = self._wall.measure(self._child, result, self._timing, wall_limit_s)
-        if not is_ours(point.variant):
+        if scrutiny_of(point.variant).is_examined:
             result = self._examined(result, wall_limit_s)
         if result.status == Status.OK:
             self._faults[name] = 0
@@ -238,9 +238,10 @@ class Worker:
         process keeps, share operands during the life of a child, because it takes long to make
         them.
         """
-        if is_ours(variant):
+        scrutiny = scrutiny_of(variant)
+        if not scrutiny.has_own_operands:
             return None
-        return randbits(SEED_BITS) if owner_of(variant) else self._child_seed
+        return randbits(SEED_BITS) if scrutiny.has_own_process else self._child_seed
 
     def _make_ready_for(self, variant: Variant) -> None:
         """Have a child that runs this variant, and a user's function alone."""

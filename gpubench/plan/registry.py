@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, BrokenVariant, CallVariant, CudaVariant, Variant
+from gpubench.model import OPERATIONS, BrokenVariant, CudaVariant, Variant
 from gpubench.plan import description_process
 from gpubench.plan.descriptor import load
 from gpubench.plan.operations import OPERATION_FILE
@@ -178,12 +178,3 @@ def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> 
 def is_ours(variant: Variant) -> bool:
     """Whether a variant is part of gpubench, not of a user's directory."""
     return variant.path.is_relative_to(KERNELS)
-
-
-def owner_of(variant: Variant) -> str:
-    """Return the name of a variant that needs a process of its own: a user's function.
-
-    A function can change anything in its process, such as the checks of other variants.
-    """
-    is_function = isinstance(variant, CallVariant) and not is_ours(variant)
-    return variant.name if is_function else ""

@@ -11,7 +11,7 @@ from typing import Protocol
 from gpubench.backends import backends
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Measurement, Point, State, Status, Timing
-from gpubench.plan.registry import owner_of
+from gpubench.plan.scrutiny import owner_of
 from gpubench.plan.sweep import Sweep
 from gpubench.text import counted
 

@@ -33,7 +33,8 @@ from gpubench.model import (
 from gpubench.model.config import NO_PARAMETERS
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.python_file import described_by
-from gpubench.plan.registry import choose, owner_of
+from gpubench.plan.registry import choose
+from gpubench.plan.scrutiny import owner_of
 from gpubench.plan.selection import matching
 from gpubench.text import shown
 

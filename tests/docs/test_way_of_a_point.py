@@ -29,7 +29,7 @@ ENTRIES = {
     "engine/pool.py": "LocalPool.measure",
     "plan/schedule.py": "Rounds.each",
     "engine/worker.py": "Worker.measure",
-    "engine/measure/runner.py": "Runner.measure",
+    "engine/measure/visits.py": "Visits.visit",
     "engine/measure/sampling.py": "collect",
     "results/rows.py": "build_rows",
 }

@@ -19,8 +19,9 @@ from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError
 from gpubench.model import Cache, Measurement, Point, Status, Timer, Timing
 from gpubench.plan.descriptor import load
-from gpubench.plan.registry import of_op, owner_of
+from gpubench.plan.registry import of_op
 from gpubench.plan.schedule import InRounds, Rounds
+from gpubench.plan.scrutiny import owner_of
 from gpubench.results.rows import build_rows
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)

@@ -13,7 +13,8 @@ from fakes import CPU, FakeBackend, FakeKernel, matmul, measurement, point, row,
 
 from gpubench.backends import Routine
 from gpubench.backends.rotation import OperandSets
-from gpubench.engine.measure.runner import COOLING_S, Runner
+from gpubench.engine.measure.runner import Runner
+from gpubench.engine.measure.visits import COOLING_S
 from gpubench.engine.operands.make import verifying_bytes
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.architectures import example
@@ -350,7 +351,7 @@ def test_earlier_operands_make_room_for_the_next_ones() -> None:
 
 
 def test_a_phase_does_not_include_the_phases_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpubench.engine.measure.runner.perf_counter", itertools.count().__next__)
+    monkeypatch.setattr("gpubench.engine.measure.phases.perf_counter", itertools.count().__next__)
     it = runner(FakeBackend())
     with it._phase("sampling"), it._phase("verifying"):
         pass

@@ -15,7 +15,7 @@ from fakes import FakeBackend, cut, matmul, point, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
-from gpubench.engine.measure import runner
+from gpubench.engine.measure import visits
 from gpubench.engine.measure.runner import Runner
 from gpubench.model import Cache, Measurement, Status, Timing
 
@@ -176,7 +176,7 @@ def test_a_kernel_that_spoils_some_launches_is_rejected(launches: int, cache: Ca
 def test_long_launches_are_looked_at_early(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if too long for looking at more than one before the first sample; two sets when cold.
     call = right_on_probes(spoils_one_launch_in(20))
-    monkeypatch.setattr(runner, "WATCHING_S", 0.0)
+    monkeypatch.setattr(visits, "WATCHING_S", 0.0)
     timing = replace(QUICK, min_samples=30, max_wall_s=20.0, slow_launch_s=20.0)
     assert measured(call, timing, size=(200, 200, 200), cache=cache).status == Status.WRONG
 

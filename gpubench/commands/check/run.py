@@ -52,7 +52,8 @@ from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import parse_tiles
-from gpubench.plan.registry import is_ours, of_op, owner_of
+from gpubench.plan.registry import is_ours, of_op
+from gpubench.plan.scrutiny import owner_of
 from gpubench.plan.sweep import Sweep
 from gpubench.text import counted
 from gpubench.view.tables import say

@@ -38,7 +38,7 @@ from gpubench.model import (
     Problem,
     Scope,
 )
-from gpubench.plan.registry import is_ours
+from gpubench.plan.scrutiny import scrutiny_of
 
 PERIOD = 256
 """A probe's extents have the same remainders as the point's modulo this and the tile's extents. Our
@@ -169,7 +169,7 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     if fixed or not point.problem.operation.is_product:
         return point.problem
     own, blocks, period = point.problem, _block(point), _period(point)
-    kept = "" if is_ours(point.variant) else own.operation.terms
+    kept = own.operation.terms if scrutiny_of(point.variant).probes_own_sizes else ""
     for tiles in TILES:
         least = tiles * max(blocks, default=1)
         problem = replace(
@@ -194,7 +194,7 @@ def fewer_rows(point: Point, rows: int) -> int:
     """
     if not point.problem.operation.is_product:
         return point.problem.m
-    if is_ours(point.variant):
+    if not scrutiny_of(point.variant).probes_own_sizes:
         return rows
     near = _near(point.problem.m, _period(point), rows)
     refused = point.variant.why_not(point.tile, replace(point.problem, m=near))
@@ -231,7 +231,8 @@ def _block(point: Point) -> list[int]:
 
 
 def _period(point: Point) -> int:
-    return PERIOD if is_ours(point.variant) else math.lcm(PERIOD, *_block(point))
+    blocks = _block(point) if scrutiny_of(point.variant).probes_own_sizes else ()
+    return math.lcm(PERIOD, *blocks)
 
 
 def _near(extent: int, period: int, least: int) -> int:

@@ -16,7 +16,7 @@ from gpubench.engine.operands.cache import OperandCache
 from gpubench.engine.operands.make import Errors, Reference, make_reference, widened
 from gpubench.errors import LaunchError
 from gpubench.model import Cache, CallVariant, HostVariant, Measurement, Point, Problem, Variant
-from gpubench.plan.registry import is_ours
+from gpubench.plan.scrutiny import scrutiny_of
 
 INTEGER_POISON = -(2**31) + 12345
 """Content of an integer output before the kernel runs, an unlikely product of the operands."""
@@ -49,9 +49,9 @@ class Check:
     An output with the same bits as a right output is right. Only other outputs are compared with
     the reference, so every timed output can be checked in every round. `xp` is the array module.
 
-    With `later`, copies of these outputs are kept until `settle`. The reference of a user's kernel
-    is then made after the timed launches, so that no launch can find it in memory. The errors of a
-    user's kernel on random operands are compared with those of rounded operands.
+    Copies of a user's outputs are kept until `settle`. Their reference is then made after the timed
+    launches, so that no launch can find it in memory. The errors of a user's kernel on random
+    operands are compared with those of rounded operands.
     """
 
     def __init__(
@@ -61,11 +61,9 @@ class Check:
         operands: OperandSets,
         reference: Callable[..., Reference],
         earlier: Measurement | None = None,
-        *,
-        later: bool = False,
     ) -> None:
-        self._finds_rounding = point.operands.has_all_bits and not is_ours(point.variant)
-        self._later = later
+        self._later = scrutiny_of(point.variant).is_compared_later
+        self._finds_rounding = point.operands.has_all_bits and self._later
         self._kept: list[tuple[Any, int]] = []
         """Outputs that are not compared yet, with their result factors."""
 

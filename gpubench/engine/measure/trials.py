@@ -43,7 +43,7 @@ from gpubench.model import (
     Timer,
     Variant,
 )
-from gpubench.plan.registry import is_ours
+from gpubench.plan.scrutiny import scrutiny_of
 
 LONG_LAUNCH_US = 2000.0
 """A longer launch is made once, not several times, to see what its time depends on."""
@@ -117,8 +117,7 @@ class Trials:
             inputs = make_inputs(problem, seed, content=1)
             yield inputs, partial(require_right_on, xp, problem, inputs)
             return
-        is_source = not isinstance(point.variant, CallVariant)
-        probes = make_probes if is_ours(point.variant) and is_source else all_probes
+        probes = all_probes if scrutiny_of(point.variant).probes_sums else make_probes
         for probe in probes(problem, seed):
             yield inputs_of(probe), partial(require_exact, probe, xp)
 
@@ -138,7 +137,9 @@ class Trials:
         """
         problem, time_us = point.problem, result.series.median_us if result.series else math.inf
         is_long = time_us > LONG_LAUNCH_US
-        if is_ours(point.variant) or 2 * problem.bytes > self._backend.bytes_free():
+        if not scrutiny_of(point.variant).tries_other_operands:
+            return
+        if 2 * problem.bytes > self._backend.bytes_free():
             return
         own_set = copies_of_first_set(operands)
         kernel = self._backend.bind(at_probe(point, problem), own_set)

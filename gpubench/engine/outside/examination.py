@@ -20,6 +20,7 @@ from gpubench.engine.outside.on_new_operands import OnNewOperands
 from gpubench.engine.outside.parent_clock import require_time
 from gpubench.errors import ChildLostError
 from gpubench.model import CallVariant, Device, Measurement, Point, Status, Timer, Timing, Variant
+from gpubench.plan.scrutiny import scrutiny_of
 
 MAX_JUDGED_BYTES = 2**31  # results of larger problems are judged in the child only
 
@@ -57,7 +58,7 @@ class Examination:
             return self._child.request(limit_s, method, *arguments)
 
         try:
-            is_function = isinstance(point.variant, CallVariant)
+            is_function = scrutiny_of(point.variant).has_own_process
             is_timed_here = point.timer == Timer.OUTSIDE
             if is_function and not point.problem.operation.is_product and not is_timed_here:
                 _require_result(request, point)
@@ -90,7 +91,7 @@ class Examination:
             by_events=point.timer != Timer.HOST,
         )
         needs_ratio = ratio is None
-        is_function = isinstance(point.variant, CallVariant)
+        is_function = scrutiny_of(point.variant).has_own_process
         is_judged = point.problem.operation.is_product and (is_function or needs_ratio)
         if is_judged and point.problem.bytes <= MAX_JUDGED_BYTES:
             new_ratio = OnNewOperands(request, pid, result, self._device).judge(

@@ -1,0 +1,59 @@
+"""How far the code of a variant is trusted, and what follows from that."""
+
+from dataclasses import dataclass, replace
+
+from gpubench.model import CallVariant, Variant
+from gpubench.plan.registry import is_ours
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scrutiny:
+    """The answer to each question about trust."""
+
+    probes_sums: bool = False
+    """Whether the width of its sums is probed. `research/right.py --widths` probes our sources."""
+
+    probes_own_sizes: bool = False
+    """Whether its probes keep what its result may depend on: the number of products in a sum, and
+    the remainder of each extent by that of its tile."""
+
+    is_compared_later: bool = False
+    """Whether its outputs are compared after the timed launches, when the reference is made, and
+    its errors with those of rounded operands."""
+
+    tries_other_operands: bool = False
+    """Whether it is launched on other operands and outputs, on which its time may depend."""
+
+    has_own_operands: bool = False  # those of its process, not of the job
+    is_examined: bool = False
+    """Whether another process examines its measurements."""
+
+    has_own_process: bool = False
+    """Whether it has a process to itself, with new operands in each measurement, and each is
+    examined. Such a function can change anything in its process, also the checks of others."""
+
+
+_OURS = Scrutiny()
+_OUR_CALL = Scrutiny(probes_sums=True)
+_USERS_SOURCE = Scrutiny(
+    probes_sums=True,
+    probes_own_sizes=True,
+    is_compared_later=True,
+    tries_other_operands=True,
+    has_own_operands=True,
+    is_examined=True,
+)
+_USERS_FUNCTION = replace(_USERS_SOURCE, has_own_process=True)
+
+
+def scrutiny_of(variant: Variant) -> Scrutiny:
+    """Return how far a variant is trusted, by who wrote it and where it runs."""
+    is_call = isinstance(variant, CallVariant)
+    if is_ours(variant):
+        return _OUR_CALL if is_call else _OURS
+    return _USERS_FUNCTION if is_call else _USERS_SOURCE
+
+
+def owner_of(variant: Variant) -> str:
+    """Return the name of a variant that has a process to itself; empty: it shares one."""
+    return variant.name if scrutiny_of(variant).has_own_process else ""
