@@ -233,7 +233,7 @@ OPTIONS = _named(
     ),
     seed=Option(
         kind=int,
-        help=f"Seed of the operands and of the order. Default: {DEFAULT.seed}.",
+        help=f"Seed of the operands, and of the order of the points. Default: {DEFAULT.seed}.",
         read=within(0, 2**63 - 1),
     ),
     operands=Option(

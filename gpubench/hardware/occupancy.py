@@ -151,7 +151,8 @@ class Waves:
     multiprocessors: int
     blocks_per_wave: int
     waves: float
-    """Blocks of the grid over those of a wave. 3.88 is three full waves and a tail of 0.88."""
+    """Blocks of the grid, divided by the blocks of a wave. 3.88 is three full waves and a tail of
+    0.88."""
 
     tail_blocks: int  # number of blocks in the last wave, or 0 if it is full
     idle_multiprocessors: int  # number of multiprocessors that never get a block

@@ -106,7 +106,9 @@ def warps_that_fit(shared_bytes: Callable[[Config], int]) -> Callable[[Config], 
 
     def together(tile: Config) -> str | None:
         if shared_bytes(tile) > MAX_SHARED_BYTES:
-            return f"{tile}: {shared_bytes(tile)} bytes of shared memory, over {MAX_SHARED_BYTES}"
+            return (
+                f"{tile}: {shared_bytes(tile)} bytes of shared memory, more than {MAX_SHARED_BYTES}"
+            )
         return whole_warps(tile)
 
     return together

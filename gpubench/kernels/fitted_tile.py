@@ -156,7 +156,7 @@ def why_not(tile: Config) -> str | None:
     if rows % BY_64 and columns % BY_64:
         return f"{tile}: neither rows nor columns are a multiple of {BY_64}"
     if (needed := sums(rows, columns)) > (most := MAX_SUMS[consumers(rows, columns)]):
-        return f"{tile}: {needed} sums a thread, over {most}"
+        return f"{tile}: {needed} sums a thread, more than {most}"
     if rows % UNIT and tile.get("splits", 1) > 1:
         return f"{tile}: K in parts needs a multiple of {UNIT} rows"
     return why_not_shared(tile)
@@ -226,7 +226,7 @@ def turns_bytes(tile: Config) -> int:
 def why_not_in_turns(tile: Config) -> str | None:
     """Return why a warpgroup cannot have a tile of this size, or share it like this, or None."""
     if (needed := tile["BM"] * tile["BN"] // 128) > MAX_SUMS_OF_TURNS:
-        return f"{tile}: {needed} sums a thread, over {MAX_SUMS_OF_TURNS}"
+        return f"{tile}: {needed} sums a thread, more than {MAX_SUMS_OF_TURNS}"
     return why_not_shared(tile)
 
 

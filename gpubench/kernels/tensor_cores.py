@@ -133,7 +133,7 @@ def why_not_in_cluster(tile: Config) -> str | None:
     """Return why a cluster cannot have the blocks of a tile's parts of K, or None."""
     rows, columns = cluster(tile)
     if (blocks := rows * columns * tile.get("splits", 1)) > PORTABLE_CLUSTER:
-        return f"{tile}: {blocks} blocks in a cluster, over {PORTABLE_CLUSTER}"
+        return f"{tile}: {blocks} blocks in a cluster, more than {PORTABLE_CLUSTER}"
     return None
 
 
@@ -226,7 +226,7 @@ def sums_that_fit(tile: Config) -> str | None:
     """Return why a thread cannot have its sums of a tile, or None."""
     bm, bn = tile.numbers("BM", "BN")
     if (sums := bm * bn // (128 * consumers(tile))) > MAX_SUMS:
-        return f"{tile}: {sums} sums a thread, over {MAX_SUMS}"
+        return f"{tile}: {sums} sums a thread, more than {MAX_SUMS}"
     return None
 
 
@@ -249,7 +249,7 @@ def tiles(
         if reason := constraint(tile):
             return reason
         if (needed := shared_bytes(tile)) > MAX_DYNAMIC_BYTES:
-            return f"{tile}: {needed} bytes of shared memory, over {MAX_DYNAMIC_BYTES}"
+            return f"{tile}: {needed} bytes of shared memory, more than {MAX_DYNAMIC_BYTES}"
         if tile.get("prefetch", 0) and not tile["pdl"]:
             return f"{tile}: prefetches while it waits for the previous launch, with pdl=1"
         return None

@@ -86,7 +86,7 @@ class Operation:
 
     scale: Callable[..., Any] | None = None
     """(xp, operands…) → what errors are relative to, beside the size of the element itself, such as
-    the sum of magnitudes. It is not used for products, whose norms are the scale."""
+    the sum of magnitudes. Products do not use it: their scale is the product of norms."""
 
     make: Callable[..., Sequence[Any]] | None = None
     """(generator, shapes) → the operands, where uniform values do not suit, as NumPy arrays."""

@@ -184,13 +184,13 @@ class Accesses:
 
     @property
     def sectors_over_least(self) -> float | None:
-        """Sectors over those that would hold the bytes of each request, at least 1."""
+        """Sectors, divided by the fewest that hold the bytes of each request: at least 1."""
         least = self._sum("least_sectors")
         return self._sum("sectors") / least if least else None
 
     @property
     def bank_conflict_ways(self) -> float | None:
-        """Wavefronts over those without bank conflicts, at least 1. None without requests."""
+        """Wavefronts over the wavefronts without bank conflicts, at least 1. None: no requests."""
         phases = self._sum("phases")
         return self._sum("wavefronts") / phases if phases else None
 

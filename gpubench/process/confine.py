@@ -2,7 +2,8 @@
 
 Landlock does the first, from Linux 5.13 on, for this process and all that it starts, even as root.
 From Linux 6.12 on, these can also signal no other process. Where the system has no Landlock,
-foreign code may write wherever its user may. This module imports the standard library alone.
+foreign code can write every file that its user can write. This module imports the standard library
+alone.
 """
 
 import ctypes

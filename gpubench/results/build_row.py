@@ -75,7 +75,7 @@ class BuildRow:
 
     gpu: str | None = _grid("the example GPU whose multiprocessors count for waves")
     blocks: int | None = _grid("blocks in the grid")
-    waves: float | None = _grid("blocks over those that the GPU holds at once")
+    waves: float | None = _grid("blocks in the grid over blocks that the GPU holds at once")
 
     loop_instructions: int | None = _loop("instructions of an iteration")
     loop_float64: int | None = _loop(
@@ -85,7 +85,7 @@ class BuildRow:
 
     sectors_per_request: float | None = _accesses("sectors of 32 bytes per request of a warp")
     sectors_over_least: float | None = _accesses("sectors over the fewest that hold the bytes")
-    bank_conflict_ways: float | None = _accesses("wavefronts over those without conflicts")
+    bank_conflict_ways: float | None = _accesses("wavefronts over the wavefronts without conflicts")
     uncoalesced_lines: str | None = _accesses("lines and factors of needless sectors, joined by ;")
     bank_conflict_lines: str | None = _accesses("lines and ways of bank conflicts, joined by ;")
     not_analysed: str | None = _accesses("what was not analysed, joined by ;")

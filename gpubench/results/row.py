@@ -148,7 +148,7 @@ class Row:
     problem: str | None = _context("name in the list of --sizes; equal problems are joined by +")
     weight: float | None = _context("how often that list has the problem")
     options: str | None = _context("the options of the sweep, as flags")
-    seed: int | None = _context("seed of the operands and of the order")
+    seed: int | None = _context("seed of the operands, and of the order of the points")
     round_seeds: str | None = _context("a kernel of your own: seeds of the rounds, joined by ;")
     host: str | None = _context("name of the machine")
     started_utc: str | None = _context("when the point's first round started")

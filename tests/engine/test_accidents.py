@@ -74,7 +74,10 @@ def test_kernels_that_fork_or_write_into_all_files_cost_own_points(tmp_path: Pat
     code, rows = sweep(tmp_path, "--seed", "0", **parts)  # before cpu_blas
     assert (code, rows["cpu_blas"].status) == (1, "ok")
     assert (rows["forks"].median_us or 0) > 4000 > (rows["cpu_blas"].median_us or 4000)
-    endings = {"writes": "sent what is no answer; killed", "forks_always": "ended by itself"}
+    endings = {
+        "writes": "killed, because it sent something else",
+        "forks_always": "ended by itself",
+    }
     for name, ending in endings.items():
         assert (rows[name].status, rows[name].reason[: len(ending)]) == ("error", ending)
 

@@ -70,7 +70,7 @@ def kernel_arguments(
 
 
 def _argument(slot: Any, addresses: Addresses) -> Any:
-    """Return an argument: of the index of an array, of a tensor map and its dtype, or as it is."""
+    """Return the argument of a slot: an array's index, a tensor map with its dtype, or a value."""
     if isinstance(slot, int):
         return ctypes.c_void_p(addresses[slot])
     if isinstance(slot, tuple):

@@ -165,10 +165,10 @@ class _EndsBisect(TyperCommand):
 def bisect(
     base: Annotated[
         Path,
-        typer.Argument(metavar="BASE", help="The good side, as 'ab' takes it: v1:kernels."),
+        typer.Argument(metavar="BASE", help="The good version, as for 'ab': v1:kernels."),
     ],
     new: Annotated[
-        Path, typer.Argument(metavar="NEW", help="What is checked out: a directory, as in 'ab'.")
+        Path, typer.Argument(metavar="NEW", help="The directory of kernels that is checked out.")
     ],
     *,
     config: option.Config = None,

@@ -154,8 +154,8 @@ class ChainProbe:
 AnyProbe = Probe | ChainProbe | WidthProbe
 
 _RIGHT: WeakKeyDictionary[AnyProbe, NDArray[Any]] = WeakKeyDictionary()
-"""A right result of each small probe. All kernels of a sweep are probed at a few sizes, and to
-compare two results takes a hundredth of the time to compute one."""
+"""For each small probe, a result that was found right. All kernels of a sweep are probed at a few
+sizes, and to compare two results takes a hundredth of the time to compute one."""
 
 
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:

@@ -78,7 +78,7 @@ class OperandCache:
     def reference(self, point: Point, content: int = 0) -> Reference:
         """Return the reference for the first set, made from the operands in host memory.
 
-        If sets have values of their own, it is the reference of a `content`.
+        If sets have values of their own, `content` is the number of the values in use.
         """
         key = self.seed, point.problem, point.operands, content
         if key not in self._references:
