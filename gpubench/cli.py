@@ -31,7 +31,7 @@ PACKAGES = {
 
 SECTIONS = {
     "Measure": ("sweep", "compare-cublas", "tune", "reproduce"),
-    "Look": ("show", "report", "plot", "convert"),
+    "Look": ("show", "report", "plot"),
     "Compare and gate": ("diff", "ab", "history", "bisect", "judge"),
     "Understand": ("explain", "build", "variants"),
     "Your own kernels": ("new-kernel", "new-operation", "check", "export"),

@@ -72,7 +72,7 @@ AB = (
 WRITERS = (
     ("plot", "rows.csv", "-o", "out.svg", "--force"),
     ("report", "rows.csv", "-o", "out.html", "--force"),
-    ("convert", "rows.csv", "--to", "json", "-o", "out.json", "--force"),
+    ("show", "rows.csv", "-o", "out.json", "--force"),
     ("diff", "rows.csv", "rows.csv", "--format", "json", "--output", "out.json", "--force"),
     ("generate", "out.npz", "--sizes", "300x500", "--force"),
     ("run", "v.npz", "--op", "gemv", "--device", "cpu", "-o", "out.npz", "--force"),

@@ -14,12 +14,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
 
-from gpubench.commands.convert import JSON_FORMAT
 from gpubench.commands.diff.compare import DiffVerdict, Disturbance, Finding, Limits
 from gpubench.commands.diff.formats import JSON_FORMAT as DIFF_FORMAT
 from gpubench.commands.diff.weighted import Total
 from gpubench.commands.judge.verdicts import JudgeVerdict
 from gpubench.commands.judge.view import JSON_FORMAT as JUDGE_FORMAT
+from gpubench.commands.show import JSON_FORMAT
 from gpubench.results.row import COLUMNS, KEY
 from gpubench.stats.detectable import Detectable
 
@@ -97,7 +97,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "points": of_list(of_object(key | properties(Finding))),
         "untimed": of_list(of_object(key | {"reason": text})),
     }
-    rows = document("gpubench convert --to json", JSON_FORMAT, {"rows": of_list(of_object(row))})
+    rows = document("gpubench show --format json", JSON_FORMAT, {"rows": of_list(of_object(row))})
     diff = document("gpubench diff --format json, of results", DIFF_FORMAT, members)
     number, name = typed("float | None"), typed("str | None")
     verdict = {

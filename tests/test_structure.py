@@ -167,7 +167,7 @@ def test_commands_do_not_import_one_another() -> None:
 
 
 def test_the_core_names_no_command_that_is_optional() -> None:
-    names = "bisect|check|convert|export|fleet|generate|history|new.kernel|reproduce|selfcheck"
+    names = "bisect|check|export|fleet|generate|history|new.kernel|reproduce|selfcheck"
     optional = re.compile(rf"gpubench ({names})\b|\b(fleet|new.kernel|operand_files|reproduce)\b")
     for part in ("engine", "results", "view"):
         for path in sorted((PACKAGE / part).rglob("*.py")):

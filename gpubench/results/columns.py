@@ -129,7 +129,7 @@ class Columns(Generic[R]):
             return self._rows(text, str(path), refusal, columns)
 
     def _of_json(self, text: str, refusal: str) -> IO[str]:
-        """Return the rows of JSON of `convert` or `judge`, as a CSV."""
+        """Return the rows of JSON of `show` or `judge`, as a CSV."""
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):

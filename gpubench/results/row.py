@@ -64,10 +64,7 @@ class Row:
     error_rms_bits: float | None = _outcome("the same of the root of the errors' mean square")
 
     median_us: float | None = _time("time per launch: median of the round medians")
-    q1_us: float | None = _time("first quartile (median over rounds)")
-    q3_us: float | None = _time("third quartile (median over rounds)")
     min_us: float | None = _time("fastest sample")
-    max_us: float | None = _time("slowest sample")
     ci_low_us: float | None = _time("95 % interval of the time, from 3 rounds on", low=-MAX_VALUE)
     ci_high_us: float | None = _time("its upper end")
     precision_goal: float | None = _time("--precision: largest half-width over the median")
@@ -75,10 +72,7 @@ class Row:
     launches_per_sample: int | None = _time("launches timed together as one sample")
     rounds: int | None = _time("rounds in which the point was measured")
     round_medians_us: tuple[float, ...] = _time("median of each round, joined by ;", default=())
-    outliers_tukey: int | None = _time("samples beyond 1.5 interquartile ranges, kept")
-    outliers_mad: int | None = _time("samples beyond 3.5 scaled MADs, kept")
     stop_reason: str | None = _time("why sampling stopped in the last round")
-    device_s: float | None = _time("sum of all samples, in seconds")
     overhead_us: float | None = _time(
         "subtracted from each sample (timers events and outside)", low=-MAX_VALUE
     )

@@ -28,7 +28,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.results.row import Row
-from gpubench.stats.intervals import MAD_TO_SIGMA, rounds_interval
+from gpubench.stats.intervals import rounds_interval
 
 _READS = "the result held zeros before it ran, since it reads it"
 _FIXED = "called at fixed addresses; a cold cache was flushed"
@@ -212,40 +212,22 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
     """Return the time columns of rounds that all have samples."""
     series = [measurement.series for measurement in rounds if measurement.series]
     medians = [float(np.median(taken.times_us)) for taken in series]
-    quartiles = [np.quantile(taken.times_us, (0.25, 0.75)) for taken in series]
-    q1_us, q3_us = np.median(quartiles, axis=0).tolist()
-    tukey, mad = np.sum([_outliers(np.asarray(taken.times_us)) for taken in series], axis=0)
     # Rounds differ by more than the samples of one round do (clocks, placement).
     between_us = BETWEEN_SWEEPS_US if _is_burst(rounds[0].point) else 0.0
     low_us, high_us = rounds_interval(medians, between_us) or (None, None)
     return {
         "median_us": statistics.median(medians),
-        "q1_us": q1_us,
-        "q3_us": q3_us,
         "min_us": min(min(taken.times_us) for taken in series),
-        "max_us": max(max(taken.times_us) for taken in series),
         "ci_low_us": low_us,
         "ci_high_us": high_us,
         "samples": sum(len(taken.times_us) for taken in series),
         "launches_per_sample": series[-1].launches_per_sample,
         "rounds": len(series),
         "round_medians_us": tuple(medians),
-        "outliers_tukey": int(tukey),
-        "outliers_mad": int(mad),
         "stop_reason": series[-1].stop_reason,
-        "device_s": sum(taken.device_s for taken in series),
         "overhead_us": _median(_overheads_us(rounds)),
         "joules": _median(taken.joules for taken in series),
     }
-
-
-def _outliers(times_us: np.ndarray) -> tuple[int, int]:
-    """Count the samples beyond Tukey's fences, and beyond 3.5 scaled MADs from the median."""
-    q1, q3 = np.quantile(times_us, (0.25, 0.75))
-    fence = 1.5 * (q3 - q1)
-    deviations = np.abs(times_us - np.median(times_us))
-    far = deviations > 3.5 * MAD_TO_SIGMA * np.median(deviations)
-    return int(((times_us < q1 - fence) | (times_us > q3 + fence)).sum()), int(far.sum())
 
 
 def _bits(error: float | None) -> float | None:

@@ -1,5 +1,6 @@
 """Tables for the terminal, Markdown and CSV, and the console that prints them."""
 
+import io
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -178,6 +179,13 @@ def console(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
         screen.width = PIPED_WIDTH
         screen.soft_wrap = True
     return screen
+
+
+def plain(parts: Iterable[RenderableType]) -> str:
+    """Return the texts and tables as a file has them, without colours."""
+    text = io.StringIO()
+    console(text).print(*parts, sep="\n")
+    return text.getvalue().rstrip("\n")
 
 
 def say(text: str, style: str = "", *, err: bool = False) -> None:

@@ -47,12 +47,12 @@ def test_the_commands_on_files_print_what_a_program_can_read(
     done = {}
     for typed in TYPED:
         name, *words = shlex.split(typed.replace("v1:", ""))
-        if name in {"deviceinfo", "convert", "ab", "diff"} or "--dry-run" in words:
+        if name in {"deviceinfo", "show", "ab", "diff"} or "--dry-run" in words:
             done[name] = call(tmp_path, name, *words)
-    expected = {"deviceinfo": 0, "sweep": 0, "convert": 0, "ab": 1, "diff": 1}
+    expected = {"deviceinfo": 0, "sweep": 0, "show": 0, "ab": 1, "diff": 1}
     assert {name: ended.code for name, ended in done.items()} == expected
     assert json.loads(done["deviceinfo"].out)
-    assert len(json.loads(done["convert"].out)["rows"]) == 9
+    assert len(json.loads(done["show"].out)["rows"]) == 9
     for answer in (json.loads(done["diff"].out), json.loads((tmp_path / "diff.json").read_text())):
         verdicts = {point["variant"]: point["verdict"] for point in answer["points"]}
         assert (answer["exit_code"], verdicts["own"], verdicts["cublas"]) == (1, "slower", "same")

@@ -36,7 +36,7 @@ def test_the_file_is_named(text: str, tmp_path: Path) -> None:
     assert f"it is {FILES[text]}" in str(raised.value)
 
 
-def test_json_of_convert_is_read_as_its_csv(tmp_path: Path) -> None:
+def test_json_of_show_is_read_as_its_csv(tmp_path: Path) -> None:
     rows = [measured(3.5, point())]
     (tmp_path / "rows.csv").write_bytes(encode(rows))
     (tmp_path / "rows.json").write_text(json.dumps({"format": 2, "rows": objects(rows)}))
@@ -51,11 +51,3 @@ def test_show_shows_a_build_file(tmp_path: Path) -> None:
     assert lines[1].split(",")[1] in done.out
     refused = call(tmp_path, "show", "build.csv", "--top", "3")
     assert (refused.code, "not for build files" in refused.err) == (2, True)
-
-
-def test_convert_takes_the_form_from_the_name(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_bytes(encode([measured(3.5, point())]))
-    assert call(tmp_path, "convert", "rows.csv", "-o", "x.json").code == 0
-    assert json.loads((tmp_path / "x.json").read_text())["format"]
-    refused = call(tmp_path, "convert", "rows.csv", "-o", "x.txt")
-    assert (refused.code, "--to json or --to csv" in refused.err) == (2, True)

@@ -219,8 +219,7 @@ def test_rounds_merge_into_their_median() -> None:
     assert merged.median_us == 12.0
     assert merged.rounds == 3
     assert merged.round_medians_us == (10.0, 14.0, 12.0)
-    assert (merged.samples, merged.min_us, merged.max_us) == (30, 10.0, 14.0)
-    assert merged.device_s == pytest.approx(sum(40 * m / 1e6 for m in (10, 14, 12)))
+    assert (merged.samples, merged.min_us) == (30, 10.0)
     assert merged.gflops == measured(12.0).gflops
     assert merged.gbytes_per_s == measured(12.0).gbytes_per_s
 
@@ -231,16 +230,6 @@ def test_the_interval_is_that_of_the_rounds_and_there_is_none_below_three() -> N
     assert (three.ci_high_us or 0) > 14.0
     two = row_of(*(measurement(median) for median in (10.0, 14.0)))
     assert (two.ci_low_us, two.ci_high_us, two.half_interval) == (None, None, None)
-
-
-def test_outliers_of_all_rounds_are_counted() -> None:
-    calm, stray = (10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0, 10.1, 9.9, 10.0), 100.0
-    rounds = [
-        Series(times_us=(*calm, *[stray] * count), launches_per_sample=1, stop_reason="")
-        for count in (1, 0, 2)
-    ]
-    merged = row_of(*(replace(measurement(), series=taken) for taken in rounds))
-    assert (merged.outliers_tukey, merged.outliers_mad) == (3, 3)
 
 
 BLAS, OTHER = variant(name="blas", baseline="blas"), variant(name="other", baseline="blas")

@@ -1,6 +1,7 @@
 """`gpubench show`."""
 
-from itertools import chain
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -10,7 +11,19 @@ from gpubench.errors import UsageError
 
 app = typer.Typer()
 
+JSON_FORMAT = 2
+"""Version of the JSON. It increases when a column is removed or changes its meaning."""
+
 Sort = Literal["time", "rate", "blas", "name"]
+
+
+class Format(StrEnum):
+    """A form of results: tables for people, or rows for programs."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"
 
 
 @app.command(epilog="Example: gpubench show sweep.csv --sort rate --top 10")
@@ -29,38 +42,63 @@ def show(
         int | None,
         typer.Option(help="Maximum number of points to list per problem, such as 10.", min=1),
     ] = None,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown, for a page or a comment.")
-    ] = False,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="Tables, or rows for programs. Default: text, or that of the name of --output.",
+            metavar=f"[{'|'.join(Format)}]",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write, such as sweep.json. Default: stdout."),
+    ] = None,
+    force: option.Force = False,
 ) -> None:
     """Show the tables of result files again; files with a point in common stand side by side."""
-    from gpubench.commands.show.view import build_tables, side_by_side, tables
+    from gpubench.commands.show.view import as_json, build_tables, result_tables
     from gpubench.plan.selection import read_selected
     from gpubench.results.build_row import is_build_file, read
-    from gpubench.view.tables import console
-    from gpubench.view.tables import markdown as as_markdown
+    from gpubench.results.output import Output
+    from gpubench.results.row import encode
+    from gpubench.view.tables import console, markdown, plain
 
+    form = form or _form_of(output)
+    claimed = Output(output, overwrite=force) if output else None
+    are_rows = form in {Format.CSV, Format.JSON}
     if any(map(is_build_file, files)):
-        if only or exclude or sort or top:
+        if only or exclude or sort or top or are_rows:
             raise UsageError(
-                "--only, --exclude, --sort and --top: for results, not for build files"
+                "--only, --exclude, --sort, --top and --format csv or json: for results, not for "
+                "build files"
             )
         parts = [part for path in files for part in build_tables(read(path))]
-        if markdown:
-            print(as_markdown(parts))
+    else:
+        if are_rows and (sort or top or len(files) > 1):
+            raise UsageError(f"--format: {form} takes one file, and no --sort or --top")
+        sides = [rows for _, rows in read_selected(files, only, exclude)]
+        if are_rows:
+            content = encode(sides[0]) if form == Format.CSV else as_json(sides[0], JSON_FORMAT)
         else:
+            parts = result_tables(files, sides, sort, top)
+    if not are_rows:
+        if claimed is None and form == Format.TEXT:
             console().print(*parts, sep="\n")
-        return
-    sides = [rows for _, rows in read_selected(files, only, exclude)]
-    rows = list(chain(*sides))
-    if not rows:
-        raise UsageError(f"{files[0]}: the file has no rows")
-    points = [{row.key for row in side} for side in sides]
-    if len(set().union(*points)) < sum(map(len, points)):
-        shown = side_by_side([path.stem for path in files], sides, sort, top)
+            return
+        text = markdown(parts) if form == Format.MARKDOWN else plain(parts)
+        content = f"{text}\n".encode()
+    if claimed:
+        claimed.write(content)
     else:
-        shown = tables(rows, sort, top)
-    if markdown:
-        print(as_markdown(shown.renderables))
-    else:
-        console().print(shown)
+        typer.echo(content.decode(), nl=False)
+
+
+def _form_of(output: Path | None) -> Format:
+    """Return the format that the name of a file states; text without a file."""
+    if output is None:
+        return Format.TEXT
+    forms = {".txt": Format.TEXT, ".md": Format.MARKDOWN, ".csv": Format.CSV, ".json": Format.JSON}
+    if output.suffix not in forms:
+        raise UsageError(f"--output: add --format, or end the name in {', '.join(forms)}")
+    return forms[output.suffix]

@@ -1,15 +1,19 @@
 """The tables of result files: as after a sweep, as a list of points, or side by side."""
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import chain
+from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from gpubench import __version__
+from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import PointKey, Status
 from gpubench.results.build_row import BuildRow
-from gpubench.results.row import Row
+from gpubench.results.row import Row, objects
 from gpubench.view.numbers import number
 from gpubench.view.problem_list import list_summaries
 from gpubench.view.row_tables import (
@@ -33,6 +37,25 @@ ORDER: dict[str, Callable[[Row], tuple[object, ...]]] = {
     "blas": lambda row: (-(row.percent_of_blas or 0.0),),
     "name": lambda row: (row.variant, row.tile),
 }
+
+
+def as_json(rows: Sequence[Row], version: int) -> bytes:
+    """Return rows as JSON of a version, by the schema of docs/schema."""
+    document = {"format": version, "gpubench": __version__, "rows": objects(rows)}
+    return f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode()
+
+
+def result_tables(
+    files: Sequence[Path], sides: Sequence[Sequence[Row]], sort: str | None, top: int | None
+) -> list[RenderableType]:
+    """Return the tables of files. Files with a point in common stand side by side."""
+    rows = list(chain(*sides))
+    if not rows:
+        raise UsageError(f"{files[0]}: the file has no rows")
+    points = [{row.key for row in side} for side in sides]
+    if len(set().union(*points)) < sum(map(len, points)):
+        return side_by_side([path.stem for path in files], sides, sort, top).renderables
+    return tables(rows, sort, top).renderables
 
 
 def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> Group:

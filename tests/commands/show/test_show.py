@@ -111,7 +111,7 @@ def test_points_that_are_too_many_for_a_table_are_not_listed(
 def test_markdown_shows_names_as_text(shown: Show, tmp_path: Path) -> None:
     name = "![x](http://a/b) <img src=x> @someone #12"
     write([replace(row_of(8, 20.0), device=name, variant=name)], tmp_path / "bad.csv")
-    text = shown(tmp_path / "bad.csv", markdown=True)
+    text = shown(tmp_path / "bad.csv", form=command.Format.MARKDOWN)
     assert "<img" not in text
     assert "![" not in text
     assert "@someone" not in text

@@ -1,4 +1,4 @@
-"""`gpubench convert`: other tools read what it writes."""
+"""Rows that `gpubench show` writes for other tools."""
 
 import json
 import sys
@@ -28,15 +28,15 @@ def few(tmp_path: Path) -> Path:
     return tmp_path / "few.csv"
 
 
-def converted(path: Path, to: str, name: str) -> Path:
-    done = call(path.parent, "convert", str(path), "--to", to, "-o", name)
+def written(path: Path, name: str) -> Path:
+    done = call(path.parent, "show", str(path), "-o", name)
     assert (done.code, done.out, done.err) == (0, "", "")
     return path.parent / name
 
 
-def test_convert_overwrites_nothing_without_force(few: Path) -> None:
+def test_nothing_is_overwritten_without_force(few: Path) -> None:
     (few.parent / "a.json").write_text("mine")
-    words = ("convert", "few.csv", "--to", "json", "-o", "a.json")
+    words = ("show", "few.csv", "-o", "a.json")
     done = call(few.parent, *words)
     assert (done.code, done.err) == (
         2,
@@ -46,6 +46,34 @@ def test_convert_overwrites_nothing_without_force(few: Path) -> None:
     assert json.loads((few.parent / "a.json").read_text())["format"] == 2
 
 
+def test_rows_are_written_again_as_they_were_read(few: Path) -> None:
+    assert read(written(few, "again.csv")) == read(few)
+    chosen = call(few.parent, "show", "few.csv", "--format", "csv", "--only", "shared_tile")
+    assert {line.split(",")[1] for line in chosen.out.splitlines()[1:]} == {"shared_tile"}
+
+
+def test_tables_in_a_file_are_those_of_the_terminal(few: Path) -> None:
+    shown = call(few.parent, "show", "few.csv").out
+    assert written(few, "tables.txt").read_text() == shown
+    in_file = written(few, "tables.md").read_text()
+    assert in_file == call(few.parent, "show", "few.csv", "--format", "markdown").out
+    assert "| --- " in in_file
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("-o x.xls", "--output: add --format, or end the name in .txt, .md, .csv, .json"),
+        ("few.csv --format json", "--format: json takes one file, and no --sort or --top"),
+        ("--format csv --top 3", "--format: csv takes one file, and no --sort or --top"),
+    ],
+)
+def test_a_format_that_does_not_fit_is_refused(few: Path, words: str, refused: str) -> None:
+    done = call(few.parent, "show", "few.csv", *words.split())
+    assert (done.code, done.err) == (2, f"gpubench: {refused}\n")
+    assert not (few.parent / "x.xls").exists()
+
+
 # ---- the schemas
 
 
@@ -53,12 +81,12 @@ SCHEMAS = make_schemas.schemas()
 
 
 def test_the_schemas_are_those_of_the_classes() -> None:
-    written = {path.name: json.loads(path.read_text()) for path in make_schemas.FOLDER.iterdir()}
-    assert written == SCHEMAS
+    on_disk = {path.name: json.loads(path.read_text()) for path in make_schemas.FOLDER.iterdir()}
+    assert on_disk == SCHEMAS
 
 
 def test_what_is_written_for_programs_fits_its_schema(few: Path) -> None:
-    rows = json.loads(converted(few, "json", "rows.json").read_text())
+    rows = json.loads(written(few, "rows.json").read_text())
     done = call(
         few.parent, "diff", str(H200), str(H200.parent / "sweep_again.csv"), "--format", "json"
     )
