@@ -312,7 +312,7 @@ def _run(case: Case, names: Sequence[str], program: Path) -> Recorded:
         return _failed(case, f"the kernel does not end on the CPU: {what}; see gpubench check")
     lines = report.read_text().splitlines()
     codes = {fields[1] for fields in map(str.split, lines) if fields[0] == "site"}
-    places = _places(program, case.variant.source, codes)
+    places = addresses_to_places(program, case.variant.source, codes)
     notes = ["code that __CUDA_ARCH__ selects"] * bool(BY_ARCHITECTURE.search(_text(case.variant)))
     starts = [number for number, line in enumerate(lines) if line.startswith("launch ")]
     parts = [lines[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
@@ -339,7 +339,7 @@ def sampled_blocks(launch: Launch) -> list[tuple[int, int, int]]:
     return list(dict.fromkeys(zip(*axes, strict=True)))
 
 
-def _places(program: Path, source: Path, codes: set[str]) -> dict[str, tuple[str, int]]:
+def addresses_to_places(program: Path, source: Path, codes: set[str]) -> dict[str, tuple[str, int]]:
     """Return the file and the line of addresses of code: the innermost that is not of the shim."""
     addresses = sorted(code for code in codes if int(code, 16))
     if not addresses:

@@ -84,11 +84,11 @@ class KernelFaultError(Exception):
         )
         is_shared, what = _memory(location, names, self.report)
         if line == other and first == second:
-            does = f"line {line} of {file}: two threads {first} the same element of {what}"
+            does = f"{file}:{line}: two threads {first} the same element of {what}"
         else:
             does = (
-                f"line {line} of {file} {first}s {what}, and line {other} {second}s the same "
-                "element in another thread"
+                f"{file}:{line} {first}s {what}, and {file}:{other} {second}s the same element in "
+                "another thread"
             )
         if not is_shared:
             return f"{does}, and nothing orders them"

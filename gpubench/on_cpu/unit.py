@@ -36,6 +36,9 @@ _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?=\()")
 _ATTRIBUTE = re.compile(r"\b(__\w+__|alignas)\s*\(")
 _DEVICE = re.compile(r"\b__(?:global|device)__\b")
 _OF_DEVICE = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
+_OPENING, _CLOSING = re.compile(r"<<\s*<"), re.compile(r">>\s*>")
+"""Both sides of a configuration. Visual Studio puts a space into them."""
+
 _LAUNCHED = re.compile(r"[A-Za-z_][\w:]*\s*\Z")
 
 
@@ -131,7 +134,7 @@ class _Reader:
 
 def _is_cuda(file: Path) -> bool:
     """Whether a file has what only the unit can make C++."""
-    return re.search(r"<<<|\bextern\s+__shared__|\b__global__\b", read_source(file)) is not None
+    return re.search(r"<<\s*<|\bextern\s+__shared__|\b__global__\b", read_source(file)) is not None
 
 
 def _replaced(text: str, cuts: Sequence[tuple[int, int, str]]) -> str:
@@ -216,18 +219,18 @@ def _own_names(plain: str, start: int, end: int) -> Iterator[tuple[int, int, str
 
 def _launches(text: str, plain: str, function: _Function) -> Iterator[tuple[int, int, str]]:
     """Yield the parts of launches in a function, and what replaces each part."""
-    for mark in re.compile("<<<").finditer(plain, function.start, function.end):
-        end = plain.find(">>>", mark.end(), function.end)
-        opening = plain.find("(", end)
+    for mark in _OPENING.finditer(plain, function.start, function.end):
+        closing = _CLOSING.search(plain, mark.end(), function.end)
+        opening = plain.find("(", closing.end()) if closing else -1
         before = plain[function.start : mark.start()].rstrip()
-        if end < 0 or opening < 0:
+        if not closing or opening < 0:
             return
         if before.endswith(">"):
             before = before[: len(before) - position_after(before[::-1], 0, "><")]
         if name := _LAUNCHED.search(before):
             start = function.start + name.start()
-            closing = position_after(plain, opening, "()")
-            configuration = text[mark.end() : end]
+            end = position_after(plain, opening, "()")
+            configuration = text[mark.end() : closing.start()]
             kernel = text[start : mark.start()].strip()
-            call = f"{kernel}{text[opening:closing]}"
-            yield start, closing, f"::on_cpu::Configured({configuration}) << [&] {{ {call}; }}"
+            call = f"{kernel}{text[opening:end]}"
+            yield start, end, f"::on_cpu::Configured({configuration}) << [&] {{ {call}; }}"

@@ -29,7 +29,7 @@ parameters as a host function, even in a kernel."""
 NVCC = "--compiler=nvcc"
 """The option with which a description selects nvcc. It comes first, and no compiler gets it."""
 
-HOST_CODE = re.compile(r"<<<|^[ \t]*#[ \t]*include", re.MULTILINE)
+HOST_CODE = re.compile(r"<<\s*<|^[ \t]*#[ \t]*include", re.MULTILINE)
 """What a source has that NVRTC may lack: launches, and headers. Without these, nvcc would find the
 same errors as NVRTC."""
 

@@ -24,7 +24,7 @@ from gpubench.commands.check.cases import (
     with_allowed_error,
 )
 from gpubench.commands.check.source_file import SUFFIXES, described
-from gpubench.commands.check.wrong import why_wrong
+from gpubench.commands.check.wrong import stores_of_result, why_wrong
 from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
@@ -49,6 +49,7 @@ from gpubench.model.sources import read_source
 from gpubench.on_cpu.case import Case
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
+from gpubench.on_cpu.unwritten import uninitialized_variables, unwritten_shared_memory
 from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import parse_tiles
@@ -171,7 +172,7 @@ def _compile(
     variant: HostVariant | CudaVariant, tiles: Sequence[Config | None], architecture: str
 ) -> bool:
     """Compile the tiles for an architecture, say so, and return whether all compile."""
-    dtype, started, notes = variant.dtypes[0], perf_counter(), dict[str, None]()
+    dtype, started = variant.dtypes[0], perf_counter()
     target = architecture
     try:
         if isinstance(variant, CudaVariant):
@@ -185,8 +186,7 @@ def _compile(
             if isinstance(variant, HostVariant):
                 compiler.compile_library(variant, tile, dtype, architecture)
             elif tile is not None:
-                called = variant.compilation(tile, dtype, architecture)
-                notes[compiler.compile_instance(*called).note] = None
+                compiler.compile_instance(*variant.compilation(tile, dtype, architecture))
     except CompileError as error:
         if _lacks_a_tool(variant, error):
             say(f"not compiled for a GPU: {error}", "yellow")
@@ -196,8 +196,6 @@ def _compile(
     names = ", ".join(str(tile) for tile in tiles if tile and str(tile) != "-") or variant.name
     seconds = perf_counter() - started
     say(f"compiled for {target}, {dtype}: {names} ({seconds:.1f} s)")
-    for note in filter(None, notes):
-        say(note)
     return True
 
 
@@ -252,8 +250,23 @@ def _check_source(
         [(f"{Status.WRONG}: {case.label}", reason) for case, reason in wrong],
         ", ".join(f"{len(watched)} cases ({names[by]})" for by, watched in cases.items()),
     )
-    _say_launched([case for case, _ in wrong[:1]], advice)
+    for case, _ in wrong[:1]:
+        say(_cause(case), "red")
+        _say_launched([case], advice)
     return code
+
+
+def _cause(case: Case) -> str:
+    """Return what a kernel with a wrong result reads too early, or else where it stores."""
+    with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
+        if case.problem.operation.is_product:
+            variables = uninitialized_variables(case, expected(case.problem), Path(name, "zeros"))
+            if variables:
+                return variables
+        if place := unwritten_shared_memory(case, Path(name, "watched")):
+            return f"{place} reads shared memory that no thread has written"
+    stores = ", ".join(f"{file}:{line}" for file, line in stores_of_result(case))
+    return f"its result is stored at {stores}" if stores else ""
 
 
 def _why_wrong(case: Case, output: np.ndarray) -> str:
@@ -271,7 +284,7 @@ def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: s
             continue  # the other sanitizer's finding, or what follows from it
         shown.add(fault.finding)
         label = fault.case.label if fault.case else variant.name
-        places = ", ".join(f"{file} line {line}" for file, line in dict.fromkeys(fault.lines))
+        places = ", ".join(f"{file}:{line}" for file, line in dict.fromkeys(fault.lines))
         lines = (f"\nfault: {label}: {fault.finding}", fault.sentence, places)
         say("\n".join(filter(None, lines)), "red")
         if NO_SHARED in fault.finding:

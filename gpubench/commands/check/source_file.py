@@ -5,14 +5,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpubench.commands.check.structures import function_on_arrays
 from gpubench.errors import UsageError
 from gpubench.model import Variant
 from gpubench.plan.descriptor import load
-from gpubench.plan.from_source.description import describe_file, described_by_default
+from gpubench.plan.from_source.description import (
+    Description,
+    describe_file,
+    described_by_default,
+)
 from gpubench.plan.from_source.files import source_text
 from gpubench.plan.python_file import is_name
 
 SUFFIXES = (".cu", ".cuh")
+
+ONLY_RESULT = ("C",)
+"""A layout that is likelier a store with its indices exchanged. It is checked as row-major."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +39,8 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
     Raises UsageError for a source that cannot be read or has no kernel.
     """
     try:
-        functions = described_by_default(source_text(source))
+        text = source_text(source)
+        functions = described_by_default(text)
     except UsageError as error:
         raise UsageError(_without_flag(error)) from error
     if not functions:
@@ -41,15 +50,38 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
         path = folder / f"{name if is_name(name) else 'kernel'}.py"
         try:
             description = describe_file(source, path.stem, op, function, home=str(folder))
+            if description.asked and (written := function_on_arrays(source, text, folder)):
+                wrapper, launcher = written
+                description = describe_file(wrapper, path.stem, op, launcher, home=str(folder))
             if description.asked:
                 note = f"its parameters {', '.join(description.asked)} are not known"
                 yield Described(function=function, note=note)
                 continue
-            path.write_text(description.text, encoding="utf-8")
-            note = "grid and block are guesses from its indices" * ("grid" in description.guesses)
-            yield Described(function=function, variant=load(path, op), note=note)
+            variant = _loaded(description, path, op)
+            if variant.column_major == ONLY_RESULT:
+                row_major = describe_file(
+                    source, path.stem, op, function, home=str(folder), column_major=()
+                )
+                variant = _loaded(row_major, path, op)
+            yield Described(function=function, variant=variant, note=_note(description, variant))
         except UsageError as error:
             yield Described(function=function, note=_without_flag(error))
+
+
+def _loaded(description: Description, path: Path, op: str) -> Variant:
+    path.write_text(description.text, encoding="utf-8")
+    return load(path, op)
+
+
+def _note(description: Description, variant: Variant) -> str:
+    """Return which parts of a description are guesses, and its layout, or an empty text."""
+    guesses = description.guesses
+    notes = ["grid and block are guesses from its indices"] * ("grid" in guesses)
+    values = [guess for guess in guesses if " = " in guess]
+    notes += [f"a guess, as the source gets it when it runs: {value}" for value in values]
+    if variant.column_major:
+        notes.append(f"column-major, as its indices say: {', '.join(variant.column_major)}")
+    return "\n".join(notes)
 
 
 def _without_flag(error: UsageError) -> str:

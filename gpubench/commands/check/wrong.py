@@ -1,9 +1,15 @@
 """What is wrong with a result, as far as its elements tell."""
 
+import re
+from collections.abc import Iterator
+
 import numpy as np
 
 from gpubench.engine.judge.verify import is_unwritten, never_written, poison
 from gpubench.model import Variant
+from gpubench.model.sources import read_source
+from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.unit import masked
 
 
 def why_wrong(
@@ -22,8 +28,21 @@ def why_wrong(
     if is_unwritten(np, output) and _unwritten(output, variant).all():
         return never_written(variant)
     place = tuple(map(int, differing[0]))
+    if np.array_equal(output.ravel(), right.T.ravel()):
+        return "its result is transposed: are the indices of the store exchanged?"
     count = f"{len(differing)} of {right.size} elements are wrong"
     return f"{count}, the first at {list(place)}: {_what(output, right, variant, place)}"
+
+
+def stores_of_result(case: Case) -> Iterator[tuple[str, int]]:
+    """Yield the files and lines that assign an element of the result by its name."""
+    name = case.array_names[len(case.problem.operation.arrays) - 1]
+    store = re.compile(rf"\b{name}\s*\[[^;]*?\]\s*[+-]?=(?!=)")
+    for path in case.variant.sources:
+        if path.suffix != ".py":
+            plain = masked(read_source(path))
+            for found in store.finditer(plain):
+                yield path.name, plain.count("\n", 0, found.start()) + 1
 
 
 def _what(output: np.ndarray, right: np.ndarray, variant: Variant, place: tuple[int, ...]) -> str:

@@ -441,7 +441,9 @@ def _launch(
             f"    grid={_numbers(launch.grid)},  # blocks",
             f"    block={_numbers(launch.block)},  # threads",
         ]
-        return lines + shared, guesses
+        if launch.guess:
+            lines.insert(1, f"    # The source gets a value when it runs. A guess: {launch.guess}.")
+        return lines + shared, [*guesses, *filter(None, [launch.guess])]
     grid, block = _guessed(kernel, tile, op)
     own = f" The source launches <<<{' '.join(launch.config.split())}>>>." if launch.config else ""
     lines = [

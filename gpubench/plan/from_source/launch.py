@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from gpubench.model.expression import evaluate, parse
 from gpubench.model.signature import Parameter, split
+from gpubench.plan.from_source.meaning import EDGE
 from gpubench.plan.from_source.source import Function, SourceLaunch, code, enclosed
 
 ROUNDS = 8  # maximum depth of constants that are defined by constants
@@ -46,6 +47,7 @@ class Dimensions:
     grid: tuple[str, ...] = ()
     block: tuple[str, ...] = ()  # expressions, as a description has them
     shared: str = ""  # bytes of dynamic shared memory; `?`: they could not be read
+    guess: str = ""  # the value that a name of the block was given: `T = 16`
 
 
 def read_launch(
@@ -103,6 +105,7 @@ def _read(
     scope = replace(scope, symbols=symbols)
     passed = {each.name: scope.expression(given) or "" for given, each in pairs}
     grid, of_block, of_shared, *_ = *split(launch.config), "", ""
+    scope, guess = scope.with_guessed_edge(_parts(of_block, launch.before))
     block = scope.expressions(_parts(of_block, launch.before))
     of_block = of_block.strip()
     members = {f"{of_block}.{axis}": part for axis, part in zip("xyz", block, strict=False)}
@@ -116,6 +119,7 @@ def _read(
         grid=scope.expressions(of_grid),
         block=block,
         shared="" if of_shared in {"", "0"} else scope.expression(of_shared) or "?",
+        guess=guess,
     )
 
 
@@ -164,15 +168,33 @@ class Scope:
             parts.pop()
         return tuple(part for part in parts if part) if all(parts) else ()
 
+    def with_guessed_edge(self, texts: Sequence[str]) -> tuple[Scope, str]:
+        """Return the scope in which the only name of a block without a value has one.
+
+        Also return the guess. Such a name is a variable that the program gets when it runs.
+        """
+        words = _words(texts)
+        unknown = [word for word in words if self.expression(word) is None]
+        if len(unknown) != 1 or "." in unknown[0]:
+            return self, ""
+        name, value = unknown[0], str(EDGE if len(texts) > 1 else EDGE**2)
+        return replace(self, names={**self.names, name: value}), f"{name} = {value}"
+
     def with_missing_extent(self, texts: Sequence[str]) -> Scope:
         """Return the scope in which the only unknown name is the extent that the kernel lacks."""
-        words = {word for text in texts for word in _NAME.findall(_CAST.sub("", text))}
+        words = _words(texts)
         known = {*self.names, *self.symbols, *self.block}
         unknown = [word for word in words if word not in known and not _ROUNDS_UP.fullmatch(word)]
         extents = {"M", "N", "K"} - {*self.symbols.values()}
         if len(unknown) == len(extents) == 1:
             return replace(self, symbols={**self.symbols, unknown[0]: extents.pop()})
         return self
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    """Return the names in expressions."""
+    plain = (_SUFFIX.sub(r"\1", _CAST.sub("", text)) for text in texts)
+    return {word for text in plain for word in _NAME.findall(text)}
 
 
 def _parts(text: str, before: str) -> list[str]:

@@ -25,14 +25,14 @@ ARRAYS = (
 """Names of the first operand, the second operand and the result."""
 
 EXTENTS = {
-    **dict.fromkeys(("m", "rows", "n_rows", "num_rows", "c_n_rows", "a_n_rows", "a_rows", "c_rows",
-                     "rows_a", "rows_c", "height"), "M"),
-    **dict.fromkeys(("n", "cols", "n_cols", "num_cols", "columns", "c_n_cols", "b_n_cols", "b_cols",
-                     "c_cols", "cols_b", "cols_c", "width"), "N"),
-    **dict.fromkeys(("k", "a_n_cols", "b_n_rows", "a_cols", "b_rows", "cols_a", "rows_b", "inner",
-                     "common", "depth"), "K"),
+    **dict.fromkeys(("m", "rows", "n_rows", "num_rows", "height"), "M"),
+    **dict.fromkeys(("n", "cols", "n_cols", "num_cols", "columns", "width"), "N"),
+    **dict.fromkeys(("k", "inner", "common", "depth"), "K"),
     **{f"{first}{x}": f"ld{x}" for first in ("ld", "ld_", "stride_") for x in "abc"},
 }  # fmt: skip
+
+ROWS, COLUMNS = {"row", "rows", "height", "h"}, {"col", "cols", "column", "columns", "width", "w"}
+"""Words that name an extent of a matrix, as in `numARows` or `wB`."""
 
 EDGE = 16  # value of a number that only decides the block: its edge
 
@@ -46,6 +46,7 @@ _NUMBERS = {
 }
 
 
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CUTE_STRIDE = re.compile(r"\bd([ABC])\s*=\s*make_stride\s*\(\s*(Int<1>|_1\b)?")
 
 ROWS_AND_COLUMNS = {"A": "MK", "B": "KN", "C": "MN"}
@@ -131,13 +132,22 @@ def _by_name(parameter: Parameter, op: str, *, on_host: bool) -> str:
         values += [array for array, names in zip(arrays, ARRAYS, strict=False) if name in names]
         values += [NULL] * (name == "bias")
     elif not parameter.is_pointer:
-        values += [EXTENTS.get(name, "")]
+        values += [EXTENTS.get(name, ""), _extent_of_matrix(parameter.name)]
         is_handle = parameter.type_name.endswith(("Handle_t", "_handle"))
         values += [NULL] * is_handle
     for value in filter(None, values):
         if why_unknown(replace(parameter, value=value), op, on_host=on_host) is None:
             return value
     return UNKNOWN
+
+
+def _extent_of_matrix(name: str) -> str:
+    """Return the extent that a name such as `numAColumns` or `rows_b` means, or an empty text."""
+    words = {word.casefold() for word in _WORD.findall(name)}
+    matrices = words & {"a", "b", "c"}
+    if len(matrices) != 1 or bool(words & ROWS) == bool(words & COLUMNS):
+        return ""
+    return ROWS_AND_COLUMNS[matrices.pop().upper()][bool(words & COLUMNS)]
 
 
 def _by_use(
@@ -173,9 +183,31 @@ def _by_use(
     for role, extents_of in ROWS_AND_COLUMNS.items():
         rows, columns = list(extents_of)
         extents = {values[name] for name in apart[role]}
-        if rows in extents and columns not in extents and f"ld{role.lower()}" not in known:
+        if stride := known.get(f"ld{role.lower()}"):
+            if _counts_columns(kernel.body, named[role], stride, known, role):
+                by_columns.append(role)
+        elif rows in extents and columns not in extents:
             by_columns.append(role)
     return tuple(by_columns)
+
+
+def _counts_columns(
+    body: str, array: str, stride: str, known: Mapping[str, str], role: str
+) -> bool:
+    """Whether an array's stride is multiplied by an index below the number of its columns."""
+    rows, columns = (known.get(extent) for extent in ROWS_AND_COLUMNS[role])
+    factor = re.compile(rf"(\w+)\s*\)*\s*\*\s*\(*\s*{stride}\b|\b{stride}\s*\)*\s*\*\s*\(*\s*(\w+)")
+    indices = {
+        name
+        for text in _indices(body, array, [stride])
+        for names in factor.findall(text)
+        for name in filter(None, names)
+    }
+
+    def is_below(extent: str | None) -> bool:
+        return any(re.search(rf"\b{index}\s*(?:<|>=)\s*{extent}\b", body) for index in indices)
+
+    return is_below(columns) and not is_below(rows)
 
 
 def _exchange_vector(
@@ -208,11 +240,29 @@ def _is_written(body: str, parameter: Parameter) -> bool:
 
 def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     """Return the numbers that an array's indices multiply, directly or through variables."""
+    texts, assigned = _indices(body, array, numbers), _assigned(body)
+
+    def multiplies(name: str) -> bool:
+        factor = re.compile(rf"\*\s*\(*\s*{name}\b|\b{name}\s*\)*\s*\*")
+        return any(map(factor.search, texts))
+
+    copies = {name: [key for key, each in assigned.items() if each == [name]] for name in numbers}
+    return [name for name in numbers if any(map(multiplies, (name, *copies[name])))]
+
+
+def _assigned(body: str) -> dict[str, list[str]]:
+    """Return the expressions that a body assigns to each variable."""
     assigned: dict[str, list[str]] = {}
     for name, text in _ASSIGNED.findall(body):
         value, *others = split(text)
         for each, _, of_each in ((name, "", value), *(other.partition("=") for other in others)):
             assigned.setdefault(each.strip(), []).append(of_each.strip())
+    return assigned
+
+
+def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
+    """Return the expressions that index an array, and those of the variables in them."""
+    assigned = _assigned(body)
     texts, names = [], {array}
     for name, values in assigned.items():
         for value in values:
@@ -227,13 +277,7 @@ def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     inside = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
     for name in (inside & assigned.keys()) - {*numbers, *names}:
         texts += assigned[name]
-
-    def multiplies(name: str) -> bool:
-        factor = re.compile(rf"\*\s*\(*\s*{name}\b|\b{name}\s*\)*\s*\*")
-        return any(map(factor.search, texts))
-
-    copies = {name: [key for key, each in assigned.items() if each == [name]] for name in numbers}
-    return [name for name in numbers if any(map(multiplies, (name, *copies[name])))]
+    return texts
 
 
 def _from_argument(argument: str, value: str, values: dict[str, str]) -> None:

@@ -16,6 +16,9 @@ _ATTRIBUTE = re.compile(r"\b(__\w+__)\s*(?=\()")
 _FUNCTION = re.compile(r"([^\s()<>,;{}*&]+)\s*(?=\()")
 _NAMESPACE = re.compile(r"\b(?:namespace\s*(\w*)|extern\s*\"C\")\s*$")
 _LAUNCH = re.compile(r"<<<")
+_SPACED = {re.compile(r"<<\s+<"): "<<<", re.compile(r">>\s+>"): ">>>"}
+"""How Visual Studio formats a launch."""
+
 _CALLS_LAUNCH = re.compile(r"<<<|\bcu(da)?Launch\w*\s*\(|\blaunch_kernel\w*\s*\(")
 _HALF_SUMS = re.compile(r"mma[\w.]*\.f16\.f16\.f16")
 
@@ -180,7 +183,10 @@ def code(text: str) -> str:
         kept = " mma_in_float16 " if _HALF_SUMS.search(skipped[0]) else kept
         parts += (text[at : skipped.start()], kept)
         at = end + len(closing) if end >= 0 else len(text)
-    return "".join((*parts, text[at:]))
+    text = "".join((*parts, text[at:]))
+    for spaced, mark in _SPACED.items():
+        text = spaced.sub(mark, text)
+    return text
 
 
 def enclosed(text: str, at: int, brackets: str = "()") -> tuple[str, int]:

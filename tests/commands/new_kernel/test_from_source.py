@@ -362,3 +362,39 @@ def test_a_source_that_cannot_be_described_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exists"):
         written(tmp_path, "steps")
     assert path.read_text() == before
+
+
+COURSEWORK = """
+__global__ void six(float* A, float* B, float* C, int numARows, int numAColumns, int numBRows,
+                    int numBColumns, int numCRows, int numCColumns) {}
+#define AT(i, j, ld) (((j) * (ld)) + (i))
+__global__ void columns(int M, int N, int K, const float* A, int lda, const float* B, int ldb,
+                        float* C, int ldc) {
+  int row = threadIdx.x, col = threadIdx.y;
+  if (row >= M || col >= N) return;
+  float sum = 0;
+  for (int k = 0; k < K; k++) sum += A[AT(row, k, lda)] * B[k * ldb + col];
+  C[AT(row, col, ldc)] = sum;
+}
+__global__ void edge(const float* A, const float* B, float* C, int M, int N, int K) {}
+int main(int argc, char** argv) {
+  int M = atoi(argv[1]), N = atoi(argv[2]), K = atoi(argv[3]), T = atoi(argv[4]);
+  dim3 threads(T, T);
+  dim3 blocks(ceil(N / (float)T), ceil(M / (float)T));
+  edge << <blocks, threads, 2 * T * T * sizeof(float) >> > (A, B, C, M, N, K);
+}
+"""
+
+
+def test_forms_of_coursework_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "coursework.cu"
+    source.write_text(COURSEWORK)
+    for name in ("six", "columns", "edge"):
+        written(tmp_path / "own", name, source)
+    six, columns, edge = (loaded(tmp_path / "own", name) for name in ("six", "columns", "edge"))
+    values = [each.value for each in parameters(six.signature)]
+    assert values == ["A", "B", "C", "M", "K", "K", "N", "M", "N"]
+    assert columns.column_major == ("A", "C")
+    launch = edge.launch(Config(), PROBLEM)
+    assert (launch.grid, launch.block, launch.main.shared_bytes) == ((5, 7), (16, 16), 2048)
+    assert "T = 16" in capsys.readouterr().out

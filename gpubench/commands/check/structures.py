@@ -1,0 +1,74 @@
+"""Writes a function on arrays for a host function on structures, such as `MatMul(Matrix A, …)`."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpubench.model.signature import Parameter, parameters
+from gpubench.plan.from_source.meaning import COLUMNS, ROWS, ROWS_AND_COLUMNS
+from gpubench.plan.from_source.source import Function, code, functions, last
+
+STRIDES = {"stride", "pitch", "ld"}
+"""Names of the distance of a row from the next row."""
+
+SPACE = "on_arrays"
+
+_STRUCTURE = r"\bstruct\s*(\w*)\s*\{{([^{{}}]*)\}}\s*({name})?\s*;"
+_MEMBERS = re.compile(r"\s*(.+?)\s*((?:\w+\s*,\s*)*\w+)\s*")
+
+
+def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str] | None:
+    """Write a source with a function on arrays; return its path and the function's name.
+
+    None: the source has no function that takes A, B and C as structures and launches a kernel.
+    """
+    plain = code(text)
+    for function in functions(text):
+        if function.is_kernel or not function.launches_kernels:
+            continue
+        try:
+            body = "\n".join(_body(function, plain))
+        except (LookupError, ValueError):  # other parameters, or members of another meaning
+            continue
+        element = _pointer(_members(function.parameters[0].type_name, plain)).type_name
+        path = folder / "on_arrays.cu"
+        path.write_text(
+            f'#include "{source.resolve()}"\n'
+            f"namespace {SPACE} {{\n"
+            f"void {last(function.name)}(const {element}* A, const {element}* B, {element}* C, "
+            f"int M, int N, int K) {{\n{body}\n  ::{function.name}(a, b, c);\n}}\n}}\n",
+            encoding="utf-8",
+        )
+        return path, f"{SPACE}::{last(function.name)}"
+    return None
+
+
+def _body(function: Function, plain: str) -> Iterator[str]:
+    """Yield the lines that fill the three structures. Raises LookupError or ValueError."""
+    for matrix, parameter in zip("ABC", function.parameters, strict=True):
+        rows, columns = list(ROWS_AND_COLUMNS[matrix])
+        name, members = matrix.lower(), _members(parameter.type_name, plain)
+        pointer = _pointer(members)
+        yield f"  {parameter.type_name} {name}{{}};"
+        yield f"  {name}.{pointer.name} = const_cast<{pointer.type_name}*>({matrix});"
+        for member in members:
+            if member is not pointer:
+                is_row = member.name.casefold() in ROWS
+                if not is_row and member.name.casefold() not in COLUMNS | STRIDES:
+                    raise LookupError(member.name)
+                yield f"  {name}.{member.name} = {rows if is_row else columns};"
+
+
+def _pointer(members: tuple[Parameter, ...]) -> Parameter:
+    (pointer,) = (each for each in members if each.is_pointer)
+    return pointer
+
+
+def _members(name: str, plain: str) -> tuple[Parameter, ...]:
+    """Return the members of a structure. Raises LookupError if the source does not define it."""
+    for tag, inside, alias in re.findall(_STRUCTURE.format(name=re.escape(name)), plain):
+        if name in {tag, alias}:
+            found = map(_MEMBERS.fullmatch, filter(str.strip, inside.split(";")))
+            listed = [f"{each[1]} {one}" for each in found if each for one in each[2].split(",")]
+            return parameters(", ".join(listed))
+    raise LookupError(name)

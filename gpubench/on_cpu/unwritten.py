@@ -1,0 +1,89 @@
+"""Finds what a kernel with wrong results reads before anything has written it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from gpubench.errors import CompileError
+from gpubench.model import HostVariant
+from gpubench.model.sources import include_folders, read_source
+from gpubench.on_cpu.accesses import addresses_to_places, missing_tool
+from gpubench.on_cpu.case import Case, encoded, words
+from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.run import PASSED, Sanitizer, build, execute, run_on_cpu, runtime_object
+from gpubench.on_cpu.unit import masked, translation_unit
+
+WATCHED = ("-fsanitize=thread", "-fno-pie", "-DON_CPU_RECORDS")
+"""Options of g++ for a program whose accesses to shared memory are watched."""
+
+_READ = re.compile(r"^fault: unwritten ([0-9a-f]+) (\d+) ?(.*)$", re.MULTILINE)
+_DECLARED = re.compile(r"(?:^|[;{}])\s*(?:[A-Za-z_][\w:]*\s+)+([^;{}()=]+);", re.MULTILINE)
+_NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*((?:\[[^\]]*\]\s*)*)$")
+
+
+def unwritten_shared_memory(case: Case, folder: Path) -> str:
+    """Return the line `FILE:LINE` that reads shared memory that no thread has written, or ""."""
+    if missing_tool():
+        return ""
+    variant = case.variant
+    options = variant.options(case.tile, case.problem.dtype)
+    names = list(dict.fromkeys(case.instances))
+    entry = names[0] if isinstance(variant, HostVariant) else ""
+    unit = translation_unit(variant.source, None, names, entry, include_folders(options))
+    folder.mkdir()
+    inputs = folder / "inputs"
+    inputs.write_bytes(words(1) + encoded(case, names))
+    try:
+        link = ("-no-pie", str(runtime_object(folder.parent, "unwritten")))
+        flags = (*WATCHED, *filter(PASSED.fullmatch, options))
+        program = build(unit, variant.source.parent, folder, flags, link)
+        execute([str(program), str(inputs), str(folder / "outputs")])
+    except CompileError:
+        return ""
+    except KernelFaultError as fault:
+        if found := _READ.search(fault.report):
+            code, line, file = found.groups()
+            places = addresses_to_places(program, variant.source, {code})
+            name, number = places.get(code, (Path(file).name, int(line)))
+            return f"{name}:{number}"
+    return ""
+
+
+def uninitialized_variables(case: Case, right: np.ndarray, folder: Path) -> str:
+    """Return which variables of a wrong kernel are read before they are assigned, or "".
+
+    With zeros in all variables without a value, its results are right.
+    """
+    try:
+        (output,) = run_on_cpu([case], Sanitizer.ZEROED, folder)
+    except (CompileError, KernelFaultError):
+        return ""
+    if not np.array_equal(output, right):
+        return ""
+    places = [
+        f"{name} ({path.name}:{line})"
+        for path in case.variant.sources
+        if path.suffix != ".py"
+        for line, name in _never_assigned(read_source(path))
+    ]
+    return f"a variable is read before it is assigned{': ' * bool(places)}{', '.join(places)}"
+
+
+def _never_assigned(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each variable that a source declares and only adds to."""
+    plain = masked(text)
+    for found in _DECLARED.finditer(plain):
+        if re.search(r"__shared__|\b(?:return|using|typedef|extern|struct)\b", found[0]):
+            continue
+        for part in re.split(r",(?![^\[]*\])", found[1]):
+            name = _NAME.match(part)
+            if name and _is_only_added_to(plain, name[1]):
+                yield plain.count("\n", 0, found.start(1)) + 1, name[1]
+
+
+def _is_only_added_to(plain: str, name: str) -> bool:
+    element = rf"\b{name}\s*(?:\[[^\]]*\]\s*)*(?:\.\w+\s*)?"
+    values = re.findall(element + r"([+]?)=(?!=)([^;]*)", plain)
+    return bool(values) and all(plus or re.search(rf"\b{name}\b", value) for plus, value in values)
