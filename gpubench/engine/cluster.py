@@ -109,7 +109,7 @@ def connected(on: str, device: str) -> Iterator[Client]:
     """
     if ":" in device:
         raise UsageError(
-            f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES chooses"
+            f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES hides some"
         )
     try:
         import cryptography  # noqa: F401 # Dask makes the keys of `local` by it

@@ -1,6 +1,6 @@
 """Theoretical peaks: multiprocessors × operations per clock of a multiprocessor × clock.
 
-`RATES` is the only table. A further precision is a row there. For a capability that is not listed,
+`RATES` is the only table. Each precision has a row in it. For a capability that is not listed,
 the peak is unknown.
 """
 

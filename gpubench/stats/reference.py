@@ -102,7 +102,7 @@ def _votes_by_round(logs: Floats, voters: Sequence[NDArray[np.bool_]]) -> Floats
 def _variance(by_round: Sequence[Floats]) -> tuple[float, float]:
     """Return the variance of the difference of two means over rounds, and its degrees of freedom.
 
-    Welch and Satterthwaite's formula.
+    The degrees of freedom follow Welch and Satterthwaite's formula.
     """
     parts = [max(float(each.var(ddof=1)), LEAST_SD**2) / len(each) for each in by_round]
     by_df = sum(part**2 / (len(each) - 1) for part, each in zip(parts, by_round, strict=True))

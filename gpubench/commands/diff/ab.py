@@ -187,7 +187,7 @@ def compare_builds(
             files, q = measure_in_turns(sides, texts, directory, pairs, budget_s, decided)
         except KeyboardInterrupt:
             if any(directory.glob("base-*.csv")) and any(directory.glob("new-*.csv")):
-                say(f"stopped; what it measured so far: {again}", err=True)
+                say(f"stopped; compare what was measured: {again}", err=True)
             raise
     code = run_diff(*files, settings, (str(base), str(new)), q=q)
     say(f"again: {again}", err=True)

@@ -376,7 +376,7 @@ def _sums_in_float16(body: str) -> bool:
 
 
 def _resolved(cpp: str, text: str) -> str:
-    """Return a type of C++ by the name that a precision has, also of a vector or an alias."""
+    """Return the element type of a C++ type, a vector or an alias, as a precision names it."""
     for _ in range(MAX_ALIASES):
         cpp = ALIASES.get(last(cpp), last(cpp))
         alias = re.search(

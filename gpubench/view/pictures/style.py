@@ -330,8 +330,8 @@ def size_axis(axes: Axes, sizes: Sequence[str], names: Mapping[str, str]) -> dic
     """Make an evenly spaced x axis of sizes, and return the place of each.
 
     The text of a rectangle has a line for each extent. `names` has names of sizes, such as those of
-    a model's problems. Sizes without room for their text have no tick. Names without room have
-    numbers, which the title explains.
+    a model's problems. Sizes without room for their text have no tick. Names that do not
+    fit are replaced by numbers, which the title explains.
     """
     texts = [label(names.get(size, "")) or size.replace("x", "×\n") for size in sizes]
     characters = max(len(line) for text in texts for line in text.split("\n"))
