@@ -93,6 +93,7 @@ def build(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="The file, such as build.csv."),
     ] = None,
+    force: option.Force = False,
     **options: Any,
 ) -> None:
     """Compile many kernels, and write a build file that 'gpubench diff' compares.
@@ -102,4 +103,6 @@ def build(
     """
     from gpubench.commands.explain.build import run_build
 
-    raise typer.Exit(run_build(variants, options, arch=arch, every=every, output=output))
+    raise typer.Exit(
+        run_build(variants, options, arch=arch, every=every, output=output, force=force)
+    )

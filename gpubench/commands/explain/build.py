@@ -33,7 +33,7 @@ from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import list_of, parse_names, parse_sizes
 from gpubench.plan.registry import of_op
-from gpubench.results.build_row import BuildRow, encode, is_build_file
+from gpubench.results.build_row import BuildRow, encode
 from gpubench.results.output import Output
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted, unknown
@@ -44,15 +44,20 @@ MAX_LISTED = 8  # maximum number of kernels that are listed because they do not 
 
 
 def run_build(
-    variants: str, options: Mapping[str, Any], *, arch: str | None, every: bool, output: Path | None
+    variants: str,
+    options: Mapping[str, Any],
+    *,
+    arch: str | None,
+    every: bool,
+    output: Path | None,
+    force: bool,
 ) -> int:
     """Compile kernels, and write their rows to `output`, or to stdout without one.
 
     `options` are those of a sweep: op, kernels, dtypes and sizes. Return 1 if a kernel does not
     compile, or else 0. Raises UsageError.
     """
-    hint = "it is not a build file, so it is not overwritten"
-    claimed = output and Output(output, overwrite=is_build_file(output), hint=hint)
+    claimed = output and Output(output, overwrite=force)
     chosen = choose_kernels(variants, options.get("op"), options.get("kernels"))
     try:
         compiler.architectures()  # raises without NVRTC

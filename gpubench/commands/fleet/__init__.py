@@ -33,11 +33,15 @@ def fleet(
             autocompletion=completion.files,
         ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="List the units and how long they may take; run nothing."),
+    ] = False,
     force: option.Force = False,
     as_json: option.AsJson = False,
 ) -> None:
     """Which of your GPUs is slow or wrong, and why."""
-    from gpubench.commands.fleet.run import run_fleet
+    from gpubench.commands.fleet.run import foresee, run_fleet
     from gpubench.commands.fleet.view import as_json as json_of
     from gpubench.commands.fleet.view import as_tables
     from gpubench.errors import INTERRUPTED
@@ -45,11 +49,15 @@ def fleet(
     from gpubench.view.tables import console, say
 
     settings = option.read_sweep({"device": device})
+    on, smallest = on or option.LOCAL, parse_fraction(threshold, "--threshold", low=1e-6)
+    if dry_run:
+        foresee(on, settings.device, rounds=rounds, output=output)
+        return
     outcome, path = run_fleet(
-        on or option.LOCAL,
+        on,
         settings.device,
         rounds=rounds,
-        threshold=parse_fraction(threshold, "--threshold", low=1e-6),
+        threshold=smallest,
         output=output,
         force=force,
     )

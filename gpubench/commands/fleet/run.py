@@ -11,18 +11,30 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from gpubench.backends import AUTO
 from gpubench.commands.fleet import times as times_of
-from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Report, measure_units
+from gpubench.commands.fleet.units import (
+    ALONE,
+    PRODUCTS,
+    TOGETHER,
+    UNIT,
+    Asked,
+    Report,
+    measure_units,
+    products,
+)
 from gpubench.commands.fleet.verdicts import Fleet, assess
-from gpubench.engine.cluster import Member, cancel, connected, members, present
+from gpubench.engine.cluster import Member, cancel, connected, devices_of, members, present
 from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import Measurement
+from gpubench.options import LOCAL, require_cluster
+from gpubench.plan.schedule import minutes
 from gpubench.results.output import Output
 from gpubench.results.result_file import default_path
 from gpubench.text import counted
 from gpubench.view.progress import Steps
-from gpubench.view.tables import say
+from gpubench.view.tables import console, say, table
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -45,7 +57,7 @@ def run_fleet(
         if len({member.tree_hash for member in workers.values()}) > 1:
             raise UsageError("--on: the workers have different versions of gpubench")
         sizes = Counter(member.hostname for member in workers.values()).values()
-        turns = sum(rounds * size + size * (size > 1) for size in sizes)
+        turns = sum(_turns(rounds, size) for size in sizes)
         what = (counted(len(workers), "device"), counted(len(sizes), "host"))
         say(f"{' on '.join(what)}, {counted(rounds, 'round')}", err=True)
         if len(workers) == 1:
@@ -72,6 +84,34 @@ def run_fleet(
     fleet = assess(reports, [*times_of.earlier(names, HISTORY)], threshold)
     times_of.keep(times)
     return fleet, path
+
+
+def foresee(on: str, device: str, *, rounds: int, output: Path | None) -> None:
+    """`gpubench fleet --dry-run`: print the devices, the units and the expected time.
+
+    No cluster is contacted. Raises what `devices_of` raises.
+    """
+    where = f"the workers of {on}: {counted(rounds, 'round')} on each"
+    products_of, expected = list(PRODUCTS.values()), ""
+    if on == LOCAL:
+        devices = devices_of(device)
+        turns = _turns(rounds, len(devices))
+        products_of = [PRODUCTS[devices[0].backend]]
+        of_turn = products(devices[0], 1, Asked(device, ALONE, 1, SEED)).forecast().expected_s
+        names = dict.fromkeys(each.name for each in devices)
+        where = f"{counted(len(devices), 'device')} ({', '.join(names)}), {counted(turns, 'turn')}"
+        expected = f"about {minutes(turns * of_turn)} after the workers have started\n"
+    else:
+        require_cluster(on)
+        products_of = [of for name, of in PRODUCTS.items() if device in {AUTO, name}]
+    listing = table("unit", "M = N = K", "by", left={"unit", "by"})
+    for each in products_of:
+        for dtype in each.dtypes:
+            listing.add_row(UNIT.format(dtype), str(each.extent), each.variant)
+    say(f"{where}; nothing is run")
+    console().print(listing)
+    say("\nand the parts of each device, such as a copy in its memory")
+    say(expected + f"would write: {output or default_path(times_of.NAME, 'units.csv')}")
 
 
 Turn = tuple[str, str, int, frozenset[str]]
@@ -171,6 +211,11 @@ def host_steps(
     for phase, errors in noisy.items():
         more = min(MAX_MORE, math.ceil(rounds * ((max(errors.values()) / QUIET) ** 2 - 1)))
         yield from _phase_steps(addresses, phase, more, frozenset(errors))
+
+
+def _turns(rounds: int, devices: int) -> int:
+    """Return the number of turns on a host: alone in each round, and once together."""
+    return rounds * devices + devices * (devices > 1)
 
 
 def _phase_steps(

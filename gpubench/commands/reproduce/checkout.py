@@ -23,6 +23,11 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     commit: Annotated[str, Meta(pattern="^[0-9a-f]{40}$")]
     files: Annotated[dict[str, Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]], Meta(min_length=1)]
 
+    @property
+    def title(self) -> str:
+        """`https://github.com/owner/name at 0123456789ab`."""
+        return f"{self.repository} at {self.commit[:12]}"
+
     def kernels(self, experiment: Path, folder: Path | None) -> Path:
         """Return a folder with the experiment's descriptions, and below `checkout` the files.
 
@@ -30,7 +35,7 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         All is copied into the user's cache, so that only what was compared with the digests is run.
         Raises UsageError if `folder` is no checkout of the commit.
         """
-        wanted = f"{self.repository} at {self.commit[:12]}"
+        wanted = self.title
         if folder is None:
             raise UsageError(f"{experiment.stem}: --checkout DIR must name a checkout of {wanted}")
         contents: dict[str, bytes] = {}
@@ -49,7 +54,7 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 kind = "folder" if name.endswith("/") else "file"
                 raise UsageError(f"--checkout: {path} is not the {kind} of {wanted}")
             contents |= {f"checkout/{each}": content for each, content in read.items()}
-        own = experiment.parent / experiment.stem
+        own = descriptions(experiment)
         for path in own.rglob("*.*"):
             if path.suffix != ".pyc" and path.is_file():
                 contents[path.relative_to(own).as_posix()] = path.read_bytes()
@@ -61,6 +66,11 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if not is_there and not keep(path, content):  # a compiler may be reading it
                 raise UsageError(f"--checkout: {path} cannot be written")
         return target
+
+
+def descriptions(experiment: Path) -> Path:
+    """Return the folder beside an experiment that describes the kernels of its checkout."""
+    return experiment.parent / experiment.stem
 
 
 def _digest(name: str, files: Mapping[str, bytes]) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from gpubench.commands.reproduce.checkout import Checkout
+from gpubench.commands.reproduce.checkout import Checkout, descriptions
 from gpubench.commands.reproduce.rules import Figure, Label, Labels, Rule, texts
 from gpubench.errors import UsageError
 from gpubench.model import PointKey, size_of, size_text
@@ -247,13 +247,16 @@ def paths_of(names: Sequence[str]) -> dict[str, Path]:
     return paths
 
 
-def find(names: Sequence[str], checkout: Path | None = None) -> list[Experiment]:
+def find(
+    names: Sequence[str], checkout: Path | None = None, *, runs: bool = True
+) -> list[Experiment]:
     """Read the named experiments, or the shipped ones that need no checkout.
 
-    `checkout` is the folder with the code of the experiments that have a `[checkout]`. Raises
-    UsageError for an unknown name and for an invalid file.
+    `checkout` is the folder with the code of the experiments that have a `[checkout]`. Without
+    `runs`, they may lack it. Raises UsageError for an unknown name and for an invalid file.
     """
-    found = [read_experiment(path, checkout) for path in paths_of(names or [*shipped()]).values()]
+    paths = paths_of(names or [*shipped()]).values()
+    found = [read_experiment(path, checkout, runs=runs) for path in paths]
     if checkout and not any(experiment.file.checkout for experiment in found):
         raise UsageError("--checkout: no experiment here checks code of a checkout")
     return found
@@ -264,10 +267,13 @@ def read_file(path: Path) -> ExperimentFile:
     return decode(read_toml(path), ExperimentFile, str(path))
 
 
-def read_experiment(path: Path, checkout: Path | None = None) -> Experiment:
+def read_experiment(path: Path, checkout: Path | None = None, *, runs: bool = True) -> Experiment:
     """Read an experiment's file. Raises UsageError with the place that is wrong."""
-    file = read_file(path)
-    kernels = {"kernels": str(file.checkout.kernels(path, checkout))} if file.checkout else {}
+    file, kernels = read_file(path), {}
+    if file.checkout:
+        has_code = runs or checkout is not None
+        folder = file.checkout.kernels(path, checkout) if has_code else descriptions(path)
+        kernels = {"kernels": str(folder)}
     sweeps, points = [], []
     for number, table in enumerate(file.sweep, 1):
         conditions = decode(table, Conditions, f"{path}: sweep {number}")

@@ -65,7 +65,10 @@ def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | N
     gpu = any(device.backend == "cuda" for device in find_devices(asked.device)[0])
     listing = table("experiment", "sweep", "points", "expected", left={"experiment", "sweep"})
     total_s = 0.0
-    for experiment in find(names, checkout):
+    codes = []
+    for experiment in find(names, checkout, runs=False):
+        if (needed := experiment.file.checkout) and not checkout:
+            codes.append(f"{experiment.name} needs --checkout DIR, of {needed.title}")
         left_out = [each for each in experiment.sweeps if each.sweep.device == "cuda" and not gpu]
         for each in (*_paced(experiment, asked, gpu=gpu), *left_out):
             expected = "no GPU"
@@ -74,7 +77,7 @@ def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | N
                 expected, total_s = minutes(expected_s), total_s + expected_s
             listing.add_row(experiment.name, each.words, str(each.points), expected)
     in_all = f"about {minutes(total_s)} in all" if total_s else "no sweep can run here"
-    console().print(listing, Text(f"\n{in_all}; nothing is run"))
+    console().print(listing, Text("\n".join(["", *codes, f"{in_all}; nothing is run"])))
 
 
 def run_reproduce(

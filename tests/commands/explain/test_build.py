@@ -88,6 +88,8 @@ def test_a_second_run_compiles_and_records_nothing(
     monkeypatch.setattr(code_module, "compile_program", lambda _program: pytest.fail("compiled"))
     monkeypatch.setattr(accesses, "_record_together", lambda *_: pytest.fail("recorded"))
     assert build(tmp_path, "b.csv", *options)[1] == first
+    assert "b.csv exists; --force overwrites it" in build(tmp_path, "b.csv", *options)[0].err
+    assert build(tmp_path, "b.csv", *options, "--force")[0].code == 0
     assert call(tmp_path, "build", *options).out.startswith("op,variant,tile,")  # without --output
 
 

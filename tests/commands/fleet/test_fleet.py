@@ -298,3 +298,19 @@ def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -
     assert [one.error for one in reports] == ["its worker is gone"]
     cancelled = [future for each in client.cancel.call_args_list for future in each.args[0]]
     assert cancelled == [client.submit.return_value]
+
+
+def test_a_dry_run_lists_the_units_and_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "devices_of", lambda _: [GPU, GPU])
+    run.foresee("local", "auto", rounds=3, output=None)
+    out = capsys.readouterr().out
+    assert "2 devices (Fake GPU), 8 turns; nothing is run" in out
+    assert "float32 product" in out
+    run.foresee("tcp://nowhere:1", "cpu", rounds=3, output=Path("fleet.csv"))
+    out = capsys.readouterr().out
+    assert "the workers of tcp://nowhere:1: 3 rounds on each; nothing is run" in out
+    assert out.rstrip().endswith("would write: fleet.csv")
+    assert not list(tmp_path.iterdir())

@@ -92,6 +92,8 @@ def test_a_dry_run_and_the_list_measure_nothing_and_need_no_checkout(folder: Pat
     lines = " ".join(out.split())
     assert "mine cpu_naive, cpu_blas (gemm, float32) 2 " in lines
     assert "mine naive (gemm, float32) 1 no GPU" in lines
+    code, out, _ = run(folder, "fast-cu", "--dry-run")
+    assert (code, "fast-cu needs --checkout DIR" in out) == (0, True)
     code, out, err = run(folder, "--list", "p100-tiles", "mine.toml", "fast-cu")
     assert (code, err) == (0, "")
     for source in ("Tesla P100-SXM2-16GB", "A laptop of 2009", "pranjalssh/fast.cu"):
