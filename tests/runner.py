@@ -1,0 +1,93 @@
+"""The action as GitHub runs it: its steps in order, with the files by which a job speaks."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import yaml
+from newcomer import REPOSITORY
+
+ACTION: Any = yaml.safe_load((REPOSITORY / "action.yml").read_text(encoding="utf-8"))
+STEPS: list[Any] = ACTION["runs"]["steps"]
+EXPRESSION = re.compile(r"\$\{\{ (?:inputs|steps)\.([\w.-]+) \}\}")
+
+RECORDING = """#!/bin/sh
+echo "$@" >> "$RUNNER_TEMP/log"
+for word in "$@"; do [ "$previous" = --output ] && echo "a comment" > "$word"; previous=$word; done
+exit {code}
+"""
+PYTHON = """#!/bin/sh
+echo "$(basename "$0") $@" >> "$RUNNER_TEMP/log"
+[ "$2" = venv ] || exit 0
+mkdir -p "$3/bin"
+cp "$0" "$3/bin/pip"
+cp "$RUNNER_TEMP/gpubench" "$3/bin"
+"""
+"""As `python3`, it makes an environment with a `gpubench` of the test's, and itself as `pip`."""
+
+
+class Job:
+    """A job in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.temporary = folder / "temp dir"
+        (self.temporary / "bin").mkdir(parents=True)
+        self._program("bin/python3", PYTHON)
+        self.install(RECORDING.format(code=0))
+
+    def _program(self, name: str, text: str) -> None:
+        path = self.temporary / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def install(self, program: str) -> None:
+        self._program("gpubench", program)
+
+    def run(self, **inputs: str) -> Any:
+        """Run the steps until one fails. Return how the action ended, and what it left."""
+        values = {name.replace("_", "-"): text for name, text in inputs.items()}
+        assert values.keys() <= ACTION["inputs"].keys()
+        output, summary, log = (self.temporary / name for name in ("output", "summary", "log"))
+        for file in (output, summary, log):
+            file.write_text("")
+
+        def evaluated(texts: dict[str, object]) -> dict[str, str]:
+            return {
+                name: EXPRESSION.sub(lambda match: values.get(match[1], ""), str(text))
+                for name, text in texts.items()
+            }
+
+        ended = SimpleNamespace(code=0, said="", uploaded={})
+        for step in STEPS:
+            if "uses" in step:
+                ended.uploaded = evaluated(step["with"])
+                continue
+            done = subprocess.run(
+                ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+                cwd=self.folder,
+                env=evaluated(step["env"])
+                | {
+                    "GITHUB_ACTION_PATH": "/action",
+                    "GITHUB_JOB": "bench",
+                    "GITHUB_OUTPUT": str(output),
+                    "GITHUB_STEP_SUMMARY": str(summary),
+                    "RUNNER_TEMP": str(self.temporary),
+                    "PATH": f"{self.temporary / 'bin'}:{os.environ['PATH']}",
+                    "PYTHONPATH": os.environ["PYTHONPATH"],
+                },
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            ended.code, ended.said = done.returncode, ended.said + done.stdout + done.stderr
+            for name, text in re.findall("^(.*?)=(.*)$", output.read_text(), re.MULTILINE):
+                values[f"{step.get('id')}.outputs.{name}"] = text
+            if ended.code:
+                break
+        ended.outputs = evaluated({name: out["value"] for name, out in ACTION["outputs"].items()})
+        ended.summary, ended.log = summary.read_text(), log.read_text().splitlines()
+        return ended
