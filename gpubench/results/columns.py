@@ -51,8 +51,8 @@ _MISSING = {"", "nan", "NaN", "NAN"}
 _OFTEN_EMPTY = {"tile", "extents"}
 """Columns of the key that are empty for most rows of some files."""
 
-MAX_TEXT = 10_000
-"""Maximum number of characters of a text that is written. Python's `csv` reads up to 131,072."""
+MAX_TEXT = 30_000
+"""Maximum number of characters of a text: room for the times or the seeds of 1000 rounds."""
 
 _SHARED = 1000
 """Maximum number of texts or whole numbers of a column that rows share."""
@@ -288,7 +288,7 @@ def _parser(column: Field[Any]) -> Callable[[str], Any]:
         try:
             value: Any = convert(text)
             if kind == "str":
-                return clean(value)
+                return clean(value[:MAX_TEXT])
             return value if isinstance(value, tuple) else in_range(value, low, high)
         except ValueError:
             place = f"'{text[:60]}' in column '{name}'"
@@ -321,6 +321,8 @@ def _whole(text: str) -> int:
 
 def _rounds(text: str) -> tuple[float, ...]:
     """Read numbers joined by `;`."""
+    if len(text) > MAX_TEXT:
+        raise ValueError
     return tuple(in_range(float(number), MIN_VALUE) for number in text.split(";"))
 
 

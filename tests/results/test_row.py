@@ -113,6 +113,24 @@ def test_rows_with_hostile_values_read_back_as_they_were_written(
     assert [[getattr(row, name) for name in NAMES] for row in read(path)] == expected
 
 
+def test_a_text_is_cut_where_it_is_read_as_where_it_is_written(csv_file: Path) -> None:
+    edit(csv_file, 2, "op", MAX_TEXT * "xy")
+    rows = read(csv_file)
+    assert len(rows[0].op) == MAX_TEXT
+    write(rows, csv_file)
+    assert read(csv_file) == rows
+
+
+def test_the_times_and_seeds_of_a_thousand_rounds_are_kept_whole(tmp_path: Path) -> None:
+    times = 10 * [1e30 / 3**number for number in range(100)]
+    seeds = ";".join(1000 * [str(2**63 - 1)])
+    row = replace(measured(), rounds=1000, round_medians_us=tuple(times), round_seeds=seeds)
+    write([row], tmp_path / "a.csv")
+    assert read(tmp_path / "a.csv") == [row]
+    edit(tmp_path / "a.csv", 2, "round_medians_us", ";".join(MAX_TEXT * ["1.0"]))
+    assert "'round_medians_us'" in refusal(tmp_path / "a.csv")
+
+
 @pytest.mark.parametrize("text", ["\x1b[2J", "a\tb", "a\u2028b", "a\u202eb", "\x7f"], ids=ascii)
 def test_text_that_steers_a_terminal_is_blanked_in_files(csv_file: Path, text: str) -> None:
     assert failed(Status.ERROR, text).reason.isprintable()
