@@ -17,7 +17,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gpubench.errors import BY_SIGNAL, INTERRUPTED, OUTPUT_LOST, GpubenchError, UsageError
+from gpubench.errors import (
+    BY_SIGNAL,
+    INTERRUPTED,
+    NO_MORE_PROCESSES,
+    OUTPUT_LOST,
+    GpubenchError,
+    UsageError,
+)
 from gpubench.process.descendants import all_ended
 from gpubench.results.output import guard_streams
 from gpubench.text import clean, shown
@@ -158,9 +165,21 @@ def _run() -> int:
         if isinstance(error, ImportError) and _UNMAPPED not in str(error):
             raise
         code = _fail("the memory is too small for this; use fewer files, or smaller ones", 2)
-    except OSError as error:  # for example, the current directory was deleted
-        code = _fail(f"{error.filename or 'the current directory'}: {error.strerror}", 2)
+    except RuntimeError as error:
+        if str(error) != "can't start new thread":
+            raise
+        code = _fail(NO_MORE_PROCESSES, 2)
+    except OSError as error:
+        place = error.filename or _NAMELESS.get(error.errno or 0, "the system")
+        code = _fail(f"{place}: {error.strerror}", 2)
     return code or 0
+
+
+_NAMELESS = {
+    errno.ENOENT: "the current directory",  # it was deleted
+    errno.EAGAIN: NO_MORE_PROCESSES,
+}
+"""What an error of the system is about that names no file."""
 
 
 _NOT_TAKEN = {

@@ -10,6 +10,8 @@ DISTRIBUTION = "gpubench-kernels"
 BY_SIGNAL = 128
 """Exit codes from here on are those of signals. They also end `git bisect run`."""
 
+NO_MORE_PROCESSES = "no further process or thread can start (ulimit -u, or the container's limit)"
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + SIGINT."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import platform
 import signal
@@ -155,6 +156,12 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
     from distributed.security import Security
 
     devices = [device for device in all_devices if device.backend == all_devices[0].backend]
+    try:
+        multiprocessing.Lock()
+    except OSError as error:
+        raise DeviceUnavailableError(
+            f"--on {LOCAL} needs a /dev/shm that can be written: {error.strerror}"
+        ) from None
     with tempfile.TemporaryDirectory(prefix="gpubench-") as directory:
         shared: dict[str, Any] = {
             "host": LOOPBACK,

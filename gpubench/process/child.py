@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+from gpubench.errors import NO_MORE_PROCESSES
 from gpubench.process.channel import Channel
 from gpubench.process.descendants import first_child
 from gpubench.process.streams import Copier
-from gpubench.process.warden import OVER_MEMORY
+from gpubench.process.warden import CANNOT_FORK, OVER_MEMORY
 
 ROOT = str(Path(__file__).parents[2])
 """The folder that holds this package."""
@@ -67,6 +68,8 @@ class Child:
             code = self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             return "closed its channel; killed"
+        if code == CANNOT_FORK:
+            return f"did not start: {NO_MORE_PROCESSES}"
         if code == OVER_MEMORY:
             return "filled the memory of the machine; killed"
         if code < 0:

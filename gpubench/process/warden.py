@@ -34,6 +34,9 @@ MAX_USED = 0.4
 OVER_MEMORY = 247
 """Exit code of a warden whose child filled the memory."""
 
+CANNOT_FORK = 246
+"""Exit code of a warden that may start no process."""
+
 GRACE_S = 1.0
 """Time for another program to end by SIGTERM, before it is killed."""
 
@@ -67,7 +70,10 @@ def watch(parent: int, grace_s: float = 0.0) -> None:
     if os.getppid() != parent:  # it has ended already
         os._exit(1)
     warden = os.getpid()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os._exit(CANNOT_FORK)
     if child:
         _guard(child, grace_s)
     descendants.end_with_parent(warden)

@@ -108,13 +108,11 @@ def compile_programs(
 
 def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]]:
     """Yield the code of each program when it is compiled."""
-    processes = min(cpu_threads(), len(programs))
-    if processes <= 1:
+    started = _pool(min(cpu_threads(), len(programs)))
+    if started is None:
         yield from ((program, compile_program(program)) for program in programs)
         return
-    # A new interpreter for each process: the parent's threads would not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, end_with_parent, (os.getpid(),)) as pool:
+    with started as pool:
         # Processes inherit that Ctrl-C is ignored: this process ends them.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         futures = {pool.submit(compile_program, program): program for program in programs}
@@ -132,6 +130,18 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
+
+
+def _pool(processes: int) -> ProcessPoolExecutor | None:
+    """Return processes that compile; None if one is enough, or without a /dev/shm to write into."""
+    if processes <= 1:
+        return None
+    # A new interpreter for each process: the parent's threads would not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    try:
+        return ProcessPoolExecutor(processes, context, end_with_parent, (os.getpid(),))
+    except OSError:
+        return None
 
 
 def compile_program(program: Program) -> Codes:
