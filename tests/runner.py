@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,14 +31,30 @@ cp "$RUNNER_TEMP/gpubench" "$3/bin"
 
 
 class Job:
-    """A job in a folder."""
+    """A job in a folder: `python3` is what it finds under this name."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.temporary = folder / "temp dir"
+    def __init__(
+        self,
+        folder: Path,
+        temporary: Path | None = None,
+        python3: str = PYTHON,
+        **variables: str,
+    ) -> None:
+        self.folder, self.temporary = folder, temporary or folder / "temp dir"
         (self.temporary / "bin").mkdir(parents=True)
-        self._program("bin/python3", PYTHON)
+        self._program("bin/python3", python3)
         self.install(RECORDING.format(code=0))
+        self.output, self.summary, self.log = (
+            self.temporary / name for name in ("output", "summary", "log")
+        )
+        self._variables = variables | {
+            "GITHUB_ACTION_PATH": "/action",
+            "GITHUB_JOB": "bench",
+            "GITHUB_OUTPUT": str(self.output),
+            "GITHUB_STEP_SUMMARY": str(self.summary),
+            "RUNNER_TEMP": str(self.temporary),
+            "PATH": f"{self.temporary / 'bin'}:{os.environ['PATH']}",
+        }
 
     def _program(self, name: str, text: str) -> None:
         path = self.temporary / name
@@ -47,12 +64,27 @@ class Job:
     def install(self, program: str) -> None:
         self._program("gpubench", program)
 
+    def script(
+        self, text: str, prepare: Callable[[], None] | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the script of a step, in a process that has called `prepare`."""
+        return subprocess.run(
+            ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text],
+            cwd=self.folder,
+            env=variables | self._variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            preexec_fn=prepare,
+        )
+
     def run(self, **inputs: str) -> Any:
-        """Run the steps until one fails. Return how the action ended, and what it left."""
+        """Run the action's steps until one fails. Return how it ended, and what it left."""
         values = {name.replace("_", "-"): text for name, text in inputs.items()}
         assert values.keys() <= ACTION["inputs"].keys()
-        output, summary, log = (self.temporary / name for name in ("output", "summary", "log"))
-        for file in (output, summary, log):
+        for file in (self.output, self.summary, self.log):
             file.write_text("")
 
         def evaluated(texts: dict[str, object]) -> dict[str, str]:
@@ -66,28 +98,12 @@ class Job:
             if "uses" in step:
                 ended.uploaded = evaluated(step["with"])
                 continue
-            done = subprocess.run(
-                ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-                cwd=self.folder,
-                env=evaluated(step["env"])
-                | {
-                    "GITHUB_ACTION_PATH": "/action",
-                    "GITHUB_JOB": "bench",
-                    "GITHUB_OUTPUT": str(output),
-                    "GITHUB_STEP_SUMMARY": str(summary),
-                    "RUNNER_TEMP": str(self.temporary),
-                    "PATH": f"{self.temporary / 'bin'}:{os.environ['PATH']}",
-                    "PYTHONPATH": os.environ["PYTHONPATH"],
-                },
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            ended.code, ended.said = done.returncode, ended.said + done.stdout + done.stderr
-            for name, text in re.findall("^(.*?)=(.*)$", output.read_text(), re.MULTILINE):
+            done = self.script(step["run"], **evaluated(step["env"]))
+            ended.code, ended.said = done.returncode, ended.said + done.stdout
+            for name, text in re.findall("^(.*?)=(.*)$", self.output.read_text(), re.MULTILINE):
                 values[f"{step.get('id')}.outputs.{name}"] = text
             if ended.code:
                 break
         ended.outputs = evaluated({name: out["value"] for name, out in ACTION["outputs"].items()})
-        ended.summary, ended.log = summary.read_text(), log.read_text().splitlines()
+        ended.summary, ended.log = self.summary.read_text(), self.log.read_text().splitlines()
         return ended

@@ -1,5 +1,6 @@
 """action.yml: its steps, run as GitHub runs them, with programs that record what is installed."""
 
+import os
 import re
 import shlex
 import sys
@@ -22,7 +23,7 @@ def job(tmp_path: Path) -> Job:
         (tmp_path / side).mkdir()
     for name in ("base.csv", "new-1.csv", "new-2.csv"):
         (tmp_path / name).touch()
-    return Job(tmp_path)
+    return Job(tmp_path, PYTHONPATH=os.environ["PYTHONPATH"])
 
 
 def test_expressions_reach_the_scripts_by_their_environment_alone() -> None:
