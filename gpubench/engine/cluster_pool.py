@@ -215,9 +215,9 @@ class ClusterPool:
             running[future] = share
             future.add_done_callback(inbox.put)
 
-        def receive(line: bytes) -> None:
+        def receive(line: Any) -> None:
             nonlocal received
-            measurement = decode_line(line, job.point_of)
+            measurement = _measurement(line, job)
             if not measurements.is_new(measurement):
                 return
             left = max(1, visits - received)  # a share that starts again adds visits
@@ -228,7 +228,7 @@ class ClusterPool:
             measurements.add(measurement)
             watcher.measured(measurement)
 
-        client.subscribe_topic(shares[0].topic, lambda event: inbox.put(event[1]))
+        client.subscribe_topic(shares[0].topic, lambda event: inbox.put((event[1],)))
         try:
             for share in shares:
                 submit(share)
@@ -241,8 +241,8 @@ class ClusterPool:
                         submit(running.pop(future), alive.without(silent))
                         cancel(client, [future])
                     continue
-                if isinstance(arrived, bytes):
-                    receive(arrived)
+                if isinstance(arrived, tuple):
+                    receive(*arrived)
                     continue
                 if arrived not in running:  # its worker was silent
                     continue
@@ -319,6 +319,16 @@ def _continued(share: Share, measurements: Measurements) -> Share:
         for measurement in rounds
     )
     return share._replace(earlier=tuple(earlier))
+
+
+def _measurement(line: Any, job: Job) -> Measurement:
+    """Return what a worker sent. Raises PeerLostError if it is no measurement of the job."""
+    try:
+        return decode_line(line, job.point_of)
+    except (ValueError, TypeError) as error:
+        raise PeerLostError(
+            f"a worker sent what is no measurement: {first_line(error)}; {CONTINUES}"
+        ) from None
 
 
 def _result(future: Future) -> ShareResult:

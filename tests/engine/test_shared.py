@@ -39,7 +39,7 @@ from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
 from gpubench.plan.tuned import keep_winners, read_winners
 from gpubench.results import row as table
-from gpubench.results.result_file import ResultFile
+from gpubench.results.result_file import ResultFile, encode_line
 from gpubench.view.row_tables import remarks
 
 ASKED = Sweep(
@@ -324,6 +324,33 @@ def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_asks_for_its_key
         assert [member.device.name for member in found.values()] == [devices_of("cpu")[0].name]
         with pytest.raises((UsageError, OSError)), connected(address, "cpu"):
             pass
+
+
+LIES: dict[str, Callable[[bytes], object]] = {
+    "JSON is malformed": lambda _line: b"x" * 2**22,
+    "is not a point of this sweep": lambda line: re.sub(rb"tiled|blas", b"other", line),
+    "-1.0 is not a number from": lambda line: re.sub(rb"10.0", b"-1.0", line),
+    "bytes-like": lambda _line: 5,
+}
+
+
+@pytest.mark.parametrize("by", ["event", "result"])
+@pytest.mark.parametrize("reason", LIES)
+def test_a_worker_that_sends_what_is_no_measurement_ends_the_sweep_in_a_line(
+    client: Client, monkeypatch: pytest.MonkeyPatch, reason: str, by: str
+) -> None:
+    job = prepare(ASKED, find_devices("cpu")[0][0])
+    lie = LIES[reason](encode_line(measurement(10.0, job.points[0])))
+
+    def lying(share: shared.Share) -> shared.ShareResult:
+        if by == "event":
+            get_worker().log_event(share.topic, lie)
+        return shared.ShareResult(get_worker().address, [lie])  # type: ignore[list-item] # a lie
+
+    monkeypatch.setattr(shared, "measure_share", lying)
+    with pytest.raises(PeerLostError, match=r"^a worker sent what is no measurement: ") as ended:
+        run_shared(ASKED, client, Watcher())
+    assert reason in str(ended.value)
 
 
 @pytest.mark.slow
