@@ -73,7 +73,7 @@ WRITERS = (
     ("plot", "rows.csv", "-o", "out.svg", "--force"),
     ("report", "rows.csv", "-o", "out.html", "--force"),
     ("show", "rows.csv", "-o", "out.json", "--force"),
-    ("diff", "rows.csv", "rows.csv", "--format", "json", "--output", "out.json", "--force"),
+    ("diff", "rows.csv", "again.csv", "--format", "json", "--output", "out.json", "--force"),
     ("generate", "out.npz", "--sizes", "300x500", "--force"),
     ("run", "v.npz", "--op", "gemv", "--device", "cpu", "-o", "out.npz", "--force"),
     ("new-kernel", "mine", "--dir", "out", "--force"),
@@ -128,8 +128,8 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> None:
     _, err = process.communicate()
-    is_ab = isinstance(process.args, tuple) and "ab" in process.args
-    decided = {0, 1, 3} if is_ab else {0}
+    compares = isinstance(process.args, tuple) and {"ab", "diff"} & {*process.args}
+    decided = {0, 1, 3} if compares else {0}
     require(process.returncode in decided, f"a command ended with {process.returncode}: {err}")
 
 
@@ -266,7 +266,8 @@ def template_of(path: Path, kind: str) -> Path:
         for name in ("before", "after"):
             (path / name).mkdir()
             (path / name / "mine.py").write_text(MINE)
-        finish(start(path, "sweep", *EXAMPLE, "--output", "rows.csv"))
+        for name in ("rows.csv", "again.csv"):
+            finish(start(path, "sweep", *EXAMPLE, "--output", name))
         finish(start(path, "generate", "v.npz", "--sizes", "30x50"))
     return path
 
