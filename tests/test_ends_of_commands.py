@@ -24,7 +24,7 @@ from gpubench.results.row import write
 
 ON_CPU = "--device cpu --sizes 16 --rounds 2"
 PAIRS = "HEAD:own own --device cpu --variants mine --sizes 16 --pairs 2 --results r"
-LINES = {
+LINES: dict[str, tuple[str, ...]] = {
     "sweep": (
         f"{ON_CPU} --kernels own --variants mine -o out.csv",
         f"{ON_CPU} --on local --variants cpu_blas,cpu_tile --tiles 4..16 -o out.csv",
@@ -32,10 +32,9 @@ LINES = {
     "compare-cublas": ("--sizes 64 --kernels own",),
     "tune": (f"cpu_tile {ON_CPU} --where edge<9 --cache hot -o out.csv --winners out.toml",),
     "reproduce": ("mine.toml --device cpu",),
-    "show": ("a.csv",),
+    "show": ("a.csv", "a.csv -o out.json"),
     "report": ("a.csv -o out.html",),
     "plot": ("a.csv -o out.svg",),
-    "convert": ("a.csv -o out.json",),
     "diff": ("a.csv b.csv",),
     "ab": (PAIRS,),
     "history": ("nightly",),
