@@ -26,7 +26,8 @@ from gpubench.results.provenance import package_version
 
 SIZES = "128,192"
 TIMEOUT_S = 7200
-SAME, SLOWER = "same", "10 % slower"
+SAME = "same"
+SLOWER = "10 % slower"
 
 KERNEL = """
 import numpy as np

@@ -46,9 +46,13 @@ METRICS = ("gpu__time_duration.sum", "sm__cycles_elapsed.max")
 MARKER = "gpubench_marker"
 """Kernel that runs before and after the calls of a case, to mark them in Nsight Compute's list."""
 
-WARM_UP_CALLS, NCU_CALLS = 10, 7
-SAMPLES, SAMPLE_US, MAX_LAUNCHES = 15, 100.0, 256
-ALLOWED_US, ALLOWED = 0.15, 0.01
+WARM_UP_CALLS = 10
+NCU_CALLS = 7
+SAMPLES = 15
+SAMPLE_US = 100.0
+MAX_LAUNCHES = 256
+ALLOWED_US = 0.15
+ALLOWED = 0.01
 TIMEOUT_S = 400
 
 VISITS = 7

@@ -23,7 +23,8 @@ IN_ALL = 0.05
 
 PARTS = 4
 UNITS = len(PRODUCTS["cuda"].dtypes) + PARTS
-ROUNDS, LEAST_US = 3, 100.0
+ROUNDS = 3
+LEAST_US = 100.0
 PROCESSES = [*range(UNITS)] * len(PHASES)
 """Each round alone is a process. All rounds together are one."""
 

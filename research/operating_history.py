@@ -18,7 +18,9 @@ Flags = NDArray[np.bool_]
 Case = tuple[str, int, int]
 """What the rounds are, the number of results, and of points."""
 
-ROUNDS, MACHINE, SLOWED = 5, 0.01, 6
+ROUNDS = 5
+MACHINE = 0.01
+SLOWED = 6
 
 KINDS: Mapping[str, Mapping[str, float]] = {
     "as recorded": {},

@@ -37,7 +37,8 @@ GEMM_SIZES = (
 """Primes, powers of two, one, less than a tile, rectangles. N is odd, even, or a multiple of 4; N
 and K are multiples of 8, and K of 16. K covers many steps of a loop, and less than one step."""
 
-LARGEST_EDGE, MOST_TILES = 32, 128
+LARGEST_EDGE = 32
+MOST_TILES = 128
 QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_us=1.0)
 
 

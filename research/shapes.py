@@ -73,15 +73,15 @@ OTHER_KERNELS = (
 MULTIPLES = {"float32": 4, "int8": 16, "float8_e4m3": 16, "float8_e4m3_split": 16}
 """What extents are multiples of, where it is not 8."""
 
-EXTENTS, SMALL_EXTENTS, ODD_EXTENTS = (384, 8192), (16, 384), (128, 4096)
-"""Minimum and maximum of random extents: usual ones, small ones, and odd ones."""
+EXTENTS = (384, 8192)  # minimum and maximum of random extents
+SMALL_EXTENTS = (16, 384)
+ODD_EXTENTS = (128, 4096)
 
-FEW_ROWS_EXTENTS, HOT_BYTES = (1024, 16384), 25 * 10**6
-"""With few rows: minimum and maximum of N and K, and maximum bytes of hot weights, half of the L2
-cache."""
+FEW_ROWS_EXTENTS = (1024, 16384)  # minimum and maximum of N and K with few rows
+HOT_BYTES = 25 * 10**6  # maximum bytes of hot weights there, half of the L2 cache
 
-SAMPLE_US, ROUNDS = 250.0, 9
-"""A sample lasts about this long; each contender has one a round."""
+SAMPLE_US = 250.0  # a sample lasts about this long
+ROUNDS = 9  # each contender has a sample in each
 
 SLOW = 1.6
 """A candidate that takes this many times the library's time is left out after its first sample."""

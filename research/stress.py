@@ -44,8 +44,9 @@ LARGEST_OPERAND = 2
 Count = dict[str, Any]
 """How many results were right or wrong, as it is saved."""
 
-SMALL_EXTENT, SMALL_TRIPLES, NEAR_TRIPLES = 40, 2000, 500
-"""The largest extent of the first triples, their number, and the number of the others."""
+SMALL_EXTENT = 40  # the largest extent of the first triples
+SMALL_TRIPLES = 2000  # their number
+NEAR_TRIPLES = 500  # the number of the others
 
 
 class Products:

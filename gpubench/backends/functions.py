@@ -10,8 +10,8 @@ from gpubench.backends import Kernel
 from gpubench.errors import LaunchError
 from gpubench.model import Resources
 
-MAX_RESOURCE, MAX_NAME = 2**31, 1000
-"""Limits of what a function reports: of its registers and bytes, and of its algorithm's name."""
+MAX_RESOURCE = 2**31  # largest number of registers or bytes that a function may report
+MAX_NAME = 1000  # maximum length of the name of its algorithm
 
 
 @dataclass(frozen=True)

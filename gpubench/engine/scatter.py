@@ -17,12 +17,13 @@ from gpubench.results.row import Row, read
 from gpubench.stats.detectable import Needed, rounds_to_find, sweeps_to_find
 from gpubench.text import counted
 
-THRESHOLD, Q = 0.02, 0.01  # defaults of `diff`
+THRESHOLD = 0.02  # the default of `diff`
+Q = 0.01  # the false discovery rate of `diff`
 
 COLUMNS = ("status", "median_us", "min_us", "round_medians_us", "device")
 
-MIN_ROUNDS, MIN_SWEEPS = 3, 7
-"""Minimum number of recorded rounds on a GPU, and of sweeps on a CPU."""
+MIN_ROUNDS = 3  # minimum number of recorded rounds on a GPU
+MIN_SWEEPS = 7  # minimum number of recorded sweeps on a CPU
 
 RESULTS = Path("results")  # where sweeps and `ab` write by default
 

@@ -21,8 +21,10 @@ ConfigParts = tuple[tuple[tuple[str, Value], ...], Names, Names]
 MARKS = {"stages": "s", "splits": "k"}
 """Parameters that are written with a letter, `/s3` and `/k4`. A value of 1 is left out."""
 
-BLOCK, THREAD = ("BM", "BN", "BK"), ("TM", "TN")
+BLOCK = ("BM", "BN", "BK")
 """Names of the numbers in a text if no space names them. A single number is an `edge`."""
+
+THREAD = ("TM", "TN")  # names of the numbers after the first slash
 
 NO_PARAMETERS = "-"
 """Text of the configuration of a kernel without tile parameters."""

@@ -25,11 +25,11 @@ PRODUCT_EXTENTS = ("M", "N", "K")
 LARGEST = 2**31 - 1
 """Largest extent: kernels take extents as 32-bit integers."""
 
-DEFAULT_OP, DEFAULT_FILE_OP = "gemm", "atax"
-"""The operation of a command without `--op`, and the one of operand files."""
+DEFAULT_OP = "gemm"  # of a command without `--op`
+DEFAULT_FILE_OP = "atax"  # of operand files
 
-SMALL_EXTENT, LARGE_EXTENT = 2**10, 2**12
-"""Extents between which the work for each element of an operation on matrices grows."""
+SMALL_EXTENT = 2**10  # from here on, the work for each element of an operation on matrices grows
+LARGE_EXTENT = 2**12  # up to here
 
 
 @dataclass(frozen=True)

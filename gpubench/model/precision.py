@@ -8,9 +8,10 @@ from functools import cache
 SUM_ROUNDINGS = 8.0
 """Maximum error of a right result, in unit roundoffs of the sum."""
 
-F64, F32, F16, BF16 = 2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8
-"""Unit roundoffs, half the distance from 1 to the next number: IEEE 754 binary64, binary32 and
-binary16, and bfloat16. TF32 has the significand of binary16."""
+F64 = 2.0**-53  # unit roundoff of binary64 (IEEE 754): half the distance from 1 to the next number
+F32 = 2.0**-24  # of binary32
+F16 = 2.0**-11  # of binary16, and of TF32, which has the same significand
+BF16 = 2.0**-8  # of bfloat16
 
 F8_SUM = 2.0**-13
 """Unit roundoff of float8 sums on Hopper's tensor cores. They keep 13 bits after the leading bit of

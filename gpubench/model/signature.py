@@ -37,11 +37,12 @@ ELEMENT_BYTES = {
 }
 """Bytes of the elements of these types. A pointer to integers may have packed elements."""
 
-WORKSPACE, NULL, LAUNCH = "workspace", "null", "launch"
-"""Values: the workspace, a pointer to nothing, and the next of the launch's int arguments."""
+WORKSPACE = "workspace"  # a value: the workspace
+NULL = "null"  # a pointer to nothing
+LAUNCH = "launch"  # the next of the launch's int arguments
 
-TENSOR_MAP, STREAM = "CUtensorMap", "cudaStream_t"
-"""Types of parameters that get the next tensor map of the launch, and the stream that is timed."""
+TENSOR_MAP = "CUtensorMap"  # the type of a parameter that gets the next tensor map of the launch
+STREAM = "cudaStream_t"  # of one that gets the stream that is timed
 
 _NUMBER = re.compile(r"-?\d+(\.\d*f?)?", re.IGNORECASE)
 

@@ -43,8 +43,10 @@ from gpubench.text import clean
 BLOCKS = 4
 """Maximum number of blocks that run for each launch."""
 
-SECTOR_BYTES, LINE_BYTES = 32, 128
+SECTOR_BYTES = 32
 """A cache line has four sectors. The L1 cache fetches sectors, and looks up one line per clock."""
+
+LINE_BYTES = 128
 
 SHARED = "shared memory"
 """The name of the memory of a block."""

@@ -20,8 +20,8 @@ from gpubench.results.output import Output, lock
 from gpubench.results.provenance import source_hash
 from gpubench.text import clean, shown
 
-WAIT_S, RETRY_S = 60.0, 0.05
-"""Longest wait for other writers of a file of winners, and the time between two tries."""
+WAIT_S = 60.0  # longest wait for other writers of a file of winners
+RETRY_S = 0.05  # time between two tries
 
 HEADING = "# What `gpubench tune` found: `--tiles {}` takes each kernel's tile from here.\n"
 

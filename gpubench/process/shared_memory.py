@@ -10,8 +10,8 @@ import numpy as np
 
 HUGE_PAGE_BYTES = 2**21  # a page cache with large pages maps a file faster at such a multiple
 
-PROT_NONE, MAP_FIXED = 0, 0x10
-"""mmap(2): the memory cannot be used; what is mapped at the address is replaced."""
+PROT_NONE = 0  # mmap(2): the memory cannot be used
+MAP_FIXED = 0x10  # what is mapped at the address is replaced
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p

@@ -11,13 +11,20 @@ CLOCK_REPEATS = 0.01
 """Relative difference up to which two clocks count as equal. The clocks of 405 points on an H200,
 read in the stream, differed between sweeps by up to 0.52 %."""
 
-COMPUTE_BOUND, BUSY_MEMORY = 0.1, 0.3
-"""Fractions of the memory bandwidth. Up to the first, a time depends on the clock in full. From the
-second on it may not depend on the clock at all, beyond its share of the peak."""
+COMPUTE_BOUND = (
+    0.1  # up to this fraction of the memory bandwidth, a time depends on the clock in full
+)
+BUSY_MEMORY = 0.3
+"""From this fraction on, it may not depend on the clock at all, beyond its share of the peak."""
 
-SHARED_BOUND, MEMORY_BOUND, MIN_EXCUSE = 0.6, 0.9, 0.2
-"""Fractions of the measured copy bandwidth. Up to the first, the clock may explain a time in full.
-From the second on it explains no more than the last: caches run at the clock, memory does not."""
+SHARED_BOUND = 0.6
+"""Up to this fraction of the measured copy bandwidth, the clock may explain a time in full."""
+
+MEMORY_BOUND = 0.9
+"""From this fraction on, it explains no more than `MIN_EXCUSE`: caches run at the clock, memory
+does not."""
+
+MIN_EXCUSE = 0.2
 
 
 def clock_shares(

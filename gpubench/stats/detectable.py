@@ -24,7 +24,8 @@ SWEEPS = (7, 10, 14, 20, 28, 40, 56, 72, 100, 140, 200)
 """Numbers of rounds a side that are considered, and of sweeps on a CPU. With two rounds, a variance
 is hardly known."""
 
-DRAWS, DRAW_SEED = 40, 83  # simulated comparisons of each point and number of sweeps
+DRAWS = 40  # simulated comparisons of each point and number of sweeps
+DRAW_SEED = 83
 
 
 @dataclass(frozen=True, kw_only=True)

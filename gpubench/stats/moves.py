@@ -26,9 +26,10 @@ from gpubench.stats.moderated import (
 from gpubench.stats.modes import ALIKE
 from gpubench.stats.polish import STEPS, row_medians
 
-MARGIN, Q = float(np.log1p(0.01)), 0.002
-"""A move exceeds 1 %. Of histories in which nothing moved, 3 % have a move, more than Q, as some
-kernels scatter in steps (results/operating/history.md)."""
+MARGIN = float(np.log1p(0.01))  # a move exceeds 1 %
+Q = 0.002
+"""The false discovery rate. Of histories in which nothing moved, 3 % have a move, as some kernels
+scatter in steps (results/operating/history.md)."""
 
 MIN_RESULTS = 3
 """Minimum number of results of a point for a change point: two show no scatter."""

@@ -29,9 +29,10 @@ MIN_VISITS = 7
 """Minimum number of rounds that a configuration and the leader must share before their differences
 decide. A kernel with two equally likely speeds is slow in all seven in 0.8 % of races."""
 
-EARLY_VISITS, EARLY_FACTOR = 3, 1.3
+EARLY_VISITS = 3
+EARLY_FACTOR = 1.3
 """A configuration leaves before `MIN_VISITS` if it was slower than the leader by this factor in
-every round, and in this number of rounds at least."""
+every round, and in `EARLY_VISITS` rounds at least."""
 
 DISSENT = 5
 """One in this number of visits beyond `MIN_VISITS` may contradict the others (sign test at 1 %)."""
@@ -43,9 +44,11 @@ shrunk: few, as the best may scatter ten times as much as the others."""
 MAX_ROUNDS = 20
 """Maximum number of rounds. Each further round would narrow a bound by less than 3 %."""
 
-VISITS_EACH, MIN_LIMIT = 8, 120
-"""A race without a budget is over after the larger of this number of visits for each configuration
-on average, and this number in all."""
+VISITS_EACH = 8
+"""A race without a budget is over after this number of visits for each configuration on average,
+and after `MIN_LIMIT` visits at least."""
+
+MIN_LIMIT = 120
 
 
 class Race:

@@ -11,8 +11,9 @@ from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import LaunchError
 
-FEW, MANY, SAMPLES = 1, 257, 15
-"""Numbers of launches between two timestamps. The difference of their times has no overhead."""
+FEW = 1  # launches between two timestamps
+MANY = 257  # the difference of the times of FEW and MANY has no overhead
+SAMPLES = 15
 
 MAX_BLOCKED_US = 200_000.0
 

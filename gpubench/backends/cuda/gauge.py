@@ -19,18 +19,21 @@ from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import own_kernel
 from gpubench.model import CORE_DTYPES, PRECISIONS, Device, Health
 
-TENSOR_THREADS, TENSOR_STEPS = 256, 4000
+TENSOR_THREADS = 256
+TENSOR_STEPS = 4000
 
-WARPGROUP_STEP_BYTES, WARP_STEP = 2 * 64 * 256 * 128, 8 * 2 * 16 * 8 * 16
-"""Operations of `tensor_peak` per step: of a warpgroup with 1-byte operands, and of a warp."""
+WARPGROUP_STEP_BYTES = 2 * 64 * 256 * 128
+"""Operations of a step of `tensor_peak` by a warpgroup, with 1-byte operands."""
+
+WARP_STEP = 8 * 2 * 16 * 8 * 16  # operations of a step by a warp
 
 TENSOR_DTYPES = ("float16", "bfloat16", "tf32", "float64", "int8", "float8_e4m3")
 """Element types whose peaks are measured on 9.0. Elsewhere, only bfloat16 is measured."""
 
 WARM_STEPS = 20_000  # iterations of the multiply-add kernel in a burst: about 10 ms on a large GPU
 
-SETTLED, SETTLED_BURSTS = 0.01, 3
-"""The clock has settled when the rates of 3 bursts in a row differ by less than 1 %."""
+SETTLED = 0.01  # the clock has settled when the rates of bursts differ by less
+SETTLED_BURSTS = 3  # number of such bursts in a row
 
 COPY_BYTES = 2**30
 HOST_COPY_BYTES = 2**26

@@ -18,7 +18,8 @@ from gpubench.model import Device
 
 MAX_WAIT_US = 5e5  # the launches begin after this time without a seed
 
-THREADS, MAX_BLOCKS = 256, 4096
+THREADS = 256
+MAX_BLOCKS = 4096
 
 WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 """Types of an element's bits, by their number of bytes."""

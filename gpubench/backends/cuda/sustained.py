@@ -24,9 +24,10 @@ from gpubench.backends.cuda.timer import MAX_IN_FLIGHT
 from gpubench.errors import DoesNotFitError
 from gpubench.model import Series
 
-LEAST_AHEAD, AHEAD_US = 2, 40_000.0
-"""Number of samples in the driver's queue, and their duration, as far as the queue has room for
-their launches. The host may be late by this duration."""
+LEAST_AHEAD = 2
+"""Minimum number of samples in the driver's queue, as far as it has room for their launches."""
+
+AHEAD_US = 40_000.0  # duration of the samples in the queue: the host may be late by it
 
 MAX_LAUNCHES = MAX_IN_FLIGHT // LEAST_AHEAD
 

@@ -38,7 +38,8 @@ WAITING_US = (5_000.0, 100_000.0)
 
 FIRST_ENQUEUE_US = 100.0  # time to enqueue a sample, assumed before the first sample
 
-CALIBRATION_LAUNCHES, CALIBRATION_SAMPLES = 64, 50
+CALIBRATION_LAUNCHES = 64
+CALIBRATION_SAMPLES = 50
 
 MAX_OVERHEAD_US = 10.0
 """A tenth of the shortest sample. Calibrations on an H200 are 2.1 to 2.3 µs, that is ±3.5 %. With

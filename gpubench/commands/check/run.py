@@ -59,8 +59,8 @@ from gpubench.plan.sweep import Sweep
 from gpubench.text import counted
 from gpubench.view.tables import say
 
-FAULTY, NOT_RUN = 1, 3
-"""Exit codes: a fault was found; the kernel cannot be run here."""
+FAULTY = 1  # exit code: a fault was found
+NOT_RUN = 3  # exit code: the kernel cannot be run here
 
 SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 """M, N and K at which a function on arrays is checked."""

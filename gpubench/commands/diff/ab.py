@@ -35,7 +35,8 @@ Files = Sequence[Path]
 OWN = {"budget", "rounds", "output", "samples"}
 """Options of a sweep, perhaps of a configuration, that are not passed on: `ab` sets them itself."""
 
-MIN_PAIRS, MAX_PAIRS = 2, 1000
+MIN_PAIRS = 2
+MAX_PAIRS = 1000
 
 ORDER_SEED = 58
 """Seed of the order of the sides in each pair."""

@@ -8,8 +8,9 @@ from gpubench.commands.diff.ab import SideError, compare_builds
 from gpubench.commands.diff.options import Options
 from gpubench.errors import GpubenchError, with_place
 
-GOOD, BAD, SKIP = 0, 1, 125
-"""Exit codes by which `git bisect run` goes on. A code from 128 ends it."""
+GOOD = 0  # the exit codes by which `git bisect run` goes on; a code from 128 ends it
+BAD = 1
+SKIP = 125
 
 
 class BisectEndedError(GpubenchError):

@@ -24,8 +24,9 @@ from gpubench.results.build_row import BuildKey
 from gpubench.text import clean, counted
 from gpubench.view.tables import console, escaped, markdown, table
 
-SLOWER, STRICT, BROKEN = 1, 3, 4
-"""Exit codes. 0 means no confirmed regression, and 2 means sides that cannot be compared."""
+SLOWER = 1  # exit codes; 0 is no confirmed regression, and 2 is sides that cannot be compared
+STRICT = 3
+BROKEN = 4
 
 
 def exit_code(
@@ -43,9 +44,10 @@ def exit_code(
 JSON_FORMAT = 1
 """Version of the JSON format. It increases when a field is removed or changes its meaning."""
 
-MAX_TABLE_ROWS, MAX_MARKDOWN_ROWS = 1000, 50
-"""Maximum number of regressions and of broken points that the text, and Markdown, has; JSON and
-JUnit have all."""
+MAX_TABLE_ROWS = 1000
+"""Maximum number of regressions and of broken points in the text; JSON and JUnit have all."""
+
+MAX_MARKDOWN_ROWS = 50  # the same in Markdown
 
 WORDS = {"", "because", "also changed"}
 """Headings of the columns that hold words, not numbers."""
@@ -53,9 +55,11 @@ WORDS = {"", "because", "also changed"}
 MAX_LISTED = 8
 """Maximum number of points that a list names; the others are counted."""
 
-LINE_LIMIT, COMMAND_LIMIT = 500, 2_000
-"""Maximum number of characters of a line of Markdown, and of an advised command there. So a comment
-stays below GitHub's limit of 65,536."""
+LINE_LIMIT = 500
+"""Maximum number of characters of a line of Markdown. So a comment stays below GitHub's limit of
+65,536."""
+
+COMMAND_LIMIT = 2_000  # the same of an advised command
 
 
 class Line(NamedTuple):

@@ -11,9 +11,10 @@ import typer
 
 from gpubench import options as option
 
-AB_PAIRS, AB_CPU_PAIRS = 26, 72
-"""Default numbers of pairs of sweeps that `gpubench ab` measures, on a GPU and on a CPU. Beside
-other work on a CPU, most sweeps have no undisturbed sample (results/decisions/ab_shortest.md)."""
+AB_PAIRS = 26  # default number of pairs of sweeps that `gpubench ab` measures on a GPU
+AB_CPU_PAIRS = 72
+"""The same on a CPU. Beside other work, most sweeps have no undisturbed sample there
+(results/decisions/ab_shortest.md)."""
 
 
 class Format(StrEnum):

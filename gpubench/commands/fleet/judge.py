@@ -63,12 +63,13 @@ as Student's t with 3 degrees of freedom, which has heavy tails; normal devices 
 less often. `fleet_power.py --calibrate` of commit `a7eef527df57` made the table; the last line is
 the limit of many devices."""
 
-TAME_VALUES, TAME_QUANTILE, TAME_TAIL = 1000, 0.98, 2.6
-"""The tails are estimated from at least this number of values, in units of more than `SMALL_FLEET`
-devices. If this quantile of the absolute values is below this number of spreads (normal: 2.3;
-Student's t with 5 degrees of freedom: 3.1, with 3: 4.0), the devices differ normally. This is found
-in three of four fleets of 64 devices with normal spreads, and in one of a hundred fleets with 5
-degrees of freedom."""
+TAME_VALUES = 1000  # minimum number of values, of more than `SMALL_FLEET` devices, that show tails
+TAME_QUANTILE = 0.98
+TAME_TAIL = 2.6
+"""Devices differ normally if the quantile of their absolute values is below this number of spreads
+(normal: 2.3; Student's t with 5 degrees of freedom: 3.1, with 3: 4.0). This is found in three of
+four fleets of 64 devices with normal spreads, and in one of a hundred fleets with 5 degrees of
+freedom."""
 
 MAD_TAILS = {
     7: (1.55, 2.51),

@@ -37,8 +37,9 @@ PRODUCTS = {
 
 UNIT = "{} product"  # the unit of a product in a dtype
 ROUND = Timing(rounds=1, max_wall_s=0.25)  # the policy of a product in one round
-ALONE, TOGETHER = PHASES = ("alone", "together")
-"""In the first phase the other devices of the host do nothing; in the second all measure."""
+ALONE = "alone"  # the other devices of the host do nothing
+TOGETHER = "together"  # all measure
+PHASES = (ALONE, TOGETHER)
 
 EDGE_ROUNDS = 1  # rounds at each end of `together` that do not count: devices start or end
 

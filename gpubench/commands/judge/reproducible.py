@@ -17,7 +17,8 @@ from gpubench.view.tables import say, table
 ROWS = (1, 7, 64, 1024)
 """Numbers of rows in whose results the first row is compared."""
 
-RUNS, PROCESSES = 3, 2  # launches on the same operands, in each of these processes
+RUNS = 3  # launches on the same operands in each process
+PROCESSES = 2
 
 
 @dataclass(kw_only=True)

@@ -70,10 +70,11 @@ MAX_DEVIATION_OF_TIME = 0.02
 """For long kernels. On an idle H100, 174 kernels differ by up to 1.1 %. The clock changes between
 the two measurements, and recording makes calls of several kernels longer."""
 
-MAX_LONGER, MAX_SHARE_LONGER = 2.0, 0.02
-"""A gap may be longer by up to this multiple of the limit, for this fraction of the kernels. Among
-174 kernels of an idle H200, one gap was longer by 0.49 µs, in each of three measurements, and among
-167 of an H100 one by 1.06 times the limit. Launches that overlap make a gap shorter."""
+MAX_SHARE_LONGER = 0.02  # fraction of the kernels whose gap may be longer than the limit
+MAX_LONGER = 2.0
+"""How often the limit such a gap may be. Among 174 kernels of an idle H200, one gap was longer by
+0.49 µs, in each of three measurements, and among 167 of an H100 one by 1.06 times the limit.
+Launches that overlap make a gap shorter."""
 
 FURTHER_NODE_US = 3.0
 """How much longer a gap may be for each further node of a call: a second kernel has a gap of its

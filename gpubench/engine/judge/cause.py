@@ -13,9 +13,11 @@ from gpubench.engine.judge.verify import is_unwritten, rows_error
 from gpubench.engine.operands.make import make_reference
 from gpubench.model import Problem
 
-UNRELATED, ENOUGH = 0.1, 1024
-"""Largest correlation of an unrelated result with the right one, and minimum number of elements:
-that of 1,024 random numbers is below 0.1 in 998 of 1,000 cases."""
+UNRELATED = 0.1
+"""Largest correlation of an unrelated result with the right one. That of 1,024 random numbers is
+below 0.1 in 998 of 1,000 cases."""
+
+ENOUGH = 1024  # minimum number of elements for it
 
 SAME = 2e-2  # largest relative difference of results that are the same up to roundings
 

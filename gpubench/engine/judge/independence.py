@@ -41,19 +41,26 @@ MIXED_PAIRS: tuple[int, ...] = (-1, 1, 523)
 other order. The probability that equal cases have no more pairs is 1e-6 (exact distribution of U
 for 12 and 48 launches of each case; Mann and Whitney, 1947). -1: a further stage must follow."""
 
-RATIO, RATIO_FILLED, RATIO_BY_EVENTS = 1.25, 1.1, 1.05
-"""Smallest ratio of two cases that counts, by the host's clock, also for a filled output, and by
-the GPU's clock. On an H200 54 points of 32 right kernels had ratios of at most 1.022 (lower
-quartiles of 48 launches a case). On a CPU beside other work a right function of 23 µs took 1.17
-times as long with operands that had just been written, in 2 of 6 runs. Filled outputs made none of
-760 measurements of ten right functions wrong."""
+RATIO = 1.25
+"""Smallest ratio of two cases that counts, by the host's clock. On a CPU beside other work a right
+function of 23 µs took 1.17 times as long with operands that had just been written, in 2 of 6
+runs."""
+
+RATIO_FILLED = 1.1
+"""The same for a filled output. Filled outputs made none of 760 measurements of ten right functions
+wrong."""
+
+RATIO_BY_EVENTS = 1.05
+"""The same by the GPU's clock. On an H200 54 points of 32 right kernels had ratios of at most 1.022
+(lower quartiles of 48 launches a case)."""
 
 MIN_DIFFERENCE_US = 3.0
 """Smallest difference of two cases that counts, in microseconds. Writing the operands changes what
 the caches hold, which changes the time of a short call."""
 
-LONG_TURNS, LONG_MIXED_PAIRS, LONG_RATIO = (1, 1, 4, 3), (-1, -1, -1, 0), 1.5
-"""Turns, pairs and ratio for long launches. The probability is 2e-5."""
+LONG_TURNS = (1, 1, 4, 3)  # turns of long launches
+LONG_MIXED_PAIRS = (-1, -1, -1, 0)
+LONG_RATIO = 1.5  # the smallest ratio of long launches that counts; by chance 2e-5
 
 SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are

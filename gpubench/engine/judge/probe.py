@@ -48,9 +48,10 @@ TILES = (2, 4, 8, 16, 32)
 """Number of tiles that a probe spans in each direction, as far as the point does. A probe uses the
 first number at which the variant launches the same kernels as at the point's size."""
 
-UNUSUAL, UNUSUAL_LONG = (149, 157, 139, 13, 11, 7), (1283, 1283)
-"""Prime extents, and those of operations that memory limits: a kernel that is right there checks
-its bounds, and requires no alignment."""
+UNUSUAL = (149, 157, 139, 13, 11, 7)
+"""Prime extents. A kernel that is right there checks its bounds, and requires no alignment."""
+
+UNUSUAL_LONG = (1283, 1283)  # the same for operations that memory limits
 
 MAX_PROBES = 8
 """Maximum number of launches among which the values of k are divided, where a result has too few

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from gpubench.engine.operands.make import product
 from gpubench.model import Precision, Problem
 
-EDGE, MAX_RESULTS = 64, 1024
-"""Number of rows and of columns of a product, and maximum number of elements of a vector, whose
-errors are compared. They are chosen at random."""
+EDGE = 64  # number of rows and of columns of a product whose errors are compared, at random
+MAX_RESULTS = 1024  # maximum number of elements of a vector whose errors are compared
 
 MAX_ELEMENTS = 2**21  # maximum number of elements of the first operand that are compared
 

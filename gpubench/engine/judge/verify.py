@@ -29,8 +29,8 @@ SMALL = 32  # largest extent of a result that is compared while kernels compile
 KEPT_OUTPUTS = 8
 """Maximum number of outputs of a point that are kept until its timed launches have ended."""
 
-MAX_MULTIPLE, SAME = 2**20, 1e-2
-"""Largest multiple of the right result that is recognized, and how near it must be."""
+MAX_MULTIPLE = 2**20  # largest multiple of the right result that is recognized
+SAME = 1e-2  # how near a result must be to it
 
 ROUNDED_ONCE = 1.01
 """Factor of the unit roundoff, because the sum that is rounded has errors of its own."""

@@ -25,9 +25,8 @@ ms took as long as the others (72 visits, median of the differences 0.002 %)."""
 
 THREAD_TURNS = 3  # number of launches with each number of threads, in each of two passes
 
-CLEARLY_SLOWER, EQUALLY_FAST = 1.5, 1.05
-"""Ratios to the fastest time. Beyond the first, fewer threads are not tried. Up to the second, the
-larger number of threads is preferred."""
+CLEARLY_SLOWER = 1.5  # beyond this ratio to the fastest time, fewer threads are not tried
+EQUALLY_FAST = 1.05  # up to this ratio, the larger number of threads is preferred
 
 STEP_DEVICE_S = 0.01
 """Device time between two checks of the interval, once a round has its minimum device time."""

@@ -30,14 +30,19 @@ from gpubench.engine.operands.make import (
 from gpubench.engine.outside.parent_clock import AGREEING_S, LAUNCH_US, PATIENCE_S, timed
 from gpubench.model import CLOCKS_AGREE, Cache, Device, Launches, Measurement, Timer
 
-MAX_LAUNCHES, MAX_BYTES, BESIDE_S = 32, 2**22, 5e-4
-"""On a CPU: maximum number of launches on new operands, maximum bytes of their problems, and time
-of a request beside them. Short launches are judged together, so that a launch that computes nothing
-leaves a trace, and so that the time of a request counts little."""
+MAX_LAUNCHES = 32
+"""Maximum number of launches on new operands on a CPU. Short launches are judged together, so that
+a launch that computes nothing leaves a trace, and so that the time of a request counts little."""
 
-HELD_US, HELD_LAUNCHES, HELD_BYTES = (50.0, 5e3), (8, 256), 2**31
+MAX_BYTES = 2**22  # maximum bytes of their problems
+BESIDE_S = 5e-4  # time of a request beside the launches
+
+HELD_US = (50.0, 5e3)
 """On a GPU: the time that launches must take together for a ratio of the two clocks, and the time
-that they are to take; their least and largest number; and the maximum bytes of their problems."""
+that they are to take."""
+
+HELD_LAUNCHES = (8, 256)  # their least and largest number
+HELD_BYTES = 2**31  # maximum bytes of their problems
 
 HELD_BESIDE_S = 5e-3  # time of a request on a GPU, if it is not measured
 

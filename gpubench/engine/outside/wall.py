@@ -28,11 +28,11 @@ BATCH_US = 25_000.0  # time that the launches of a request are to take together
 
 LONG = 8  # a batch that takes this many times as long is made shorter
 
-MAX_BYTES, MAX_LAUNCHES = 2**24, 1024
-"""Maximum bytes of the operands of a request of several launches, and number of its launches."""
+MAX_BYTES = 2**24  # maximum bytes of the operands of a request of several launches
+MAX_LAUNCHES = 1024  # maximum number of launches of a request
 
-MIN_REQUESTS, MAX_REQUESTS = 3, 25
-"""Number of requests of a round that count, where a request is not slow."""
+MIN_REQUESTS = 3  # minimum number of requests of a round that count, where none is slow
+MAX_REQUESTS = 25
 
 EMPTY_REQUESTS = 5  # number of requests without launches, of which the shortest counts
 

@@ -26,10 +26,12 @@ GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
 """Values of template parameters with these names, if the source has none. Other parameters: 32."""
 
 LONGEST = 20  # maximum number of characters of an axis. Longer names lose their middle
-EDGE, THREADS = 32, 256  # edge of a block of two dimensions, threads of a block of one: guesses
+EDGE = 32  # a guess: the edge of a block of two dimensions
+THREADS = 256  # a guess: the threads of a block of one dimension
 ARRAYS = 3  # number of arrays of a product
 MAX_ALIASES = 8  # maximum number of aliases of a type that are followed
-MAX_NEIGHBOURS, MAX_NEIGHBOUR_BYTES = 100, 2**18  # of sources that may launch a kernel
+MAX_NEIGHBOURS = 100  # maximum number of sources that may launch a kernel
+MAX_NEIGHBOUR_BYTES = 2**18  # maximum size of each
 
 ALIASES = {
     **dict.fromkeys(("half", "half_t", "half2", "__half2"), "__half"),

@@ -17,11 +17,15 @@ from gpubench.view.row_tables import best_of_each
 
 HEIGHT_IN = 4.4  # of the axes
 
-RIGHT_POINTS, ABOVE_POINTS, LINE_POINTS = 5, 4, 11
-"""Where the name of a precision is beside its fastest point, and the height of a name."""
+RIGHT_POINTS = 5  # the name of a precision is this far to the right of its fastest point
+ABOVE_POINTS = 4  # and this far above it
+LINE_POINTS = 11  # height of a name
 
-NEAR_BITS, NEAR_RATIO = 8.0, 1.4
-"""Names of points that are nearer to each other stand above and below them in turn."""
+NEAR_BITS = 8.0
+"""Names of points that are nearer to each other, in bits and in speed, stand above and below them
+in turn."""
+
+NEAR_RATIO = 1.4
 
 
 def bits_panels(group: Sequence[Source]) -> list[Panel]:
