@@ -180,7 +180,11 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
         # Workers on one CPU disturb each other; GPUs do not.
         neighbours = [other for other in by_place if other.host == place.host != ""]
         is_disturbed = pool.device.compute_capability is None and len(neighbours) > 1
-        note = f"other workers on its CPU, which disturb it: {len(neighbours) - 1}" * is_disturbed
+        note = (
+            f"other workers on its CPU, which disturb it: {len(neighbours) - 1}"
+            if is_disturbed
+            else ""
+        )
         for row in build_rows(by_point, pool.device_at(place), job.hashes):
             if place_of[row.key] == place:
                 rows[row.key] = replace(

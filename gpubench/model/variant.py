@@ -456,7 +456,8 @@ class CudaVariant(SourceVariant):
             ", ".join(
                 (
                     *(f"const Scalar* {name}" for name in operands),
-                    *(f"Scalar* {name}" for name in (output, *[WORKSPACE] * with_workspace)),
+                    f"Scalar* {output}",
+                    *([f"Scalar* {WORKSPACE}"] if with_workspace else []),
                     *(f"int {extent}" for extent in operation.extents),
                     *("int i=launch" for _ in launch.int_arguments),
                     *("CUtensorMap map" for _ in launch.tensor_maps),

@@ -315,7 +315,9 @@ def _run(case: Case, names: Sequence[str], program: Path) -> Recorded:
     lines = report.read_text().splitlines()
     codes = {fields[1] for fields in map(str.split, lines) if fields[0] == "site"}
     places = addresses_to_places(program, case.variant.source, codes)
-    notes = ["code that __CUDA_ARCH__ selects"] * bool(BY_ARCHITECTURE.search(_text(case.variant)))
+    notes = (
+        ["code that __CUDA_ARCH__ selects"] if BY_ARCHITECTURE.search(_text(case.variant)) else []
+    )
     starts = [number for number, line in enumerate(lines) if line.startswith("launch ")]
     parts = [lines[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
     return tuple(_accesses(case, part, places, notes) for part in parts)

@@ -68,7 +68,7 @@ def uninitialized_variables(case: Case, right: np.ndarray, folder: Path) -> str:
         if path.suffix != ".py"
         for line, name in _never_assigned(read_source(path))
     ]
-    return f"a variable is read before it is assigned{': ' * bool(places)}{', '.join(places)}"
+    return f"a variable is read before it is assigned{': ' if places else ''}{', '.join(places)}"
 
 
 def _never_assigned(text: str) -> Iterator[tuple[int, str]]:

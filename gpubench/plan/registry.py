@@ -99,7 +99,7 @@ def _own_files(folder: Path, op: str) -> tuple[list[Path], list[Path]]:
         raise UsageError(f"--kernels: {folder} is not a directory")
     # Kernels of a user's operation lie beside its statement. Ours may also lie in the folder.
     is_ours = (KERNELS / op).is_dir() or (folder / OPERATION_FILE).is_file()
-    folders = (*[folder] * is_ours, folder / op)
+    folders = (*([folder] if is_ours else []), folder / op)
     paths = [path for each in folders for path in descriptors(each)]
     sources = sorted(path for each in folders for path in each.glob("*.cu"))
     inside = os.path.realpath(folder)

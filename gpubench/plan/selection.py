@@ -42,7 +42,7 @@ def selection(
         )
 
     if rows and not any(map(keep, rows)):
-        flags = " and ".join(["--only"] * bool(only) + ["--exclude"] * bool(exclude))
+        flags = " and ".join((["--only"] if only else []) + (["--exclude"] if exclude else []))
         raise UsageError(f"{flags}: none of the {len(rows)} rows is left")
     return keep
 

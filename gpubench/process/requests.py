@@ -27,7 +27,7 @@ from gpubench.text import clean
 
 TOKEN_BYTES = 8
 
-NO_ANSWER = "killed, because it sent something else than an answer"
+NO_ANSWER = "sent something else than an answer; killed"
 """What is wrong with a child that wrote something else into the channel."""
 
 _ERRORS: dict[str, type[GpubenchError]] = {

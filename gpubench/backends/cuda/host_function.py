@@ -101,14 +101,14 @@ def note(recorded: Sequence[str]) -> str:
     """Return a row's note on the recorded calls of the CUDA runtime."""
     parted = [line.partition("launch ") for line in recorded]
     launches, others = (
-        [f"{name}{f' ({count} times)' * (count > 1)}" for name, count in counts.items()]
+        [f"{name}{f' ({count} times)' if count > 1 else ''}" for name, count in counts.items()]
         for counts in (
             Counter(kernel_name(symbol) for _, is_launch, symbol in parted if is_launch),
             Counter(call for call, is_launch, _ in parted if not is_launch),
         )
     )
     parts = [f"launches {', '.join(launches) or 'no kernel of its file'}"]
-    parts += [f"calls {', '.join(others)}"] * bool(others)
+    parts += [f"calls {', '.join(others)}"] if others else []
     return f"each call {' and '.join(parts)}"
 
 

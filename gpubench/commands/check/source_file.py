@@ -76,7 +76,7 @@ def _loaded(description: Description, path: Path, op: str) -> Variant:
 def _note(description: Description, variant: Variant) -> str:
     """Return which parts of a description are guesses, and its layout, or an empty text."""
     guesses = description.guesses
-    notes = ["grid and block are guesses from its indices"] * ("grid" in guesses)
+    notes = ["grid and block are guesses from its indices"] if "grid" in guesses else []
     values = [guess for guess in guesses if " = " in guess]
     notes += [f"a guess, as the source gets it when it runs: {value}" for value in values]
     if variant.column_major:

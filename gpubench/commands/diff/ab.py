@@ -182,7 +182,7 @@ def compare_builds(
         folder = shlex.quote(str(directory))
         again = f"gpubench diff --base {folder}/base-*.csv --new {folder}/new-*.csv"
         again += f" --threshold {shlex.quote(settings.threshold)}" if settings.threshold else ""
-        again += " --strict" * settings.strict
+        again += " --strict" if settings.strict else ""
         decided = partial(_decided, limits)
         try:
             files, q = measure_in_turns(sides, texts, directory, pairs, budget_s, decided)

@@ -76,7 +76,7 @@ def make_report(
     code = exit_code(verdicts, DiffVerdict, unsettled=unsettled)
     not_judged = _not_judged(comparison)
     untimed = comparison.untimed
-    not_timed = f"no time on either side: {len(untimed)}" * bool(untimed)
+    not_timed = f"no time on either side: {len(untimed)}" if untimed else ""
     return Report(
         base=base.name,
         new=new.name,
@@ -119,7 +119,7 @@ def _headline(
     totals: Iterable[Total],
 ) -> str:
     """Return the verdict in a line, with the shift of the machine if it matters."""
-    shift = f"machine-wide shift of {_change(comparison.drift)}: " * comparison.drifted
+    shift = f"machine-wide shift of {_change(comparison.drift)}: " if comparison.drifted else ""
     counts = comparison.counts
     points = f"of {counted(sum(counts.values()), 'point')}"
     if broken := counts[DiffVerdict.BROKEN]:
@@ -161,7 +161,7 @@ def _blind(comparison: Comparison) -> str:
     names = zip(("everything", "one kernel", "one point"), sizes, strict=True)
     texts = (f"{name} {'never' if size is None else f'{100 * size:.1f} %'}" for name, size in names)
     at_modes = sum(finding.modes > 1 for finding in comparison.two_sided.values())
-    less = f"; less often at {counted(at_modes, 'point')} with two speeds" * bool(at_modes)
+    less = f"; less often at {counted(at_modes, 'point')} with two speeds" if at_modes else ""
     return f"found in nine of ten cases, if slower by: {', '.join(texts)}{less}"
 
 
@@ -181,7 +181,7 @@ def _why_untested(comparison: Comparison) -> str:
     reasons = {finding.reason for finding in comparison.untested.values()}
     if TOO_FEW_SWEEPS in reasons:
         return f"one sweep a side on a CPU, measure {SWEEPS}"
-    return "one round a side, measure with more --rounds" * bool(reasons)
+    return "one round a side, measure with more --rounds" if reasons else ""
 
 
 def _labels(rows: Mapping[Key, Row]) -> dict[Key, str]:
@@ -298,7 +298,7 @@ def _advice(
         if comparison.limits.threshold != Limits.threshold:
             options["threshold"] = f"{100 * comparison.limits.threshold:g}%"
         words = [word for name, text in options.items() for word in (f"--{name}", text)]
-        words += ["--strict"] * strict
+        words += ["--strict"] if strict else []
         command = shlex.join(["gpubench", "ab", *(builds or ("BASE", "NEW")), *words])
         lines.append(f"to settle it, measure {how}: {command}")
     return lines
@@ -349,6 +349,6 @@ def _brief(finding: Finding) -> str:
     if finding.verdict == DiffVerdict.CLOCK:
         return f" {change}, {remark}"
     if finding.verdict == DiffVerdict.AMBIGUOUS:
-        because = ", ".join(filter(None, (f"{interval} %" * bool(interval), remark)))
+        because = ", ".join(filter(None, (f"{interval} %" if interval else "", remark)))
         return f" {change} ({because or 'the rounds scatter too much for an interval'})"
     return f" {change}"

@@ -257,8 +257,10 @@ def registers(of: Explanation) -> str:
         most = of.registers_allowed or MAX_REGISTERS
         threads = of.launch.threads_per_block
         more = " and what else a thread needs" if count and count * each <= most else ""
-        limit = f", the most that {threads} threads a block leave each" * (most < MAX_REGISTERS)
-        used_fewer = f"; the compiler used only {used}" * (used < most - SPARE)
+        limit = (
+            f", the most that {threads} threads a block leave each" if most < MAX_REGISTERS else ""
+        )
+        used_fewer = f"; the compiler used only {used}" if used < most - SPARE else ""
         return (
             f"{values}{more} do not fit {most} registers{limit}: {local_bytes} bytes a thread go "
             f"to local memory, which lies in device memory{used_fewer}."
@@ -313,7 +315,9 @@ def grid(of: Explanation) -> str:
     if waves.waves <= 1:
         busiest = -(-waves.blocks // waves.multiprocessors)
         average = waves.blocks / waves.multiprocessors
-        uneven = f"; the busiest get {busiest}, the average {average:.1f}" * (busiest > average)
+        uneven = (
+            f"; the busiest get {busiest}, the average {average:.1f}" if busiest > average else ""
+        )
         return (
             f"All {blocks} are resident at once on {waves.multiprocessors} "
             f"multiprocessors, where {waves.blocks_per_wave:,} would fit{uneven}."

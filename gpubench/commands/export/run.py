@@ -132,7 +132,7 @@ def compile_command(
     kind = "-shared -Xcompiler -fPIC " if library else ""
     output = f"lib{variant.name}.so" if library else variant.name
     target = f"-gencode arch=compute_{number},code=sm_{number}"
-    options += " " * bool(options)
+    options += " " if options else ""
     # NVRTC compiles all functions for the device: kernels call constexpr functions without a mark.
     # Warning 177: a header that the file contains has constants that the kernel does not use.
     standard = "-std=c++17 -O3 --expt-relaxed-constexpr -diag-suppress 177"

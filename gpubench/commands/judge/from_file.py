@@ -50,7 +50,7 @@ def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
     file = Path(name).absolute()
     if not os.path.isfile(file):  # noqa: PTH113 # Path.is_file raises for a name that is too long
         raise UsageError(f"{shown(name)}: no such file")
-    kernel = file.stem.removeprefix("lib" * (file.suffix == ".so")).lower().replace("-", "_")
+    kernel = file.stem.removeprefix("lib" if file.suffix == ".so" else "").lower().replace("-", "_")
     ours = of_op(sweep.op)
     kernel = f"my_{kernel}" if kernel in ours else kernel
     if not is_name(kernel):

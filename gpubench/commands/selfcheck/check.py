@@ -306,7 +306,7 @@ def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
         True,
         f"This machine's times can be trusted: both timers agree but for a launch gap of "
         f"{median:.2f} µs, the same for {same if unequal else 'every kernel'}"
-        f"{'; launches that overlap are found' * bool(controls)}.",
+        f"{'; launches that overlap are found' if controls else ''}.",
     )
 
 
@@ -319,6 +319,6 @@ def gap_table(gaps: Sequence[Gap]) -> Table:
     grid = table("kernel", "events, µs", "CUPTI, µs", "launch gap, µs", left={"kernel"})
     for gap in gaps:
         mark = "c" if gap.is_control else "!" if gap in marked else " "
-        gap_us = Text(f"{gap.gap_us:.2f} {mark}", "red" * (gap in marked))
+        gap_us = Text(f"{gap.gap_us:.2f} {mark}", "red" if gap in marked else "")
         grid.add_row(gap.label, number(gap.events_us, 2), number(gap.cupti_us, 2), gap_us)
     return grid

@@ -52,7 +52,7 @@ def _statement(race: Sequence[Row], within: float) -> str:
     if is_undecided(race):
         unmeasured = sum(row.reason == BUDGET_ENDED for row in race)
         rounds = counted(max((row.rounds or 0 for row in left), default=0), "round")
-        none = f", and {unmeasured} in none" * bool(unmeasured)
+        none = f", and {unmeasured} in none" if unmeasured else ""
         return (
             f"{name}: undecided. Of {count} configurations, {len(left)} were measured in at most "
             f"{rounds}{none}: {MIN_VISITS} rounds are needed to judge one. No winner is kept. "

@@ -152,7 +152,7 @@ def require_independent(
         return taken_us
 
     # A result that depends on what the output holds is not compared with the case `FILLED`.
-    left_out = {Case.POISONED, *[Case.FILLED] * reads_output}
+    left_out = {Case.POISONED, *([Case.FILLED] if reads_output else [])}
     cases = [Case.POISONED, *(case for case in cases if case not in left_out)]
     limit = RATIO_BY_EVENTS if by_events else RATIO
     limits = dict.fromkeys(Case, limit) | {Case.FILLED: min(limit, RATIO_FILLED)}

@@ -106,7 +106,7 @@ def describe_file(
     kind, field = ("CudaVariant", "kernel") if function.is_kernel else ("HostVariant", "entry")
     file = json.dumps(os.path.relpath(os.path.realpath(source), home), ensure_ascii=False)
     lines = [
-        f"from gpubench.model import {kind}{', Space' * bool(space)}\n",
+        f"from gpubench.model import {kind}{', Space' if space else ''}\n",
         f"VARIANT = {kind}(",
         f'    idea="what {name} teaches, in a line",',
         f"    file={file},",
@@ -123,14 +123,17 @@ def describe_file(
     if column_major := read.column_major if column_major is None else column_major:
         lines.append(f"    column_major={_listed(column_major)},  # {why}")
     if squares_only or _has_one_extent(read.arguments):
-        equal = "problem.m == problem.n" + " == problem.k" * OPERATIONS[op].has_k
+        equal = "problem.m == problem.n" + (" == problem.k" if OPERATIONS[op].has_k else "")
         lines.append(f'    refuse=lambda _, problem: None if {equal} else "takes squares only",')
     if read.options:
         lines.append(f"    compile_options={_listed(read.options)},")
     if not function.is_kernel and (waiting := _WAITS.search(function.body)):
         lines.append(f"    waits=True,  # it calls {waiting[0]}")
     launch, guesses = _launch(function, tile, op, read.launch)
-    guesses += ["tiles"] * any("guesses" in line for line in space) + ["dtypes"] * is_guess
+    if any("guesses" in line for line in space):
+        guesses.append("tiles")
+    if is_guess:
+        guesses.append("dtypes")
     found = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None
     return Description(
         text="\n".join([*lines, *space, *launch, ")\n"]),
@@ -411,16 +414,16 @@ def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
     tile = Config(numbers.items(), block, thread)
     guesses = [name for name, value in values.items() if value != str(numbers[name])]
     lines = ["    # Which values may each parameter have? --tiles chooses among them."]
-    lines += [f"    # These values are guesses: {', '.join(guesses)}."] * bool(guesses)
+    lines += [f"    # These values are guesses: {', '.join(guesses)}."] if guesses else []
     lines += [
         "    tiles=Space(",
         "        axes={",
         *(f'            "{name}": ({tile[name]},),' for name in tile),
         "        },",
     ]
-    comma = "," * (len(block) == 1)
+    comma = "," if len(block) == 1 else ""
     lines.append(f"        block=({', '.join(map(json.dumps, block))}{comma}),")
-    lines += [f"        thread=({', '.join(map(json.dumps, thread))}),"] * bool(thread)
+    lines += [f"        thread=({', '.join(map(json.dumps, thread))}),"] if thread else []
     return tile, [*lines, f'        default=("{tile}",),', "    ),"]
 
 
@@ -433,8 +436,8 @@ def _launch(
     """
     if not kernel.is_kernel:
         return [], []
-    shared = [f"    shared_bytes={_numbers((launch.shared,))},"] * bool(launch.shared)
-    guesses = ["shared_bytes"] * (launch.shared == UNKNOWN)
+    shared = [f"    shared_bytes={_numbers((launch.shared,))},"] if launch.shared else []
+    guesses = ["shared_bytes"] if launch.shared == UNKNOWN else []
     if guesses:
         shared = ["    # The launch passes shared_bytes that could not be read."]
     if launch.grid and launch.block:

@@ -38,7 +38,7 @@ def _why_unread(source: Path, error: OSError | UnicodeDecodeError) -> str:
     near = source if source.is_dir() else source.parent
     files = sorted(path for form in ("*.cu*", "*/*.cu*") for path in near.glob(form))
     listed = ", ".join(shown(str(path)) for path in files[:MAX_LISTED] if path.is_file())
-    return f"{error.strerror}{'; there are ' * bool(listed)}{listed}"
+    return f"{error.strerror}{'; there are ' if listed else ''}{listed}"
 
 
 def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tuple[str, str, str]:

@@ -130,11 +130,11 @@ def _by_name(parameter: Parameter, op: str, *, on_host: bool) -> str:
     values = [parameter.value, CONSTANTS.get(name, "")]
     if parameter.is_pointer and name not in CONSTANTS:
         values += [array for array, names in zip(arrays, ARRAYS, strict=False) if name in names]
-        values += [NULL] * (name == "bias")
+        values += [NULL] if name == "bias" else []
     elif not parameter.is_pointer:
         values += [EXTENTS.get(name, ""), _extent_of_matrix(parameter.name)]
         is_handle = parameter.type_name.endswith(("Handle_t", "_handle"))
-        values += [NULL] * is_handle
+        values += [NULL] if is_handle else []
     for value in filter(None, values):
         if why_unknown(replace(parameter, value=value), op, on_host=on_host) is None:
             return value

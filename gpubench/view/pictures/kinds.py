@@ -256,7 +256,7 @@ def _blas(panel: Panel, _looks: style.Looks, axes: Axes) -> float:
     bars = []
     for line in lines:
         tile = f", tile {line.best.tile}" if line.best.tile else ""
-        figure = f"{_percent(line):,.1f} %{' !' * line.best.unstable}{tile}"
+        figure = f"{_percent(line):,.1f} %{' !' if line.best.unstable else ''}{tile}"
         colour = style.ink() if style.is_library(line.variant) else style.COLOURS[0]
         bars.append((line.name, figure, _percent(line), colour))
     best = [line.best for line in lines]

@@ -289,7 +289,7 @@ def draw_bars(
         side.set_yticks(range(len(bars)), texts)
         side.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-    title += ", with 95 % intervals" * any(halves)
+    title += ", with 95 % intervals" if any(halves) else ""
     axes.set_xlabel(f"{title} (!: {DISAGREE})" if any(row.unstable for row in rows) else title)
     return max(1.0, LINE_IN * len(bars) * line_count([*names, *figures]))
 

@@ -297,4 +297,4 @@ def test_without_nvrtc_the_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
         kept.cache_clear()
     assert "pip install '.[cuda13]'" in refusal("naive")
     with pytest.raises(UsageError, match="NVRTC is not available"):
-        run_build("naive", {}, arch=None, every=False, output=None)
+        run_build("naive", {}, arch=None, every=False, output=None, force=False)
