@@ -300,8 +300,12 @@ def report(path: Path) -> int:
     missed = [x for x in judged(lines) if x.cause != "" or x.line.launches != "alone"]
     cells = [
         [
-            *(*line.case, cause or "unknown", number(line.gpubench_us, 2), number(line.ncu_us, 2)),
-            *(number(line.gpubench_mhz, 0), number(line.ncu_mhz, 0)),
+            *line.case,
+            cause or "unknown",
+            number(line.gpubench_us, 2),
+            number(line.ncu_us, 2),
+            number(line.gpubench_mhz, 0),
+            number(line.ncu_mhz, 0),
         ]
         for line, cause in missed
     ]

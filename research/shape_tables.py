@@ -196,9 +196,14 @@ def alone_shapes() -> str:
         classes = grouped(every, attrgetter("shape_class"))
         lines.append(
             [
-                *(dtype, card(path_alone(dtype)), *filter(str.isdigit, name.split("_"))),
-                *(len(ratios), said(alone_mean(dtype), 2), f"{first_pick(dtype):.2f}"),
-                *(f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"),
+                dtype,
+                card(path_alone(dtype)),
+                *filter(str.isdigit, name.split("_")),
+                len(ratios),
+                said(alone_mean(dtype), 2),
+                f"{first_pick(dtype):.2f}",
+                f"{ratios[(len(ratios) - 1) // 10]:.2f}",
+                f"{ratios[0]:.2f}",
                 f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %",
                 *(
                     f"{geometric_mean(x.ratio for x in members):.2f} ({len(members)})"
@@ -206,7 +211,8 @@ def alone_shapes() -> str:
                     else "–"
                     for members in (classes.get(name, []) for name in CLASSES)
                 ),
-                *(f"{chained:.2f}", squares_of(dtype)),
+                f"{chained:.2f}",
+                squares_of(dtype),
             ]
         )
     heading = ["precision", "GPU", "seed", "shapes", "geometric mean", "first pick"]

@@ -259,8 +259,14 @@ def _kept_file(case: Case) -> Path:
     """Return the file of the cache. Its name changes with all that the figures depend on."""
     problem = case.problem
     return cache_file(
-        *("accesses", source_hash(case.variant), _recorder_hash(), case.variant.name),
-        *(case.instances, case.variant.options(case.tile, problem.dtype), case.launch, problem),
+        "accesses",
+        source_hash(case.variant),
+        _recorder_hash(),
+        case.variant.name,
+        case.instances,
+        case.variant.options(case.tile, problem.dtype),
+        case.launch,
+        problem,
     )
 
 

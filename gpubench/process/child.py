@@ -109,9 +109,15 @@ def start(
         with theirs:
             process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
                 [
-                    *(sys.executable, "-P", "-c", BOOT.format(module=module, function=function)),
-                    *(json.dumps(sys.path), str(os.getpid()), str(folder or "")),
-                    *(str(theirs.fileno()), *words),
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    BOOT.format(module=module, function=function),
+                    json.dumps(sys.path),
+                    str(os.getpid()),
+                    str(folder or ""),
+                    str(theirs.fileno()),
+                    *words,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=streams.descriptor,

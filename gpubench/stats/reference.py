@@ -63,8 +63,12 @@ def machine_shift(
     agrees with the BLAS, the shift is that of `shift_by_blas`.
     """
     by_blas = shift_by_blas(
-        *(shifts, np.where(references == 0, errors, np.nan), blas),
-        *((sides[0][blas], sides[1][blas]), level, far),
+        shifts,
+        np.where(references == 0, errors, np.nan),
+        blas,
+        (sides[0][blas], sides[1][blas]),
+        level,
+        far,
     )
     numbers = np.unique(references[references >= 0])
     voters = [references == number for number in numbers]

@@ -44,7 +44,13 @@ def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
     mode = f" {first.compute_mode}" if split else ""
     heading = f"{len(best)} problems{mode} on {first.device}, {first.conditions}{first.special}"
     problems = table(
-        *("problem", "size", "weight", "best kernel", "tile", "time", "weight × time"),
+        "problem",
+        "size",
+        "weight",
+        "best kernel",
+        "tile",
+        "time",
+        "weight × time",
         left={"problem", "size", "best kernel", "tile"},
     )
     for row in best.values():

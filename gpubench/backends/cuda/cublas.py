@@ -43,10 +43,24 @@ def gemm(dtype: str) -> Prepared:
         (operation_a, lda), (operation_b, ldb) = operation_of(a), operation_of(b)
         return _bound(
             "cublasGemmEx",
-            *(operation_b, operation_a, n, m, k),
-            *(ctypes.byref(alpha), pointer(b), types.operand, ldb),
-            *(pointer(a), types.operand, lda),
-            *(ctypes.byref(beta), pointer(c), types.result, n, types.compute, DEFAULT_ALGORITHM),
+            operation_b,
+            operation_a,
+            n,
+            m,
+            k,
+            ctypes.byref(alpha),
+            pointer(b),
+            types.operand,
+            ldb,
+            pointer(a),
+            types.operand,
+            lda,
+            ctypes.byref(beta),
+            pointer(c),
+            types.result,
+            n,
+            types.compute,
+            DEFAULT_ALGORITHM,
             arrays=(a, b, c),
         )
 
@@ -97,9 +111,18 @@ def _matrix_vector(dtype: str, operation: int) -> Prepared:
     def bind(a: Any, x: Any, y: Any) -> Callable[[], None]:
         m, n = a.shape
         return _bound(
-            *(routine, operation, n, m),
-            *(ctypes.byref(alpha), pointer(a), n, pointer(x), 1),
-            *(ctypes.byref(beta), pointer(y), 1),
+            routine,
+            operation,
+            n,
+            m,
+            ctypes.byref(alpha),
+            pointer(a),
+            n,
+            pointer(x),
+            1,
+            ctypes.byref(beta),
+            pointer(y),
+            1,
             arrays=(a, x, y),
         )
 

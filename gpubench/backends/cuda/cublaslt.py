@@ -110,8 +110,14 @@ def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[s
     count = ctypes.c_int()
     call(
         "cublasLtMatmulAlgoGetHeuristic",
-        *(_handle(), product.descriptor, *product.layouts, product.layouts[-1], _preference()),
-        *(MAX_ALGORITHMS, proposals, ctypes.byref(count)),
+        _handle(),
+        product.descriptor,
+        *product.layouts,
+        product.layouts[-1],
+        _preference(),
+        MAX_ALGORITHMS,
+        proposals,
+        ctypes.byref(count),
     )
     proposed = {
         bytes(proposal.algorithm).hex(): Prepared(partial(_bound, product, proposal))
@@ -161,8 +167,11 @@ def _product(dtype: str, shape: Shape, operations: Operations, workspace: Any) -
         descriptor=descriptor,
         layouts=tuple(
             _created(
-                *("cublasLtMatrixLayoutCreate", kind),
-                *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(leading)),
+                "cublasLtMatrixLayoutCreate",
+                kind,
+                ctypes.c_uint64(rows),
+                ctypes.c_uint64(columns),
+                ctypes.c_int64(leading),
             )
             for kind, rows, columns, leading in (
                 (types.operand, *((k, n) if operation_b == OP_T else (n, k)), ldb),

@@ -33,7 +33,8 @@ class EmulatedGemm:
         call("cublasSetEmulationStrategy", self._handle, 2)
         call(
             "cublasSetFixedPointEmulationMantissaBitCountPointer",
-            *(self._handle, pointer(self._bits)),
+            self._handle,
+            pointer(self._bits),
         )
 
     def __call__(self, a: Any, b: Any, c: Any) -> None:
@@ -42,10 +43,25 @@ class EmulatedGemm:
         n = b.shape[1]
         call(
             "cublasGemmEx",
-            *(self._handle, OP_N, OP_N, n, m, k),
-            *(ctypes.byref(self._one), pointer(b), R_64F, n, pointer(a), R_64F, k),
-            *(ctypes.byref(self._zero), pointer(c), R_64F, n),
-            *(COMPUTE_64F_EMULATED_FIXEDPOINT, DEFAULT_ALGORITHM),
+            self._handle,
+            OP_N,
+            OP_N,
+            n,
+            m,
+            k,
+            ctypes.byref(self._one),
+            pointer(b),
+            R_64F,
+            n,
+            pointer(a),
+            R_64F,
+            k,
+            ctypes.byref(self._zero),
+            pointer(c),
+            R_64F,
+            n,
+            COMPUTE_64F_EMULATED_FIXEDPOINT,
+            DEFAULT_ALGORITHM,
         )
         if not self._checked and self.bits < 0:
             raise LaunchError("cuBLAS computes this in float64 itself: it emulates nothing here")

@@ -132,7 +132,10 @@ def ab(
 
     settings = Options(**{name: options.pop(name) for name in AB_OPTIONS})
     code = compare_builds(
-        *(base, new, options, settings),
+        base,
+        new,
+        options,
+        settings,
         config=config,
         pairs=pairs,
         to_find=to_find,

@@ -410,7 +410,11 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
     error = np.where(p_adjusted <= limits.q, variance.standard_error, shifts.effect)
     detectable = smallest(
         [None if before.is_blas else key.variant for key, (before, _) in pairs.items()],
-        *(error, variance, margin, limits.q, modes),
+        error,
+        variance,
+        margin,
+        limits.q,
+        modes,
         hidden_steps((base, new), modes, limits.q),
         float(np.median(shifts.hides)),
     )

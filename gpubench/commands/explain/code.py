@@ -184,8 +184,13 @@ def _code(compiled: Compiled, listed: Mapping[bytes, Mapping[str, str]], dtype: 
 def _kept_file(program: Program) -> Path:
     """Return the file of the cache. Its name changes with all that the figures depend on."""
     return cache_file(
-        *("build", program.source_hash, program.architecture, program.options),
-        *(compiler.version(), disassembler_version(), gpubench.__version__),
+        "build",
+        program.source_hash,
+        program.architecture,
+        program.options,
+        compiler.version(),
+        disassembler_version(),
+        gpubench.__version__,
         Path(sass.__file__).read_bytes(),
     )
 

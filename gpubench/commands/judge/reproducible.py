@@ -89,7 +89,10 @@ def _bits_of(point: Point, row: Row, pool: LocalPool, seed: int) -> Reproducibil
 def as_table(found: Sequence[Reproducibility]) -> RenderableType:
     """Return one line a point: runs, numbers of rows, and the tiles of its kernel."""
     grid = table(
-        *("kernel", "size", "precision", f"{RUNS * PROCESSES} runs"),
+        "kernel",
+        "size",
+        "precision",
+        f"{RUNS * PROCESSES} runs",
         *(f"M = {rows}" for rows in ROWS),
         "tiles",
         left={"kernel", "size", "precision"},
@@ -102,7 +105,9 @@ def as_table(found: Sequence[Reproducibility]) -> RenderableType:
             for number in ROWS
         ]
         grid.add_row(
-            *(row.kernel, row.size, row.compute_mode),
+            row.kernel,
+            row.size,
+            row.compute_mode,
             "same" if each.has_equal_runs else f"{len(each.results)} results",
             *rows,
             tiles[id(each)],

@@ -137,7 +137,9 @@ class Supervisor:
         """Start a child. If a backend is named, it loads its modules, and sends a message then."""
         module = "gpubench.engine.child.serve"
         return start(
-            *(module, "serve", backend),
+            module,
+            "serve",
+            backend,
             speaker="kernels",
             environment=self._environment,
             folder=self._folder,

@@ -157,7 +157,9 @@ def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     sizes = dict.fromkeys(row.size for row in sorted(panel.rows, key=extent))
     places = style.size_axis(axes, list(sizes), names)
     lines = _lines(
-        *(panel, looks, axes),
+        panel,
+        looks,
+        axes,
         lambda row: (places[row.size], getattr(row, rate) or 0.0),
         lambda row: f"{number(getattr(row, rate), 0)} {unit}",
     )
@@ -199,7 +201,9 @@ def _lines(
 def _roofline(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     """Draw a marker per size and variant, and the roof of each source."""
     lines = _lines(
-        *(panel, looks, axes),
+        panel,
+        looks,
+        axes,
         lambda row: (row.arithmetic_intensity or 1.0, row.gflops or 0.0),
         lambda row: f"{number(row.percent_of_peak, 1)} % of peak",
     )

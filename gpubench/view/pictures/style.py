@@ -275,7 +275,8 @@ def draw_bars(
     for place, (value, half) in enumerate(zip(values, halves, strict=True)):
         if half:
             axes.errorbar(
-                *(value, place),
+                value,
+                place,
                 xerr=value * half,
                 fmt="none",
                 color=ink(),
