@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from shared import GPUBENCH, child, parser, save
+from common import GPUBENCH, child, parser, save
 
 from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.results.provenance import package_version

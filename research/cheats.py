@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from shared import GPUBENCH, ROOT, SEED, child, parser, point, verdict
+from common import GPUBENCH, ROOT, SEED, child, parser, point, verdict
 
 from gpubench.engine.operands.make import make_inputs
 from gpubench.model import Point, Problem, Space, Status

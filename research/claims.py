@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from common import ROOT, load, measured, measured_file, table
 from scipy import stats
 from shape_tables import (
     ALONE,
@@ -25,7 +26,6 @@ from shape_tables import (
     plain_mean,
     said,
 )
-from shared import ROOT, load, measured, measured_file, table
 
 from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.model import DTYPES

@@ -28,9 +28,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # doit loads this file without its directory
 
+from common import ALONE_DTYPES, ALONE_SEEDS, CARDS, GPUBENCH, ROOT, child
 from doit import get_var
 from doit.tools import config_changed
-from shared import ALONE_DTYPES, ALONE_SEEDS, CARDS, GPUBENCH, ROOT, child
 
 from gpubench.model import DTYPES
 from gpubench.results.provenance import package_version
@@ -256,13 +256,13 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         path = f"CARD/rivals/{dtype}.csv"
         yield step(f"gpu:rivals_{dtype}", f"gpubench compare-cublas --rivals --kernels ../../../examples/own_signature --variants sgemm,packed_panels,wgmma_persistent,wgmma_mixed,wgmma_tf32 --sizes 1024,2048,4096,8192 --dtypes {dtype} --rounds 3 -o {path}", f"{path}.gz")
     for dtype in DTYPES:
-        yield step(f"gpu:right_{dtype}", f"python SCRIPTS/right.py --dtypes {dtype} -o CARD/right/{dtype}.json")
+        yield step(f"gpu:right_{dtype}", f"python SCRIPTS/verify_kernels.py --dtypes {dtype} -o CARD/right/{dtype}.json")
         if dtype not in {"float32", "int32"}:
-            yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/stress.py --dtypes {dtype} -o CARD/stress/{dtype}.json")
+            yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/repeat_kernels.py --dtypes {dtype} -o CARD/stress/{dtype}.json")
     for name, selected in SANITIZED.items():
         yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o CARD/sanitizer/{name}.json")
-    yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o CARD/stress/clusters.json")
-    yield step("gpu:triples", f"python SCRIPTS/stress.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o CARD/triples.json")
+    yield step("gpu:stress_clusters", f"python SCRIPTS/repeat_kernels.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o CARD/stress/clusters.json")
+    yield step("gpu:triples", f"python SCRIPTS/repeat_kernels.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o CARD/triples.json")
     yield step("gpu:odd_float8_e4m3", f"{SWEEP} --variants wgmma_bytes_cluster --dtypes float8_e4m3 --tiles auto --sizes {ODD_SHAPES} --cache both --rounds 3 -o CARD/odd_float8_e4m3.csv")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o CARD/faults.json")
     yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --first 1 --seeds 2 --kills 10 -o CARD/kills.json")
@@ -280,7 +280,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     bits = "gpubench compare-cublas --sizes 4096 --rounds 3"
     yield step("gpu:bits", f"{bits} --dtypes float64,float32,tf32,bf16x3,bf16x6,float16,float16_sum16,bfloat16,float8_e4m3,float8_e4m3_split --variants cublas,cublaslt,dmma,packed_panels,wgmma_tf32_cluster,wgmma_parts,triton_matmul,wgmma_mixed,wgmma_bytes_pingpong,mma_sync -o CARD/bits.csv")
     yield step("gpu:bits_positive", f"{bits} --operands positive --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels,wgmma_tf32_cluster -o CARD/bits_positive.csv")
-    yield step("gpu:alone", "python SCRIPTS/alone.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
+    yield step("gpu:alone", "python SCRIPTS/compare_with_profiler.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o CARD/operands.csv")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o CARD/layouts.csv")
     for name, folder in CLAIMS.items():

@@ -9,7 +9,7 @@ them hangs. Needs a GPU. results/claims.md has the bounds.
 import tempfile
 from pathlib import Path
 
-from shared import GPUBENCH, child, parser, save
+from common import GPUBENCH, child, parser, save
 
 from gpubench.plan.registry import of_op
 from gpubench.results.row import Row, read

@@ -22,9 +22,9 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from common import parser, table
 from scipy.optimize import least_squares
 from shapes import KERNELS, SUMMARY, Result, read, summary
-from shared import parser, table
 
 from gpubench.kernels.tile_costs import (
     COSTS,

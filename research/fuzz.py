@@ -21,7 +21,7 @@ from functools import cache, partial
 from pathlib import Path
 from random import Random
 
-from shared import ROOT, parser, save
+from common import ROOT, parser, save
 
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "fuzz"))

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from shared import GPUBENCH, parser, save
+from common import GPUBENCH, parser, save
 
 from gpubench.errors import INTERRUPTED
 from gpubench.plan.tuned import read_winners

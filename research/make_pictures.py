@@ -18,11 +18,11 @@ from unittest.mock import patch
 sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
 sys.path.insert(0, str(Path(__file__).parent))  # shape_tables.py
 
+from common import load, measured_file
 from matplotlib.axes import Axes
 from rich.console import Console
 from rich.text import Text
 from shape_tables import ALONE, card, in_pairs, outcomes_alone, path_alone, path_of_squares
-from shared import load, measured_file
 
 from gpubench.cli import app
 from gpubench.results.output import Output

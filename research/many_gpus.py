@@ -17,7 +17,7 @@ from time import sleep
 from typing import Any
 
 import psutil
-from shared import GPUBENCH, Ended, child, parser, save
+from common import GPUBENCH, Ended, child, parser, save
 
 from gpubench.results.row import read
 

@@ -24,6 +24,7 @@ import operating_ab
 import operating_fleet
 import operating_history
 import operating_tune
+from common import ROOT, measured, parser, table
 from operating_scenes import (
     ROUNDS,
     SWEEPS,
@@ -47,7 +48,6 @@ from operating_scenes import (
     tenth,
     whole,
 )
-from shared import ROOT, measured, parser, table
 
 from gpubench.commands.diff.compare import (
     Comparison,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from shared import ROOT
+from common import ROOT
 
 from gpubench.commands.diff.compare import (
     Comparison,

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from common import measured_file
 from numpy.typing import NDArray
-from shared import measured_file
 
 from gpubench.commands.diff.compare import Key, PooledPoint
 from gpubench.commands.diff.sides import read_side

@@ -16,7 +16,7 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-from shared import GPUBENCH, child, parser, save
+from common import GPUBENCH, child, parser, save
 
 from gpubench.grouping import grouped
 from gpubench.model import CudaVariant

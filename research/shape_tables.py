@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import fmean, geometric_mean
 
 import fit_tiles
+from common import ALONE_SEEDS, CARDS, measured_file, table
 from scipy import stats
 from shapes import CLASSES, SUMMARY, Outcome, outcomes, random_shapes, shape_class, summary
-from shared import ALONE_SEEDS, CARDS, measured_file, table
 
 from gpubench.grouping import grouped
 from gpubench.kernels.tile_costs import COSTS

@@ -39,7 +39,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
-from shared import kernel_point, parser, read_lines
+from common import kernel_point, parser, read_lines
 
 from gpubench.backends import Kernel, open_backend
 from gpubench.backends.rotation import OperandSets

@@ -22,11 +22,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # claims.py
 
-import alone
 import claims
+import compare_with_profiler as profiler
 import shape_tables
 from claims import RESULTS, comparisons, speedup
-from shared import ROOT, WIDTH, measured_file, table
+from common import ROOT, WIDTH, measured_file, table
 
 from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
 from gpubench.commands.compare_cublas.sustained_pairs import pairs_table
@@ -115,7 +115,7 @@ def agreement() -> str:
 
     The times of the first sentences are of one process, those of the last one of two.
     """
-    judged = alone.judged(alone.read(measured_file("alone.csv")))
+    judged = profiler.judged(profiler.read(measured_file("alone.csv")))
     whole = [each for each in judged if each.line.launches == "alone"]
     named = ("float32", "shared_tile", "208")
     (tile,) = (x.line for x in whole if (x.line.dtype, x.line.variant, x.line.n) == named)
@@ -123,7 +123,9 @@ def agreement() -> str:
     with measured_file("agreement.csv").open(newline="") as file:
         # Nsight Compute has no time for what lies between the kernels of a call.
         single = [row for row in csv.DictReader(file) if row["kernels_per_call"] == "1"]
-    apart = [alone.agrees(float(row["events_hot_us"]), float(row["ncu_hot_us"])) for row in single]
+    apart = [
+        profiler.agrees(float(row["events_hot_us"]), float(row["ncu_hot_us"])) for row in single
+    ]
     return fill(
         f"`shared_tile 16` at 208 takes {tile.gpubench_us:.2f} µs by gpubench's clock and "
         f"{tile.ncu_us:.2f} by Nsight Compute's, in one process and on the same operands. Of "
@@ -136,7 +138,7 @@ def agreement() -> str:
 
 def alone_agreement() -> str:
     """Return how many times of launches alone agree with the profilers', by what they need."""
-    return alone.summary(alone.read(measured_file("alone.csv")))
+    return profiler.summary(profiler.read(measured_file("alone.csv")))
 
 
 # ---- other files

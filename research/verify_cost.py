@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from shared import GPUBENCH, ROOT, child, parser, verdict
+from common import GPUBENCH, ROOT, child, parser, verdict
 
 SWEEPS = {"first": ((), 20, 20), "long": (("--sizes", "1024,2048", "--tiles", "1..32"), 100, 10)}
 """Options of each sweep, its longest time in seconds, and the largest share of verification in

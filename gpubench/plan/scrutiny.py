@@ -11,7 +11,8 @@ class Scrutiny:
     """The answer to each question about trust."""
 
     probes_sums: bool = False
-    """Whether the width of its sums is probed. `research/right.py --widths` probes our sources."""
+    """Whether the width of its sums is probed. `research/verify_kernels.py --widths` probes that of
+    our sources."""
 
     probes_own_sizes: bool = False
     """Whether its probes keep what its result may depend on: the number of products in a sum, and

@@ -16,7 +16,7 @@ sys.path.insert(0, str(RESEARCH))
 import claims
 import shape_tables
 import tables
-from shared import measured_file
+from common import measured_file
 
 from gpubench.results.row import Row, read, write
 from gpubench.view.row_tables import best_of
@@ -126,17 +126,17 @@ def test_results_name_no_directory_of_the_machine_that_measured_them() -> None:
 
 def test_most_times_of_a_kernel_alone_agree_with_the_profiler_and_shorter_ones_would_not() -> None:
     """The page counts those that do not, one of fifty at most, and names the control."""
-    lines = tables.alone.read(measured_file("alone.csv"))
+    lines = tables.profiler.read(measured_file("alone.csv"))
 
     def unknown(shorter_us: float) -> list[str]:
         planted = [
             replace(line, gpubench_us=line.gpubench_us and line.gpubench_us - shorter_us)
             for line in lines
         ]
-        return [x.line.launches for x in tables.alone.judged(planted) if x.cause is None]
+        return [x.line.launches for x in tables.profiler.judged(planted) if x.cause is None]
 
     assert unknown(0.0).count("overlapped") == 1
-    assert 50 * (len(unknown(0.0)) - 1) <= len(tables.alone.judged(lines))
+    assert 50 * (len(unknown(0.0)) - 1) <= len(tables.profiler.judged(lines))
     shifted = {shorter_us: len(unknown(shorter_us)) - 1 for shorter_us in (0.2, 0.4, -0.4)}
     assert min(shifted.values()) > 50
     assert f"{shifted[0.2]} would not agree" in (REPOSITORY / "docs" / "measuring.md").read_text()

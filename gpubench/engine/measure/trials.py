@@ -87,8 +87,7 @@ class Trials:
     def probe(self, point: Point) -> None:
         """Require exact results at a size of the point's kind, once for each such size.
 
-        `research/right.py --widths` probes the sums of our own CUDA sources instead. Raises
-        WrongError.
+        Raises WrongError.
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
         instance = instance_of(point)

@@ -1,7 +1,7 @@
 """Run each kernel a thousand times, and compare every bit of every result.
 
-    python research/stress.py [--dtypes int8,float8_e4m3] [--variants wgmma_bytes] [-o FILE]
-    python research/stress.py --triples --variants splitk_cluster,wgmma_any_rows -o triples.json
+    python research/repeat_kernels.py [--dtypes int8,float8_e4m3] [--variants wgmma_bytes] [-o FILE]
+    python research/repeat_kernels.py --triples --variants splitk_cluster -o triples.json
 
 Operands are 0, 1 and 2 at random, so sums are exact, and a right result is the rounded sum, to the
 last bit. Before each launch the output is filled with NaN. This shows a kernel whose result depends
@@ -22,7 +22,7 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401 # bfloat16 for NumPy
 import numpy as np
-from shared import kernel_point, parser, save
+from common import kernel_point, parser, save
 
 from gpubench.backends import open_backend
 from gpubench.engine.judge.verify import on_host

@@ -1,8 +1,8 @@
 """Compare times of launches alone with Nsight Compute, for every kernel that the README names.
 
-    python research/alone.py measure alone.csv       # the kernels and sizes of selfcheck, hot
-    python research/alone.py measure alone.csv 208,496,848
-    python research/alone.py table alone.csv
+    python research/compare_with_profiler.py measure alone.csv  # kernels and sizes of selfcheck
+    python research/compare_with_profiler.py measure alone.csv 208,496,848
+    python research/compare_with_profiler.py table alone.csv
 
 A process under Nsight Compute times each kernel by gpubench and has it profiled
 (`gpu__time_duration.sum`), on the same operands: between two processes, where operands lie
@@ -32,7 +32,7 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
-from shared import SEED, WIDTH, child, point, read_lines, table
+from common import SEED, WIDTH, child, point, read_lines, table
 
 from gpubench.commands.selfcheck.check import CONTROL, FITTED, KERNELS, SIZES
 from gpubench.grouping import grouped

@@ -1,6 +1,6 @@
 """Verify every hand-written kernel on the GPU at odd sizes: all variants, tiles and dtypes.
 
-    python research/right.py [--ops gemm,gemv,gemv_t,atax] [--dtypes float32,tf32] [-o FILE]
+    python research/verify_kernels.py [--ops gemm,gemv] [--dtypes float32,tf32] [-o FILE]
 
 gemm runs every legal tile. Edges above 32 are left out, because such tiles take minutes to compile.
 Where a kernel has more than 128 tiles, the default tiles and an even selection of the others run.
@@ -13,7 +13,7 @@ import itertools
 import sys
 from collections import Counter
 
-from shared import parser, save, verdict
+from common import parser, save, verdict
 
 from gpubench.backends import open_backend
 from gpubench.engine.measure import trials
