@@ -8,13 +8,13 @@ import typer
 
 def variants(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete a list of variants of the operation that is named before, and of the user's own."""
-    from gpubench.plan.registry import KERNELS, descriptors
+    from gpubench.plan.registry import descriptors, home
     from gpubench.plan.sweep import Sweep
 
     op = ctx.params.get("op") or Sweep().op
-    folders = [KERNELS / op]
+    folders = [home(op)]
     if own := ctx.params.get("kernels"):
-        folders += [Path(own), Path(own) / op]
+        folders += [Path(own), home(op, Path(own))]
     return _next_item((path.stem for folder in folders for path in descriptors(folder)), incomplete)
 
 

@@ -42,6 +42,7 @@ MATRICES = (
     r"const Scalar\* A, const Scalar\* B, Scalar\* C,( Scalar\* workspace,)? int M, int N, int K"
 )
 VECTORS = r"const Scalar\* A, const Scalar\* x, Scalar\* y,( Scalar\* workspace,)? int M, int N"
+EPILOGUES = MATRICES.replace(r"Scalar\* C", r"const Scalar\* bias, Scalar\* C", 1)
 """How every kernel's parameters begin, as `CudaVariant` has them."""
 
 
@@ -226,7 +227,8 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor() -> None:
         # The kernel bears the file's name, and the file opens with its lesson.
         text = path.read_text(encoding="utf-8")
         assert text.startswith(f"// {path.stem}: ")
-        operands = MATRICES if OPERATIONS[path.parent.name].has_k else VECTORS
+        operation = OPERATIONS[OPERATIONS.named_by(path.parent.name)[0]]
+        operands = EPILOGUES if operation.added else MATRICES if operation.has_k else VECTORS
         maps = r"(,\s+const __grid_constant__ CUtensorMap \w+)*"
         assert re.search(
             rf"^{path.stem}\({operands}(,\s+int \w+)*{maps}\) {{$", text, re.MULTILINE

@@ -77,6 +77,10 @@ class Operation:
     """The operands in which the result is linear. One that is a factor twice, as A is in
     Aᵀ·(A·x), is named twice."""
 
+    added: tuple[str, ...] = ()
+    """The operands after the first two that are added to a product of these. Where they hold zeros,
+    the result is the product, which is probed exactly."""
+
     terms: str = ""
     """The extent over which products are summed for an element of the result; empty for no sum."""
 
@@ -128,14 +132,24 @@ class Operation:
         """Whether the result is linear in each operand, so that exact factors pass through."""
         return {array.name for array in self.inputs} == set(self.linear_in)
 
-    @cached_property
+    @property
     def is_product(self) -> bool:
         """Whether it is a product of a matrix and a matrix or vector, over the extent `terms`.
 
-        Then exact probes, scaled operands and the widths of sums show what a tolerance hides.
+        Then scaled operands and single rows show what a tolerance hides.
         """
-        shapes = [array.dimensions for array in (*self.inputs, self.output)]
-        if not self.is_linear or self.further or [len(self.inputs), len(shapes[0])] != [2, 2]:
+        return self.has_product and not self.added
+
+    @cached_property
+    def has_product(self) -> bool:
+        """Whether it is a product, apart from what is `added`.
+
+        Then exact probes, and probes of the widths of sums, show what a tolerance hides.
+        """
+        factors = [array for array in self.inputs if array.name not in self.added]
+        is_linear = {array.name for array in factors} == set(self.linear_in)
+        shapes = [array.dimensions for array in (*factors, self.output)]
+        if not is_linear or self.further or [len(factors), len(shapes[0])] != [2, 2]:
             return False
         (rows, depth), second, result = shapes
         if self.first_is_transposed:
@@ -146,7 +160,7 @@ class Operation:
     @property
     def is_chain(self) -> bool:
         """Whether the second factor of the last product is a product itself."""
-        return len(self.linear_in) > len(self.inputs)
+        return len(self.linear_in) > len(set(self.linear_in))
 
     @cached_property
     def bandwidth_bound(self) -> bool:
@@ -208,29 +222,42 @@ def size_text(op: str, size: Size) -> str:
 
 
 class Operations(Mapping[str, Operation]):
-    """The operations by name. The file of each is read when it is first needed."""
+    """The operations by name. The files of gpubench are read when an operation is first needed.
+
+    A file states the operation of its folder's name, or several by name, which share its kernels.
+    """
 
     def __init__(self, folder: Path, package: str) -> None:
-        self._package = package
-        self._by_name: dict[str, Operation | None] = {
-            path.parent.name: None for path in sorted(folder.glob("*/operation.py"))
-        }
-        self.ours = frozenset(self._by_name)
-        self.paths: dict[str, Path] = {}
-        """The files of users' operations, for processes that do not have them yet."""
+        self._folder, self._package = folder, package
+        self.files: dict[str, Path] = {}
+        """The file of each operation. Processes of users' kernels do not have users' files yet."""
 
-    def __getitem__(self, name: str) -> Operation:
-        operation = self._by_name[name]
-        if operation is None:
-            module = import_module(f"{self._package}.{name}.operation")
-            operation = self._by_name[name] = module.OPERATION
-        return operation
+    @cached_property
+    def _by_name(self) -> dict[str, Operation]:
+        by_name: dict[str, Operation] = {}
+        for path in sorted(self._folder.glob("*/operation.py")):
+            module = import_module(f"{self._package}.{path.parent.name}.operation")
+            by_name |= (operations := stated(module.OPERATION, path))
+            self.files |= dict.fromkeys(operations, path)
+        return by_name
+
+    def is_ours(self, name: str) -> bool:
+        """Whether an operation is one of gpubench."""
+        return name in self and self.files[name].is_relative_to(self._folder)
+
+    def named_by(self, folder: str) -> list[str]:
+        """Return the operations that the file of a folder states."""
+        return [name for name in self if self.files[name].parent.name == folder]
 
     def add(self, name: str, operation: Operation, path: Path) -> None:
         """Add a user's operation, or its new edition. Raise ValueError for a name of gpubench."""
-        if name in self.ours:
-            raise ValueError(f"an operation '{name}'")
-        self._by_name[name], self.paths[name] = operation, path
+        for taken in (name, path.parent.name):
+            if self.is_ours(taken) or (self._folder / taken).is_dir():
+                raise ValueError(f"an operation '{taken}'")
+        self._by_name[name], self.files[name] = operation, path
+
+    def __getitem__(self, name: str) -> Operation:
+        return self._by_name[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
@@ -238,8 +265,10 @@ class Operations(Mapping[str, Operation]):
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._by_name
+
+def stated(operation: Any, path: Path) -> dict[str, Any]:
+    """Return the operations by name that a file states: one of its folder's name, or several."""
+    return operation if isinstance(operation, dict) else {path.parent.name: operation}
 
 
 OPERATIONS = Operations(Path(__file__).parents[1] / "kernels", "gpubench.kernels")

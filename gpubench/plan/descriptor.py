@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any, get_type_hints
 
 import msgspec
@@ -91,8 +92,14 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
         )
     module = loaded(path, f"gpubench_variants.{op}.{path.stem}", "VARIANT")
     with described_by(path), recursion_kept():
-        described = _checked(getattr(module, "VARIANT", None), path)
-        described = replace(described, name=path.stem, op=op, path=path)
+        described = getattr(module, "VARIANT", None)
+        if isinstance(described, FunctionType):  # operations that share their kernels
+            described = described(op)
+        described = _checked(described, path)
+        # Users' operations have no library of the vendor's, unless the description names it.
+        is_default = described.baseline == type(described).baseline
+        baseline = "" if is_default and not OPERATIONS.is_ours(op) else described.baseline
+        described = replace(described, name=path.stem, op=op, path=path, baseline=baseline)
         _check_arguments(described)
     return described
 

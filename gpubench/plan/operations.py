@@ -13,6 +13,7 @@ from pathlib import Path
 from gpubench.errors import UsageError
 from gpubench.model import DEFAULT_OP, OPERATIONS, PRECISIONS, Operation
 from gpubench.model.expression import evaluate
+from gpubench.model.operation import stated
 from gpubench.plan.python_file import NAME_RULE, described_by, is_name, loaded
 from gpubench.text import shown, unknown
 
@@ -31,9 +32,13 @@ def operation_named(op: str | None, kernels: Path | None, default: str = DEFAULT
             for path in sorted((*folder.glob(OPERATION_FILE), *folder.glob(f"*/{OPERATION_FILE}"))):
                 add_operation(path)
         if op is None and (folder / OPERATION_FILE).is_file():
-            return folder.name
+            op = folder.name
     name = op or default
     if name not in OPERATIONS:
+        if names := OPERATIONS.named_by(name):
+            raise UsageError(
+                f"--op: {name} states several operations: {', '.join(names)}; name one"
+            )
         raise UsageError(f"--op: {unknown('operation', name, OPERATIONS)}")
     return name
 
@@ -44,26 +49,28 @@ def add_operation(path: Path) -> None:
         facts = path.stat()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    name = path.parent.name
-    if not is_name(name):
-        raise UsageError(f"{path}: '{shown(name)}' cannot name an operation: {NAME_RULE}")
-    operation = _load(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
-    try:
-        OPERATIONS.add(name, operation, path)
-    except ValueError as error:
-        raise UsageError(f"{path}: gpubench has {error} already; rename your folder") from error
+    for name, operation in _load(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino)).items():
+        try:
+            OPERATIONS.add(name, operation, path)
+        except ValueError as error:
+            raise UsageError(f"{path}: gpubench has {error} already; rename yours") from error
 
 
 @cache
-def _load(path: Path, _as_of: tuple[int, ...]) -> Operation:
+def _load(path: Path, _as_of: tuple[int, ...]) -> dict[str, Operation]:
     module = loaded(path, f"gpubench_operations.{path.parent.name}", "OPERATION")
-    operation = module.OPERATION
-    if not isinstance(operation, Operation):
-        raise UsageError(f"{path}: OPERATION is of type {type(operation).__name__}, no Operation")
-    with described_by(path):
-        for fault in faults(operation):
-            raise UsageError(f"{path}: OPERATION: {fault}")
-    return operation
+    operations = stated(module.OPERATION, path)
+    for name, operation in operations.items():
+        if not isinstance(name, str) or not is_name(name):
+            raise UsageError(f"{path}: '{shown(str(name))}' cannot name an operation: {NAME_RULE}")
+        if not isinstance(operation, Operation):
+            which = f"[{name!r}]" if isinstance(module.OPERATION, dict) else ""
+            kind = type(operation).__name__
+            raise UsageError(f"{path}: OPERATION{which} is of type {kind}, no Operation")
+        with described_by(path):
+            for fault in faults(operation):
+                raise UsageError(f"{path}: OPERATION: {fault}")
+    return operations
 
 
 def faults(operation: Operation) -> Iterator[str]:
@@ -87,5 +94,8 @@ def faults(operation: Operation) -> Iterator[str]:
     except ValueError as error:
         yield f"flops: {error}"
     operands = {array.name for array in operation.inputs}
-    for name in set(operation.linear_in) - operands:
-        yield f"linear_in: {unknown('operand', name, operands)}"
+    for field in ("linear_in", "added"):
+        for name in set(getattr(operation, field)) - operands:
+            yield f"{field}: {unknown('operand', name, operands)}"
+    if set(operation.added) & {array.name for array in operation.inputs[:2]}:
+        yield "added: the first two operands are the factors"

@@ -30,9 +30,14 @@ def descriptors(folder: Path) -> list[Path]:
     return sorted(path for path in paths if path.name != OPERATION_FILE)
 
 
+def home(op: str, parent: Path = KERNELS) -> Path:
+    """Return the folder of an operation, in which its kernels lie beside its statement."""
+    return parent / OPERATIONS.files[op].parent.name if op in OPERATIONS else parent / op
+
+
 def variants() -> tuple[Variant, ...]:
     """Return every variant of gpubench, by op and name."""
-    return tuple(load(path, op) for op in OPERATIONS for path in descriptors(KERNELS / op))
+    return tuple(load(path, op) for op in OPERATIONS for path in descriptors(home(op)))
 
 
 @cache
@@ -50,7 +55,7 @@ def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> d
     file cannot be used, if the folder has no variants of the op or cannot be used, and if a name is
     taken.
     """
-    by_name = {path.stem: load(path, op) for path in descriptors(KERNELS / op)}
+    by_name = {path.stem: load(path, op) for path in descriptors(home(op))}
     if kernels is None:
         return by_name
     own: dict[str, Variant] = {}
@@ -98,8 +103,8 @@ def _own_files(folder: Path, op: str) -> tuple[list[Path], list[Path]]:
     if not os.path.isdir(folder):  # noqa: PTH112 # Path.is_dir raises for a name that is too long
         raise UsageError(f"--kernels: {folder} is not a directory")
     # Kernels of a user's operation lie beside its statement. Ours may also lie in the folder.
-    is_ours = (KERNELS / op).is_dir() or (folder / OPERATION_FILE).is_file()
-    folders = (*([folder] if is_ours else []), folder / op)
+    is_ours = home(op).is_dir() or (folder / OPERATION_FILE).is_file()
+    folders = dict.fromkeys((*([folder] if is_ours else []), home(op, folder), folder / op))
     paths = [path for each in folders for path in descriptors(each)]
     sources = sorted(path for each in folders for path in each.glob("*.cu"))
     inside = os.path.realpath(folder)
@@ -132,7 +137,7 @@ def choose(
         for name, variant in of_op(op, kernels, names).items()
     }
     if not names:
-        own = [variant for variant in by_name.values() if variant.path.parent != KERNELS / op]
+        own = [variant for variant in by_name.values() if not is_ours(variant)]
         if kernels is not None and backend not in {variant.backend for variant in own}:
             raise UsageError(
                 f"--kernels: {', '.join(variant.name for variant in own)} run on "

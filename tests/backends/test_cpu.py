@@ -26,7 +26,7 @@ from gpubench.engine.measure.runner import Runner
 from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.errors import CompileError, LaunchError, UsageError
 from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads
-from gpubench.model import Cache, CallVariant, Config, Point, Scope, Status
+from gpubench.model import OPERATIONS, Cache, CallVariant, Config, Point, Scope, Status
 from gpubench.plan.registry import variants
 
 TILES = ((33, "int32"), (1, "float64"))
@@ -49,7 +49,7 @@ PAIRS = [*product((1, 7, 128, 129), repeat=2), *product((12_345,), (1, 7)), (129
 
 LOOPS = [one for one in variants() if isinstance(one, CallVariant) and one.runs_on == "cpu"]
 ON_CPU = {one.name: one for one in LOOPS if one.op == "gemm"}
-ON_VECTORS = [one for one in LOOPS if one.op != "gemm"]
+ON_VECTORS = [one for one in LOOPS if not OPERATIONS[one.op].has_k]
 
 
 @pytest.fixture(scope="module")

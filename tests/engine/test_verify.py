@@ -15,7 +15,8 @@ from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Problem
 
 FLOATS = ("float32", "float64")
-ON_VECTORS = tuple(op for op in OPERATIONS if op != "gemm")
+PRODUCTS = tuple(op for op, operation in OPERATIONS.items() if operation.is_product)
+ON_VECTORS = tuple(op for op in PRODUCTS if op != "gemm")
 
 Operands = tuple[np.ndarray, np.ndarray]
 
@@ -56,7 +57,7 @@ def one_after_the_other(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
             return times(a, b)
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("op", PRODUCTS)
 def test_a_right_result_is_accepted_in_any_order_of_summation(op: str) -> None:
     for dtype, (m, n, k) in each(CORE_DTYPES, sizes(op)):
         a, b = inputs(op, m, n, dtype, k)
@@ -64,7 +65,7 @@ def test_a_right_result_is_accepted_in_any_order_of_summation(op: str) -> None:
             assert verdict(op, a, b, right(op, a, b)) is None
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("op", PRODUCTS)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_right_result_of_positive_operands_or_equal_rows_is_accepted(dtype: str, op: str) -> None:
     a, b = inputs(op, *((700, 900) if op in ON_VECTORS else (33, 31)), dtype, k=4096)
@@ -78,7 +79,7 @@ def test_a_right_result_of_positive_operands_or_equal_rows_is_accepted(dtype: st
         assert verdict(op, *positive, a_typical_product_left_out(op, *positive))
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("op", PRODUCTS)
 @pytest.mark.parametrize("factor", [1e-70, 1e70])
 def test_tiny_or_huge_operands_are_judged_like_others(factor: float, op: str) -> None:
     a, b = inputs(op, 40, 30, "float64", k=20)
@@ -132,7 +133,7 @@ def last_element_not_written(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarra
 WRONG = (a_typical_product_left_out, last_term_left_out, one_element_off, last_element_not_written)
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("op", PRODUCTS)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_the_smallest_mistake_is_rejected(
     wrong: Callable[[str, np.ndarray, np.ndarray], np.ndarray], op: str
@@ -158,7 +159,7 @@ FEWER_BITS: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
 """As tensor cores take float32 for tf32, half precision, and float64 in float32."""
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("op", PRODUCTS)
 def test_operands_of_fewer_bits_are_rejected(op: str) -> None:
     for (dtype, fewer), k in each(FEWER_BITS, (1, 5, 255, 16384) if op == "gemm" else (1,)):
         a, b = inputs(op, 33, 31, dtype, k)

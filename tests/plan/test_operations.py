@@ -71,7 +71,11 @@ def test_further_extents_precede_the_others_in_sizes_and_stand_in_a_column(tmp_p
         ("2*BATCH", "2.5*BATCH", "flops: "),
         ('linear_in=("A", "B")', 'linear_in=("C",)', "linear_in: unknown operand 'C'"),
         ('Array("B"', 'Array("A"', "two arrays, or two extents, have the same name"),
-        ("OPERATION = Operation(", "OPERATION = dict(", "OPERATION is of type dict"),
+        (
+            "OPERATION = Operation(",
+            "OPERATION = dict(",
+            "OPERATION['idea'] is of type str, no Operation",
+        ),
         ('idea="batched product",', "", "missing 1 required keyword-only argument: 'idea'"),
     ],
 )

@@ -26,6 +26,8 @@ barriers and shared arrays alike, and the cost grows with the square of a block'
 HOST_TILE = 32
 """Number of rows and columns that a block of a host function is taken to cover."""
 
+ODD = 77  # extents at which a kernel that refuses nearly all sizes is asked why
+
 MIN_SIZES = 3
 """Minimum number of sizes for a tile, even if its variant refuses most sizes."""
 
@@ -132,7 +134,9 @@ def cases(
     for tile in tiles:
         of_tile = problems(variant, tile, dtype, layout)
         if len(of_tile) < MIN_SIZES:
-            raise UsageError(f"{titled(variant, tile)} refuses nearly all sizes")
+            why = variant.why_not(tile, Problem(op=variant.op, m=ODD, n=ODD, k=ODD, dtype=dtype))
+            reason = f", such as {ODD}: {why}" if why else ""
+            raise UsageError(f"{titled(variant, tile)}, {dtype}, refuses nearly all sizes{reason}")
         selected += [Case(variant=variant, tile=tile, problem=problem) for problem in of_tile]
     return selected
 
@@ -204,16 +208,15 @@ def affordable(variant: Source, tile: Config | None, problem: Problem) -> Proble
 def nearest(variant: Source, tile: Config | None, problem: Problem) -> Problem | None:
     """Return the problem, or one with all extents rounded that the variant takes, or None.
 
-    If it takes none of these, the problem may be square.
+    If it takes none of these, all extents may be equal.
     """
-    extents = (problem.m, problem.n, problem.k)
-    middle = sorted(extents)[1]
-    for m, n, k in (extents, (middle,) * 3):
+    extents = [*problem.extents.values()]
+    middle = sorted(extents)[(len(extents) - 1) // 2]
+    for each in (extents, [middle] * len(extents)):
         for rounded in (rounded_up, rounded_down):
             for step in (1, 2, 4, 8, 16, 32, 64, 128):
-                k_near = rounded(k, step) if problem.operation.has_k else 1
-                near = replace(problem, m=rounded(m, step), n=rounded(n, step), k=k_near)
-                if variant.why_not(tile, near) is None:
+                size = problem.operation.size_of(rounded(extent, step) for extent in each)
+                if variant.why_not(tile, near := problem.at(size)) is None:
                     return near
     return None
 
@@ -276,8 +279,7 @@ def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Pr
         while problem(extents).flops > MAX_WORK and max(extents) > SHORT:
             largest = extents.index(max(extents))
             extents[largest] = extents[largest] // 2 | (extents[largest] % 2)
-        near = problem(extents)
-        if variant.why_not(tile, near) is None:
+        if near := nearest(variant, tile, problem(extents)):
             by_size[near.size] = near
     return list(by_size.values())
 

@@ -32,7 +32,7 @@ from gpubench.on_cpu.accesses import Access, Accesses, missing_tool, recorder_ve
 from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import list_of, parse_names, parse_sizes
-from gpubench.plan.registry import of_op
+from gpubench.plan.registry import home, of_op
 from gpubench.results.build_row import BuildRow, encode
 from gpubench.results.output import Output
 from gpubench.results.provenance import source_hash
@@ -105,7 +105,9 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
     Raises UsageError for a name that is no kernel, and for a description that cannot be used.
     """
     default = operation_named(op, kernels)
-    ops = [op] if op else [each for each in OPERATIONS if not kernels or (kernels / each).is_dir()]
+    ops = (
+        [op] if op else [each for each in OPERATIONS if not kernels or home(each, kernels).is_dir()]
+    )
     available = [v for each in ops or [default] for v in of_op(each, kernels).values()]
     own = kernels.absolute() if kernels else Path("/")
     chosen: dict[CudaVariant, None] = {}

@@ -17,7 +17,7 @@ def write_operation(name: str, folder: Path, *, force: bool) -> None:
     """Write `folder/<name>/`, and print the paths and the next commands. Raises UsageError."""
     if not is_name(name):
         raise UsageError(f"'{shown(name)}' cannot name an operation: {NAME_RULE}")
-    if name in OPERATIONS.ours:
+    if OPERATIONS.is_ours(name):
         raise UsageError(f"gpubench has an operation '{name}' already; choose another name")
     texts = {
         folder / name / path.name.removesuffix(".txt").replace("NAME", name): path.read_text(

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -167,7 +168,7 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     those of a single size.
     """
     fixed = isinstance(point.variant, HostVariant) or point.variant.fixed_addresses
-    if fixed or not point.problem.operation.is_product:
+    if fixed or not point.problem.operation.has_product:
         return point.problem
     own, blocks, period = point.problem, _block(point), _period(point)
     kept = own.operation.terms if scrutiny_of(point.variant).probes_own_sizes else ""
@@ -246,19 +247,24 @@ def _near(extent: int, period: int, least: int) -> int:
 
 def trial_inputs(problem: Problem, seed: int) -> tuple[NDArray[Any], ...]:
     """Return operands for a launch that shows what a call does: a probe's, if there are probes."""
-    if problem.operation.is_product:
+    if problem.operation.has_product:
         return inputs_of(make_probes(problem, seed)[0])
     return make_inputs(problem, seed)
 
 
 def inputs_of(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
-    """Return a probe's operands, which must not be changed."""
-    return _kept_inputs(probe) if probe.problem.bytes < KEPT_BYTES else probe.inputs()
+    """Return a probe's operands, which must not be changed. What is added to a product is 0."""
+    return _kept_inputs(probe) if probe.problem.bytes < KEPT_BYTES else _with_zeros(probe)
+
+
+def _with_zeros(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
+    pairs = zip(probe.problem.input_shapes, probe.problem.types, strict=False)
+    return *probe.inputs(), *(np.zeros(shape, kind) for shape, kind in islice(pairs, 2, None))
 
 
 @lru_cache(8)
 def _kept_inputs(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
-    inputs = probe.inputs()
+    inputs = _with_zeros(probe)
     for array in inputs:
         array.flags.writeable = False
     return inputs
@@ -407,7 +413,7 @@ def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
     if isinstance(probe, WidthProbe):
         require(why_narrow(problem.size, probe.bits_kept(xp, output), problem.precision))
     elif wrong := probe.count_wrong(xp, output):
-        right = make_reference(np, problem.op, *map(widened, probe.inputs())).parts[0]
+        right = make_reference(np, problem.op, *map(widened, inputs_of(probe))).parts[0]
         cause = cause_of(right, on_host(output).reshape(right.shape))
         require(why_inexact(problem.size, wrong, output.size, cause))
     if is_small:
@@ -419,7 +425,7 @@ def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
 
     Other operations have none.
     """
-    if not problem.operation.is_product:
+    if not problem.operation.has_product:
         return ()
     return (*make_probes(problem, seed), *make_width_probes(problem, seed))
 

@@ -165,14 +165,15 @@ class Examiner:
     ) -> list[tuple[str, str]]:
         """Return digests of the first row and of the whole result of each launch, on `rows` rows.
 
-        The first row of A and all of B are those of every number of rows up to the larger of
+        The first rows of A and all of B are those of every number of rows up to the larger of
         `MOST_ROWS` and the point's. Raises ChildLostError.
         """
         problem = replace(point.problem, m=rows)
         tallest = replace(point.problem, m=max(MOST_ROWS, point.problem.m))
-        first, *others = make_inputs(tallest, seed)
+        made = zip(make_inputs(tallest, seed), problem.input_shapes, strict=True)
+        inputs = [array[: shape[0]] for array, shape in made]
         digests = []
-        for output in self.outputs(point, problem, (first[:rows], *others), launches):
+        for output in self.outputs(point, problem, inputs, launches):
             result = np.ascontiguousarray(on_host(output))
             of_row, of_all = (blake2b(part.tobytes()).hexdigest() for part in (result[:1], result))
             digests.append((of_row, of_all))

@@ -109,15 +109,15 @@ class Trials:
     ) -> Iterator[tuple[Sequence[Any], Callable[[Any], None]]]:
         """Yield operands, and the function that raises WrongError unless the result is right.
 
-        Operations that are no products have no exact probes, but other values.
+        Operations that are more than a product have other values, and exact probes if they add to
+        a product.
         """
         xp, seed = self._backend.xp, self._operand_cache.seed
         if not problem.operation.is_product:
             inputs = make_inputs(problem, seed, content=1)
             yield inputs, partial(require_right_on, xp, problem, inputs)
-            return
         probes = all_probes if scrutiny_of(point.variant).probes_sums else make_probes
-        for probe in probes(problem, seed):
+        for probe in probes(problem, seed) if problem.operation.has_product else ():
             yield inputs_of(probe), partial(require_exact, probe, xp)
 
     def require_independent(

@@ -54,7 +54,8 @@ class Batch:
         self._chosen: list[tuple[int, list[int], NDArray[Any]]] = []
         """Launches whose results are compared, with rows of the result and their copies."""
 
-        stated_in = [str(OPERATIONS.paths[problem.op])] if problem.op in OPERATIONS.paths else []
+        is_ours = OPERATIONS.is_ours(problem.op)
+        stated_in = [] if is_ours else [str(OPERATIONS.files[problem.op])]
         descriptor = new_sealed_file(output_bytes)
         try:
             self._outputs = np.frombuffer(mmap(descriptor, output_bytes), np.uint8)

@@ -59,10 +59,10 @@ class Examination:
 
         try:
             is_function = scrutiny_of(point.variant).has_own_process
-            is_timed_here = point.timer == Timer.OUTSIDE
-            if is_function and not point.problem.operation.is_product and not is_timed_here:
+            is_timed_here, operation = point.timer == Timer.OUTSIDE, point.problem.operation
+            if is_function and not operation.is_product and not is_timed_here:
                 _require_result(request, point)
-            elif is_function and point.problem.operation.is_product:
+            if is_function and operation.has_product:
                 at = probe_problem(point, self._device.compute_capability)
                 outputs = request(Examiner.probe_outputs, point)
                 require_exact_outputs(outputs, at, result.seed or 0)

@@ -24,7 +24,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
-from gpubench.plan.registry import KERNELS, descriptors
+from gpubench.plan.registry import descriptors, home
 from gpubench.results.output import Output
 from gpubench.results.row import Row
 from gpubench.text import clean, clean_lines
@@ -206,7 +206,9 @@ def is_library(variant: str) -> bool:
 @cache
 def _places() -> dict[str, int]:
     """Return the place of each variant of gpubench among all."""
-    paths = (path for op in OPERATIONS for path in descriptors(KERNELS / op))
+    paths = (
+        path for folder in dict.fromkeys(map(home, OPERATIONS)) for path in descriptors(folder)
+    )
     return {path.stem: place for place, path in enumerate(paths)}
 
 
