@@ -8,7 +8,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy
 from cupy.cuda import device, runtime
@@ -31,11 +31,29 @@ FULL_REDUCTION = 1 | 2
 """CUBLASLT_REDUCTION_SCHEME_INPLACE and COMPUTE_TYPE: parts of a sum over K are not rounded to the
 result's type (OUTPUT_TYPE)."""
 
-TRANSA, TRANSB, FAST_ACCUM = 3, 4, 25  # cublasLtMatmulDescAttributes_t
+TRANSA, TRANSB, EPILOGUE, BIAS_POINTER, FAST_ACCUM = 3, 4, 7, 8, 25
+"""cublasLtMatmulDescAttributes_t"""
+
 Shape = tuple[int, int, int]  # M, K, N
 
 Operations = tuple[tuple[int, int], tuple[int, int]]
 """The operation and the leading dimension of A and of B: `operation_of`."""
+
+
+class Finish(NamedTuple):
+    """What the library does with a product before it stores it; by default, nothing."""
+
+    epilogue: int = 1  # cublasLtEpilogue_t: CUBLASLT_EPILOGUE_DEFAULT
+    adds_matrix: bool = False  # whether a matrix is added to the product
+    stores_sums: bool = False  # whether the result has the type of the sums
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether a vector is added to each row of the result: CUBLASLT_EPILOGUE_BIAS."""
+        return bool(self.epilogue & 4)
+
+
+PLAIN = Finish()
 
 
 class _Heuristic(ctypes.Structure):
@@ -54,6 +72,10 @@ class _Heuristic(ctypes.Structure):
 class _Product:
     """A product of one shape, as the library describes it."""
 
+    describe: Callable[[Any], ctypes.c_void_p]
+    """Takes the address of the bias, and returns the descriptor. It is called again for others."""
+
+    finish: Finish
     descriptor: ctypes.c_void_p
     layouts: tuple[ctypes.c_void_p, ...]  # the layouts of the library's A, B and C
     alpha: Any
@@ -61,51 +83,63 @@ class _Product:
     workspace: Any
 
 
-def gemm(dtype: str) -> Prepared:
-    """Return C = A·B by the algorithm that the heuristic rates best."""
+def gemm(dtype: str, finish: Finish = PLAIN) -> Prepared:
+    """Return C = A·B by the algorithm that the heuristic rates best.
+
+    The function takes A, B, the bias and the matrix that `finish` adds, and C.
+    """
     heuristic: dict[tuple[Shape, Operations], Prepared] = {}
 
-    def bind(a: Any, b: Any, c: Any) -> Callable[[], None]:
+    def bind(a: Any, b: Any, *others: Any) -> Callable[[], None]:
         key = (*a.shape, b.shape[1]), (operation_of(a), operation_of(b))
         if key not in heuristic:
-            heuristic[key] = algorithms(dtype, *key)[0][1]
-        return heuristic[key].bind(a, b, c)
+            heuristic[key] = algorithms(dtype, *key, finish)[0][1]
+        return heuristic[key].bind(a, b, *others)
 
     return Prepared(bind)
 
 
 def tuned_gemm(
-    problem: Problem, cold: bool, sample: Sample, max_launches: int
+    problem: Problem,
+    cold: bool,
+    sample: Sample,
+    max_launches: int,
+    finish: Finish = PLAIN,
+    completed: Callable[[Prepared], Prepared] = lambda product: product,
 ) -> tuple[Prepared, str]:
     """Return C = A·B by the fastest algorithm, and its name; the function for `CallVariant.tune`.
 
-    Operands in memory and in the cache have different winners. On an H200 the fastest algorithm for
-    hot operands at 256 takes 1.5 times the best time for cold operands. Raises LaunchError.
+    `completed` takes a product, and returns what is timed and returned in its place. Operands in
+    memory and in the cache have different winners. On an H200 the fastest algorithm for hot
+    operands at 256 takes 1.5 times the best time for cold operands. Raises LaunchError.
     """
     dtype, shape = problem.dtype, (problem.m, problem.k, problem.n)
-    a_columns, b_columns, _ = problem.by_columns
+    a_columns, b_columns, *_ = problem.by_columns
     operations = (
         (OP_T, problem.m) if a_columns else (OP_N, problem.k),
         (OP_T, problem.k) if b_columns else (OP_N, problem.n),
     )
-    proposed = algorithms(dtype, shape, operations)
-    names, products = zip(*proposed, strict=True)
+    proposed = algorithms(dtype, shape, operations, finish)
+    names = [name for name, _ in proposed]
+    products = [completed(product) for _, product in proposed]
     index, how = choose_algorithm(
         names,
-        _facts(problem, shape, cold),
+        _facts(problem, shape, cold, finish),
         lambda index, launches: sample(products[index], launches),
         max_launches,
     )
     return products[index], f"heuristic {index + 1} of {len(names)}, {how}"
 
 
-def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[str, Prepared]]:
+def algorithms(
+    dtype: str, shape: Shape, operations: Operations, finish: Finish = PLAIN
+) -> list[tuple[str, Prepared]]:
     """Return the name and the product of each algorithm that the heuristic proposes, best first.
 
     The name is the library's own description. An algorithm can be saved by it, and used again with
     the same version (cublasLtMatmulAlgo_t).
     """
-    product = _product(dtype, shape, operations, _workspace())
+    product = _product(dtype, shape, operations, _workspace(), finish)
     proposals = (_Heuristic * MAX_ALGORITHMS)()
     count = ctypes.c_int()
     call(
@@ -129,7 +163,7 @@ def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[s
     return list(proposed.items())
 
 
-def _facts(problem: Problem, shape: Shape, cold: bool) -> dict[str, object]:
+def _facts(problem: Problem, shape: Shape, cold: bool, finish: Finish) -> dict[str, object]:
     """Return everything that affects which algorithm is fastest."""
     version = library().cublasLtGetVersion
     version.restype = ctypes.c_size_t
@@ -144,6 +178,7 @@ def _facts(problem: Problem, shape: Shape, cold: bool) -> dict[str, object]:
         "operands": "cold" if cold else "hot",
         "workspace bytes": WORKSPACE_BYTES,
         "reduction": FULL_REDUCTION,
+        **({} if finish == PLAIN else {"finish": finish}),
     }
 
 
@@ -153,18 +188,32 @@ def _workspace() -> Any:
     return cupy.empty(WORKSPACE_BYTES, "uint8")
 
 
-def _product(dtype: str, shape: Shape, operations: Operations, workspace: Any) -> _Product:
+def _product(
+    dtype: str, shape: Shape, operations: Operations, workspace: Any, finish: Finish
+) -> _Product:
     m, k, n = shape
     types, ((operation_a, lda), (operation_b, ldb)) = GEMM_TYPES[dtype], operations
-    descriptor = _created("cublasLtMatmulDescCreate", types.compute, types.scale)
-    # cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
-    for attribute, operation in ((TRANSA, operation_b), (TRANSB, operation_a)):
-        if operation == OP_T:
-            _set("MatmulDesc", descriptor, attribute, ctypes.c_int32(OP_T))
-    if types.fast_accumulation:
-        _set("MatmulDesc", descriptor, FAST_ACCUM, ctypes.c_int8(1))
+    result = types.scale if finish.stores_sums else types.result
+
+    def describe(bias: Any) -> ctypes.c_void_p:
+        descriptor = _created("cublasLtMatmulDescCreate", types.compute, types.scale)
+        # cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ. So the
+        # rows of its result are our columns, each of which has its element of the bias.
+        for attribute, operation in ((TRANSA, operation_b), (TRANSB, operation_a)):
+            if operation == OP_T:
+                _set("MatmulDesc", descriptor, attribute, ctypes.c_int32(OP_T))
+        if types.fast_accumulation:
+            _set("MatmulDesc", descriptor, FAST_ACCUM, ctypes.c_int8(1))
+        if finish.has_bias:
+            _set("MatmulDesc", descriptor, EPILOGUE, ctypes.c_uint32(finish.epilogue))
+            _set("MatmulDesc", descriptor, BIAS_POINTER, bias)
+        return descriptor
+
     return _Product(
-        descriptor=descriptor,
+        describe=describe,
+        finish=finish,
+        # The heuristic reads the alignment of the bias's address, and every array is aligned.
+        descriptor=describe(ctypes.c_void_p(workspace.data.ptr)),
         layouts=tuple(
             _created(
                 "cublasLtMatrixLayoutCreate",
@@ -176,11 +225,11 @@ def _product(dtype: str, shape: Shape, operations: Operations, workspace: Any) -
             for kind, rows, columns, leading in (
                 (types.operand, *((k, n) if operation_b == OP_T else (n, k)), ldb),
                 (types.operand, *((m, k) if operation_a == OP_T else (k, m)), lda),
-                (types.result, n, m, n),
+                (result, n, m, n),
             )
         ),
         alpha=types.scalar(1),
-        beta=types.scalar(0),
+        beta=types.scalar(int(finish.adds_matrix)),
         workspace=workspace,
     )
 
@@ -191,12 +240,14 @@ def _set(kind: str, described: ctypes.c_void_p, attribute: int, value: Any) -> N
 
 
 def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], None]:
-    a, b, c = (ctypes.c_void_p(array.data.ptr) for array in arrays)
+    a, b, *added, c = (ctypes.c_void_p(array.data.ptr) for array in arrays)
     left, right, result = product.layouts
+    has_bias, matrix = product.finish.has_bias, added[-1] if product.finish.adds_matrix else c
+    descriptor = product.describe(added[0]) if has_bias else product.descriptor
     arguments = (
-        *(_handle(), product.descriptor),
+        *(_handle(), descriptor),
         *(ctypes.byref(product.alpha), b, left, a, right),
-        *(ctypes.byref(product.beta), c, result, c, result),
+        *(ctypes.byref(product.beta), matrix, result, c, result),
         *(chosen.algorithm, ctypes.c_void_p(product.workspace.data.ptr)),
         ctypes.c_size_t(WORKSPACE_BYTES),
         ctypes.c_void_p(cupy.cuda.get_current_stream().ptr),

@@ -1,0 +1,1 @@
+"""Matrix times vector, y = A·x."""

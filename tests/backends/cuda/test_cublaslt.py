@@ -1,0 +1,227 @@
+"""What reaches cuBLASLt: a stand-in reads descriptors and memory as NVIDIA documents them.
+
+It computes D = epilogue(α·op(A)·op(B) + β·C) of column-major matrices, with NumPy.
+"""
+
+import ctypes
+import importlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from gpubench.kernels.gemm_epilogue.operation import FORMS, OPERATION
+from gpubench.model import Problem
+
+NAMES = ("cublaslt", "launching", "epilogue")
+EPILOGUES = {"bias": 4, "relu": 6, "gelu": 36}  # cublasLtEpilogue_t in cublasLt.h
+KINDS = {0: np.float32, 2: np.float16, 14: ml_dtypes.bfloat16}  # cudaDataType_t
+
+
+class OnDevice(np.ndarray):
+    """An array with the address that CuPy's arrays have."""
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+class Library:
+    """cuBLASLt: its descriptors are numbers of a table."""
+
+    def __init__(self) -> None:
+        self.table: dict[int, dict[Any, Any]] = {}
+        self.calls = 0
+
+    def _create(self, to: Any, content: dict[Any, Any]) -> int:
+        self.table[len(self.table) + 1] = content
+        to._obj.value = len(self.table)
+        return 0
+
+    def cublasLtMatmulDescCreate(self, to: Any, compute: int, scale: int) -> int:  # noqa: N802
+        return self._create(to, {"compute": compute, "scale": scale})
+
+    def cublasLtMatmulPreferenceCreate(self, to: Any) -> int:  # noqa: N802
+        return self._create(to, {})
+
+    def cublasLtMatrixLayoutCreate(  # noqa: N802
+        self, to: Any, kind: int, rows: Any, columns: Any, leading: Any
+    ) -> int:
+        facts = {"kind": KINDS[kind], "rows": rows.value, "columns": columns.value}
+        return self._create(to, {**facts, "leading": leading.value})
+
+    def _set(self, described: Any, attribute: int, value: Any, size: Any) -> int:
+        assert size.value == ctypes.sizeof(value._obj)
+        self.table[described.value][attribute] = value._obj.value
+        return 0
+
+    cublasLtMatmulDescSetAttribute = cublasLtMatmulPreferenceSetAttribute = _set  # noqa: N815
+
+    def cublasLtMatmulAlgoGetHeuristic(self, *given: Any) -> int:  # noqa: N802
+        *_, descriptor, _a, _b, c, d, _preference, _most, _proposals, count = given
+        if self.table[descriptor.value].get(7, 1) & 4:  # the bias's address has an alignment
+            assert self.table[descriptor.value][8] % 256 == 0
+        assert c.value == d.value
+        count._obj.value = 1
+        return 0
+
+    def matrix(self, layout: Any, address: Any) -> np.ndarray:
+        facts = self.table[layout.value]
+        kind, leading = np.dtype(facts["kind"]), facts["leading"]
+        size = leading * facts["columns"] * kind.itemsize
+        memory = np.frombuffer((ctypes.c_char * size).from_address(address.value), kind)
+        return memory.reshape(facts["columns"], leading)[:, : facts["rows"]].T
+
+    def cublasLtMatmul(self, *given: Any) -> int:  # noqa: N802
+        (_handle, described, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout) = (
+            given[:12]
+        )
+        self.calls += 1
+        facts = self.table[described.value]
+        left, right = self.matrix(a_layout, a), self.matrix(b_layout, b)
+        left = left.T if facts.get(3) else left
+        right = right.T if facts.get(4) else right
+        z = alpha._obj.value * (left.astype(np.float64) @ right.astype(np.float64))
+        if beta._obj.value:
+            z += beta._obj.value * self.matrix(c_layout, c).astype(np.float64)
+        result, epilogue = self.matrix(d_layout, d), facts.get(7, 1)
+        if epilogue & 4:  # a vector with an element for each row of D
+            kind = result.dtype
+            memory = (ctypes.c_char * (len(z) * kind.itemsize)).from_address(facts[8])
+            z += np.frombuffer(memory, kind).astype(np.float64)[:, None]
+        if epilogue & 2:
+            z = np.maximum(z, 0)
+        if epilogue & 32:
+            z = 0.5 * z * (1 + np.tanh((2 / np.pi) ** 0.5 * (z + 0.044715 * z**3)))
+        result[...] = z.astype(result.dtype)
+        return 0
+
+
+def aligned(shape: tuple[int, ...], kind: Any) -> OnDevice:
+    kind = np.dtype(kind)
+    size = int(np.prod(shape)) * kind.itemsize
+    memory = np.zeros(size + 256, np.uint8)
+    start = -memory.ctypes.data % 256
+    return memory[start : start + size].view(kind).reshape(shape).view(OnDevice)
+
+
+@pytest.fixture
+def lt(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """The modules on a stand-in for CuPy and the library."""
+    launches: list[Any] = []
+    parts: dict[str, dict[str, Any]] = {
+        "cupy": {"empty": aligned, "ndarray": OnDevice},
+        "cupy.cuda": {
+            "Device": lambda: SimpleNamespace(compute_capability="90", id=0),
+            "get_current_stream": lambda: SimpleNamespace(ptr=0),
+        },
+        "cupy.cuda.device": {"get_cublas_handle": lambda: 1},
+        "cupy.cuda.runtime": {},
+        "cupy_backends": {},
+        "cupy_backends.cuda": {},
+        "cupy_backends.cuda.api": {},
+        "cupy_backends.cuda.api.driver": {"launchKernel": lambda *given: launches.append(given)},
+    }
+    for name, facts in parts.items():
+        module = ModuleType(name)
+        module.__dict__.update(facts)
+        monkeypatch.setitem(sys.modules, name, module)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
+    own = [f"gpubench.backends.cuda.{name}" for name in NAMES]
+    before = {name: sys.modules.pop(name, None) for name in own}
+    cublaslt, _, epilogues = map(importlib.import_module, own)
+    library = Library()
+    monkeypatch.setattr(cublaslt, "library", lambda _name="cublasLt": library)
+    yield SimpleNamespace(
+        gemm=cublaslt.gemm, epilogues=epilogues, library=library, launches=launches
+    )
+    for name, module in before.items():
+        sys.modules.pop(name, None)
+        if module:
+            sys.modules[name] = module
+
+
+def operands(op: str, kind: Any, *, by_columns: str = "") -> list[OnDevice]:
+    problem = Problem(op=op, m=7, n=12, k=5, dtype="float32")
+    rng = np.random.default_rng(3)
+    arrays = []
+    for array, shape in zip(
+        (*OPERATION[op].inputs, OPERATION[op].output), problem.shapes, strict=True
+    ):
+        is_turned = array.name in by_columns
+        made = aligned(shape[::-1] if is_turned else shape, kind)
+        made[...] = rng.uniform(-1, 1, made.shape).astype(made.dtype)
+        arrays.append(made.T if is_turned else made)
+    return arrays
+
+
+FUSED = [
+    op for op, (act, has_residual) in FORMS.items()
+    if act in EPILOGUES and (act == "bias" or not has_residual)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", FUSED)
+@pytest.mark.parametrize(
+    ("dtype", "kind", "by_columns"),
+    [
+        ("float32", np.float32, ""),
+        ("float16", np.float16, "B"),
+        ("bfloat16", ml_dtypes.bfloat16, "AB"),
+    ],
+)
+def test_the_library_computes_the_operation_that_the_folder_states(
+    lt: SimpleNamespace, op: str, dtype: str, kind: Any, by_columns: str
+) -> None:
+    *inputs, c = operands(op, kind, by_columns=by_columns)
+    wide = [np.asarray(array, np.float64) for array in inputs]
+    expected = OPERATION[op].reference(np, *wide)
+    finish = lt.epilogues.fused(*FORMS[op])
+    assert finish.epilogue == EPILOGUES[FORMS[op].act]
+    lt.gemm(dtype, finish).bind(*inputs, c)()
+    tolerance = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}[dtype]
+    np.testing.assert_allclose(c.astype(np.float64), expected, tolerance, tolerance)
+    plain = np.asarray(c, np.float64) - wide[0] @ wide[1]
+    assert np.abs(plain).max() > 0.1  # the epilogue is in the result
+
+
+def test_each_set_of_operands_has_the_address_of_its_own_bias(lt: SimpleNamespace) -> None:
+    product = lt.gemm("float32", lt.epilogues.fused("bias", has_residual=False))
+    first, second = (operands("gemm_bias", np.float32) for _ in range(2))
+    second[2][...] = 5
+    calls = [product.bind(*arrays) for arrays in (first, second)]
+    for call in calls:
+        call()
+    difference = np.asarray(second[3]) - np.asarray(first[3])
+    np.testing.assert_allclose(difference, 5 - np.asarray(first[2])[None, :] + 0 * difference, 1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("float32", np.float32), ("float16", np.float16)])
+def test_the_pass_reads_sums_that_are_not_rounded(
+    lt: SimpleNamespace, dtype: str, kind: Any
+) -> None:
+    form = FORMS["gemm_silu_residual"]
+    *inputs, c = operands("gemm_silu_residual", kind)
+    product = lt.gemm(dtype, lt.epilogues.before_pass(dtype))
+    lt.epilogues._elementwise = lambda *given: launched.append(given) or SimpleNamespace(ptr=7)
+    launched: list[Any] = []
+    call = lt.epilogues.with_pass(form.act, dtype, product).bind(*inputs, c)
+    call()
+    assert launched == [("silu", True, dtype, 4)]  # twelve columns are three times four
+    ((function, *dimensions, _shared, _stream, given, _extra),) = lt.launches
+    assert (function, dimensions) == (7, [1, 7, 1, 128, 1, 1])
+    pointers = (ctypes.c_void_p * 6).from_address(given)
+    addresses = [ctypes.c_void_p.from_address(at).value for at in pointers[:4]]
+    assert addresses[1:] == [array.ctypes.data for array in (inputs[2], inputs[3], c)]
+    assert (addresses[0] == c.ctypes.data) == (dtype == "float32")
+    assert [ctypes.c_int.from_address(at).value for at in pointers[4:]] == [7, 12]
+    memory = (ctypes.c_float * 84).from_address(addresses[0] or 0)
+    sums = np.frombuffer(memory, np.float32).reshape(7, 12)
+    right = np.asarray(inputs[0], np.float64) @ np.asarray(inputs[1], np.float64)
+    np.testing.assert_allclose(sums, right, 1e-6, 1e-6)
