@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
 
-from gpubench.commands.diff.compare import DiffVerdict, Disturbance, Finding, Limits
+from gpubench.commands.diff.findings import DiffVerdict, Disturbance, Finding, Limits
 from gpubench.commands.diff.formats import JSON_FORMAT as DIFF_FORMAT
 from gpubench.commands.diff.weighted import Total
 from gpubench.commands.judge.verdicts import JudgeVerdict

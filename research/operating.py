@@ -49,13 +49,8 @@ from operating_scenes import (
     whole,
 )
 
-from gpubench.commands.diff.compare import (
-    Comparison,
-    DiffVerdict,
-    Key,
-    Limits,
-    compare,
-)
+from gpubench.commands.diff.compare import compare
+from gpubench.commands.diff.findings import Comparison, DiffVerdict, Key, Limits
 from gpubench.commands.diff.options import AB_PAIRS
 
 # ---- diff

@@ -12,14 +12,8 @@ from typing import Any
 
 from common import ROOT
 
-from gpubench.commands.diff.compare import (
-    Comparison,
-    DiffVerdict,
-    Key,
-    Limits,
-    PooledPoint,
-    compare,
-)
+from gpubench.commands.diff.compare import compare
+from gpubench.commands.diff.findings import Comparison, DiffVerdict, Key, Limits, PooledPoint
 from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.stats import looks
 

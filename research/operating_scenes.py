@@ -12,7 +12,7 @@ import numpy as np
 from common import measured_file
 from numpy.typing import NDArray
 
-from gpubench.commands.diff.compare import Key, PooledPoint
+from gpubench.commands.diff.findings import Key, PooledPoint
 from gpubench.commands.diff.sides import read_side
 
 Random = np.random.Generator

@@ -11,7 +11,7 @@ from commandline import COMMANDS, OWN, call
 from diffs import rows
 from newcomer import PAGES, REPOSITORY
 
-from gpubench.commands.diff.compare import DiffVerdict, Limits
+from gpubench.commands.diff.findings import DiffVerdict, Limits
 from gpubench.results.row import NAMES, write
 
 TEXT = (REPOSITORY / "AGENTS.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 from commandline import COMMANDS
 from newcomer import PAGES, REPOSITORY, RESEARCH, blocks
 
-from gpubench.commands.diff.compare import DiffVerdict
+from gpubench.commands.diff.findings import DiffVerdict
 from gpubench.commands.reproduce.experiment import SELECTABLE, read_experiment, shipped
 from gpubench.commands.reproduce.rules import STATEMENTS
 

@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 
 from gpubench.backends import AUTO, find_devices
-from gpubench.commands.diff.compare import DiffVerdict, Limits, compare
+from gpubench.commands.diff.compare import compare
+from gpubench.commands.diff.findings import DiffVerdict, Limits
 from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
 from gpubench.commands.diff.run import read_limits, run_diff
 from gpubench.commands.diff.sides import read_side

@@ -2,20 +2,31 @@
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from itertools import chain, compress, count
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpubench.commands.diff.findings import (
+    ABSENT,
+    LIBRARY_MOVED,
+    MODES,
+    TOO_FEW_ROUNDS,
+    TOO_FEW_SWEEPS,
+    Comparison,
+    DiffVerdict,
+    Disturbance,
+    Finding,
+    Key,
+    Limits,
+    PooledPoint,
+)
 from gpubench.grouping import grouped
-from gpubench.model import PointKey
 from gpubench.stats.clock import clock_shares, clock_shift, explained
-from gpubench.stats.detectable import Detectable, smallest
+from gpubench.stats.detectable import smallest
 from gpubench.stats.moderated import (
     Floats,
     RoundStatistics,
@@ -31,16 +42,6 @@ from gpubench.stats.reference import Shift, machine_shift, shared_median, shared
 from gpubench.stats.shortest import decide_by_shortest
 from gpubench.view.numbers import milliseconds
 
-Key = PointKey
-"""The key of a point: `Row.key`."""
-
-ABSENT = "not in the file"
-MODES = "two speeds"
-TOO_FEW_ROUNDS = "a single round a side"
-TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
-LIBRARY_MOVED = "only the library moved"
-"""Reasons of findings that a report or a test names."""
-
 SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
 
@@ -54,185 +55,6 @@ MIN_SWEEPS = 5
 DISTURBED = 3.0
 """A round is disturbed if its effect exceeds the threshold, and the scatter of all rounds' effects
 by this factor."""
-
-
-class DiffVerdict(StrEnum):
-    """The verdict on a point, worst first; docs/diff.md explains each."""
-
-    BROKEN = "broken"
-    SLOWER = "slower"
-    MISSING = "missing"
-    AMBIGUOUS = "ambiguous"
-    CLOCK = "clock"
-    FASTER = "faster"
-    NEW = "new"
-    SAME = "same"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How large a difference must be to count."""
-
-    threshold: float = 0.02
-    """Relative difference that matters."""
-
-    q: float = 0.01
-    """False discovery rate over all points; 1 - q is the confidence of the intervals."""
-
-    between_gpus: float = 0.10
-    """Relative difference that two GPUs of one kind may have at a point; docs/diff.md has the
-    measurement. 0: no allowance."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PooledPoint:
-    """One side's data of a point, from the rows of all its files."""
-
-    sweeps_us: tuple[tuple[float, ...], ...] = ()
-    """Round medians of each sweep that has a time of the point, in the order of the rounds."""
-
-    files: tuple[int, ...] = ()
-    """Number of each sweep's file on its side; empty: 0, 1, …"""
-
-    lost: str = ""
-    """Why a sweep has no time of the point: `wrong: relative error 1`."""
-
-    clock_mhz: float | None = None
-    """Clock of the multiprocessors while the point was sampled; None: not known."""
-
-    percent_of_peak: float | None = None
-    """Percentage of the arithmetic peak at that clock; None: not known."""
-
-    percent_of_copy: float | None = None
-    """Percentage of the measured copy bandwidth; None: not measured."""
-
-    gbytes_per_s: float | None = None
-
-    gpus: frozenset[str] = frozenset()
-    """UUIDs; empty: not known."""
-
-    on_cpu: bool = False
-    """Timed by a CPU's clock: rounds of one sweep resemble each other more than sweeps do."""
-
-    is_blas: bool = False
-    """Runs the vendor's library, the same code in every build."""
-
-    library: str = ""
-    """Name and version of that library; empty: not known."""
-
-    code: str = ""
-    """Hashes of the sources and of the compiled code; empty: one of them is not known."""
-
-    shortest_us: tuple[float, ...] = ()
-    """Shortest sample of each sweep on a CPU."""
-
-    @property
-    def rounds_us(self) -> tuple[float, ...]:
-        """The round medians of all sweeps."""
-        return tuple(chain.from_iterable(self.sweeps_us))
-
-    @property
-    def repeats_us(self) -> Sequence[Sequence[float]]:
-        """Times that the test treats as independent, by sweep.
-
-        They are the rounds; on a CPU they are the median of each sweep.
-        """
-        if self.on_cpu:
-            return [(statistics.median(times),) for times in self.sweeps_us]
-        return self.sweeps_us
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """A point's verdict and the figures behind it; None where a side has no time.
-
-    The JSON format has the same fields, which docs/diff.md explains.
-    """
-
-    verdict: DiffVerdict
-    reason: str = ""
-    base_median_us: float | None = None
-    new_median_us: float | None = None
-    base_us: float | None = None
-    new_us: float | None = None
-    ratio: float | None = None
-    ratio_low: float | None = None
-    ratio_high: float | None = None
-    cycles_ratio: float | None = None
-    judged_ratio: float | None = None
-    p: float | None = None
-    p_adjusted: float | None = None
-    base_rounds: int = 0
-    new_rounds: int = 0
-    modes: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Disturbance:
-    """A round that was slower or faster than its side's other rounds, at all points."""
-
-    side: str
-    """`base` or `new`."""
-
-    file: int
-    """Number of the file on its side, from 0."""
-
-    round: int
-    """Number of the round in that file, from 1; 0 on a CPU, where it is the whole sweep."""
-
-    ratio: float
-    """Time relative to the side's median round: 1.3 is 30 % slower."""
-
-    left_out: bool
-    """Whether it slowed points unequally, so that it was left out."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The verdicts on all points, and what the points have in common."""
-
-    findings: dict[Key, Finding]
-    """Points that have a time on at least one side."""
-
-    limits: Limits
-    untimed: dict[Key, str] = field(default_factory=dict)
-    """Points without a time on either side, and why."""
-
-    drift: float = 1.0
-    """Factor by which the machine was slower: what most points share with the BLAS."""
-
-    disturbances: tuple[Disturbance, ...] = ()
-    """Rounds whose effect on all points was removed, and exceeds the threshold."""
-
-    detectable: Detectable = field(default_factory=Detectable)
-    """Smallest slow-downs that would have been found."""
-
-    @property
-    def drifted(self) -> bool:
-        """Whether the machine's own shift exceeds the threshold."""
-        return abs(math.log(self.drift)) > math.log1p(self.limits.threshold)
-
-    @property
-    def counts(self) -> Counter[DiffVerdict]:
-        """The number of points of each verdict."""
-        return Counter(finding.verdict for finding in self.findings.values())
-
-    @property
-    def two_sided(self) -> dict[Key, Finding]:
-        """The findings on points that have a time on both sides."""
-        return {key: item for key, item in self.findings.items() if item.ratio is not None}
-
-    @property
-    def untested(self) -> dict[Key, Finding]:
-        """The findings on points with too few rounds, or sweeps, to be judged."""
-        too_few = {TOO_FEW_ROUNDS, TOO_FEW_SWEEPS}
-        return {key: item for key, item in self.findings.items() if item.reason in too_few}
-
-    def of(self, verdict: DiffVerdict) -> dict[Key, Finding]:
-        """Return the findings with a verdict, the largest change first."""
-        chosen = {key: item for key, item in self.findings.items() if item.verdict == verdict}
-        ordered = sorted(chosen.items(), key=lambda item: -abs(math.log(item[1].judged_ratio or 1)))
-        return dict(ordered)
 
 
 def compare(

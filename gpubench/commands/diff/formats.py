@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 import gpubench
-from gpubench.commands.diff.compare import Finding
+from gpubench.commands.diff.findings import Finding
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.static import BuildFinding
 from gpubench.model import PointKey

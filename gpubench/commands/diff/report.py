@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 
-from gpubench.commands.diff.compare import (
+from gpubench.commands.diff.compare import NO_INTERVAL
+from gpubench.commands.diff.findings import (
     ABSENT,
     LIBRARY_MOVED,
-    NO_INTERVAL,
     TOO_FEW_SWEEPS,
     Comparison,
     DiffVerdict,

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpubench.commands.diff.compare import Limits, compare
+from gpubench.commands.diff.compare import compare
+from gpubench.commands.diff.findings import Limits
 from gpubench.commands.diff.formats import FORMATS, Report, print_text
 from gpubench.commands.diff.options import Format, Options
 from gpubench.commands.diff.report import make_report

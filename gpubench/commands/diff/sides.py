@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from itertools import chain, combinations
 from pathlib import Path
 
-from gpubench.commands.diff.compare import Key, PooledPoint
+from gpubench.commands.diff.findings import Key, PooledPoint
 from gpubench.errors import UsageError
 from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status, Timer

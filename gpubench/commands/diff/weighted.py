@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpubench.commands.diff.compare import DiffVerdict, Finding, Key, Limits
+from gpubench.commands.diff.findings import DiffVerdict, Finding, Key, Limits
 from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model.operation import size_of

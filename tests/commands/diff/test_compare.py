@@ -10,14 +10,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpubench.commands.diff.compare import (
+from gpubench.commands.diff.compare import compare
+from gpubench.commands.diff.findings import (
     MODES,
     Comparison,
     DiffVerdict,
     Finding,
     Limits,
     PooledPoint,
-    compare,
 )
 from gpubench.model import PointKey as Key
 

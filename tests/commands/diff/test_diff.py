@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from diffs import Run, Write, failure, row, rows, swapped
 
-from gpubench.commands.diff.compare import DiffVerdict
+from gpubench.commands.diff.findings import DiffVerdict
 from gpubench.commands.diff.sides import make_side
 from gpubench.model import Status
 from gpubench.results.row import KEY, Row, read, write
