@@ -30,13 +30,14 @@ from gpubench.stats.detectable import smallest
 from gpubench.stats.moderated import (
     Floats,
     RoundStatistics,
+    Variance,
     adjusted,
     half_widths,
     moderate,
     p_values,
     summarize,
 )
-from gpubench.stats.modes import find_modes, hidden_steps, may_be_modes
+from gpubench.stats.modes import Modes, find_modes, hidden_steps, may_be_modes
 from gpubench.stats.polish import polish
 from gpubench.stats.reference import Shift, machine_shift, shared_median, shared_part
 from gpubench.stats.shortest import decide_by_shortest
@@ -126,6 +127,28 @@ def _medians(before: PooledPoint, after: PooledPoint) -> dict[str, Any]:
 _Pairs = Mapping[Key, tuple[PooledPoint, PooledPoint]]
 
 
+class _Repeats(NamedTuple):
+    """The rounds of one side, without what each round did to all points."""
+
+    rounds: RoundStatistics
+    logs: Floats
+    """Logarithms of the times, of shape (points, rounds); NaN: no time."""
+
+    set_aside: Floats
+    """Those of the rounds that were left out, of the same shape."""
+
+    level_variance: Floats
+    """Variance of the level that all points share, an element for each point."""
+
+    level_df: Floats
+    """Its degrees of freedom; 0: unknown, as there is a single round."""
+
+    level_rounds: Floats
+    """Number of rounds with a known effect."""
+
+    disturbances: list[Disturbance]
+
+
 class _Shifts(NamedTuple):
     """Shifts of the points, new over base, as logarithms."""
 
@@ -152,6 +175,25 @@ class _Shifts(NamedTuple):
     """Further shift that would be the machine's, if all points but the BLAS were slower."""
 
 
+class _Tests(NamedTuple):
+    """What the statistics say of the points."""
+
+    sides: tuple[RoundStatistics, RoundStatistics]
+    shifts: _Shifts
+    variance: Variance
+    margin: Floats
+    """Logarithm of the difference that matters. It is larger if the GPU is another one."""
+
+    p: Floats
+    p_adjusted: Floats
+    significant: NDArray[np.bool_]
+    half: Floats  # half-width of the interval of the ratio, as a logarithm
+    by_shortest: NDArray[np.bool_]  # the shortest sweeps decide, not all sweeps
+    modes: Modes
+    like_modes: NDArray[np.bool_]
+    """Whether the two speeds of other points may explain the change."""
+
+
 def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
     """Judge the points, and what they have in common."""
     threshold = math.log1p(limits.threshold)
@@ -159,6 +201,36 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
         _repeats([pair[place] for pair in pairs.values()], name, threshold)
         for place, name in enumerate(("base", "new"))
     ]
+    tests = _tests(pairs, sides, limits)
+    shifts = tests.shifts
+    detectable = smallest(
+        [None if before.is_blas else key.variant for key, (before, _) in pairs.items()],
+        np.where(tests.p_adjusted <= limits.q, tests.variance.standard_error, shifts.effect),
+        tests.variance,
+        tests.margin,
+        limits.q,
+        tests.modes,
+        hidden_steps(tests.sides, tests.modes, limits.q),
+        float(np.median(shifts.hides)),
+    )
+    drifts = float(np.median(shifts.by_drift)), shared_median(shifts.time, _is_blas(pairs))
+    return Comparison(
+        findings={
+            key: _finding(tests, i, *pair, threshold) for i, (key, pair) in enumerate(pairs.items())
+        },
+        limits=limits,
+        drift=math.exp(max(drifts, key=abs)),
+        disturbances=tuple(chain.from_iterable(side.disturbances for side in sides)),
+        detectable=detectable,
+    )
+
+
+def _is_blas(pairs: _Pairs) -> NDArray[np.bool_]:
+    return np.array([before.is_blas for before, _ in pairs.values()])
+
+
+def _tests(pairs: _Pairs, sides: Sequence[_Repeats], limits: Limits) -> _Tests:
+    threshold = math.log1p(limits.threshold)
     base, new = (side.rounds for side in sides)
     shifts = _shifts(pairs, new.mean - base.mean, sides, threshold)
     variance = moderate(base, new, shifts.level_variance, shifts.level_df)
@@ -166,15 +238,13 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
     other_gpu = [bool(a.gpus and b.gpus and a.gpus != b.gpus) for a, b in pairs.values()]
     margin[other_gpu] = math.log1p(max(limits.threshold, limits.between_gpus))
     p = p_values(shifts.effect, margin, variance)
-    blas = np.array([before.is_blas for before, _ in pairs.values()])
     shortest = [
         (before.shortest_us, after.shortest_us)
         if min(len(before.shortest_us), len(after.shortest_us)) >= MIN_SWEEPS
         else None
         for before, after in pairs.values()
     ]
-    decided = decide_by_shortest(shortest, blas, margin, p, shifts.effect)
-    p_adjusted = adjusted(p)
+    by_shortest = decide_by_shortest(shortest, _is_blas(pairs), margin, p, shifts.effect)
     half = half_widths(variance, limits.q)
     half[np.abs(shifts.time) < SAME_MEASUREMENT] = 0
     modes = find_modes(
@@ -184,95 +254,97 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
         # Sweeps on a CPU differ anyway.
         np.array([np.inf if before.on_cpu else threshold for before, _ in pairs.values()]),
     )
+    p_adjusted = adjusted(p)
     significant = (p_adjusted <= limits.q) & ~modes.explain
-    like_modes = may_be_modes(shifts.effect, significant, (base, new), modes, limits.q)
-    findings = {}
-    for i, (key, (before, after)) in enumerate(pairs.items()):
-        tested = not math.isnan(variance.df[i])
-        time, effect, cycles = shifts.time[i], shifts.effect[i], shifts.time[i] + shifts.clock[i]
-        stayed = abs(effect) + half[i] <= threshold and (i not in modes.speeds or not half[i])
-        verdict, reason = DiffVerdict.AMBIGUOUS, ""
-        if stayed and abs(time) + half[i] <= threshold:
-            verdict = DiffVerdict.SAME
-        elif not tested:
-            reason = TOO_FEW_SWEEPS if before.on_cpu else TOO_FEW_ROUNDS
-        elif like_modes[i]:
-            reason = "as far as the two speeds of other points"
-        elif p_adjusted[i] <= limits.q and not modes.explain[i]:
-            verdict = DiffVerdict.SLOWER if effect > 0 else DiffVerdict.FASTER
-            if decided[i]:
-                reason = "by the sweeps that nothing slowed"
-            elif abs(effect - time) > threshold / 2:
-                reason = f"{100 * math.expm1(effect):+.1f} % beyond what the machine did"
-        elif stayed and abs(shifts.by_clock[i]) > abs(shifts.by_drift[i]):
-            verdict = DiffVerdict.CLOCK
-        elif abs(shifts.by_drift[i] + shifts.by_library[i]) > threshold / 2:
-            reason = LIBRARY_MOVED if shifts.by_library[i] else "moved with the machine"
-        elif margin[i] > threshold and abs(effect) - half[i] > threshold:
-            reason = "the other side's GPU is another one"
-        if i in modes.speeds:
-            fast, slow = (milliseconds(math.exp(log)) for log in modes.speeds[i][:2])
-            reason = ", ".join(filter(None, (f"{MODES}: {fast} and {slow} ms", reason)))
-        has_interval = half[i] < NO_INTERVAL  # False for NaN
-        findings[key] = Finding(
-            verdict=verdict,
-            reason=reason,
-            **_medians(before, after),
-            base_us=math.exp(base.mean[i]),
-            new_us=math.exp(new.mean[i]),
-            ratio=math.exp(time),
-            ratio_low=math.exp(time - half[i]) if has_interval else None,
-            ratio_high=math.exp(time + half[i]) if has_interval else None,
-            cycles_ratio=math.exp(cycles) if before.clock_mhz and after.clock_mhz else None,
-            judged_ratio=math.exp(effect),
-            p=float(p[i]) if tested else None,
-            p_adjusted=float(p_adjusted[i]) if tested else None,
-            modes=1 + (i in modes.speeds),
-        )
-    error = np.where(p_adjusted <= limits.q, variance.standard_error, shifts.effect)
-    detectable = smallest(
-        [None if before.is_blas else key.variant for key, (before, _) in pairs.items()],
-        error,
-        variance,
-        margin,
-        limits.q,
-        modes,
-        hidden_steps((base, new), modes, limits.q),
-        float(np.median(shifts.hides)),
+    return _Tests(
+        sides=(base, new),
+        shifts=shifts,
+        variance=variance,
+        margin=margin,
+        p=p,
+        p_adjusted=p_adjusted,
+        significant=significant,
+        half=half,
+        by_shortest=by_shortest,
+        modes=modes,
+        like_modes=may_be_modes(shifts.effect, significant, (base, new), modes, limits.q),
     )
-    drifts = float(np.median(shifts.by_drift)), shared_median(shifts.time, blas)
-    return Comparison(
-        findings=findings,
-        limits=limits,
-        drift=math.exp(max(drifts, key=abs)),
-        disturbances=tuple(chain.from_iterable(side.disturbances for side in sides)),
-        detectable=detectable,
+
+
+def _finding(
+    tests: _Tests, i: int, before: PooledPoint, after: PooledPoint, threshold: float
+) -> Finding:
+    """Return the verdict on point number `i`, and the figures behind it."""
+    verdict, reason = _verdict(tests, i, threshold), ""
+    if verdict in {DiffVerdict.SLOWER, DiffVerdict.FASTER}:
+        reason = _why_moved(tests, i, threshold)
+    elif verdict == DiffVerdict.AMBIGUOUS:
+        reason = _why_ambiguous(tests, i, threshold, on_cpu=before.on_cpu)
+    if i in tests.modes.speeds:
+        fast, slow = (milliseconds(math.exp(log)) for log in tests.modes.speeds[i][:2])
+        reason = ", ".join(filter(None, (f"{MODES}: {fast} and {slow} ms", reason)))
+    time, half, was_tested = tests.shifts.time[i], tests.half[i], _was_tested(tests, i)
+    has_interval = half < NO_INTERVAL  # False for NaN
+    has_clocks = before.clock_mhz and after.clock_mhz
+    return Finding(
+        verdict=verdict,
+        reason=reason,
+        **_medians(before, after),
+        base_us=math.exp(tests.sides[0].mean[i]),
+        new_us=math.exp(tests.sides[1].mean[i]),
+        ratio=math.exp(time),
+        ratio_low=math.exp(time - half) if has_interval else None,
+        ratio_high=math.exp(time + half) if has_interval else None,
+        cycles_ratio=math.exp(time + tests.shifts.clock[i]) if has_clocks else None,
+        judged_ratio=math.exp(tests.shifts.effect[i]),
+        p=float(tests.p[i]) if was_tested else None,
+        p_adjusted=float(tests.p_adjusted[i]) if was_tested else None,
+        modes=1 + (i in tests.modes.speeds),
     )
+
+
+def _was_tested(tests: _Tests, i: int) -> bool:
+    return not math.isnan(tests.variance.df[i])
+
+
+def _verdict(tests: _Tests, i: int, threshold: float) -> DiffVerdict:
+    shifts, half = tests.shifts, tests.half[i]
+    stayed = abs(shifts.effect[i]) + half <= threshold
+    stayed &= i not in tests.modes.speeds or not half
+    if stayed and abs(shifts.time[i]) + half <= threshold:
+        return DiffVerdict.SAME
+    if not _was_tested(tests, i) or tests.like_modes[i]:
+        return DiffVerdict.AMBIGUOUS
+    if tests.significant[i]:
+        return DiffVerdict.SLOWER if shifts.effect[i] > 0 else DiffVerdict.FASTER
+    is_clocks = stayed and abs(shifts.by_clock[i]) > abs(shifts.by_drift[i])
+    return DiffVerdict.CLOCK if is_clocks else DiffVerdict.AMBIGUOUS
+
+
+def _why_moved(tests: _Tests, i: int, threshold: float) -> str:
+    """Return what else than the times decides that a point is slower or faster."""
+    time, effect = tests.shifts.time[i], tests.shifts.effect[i]
+    if tests.by_shortest[i]:
+        return "by the sweeps that nothing slowed"
+    if abs(effect - time) > threshold / 2:
+        return f"{100 * math.expm1(effect):+.1f} % beyond what the machine did"
+    return ""
+
+
+def _why_ambiguous(tests: _Tests, i: int, threshold: float, *, on_cpu: bool) -> str:
+    shifts = tests.shifts
+    moved = LIBRARY_MOVED if shifts.by_library[i] else "moved with the machine"
+    is_beyond = tests.margin[i] > threshold and abs(shifts.effect[i]) - tests.half[i] > threshold
+    reasons = {
+        TOO_FEW_SWEEPS if on_cpu else TOO_FEW_ROUNDS: not _was_tested(tests, i),
+        "as far as the two speeds of other points": tests.like_modes[i],
+        moved: abs(shifts.by_drift[i] + shifts.by_library[i]) > threshold / 2,
+        "the other side's GPU is another one": is_beyond,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 # ---- rounds, without what disturbed all points
-
-
-class _Repeats(NamedTuple):
-    """The rounds of one side, without what each round did to all points."""
-
-    rounds: RoundStatistics
-    logs: Floats
-    """Logarithms of the times, of shape (points, rounds); NaN: no time."""
-
-    set_aside: Floats
-    """Those of the rounds that were left out, of the same shape."""
-
-    level_variance: Floats
-    """Variance of the level that all points share, an element for each point."""
-
-    level_df: Floats
-    """Its degrees of freedom; 0: unknown, as there is a single round."""
-
-    level_rounds: Floats
-    """Number of rounds with a known effect."""
-
-    disturbances: list[Disturbance]
 
 
 def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Repeats:
