@@ -89,34 +89,8 @@ def _row(
     end, rounds = rounds[-1], _without_end(rounds) or rounds
     failed = [measurement for measurement in rounds if measurement.status != Status.OK]
     rounds = failed[:1] or rounds
-    first, last = rounds[0], rounds[-1]
+    first = rounds[0]
     decisive = first if failed else end
-    problem, variant, mode = point.problem, point.variant, point.key.compute_mode
-    median_us, joules = times.get("median_us"), times.get("joules")
-    rate = median_us and gflops(problem, median_us)
-    moved = median_us and gbytes_per_s(problem, median_us)
-    resources, launch = last.resources, last.launch
-    code = _named(resources, "registers", "local_bytes", "spill_bytes", "shared_bytes")
-    if resources and launch:
-        code["shared_bytes"] += launch.shared_bytes
-        resident = occupancy(device.compute_capability, resources, launch)
-        code["occupancy"] = resident.fraction if resident else None
-    reuse = variant.reuse(point.tile) if variant.reuse and point.tile else None
-    healths = [health for taken in rounds for health in (taken.before, taken.after)]
-    clocks: dict[str, Any] = {
-        name: _median(getattr(taken.after, name) for taken in rounds)
-        for name in ("sm_mhz", "nvml_sm_mhz", "memory_mhz")
-    }
-    at_clock = clocks["sm_mhz"] and peak_gflops(device, mode, clocks["sm_mhz"])
-    clock_ratio = _median(taken.clock_ratio for taken in rounds)
-    is_confirmed = clock_ratio is not None and clock_ratio <= CLOCKS_AGREE
-    is_parents = point.timer == Timer.OUTSIDE or is_confirmed
-    in_blas = problem.precision.in_blas if variant.is_blas else ""
-    said = (
-        _READS * variant.reads_output,
-        _FIXED * variant.fixed_addresses,
-        f"computes in {in_blas}" if in_blas else "",
-    )
     texts: dict[str, Any] = {
         name: _joined(getattr(taken, name) for taken in rounds)
         for name in ("algorithm", "kernels_run", "code_hash", "device_uuid", "slot")
@@ -124,6 +98,8 @@ def _row(
     versions: dict[str, Any] = {
         name: device.versions.get(name) for name in ("driver", "cuda", "cupy", "nvrtc")
     }
+    launch, clocks = rounds[-1].launch, _clocks(rounds)
+    launch_note = launch.note if launch else ""
     return Row(
         **point.key._asdict(),
         status=decisive.status,
@@ -132,25 +108,14 @@ def _row(
         error_max_bits=_bits(first.largest_error),
         error_rms_bits=_bits(first.rms_error),
         **times,
-        gflops=rate,
-        gbytes_per_s=moved,
-        percent_of_peak=percent(rate, peak_gflops(device, mode)),
-        peak_gflops=peak_gflops(device, mode),
-        percent_of_peak_at_clock=percent(rate, at_clock),
-        percent_of_blas=percent(baseline_us, median_us),
-        percent_of_copy=percent(moved, device.facts.get("measured_copy_gbytes_per_s")),
+        **_confirmed(point, rounds, is_timed=bool(times)),
+        **_rates(point, device, times, baseline_us, clocks["sm_mhz"]),
         **texts,
-        notes=_said((*said, launch.note if launch else "", *(taken.notes for taken in rounds))),
-        **code,
-        **_named(launch, "workspace_bytes", "threads_per_block", "blocks"),
-        arithmetic_intensity=arithmetic_intensity(problem),
-        cgma=cgma(problem, reuse) if reuse else None,
+        notes=_said((*_stated(point), launch_note, *(taken.notes for taken in rounds))),
+        **_resources(rounds[-1], device),
+        **_reuse(point),
         **clocks,
-        temperature_c=_highest(health.temperature_c for health in healths),
-        power_w=_highest(health.power_w for health in healths),
-        cpu_threads=last.threads,
-        pj_per_operation=joules and joules / problem.flops * 1e12,
-        throttle=_joined(chain.from_iterable(health.throttle for health in healths)),
+        cpu_threads=rounds[-1].threads,
         device=device.name,
         host=_joined(taken.hostname for taken in rounds),
         compute_capability=".".join(map(str, device.compute_capability or ())) or None,
@@ -159,10 +124,84 @@ def _row(
         environment=device.facts.get("environment"),
         source_hash=source_hash,
         gpubench=gpubench.__version__,
-        clock=("parent" if is_parents else "child") if times else None,
-        clock_ratio=clock_ratio,
         round_seeds=";".join(str(taken.seed) for taken in rounds if taken.seed is not None) or None,
         started_utc=first.started_utc or None,
+    )
+
+
+def _rates(
+    point: Point,
+    device: Device,
+    times: Mapping[str, Any],
+    baseline_us: float | None,
+    sm_mhz: float | None,
+) -> dict[str, Any]:
+    problem, mode = point.problem, point.key.compute_mode
+    median_us, joules = times.get("median_us"), times.get("joules")
+    rate = median_us and gflops(problem, median_us)
+    moved = median_us and gbytes_per_s(problem, median_us)
+    peak = peak_gflops(device, mode)
+    return {
+        "gflops": rate,
+        "gbytes_per_s": moved,
+        "percent_of_peak": percent(rate, peak),
+        "peak_gflops": peak,
+        "percent_of_peak_at_clock": percent(rate, sm_mhz and peak_gflops(device, mode, sm_mhz)),
+        "percent_of_blas": percent(baseline_us, median_us),
+        "percent_of_copy": percent(moved, device.facts.get("measured_copy_gbytes_per_s")),
+        "pj_per_operation": joules and joules / problem.flops * 1e12,
+    }
+
+
+def _clocks(rounds: Sequence[Measurement]) -> dict[str, Any]:
+    """Return the columns of clocks, temperature and power."""
+    healths = [health for taken in rounds for health in (taken.before, taken.after)]
+    clocks: dict[str, Any] = {
+        name: _median(getattr(taken.after, name) for taken in rounds)
+        for name in ("sm_mhz", "nvml_sm_mhz", "memory_mhz")
+    }
+    return clocks | {
+        "temperature_c": _highest(health.temperature_c for health in healths),
+        "power_w": _highest(health.power_w for health in healths),
+        "throttle": _joined(chain.from_iterable(health.throttle for health in healths)),
+    }
+
+
+def _confirmed(point: Point, rounds: Sequence[Measurement], *, is_timed: bool) -> dict[str, Any]:
+    """Return whose clock stands behind the time."""
+    ratio = _median(taken.clock_ratio for taken in rounds)
+    is_parents = point.timer == Timer.OUTSIDE or (ratio is not None and ratio <= CLOCKS_AGREE)
+    clock = "parent" if is_parents else "child"
+    return {"clock": clock if is_timed else None, "clock_ratio": ratio}
+
+
+def _resources(last: Measurement, device: Device) -> dict[str, Any]:
+    """Return the columns of what a compiled kernel takes."""
+    resources, launch = last.resources, last.launch
+    code = _named(resources, "registers", "local_bytes", "spill_bytes", "shared_bytes")
+    if resources and launch:
+        code["shared_bytes"] += launch.shared_bytes
+        resident = occupancy(device.compute_capability, resources, launch)
+        code["occupancy"] = resident.fraction if resident else None
+    return code | _named(launch, "workspace_bytes", "threads_per_block", "blocks")
+
+
+def _reuse(point: Point) -> dict[str, Any]:
+    reuse = point.variant.reuse(point.tile) if point.variant.reuse and point.tile else None
+    return {
+        "arithmetic_intensity": arithmetic_intensity(point.problem),
+        "cgma": cgma(point.problem, reuse) if reuse else None,
+    }
+
+
+def _stated(point: Point) -> tuple[str, ...]:
+    """Return notes on what a variant's description states."""
+    variant, precision = point.variant, point.problem.precision
+    in_blas = precision.in_blas if variant.is_blas else ""
+    return (
+        _READS if variant.reads_output else "",
+        _FIXED if variant.fixed_addresses else "",
+        f"computes in {in_blas}" if in_blas else "",
     )
 
 
