@@ -115,42 +115,7 @@ def require_independent(
     With `is_long`, a right kernel is launched only once in each case, because launches take long.
     `cases` are compared with the case `POISONED`.
     """
-    problem, (*inputs, output) = operands.problem, operands.sets[0]
-    seen, host_seen = [array.copy(order="K") for array in inputs], operands.host_inputs
-    is_product = problem.operation.is_product
-    right: Any = None
-
-    def is_result(new: Sequence[NDArray[Any]] = (), moved: int = 0) -> bool:
-        error = _error(xp, problem, (*new, *host_seen[len(new) :]), moved, output)
-        return not why_inaccurate(error, problem.tolerance)
-
-    def once(case: Case) -> float:
-        nonlocal right
-        # In all cases the same is drawn, and the same bytes pass through the caches.
-        hosts, moved = new_inputs(), randbelow(len(inputs[-1]))
-        for array, new, old in zip(inputs, hosts, seen, strict=False):
-            copied = xp.asarray(new.view(array.dtype)), old.copy(order="K")
-            array[...] = copied[0 if case == Case.CHANGED else 1]
-        if is_product:
-            _write_moved(inputs[1], seen[1], moved if case == Case.CHANGED else 0)
-        if right is not None:
-            output[...] = right
-        if case != Case.FILLED:
-            poison(output, reads_output=reads_output)
-        taken_us = time_us()
-        if case == Case.CHANGED:
-            is_right = is_result(hosts, moved)
-        elif right is None:
-            is_right = is_result()
-            if not is_right and not reads_output and is_unwritten(xp, output):
-                raise missing(STALE)
-            right = output.copy(order="K")
-        else:
-            is_right = _is_same(xp, output, right)
-        if not is_right:
-            raise missing("it kept what the output held, or the result of earlier operands")
-        return taken_us
-
+    once = _Launches(operands, time_us, xp, new_inputs, reads_output=reads_output).once
     # A result that depends on what the output holds is not compared with the case `FILLED`.
     left_out = {Case.POISONED, *([Case.FILLED] if reads_output else [])}
     cases = [Case.POISONED, *(case for case in cases if case not in left_out)]
@@ -160,9 +125,9 @@ def require_independent(
     if is_long:
         limits = dict.fromkeys(Case, LONG_RATIO)
         stages = zip(LONG_TURNS, LONG_MIXED_PAIRS, strict=True)
+    else:
+        once(Case.POISONED)  # it computes the right result, and uses the operands first
     times_us: dict[Case, list[float]] = {case: [] for case in cases}
-    if not is_long:
-        once(Case.POISONED)  # it computes `right`, and uses the operands for the first time
     for count, pairs in stages:
         _extend(times_us, once, count)
         suspects = [x for x in cases if _counts(*_by_suspicion(times_us, x), limits[x])]
@@ -173,6 +138,60 @@ def require_independent(
                 without_it, with_it = median(times_us[Case.POISONED]), median(times_us[case])
                 why = why_dependent(case, without_it, _CASE_TEXT[case], with_it)
                 raise WrongError(why, may_be_load=True)
+
+
+class _Launches:
+    """Launches on overwritten operands, whose results are judged."""
+
+    def __init__(
+        self,
+        operands: OperandSets,
+        time_us: Callable[[], float],
+        xp: Any,
+        new_inputs: Callable[[], Sequence[NDArray[Any]]],
+        *,
+        reads_output: bool,
+    ) -> None:
+        self._problem, self._host_seen = operands.problem, operands.host_inputs
+        *self._inputs, self._output = operands.sets[0]
+        self._seen = [array.copy(order="K") for array in self._inputs]
+        self._time_us, self._xp, self._new_inputs = time_us, xp, new_inputs
+        self._reads_output = reads_output
+        self._right: Any = None  # the result of the first launch
+
+    def once(self, case: Case) -> float:
+        """Launch once in a case, and return the microseconds. Raises WrongError.
+
+        In all cases the same is drawn, and the same bytes pass through the caches.
+        """
+        hosts, moved = self._new_inputs(), randbelow(len(self._inputs[-1]))
+        for array, new, old in zip(self._inputs, hosts, self._seen, strict=False):
+            copied = self._xp.asarray(new.view(array.dtype)), old.copy(order="K")
+            array[...] = copied[0 if case == Case.CHANGED else 1]
+        if self._problem.operation.is_product:
+            _write_moved(self._inputs[1], self._seen[1], moved if case == Case.CHANGED else 0)
+        if self._right is not None:
+            self._output[...] = self._right
+        if case != Case.FILLED:
+            poison(self._output, reads_output=self._reads_output)
+        taken_us = self._time_us()
+        if not (self._is_result(hosts, moved) if case == Case.CHANGED else self._is_seen_result()):
+            raise missing("it kept what the output held, or the result of earlier operands")
+        return taken_us
+
+    def _is_seen_result(self) -> bool:
+        if self._right is not None:
+            return _is_same(self._xp, self._output, self._right)
+        is_right = self._is_result()
+        if not is_right and not self._reads_output and is_unwritten(self._xp, self._output):
+            raise missing(STALE)
+        self._right = self._output.copy(order="K")
+        return is_right
+
+    def _is_result(self, new: Sequence[NDArray[Any]] = (), moved: int = 0) -> bool:
+        hosts = (*new, *self._host_seen[len(new) :])
+        error = _error(self._xp, self._problem, hosts, moved, self._output)
+        return not why_inaccurate(error, self._problem.tolerance)
 
 
 def _error(
