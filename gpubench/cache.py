@@ -16,8 +16,8 @@ import msgspec
 import platformdirs
 
 from gpubench.errors import UsageError
+from gpubench.files import Output, open_regular
 from gpubench.process.confine import few_variables
-from gpubench.results.output import Output, open_regular
 
 _PROBE_BYTES = 2**16
 """The size of a small kernel."""

@@ -25,8 +25,8 @@ from gpubench.errors import (
     GpubenchError,
     UsageError,
 )
+from gpubench.files import guard_streams
 from gpubench.process.descendants import all_ended
-from gpubench.results.output import guard_streams
 from gpubench.text import clean, shown
 
 PACKAGES = {

@@ -25,7 +25,7 @@ from rich.text import Text
 from shape_tables import ALONE, card, in_pairs, outcomes_alone, path_alone, path_of_squares
 
 from gpubench.cli import app
-from gpubench.results.output import Output
+from gpubench.files import Output
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.style import (
     Picture,

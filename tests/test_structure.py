@@ -18,7 +18,7 @@ SOURCES = sorted([*FILES, *PACKAGE.rglob("*.cu")])
 LAYERS = (
     {"model", "errors", "grouping", "text"},
     {"hardware", "stats"},
-    {"process"},
+    {"files", "process"},
     {"results"},
     {"cache"},
     {"kernels", "backends"},

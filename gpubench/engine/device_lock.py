@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpubench.errors import DeviceBusyError
+from gpubench.files import lock, regular
 from gpubench.model import Device
-from gpubench.results.output import lock, regular
 
 LOCKS = Path("/tmp")  # noqa: S108 # opened without following links, and nothing in it is trusted
 """One directory for all users and sessions of the machine, whatever their TMPDIR is."""

@@ -11,12 +11,12 @@ from time import monotonic, sleep
 import msgspec
 
 from gpubench.errors import UsageError
+from gpubench.files import Output, lock
 from gpubench.model import PRECISIONS, Config, Device, Problem, Variant, layout_text, size_of
 from gpubench.plan.python_file import described_by
 from gpubench.plan.registry import choose
 from gpubench.plan.sweep import TUNED, Picked, Sweep, tuned_file
 from gpubench.plan.toml_file import decode, read_toml
-from gpubench.results.output import Output, lock
 from gpubench.results.provenance import source_hash
 from gpubench.text import clean, shown
 

@@ -12,9 +12,9 @@ from typing import IO, Any, get_type_hints
 import msgspec
 
 from gpubench.errors import UsageError
+from gpubench.files import Output, lock, make_directory, not_written, open_regular
 from gpubench.model import Measurement, Point, PointKey, Status
 from gpubench.results.columns import MIN_VALUE, in_range
-from gpubench.results.output import Output, lock, make_directory, not_written, open_regular
 from gpubench.results.row import Row, encode, read
 from gpubench.results.store import slug
 from gpubench.text import shown

@@ -10,9 +10,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpubench.files import Output
 from gpubench.model import LARGEST, PointKey, Size, Timing, size_of, size_text
 from gpubench.results.columns import MAX_VALUE, Columns, as_field, column
-from gpubench.results.output import Output
 from gpubench.text import clean
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 import platformdirs
 
 from gpubench.errors import UsageError
-from gpubench.results.output import Output, make_directory
+from gpubench.files import Output, make_directory
 from gpubench.results.row import Row, encode, read
 
 VARIABLE = "GPUBENCH_STORE"

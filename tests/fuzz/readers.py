@@ -25,12 +25,12 @@ from stub import nothing_measured
 
 from gpubench.commands.operand_files.files import write_operands
 from gpubench.commands.tune.where import condition
+from gpubench.files import Output
 from gpubench.model import Config
 from gpubench.plan.toml_file import decode
 from gpubench.plan.tuned import Winner, keep_winners, read_winners
 from gpubench.results import row as table
 from gpubench.results import store
-from gpubench.results.output import Output
 from gpubench.view.pictures import Kind
 
 RESULTS = Path(__file__).parents[2] / "results"

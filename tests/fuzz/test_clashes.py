@@ -122,7 +122,7 @@ OUTPUTS = {
     "generate": ("generate", "--sizes", "2x3", "new.csv"),
     "run": ("run", "a.bin", "--device", "cpu", "-o", "new.csv"),
 }
-"""Commands by their last word, a file. tests/results/test_output.py has all that may be there."""
+"""Commands by their last word, a file. tests/test_output.py has all that may be there."""
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

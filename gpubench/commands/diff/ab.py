@@ -23,9 +23,9 @@ from gpubench.commands.diff.run import read_limits, run_diff
 from gpubench.commands.diff.sides import read_side
 from gpubench.engine.scatter import rounds_needed
 from gpubench.errors import UsageError
+from gpubench.files import Output, make_directory
 from gpubench.options import OPTIONS, option_texts, read_sweep
 from gpubench.process.child import run_program
-from gpubench.results.output import Output, make_directory
 from gpubench.stats import looks
 from gpubench.text import shown
 from gpubench.view.progress import Steps

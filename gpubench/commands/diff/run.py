@@ -18,10 +18,10 @@ from gpubench.commands.diff.sides import (
 )
 from gpubench.commands.diff.static_report import build_files, compared_builds
 from gpubench.errors import UsageError
+from gpubench.files import Output
 from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.selection import selection
 from gpubench.results import store
-from gpubench.results.output import Output
 from gpubench.results.row import read
 from gpubench.text import clean_lines
 from gpubench.view.tables import console, say

@@ -17,6 +17,7 @@ from gpubench.commands.explain.code import disassembler_version, missing_disasse
 from gpubench.commands.explain.explanation import LEAST, Explanation, Instance, NotExplained
 from gpubench.commands.explain.instances import explain_instances, make_instance
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
+from gpubench.files import Output
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.kernel_options import require_architecture
 from gpubench.model import (
@@ -34,7 +35,6 @@ from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import list_of, parse_names, parse_sizes
 from gpubench.plan.registry import home, of_op
 from gpubench.results.build_row import BuildRow, encode
-from gpubench.results.output import Output
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted, unknown
 from gpubench.view.tables import say

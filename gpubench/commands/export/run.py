@@ -19,6 +19,7 @@ from gpubench.backends import find_devices
 from gpubench.engine.judge.sum_width import extents
 from gpubench.engine.judge.verify import ROUNDED_ONCE
 from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.files import Output
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.kernel_options import find_kernel, read_options
 from gpubench.model import (
@@ -35,7 +36,6 @@ from gpubench.model.sources import flattened, include_folders
 from gpubench.model.tensor_map import L2_PROMOTION_BYTES, SWIZZLE_BYTES
 from gpubench.plan.descriptor import launch_on
 from gpubench.plan.sweep import AUTO_TILES, plan
-from gpubench.results.output import Output
 from gpubench.view.tables import say
 
 HERE = Path(__file__).parent

@@ -26,11 +26,11 @@ from gpubench.commands.fleet.units import (
 from gpubench.commands.fleet.verdicts import Fleet, assess
 from gpubench.engine.cluster import Member, cancel, connected, devices_of, members, present
 from gpubench.errors import UsageError
+from gpubench.files import Output
 from gpubench.grouping import grouped
 from gpubench.model import Measurement
 from gpubench.options import LOCAL, require_cluster
 from gpubench.plan.schedule import minutes
-from gpubench.results.output import Output
 from gpubench.results.result_file import default_path
 from gpubench.text import counted
 from gpubench.view.progress import Steps

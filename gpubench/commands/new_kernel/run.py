@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gpubench.commands.new_kernel.proof import prove
 from gpubench.errors import UsageError
+from gpubench.files import Output
 from gpubench.model import CudaVariant
 from gpubench.model.sources import whole_source
 from gpubench.plan.from_source.description import (
@@ -27,7 +28,6 @@ from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import NAME_RULE, is_name
 from gpubench.plan.registry import KERNELS, of_op
 from gpubench.plan.sweep import Sweep
-from gpubench.results.output import Output
 from gpubench.text import shown, unknown
 from gpubench.view.tables import say
 

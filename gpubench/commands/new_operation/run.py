@@ -4,9 +4,9 @@ import shlex
 from pathlib import Path
 
 from gpubench.errors import UsageError
+from gpubench.files import Output
 from gpubench.model import OPERATIONS
 from gpubench.plan.python_file import NAME_RULE, is_name
-from gpubench.results.output import Output
 from gpubench.text import shown
 from gpubench.view.tables import say
 

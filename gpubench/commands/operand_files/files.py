@@ -17,9 +17,9 @@ from typing import IO
 import numpy as np
 
 from gpubench.errors import UsageError, first_line
+from gpubench.files import Output
 from gpubench.hardware.host import free_memory_bytes
 from gpubench.model import CORE_DTYPES, LARGEST, Problem
-from gpubench.results.output import Output
 from gpubench.text import shown
 
 _HEADER = struct.Struct("<II8x")

@@ -14,13 +14,13 @@ from gpubench.engine.judge.verdict import why_inaccurate
 from gpubench.engine.judge.verify import poison, relative_error
 from gpubench.engine.operands.make import make_inputs, make_reference, verifying_bytes
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
+from gpubench.files import Output
 from gpubench.hardware.host import free_memory_bytes
 from gpubench.model import DEFAULT_FILE_OP, OPERATIONS, Cache, Point, Problem, Variant
 from gpubench.options import read_sweep
 from gpubench.plan.ranges import parse_sizes, parse_tiles
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep, plan
-from gpubench.results.output import Output
 from gpubench.text import unknown
 from gpubench.view.tables import say
 

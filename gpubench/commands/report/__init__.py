@@ -27,8 +27,8 @@ def report(
     """Make one HTML page of results."""
     load_matplotlib()
     from gpubench.commands.report.page import page
+    from gpubench.files import Output
     from gpubench.plan.selection import read_selected
-    from gpubench.results.output import Output
     from gpubench.view.tables import say
 
     if os.path.realpath(output) in map(os.path.realpath, files):

@@ -30,12 +30,12 @@ from gpubench.engine.pool import Pool, Watcher
 from gpubench.engine.prepare import prepare, prepare_dry
 from gpubench.engine.run import open_pool, run
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
+from gpubench.files import Output, make_directory
 from gpubench.model import Status
 from gpubench.options import OPTIONS, read_sweep
 from gpubench.plan.schedule import InRounds, minutes
 from gpubench.plan.sweep import Sweep
 from gpubench.results.columns import encode_csv
-from gpubench.results.output import Output, make_directory
 from gpubench.results.result_file import ResultFile, default_path, partial_of
 from gpubench.results.row import Row, encode, read
 from gpubench.text import clean_lines

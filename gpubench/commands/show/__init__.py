@@ -58,9 +58,9 @@ def show(
 ) -> None:
     """Show the tables of result files again; files with a point in common stand side by side."""
     from gpubench.commands.show.view import as_json, build_tables, result_tables
+    from gpubench.files import Output
     from gpubench.plan.selection import read_selected
     from gpubench.results.build_row import is_build_file, read
-    from gpubench.results.output import Output
     from gpubench.results.row import encode
     from gpubench.view.tables import console, markdown, plain
 

@@ -13,11 +13,11 @@ from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measure.walled import Walled
 from gpubench.errors import ChildLostError, UsageError
+from gpubench.files import guard_streams
 from gpubench.model import Measurement, Point, Status, Timer
 from gpubench.process.channel import Channel
 from gpubench.process.child import open_channel
 from gpubench.process.requests import Report, answer_requests
-from gpubench.results.output import guard_streams
 
 MAX_FORKS = 256
 """Maximum number of forks by kernels of a child and of its copies. A kernel that forks in each call

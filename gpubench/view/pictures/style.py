@@ -23,9 +23,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
 from gpubench.errors import UsageError
+from gpubench.files import Output
 from gpubench.model import OPERATIONS
 from gpubench.plan.registry import descriptors, home
-from gpubench.results.output import Output
 from gpubench.results.row import Row
 from gpubench.text import clean, clean_lines
 from gpubench.view.pictures import Theme

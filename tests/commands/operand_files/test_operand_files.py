@@ -18,8 +18,8 @@ from gpubench.commands.operand_files.files import (
 )
 from gpubench.engine.operands.make import make_inputs
 from gpubench.errors import UsageError
+from gpubench.files import Output
 from gpubench.model import CORE_DTYPES, Problem
-from gpubench.results.output import Output
 
 
 def operands(m: int, n: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 from samples import SWEEP, curve, source
 
 from gpubench.errors import UsageError
-from gpubench.results.output import Output
+from gpubench.files import Output
 from gpubench.results.row import read
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import draw

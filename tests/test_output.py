@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.results.output import Output
+from gpubench.files import Output
 from gpubench.text import clean
 
 
