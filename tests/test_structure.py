@@ -13,7 +13,9 @@ from gpubench.model import DEFAULT_FILE_OP, DEFAULT_OP, OPERATIONS
 PACKAGE = Path(gpubench.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "configs" not in path.parts)
 """Where the package is installed, configs/ lies in it: its descriptions are no modules."""
-SOURCES = sorted([*FILES, *PACKAGE.rglob("*.cu")])
+SOURCES = sorted(
+    [*FILES, *(x for end in ("cu", "cuh", "cpp", "h") for x in PACKAGE.rglob(f"*.{end}"))]
+)
 
 LAYERS = (
     {"model", "errors", "grouping", "text"},

@@ -154,8 +154,8 @@ def runtime_object(folder: Path, name: str = "runtime") -> Path:
     with ONE_AT_A_TIME:
         if path.exists():
             return path
-        sources = [(SHIM / file).read_bytes() for file in (f"{name}.cpp", "runtime.h", "hooks.h")]
-        facts = (sources, RUNTIME_OPTIONS, gxx("--version"))
+        sources = [path.read_bytes() for path in sorted(SHIM.glob("*.*"))]
+        facts = (name, sources, RUNTIME_OPTIONS, gxx("--version"))
 
         def compiled() -> bytes:
             gxx(*RUNTIME_OPTIONS, "-c", str(SHIM / f"{name}.cpp"), "-o", str(path))

@@ -24,6 +24,8 @@
 #include <iterator>
 #include <vector>
 
+#include "switch_stacks.h"
+
 // Present when the kernel is linked with AddressSanitizer or ThreadSanitizer, otherwise null.
 extern "C" {
 #define WEAK __attribute__((weak))
@@ -48,67 +50,6 @@ WEAK void on_cpu_forget_buffers();
 // Page-aligned bounds of all `__shared__` arrays, from shared.ld.
 extern unsigned char cuda_shared_begin[], cuda_shared_end[];
 }
-
-// Saves the callee-saved registers and the stack pointer to *from, and goes on from `to`.
-extern "C" void on_cpu_switch(void** from, void* to);
-#if defined(__x86_64__)
-asm(R"(
-.text
-.globl on_cpu_switch
-on_cpu_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-)");
-constexpr size_t RETURN_ADDRESS = 6, FRAME = 8;  // in words; FRAME keeps the stack aligned
-#elif defined(__aarch64__)
-asm(R"(
-.text
-.globl on_cpu_switch
-on_cpu_switch:
-  sub sp, sp, #160
-  stp x19, x20, [sp, #0]
-  stp x21, x22, [sp, #16]
-  stp x23, x24, [sp, #32]
-  stp x25, x26, [sp, #48]
-  stp x27, x28, [sp, #64]
-  stp x29, x30, [sp, #80]
-  stp d8, d9, [sp, #96]
-  stp d10, d11, [sp, #112]
-  stp d12, d13, [sp, #128]
-  stp d14, d15, [sp, #144]
-  mov x9, sp
-  str x9, [x0]
-  mov sp, x1
-  ldp x19, x20, [sp, #0]
-  ldp x21, x22, [sp, #16]
-  ldp x23, x24, [sp, #32]
-  ldp x25, x26, [sp, #48]
-  ldp x27, x28, [sp, #64]
-  ldp x29, x30, [sp, #80]
-  ldp d8, d9, [sp, #96]
-  ldp d10, d11, [sp, #112]
-  ldp d12, d13, [sp, #128]
-  ldp d14, d15, [sp, #144]
-  add sp, sp, #160
-  ret
-)");
-constexpr size_t RETURN_ADDRESS = 11, FRAME = 20;
-#else
-#error "the kernels' tests know how to switch stacks on x86-64 and AArch64 only"
-#endif
 
 namespace on_cpu {
 namespace {
@@ -456,97 +397,6 @@ size_t run(const Launch& one, const std::vector<Index>& chosen, Place place = {}
   return number;
 }
 
-template <typename T>
-void get(std::FILE* file, T* values, size_t count) {
-  if (std::fread(values, sizeof(T), count, file) != count) {
-    std::fprintf(stderr, "the cases end early\n");
-    std::_Exit(3);
-  }
-}
-
-int64_t number(std::FILE* file) {
-  int64_t value;
-  get(file, &value, 1);
-  return value;
-}
-
-Index index(std::FILE* file) {
-  const auto x = number(file), y = number(file), z = number(file);
-  return {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
-}
-
-// A case, as run.py writes it: which buffer is the output, the buffers, the launches on them. When
-// accesses are recorded, buffers have no content, and the report takes the place of the output.
-void run_case(std::FILE* in, std::FILE* out) {
-  const size_t output = number(in);
-  std::vector<void*> buffers(number(in));
-  std::vector<size_t> sizes;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    const size_t bytes = number(in);
-    sizes.push_back(bytes);
-    if (on_cpu_buffer) {
-      // Only its addresses count: zeros, which take no memory until they are read.
-      buffers[i] = mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (buffers[i] == MAP_FAILED) std::_Exit(3);
-      on_cpu_buffer(buffers[i], bytes);
-      continue;
-    }
-    // As cudaMalloc aligns, and with the end exactly where the operand ends.
-    if (posix_memalign(&buffers[i], 256, bytes) != 0) std::_Exit(3);
-    get(in, static_cast<unsigned char*>(buffers[i]), bytes);
-  }
-  if (!on_cpu_buffer) {
-    std::fprintf(stderr, "buffers");
-    for (const void* buffer : buffers) std::fprintf(stderr, " %p", buffer);
-    std::fprintf(stderr, "\n");
-  }
-  const size_t launches = number(in);
-  for (size_t step = 0; step < launches; ++step) {
-    const Instance& instance = instances[number(in)];
-    std::fprintf(stderr, "running %s\n", instance.name);
-    Launch one{&instance, index(in), index(in), static_cast<size_t>(number(in)), {}};
-    std::vector<void*> pointers(number(in));
-    for (void*& pointer : pointers) {
-      const auto index = static_cast<long long>(number(in));
-      pointer = index < 0 ? nullptr : buffers[index];
-    }
-    std::vector<long long> numbers(number(in));
-    for (long long& value : numbers) value = number(in);
-    std::vector<Matrix> matrices;
-    for (auto maps = number(in); maps > 0; --maps) {
-      const auto* const address = static_cast<unsigned char*>(buffers[number(in)]) + number(in);
-      const auto rows = number(in), columns = number(in);
-      const auto box_rows = number(in), box_columns = number(in);
-      matrices.push_back({address, rows, columns, box_rows, box_columns, number(in)});
-    }
-    // Room for a tensor map each, with its alignment.
-    struct alignas(64) Room { Matrix matrix; unsigned char rest[128 - sizeof(Matrix)]; };
-    std::vector<Room> rooms(matrices.size());
-    std::vector<void*> structures;
-    for (size_t i = 0; i < matrices.size(); ++i) {
-      rooms[i].matrix = matrices[i];
-      structures.push_back(&rooms[i]);
-    }
-    one.arguments = {pointers.data(), numbers.data(), structures.data()};
-    std::vector<Index> chosen(number(in));
-    for (Index& at : chosen) at = index(in);
-    if (one.grid.x == 0) {  // a host function, which makes its own launches
-      instance.call(one.arguments);
-      continue;
-    }
-    const size_t blocks = run(one, chosen);
-    if (on_cpu_report) on_cpu_report(out, step, blocks);
-  }
-  if (on_cpu_forget_buffers) {
-    on_cpu_forget_buffers();
-    for (size_t i = 0; i < buffers.size(); ++i) munmap(buffers[i], sizes[i] + 1);
-    return;
-  }
-  for (size_t i = 0; i <= output; ++i) std::fwrite(buffers[i], 1, sizes[i], out);
-  for (void* buffer : buffers) std::free(buffer);
-}
-
 }  // namespace
 
 Index thread_index() { return thread_of(current->thread); }
@@ -689,6 +539,8 @@ const Copy* next_copy(size_t groups) {
 }
 
 }  // namespace on_cpu
+
+#include "run_cases.h"
 
 int main(int count, char** names) {
   if (count != 3) return 3;
