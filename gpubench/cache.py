@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -110,6 +111,10 @@ def environment_of_foreign(kernels: Path) -> tuple[dict[str, str], Path | None]:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name in ("cache", "tmp"):
         _make_private(folder / name)
+    with suppress(OSError, shutil.Error):  # what this CPU can do need not be measured again there
+        shutil.copytree(
+            user_cache("rates"), folder / "cache" / "gpubench" / "rates", dirs_exist_ok=True
+        )
     return few_variables(os.environ, folder), folder
 
 

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.cache import environment_with_caches, keep_value, kept, user_cache
+from gpubench.cache import (
+    cache_file,
+    environment_of_foreign,
+    environment_with_caches,
+    keep_value,
+    kept,
+    user_cache,
+)
 
 
 def test_a_kept_value_comes_back_unless_a_bit_of_its_file_changed(tmp_path: Path) -> None:
@@ -34,3 +41,16 @@ def test_directories_of_the_cache_are_the_users_alone_whatever_the_umask(
         os.umask(before)
     modes = {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_dir()}
     assert (modes, user_cache("cubins").is_dir()) == ({0o700}, True)
+
+
+def test_rates_of_this_cpu_are_known_beside_foreign_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    keep_value(cache_file("rates", "a CPU"), {"fma": 7.0})
+    environment, folder = environment_of_foreign(tmp_path)
+    assert folder
+    monkeypatch.setenv("XDG_CACHE_HOME", environment["XDG_CACHE_HOME"])
+    path = cache_file("rates", "a CPU")
+    assert path.is_relative_to(folder)
+    assert kept(path, dict[str, float]) == {"fma": 7.0}
