@@ -42,6 +42,9 @@ class Outcome:
     endings: Mapping[PointKey, str] = field(default_factory=dict)
     """Why each race ended, under its points' key without a tile."""
 
+    budget_s: float | None = None
+    """The wall time of `--budget`, or None."""
+
     saved: Path | None = None
     """The file in the store; None if no name was given, or nothing was timed."""
 
@@ -111,6 +114,7 @@ def run(
         notes=job.notes,
         absent=job.absent,
         endings=dict(pool.endings),
+        budget_s=job.sweep.timing.budget_s,
     )
 
 

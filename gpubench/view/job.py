@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from gpubench.engine.prepare import Job
     from gpubench.engine.run import Outcome
+
+BEYOND = 1.1
+"""Wall time over the budget from which a sweep says that it did not meet it."""
 
 MAX_NAMED = 3
 """Maximum number of kernels without a dtype that are named."""
@@ -65,6 +69,9 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     if outcome.absent:
         say(without_dtypes(outcome.absent), err=True)
     say(where_time_went(outcome), err=True)
+    budget_s = outcome.budget_s or math.inf
+    if not outcome.interrupted and outcome.wall_s > BEYOND * budget_s:
+        say(f"--budget {budget_s:g} was not met: it limits sampling alone", err=True)
     if outcome.interrupted:
         path = shlex.quote(str(continued_by or outcome.path))
         say(f"interrupted: what was measured is kept; --resume {path} continues", err=True)

@@ -19,8 +19,9 @@ from gpubench.text import clean_lines
 PIPED_WIDTH = 160
 """Width of tables that are not printed to a terminal, in characters."""
 
-FOLDED_WIDTH = 18
-"""Width to which the columns of text of a wide table are folded before the table is split."""
+FOLDED_WIDTH, FOLDED_TILE = 18, 40
+"""Widths to which the columns of text, and those of tiles, of a wide table are folded before the
+table is split."""
 
 Cell = str | int | float | Text | None
 
@@ -40,7 +41,7 @@ class Table:
         """Append a line."""
         self.lines.append(cells)
 
-    def _grid(self, columns: Sequence[int]) -> rich_table.Table:
+    def _grid(self, columns: Sequence[int], widths: Sequence[int]) -> rich_table.Table:
         """Return some columns for a terminal. Figures and names of variants are not folded."""
         grid = rich_table.Table(
             box=box.SIMPLE_HEAD,
@@ -49,11 +50,15 @@ class Table:
             padding=(0, 1, 0, 0),
             show_header=any(self.headings[index] for index in columns),
         )
-        for name in (self.headings[index] for index in columns):
+        for index in columns:
+            name = self.headings[index]
             justify: JustifyMethod = "left" if self._is_text(name) else "right"
             heading = name if self._is_text(name) else _BREAK.sub("\n", name, count=1)
             fixed = not self._is_text(name) or name == "variant"
-            grid.add_column(heading, justify=justify, overflow="fold", no_wrap=fixed)
+            kept = widths[index] if name.endswith(_TILE) else None
+            grid.add_column(
+                heading, justify=justify, overflow="fold", no_wrap=fixed, min_width=kept
+            )
         for line in self.lines:
             cells = (line[index] for index in columns)
             grid.add_row(
@@ -63,13 +68,14 @@ class Table:
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the table; one that is too wide as several tables, so that no figure is cut."""
-        for place, columns in enumerate(self._split(options.max_width)):
+        widths = self._widths()
+        for place, columns in enumerate(self._split(options.max_width, widths)):
             if place:
                 yield Text()
-            yield self._grid(columns)
+            yield self._grid(columns, widths)
 
-    def _split(self, width: int) -> list[list[int]]:
-        """Return the columns of each table of at most this width: all text, and some figures."""
+    def _widths(self) -> list[int]:
+        """Return the minimum width of each column: of its figures, or of its words."""
         widths = [
             max(
                 cell_len(word)
@@ -78,11 +84,16 @@ class Table:
             )
             for name, *cells in zip(self.headings, *self.lines, strict=True)
         ]
+        for index, name in enumerate(self.headings[1:], 1):
+            if self._is_text(name):
+                limit = FOLDED_TILE if name.endswith(_TILE) else FOLDED_WIDTH
+                widths[index] = min(widths[index], limit)
+        return widths
+
+    def _split(self, width: int, widths: Sequence[int]) -> list[list[int]]:
+        """Return the columns of each table of at most this width: all text, and some figures."""
         texts = [index for index, name in enumerate(self.headings) if self._is_text(name)]
-        room = width - sum(
-            2 + (widths[index] if index == 0 else min(widths[index], FOLDED_WIDTH))
-            for index in texts
-        )
+        room = width - sum(2 + widths[index] for index in texts)
         tables: list[list[int]] = [[]]
         for index in range(len(widths)):
             if index not in texts:
@@ -147,6 +158,9 @@ def pipe_table(lines: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str
 def _piped(lines: Iterable[Iterable[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in lines]
 
+
+_TILE = "tile"
+"""End of the headings of tiles, such as `best tile`."""
 
 _BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")
 """Where a heading is broken, as its figures are short: `% of peak`."""

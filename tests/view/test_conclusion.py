@@ -1,7 +1,11 @@
 """The last lines of a sweep."""
 
+from pathlib import Path
+
+import pytest
+
 from gpubench.engine.run import Outcome
-from gpubench.view.job import where_time_went
+from gpubench.view.job import conclude, where_time_went
 
 
 def test_the_phases_add_up_to_the_wall_time() -> None:
@@ -15,3 +19,15 @@ def test_the_phases_add_up_to_the_wall_time() -> None:
     assert where_time_went(outcome) == (
         "10.0 s: sampling 6.0 s (60 %), compiling 3.0 s (30 %), other 1.0 s (10 %)"
     )
+
+
+@pytest.mark.parametrize("wall_s", [10.5, 51.0])
+def test_a_budget_that_was_not_met_is_said(
+    wall_s: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conclude(
+        Outcome(
+            rows=[], path=Path("a.csv"), interrupted=False, wall_s=wall_s, spent_s={}, budget_s=10
+        )
+    )
+    assert ("--budget 10 was not met" in capsys.readouterr().err) == (wall_s > 11)

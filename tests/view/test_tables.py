@@ -253,3 +253,11 @@ def test_speed_ups_over_the_naive_loop_stand_in_a_column_with_a_warning() -> Non
     assert "cpu_naive" not in printed(results([fast]))
     by_columns = replace(loop, layout="column-major: B", median_us=50.0)  # another problem's loop
     assert " 500\n" in printed(results([loop, by_columns, fast]))
+
+
+def test_no_tile_is_broken_in_a_narrow_terminal() -> None:
+    tile = "128x256x32/16x8/s3/k4"
+    listing = table("variant", "best tile", "time", "GFLOP/s", left={"variant", "best tile"})
+    listing.add_row("splitk", f"{tile}, {tile}", "18.84 µs", "1,781")
+    words = printed(listing, width=48).split()
+    assert {word for word in words if "x" in word or "k4" in word} == {tile, f"{tile},"}
