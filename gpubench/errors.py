@@ -143,7 +143,7 @@ def first_line(error: Exception) -> str:
 
 
 def with_place(error: Exception, path: Path | None = None) -> str:
-    """Return an error with its type and place: `KeyError: 'x' (mine.py, line 3)`.
+    """Return an error with its type and place: `KeyError: 'x' (mine.py:3)`.
 
     The place is the innermost call, in `path` if a call is there.
     """
@@ -152,5 +152,5 @@ def with_place(error: Exception, path: Path | None = None) -> str:
     said, kind = first_line(error), type(error).__name__
     what = kind if said == kind else f"{kind}: {said}"
     return "".join(
-        [what, *(f" ({Path(at.filename).name}, line {at.lineno})" for at in (own or frames)[-1:])]
+        [what, *(f" ({Path(at.filename).name}:{at.lineno})" for at in (own or frames)[-1:])]
     )

@@ -72,11 +72,11 @@ def test_a_number_that_cannot_be_is_refused_where_it_is_read(
     tmp_path: Path, name: str, text: str
 ) -> None:
     write_with(tmp_path / "a.csv", [sample()], **{name: text})
-    with pytest.raises(UsageError, match=f"a.csv, line 2: '{text[:60]}' in column '{name}' is not"):
+    with pytest.raises(UsageError, match=f"a.csv:2: '{text[:60]}' in column '{name}' is not"):
         read(tmp_path / "a.csv")
     frame = table.frame([sample()]).astype({name: object})
     frame.loc[0, name] = text
-    with pytest.raises(UsageError, match=f"the frame, line 2: '{text[:60]}' in column '{name}'"):
+    with pytest.raises(UsageError, match=f"the frame:2: '{text[:60]}' in column '{name}'"):
         table.rows(frame)
 
 

@@ -50,7 +50,7 @@ def described_by(path: Path) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(path)]
         line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
-        where = f"{path}, line {line}" if line else str(path)
+        where = f"{path}:{line}" if line else str(path)
         what = error.msg if isinstance(error, SyntaxError) else str(error).partition("\n")[0]
         raise UsageError(f"{where}: {type(error).__name__}: {what}") from error
 

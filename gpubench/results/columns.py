@@ -168,11 +168,11 @@ class Columns(Generic[R]):
                 what = "more fields than columns"
                 if len(line) < len(names):
                     what = f"the line ends before column '{names[len(line)]}'"
-                raise UsageError(f"{place}, line {lines.line_num}: {what}")
+                raise UsageError(f"{place}:{lines.line_num}: {what}")
             try:
                 rows.append(self._make({name: parse(line[at]) for at, name, parse in parsers}))
             except ValueError as error:
-                raise UsageError(f"{place}, line {lines.line_num}: {error}") from None
+                raise UsageError(f"{place}:{lines.line_num}: {error}") from None
         return rows
 
     def are_in(self, path: Path) -> bool:

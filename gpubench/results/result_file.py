@@ -143,7 +143,7 @@ class ResultFile:
                 try:
                     measurements.append(decode_line(line, point_of))
                 except ValueError as error:
-                    place = f"--resume: {self.partial}, line {number}"
+                    place = f"--resume: {self.partial}:{number}"
                     raise UsageError(f"{place}: {error}") from error
             self._csv = Output(self.path, overwrite=self._overwrite or self._is_ours(measurements))
             file.truncate(len(whole))  # a line that was being written is measured again

@@ -138,7 +138,7 @@ def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, fol
     raised = worker.measure(at(folder, 5))
     assert (raised.status, raised.reason) == (
         Status.ERROR,
-        "failed while running: ValueError: an assertion failed (faulty.py, line 17)",
+        "failed while running: ValueError: an assertion failed (faulty.py:17)",
     )
     assert worker.measure(at(folder, 7)).status == Status.WRONG
     assert worker._child.living.pid == child

@@ -38,7 +38,7 @@ def planned(path: Path) -> list[str | None]:
     [
         ({"before": "os._exit(0)"}, "its process ended by itself with exit code 0"),
         ({"before": "sum(iter(int, 1))"}, "its process hung: no answer within 0.2 s; killed"),
-        ({"before": "x = bytearray(2**50)"}, "line 4: MemoryError: "),
+        ({"before": "x = bytearray(2**50)"}, ":4: MemoryError: "),
         ({"fields": f"{PLAIN}, refuse=lambda *_: os._exit(0)"}, "VARIANT: refuse: its process end"),
         (
             {"fields": f"{PLAIN}, refuse=lambda *_: 'x' * 10**7"},

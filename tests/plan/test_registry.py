@@ -182,7 +182,7 @@ def test_one_broken_file_does_not_block_the_others_and_is_a_skip_with_its_reason
     assert [one.name for one in choose("gemm", "cuda", ("mine",), folder)] == ["mine"]
     planned = plan(Sweep(kernels=folder, sizes=((64, 64, 64),)), "cpu")
     reasons = {point.variant.name: reason for point, reason in planned.items() if reason}
-    assert reasons["broken"] == f"{folder}/broken.py, line 2: ZeroDivisionError: division by zero"
+    assert reasons["broken"] == f"{folder}/broken.py:2: ZeroDivisionError: division by zero"
     assert "half.py is missing" in str(reasons["half"])
     assert {point.variant.name for point, reason in planned.items() if not reason} >= {"calls"}
 

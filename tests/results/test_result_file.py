@@ -198,7 +198,7 @@ def test_a_line_that_no_sweep_writes_is_named_and_the_file_left_as_it_is(
     damaged, count = re.subn(old, new, partial.read_bytes(), count=1)
     assert count == 1
     partial.write_bytes(damaged)
-    with pytest.raises(UsageError, match=f"a.csv.partial, line 2: {named}"):
+    with pytest.raises(UsageError, match=f"a.csv.partial:2: {named}"):
         resumed(tmp_path)
     assert partial.read_bytes() == damaged
 

@@ -160,7 +160,7 @@ def test_every_column_has_a_group_and_a_meaning_and_groups_stand_together() -> N
 @pytest.mark.parametrize("text", ["1e-31", "1e31", "-1", "12 us"])
 def test_a_number_that_no_measurement_has_is_refused(csv_file: Path, text: str) -> None:
     edit(csv_file, 2, "median_us", text)
-    assert f"line 2: '{text}' in column 'median_us' is not a number from 0" in refusal(csv_file)
+    assert f":2: '{text}' in column 'median_us' is not a number from 0" in refusal(csv_file)
 
 
 def test_missing_is_empty_and_never_zero(csv_file: Path) -> None:
@@ -226,9 +226,9 @@ def test_a_line_of_another_length_is_refused_naming_line_and_column(csv_file: Pa
     header, line, *_ = csv_file.read_text().splitlines()
     short = ",".join(line.split(",")[:-3])
     csv_file.write_text(f"{header}\n{short}\n")
-    assert f"line 2: the line ends before column '{NAMES[-3]}'" in refusal(csv_file)
+    assert f":2: the line ends before column '{NAMES[-3]}'" in refusal(csv_file)
     csv_file.write_text(f"{header}\n{line},surplus\n")
-    assert "line 2" in refusal(csv_file)
+    assert ":2: " in refusal(csv_file)
 
 
 def test_what_is_no_csv_is_refused(tmp_path: Path) -> None:

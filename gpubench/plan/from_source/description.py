@@ -113,7 +113,7 @@ def describe_file(
         f'    {field}="{_instance(function, tile)}",',
     ]
     if read.others:
-        lines.append(f"    # --kernel selects another: {', '.join(map(shown, read.others))}.")
+        lines.append(f"    # --kernel selects another: {', '.join(map(_whole, read.others))}.")
     lines += [*_advice(asked), "    signature=(", *_signature(read.arguments), "    ),"]
     dtypes, is_guess = _dtypes(function, read.arguments, op, read.text, body)
     lines.append(dtypes)
@@ -257,6 +257,11 @@ def _axes(function: Function) -> dict[str, str]:
         for each in function.template
         if each.name not in function.types and each.type_name != "bool" and each.value != "0"
     }
+
+
+def _whole(name: str) -> str:
+    """Return a name, however long it is; one that is no name of C++ as an error quotes it."""
+    return name if re.fullmatch(r"[\w:]+", name, re.ASCII) else shown(name)
 
 
 def _value_of(function: Function, name: str) -> str:

@@ -159,7 +159,7 @@ def test_a_function_that_cannot_be_built_is_an_error_as_in_a_sweep(
 
 
 FAULTS = {
-    "1 / 0": "ZeroDivisionError: division by zero (mine.py, line 8)",
+    "1 / 0": "ZeroDivisionError: division by zero (mine.py:8)",
     "os._exit(0)": "ended by itself with exit code 0",
 }
 
