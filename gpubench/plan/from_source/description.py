@@ -16,7 +16,7 @@ from gpubench.model.config import BLOCK, MARKS, THREAD
 from gpubench.model.signature import Parameter, array_index
 from gpubench.model.sources import read_source
 from gpubench.plan.from_source.files import expanded, needed, of_repository, source_text
-from gpubench.plan.from_source.launch import Dimensions, Scope, read_launch
+from gpubench.plan.from_source.launch import Dimensions, Scope, edge_of_block, read_launch
 from gpubench.plan.from_source.meaning import UNKNOWN, meanings, reads_output
 from gpubench.plan.from_source.source import Function, code, functions, last, reachable
 from gpubench.text import shown, unknown
@@ -28,6 +28,7 @@ GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
 LONGEST = 20  # maximum number of characters of an axis. Longer names lose their middle
 EDGE = 32  # a guess: the edge of a block of two dimensions
 THREADS = 256  # a guess: the threads of a block of one dimension
+MAX_THREADS = 1024  # of a block
 ARRAYS = 3  # number of arrays of a product
 MAX_ALIASES = 8  # maximum number of aliases of a type that are followed
 MAX_NEIGHBOURS = 100  # maximum number of sources that may launch a kernel
@@ -129,7 +130,7 @@ def describe_file(
         lines.append(f"    compile_options={_listed(read.options)},")
     if not function.is_kernel and (waiting := _WAITS.search(function.body)):
         lines.append(f"    waits=True,  # it calls {waiting[0]}")
-    launch, guesses = _launch(function, tile, op, read.launch)
+    launch, guesses = _launch(function, tile, op, read.launch, read.text)
     if any("guesses" in line for line in space):
         guesses.append("tiles")
     if is_guess:
@@ -433,7 +434,7 @@ def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
 
 
 def _launch(
-    kernel: Function, tile: Config, op: str, launch: Dimensions
+    kernel: Function, tile: Config, op: str, launch: Dimensions, text: str
 ) -> tuple[list[str], list[str]]:
     """Return the lines of a kernel's launch, and the fields that are guesses.
 
@@ -454,7 +455,7 @@ def _launch(
         if launch.guess:
             lines.insert(1, f"    # The source gets a value when it runs. A guess: {launch.guess}.")
         return lines + shared, [*guesses, *filter(None, [launch.guess])]
-    grid, block = _guessed(kernel, tile, op)
+    grid, block = _guessed(kernel, tile, op, text)
     own = f" The source launches <<<{' '.join(launch.config.split())}>>>." if launch.config else ""
     lines = [
         f"    # Guesses from the kernel's indices: check these two lines.{own}",
@@ -464,9 +465,12 @@ def _launch(
     return lines + shared, ["grid", "block", *guesses]
 
 
-def _guessed(kernel: Function, tile: Config, op: str) -> tuple[list[str], list[str]]:
+def _guessed(kernel: Function, tile: Config, op: str, text: str) -> tuple[list[str], list[str]]:
     """Return the grid and the block as the kernel's indices suggest them."""
+    x, y = (edge_of_block(kernel, axis, text) or MAX_THREADS for axis in "xy")
     first = next(iter(tile), "")
+    if not first and kernel.uses("threadIdx.y") and x * y <= MAX_THREADS:
+        return [f"N/{x}", f"M/{y}"], [str(x), str(y)]
     rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or EDGE,) * 2
     has_y = kernel.uses("threadIdx.y")
     axes = {each: axis for each, axis in _axes(kernel).items() if axis in tile}

@@ -123,6 +123,18 @@ def _read(
     )
 
 
+def edge_of_block(kernel: Function, axis: str, text: str) -> int | None:
+    """Return the number by which a kernel multiplies `blockIdx.x` or `.y`, or None.
+
+    `text` is the source, which may define the number as a constant.
+    """
+    index = rf"blockIdx\s*\.\s*{axis}\b"
+    factors = re.findall(rf"{index}\s*\*\s*\(?\s*(\w+)|\b(\w+)\s*\)?\s*\*\s*{index}", kernel.body)
+    scope = Scope(names=_constants(code(text)) | _constants(kernel.body))
+    numbers = {scope.number(name) for pair in factors for name in pair if name}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
 def _constants(text: str) -> dict[str, str]:
     """Return the constants that a text defines, with their values as texts."""
     return {name: value or braced for name, value, braced in _CONSTANT.findall(text)}

@@ -376,6 +376,10 @@ __global__ void columns(int M, int N, int K, const float* A, int lda, const floa
   for (int k = 0; k < K; k++) sum += A[AT(row, k, lda)] * B[k * ldb + col];
   C[AT(row, col, ldc)] = sum;
 }
+constexpr int EDGE = 16;
+__global__ void no_launch(const float* A, const float* B, float* C, int M, int N, int K) {
+  int row = EDGE * blockIdx.y + threadIdx.y, col = blockIdx.x * 8 + threadIdx.x;
+}
 __global__ void edge(const float* A, const float* B, float* C, int M, int N, int K) {}
 int main(int argc, char** argv) {
   int M = atoi(argv[1]), N = atoi(argv[2]), K = atoi(argv[3]), T = atoi(argv[4]);
@@ -398,3 +402,6 @@ def test_forms_of_coursework_are_read(tmp_path: Path, capsys: pytest.CaptureFixt
     launch = edge.launch(Config(), PROBLEM)
     assert (launch.grid, launch.block, launch.main.shared_bytes) == ((5, 7), (16, 16), 2048)
     assert "T = 16" in capsys.readouterr().out
+    written(tmp_path / "own", "no_launch", source)
+    launch = loaded(tmp_path / "own", "no_launch").launch(Config(), PROBLEM)
+    assert (launch.grid, launch.block) == ((9, 7), (8, 16))
