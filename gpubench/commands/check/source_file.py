@@ -10,6 +10,7 @@ from gpubench.errors import UsageError
 from gpubench.model import Variant
 from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import (
+    NO_PRECISION,
     Description,
     describe_file,
     described_by_default,
@@ -56,6 +57,9 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
             if description.asked:
                 note = f"its parameters {', '.join(description.asked)} are not known"
                 yield Described(function=function, note=note)
+                continue
+            if mixed := re.search(f"{NO_PRECISION}.*", description.text):
+                yield Described(function=function, note=mixed[0])
                 continue
             variant = _loaded(description, path, op)
             if variant.column_major == ONLY_RESULT:

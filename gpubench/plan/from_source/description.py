@@ -28,6 +28,7 @@ GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
 LONGEST = 20  # maximum number of characters of an axis. Longer names lose their middle
 EDGE = 32  # a guess: the edge of a block of two dimensions
 THREADS = 256  # a guess: the threads of a block of one dimension
+NO_PRECISION = "no precision of gpubench has operands of"
 MAX_THREADS = 1024  # of a block
 ARRAYS = 3  # number of arrays of a product
 MAX_ALIASES = 8  # maximum number of aliases of a type that are followed
@@ -365,7 +366,9 @@ def _dtypes(
     if names := _precisions(operand or result, result, body):
         return f"    dtypes={_listed(names)},", False
     if operand and result and operand != result:
-        why = f"no precision of gpubench has operands of {shown(operand)} and {shown(result)} as C"
+        usual = {PRECISIONS[of.result].cpp for of in PRECISIONS.values() if of.cpp == operand}
+        why = f"{NO_PRECISION} {shown(operand)} and {shown(result)} as C"
+        why += f", but {' or '.join(sorted(usual))}" * bool(usual)
         return f'    dtypes=("float32",),  # a guess: {why}', True
     return '    dtypes=("float32",),  # a guess: the type of the elements is not known', True
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.commands.check import run
-from gpubench.commands.check.run import FAULTY, run_check
+from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
 
 pytestmark = pytest.mark.slow
 
@@ -223,6 +223,15 @@ def test_a_fault_is_named_with_its_line(
     named = set(map(int, re.findall(r"mine\.cu(?: line |:)(\d+)", out)))
     assert not fault.at or named & set(numbers), out
     assert "0x" not in out, "addresses are noise"
+
+
+def test_elements_that_no_precision_has_are_not_called_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "__global__ void f(const half* A, const half* B, float* C, int M, int N, int K) {}"
+    (tmp_path / "mine.cu").write_text(text)
+    assert check(tmp_path / "mine.cu") == NOT_RUN
+    assert "operands of __half and float as C, but __half" in capsys.readouterr().out
 
 
 def test_the_files_are_there() -> None:
