@@ -81,7 +81,7 @@ def test_help_loads_nothing_heavy_and_the_list_of_commands_no_command_and_no_opt
     assert of_package == set()
     assert of_list == {
         f"gpubench.{name}"
-        for name in ("cli", "errors", "text", "streams", "process", "process.descendants")
+        for name in ("cli", "errors", "text", "files", "process", "process.descendants")
     }
     assert not {"msgspec", "pydantic", "secrets"} & loaded[1]
 
