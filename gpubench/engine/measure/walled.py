@@ -11,7 +11,7 @@ from pathlib import Path
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
-from gpubench.errors import ChildLostError, CompileError, LaunchError
+from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError
 from gpubench.model import Point, Problem
 from gpubench.plan.operations import add_operation
 from gpubench.process.descendants import drop_capabilities
@@ -58,7 +58,7 @@ class Walled:
         variant = replace(point.variant, fixed_addresses=False)
         try:
             kernel = self._backend.bind(replace(point, variant=variant), self._operands)
-        except CompileError as error:
+        except (CompileError, DoesNotFitError) as error:
             raise ChildLostError(str(error)) from error
         self._kernel = kernel if threads is None else kernel.on_threads(threads)
 
@@ -75,7 +75,7 @@ class Walled:
             return 0.0
         try:
             return self._kernel.run(launches) or 0.0
-        except LaunchError as error:
+        except (LaunchError, DoesNotFitError) as error:
             raise ChildLostError(str(error)) from error
 
     def release(self) -> None:
