@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 
 from commandline import COMMANDS
@@ -129,3 +130,11 @@ def test_the_page_of_experiments_has_an_example_and_every_name(tmp_path: Path) -
 def test_every_verdict_of_diff_is_explained() -> None:
     text = (PAGES / "diff.md").read_text(encoding="utf-8")
     assert [verdict for verdict in DiffVerdict if f"`{verdict}`" not in text] == []
+
+
+def test_the_page_of_installation_lists_every_extra() -> None:
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    page = (root / "docs" / "install.md").read_text()
+    rows = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`(\w+)`", rows)) == set(project["optional-dependencies"])
