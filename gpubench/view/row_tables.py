@@ -255,6 +255,8 @@ def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
         return f"{times:,.3g}" if times and row is not loop else ""
 
     blas, *_ = (example.library or "BLAS").split()
+    if not OPERATIONS.is_ours(example.op):
+        blas = "baseline"  # a user's own
     return [
         Column("time", marked),
         Column("±", uncertainty),

@@ -1,5 +1,6 @@
 """Operands from a seed, and references against exact arithmetic."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpubench.engine.operands import make as module
 from gpubench.engine.operands.make import make_inputs, make_reference
-from gpubench.model import CORE_DTYPES, Fill
+from gpubench.model import CORE_DTYPES, OPERATIONS, Fill, Problem
 
 
 def worst_error(a: np.ndarray, b: np.ndarray) -> float:
@@ -91,6 +92,17 @@ def test_operands_fill_their_range_on_both_sides_of_zero(dtype: str) -> None:
 def test_int8_operands_have_negatives() -> None:
     for array in make_inputs(problem(100, 100, 100, "int8"), 1):
         assert (array.min(), array.max()) == (-127, 127)
+
+
+def test_an_operand_has_the_type_that_its_operation_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    operation = OPERATIONS["gemv"]
+    vector = replace(operation.inputs[1], dtype="int8")
+    stated = replace(operation, inputs=(operation.inputs[0], vector))
+    monkeypatch.setitem(OPERATIONS._by_name, "gemv", stated)
+    for fill in (Fill.UNIFORM, Fill.INDEX):
+        a, x = make_inputs(Problem(op="gemv", m=9, n=200, dtype="float32"), 1, fill)
+        assert (a.dtype, x.dtype) == (np.float32, np.int8)
+        assert np.unique(x).size > 50
 
 
 def test_index_operands_are_multiples_of_the_element_number() -> None:

@@ -37,16 +37,14 @@ def make_inputs(
     if make := problem.operation.make:
         made = make(np.random.default_rng([seed, content]), problem.input_shapes)
         return tuple(np.asarray(x, kind) for x, kind in zip(made, problem.types, strict=False))
+    arrays = [*zip(problem.input_shapes, map(np.dtype, problem.types), strict=False)]
     if fill == Fill.INDEX:
         return tuple(
-            (factor * np.arange(math.prod(shape), dtype=np.int64))
-            .astype(problem.precision.element)
-            .reshape(shape)
-            for factor, shape in enumerate(problem.input_shapes, 1)
+            (factor * np.arange(math.prod(shape), dtype=np.int64)).astype(kind).reshape(shape)
+            for factor, (shape, kind) in enumerate(arrays, 1)
         )
     rng = np.random.default_rng([seed, content] if content else seed)
-    kind = np.dtype(problem.precision.element)
-    return tuple(_values(rng, shape, kind, fill) for shape in problem.input_shapes)
+    return tuple(_values(rng, shape, kind, fill) for shape, kind in arrays)
 
 
 def make_new_values(

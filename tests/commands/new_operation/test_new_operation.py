@@ -1,5 +1,6 @@
 """The folder of a user's operation is written, checked, swept and compared."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -60,30 +61,58 @@ def test_its_kernel_is_checked_at_odd_sizes_within_the_stated_tolerance(tmp_path
 
 
 @pytest.mark.slow
-def test_a_right_a_wrong_and_a_cheating_softmax_are_told_apart(tmp_path: Path) -> None:
-    options = ("--op", "softmax", "--kernels", str(EXAMPLES), "--device", "cpu", "--rounds", "2")
-    even = call(tmp_path, "sweep", *options, "--sizes", "64x40", "-o", "even.csv")
-    assert even.code == 1
-    rows = {row.variant: row for row in read(tmp_path / "even.csv")}
-    assert rows["softmax_rows"].status == rows["softmax_numpy"].status == "ok"
-    assert "wrong at 1283" in (rows["softmax_pairs"].notes or "")
-    assert rows["softmax_kept"].status == "wrong"
-    assert (rows["softmax_rows"].m, rows["softmax_rows"].extents) == (1, "rows=64;cols=40")
-    odd = call(
-        *(tmp_path, "sweep", *options, "--variants", "softmax_pairs", "--sizes", "64x41"),
-        *("-o", "odd.csv"),
+@pytest.mark.parametrize(
+    ("op", "even", "further", "right", "wrong", "cheat"),
+    [
+        ("softmax", "64x40", "rows=64;cols=40", "rows", "pairs", "kept"),
+        ("total", "640", "", "loop", "fours", "sampled"),
+        ("attention", "40x16", "s=40;d=16", "online", "pairs", "kept"),
+    ],
+)
+def test_a_right_a_wrong_and_a_cheating_kernel_are_told_apart_by_every_command(
+    tmp_path: Path, op: str, even: str, further: str, right: str, wrong: str, cheat: str
+) -> None:
+    names = [f"{op}_{kind}" for kind in (right, wrong, cheat)]
+    right, wrong, cheat = names
+    on = ("--op", op, "--kernels", str(EXAMPLES), "--device", "cpu")
+    swept = call(
+        *(tmp_path, "sweep", *on, "--rounds", "1", "--sizes", even, "-o", "even.csv"),
+        *("--variants", f"{','.join(names)},{op}_numpy"),
     )
-    assert odd.code == 1
-    (row,) = read(tmp_path / "odd.csv")
-    assert row.status == "wrong"
-    assert row.size == "64x41"
+    assert swept.code == 1
+    rows = {row.variant: row for row in read(tmp_path / "even.csv")}
+    assert rows[right].status == rows[f"{op}_numpy"].status == "ok"
+    assert "wrong at 1283" in (rows[wrong].notes or "")
+    assert rows[cheat].status == "wrong"
+    assert rows[right].extents == further
+    for name, code, said in (
+        (right, 0, f"{right} is right"),
+        (wrong, 1, "wrong: "),
+        (cheat, 1, "wrong: "),
+    ):
+        checked = call(tmp_path, "check", name, *on[:4])
+        assert (checked.code, said in checked.out) == (code, True), checked
     again = [
-        replace(row, median_us=row.median_us and 1.1 * row.median_us, round_medians_us=(9.5, 9.7))
+        replace(row, median_us=row.median_us and 1.1 * row.median_us, round_medians_us="9.5;9.7")
         for row in rows.values()
         if row.median_us
     ]
     write(again, tmp_path / "again.csv")
-    compared = call(tmp_path, "diff", "even.csv", "again.csv")
-    assert "softmax_rows at 64x40" in compared.out
-    assert "64x40" in call(tmp_path, "show", "even.csv").out
+    assert f"{right} at {even}" in call(tmp_path, "diff", "even.csv", "again.csv").out
+    assert even in call(tmp_path, "show", "even.csv").out
     assert call(tmp_path, "report", "even.csv", "-o", "page.html").code == 0
+    assert even in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.slow
+def test_judge_calls_the_cheat_wrong_and_the_right_kernel_not(tmp_path: Path) -> None:
+    judged = call(
+        *(tmp_path, "judge", "total_loop", "total_sampled", "--baseline", "total_numpy"),
+        *("--op", "total", "--kernels", str(EXAMPLES), "--device", "cpu", "--json"),
+        *("--sizes", "640", "--rounds", "3"),
+    )
+    verdicts = {each["variant"]: each for each in json.loads(judged.out)["verdicts"]}
+    assert verdicts["total_sampled"]["verdict"] == "wrong"
+    assert "relative error" in verdicts["total_sampled"]["reason"]
+    assert verdicts["total_loop"]["verdict"] != "wrong"
+    assert judged.code == 1
