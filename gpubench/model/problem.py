@@ -81,8 +81,7 @@ class Problem:
     @classmethod
     def of(cls, op: str, size: Size, dtype: str) -> "Problem":
         """Return a problem of a size."""
-        m, n, k, *further = size
-        return cls(op=op, m=m, n=n, k=k, further=tuple(further), dtype=dtype)
+        return cls(op=op, m=1, n=1, dtype=dtype).at(size)
 
     def at(self, size: Size) -> "Problem":
         """Return this problem at another size."""

@@ -306,8 +306,11 @@ class SourceVariant(Variant):
 
     @property
     def only_extent(self) -> str:
-        """The only extent that its signature takes for M, N and K, or an empty text."""
-        raise NotImplementedError
+        """The only extent that its signature takes for M, N and K, or an empty text.
+
+        Empty also if a launch passes further numbers, which may be extents.
+        """
+        return only_extent(self.signature, self.op)
 
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
@@ -395,11 +398,6 @@ class CudaVariant(SourceVariant):
 
     architecture_suffix: str = ""
     """`a` for instructions that only one compute capability has (`sm_90a`)."""
-
-    @property
-    def only_extent(self) -> str:
-        """Empty also if the launch passes further numbers, which may be extents."""
-        return only_extent(self.signature, self.op)
 
     def __post_init__(self) -> None:
         if self.grid != () and (self.launch is _missing or isinstance(self.launch, PlainLaunch)):
@@ -568,11 +566,6 @@ class HostVariant(SourceVariant, CallVariant):
 
     runs_on: str = "cuda"
     build: Callable[[Config | None, str], Callable[..., None]] = _missing
-
-    @property
-    def only_extent(self) -> str:
-        """As in `CudaVariant`."""
-        return only_extent(self.signature, self.op)
 
     def function(self, tile: Config | None, dtype: str) -> str:
         """Return the function of a tile as C++ names it: `run<float, 16>`."""

@@ -31,16 +31,15 @@ FORMS = {
 }
 """The operations by name."""
 
-_ACTS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "bias": ("", lambda _xp, z: z),
-    "relu": ("relu", lambda xp, z: xp.maximum(z, 0)),
-    "gelu": (
-        "gelu",
-        lambda xp, z: 0.5 * z * (1 + xp.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))),
-    ),
-    "silu": ("silu", lambda xp, z: 0.5 * z * (1 + xp.tanh(0.5 * z))),  # z / (1 + exp(-z))
+ROOT = math.sqrt(2 / math.pi)
+
+ACTS: dict[str, Callable[[Any, Any], Any]] = {
+    "bias": lambda _xp, z: z,
+    "relu": lambda xp, z: xp.maximum(z, 0),
+    "gelu": lambda xp, z: 0.5 * z * (1 + xp.tanh(ROOT * z * (1 + 0.044715 * z * z))),
+    "silu": lambda xp, z: 0.5 * z * (1 + xp.tanh(0.5 * z)),  # z / (1 + exp(-z))
 }
-"""The name of each activation in formulas, and the activation."""
+"""The activations of arrays of the module `xp`."""
 
 
 def _scale(xp: Any, a: Any, b: Any, *added: Any) -> Any:
@@ -53,14 +52,15 @@ def _scale(xp: Any, a: Any, b: Any, *added: Any) -> Any:
 
 
 def _operation(form: Form) -> Operation:
-    name, act = _ACTS[form.act]
+    act, is_sum = ACTS[form.act], form.act == "bias"
 
     def reference(xp: Any, a: Any, b: Any, bias: Any, residual: Any = 0.0) -> Any:
         return act(xp, a @ b + bias) + residual
 
     residuals = (Array("residual", "M N"),) if form.has_residual else ()
     inputs = (Array("A", "M K"), Array("B", "K N"), Array("bias", "N"), *residuals)
-    sums = f"{name}(A (M×K) · B (K×N) + bias (N))" if name else "A (M×K) · B (K×N) + bias (N)"
+    sums = "A (M×K) · B (K×N) + bias (N)"
+    sums = sums if is_sum else f"{form.act}({sums})"
     return Operation(
         idea=f"C (M×N) = {sums}{' + residual (M×N)' if form.has_residual else ''}",
         extents=("M", "N", "K"),
@@ -68,8 +68,8 @@ def _operation(form: Form) -> Operation:
         output=Array("C", "M N"),
         reference=reference,
         flops="2*M*N*K",
-        linear_in=() if name else ("A", "B"),
-        added=() if name else tuple(array.name for array in inputs[2:]),
+        linear_in=("A", "B") if is_sum else (),
+        added=tuple(array.name for array in inputs[2:]) if is_sum else (),
         terms="K",
         scale=_scale,
     )
