@@ -7,7 +7,8 @@ from itertools import count, zip_longest
 import numpy as np
 
 from gpubench.engine.judge.verify import poison
-from gpubench.errors import NotOnCpuError
+from gpubench.engine.operands.make import make_reference
+from gpubench.errors import NotOnCpuError, UsageError
 from gpubench.model import (
     Config,
     CudaVariant,
@@ -107,6 +108,36 @@ def operands(problem: Problem) -> tuple[np.ndarray, ...]:
         rng.choice(choice.astype(kind), size=shape)
         for shape, kind in zip(problem.input_shapes, types, strict=True)
     )
+
+
+def expected(problem: Problem) -> np.ndarray:
+    """Return the result of a product. It has small integers, so it is exact in every dtype."""
+    inputs = [array.astype(np.int64) for array in operands(problem)]
+    result: np.ndarray = problem.operation.reference(np, *inputs)
+    return result.astype(problem.precision.result)
+
+
+def right_result(problem: Problem) -> tuple[np.ndarray, np.ndarray | float]:
+    """Return the result, and the largest error of each element: 0 for a product."""
+    if problem.operation.is_product:
+        return expected(problem), 0.0
+    reference = make_reference(np, problem.op, *operands(problem))
+    right = reference.parts[0]
+    if np.shape(right) != problem.output_shape:
+        shape = np.shape(right)
+        raise UsageError(
+            f"{problem.op}: its reference has the shape {shape}, not {problem.output_shape}"
+        )
+    size = np.abs(right)
+    scale = reference.row_norms + size
+    return right, problem.tolerance * scale + problem.precision.result_roundoff * size
+
+
+def differs(output: np.ndarray, right: np.ndarray, allowed: np.ndarray | float) -> np.ndarray:
+    """Return which elements have a larger error than is allowed, or are NaN."""
+    error = np.abs(output.astype(np.float64) - right.astype(np.float64))
+    wrong: np.ndarray = ~(error <= allowed)
+    return wrong
 
 
 NULL_POINTER = -1

@@ -15,12 +15,11 @@ from fakes import FakeBackend, point, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cuda.compile import compile_instance
-from gpubench.commands.check.cases import expected
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measure.trials import Trials
 from gpubench.errors import UsageError
 from gpubench.model import LAYOUTS, Config, CudaVariant, Fill, Problem, Status, Timing
-from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.case import Case, expected
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op

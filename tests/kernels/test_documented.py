@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from newcomer import blocks
 
-from gpubench.commands.check.cases import cases, expected
+from gpubench.commands.check.cases import cases
 from gpubench.model import Config, CudaVariant
+from gpubench.on_cpu.case import expected
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.descriptor import load
 

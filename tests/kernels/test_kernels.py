@@ -21,18 +21,16 @@ from gpubench.commands.check.cases import (
     cases,
     covered,
     evenly,
-    expected,
     nearest,
     problems,
     race_cases,
     threads,
     tiles_to_run,
-    with_allowed_error,
 )
 from gpubench.errors import UsageError
 from gpubench.hardware.occupancy import WARP
 from gpubench.model import OPERATIONS, PRECISIONS, Config, CudaVariant, Launch, Problem
-from gpubench.on_cpu.case import ONE_MULTIPROCESSOR, Case
+from gpubench.on_cpu.case import ONE_MULTIPROCESSOR, Case, differs, right_result
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.registry import KERNELS, variants
 
@@ -146,11 +144,7 @@ def watched(variant: CudaVariant, sanitizer: Sanitizer) -> bool:
 
 
 def require_right(case: Case, output: np.ndarray) -> None:
-    if case.problem.operation.is_product:
-        np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
-        return
-    right, allowed = with_allowed_error(case.problem)
-    assert (np.abs(output.astype(np.float64) - right) <= allowed).all(), case.label
+    assert not differs(output, *right_result(case.problem)).any(), case.label
 
 
 def label(variant: CudaVariant) -> str:

@@ -8,10 +8,9 @@ import pytest
 
 from gpubench.backends.cuda import nvcc
 from gpubench.backends.cuda.compile import compile_instance
-from gpubench.commands.check.cases import expected
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import Config, CudaVariant, HostVariant, Problem, Scope
-from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.case import Case, expected
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.descriptor import load
 from gpubench.plan.registry import of_op

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpubench.commands.check.cases import expected
 from gpubench.kernels.block_tiles import tiles_of_c
 from gpubench.model import CudaVariant, Gpu, Problem
-from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.case import Case, expected
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.run import Sanitizer, execute, run_on_cpu
 from gpubench.plan.registry import choose

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpubench.commands.check.cases import cases, expected
+from gpubench.commands.check.cases import cases
 from gpubench.engine.judge.probe import make_probes
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant, Problem, edges
 from gpubench.on_cpu import run as on_cpu
-from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.case import Case, expected
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.on_cpu.unit import translation_unit

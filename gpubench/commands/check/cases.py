@@ -5,12 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 
-import numpy as np
-
-from gpubench.engine.operands.make import make_reference
 from gpubench.errors import UsageError
 from gpubench.model import LAYOUTS, OPERATIONS, Config, CudaVariant, HostVariant, Problem
-from gpubench.on_cpu.case import Case, operands, titled
+from gpubench.on_cpu.case import Case, titled
 
 MAX_TILES = 3
 """Number of tiles that are taken evenly from a large space, beside its defaults."""
@@ -50,13 +47,6 @@ WIDEST = 1024
 
 WIDEST_SQUARE = 256
 """The same of a kernel of square matrices."""
-
-
-def expected(problem: Problem) -> np.ndarray:
-    """Return the result of a product. It has small integers, so it is exact in every dtype."""
-    inputs = [array.astype(np.int64) for array in operands(problem)]
-    result: np.ndarray = problem.operation.reference(np, *inputs)
-    return result.astype(problem.precision.result)
 
 
 Source = CudaVariant | HostVariant
@@ -282,16 +272,3 @@ def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Pr
         if near := nearest(variant, tile, problem(extents)):
             by_size[near.size] = near
     return list(by_size.values())
-
-
-def with_allowed_error(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Return the result of an operation that is no product, and the error of each element."""
-    reference = make_reference(np, problem.op, *operands(problem))
-    right = reference.parts[0]
-    if np.shape(right) != problem.output_shape:
-        raise UsageError(
-            f"{problem.op}: its reference has the shape {np.shape(right)}, not "
-            f"{problem.output_shape}"
-        )
-    scale = reference.row_norms + np.abs(right)
-    return right, problem.tolerance * scale + problem.precision.result_roundoff * np.abs(right)

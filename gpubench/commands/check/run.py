@@ -10,18 +10,14 @@ from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 
-import numpy as np
-
 from gpubench.backends import backends
 from gpubench.backends.cuda import compile as compiler
 from gpubench.backends.cuda import nvcc
 from gpubench.commands.check.cases import (
     all_cases,
     evenly,
-    expected,
     race_cases,
     tiles_to_run,
-    with_allowed_error,
 )
 from gpubench.commands.check.source_file import SUFFIXES, described
 from gpubench.commands.check.wrong import stores_of_result, why_wrong
@@ -46,7 +42,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.model.sources import read_source
-from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.case import Case, expected, right_result
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.on_cpu.unwritten import uninitialized_variables, unwritten_shared_memory
@@ -231,7 +227,7 @@ def _check_source(
                 wrong += [
                     (case, reason)
                     for case, output in zip(cases[sanitizer], run.result(), strict=True)
-                    if (reason := _why_wrong(case, output))
+                    if (reason := why_wrong(output, *right_result(case.problem), case.variant))
                 ]
             except KernelFaultError as fault:
                 faults.append(fault)
@@ -267,13 +263,6 @@ def _cause(case: Case) -> str:
             return f"{place} reads shared memory that no thread has written"
     stores = ", ".join(f"{file}:{line}" for file, line in stores_of_result(case))
     return f"its result is stored at {stores}" if stores else ""
-
-
-def _why_wrong(case: Case, output: np.ndarray) -> str:
-    if case.problem.operation.is_product:
-        return why_wrong(output, expected(case.problem), case.variant)
-    right, allowed = with_allowed_error(case.problem)
-    return why_wrong(output, right, case.variant, allowed=allowed)
 
 
 def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: str) -> None:

@@ -8,21 +8,15 @@ import numpy as np
 from gpubench.engine.judge.verify import is_unwritten, never_written, poison
 from gpubench.model import Variant
 from gpubench.model.sources import read_source
-from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.case import Case, differs
 from gpubench.on_cpu.unit import masked
 
 
 def why_wrong(
-    output: np.ndarray, right: np.ndarray, variant: Variant, *, allowed: np.ndarray | None = None
+    output: np.ndarray, right: np.ndarray, allowed: np.ndarray | float, variant: Variant
 ) -> str:
-    """Return the difference, or an empty text.
-
-    Operands are integers, so no product is rounded. Other operations have an `allowed` error.
-    """
-    differs = output != right
-    if allowed is not None:
-        differs = ~(np.abs(output.astype(np.float64) - right.astype(np.float64)) <= allowed)
-    differing = np.argwhere(differs)
+    """Return the difference, or an empty text. An element may have the `allowed` error."""
+    differing = np.argwhere(differs(output, right, allowed))
     if not len(differing):
         return ""
     if is_unwritten(np, output) and _unwritten(output, variant).all():

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +19,14 @@ from gpubench.engine.judge.verify import INTEGER_POISON
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import OPERATIONS, Config, CudaVariant, HostVariant, Problem, Variant
 from gpubench.model.sources import include_folders, included_names, read_source, whole_source
-from gpubench.on_cpu.case import Case, operands
+from gpubench.on_cpu.case import Case, differs, right_result
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.from_source.files import expanded
 
 SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
-"""M, N and K at which a function is run: two that it takes. Squares are for those that take only
-squares. Most tiles divide these sizes."""
+"""M, N and K, or other extents, at which a function is run: two that it takes. Squares are for
+those that take only squares. Most tiles divide these sizes."""
 
 ONLY_NVCC = {
     r"\b(?:wgmma|mma\.sync|ldmatrix)": "it uses tensor cores by inline PTX",
@@ -62,9 +62,6 @@ def prove(variant: Variant) -> Proof:
     """
     if not isinstance(variant, CudaVariant | HostVariant):
         return Proof(reason=variant.idea)
-    operation = OPERATIONS[variant.op]
-    if not operation.is_linear or not {"M", "N", "K"}.issuperset(operation.extents):
-        return Proof(reason=f"the CPU runs no case of {variant.op}")
     tile = variant.tiles.defaults[0] if variant.tiles else None
     problems = list(_problems(variant))
     taken = [each for each in problems if variant.why_not(tile, each) is None][:RUNS]
@@ -139,27 +136,19 @@ class Trial:
             return [f"on the CPU: {error.finding}"] * len(problems), 0.0
         reasons, wrong, count = [], 0, 0
         for problem, output in zip(problems, outputs, strict=True):
-            differs = output != _expected(problem)
-            wrong, count = wrong + int(np.count_nonzero(differs)), count + output.size
-            reasons.append(_why_wrong(problem, output, differs))
+            where = differs(output, *right_result(problem))
+            wrong, count = wrong + int(np.count_nonzero(where)), count + output.size
+            reasons.append(_why_wrong(problem, output, where))
         return reasons, wrong / count
-
-
-def _expected(problem: Problem) -> np.ndarray:
-    """Return the result. It consists of small integers, so it is exact in every dtype."""
-    inputs = [array.astype(np.int64) for array in operands(problem)]
-    result: np.ndarray = problem.operation.reference(np, *inputs)
-    return result.astype(problem.precision.result)
 
 
 def _problems(variant: CudaVariant | HostVariant) -> Iterator[Problem]:
     """Yield problems in the variant's first dtype and its own layout."""
-    dtype = variant.dtypes[0]
-    for m, n, k in SIZES:
-        yield Problem(
-            op=variant.op, m=m, n=n, k=k if OPERATIONS[variant.op].has_k else 1, dtype=dtype,
-            column_major=variant.own_layout(dtype),
-        )  # fmt: skip
+    dtype, operation = variant.dtypes[0], OPERATIONS[variant.op]
+    for size in SIZES:
+        extents = islice(cycle(size), len(operation.extents))
+        problem = Problem.of(variant.op, operation.size_of(extents), dtype)
+        yield replace(problem, column_major=variant.own_layout(dtype))
 
 
 def _why_wrong(problem: Problem, output: np.ndarray, differs: np.ndarray) -> str:

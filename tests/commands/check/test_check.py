@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpubench.commands.check.cases import all_cases, expected
+from gpubench.commands.check.cases import all_cases
 from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import CudaVariant, Problem
 from gpubench.on_cpu import run as on_cpu
-from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.case import Case, expected
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.run import STALLED_S, Sanitizer, run_on_cpu
 from gpubench.plan.descriptor import load

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from commandline import call
 
-from gpubench.commands.check.cases import problems, with_allowed_error
+from gpubench.commands.check.cases import problems
 from gpubench.commands.check.wrong import why_wrong
 from gpubench.commands.new_operation.run import write_operation
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, Config, CudaVariant
+from gpubench.on_cpu.case import right_result
 from gpubench.plan.operations import operation_named
 from gpubench.plan.registry import choose
 from gpubench.results.row import read, write
@@ -51,13 +52,13 @@ def test_its_kernel_is_checked_at_odd_sizes_within_the_stated_tolerance(tmp_path
     listed = problems(variant, Config(), "float32")
     assert len(listed) > 3
     assert any(problem.shapes[0][1] % 2 for problem in listed)
-    right, allowed = with_allowed_error(listed[1])
+    right, allowed = right_result(listed[1])
     output = right.astype(np.float32)
-    assert why_wrong(output, right, variant, allowed=allowed) == ""
+    assert why_wrong(output, right, allowed, variant) == ""
     output[-1, -1] *= 1.0001
-    assert "1 of" in why_wrong(output, right, variant, allowed=allowed)
+    assert "1 of" in why_wrong(output, right, allowed, variant)
     output[-1, -1] = np.nan
-    assert "1 of" in why_wrong(output, right, variant, allowed=allowed)
+    assert "1 of" in why_wrong(output, right, allowed, variant)
 
 
 @pytest.mark.slow
@@ -82,7 +83,7 @@ def test_a_right_a_wrong_and_a_cheating_kernel_are_told_apart_by_every_command(
     assert swept.code == 1
     rows = {row.variant: row for row in read(tmp_path / "even.csv")}
     assert rows[right].status == rows[f"{op}_numpy"].status == "ok"
-    assert "wrong at 1283" in (rows[wrong].notes or "")
+    assert "it does not check its bounds" in (rows[wrong].notes or "")
     assert rows[cheat].status == "wrong"
     assert rows[right].extents == further
     for name, code, said in (
