@@ -168,7 +168,7 @@ class CudaKernel:
         unknown = f"whether its launches overlap is not known: {self._overlap[1]}"
         apart = "its launches overlap in a stream, so they are timed in a graph with full edges"
         if self.point.state == State.SUSTAINED:
-            apart = "its launches overlap, and its settled time is that of a chain of launches"
+            apart = "its launches overlap, so its sustained time is the time of a launch in a chain"
         overlap = unknown if self._overlap[1] else apart * self._overlap[0]
         waiting = "each call waits for the GPU" if waits else ""
         return ";".join(filter(None, (allocating(allocations.bytes), seen, waiting, overlap)))

@@ -93,7 +93,9 @@ def run_check(
     if name:
         return _check(find_variant(name, op, kernels), kernels, tiles, arch)
     if kernels is None:
-        raise UsageError("name a kernel, such as shared_tile, or the directory --kernels of yours")
+        raise UsageError(
+            "name a kernel, such as shared_tile, or the directory of your kernels as --kernels"
+        )
     codes = []
     for variant in filterfalse(is_ours, of_op(operation_named(op, kernels), kernels).values()):
         say(f"\n{variant.name}", "bold")

@@ -59,7 +59,9 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
             parts += [Text(f"\n{conditions}", style="bold"), rows_table(group, SHORT)]
         failed = [row for row in rows if row.status not in {Status.OK, Status.SKIPPED}]
         parts += [*not_measured(failed), *remarks(kept, intervals=False)]
-        parts.append(Text(f"the fastest of {variants} lines: gpubench show FILE has all"))
+        parts.append(
+            Text(f"only the fastest of {variants} rows are shown: gpubench show FILE has all")
+        )
     else:
         parts.append(ladder or results(rows, tiles=False))
     parts += list_summaries(rows)

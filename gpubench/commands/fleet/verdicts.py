@@ -87,7 +87,7 @@ class Fleet:
     """The labels of the devices that have each value of a fact, if it has several values."""
 
     detectable: dict[str, float] = field(default_factory=dict)
-    """For each unit and phase the smallest slowdown that is found 9 times in 10: 0.05 is 5 %."""
+    """Smallest slowdown that is found in 9 of 10 cases, by unit and phase: 0.05 is 5 %."""
 
     @property
     def exit_code(self) -> int:
@@ -279,7 +279,7 @@ def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list
         majority = 2 * most > len(by_device)
         for name, numbers in by_device.items():
             if not majority or numbers != {usual}:
-                others = "most devices" if majority else "each other's, and none is known right"
+                others = "most devices" if majority else "each other's, and no bits have a majority"
                 reasons[name].append(f"{unit}: its bits differ from those of {others}")
     return reasons
 

@@ -61,7 +61,9 @@ def _resolution(fleet: Fleet) -> list[str]:
         return []
     least = min(fleet.detectable.values())
     coarse = {unit: part for unit, part in fleet.detectable.items() if part > COARSE}
-    lines = [f"The quietest unit shows a device that is {100 * least:.1f} % slow, 9 times in 10"]
+    lines = [
+        f"In the quietest unit, a device that is {100 * least:.1f} % slow is found in 9 of 10 cases"
+    ]
     if coarse:
         worst = "; ".join(
             f"{unit} {100 * part:.0f} %"

@@ -186,7 +186,7 @@ def _why(before: Row, after: Row) -> str:
     if before.source_hash != after.source_hash:
         return "kernel, its source changed"
     if before.code_hash != after.code_hash:
-        return "kernel, other machine code of the same source"
+        return "kernel, its machine code changed and its source did not"
     return "unknown, the same code"
 
 

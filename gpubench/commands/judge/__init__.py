@@ -151,7 +151,7 @@ def _with_baselines(
         name, sweep = described(names[0], sweep, backend)
         names = [name]
     if not names and not sweep.kernels:
-        raise UsageError("name a kernel, or the directory --kernels of yours")
+        raise UsageError("name a kernel, or the directory of your kernels as --kernels")
     own = names or [
         variant.name for variant in of_op(sweep.op, sweep.kernels).values() if not is_ours(variant)
     ]

@@ -307,7 +307,7 @@ KINDS = {
         "Speed over exact bits, best tile of each precision",
         bits_panels,
         draw_bits,
-        "no two rows of one size have error_rms_bits in different precisions",
+        "no size has rows with error_rms_bits in two precisions",
     ),
 }
 """The kinds that draw rows."""

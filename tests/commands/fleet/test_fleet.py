@@ -121,7 +121,7 @@ def test_a_product_whose_bits_differ_is_wrong_on_the_device_that_is_alone_with_t
     assert found.exit_code == 1
     both = assess([report(0, bits=7), report(1, bits=8)])
     assert {device.verdict for device in both.devices} == {FleetVerdict.WRONG}
-    assert "none is known right" in both.devices[0].reasons[0]
+    assert "no bits have a majority" in both.devices[0].reasons[0]
 
 
 def test_a_unit_that_fails_makes_a_device_wrong_and_a_lost_worker_leaves_it_unknown() -> None:

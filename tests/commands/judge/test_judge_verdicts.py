@@ -229,7 +229,7 @@ def test_the_table_names_verdict_ratio_and_reason() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "name a kernel, or the directory --kernels of yours"),
+        ((), "name a kernel, or the directory of your kernels as --kernels"),
         (("cpu_tile", "--baseline", ","), "--baseline: cpu_tile needs another kernel"),
         (("cpu_tile", "--rounds", "2"), "--rounds: a verdict needs at least 3 rounds"),
         (("cpu_blas", "--baseline", "cpu_blas"), "--baseline: cpu_blas needs another kernel"),

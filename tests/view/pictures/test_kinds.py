@@ -327,5 +327,5 @@ def test_bits_has_a_point_for_each_precision_of_kernels_and_of_each_library() ->
     assert {text.get_text() for text in axes.texts} == {"bf16x6", "float32"}
     assert "bits" in fitting(source(*rows))
     assert "bits" not in fitting(source(*rows[:2]))
-    with pytest.raises(UsageError, match="no two rows of one size have error_rms_bits"):
+    with pytest.raises(UsageError, match="no size has rows with error_rms_bits"):
         draw(source(*rows[:2]), "bits")
