@@ -179,7 +179,7 @@ _NAMELESS = {
     errno.ENOENT: "the current directory",  # it was deleted
     errno.EAGAIN: NO_MORE_PROCESSES,
 }
-"""What an error of the system is about that names no file."""
+"""Subjects of errors of the system that name no file."""
 
 
 _NOT_TAKEN = {

@@ -123,7 +123,7 @@ class Problem:
 
     @property
     def by_columns(self) -> tuple[bool, ...]:
-        """Whether each of the operands and the result is column-major."""
+        """For each operand and then the result: whether it is column-major."""
         return tuple(name in self.column_major for name in self.operation.arrays)
 
     @property

@@ -88,7 +88,7 @@ def descendants(pid: int | None = None, without: Collection[int] = ()) -> list[i
 
 
 def first_child(pid: int) -> int:
-    """Return the child of a process that started first; without children, the process itself."""
+    """Return the oldest child of a process, or the process itself if it has no child."""
     children = [child for child, parent in _parents() if parent == pid]
     return min(children, key=lambda child: (_started(child), child), default=pid)
 

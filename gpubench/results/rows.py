@@ -36,7 +36,8 @@ _FIXED = "called at fixed addresses; a cold cache was flushed"
 _NUMBER = re.compile(r"\d[\d,.]*")
 
 MAX_OVERHEAD_SPREAD = 0.01
-"""Maximum difference of the overheads of rounds, over a sample. It keeps a time within ±0.5 %."""
+"""Maximum difference of the overheads of rounds, divided by the time of a sample. It keeps a time
+within ±0.5 %."""
 
 BETWEEN_SWEEPS_US = 0.033
 """Standard deviation of a launch's time between sweeps, beyond that between rounds, of points below

@@ -15,14 +15,15 @@ COMPUTE_BOUND = (
     0.1  # up to this fraction of the memory bandwidth, a time depends on the clock in full
 )
 BUSY_MEMORY = 0.3
-"""From this fraction on, it may not depend on the clock at all, beyond its share of the peak."""
+"""From this fraction of the bandwidth on, the least share of a time that depends on the clock is
+its share of the peak."""
 
 SHARED_BOUND = 0.6
 """Up to this fraction of the measured copy bandwidth, the clock may explain a time in full."""
 
 MEMORY_BOUND = 0.9
-"""From this fraction on, it explains no more than `MIN_EXCUSE`: caches run at the clock, memory
-does not."""
+"""From this fraction of the copy bandwidth on, the clock explains at most `MIN_EXCUSE` of a change:
+caches run at the clock, memory does not."""
 
 MIN_EXCUSE = 0.2
 

@@ -184,6 +184,6 @@ def _needed(
 
 
 def _in_most(numbers: Sequence[float] | Floats, part: float) -> int | None:
-    """Return the number that is enough in this part of the cases; None: none is."""
+    """Return the number of rounds that is enough in this part of the cases, or None."""
     enough = np.quantile(numbers, part, method="higher") if len(numbers) else np.inf
     return math.ceil(enough) if np.isfinite(enough) else None

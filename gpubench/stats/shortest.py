@@ -41,7 +41,7 @@ def decide_by_shortest(
     p: NDArray[np.float64],
     effect: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
-    """Update `p` and `effect`; return the points whose shortest times have the smaller p-value.
+    """Update `p` and `effect`; return for each point whether its shortest times decided them.
 
     `sides` has both sides' times of each point, or None. `p` and `effect` come from another test. A
     point with both tests gets twice the smaller p-value. A shift that the points share with the

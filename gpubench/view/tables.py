@@ -178,7 +178,8 @@ class _Console(Console):
 def console(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
     """Return a console that prints to stdout, stderr or a file.
 
-    If that is no terminal, the console uses no colour, wide tables, and does not wrap text.
+    If the output is not a terminal, the console uses no colour and wide tables, and does not wrap
+    text.
     """
     # Text is shown as it is: a `[k]` in an idea or a `:cd:` in a file name is not markup.
     screen = _Console(

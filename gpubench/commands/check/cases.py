@@ -21,7 +21,7 @@ RACE_THREADS = 128
 barriers and shared arrays alike, and the cost grows with the square of a block's threads."""
 
 HOST_TILE = 32
-"""Number of rows and columns that a block of a host function is taken to cover."""
+"""Assumed number of rows, and of columns, that a block of a host function covers."""
 
 ODD = 77  # extents at which a kernel that refuses nearly all sizes is asked why
 

@@ -101,7 +101,8 @@ def run_build(
 def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:
     """Return the kernels that a list names, of every operation or of `op`.
 
-    A directory of the user's kernels has operations of its own, and `all` takes its kernels alone.
+    With a directory of the user, the operations are those with a folder in it, or else the default,
+    and `all` selects only the directory's kernels.
     Raises UsageError for a name that is no kernel, and for a description that cannot be used.
     """
     default = operation_named(op, kernels)

@@ -60,7 +60,8 @@ class Instance:
     problem: Problem
     architecture: str
     device: Device
-    """The GPU whose figures count: this machine's, or an example. Without a name, none is known."""
+    """The GPU whose figures count: this machine's, or an example. It has no name if no
+    figure is known."""
 
     reason: str = ""
     """Why it cannot run there; empty if it can."""

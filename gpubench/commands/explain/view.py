@@ -123,7 +123,7 @@ _LEGENDS = {
     "MMA": "matrix instructions of tensor cores in the inner loop",
     "shared %": "part of shared memory's rate that these would read at their peak",
 }
-"""What headings mean that are no words."""
+"""Meanings of the headings that are not words."""
 
 
 def tile_table(explanations: Sequence[Explanation]) -> RenderableType:

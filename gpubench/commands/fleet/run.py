@@ -200,9 +200,9 @@ def host_steps(
 ) -> Iterator[list[Turn]]:
     """Yield the steps of a host: turns of workers that measure at the same time.
 
-    When the usual steps have ended, `times` must have what they measured. Units whose rounds
-    scatter too much have further steps. Their number of rounds is what a typical device needs for a
-    standard error of `QUIET`, up to `MAX_MORE`.
+    The caller adds the times of the usual steps to `times` before it requests a further step. Units
+    whose rounds scatter too much have further steps. Their number of rounds is what a typical
+    device needs for a standard error of `QUIET`, up to `MAX_MORE`.
     """
     yield from _phase_steps(addresses, ALONE, rounds)
     if len(addresses) > 1:

@@ -151,7 +151,8 @@ def _failed(rounds: Sequence[Measurement]) -> bool:
 def products(device: Device, rounds: int, asked: Asked) -> Job:
     """Return the job that measures the products of a device, each round by the same policy.
 
-    It measures those that are asked for, or the first product if none is: each round has one.
+    It measures the products in `asked.units`, or the first product if there is none, because each
+    round has a product.
 
     Raises UsageError for a backend that has no products.
     """

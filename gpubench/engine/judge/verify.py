@@ -40,7 +40,7 @@ STALE = (
     "their addresses, such as in a tensor map. Make the map again where an address differs from "
     "the last call's, or write fixed_addresses=True"
 )
-"""What a call left that computed results where its arguments were before."""
+"""Reason if a call wrote its result to the address of an earlier output."""
 
 
 class Check:

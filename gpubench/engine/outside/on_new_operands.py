@@ -38,8 +38,8 @@ MAX_BYTES = 2**22  # maximum bytes of their problems
 BESIDE_S = 5e-4  # time of a request beside the launches
 
 HELD_US = (50.0, 5e3)
-"""On a GPU: the time that launches must take together for a ratio of the two clocks, and the time
-that they are to take."""
+"""On a GPU: the least time of all launches together at which the ratio of the two clocks counts,
+and the time for which the number of launches is chosen."""
 
 HELD_LAUNCHES = (8, 256)  # their least and largest number
 HELD_BYTES = 2**31  # maximum bytes of their problems
@@ -170,7 +170,7 @@ class OnNewOperands:
 
     def _hold(self, launches: int) -> Callable[[], None]:
         if not self._put(launches):
-            raise missing("launches that waited before did not wait again")
+            raise missing("its launches could be held in the queue once, but not again")
         return lambda: self._request(Examiner.launch_on_new_operands, self._seed)
 
     def _require_results(self) -> None:

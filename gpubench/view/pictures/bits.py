@@ -22,8 +22,8 @@ ABOVE_POINTS = 4  # and this far above it
 LINE_POINTS = 11  # height of a name
 
 NEAR_BITS = 8.0
-"""Names of points that are nearer to each other, in bits and in speed, stand above and below them
-in turn."""
+"""Points are near each other if they differ by less than this in bits, and by a factor below
+`NEAR_RATIO` in speed. Their names stand above and below them in turn."""
 
 NEAR_RATIO = 1.4
 
@@ -33,8 +33,8 @@ def bits_panels(group: Sequence[Source]) -> list[Panel]:
 
     Layouts share a panel, because 8-bit operands have one of their own.
 
-    A library that computes in another precision than its row names is left out: its point is that
-    of the other precision.
+    A library that computes in another precision than its row names is left out: its point would
+    belong to the other precision.
     """
     sized: list[Source] = []
     for source in group:
