@@ -241,23 +241,45 @@ def test_a_child_that_fills_the_memory_is_killed_and_says_so(
     child.kill()
 
 
-def test_the_memory_of_a_container_is_what_its_groups_leave(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+GROUPS = {
+    "2": ("0::/a/b", ("max", "current"), "", {"cpu.max": "150000 100000"}),
+    "1": (
+        "5:cpu,cpuacct:/a/b\n4:memory:/a/b\n0::/",
+        ("limit_in_bytes", "usage_in_bytes"),
+        "total_",
+        {"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000"},
+    ),
+}
+"""By the version of the control groups: those of a process, and their files."""
+
+
+@pytest.mark.parametrize("version", GROUPS)
+def test_the_memory_and_the_cpus_of_a_container_are_what_its_groups_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    for group, limit, used, cached in (("", "max", 7, 0), ("a", 3 * 2**20, 2**20, 2**19)):
-        folder = tmp_path / group
-        folder.mkdir(exist_ok=True)
-        (folder / "memory.max").write_text(f"{limit}\n")
-        (folder / "memory.current").write_text(f"{used}\n")
-        (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cached}\n")
-    (tmp_path / "a" / "b").mkdir()  # a group without limits of its own
+    own, (maximum, current), prefix, quota = GROUPS[version]
+    trees = {"cpu": tmp_path, "memory": tmp_path}
+    if version == "1":
+        trees = {name: tmp_path / name for name in trees}
+    for tree in trees.values():
+        (tree / "a" / "b").mkdir(parents=True, exist_ok=True)  # b has no limits of its own
+    for group, limit, used, cached in (("", 2**63 - 4096, 7, 0), ("a", 3 * 2**20, 2**20, 2**19)):
+        folder = trees["memory"] / group
+        (folder / f"memory.{maximum}").write_text(f"{limit}\n")
+        (folder / f"memory.{current}").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text(f"anon 5\n{prefix}inactive_file {cached}\n")
     read = host.read_text
     monkeypatch.setattr(host, "CGROUPS", tmp_path)
     monkeypatch.setattr(
-        host, "read_text", lambda path: "0::/a/b" if path == "/proc/self/cgroup" else read(path)
+        host, "read_text", lambda path: own if path == "/proc/self/cgroup" else read(path)
     )
+    monkeypatch.setattr(host.os, "sched_getaffinity", lambda _pid: range(8))
     assert host.all_memory_bytes() == 3 * 2**20
     assert host.free_memory_bytes() == 3 * 2**20 - 2**20 + 2**19
+    assert host.cpu_threads() == 8
+    for name, text in quota.items():
+        (trees["cpu"] / "a" / name).write_text(f"{text}\n")
+    assert host.cpu_threads() == 2
 
 
 def test_what_a_child_prints_is_cleaned_named_and_bounded(

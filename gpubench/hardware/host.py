@@ -1,7 +1,9 @@
 """The host's CPUs and memory, as Linux reports them. Standard library only."""
 
+import math
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 CACHE_VARIABLE = "GPUBENCH_CPU_CACHE_MIB"
@@ -12,8 +14,9 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def cpu_threads() -> int:
-    """Return the number of CPUs that this process may run on."""
-    return len(os.sched_getaffinity(0))
+    """Return the number of CPUs that this process may use, rounded up in a container's quota."""
+    quotas = (math.ceil(quota) for quota in _cpu_quotas())
+    return max(1, min([len(os.sched_getaffinity(0)), *quotas]))
 
 
 def free_memory_bytes() -> int:
@@ -31,22 +34,41 @@ def all_memory_bytes() -> int:
     return min([total, *(limit for limit, _ in _memory_limits())])
 
 
-def _memory_limits() -> list[tuple[int, int]]:
-    """Return the limit of each control group (version 2) that has one, and what is used of it.
+def _groups(controller: str) -> Iterator[Path]:
+    """Yield the control groups of this process, of both versions, with their parents."""
+    for line in read_text("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        root = CGROUPS / controller if controllers else CGROUPS  # version 1 has a tree for each
+        group = root / path.strip("/")
+        groups = [group, *group.parents]
+        if root in groups and (not controllers or controller in controllers.split(",")):
+            yield from groups[: groups.index(root) + 1]
+
+
+def _cpu_quotas() -> Iterator[float]:
+    """Yield the number of CPUs that each control group with a quota may use."""
+    for group in _groups("cpu"):
+        quota, _, period = read_text(group / "cpu.max").partition(" ")
+        if not period:
+            quota, period = (
+                read_text(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")
+            )
+        if quota.isdigit() and period.isdigit():  # without a quota: max, or -1
+            yield int(quota) / int(period)
+
+
+def _memory_limits() -> Iterator[tuple[int, int]]:
+    """Yield the limit of each control group that has one, and what is used of it.
 
     The group's inactive file cache is not counted as used, because the system takes it back.
     """
-    own = read_text("/proc/self/cgroup").rpartition("0::/")[2]
-    groups = [CGROUPS / own, *(CGROUPS / own).parents]
-    limits = []
-    for group in groups[: groups.index(CGROUPS) + 1] if CGROUPS in groups else []:
-        limit, used = (read_text(group / f"memory.{name}") for name in ("max", "current"))
-        if limit.isdigit() and used.isdigit():
-            cached = re.search(
-                r"^inactive_file (\d+)", read_text(group / "memory.stat"), re.MULTILINE
-            )
-            limits.append((int(limit), int(used) - (int(cached[1]) if cached else 0)))
-    return limits
+    for group in _groups("memory"):
+        for names in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
+            limit, used = (read_text(group / f"memory.{name}") for name in names)
+            if limit.isdigit() and used.isdigit():
+                statistics = read_text(group / "memory.stat")
+                cached = re.findall(r"^(?:total_)?inactive_file (\d+)", statistics, re.MULTILINE)
+                yield int(limit), int(used) - int([0, *cached][-1])  # the total comes last
 
 
 def memory_bytes(name: str) -> int | None:
