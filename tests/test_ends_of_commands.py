@@ -22,12 +22,12 @@ from gpubench.process import descendants
 from gpubench.results import store
 from gpubench.results.row import write
 
-ON_CPU = "--device cpu --sizes 16 --rounds 2"
-PAIRS = "HEAD:own own --device cpu --variants mine --sizes 16 --pairs 2 --results r"
+ON_CPU = "--device cpu --sizes 16 --rounds 1 --precision 50%"
+PAIRS = "HEAD:own own --device cpu --variants mine --sizes 16 --precision 50% --pairs 2 --results r"
 LINES: dict[str, tuple[str, ...]] = {
     "sweep": (
         f"{ON_CPU} --kernels own --variants mine -o out.csv",
-        f"{ON_CPU} --on local --variants cpu_blas,cpu_tile --tiles 4..16 -o out.csv",
+        f"{ON_CPU} --on local --variants cpu_blas,cpu_tile --tiles 4,8 -o out.csv",
     ),
     "compare-cublas": ("--sizes 64 --kernels own",),
     "tune": (f"cpu_tile {ON_CPU} --where edge<9 --cache hot -o out.csv --winners out.toml",),
@@ -39,7 +39,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "ab": (PAIRS,),
     "history": ("nightly",),
     "bisect": (PAIRS,),
-    "judge": ("mine --kernels own --device cpu --sizes 16",),
+    "judge": ("mine --kernels own --device cpu --sizes 16 --precision 50% --rounds 3",),
     "explain": ("looped --kernels own --arch sm_90",),
     "build": ("naive,shared_tile,looped --arch sm_80,sm_90 --sizes 64 --kernels own -o out.csv",),
     "variants": ("--kernels own",),
