@@ -261,6 +261,16 @@ def test_a_variable_sets_the_size_of_the_last_level_cache(monkeypatch: pytest.Mo
             describe_cpu()
 
 
+def test_a_copy_leaves_half_of_the_memory_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+    monkeypatch.setattr(cpu_gauge, "free_memory_bytes", lambda: 2**26)
+    monkeypatch.setattr(
+        cpu_gauge.np, "copyto", lambda target, _source: copied.append(target.nbytes)
+    )
+    assert CpuGauge(describe_cpu()).copy_gbytes_per_s() > 0
+    assert sum(copied) == cpu_gauge.REPEATS * 2**24
+
+
 def test_ceilings_are_measured() -> None:
     ceilings = CpuGauge(describe_cpu(), copy_bytes=2**20).ceilings(["float32", "int32"])
     assert set(ceilings) == {

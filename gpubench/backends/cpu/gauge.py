@@ -19,12 +19,19 @@ import threadpoolctl
 from gpubench.cache import cache_file, keep_value
 from gpubench.cache import kept as kept_values
 from gpubench.errors import UsageError
-from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads, memory_bytes, read_text
+from gpubench.hardware.host import (
+    CACHE_VARIABLE,
+    cpu_threads,
+    free_memory_bytes,
+    memory_bytes,
+    read_text,
+)
 from gpubench.model import CORE_DTYPES, Device, Health
 from gpubench.text import shown
 
 MAX_CACHE_MIB = 65536
 COPY_BYTES = 2**28
+MIN_COPY_BYTES = 2**22  # beyond the second cache of most CPUs
 REPEATS = 5
 
 COPY = "measured_copy_gbytes_per_s"
@@ -45,6 +52,8 @@ class CpuGauge:
 
     def __init__(self, device: Device, copy_bytes: int = COPY_BYTES) -> None:
         self._device = device
+        while 4 * copy_bytes > free_memory_bytes() and copy_bytes > MIN_COPY_BYTES:
+            copy_bytes //= 2  # a copy takes two arrays, and half of the memory remains
         self._copy_bytes = copy_bytes
 
     def copy_gbytes_per_s(self) -> float:
