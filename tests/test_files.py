@@ -3,6 +3,7 @@
 `docs/reliability.md` lists the failures that these tests cause.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from commandline import OWN, QUICK, QUICKER, TIMEOUT_S, call, files_in, start, wait_for_lines
 from samples import curve
 
+from gpubench.errors import NO_MORE_PROCESSES
 from gpubench.model.measurement import LONGEST_REASON
 from gpubench.results.provenance import _git
 from gpubench.results.row import read, write
@@ -267,6 +269,26 @@ def test_an_exception_of_ten_megabytes_is_cut_to_a_reason(tmp_path: Path) -> Non
 
 
 # ---- paths and options
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), NO_MORE_PROCESSES),
+        (RuntimeError("can't start new thread"), NO_MORE_PROCESSES),
+        (OSError(errno.EROFS, "Read-only file system"), "the system: Read-only file system"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+) -> None:
+    def refused(*_: object, **_options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("gpubench.process.child.subprocess.Popen", refused)
+    done = call(tmp_path, *QUICK)
+    assert (done.code, done.err.count("\n"), done.files) == (2, 1, [])
+    assert done.err.startswith(f"gpubench: {message}")
 
 
 def test_a_current_directory_that_was_deleted_is_one_line(tmp_path: Path) -> None:

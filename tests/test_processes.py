@@ -16,7 +16,7 @@ from commandline import TIMEOUT_S, call, run, start
 
 from gpubench.engine.child import supervisor
 from gpubench.engine.worker import Worker
-from gpubench.errors import HostChangedError
+from gpubench.errors import NO_MORE_PROCESSES, HostChangedError
 from gpubench.hardware import host
 from gpubench.model import Timer, Timing
 from gpubench.plan import description_process
@@ -226,18 +226,24 @@ def test_a_run_whose_scheduling_changes_ends_in_a_line(
             worker.warm_up()
 
 
-def test_a_child_that_fills_the_memory_is_killed_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        ("warden.MIN_FREE, warden.MAX_USED = 2, 0", "filled the memory of the machine; killed"),
+        ("warden.os.fork = lambda: open('/missing')", f"did not start: {NO_MORE_PROCESSES}"),
+    ],
+)
+def test_a_child_that_fills_the_memory_or_cannot_start_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, end: str
 ) -> None:
-    little = "from gpubench.process import warden; warden.MIN_FREE, warden.MAX_USED = 2, 0; "
-    boot = BOOT.replace("watch(int", f"{little}watch(int")
+    boot = BOOT.replace("watch(int", f"from gpubench.process import warden; {before}; watch(int")
     assert boot != BOOT
     monkeypatch.setattr("gpubench.process.child.BOOT", boot)
     (tmp_path / "holder.py").write_text("import time\ndef hold(_): time.sleep(600)")
     monkeypatch.syspath_prepend(tmp_path)
     child = start_child("holder", "hold", speaker="holder")
     assert child.socket.recv(1) == b""
-    assert child.how_it_ended() == "filled the memory of the machine; killed"
+    assert child.how_it_ended() == end
     child.kill()
 
 

@@ -1,5 +1,6 @@
 """A sweep shared among workers: in this process with fake devices, then with processes that die."""
 
+import errno
 import re
 import socket
 import sys
@@ -290,6 +291,14 @@ def test_workers_that_do_not_start_and_a_missing_dask_end_in_a_line(
 
     monkeypatch.setattr(distributed, "SpecCluster", broken)
     why = r"^--on local: not all .*no more processes; a script"
+    with pytest.raises(DeviceUnavailableError, match=why), connected(LOCAL, "cpu"):
+        pass
+
+    def refused() -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    why = r"^--on local needs a /dev/shm that can be written: Read-only file system$"
+    monkeypatch.setattr(cluster.multiprocessing, "Lock", refused)
     with pytest.raises(DeviceUnavailableError, match=why), connected(LOCAL, "cpu"):
         pass
     for package in ("cryptography", "distributed"):

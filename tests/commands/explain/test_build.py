@@ -1,5 +1,6 @@
 """`gpubench build`: kernels are compiled, without a GPU, and diff compares them."""
 
+import errno
 import multiprocessing
 import shutil
 import signal
@@ -137,7 +138,10 @@ def test_ctrl_c_ends_the_processes_that_compile_and_what_is_compiled_stays(
         again.append(program)
         return {instance: Code(error="no") for instance in program.instances}
 
-    monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
+    def refused(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")  # of /dev/shm
+
+    monkeypatch.setattr(code_module, "ProcessPoolExecutor", refused)
     monkeypatch.setattr(code_module, "compile_program", fail)
     compile_programs(programs, lambda _done: None)
     assert again == programs[:1]
