@@ -30,7 +30,9 @@ LINES: dict[str, tuple[str, ...]] = {
         f"{ON_CPU} --on local --variants cpu_blas,cpu_tile --tiles 4,8 -o out.csv",
     ),
     "compare-cublas": ("--sizes 64 --kernels own",),
-    "tune": (f"cpu_tile {ON_CPU} --where edge<9 --cache hot -o out.csv --winners out.toml",),
+    "tune": (
+        f"cpu_tile {ON_CPU} --where edge<4 --cache hot --budget 2 -o out.csv --winners out.toml",
+    ),
     "reproduce": ("mine.toml --device cpu",),
     "show": ("a.csv", "a.csv -o out.json"),
     "report": ("a.csv -o out.html",),
