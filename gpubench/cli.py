@@ -9,6 +9,7 @@ import errno
 import inspect
 import signal
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -118,12 +119,17 @@ def root(
 
 def main() -> None:
     """Run the command line. Every expected failure is one line on stderr and an exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _INTERRUPTING:
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and shells' background jobs
             signal.signal(number, _interrupt)
     streams = guard_streams()
     with all_ended():
-        code = _run()
+        try:
+            code = _run()
+            _ignore(_INTERRUPTING)
+        except KeyboardInterrupt:  # as it ended
+            code = INTERRUPTED
+        _ignore(_INTERRUPTING)  # what follows ends soon
         if descriptions := sys.modules.get("gpubench.plan.description_process"):
             descriptions.end()  # also if it is older than this command
     for stream in (sys.stdout, sys.stderr):
@@ -142,10 +148,17 @@ def _interrupt(_number: int, _frame: object) -> None:
     """
     from gpubench.process.child import end_programs  # not for --help, which starts none
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    _ignore((signal.SIGTERM, signal.SIGHUP))
     end_programs()
     raise KeyboardInterrupt
+
+
+_INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _ignore(signals: Iterable[signal.Signals]) -> None:
+    for number in signals:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _run() -> int:

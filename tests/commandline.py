@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,11 +17,11 @@ import pytest
 import typer
 from warm import Fork
 
-from gpubench.cli import app, main
+from gpubench import cli
 
 TIMEOUT_S = 300
 
-GROUP: Any = typer.main.get_command(app)
+GROUP: Any = typer.main.get_command(cli.app)
 """Built once: it takes a tenth of a second."""
 
 COMMANDS = {name: GROUP.get_command(None, name) for name in GROUP.commands}
@@ -49,6 +50,7 @@ def call(folder: Path, *arguments: str | bytes, **environment: str) -> Done:
     out, err = io.StringIO(), io.StringIO()
     if Fork.forks:
         Fork.forks.open()
+    handlers = {number: signal.getsignal(number) for number in cli._INTERRUPTING}
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["gpubench", *map(os.fsdecode, arguments)])
@@ -56,7 +58,9 @@ def call(folder: Path, *arguments: str | bytes, **environment: str) -> Done:
         for name, text in environment.items():
             patch.setenv(name, text)
         with pytest.raises(SystemExit) as ended:
-            main()
+            cli.main()
+    for number, handler in handlers.items():  # it has ignored signals in its end
+        signal.signal(number, handler)
     return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue(), folder)
 
 

@@ -317,6 +317,27 @@ def test_ctrl_c_while_the_command_line_is_loaded_ends_it_without_a_message(
     assert (done.returncode, done.stdout, done.stderr) == (code, out, "")
 
 
+SIGNALLED_AT_THE_END = """
+import os, signal, sys
+from gpubench import cli
+from gpubench.plan import description_process
+
+def end():
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), number)
+
+description_process.end = end
+sys.argv[1:] = ["generate", "a.npz", "--sizes", "3x5"]
+cli.main()
+"""
+
+
+def test_a_signal_that_comes_when_a_command_has_ended_changes_nothing(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", SIGNALLED_AT_THE_END]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr, files_in(tmp_path)) == (0, "", ["a.npz"])
+
+
 def test_an_interrupted_sweep_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
     with start(tmp_path, *LONG, "--cache", "hot") as process:
         wait_for_lines(tmp_path / "a.csv.partial", 4, process)

@@ -23,7 +23,7 @@ from gpubench.results import store
 from gpubench.results.row import write
 
 ON_CPU = "--device cpu --sizes 16 --rounds 1 --precision 50%"
-PAIRS = "HEAD:own own --device cpu --variants mine --sizes 16 --precision 50% --pairs 2 --results r"
+PAIRS = "HEAD:own own --device cpu --variants mine --sizes 16 --precision 50% --pairs 2"
 LINES: dict[str, tuple[str, ...]] = {
     "sweep": (
         f"{ON_CPU} --kernels own --variants mine -o out.csv",
@@ -38,10 +38,12 @@ LINES: dict[str, tuple[str, ...]] = {
     "report": ("a.csv -o out.html",),
     "plot": ("a.csv -o out.svg",),
     "diff": ("a.csv b.csv",),
-    "ab": (PAIRS,),
+    "ab": (f"{PAIRS} --results r",),
     "history": ("nightly",),
     "bisect": (PAIRS,),
-    "judge": ("mine --kernels own --device cpu --sizes 16 --precision 50% --rounds 3",),
+    "judge": (
+        "mine --kernels own --baseline cpu_blas --device cpu --sizes 16 --precision 50% --rounds 3",
+    ),
     "explain": ("looped --kernels own --arch sm_90",),
     "build": ("naive,shared_tile,looped --arch sm_80,sm_90 --sizes 64 --kernels own -o out.csv",),
     "variants": ("--kernels own",),
@@ -140,7 +142,8 @@ def require_none_left(
     The signal is sent after a time; without a time, when the command has started this number of
     processes.
     """
-    for path in (*folder.glob("out*"), *folder.glob("r*")):
+    left_by_kills = (folder.parent / "temporary").iterdir()
+    for path in (*folder.glob("out*"), *folder.glob("r*"), *left_by_kills):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert descendants.become_subreaper()
     before = frozenset(descendants.descendants())

@@ -42,6 +42,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_a_file_that_a_sweep_is_writing_is_left_to_it(tmp_path: Path) -> None:
+    """SIGHUP then ends the sweep, as a closed terminal does, and it is resumed."""
     with start(tmp_path, *FEW, "-o", "a.csv") as first:
         wait_for_lines(tmp_path / PARTIAL, 3, first)
         first.send_signal(signal.SIGSTOP)  # so that it does not end before the refusals
@@ -50,9 +51,12 @@ def test_a_file_that_a_sweep_is_writing_is_left_to_it(tmp_path: Path) -> None:
             late = call(tmp_path, *command)
             assert (late.code, len(late.err.splitlines())) == (2, 1), late.err
             assert "a.csv.partial is being written by another gpubench" in late.err
+        first.send_signal(signal.SIGHUP)
         first.send_signal(signal.SIGCONT)
-        assert ended(first)[0] == 0
-    assert files_in(tmp_path) == ["a.csv"]
+        assert ended(first)[0] == 130
+    assert files_in(tmp_path) == ["a.csv", PARTIAL]
+    assert 1 < len(sizes(tmp_path / "a.csv")) < len(SIZES)
+    assert call(tmp_path, "sweep", "--resume", "a.csv").files == ["a.csv"]
     assert sizes(tmp_path / "a.csv") == SIZES
 
 
