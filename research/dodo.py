@@ -302,6 +302,8 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:main", "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv")
     yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 34 -o cpu/kills.json")
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
+    yield step("cpu:hostile", "python SCRIPTS/hostile.py -o cpu/hostile.json")
+    yield step("cpu:surroundings", "python SCRIPTS/surroundings.py -o cpu/surroundings.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
     yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "blind", "tune", "fleet")))
 # fmt: on
