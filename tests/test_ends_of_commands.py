@@ -45,7 +45,7 @@ LINES: dict[str, tuple[str, ...]] = {
         "mine --kernels own --baseline cpu_blas --device cpu --sizes 16 --precision 50% --rounds 3",
     ),
     "explain": ("looped --kernels own --arch sm_90",),
-    "build": ("naive,shared_tile,looped --arch sm_80,sm_90 --sizes 64 --kernels own -o out.csv",),
+    "build": ("naive,shared_tile --arch sm_80,sm_90 --sizes 64 --kernels own -o out.csv",),
     "variants": ("--kernels own",),
     "new-kernel": ("other --from own/looped.cu --dir out",),
     "new-operation": ("other --dir out",),
