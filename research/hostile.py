@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
-from shared import ROOT, parser, save
+from common import ROOT, parser, save
 
 sys.path.insert(0, str(ROOT / "tests"))
 

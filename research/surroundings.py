@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared import GPUBENCH, ROOT, parser, save
+from common import GPUBENCH, ROOT, parser, save
 
 from gpubench.hardware.host import CGROUPS, read_text
 from gpubench.process import descendants
@@ -110,13 +110,6 @@ CASES = (
     Case(
         "four processes",
         f"{NOBODY} env -C open sh -c 'ulimit -u 4; exec \"$@\"' -",
-        f"{SWEEP} --sizes 32",
-        2,
-        "no further process or thread can start",
-    ),
-    Case(
-        "five processes",
-        f"{NOBODY} env -C open sh -c 'ulimit -u 5; exec \"$@\"' -",
         f"{SWEEP} --sizes 32",
         2,
         "no further process or thread can start",
