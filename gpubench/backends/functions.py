@@ -4,11 +4,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from gpubench.backends import Kernel
 from gpubench.errors import LaunchError
-from gpubench.model import Resources
+from gpubench.model import CallVariant, Resources
 
 MAX_RESOURCE = 2**31  # largest number of registers or bytes that a function may report
 MAX_NAME = 1000  # maximum length of the name of its algorithm
@@ -30,11 +31,52 @@ class Prepared:
         self.bind(*arrays)()
 
 
+@dataclass(frozen=True)
+class Returning:
+    """A function that returns its result, as one that writes into its last argument."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *arrays: Any) -> None:
+        """Call the function on all arrays but the last one, into which the result is copied.
+
+        Raises TypeError for a result that is no array of the output's shape, because a smaller
+        array would be repeated.
+        """
+        *inputs, output = arrays
+        result = self.function(*inputs)
+        if getattr(result, "shape", None) != output.shape:
+            what = getattr(result, "shape", type(result).__name__)
+            raise TypeError(f"it returns {what}, and not an array of shape {(*output.shape,)}")
+        if type(output).__module__.startswith("cupy") and not isinstance(result, type(output)):
+            result = import_module("cupy").from_dlpack(result)  # the current stream waits for it
+        output[...] = result
+
+
+def writing(function: Callable[..., Any], variant: CallVariant) -> Callable[..., None]:
+    """Return a variant's function as one that takes inputs and output, and writes the output."""
+    return Returning(function) if variant.returns else function
+
+
+def why_not_called(function: Callable[..., None], arrays: Sequence[Any]) -> str:
+    """Return what to write for a function that takes the inputs alone; empty for any other one."""
+    try:
+        signature(function).bind(*arrays[:-1])
+    except (TypeError, ValueError):  # other arguments, or a builtin without a signature
+        return ""
+    return "; for a function that returns its result, write returns=True"
+
+
 def as_tensors(package: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Return arrays as a package's tensors in the same memory, or unchanged without a package."""
-    return (
-        tuple(_tensor(import_module(package), array) for array in arrays) if package else (*arrays,)
-    )
+    """Return arrays as a package's tensors in the same memory, or unchanged without a package.
+
+    The output stays an array if the package's arrays cannot be written, as those of JAX.
+    """
+    if not package:
+        return (*arrays,)
+    *inputs, output = (_tensor(import_module(package), array) for array in arrays)
+    is_jax = type(output).__module__.startswith("jax")
+    return (*inputs, arrays[-1] if is_jax else output)
 
 
 def _tensor(module: Any, array: Any) -> Any:

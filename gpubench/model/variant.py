@@ -533,6 +533,10 @@ class CallVariant(Variant):
     """The package whose `from_dlpack` makes its arguments, such as `torch`. Empty: the function
     takes the backend's arrays, CuPy's or NumPy's."""
 
+    returns: bool = False
+    """Whether the function takes the inputs alone, and returns the result. Each launch then also
+    copies the result into the output."""
+
     tune: Callable[[Problem, bool, Sample, int], tuple[Callable[..., None], str]] | None = None
     """Returns the function that calls a library's fastest algorithm, and the algorithm's name, from
     the problem, whether operands are cold, a `Sample`, and the maximum number of launches per

@@ -204,6 +204,10 @@ def _checked(described: object, path: Path) -> Variant:
         ] and is_plain == (described.grid != ()) == (described.block != ())
     if isinstance(described, HostVariant):
         rules["entry is the name of a host function"] = described.entry.strip()
+    if isinstance(described, CallVariant):
+        rules["returns=True is for a CallVariant that reads no output"] = not described.returns or (
+            not described.reads_output and not isinstance(described, HostVariant)
+        )
     for rule, holds in rules.items():
         if not holds:
             raise UsageError(f"{path}: VARIANT: {rule}")

@@ -16,6 +16,7 @@ from gpubench.hardware.occupancy import occupancy
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import (
     CLOCKS_AGREE,
+    CallVariant,
     Device,
     Launches,
     Measurement,
@@ -32,6 +33,7 @@ from gpubench.stats.intervals import rounds_interval
 
 _READS = "the result held zeros before it ran, since it reads it"
 _FIXED = "called at fixed addresses; a cold cache was flushed"
+_RETURNS = "its time includes a copy of the result that it returns"
 
 _NUMBER = re.compile(r"\d[\d,.]*")
 
@@ -202,6 +204,7 @@ def _stated(point: Point) -> tuple[str, ...]:
     return (
         _READS if variant.reads_output else "",
         _FIXED if variant.fixed_addresses else "",
+        _RETURNS if isinstance(variant, CallVariant) and variant.returns else "",
         f"computes in {in_blas}" if in_blas else "",
     )
 

@@ -250,3 +250,40 @@ def test_what_a_function_reports_of_itself_is_checked_first(answers: dict[str, A
     assert result.reason.startswith(f"{next(iter(answers))}: it is no ") or "registers" in (
         result.reason
     )
+
+
+def test_a_function_that_returns_its_result_is_measured_with_the_copy() -> None:
+    for scope in Scope:
+        result, said = measured(variant(lambda a, b: a @ b, returns=True), scope=scope)
+        assert (result.status, result.reason) == (Status.OK, "")
+        assert "its time includes a copy of the result that it returns" in (said.notes or "")
+    _, said = measured(variant(matmul))
+    assert "a copy of the result" not in (said.notes or "")
+    wrong, _ = measured(variant(lambda a, b: a @ b * 2, returns=True))
+    assert wrong.status == Status.WRONG
+
+
+@pytest.mark.parametrize("returned", [None, 1.0, np.ones(48, np.float32)], ids=repr)
+def test_a_returned_value_that_is_not_the_whole_result_is_an_error(returned: object) -> None:
+    result, _ = measured(variant(lambda _a, _b: returned, returns=True))
+    assert result.status == Status.ERROR
+    assert "and not an array of shape (64, 48)" in result.reason
+
+
+def test_a_returning_function_reports_its_algorithm() -> None:
+    def call(a: Any, b: Any) -> Any:
+        return a @ b
+
+    call.algorithm = "the only one"  # type: ignore[attr-defined]
+    assert measured(variant(call, returns=True))[0].algorithm == "the only one"
+
+
+def test_arrays_that_cannot_be_written_are_inputs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = type("ArrayImpl", (), {"__module__": "jaxlib._jax"})
+    monkeypatch.setitem(
+        sys.modules, "stand_in", SimpleNamespace(from_dlpack=lambda _array: frozen())
+    )
+    arrays = [np.ones(2) for _ in range(3)]
+    *inputs, output = as_tensors("stand_in", arrays)
+    assert {type(each) for each in inputs} == {frozen}
+    assert output is arrays[-1]

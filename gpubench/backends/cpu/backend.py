@@ -16,7 +16,7 @@ import threadpoolctl
 
 from gpubench.backends import Routine
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
-from gpubench.backends.functions import allocating, as_tensors, torch
+from gpubench.backends.functions import allocating, as_tensors, torch, why_not_called, writing
 from gpubench.backends.new_elements import new_elements
 from gpubench.backends.rotation import (
     FixedArrays,
@@ -158,7 +158,9 @@ class CpuKernel:
         except ModuleNotFoundError as error:
             raise missing_module(error) from error
         except Exception as error:
-            raise LaunchError(f"failed while running: {with_place(error, self.path)}") from error
+            advice = why_not_called(self.call, arrays) if isinstance(error, TypeError) else ""
+            why = f"{with_place(error, self.path)}{advice}"
+            raise LaunchError(f"failed while running: {why}") from error
 
 
 class CpuBackend:
@@ -243,9 +245,9 @@ class CpuBackend:
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         sets, placed = self._fixed.place(point, operands)
         sets = first_rows(sets, problem)
-        call = function
+        call = writing(function, variant)
         if point.scope == Scope.END_TO_END:
-            call = partial(_end_to_end, function, variant)
+            call = partial(_end_to_end, call, variant)
         else:
             sets = tuple(as_tensors(variant.tensors, arrays) for arrays in sets)
         return CpuKernel(

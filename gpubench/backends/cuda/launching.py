@@ -18,7 +18,7 @@ from gpubench.backends.cuda.compile import Compiled, compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments, launch_config
 from gpubench.backends.cuda.host_function import HostFunction
 from gpubench.backends.cuda.nvcc import compile_library
-from gpubench.backends.functions import Prepared, as_tensors
+from gpubench.backends.functions import Prepared, as_tensors, writing
 from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
@@ -101,7 +101,9 @@ class Instances:
                     return partial(_run_all, [launch], arrays)
 
                 return CudaRoutine(bind=bind_call, call=call, code_hash=call.code_hash)
-            return call_routine(call, point.variant.tensors)
+            return replace(
+                call_routine(writing(call, point.variant), point.variant.tensors), call=call
+            )
         main = self._launch(point, problem)
         launches = main.sequence
         if not point.launches.overlap:  # kernels inside a launch may still overlap

@@ -205,7 +205,8 @@ def never_written(variant: Variant) -> str:
     """Return what is wrong with a variant whose output holds poison alone."""
     advice = "; if it reads the result, as beta * C does, write reads_output=True"
     if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
-        advice = "; write into the last argument, as in c[:] = …, and not c += …"
+        advice = "; write into the last argument, as in c[:] = …, and not c += …; returns=True is "
+        advice += "for a function that takes the inputs alone and returns the result"
     return f"the result was never written{advice * (not variant.reads_output)}"
 
 

@@ -150,6 +150,21 @@ def test_a_function_is_built_once_for_all_that_it_is_bound_to(cuda: SimpleNamesp
     assert all(isinstance(one, np.ndarray) for one in built[1])
 
 
+def test_the_result_that_a_function_returns_is_copied_in_the_launch(
+    cuda: SimpleNamespace,
+) -> None:
+    variant = fakes.variant(
+        runs_on="cuda", build=lambda _tile, _dtype: np.matmul, returns=True, tensors="numpy"
+    )
+    *inputs, output = np.full((2, 2), 3.0), np.eye(2), np.zeros((2, 2))
+    routine = instances(cuda).routine(point(variant), PROBLEM)
+    launch = routine.bind([*inputs, output])
+    assert not output.any()
+    launch()
+    assert (output == inputs[0]).all()
+    assert routine.call is np.matmul  # its attributes are what a row shows
+
+
 def test_a_call_is_prepared_before_the_launch(cuda: SimpleNamespace) -> None:
     prepared: list[object] = []
 

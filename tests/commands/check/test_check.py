@@ -133,7 +133,19 @@ def test_a_function_that_returns_its_result_is_told_where_to_write_it(
     assert check("mine", own(tmp_path, "return a @ b")) == FAULTY
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("wrong: mine at 1 float32 and 11 more cases: ")
-    assert line.endswith("write into the last argument, as in c[:] = …, and not c += …")
+    assert "write into the last argument, as in c[:] = …, and not c += …; returns=True is" in line
+
+
+@pytest.mark.parametrize(("stated", "code"), [("returns=True", 0), ("returns=False", FAULTY)])
+def test_a_function_of_the_inputs_alone_returns_its_result_where_its_description_says_so(
+    stated: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (own(tmp_path, "return a @ b") / "mine.py").read_text()
+    text = text.replace("call(a, b, c)", "call(a, b)").replace('baseline=""', stated)
+    (tmp_path / "mine.py").write_text(text)
+    assert check("mine", tmp_path) == code
+    advice = "; for a function that returns its result, write returns=True"
+    assert (advice in capsys.readouterr().out) == bool(code)
 
 
 def test_without_a_name_all_kernels_of_the_directory_are_checked(
