@@ -555,7 +555,8 @@ class CallVariant(Variant):
 class HostVariant(SourceVariant, CallVariant):
     """A host function of a CUDA C++ file that launches kernels, or a C function of a library.
 
-    nvcc compiles the file to a shared library. A prebuilt `.so` is loaded as it is.
+    nvcc compiles the file to a shared library. A prebuilt `.so` is loaded as it is. One that
+    computes on the CPU has `runs_on="cpu"`.
     """
 
     entry: str

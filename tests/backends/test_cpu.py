@@ -1,5 +1,6 @@
 """The CPU backend: right results everywhere, cold operands, threads."""
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -26,7 +27,17 @@ from gpubench.engine.measure.runner import Runner
 from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.errors import CompileError, LaunchError, UsageError
 from gpubench.hardware.host import CACHE_VARIABLE, cpu_threads
-from gpubench.model import OPERATIONS, Cache, CallVariant, Config, Point, Scope, Status
+from gpubench.model import (
+    OPERATIONS,
+    Cache,
+    CallVariant,
+    Config,
+    HostVariant,
+    Point,
+    Scope,
+    Status,
+    Timing,
+)
 from gpubench.plan.registry import variants
 
 TILES = ((33, "int32"), (1, "float64"))
@@ -340,3 +351,48 @@ def test_a_function_whose_module_is_missing_is_skipped_and_not_wrong(when: str) 
         Status.SKIPPED,
         "needs the Python module 'absent', which is missing",
     )
+
+
+C_SOURCE = """
+#include <stdint.h>
+void product(int64_t M, int N, int K, const float *alpha, const float *A, const float *B,
+             const float *bias, float beta, float *C) {
+  for (int i = 0; i < M; ++i)
+    for (int j = 0; j < N; ++j) {
+      float sum = bias || beta != 2 ? 1e9 : 0;
+      for (int k = 0; k < K; ++k) sum += A[i * K + k] * B[k * N + j];
+      C[i * N + j] = *alpha * sum;
+    }
+}
+"""
+SIGNATURE = (
+    "int64_t M, int N, int K, const float* alpha=1, const float* A, const float* B, "
+    "const float* bias=null, float beta=2, float* C"
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "signature", "reason"),
+    [
+        ("product", SIGNATURE, ""),
+        ("products", SIGNATURE, "libmine.so has no C function 'products'"),
+        ("product", f"{SIGNATURE}, cudaStream_t stream", "takes no cudaStream_t"),
+        ("product", SIGNATURE.replace("float beta", "half beta"), "takes no half by value"),
+    ],
+)
+def test_a_function_of_a_library_is_called_by_its_signature(
+    entry: str, signature: str, reason: str, tmp_path: Path
+) -> None:
+    library = tmp_path / "libmine.so"
+    command = ["g++", "-x", "c++", "-shared", "-fPIC", "-o", str(library), "-"]
+    subprocess.run(command, input=f'extern "C" {{{C_SOURCE}}}', text=True, check=True)
+    mine = HostVariant(
+        idea="a test", file=library.name, entry=entry, signature=signature, runs_on="cpu",
+        dtypes=("float32",), baseline="", name="mine", op="gemm", path=tmp_path / "mine.py",
+    )  # fmt: skip
+    quick = Timing(min_samples=2, min_device_s=0.0, max_wall_s=0.2)
+    runner = Runner(CpuBackend(), quick, seed=1, sleep=lambda _seconds: None)
+    for scope in Scope:
+        result = runner.measure(on_cpu(mine, size=(33, 20, 17), scope=scope))
+        assert (result.status == Status.OK) == (not reason)
+        assert reason in result.reason

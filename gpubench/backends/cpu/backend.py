@@ -15,6 +15,7 @@ import numpy as np
 import threadpoolctl
 
 from gpubench.backends import Routine
+from gpubench.backends.c_function import CFunction
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
 from gpubench.backends.functions import allocating, as_tensors, torch, why_not_called, writing
 from gpubench.backends.new_elements import new_elements
@@ -36,7 +37,7 @@ from gpubench.errors import (
     with_place,
 )
 from gpubench.hardware.host import cpu_threads, free_memory_bytes
-from gpubench.model import CallVariant, Config, Device, Point, Problem, Scope, Series
+from gpubench.model import CallVariant, Config, Device, HostVariant, Point, Problem, Scope, Series
 
 MAX_SETS = 4096
 """Maximum number of operand sets. Only small problems then need a flush, which takes tens of ms."""
@@ -246,6 +247,8 @@ class CpuBackend:
         sets, placed = self._fixed.place(point, operands)
         sets = first_rows(sets, problem)
         call = writing(function, variant)
+        if isinstance(function, CFunction):
+            call = function.bind(problem)
         if point.scope == Scope.END_TO_END:
             call = partial(_end_to_end, call, variant)
         else:
@@ -291,6 +294,8 @@ class CpuBackend:
 def _build(point: Point) -> Callable[..., None]:
     """Return the compiled function. Numba keeps it for later processes if its cache is writable."""
     variant, dtype = _call_variant(point), point.problem.dtype
+    if isinstance(variant, HostVariant):
+        return CFunction(variant, dtype)
     has_own_layout = point.problem.column_major == variant.own_layout(dtype)
     build = variant.build if has_own_layout else (variant.build_strided or variant.build)
     try:

@@ -5,7 +5,6 @@ records what is called. A prebuilt `.so` is loaded as it is.
 """
 
 import ctypes
-import os
 import re
 import tempfile
 from collections import Counter
@@ -13,23 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpubench.backends.c_function import as_number, load_library
 from gpubench.backends.cuda.driver import kernel_arguments
 from gpubench.backends.cuda.nvcc import ENTRY, compile_library, demangled
 from gpubench.errors import CompileError, LaunchError
 from gpubench.model import Config, HostVariant, Problem
-from gpubench.model.signature import FORMATS
 from gpubench.results.provenance import hash_of
-
-C_TYPES: dict[str, Any] = {
-    "b": ctypes.c_byte,
-    "i": ctypes.c_int,
-    "I": ctypes.c_uint,
-    "q": ctypes.c_longlong,
-    "Q": ctypes.c_ulonglong,
-    "f": ctypes.c_float,
-    "d": ctypes.c_double,
-}
-"""The types of numbers that a C function takes by value, by their names in `FORMATS`."""
 
 
 class HostFunction:
@@ -75,7 +63,7 @@ class HostFunction:
             return call
         scalar = problem.precision.cpp
         typed = [
-            value if isinstance(value, ctypes.c_void_p) else _as_number(value, name)
+            value if isinstance(value, ctypes.c_void_p) else as_number(value, name)
             for value, name in zip(
                 values,
                 (scalar if p.type_name == "Scalar" else p.type_name for p in self._parameters),
@@ -123,23 +111,9 @@ def kernel_name(symbol: str) -> str:
 
 def _loaded(content: bytes, source: Path) -> ctypes.CDLL:
     """Load a shared library. Raises CompileError if the system's loader refuses it."""
+    if source.suffix == ".so":
+        return load_library(source)
     with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:
-        path = source if source.suffix == ".so" else Path(folder, "host.so")
-        if path is not source:
-            path.write_bytes(content)
-        # ctypes binds all symbols at once, but a file may have functions for absent libraries.
-        system: Any = ctypes.CDLL(None)
-        system.dlopen.restype, system.dlerror.restype = ctypes.c_void_p, ctypes.c_char_p
-        handle = system.dlopen(str(path.resolve()).encode(), os.RTLD_LAZY | os.RTLD_LOCAL)
-        if not handle:
-            why = system.dlerror().decode(errors="replace")
-            raise CompileError(f"{source.name} cannot be loaded: {why}")
-        return ctypes.CDLL(str(path), handle=handle)
-
-
-def _as_number(value: Any, name: str) -> Any:
-    """Return a number as ctypes passes it by value. Raises CompileError for a type of CUDA."""
-    kind = C_TYPES.get(FORMATS[name])
-    if kind is None:
-        raise CompileError(f"a C function takes no {name} by value")
-    return kind.from_buffer_copy(value)
+        path = Path(folder, "host.so")
+        path.write_bytes(content)
+        return load_library(path, source.name)

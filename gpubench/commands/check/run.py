@@ -135,7 +135,8 @@ def _check(
     advice = advice or f"correct {variant.path.name}"
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
-        if isinstance(variant, HostVariant | CudaVariant):
+        on_host = backends()[variant.backend].host_arrays
+        if isinstance(variant, HostVariant | CudaVariant) and not on_host:
             if not _compile(variant, chosen, arch or DEFAULT):
                 return FAULTY
             return _check_source(variant, chosen, advice, named=bool(tiles))

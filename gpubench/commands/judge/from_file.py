@@ -7,7 +7,9 @@ from pathlib import Path
 
 from gpubench.cache import cache_file, keep
 from gpubench.errors import UsageError
+from gpubench.model.signature import NULL, parameters
 from gpubench.plan.from_source.description import describe_file, dtype_of
+from gpubench.plan.from_source.files import is_library
 from gpubench.plan.python_file import NAME_RULE, is_name
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep
@@ -16,13 +18,11 @@ from gpubench.text import shown
 _DECLARATION = re.compile(r"(?:\w+\s+)?(\w+)\s*\(([^()]*)\)")
 """A C function: `void run(int M, …)`, or the same without its type."""
 
-_ELF = b"\x7fELF"
-"""First bytes of a shared library."""
-
 _LIBRARY = """from gpubench.model import HostVariant
 
 VARIANT = HostVariant(
-    idea={idea!r}, file={file!r}, entry={entry!r}, signature={signature!r}, dtypes={dtypes!r}
+    idea={idea!r}, file={file!r}, entry={entry!r}, signature={signature!r}, dtypes={dtypes!r},
+    runs_on={backend!r}, baseline={baseline!r},
 )
 """
 _FUNCTION = """import runpy
@@ -57,17 +57,16 @@ def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
         raise UsageError(f"{shown(name)}: '{shown(kernel)}' cannot name a kernel: {NAME_RULE}")
     folder = cache_file("judged", sweep.op, str(file), entry, backend, sweep.dtypes)
     path = folder / sweep.op / f"{kernel}.py"
+    baseline = next(v.baseline for v in ours.values() if v.backend == backend and v.baseline)
     facts: dict[str, object] = {"idea": f"from {file.name}", "file": str(file), "entry": entry}
+    facts |= {"backend": backend, "baseline": baseline, "dtypes": tuple(sweep.dtypes)}
     if file.suffix == ".cu":
         content = _of_source(file, path, sweep.op, entry)
     elif file.suffix == ".so":
         content = _LIBRARY.format(**facts | _declared(name, entry))
-        with file.open("rb") as library:
-            if library.read(len(_ELF)) != _ELF:
-                raise UsageError(f"{shown(name)}: this file is not a shared library")
+        if not is_library(file):
+            raise UsageError(f"{shown(name)}: this file is not a shared library")
     elif re.search(rf"\b{re.escape(entry or '?')}\b", file.read_text("utf-8", errors="replace")):
-        baseline = next(v.baseline for v in ours.values() if v.backend == backend and v.baseline)
-        facts |= {"backend": backend, "baseline": baseline, "dtypes": tuple(sweep.dtypes)}
         content = _FUNCTION.format(**facts)
     else:
         raise UsageError(f"{shown(name)}: name a function that it has: {shown(name)}:FUNCTION")
@@ -95,8 +94,12 @@ def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
 def _declared(name: str, text: str) -> dict[str, object]:
     """Return the name, signature and dtype of a C function by its declaration."""
     declaration = _DECLARATION.fullmatch(text.strip())
-    types = re.findall(r"(\w+)\s*\*", declaration[2]) if declaration else []
-    dtype = dtype_of(types[-1]) if types else None
+    try:
+        listed = parameters(declaration[2]) if declaration else ()
+    except ValueError as error:
+        raise UsageError(f"{shown(name)}: {error}") from error
+    arrays = [each.type_name for each in listed if each.is_pointer and each.value != NULL]
+    dtype = dtype_of(arrays[-1]) if arrays else None
     if declaration is None or dtype is None:
         raise UsageError(
             f"{shown(name)}: declare its function, such as "

@@ -18,12 +18,16 @@ MAX_FILES = 50_000  # maximum number of files of a repository that are searched 
 MAX_PARENTS = 6  # maximum number of folders above a source in which its repository begins
 MAX_INCLUDED_BYTES = 2**20  # headers with more are libraries: only those beside the source are read
 
+_ELF = b"\x7fELF"  # first bytes of a shared library
+
 _LINE_MARKER = re.compile(r'^# \d+ "(.*?)"[^\n]*\n?', re.MULTILINE)
 
 
 def source_text(source: Path) -> str:
     """Return the text of a CUDA source. Raise UsageError if it cannot be read."""
     try:
+        if is_library(source):
+            raise UsageError(f"--from: {source} {_of_library(source)}")
         return source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
@@ -39,6 +43,26 @@ def _why_unread(source: Path, error: OSError | UnicodeDecodeError) -> str:
     files = sorted(path for form in ("*.cu*", "*/*.cu*") for path in near.glob(form))
     listed = ", ".join(shown(str(path)) for path in files[:MAX_LISTED] if path.is_file())
     return f"{error.strerror}{'; there are ' if listed else ''}{listed}"
+
+
+def is_library(file: Path) -> bool:
+    """Whether a file is a shared library. Raises OSError if it cannot be read."""
+    with file.open("rb") as content:
+        return content.read(len(_ELF)) == _ELF
+
+
+def _of_library(file: Path) -> str:
+    """Return the C functions that a library defines, and where their signature goes."""
+    nm = shutil.which("nm")
+    lines = run_program([nm, "-D", "--defined-only", str(file)]).stdout.split(b"\n") if nm else []
+    names = [line.split(b" T ")[1].decode() for line in lines if b" T " in line]
+    plain = [name for name in names if not name.startswith("_")]  # no C++
+    name = plain[0] if plain else "FUNCTION"
+    defines = f" and defines {', '.join(map(shown, plain[:MAX_LISTED]))}" if plain else ""
+    return (
+        f"is a library, which holds no signatures{defines}; state one: gpubench judge "
+        f"'{file}:{name}(int M, int N, int K, const float* A, const float* B, float* C)'"
+    )
 
 
 def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tuple[str, str, str]:

@@ -1,6 +1,7 @@
 """`judge`: one verdict for each kernel and shape, its exit code, and its JSON."""
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -183,6 +184,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("naive.cu:run", "my_naive", "float32"),  # gpubench has a kernel naive
         ("libmine.so:run(double* A, double* B, double* C, int N)", "mine", "float64"),
+        ("libmine.so:run(double* A=A, double* B, double* C, int area=M*N)", "mine", "float64"),
         ("rows.py:product", "rows", "float32"),
     ],
 )
@@ -210,12 +212,23 @@ def test_a_file_is_judged_without_a_description(
         ("text.so:run(double*A)", "text.so: this file is not a shared library"),
         ("rows.py:products", "rows.py: name a function that it has"),
         ("rows.py:product mm", "judge a file alone"),
+        ("libmine.so:run(3)", "libmine.so: '3' is not a parameter"),
+        ("libmine.so:run(double*A=null)", "libmine.so: declare its function"),
     ],
 )
 def test_a_file_that_says_too_little_is_refused(files: Path, text: str, message: str) -> None:
     done = call(files, "judge", *text.split(), "--device", "cpu")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert message in done.err
+
+
+def test_a_library_is_described_by_a_signature_that_the_user_states(tmp_path: Path) -> None:
+    source = 'extern "C" void run() {} void other() {}'
+    command = ["g++", "-x", "c++", "-shared", "-fPIC", "-o", str(tmp_path / "libmine.so"), "-"]
+    subprocess.run(command, input=source, text=True, check=True)
+    done = call(tmp_path, "new-kernel", "mine", "--from", "libmine.so")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "holds no signatures and defines run; state one: gpubench judge 'libmine" in done.err
 
 
 def test_the_table_names_verdict_ratio_and_reason() -> None:

@@ -1,0 +1,96 @@
+"""C functions of shared libraries: loaded, and called with the arguments of a signature."""
+
+import ctypes
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gpubench.errors import CompileError
+from gpubench.model import HostVariant, Problem
+from gpubench.model.signature import (
+    FORMATS,
+    NULL,
+    STREAM,
+    Parameter,
+    array_index,
+    number,
+    packed,
+)
+
+C_TYPES: dict[str, Any] = {
+    "b": ctypes.c_byte,
+    "i": ctypes.c_int,
+    "I": ctypes.c_uint,
+    "q": ctypes.c_longlong,
+    "Q": ctypes.c_ulonglong,
+    "f": ctypes.c_float,
+    "d": ctypes.c_double,
+}
+"""The types of numbers that a C function takes by value, by their names in `FORMATS`."""
+
+
+class CFunction:
+    """A C function that computes on the CPU. It takes NumPy arrays by a signature."""
+
+    def __init__(self, variant: HostVariant, dtype: str) -> None:
+        self._parameters = variant.parameters()
+        self._library, source = load_library(variant.source), variant.source.name
+        try:
+            self._function = self._library[variant.function(None, dtype)]
+        except AttributeError as error:
+            raise CompileError(f"{source} has no C function '{variant.entry}'") from error
+        self._function.restype = None
+        if any(each.type_name == STREAM for each in self._parameters):
+            raise CompileError(f"{source}: a function for the CPU takes no {STREAM}")
+
+    def __call__(self, problem: Problem, *arrays: Any) -> None:
+        """Call the function for a problem."""
+        self.bind(problem)(*arrays)
+
+    def bind(self, problem: Problem) -> Callable[..., None]:
+        """Return the function of inputs and output for the extents of a problem."""
+        slots = [_slot(each, problem) for each in self._parameters]
+        return partial(_call, self._function, slots)
+
+
+def _call(function: Any, slots: list[Any], *arrays: Any) -> None:
+    function(*(arrays[x].ctypes.data_as(ctypes.c_void_p) if type(x) is int else x for x in slots))
+
+
+def _slot(parameter: Parameter, problem: Problem) -> Any:
+    """Return the index of the array that a parameter gets, or another argument for ctypes."""
+    if parameter.value == NULL:
+        return ctypes.c_void_p(None)
+    index = array_index(parameter, problem.op) if parameter.is_pointer else None
+    if index is not None:
+        return index
+    scalar = problem.precision.cpp
+    content = packed(parameter, number(parameter, problem), scalar)
+    name = scalar if parameter.type_name == "Scalar" else parameter.type_name
+    value = as_number(content, name)
+    return ctypes.pointer(value) if parameter.is_pointer else value
+
+
+def as_number(content: Any, name: str) -> Any:
+    """Return a number as ctypes passes it by value. Raises CompileError for a type of CUDA."""
+    kind = C_TYPES.get(FORMATS[name])
+    if kind is None:
+        raise CompileError(f"a C function takes no {name} by value")
+    return kind.from_buffer_copy(content)
+
+
+def load_library(path: Path, name: str = "") -> ctypes.CDLL:
+    """Load a shared library. Raises CompileError if the system's loader refuses it.
+
+    `name` is the name of its source in the error, if it has one.
+    """
+    # ctypes binds all symbols at once, but a file may have functions for absent libraries.
+    system: Any = ctypes.CDLL(None)
+    system.dlopen.restype, system.dlerror.restype = ctypes.c_void_p, ctypes.c_char_p
+    handle = system.dlopen(str(path.resolve()).encode(), os.RTLD_LAZY | os.RTLD_LOCAL)
+    if not handle:
+        why = system.dlerror().decode(errors="replace")
+        raise CompileError(f"{name or path.name} cannot be loaded: {why}")
+    return ctypes.CDLL(str(path), handle=handle)
