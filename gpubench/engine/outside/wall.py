@@ -30,8 +30,8 @@ LONG = 8  # a batch that takes this many times as long is made shorter
 
 MAX_BYTES = 2**24  # maximum bytes of the operands of a request of several launches
 MAX_LAUNCHES = 256
-"""Maximum number of launches of a request. Operands take much longer to make than the short launches
-that would need more."""
+"""Maximum number of launches of a request. Operands take much longer to make than the short
+launches that would need more."""
 
 MIN_REQUESTS = 3  # minimum number of requests of a round that count, where none is slow
 MAX_REQUESTS = 25
