@@ -1,7 +1,7 @@
 """Makes operands from a seed, and references: their results in higher precision."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -45,6 +45,20 @@ def make_inputs(
         )
     rng = np.random.default_rng([seed, content] if content else seed)
     return tuple(_values(rng, shape, kind, fill) for shape, kind in arrays)
+
+
+def make_many(
+    problem: Problem, seed: int, fill: Fill, count: int
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield the operands of a number of launches, with values as those of `make_inputs`."""
+    if problem.operation.make or fill == Fill.INDEX:
+        yield from (make_inputs(problem, seed + each, fill) for each in range(count))
+        return
+    rng = np.random.default_rng(seed)
+    shapes = zip(problem.input_shapes, map(np.dtype, problem.types), strict=False)
+    yield from zip(
+        *(_values(rng, (count, *shape), kind, fill) for shape, kind in shapes), strict=True
+    )
 
 
 def make_new_values(

@@ -1,12 +1,12 @@
 """Operands that span their type, so that a kernel right for usual values alone is found."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.engine.operands.make import make_inputs
+from gpubench.engine.operands.make import make_many
 from gpubench.model import Fill, Problem
 
 SPANNED = 0.25
@@ -22,20 +22,25 @@ of an operand."""
 WIDE_EXPONENT = 10  # the same for other types
 
 
-def is_spanned(seed: int, fill: Fill) -> bool:
-    """Return whether the operands of a launch span their type, which a secret seed determines."""
-    return fill == Fill.UNIFORM and _rng(seed).random() < SPANNED
+def which_span(seed: int, launches: int, fill: Fill) -> list[bool]:
+    """Return whether the operands of each launch span their type, by a secret seed."""
+    draws: list[bool] = (_rng(seed).random(launches) < SPANNED).tolist()
+    return draws if fill == Fill.UNIFORM else [False] * launches
 
 
-def new_inputs(problem: Problem, seed: int, spans: bool, fill: Fill) -> tuple[NDArray[Any], ...]:
-    """Return the operands of a launch, which a secret seed determines.
+def new_inputs(
+    problem: Problem, seed: int, spans: Sequence[bool], fill: Fill
+) -> Iterator[tuple[NDArray[Any], ...]]:
+    """Yield the operands of each launch, which a secret seed determines.
 
-    With `spans`, operands of a product span their type whatever `fill` says. Those of another
-    operation are as it states them.
+    Where `spans` is true, operands of a product span their type. All others are uniform then. Those
+    of another operation are as it states them.
     """
-    spans = spans and problem.operation.is_product
-    inputs = make_inputs(problem, seed, Fill.UNIFORM if spans else fill)
-    return spanned(inputs, _rng(~seed)) if spans else inputs
+    is_wide = any(spans) and problem.operation.is_product
+    inputs = make_many(problem, seed, Fill.UNIFORM if is_wide else fill, len(spans))
+    rng = _rng(~seed)
+    for each, is_spanned in zip(inputs, spans, strict=True):
+        yield spanned(each, rng) if is_wide and is_spanned else each
 
 
 def _rng(seed: int) -> np.random.Generator:

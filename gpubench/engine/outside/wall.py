@@ -19,7 +19,7 @@ from gpubench.engine.judge.verdict import WrongError, as_judged
 from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import SEED_BITS
 from gpubench.engine.outside.batch import Batch, Seen
-from gpubench.engine.outside.values import is_spanned, new_inputs
+from gpubench.engine.outside.values import new_inputs, which_span
 from gpubench.errors import ChildLostError
 from gpubench.model import Health, Measurement, Problem, Series, Status, Timer, Timing
 from gpubench.process.descendants import close_to_descendants
@@ -134,10 +134,10 @@ class Wall:
     def _request(self, behind: Batch, result: Measurement, *, is_first: bool = False) -> Seen:
         """Launch on new operands. Raises WrongError for a wrong result, and ChildLostError."""
         point, seed = result.point, randbits(SEED_BITS)
-        seeds, fill = range(seed, seed + behind.launches), point.operands
-        spans = [is_first or is_spanned(each, fill) for each in seeds]
+        launches, fill = behind.launches, point.operands
+        spans = [True] * launches if is_first else which_span(seed, launches, fill)
         behind.fill(
-            (new_inputs(point.problem, *each, fill) for each in zip(seeds, spans, strict=True)),
+            new_inputs(point.problem, seed, spans, fill),
             spans,
             reads_output=point.variant.reads_output,
             has_nan=is_first,
