@@ -175,9 +175,9 @@ FAULTS = {
 }
 
 ALWAYS = {
-    *("tiled_square", "launcher", "half", "dynamic_shared", "matrix_struct"),
-    *("a store with its indices exchanged", "a sum that begins with no value"),
-    *("a grid that truncates", "a barrier missing at the end of a loop", "a stale partial tile"),
+    *("launcher", "half", "matrix_struct"),
+    *("a sum that begins with no value", "a grid that truncates"),
+    "a barrier missing at the end of a loop",
 }
 """The files that run in every suite; all others run with `-m exhaustive`."""
 

@@ -66,8 +66,13 @@ def test_its_kernel_is_checked_at_odd_sizes_within_the_stated_tolerance(tmp_path
     ("op", "even", "further", "right", "wrong", "cheat"),
     [
         ("softmax", "64x40", "rows=64;cols=40", "rows", "pairs", "kept"),
-        ("total", "640", "", "loop", "fours", "sampled"),
-        ("attention", "40x16", "s=40;d=16", "online", "pairs", "kept"),
+        pytest.param(
+            *("total", "640", "", "loop", "fours", "sampled"), marks=pytest.mark.exhaustive
+        ),
+        pytest.param(
+            *("attention", "40x16", "s=40;d=16", "online", "pairs", "kept"),
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_a_right_a_wrong_and_a_cheating_kernel_are_told_apart_by_every_command(
