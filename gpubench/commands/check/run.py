@@ -21,9 +21,7 @@ from gpubench.commands.check.cases import (
 )
 from gpubench.commands.check.source_file import SUFFIXES, described
 from gpubench.commands.check.wrong import stores_of_result, why_wrong
-from gpubench.engine.pool import local_pool
-from gpubench.engine.prepare import prepare
-from gpubench.engine.run import run
+from gpubench.engine.small_sweep import rows_at
 from gpubench.errors import CompileError, NotOnCpuError, UsageError
 from gpubench.grouping import grouped
 from gpubench.hardware.architectures import DEFAULT
@@ -31,14 +29,12 @@ from gpubench.kernel_options import find_variant, require_architecture
 from gpubench.model import (
     OPERATIONS,
     BrokenVariant,
-    Cache,
     CallVariant,
     Config,
     CudaVariant,
     HostVariant,
     Problem,
     Status,
-    Timing,
     Variant,
 )
 from gpubench.model.sources import read_source
@@ -50,7 +46,6 @@ from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import is_ours, of_op
-from gpubench.plan.scrutiny import owner_of
 from gpubench.plan.sweep import Sweep
 from gpubench.text import counted
 from gpubench.view.tables import say
@@ -60,9 +55,6 @@ NOT_RUN = 3  # exit code: the kernel cannot be run here
 
 SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 """M, N and K at which a function on arrays is checked."""
-
-SHORTEST = Timing(rounds=1, min_samples=2, few_samples=1, min_device_s=0, max_wall_s=0.001)
-"""The policy of a sweep whose times are not shown."""
 
 NO_SHARED = "extern __shared__ memory in a launch without any"
 """What shim/runtime.cpp reports of a launch without dynamic shared memory."""
@@ -290,30 +282,13 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
     if not backends()[variant.backend].host_arrays:
         say(f"not run: {variant.name} runs on {variant.backend}; sweep it there")
         return NOT_RUN
-    operation = OPERATIONS[variant.op]
-    count = len(operation.extents)
-    sweep = Sweep(
-        op=variant.op,
-        variants=(variant.name,),
-        sizes=tuple(operation.size_of((*size, *size)[:count]) for size in SIZES),
-        tiles=tuple(str(tile) for tile in tiles if tile),
-        layouts=variant.layouts,
-        dtypes=variant.dtypes,
-        device=variant.backend,
-        caches=(Cache.COLD if owner_of(variant) else Cache.HOT,),
-        kernels=kernels,
-        timing=SHORTEST,
-    )
-    with local_pool(sweep.device, sweep.timer, kernels=sweep.kernels) as pool:
-        outcome = run(prepare(sweep, pool.device), pool)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
+    rows = rows_at(variant, kernels, SIZES, tiles)
     faults = [
         (f"{row.status}: {row.label}", row.reason or "")
-        for row in outcome.rows
+        for row in rows
         if row.status not in {Status.OK, Status.SKIPPED}
     ]
-    return _conclude(variant, faults, counted(len(outcome.rows), "point"))
+    return _conclude(variant, faults, counted(len(rows), "point"))
 
 
 def _say_launched(cases: Sequence[Case], advice: str) -> None:

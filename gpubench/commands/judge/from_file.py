@@ -10,6 +10,7 @@ from gpubench.errors import UsageError
 from gpubench.model.signature import NULL, parameters
 from gpubench.plan.from_source.description import describe_file, dtype_of
 from gpubench.plan.from_source.files import is_library
+from gpubench.plan.from_source.python import describe_python
 from gpubench.plan.python_file import NAME_RULE, is_name
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep
@@ -23,15 +24,6 @@ _LIBRARY = """from gpubench.model import HostVariant
 VARIANT = HostVariant(
     idea={idea!r}, file={file!r}, entry={entry!r}, signature={signature!r}, dtypes={dtypes!r},
     runs_on={backend!r}, baseline={baseline!r},
-)
-"""
-_FUNCTION = """import runpy
-
-from gpubench.model import CallVariant
-
-VARIANT = CallVariant(
-    idea={idea!r}, file={file!r}, runs_on={backend!r}, dtypes={dtypes!r},
-    baseline={baseline!r}, build=lambda _tile, _dtype: runpy.run_path({file!r})[{entry!r}],
 )
 """
 
@@ -66,13 +58,24 @@ def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
         content = _LIBRARY.format(**facts | _declared(name, entry))
         if not is_library(file):
             raise UsageError(f"{shown(name)}: this file is not a shared library")
-    elif re.search(rf"\b{re.escape(entry or '?')}\b", file.read_text("utf-8", errors="replace")):
-        content = _FUNCTION.format(**facts)
     else:
-        raise UsageError(f"{shown(name)}: name a function that it has: {shown(name)}:FUNCTION")
+        content = _of_python(file, path, sweep, entry, backend, baseline)
     if not keep(path, content.encode()):
         raise UsageError(f"{path}: the user's cache cannot be written; use --kernels DIR")
     return kernel, replace(sweep, kernels=folder)
+
+
+def _of_python(
+    file: Path, path: Path, sweep: Sweep, entry: str, backend: str, baseline: str
+) -> str:
+    """Describe a function of a Python file. Raise UsageError if it has none."""
+    try:
+        return describe_python(
+            file, sweep.op, entry, home=os.path.realpath(path.parent), idea=f"from {file.name}",
+            backend=backend, dtypes=tuple(sweep.dtypes), baseline=baseline,
+        )  # fmt: skip
+    except UsageError as error:  # it begins with a flag of new-kernel
+        raise UsageError(f"KERNEL: {str(error).partition(': ')[2]}") from error
 
 
 def _of_source(file: Path, path: Path, op: str, entry: str) -> str:

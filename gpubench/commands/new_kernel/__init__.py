@@ -28,7 +28,7 @@ def new_kernel(
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FILE.cu", help="Existing CUDA source to describe. It is not changed."
+            "--from", metavar="FILE", help="Existing CUDA or Python source to describe, unchanged."
         ),
     ] = None,
     kernel: Annotated[
@@ -56,7 +56,7 @@ def new_kernel(
     if source and like:
         raise UsageError("--from and --like: describe a source, or start from a kernel of gpubench")
     if kernel and not source:
-        raise UsageError("--kernel: names a function of --from FILE.cu")
+        raise UsageError("--kernel: names a function of --from FILE")
     if source:
         describe_source(name, op, source, folder, kernel=kernel, force=force)
     else:

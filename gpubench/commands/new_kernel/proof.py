@@ -15,9 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
+from gpubench.backends import backends
 from gpubench.engine.judge.verify import INTEGER_POISON
+from gpubench.engine.small_sweep import rows_at
 from gpubench.errors import CompileError, UsageError
-from gpubench.model import OPERATIONS, Config, CudaVariant, HostVariant, Problem, Variant
+from gpubench.model import (
+    OPERATIONS,
+    CallVariant,
+    Config,
+    CudaVariant,
+    HostVariant,
+    Problem,
+    Status,
+    Variant,
+)
 from gpubench.model.sources import include_folders, included_names, read_source, whole_source
 from gpubench.on_cpu.case import Case, differs, right_result
 from gpubench.on_cpu.fault import KernelFaultError
@@ -27,6 +38,9 @@ from gpubench.plan.from_source.files import expanded
 SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
 """M, N and K, or other extents, at which a function is run: two that it takes. Squares are for
 those that take only squares. Most tiles divide these sizes."""
+
+SMALL = ((32, 32, 32), (13, 7, 5))
+"""M, N and K at which a Python function is called, which may be a plain loop."""
 
 ONLY_NVCC = {
     r"\b(?:wgmma|mma\.sync|ldmatrix)": "it uses tensor cores by inline PTX",
@@ -55,11 +69,13 @@ class Proof:
     squares_only: bool = False  # whether results are right if all extents are equal
 
 
-def prove(variant: Variant) -> Proof:
-    """Run a described function at two sizes, and compare its results.
+def prove(variant: Variant, kernels: Path) -> Proof:
+    """Run a described function of the folder `kernels` at two sizes, and compare its results.
 
     If they are wrong, other layouts of the matrices are tried, and squares.
     """
+    if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
+        return _of_call(variant, kernels)
     if not isinstance(variant, CudaVariant | HostVariant):
         return Proof(reason=variant.idea)
     tile = variant.tiles.defaults[0] if variant.tiles else None
@@ -75,6 +91,15 @@ def prove(variant: Variant) -> Proof:
             return Proof(reason=_why_only_nvcc(variant) or str(error))
         except (UsageError, ValueError) as error:
             return Proof(reason=str(error))
+
+
+def _of_call(variant: CallVariant, kernels: Path) -> Proof:
+    """Return the proof of a function on arrays, which a sweep judges."""
+    if not backends()[variant.backend].host_arrays:
+        return Proof(reason="it needs a GPU; sweep it there")
+    rows = rows_at(variant, kernels, SMALL)
+    reason = next((str(row.reason or row.status) for row in rows if row.status != Status.OK), "")
+    return Proof(reason=reason, sizes=" and ".join(row.size for row in rows))
 
 
 def _tried(trial: Trial, problems: Sequence[Problem], squares: Sequence[Problem]) -> Proof:

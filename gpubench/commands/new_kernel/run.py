@@ -24,6 +24,7 @@ from gpubench.plan.from_source.description import (
     described_by_default,
 )
 from gpubench.plan.from_source.files import source_text
+from gpubench.plan.from_source.python import describe_python
 from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import NAME_RULE, is_name
 from gpubench.plan.registry import KERNELS, of_op
@@ -80,6 +81,9 @@ def describe_source(
     a function that it lacks, and a file that exists already.
     """
     op = _checked(name, op, folder)
+    if source.suffix == ".py":
+        _describe_python(name, op, source, folder, kernel, force=force)
+        return
     text = source_text(source)
     chosen = {name: kernel}
     if kernel == "all" and (listed := described_by_default(text)):
@@ -104,6 +108,20 @@ def describe_source(
     _say_next(paths.values(), op, folder, "\n".join((*told, "Then:")), ",".join(chosen))
 
 
+def _describe_python(
+    name: str, op: str, source: Path, folder: Path, entry: str, *, force: bool
+) -> None:
+    """Write the description of a Python function, and print whether it is proved."""
+    idea, path = f"what {name} teaches, in a line", folder / op / f"{name}.py"
+    text = describe_python(source, op, entry, home=os.path.realpath(folder / op), idea=idea)
+    if path.resolve() == source.resolve():
+        raise UsageError(f"{path}: is the file to describe: choose another name, or --dir")
+    Output(path, overwrite=force, flag="").write(text.encode())
+    described = Description(text=text, asked=[], guesses=[])
+    verdict = _proved(name, op, folder, described, lambda **_: described)
+    _say_next([path], op, folder, f"{verdict}\nThen:", name)
+
+
 def _proved(
     name: str,
     op: str,
@@ -119,15 +137,15 @@ def _proved(
         return f"First say in its signature what these are: {', '.join(description.asked)}."
     hint = f" It may be no product: {description.hint}." if description.hint else ""
     try:
-        proof = prove(of_op(op, folder, [name])[name])
+        proof = prove(of_op(op, folder, [name])[name], folder)
     except UsageError as error:  # the description as written is refused
         return f"Not proved: {error}.{hint}"
     if proof.column_major is not None or proof.squares_only:
         description = redescribe(column_major=proof.column_major, squares_only=proof.squares_only)
         path = folder / op / f"{name}.py"
         Output(path, overwrite=True, flag="").write(description.text.encode())
-        proof = prove(of_op(op, folder, [name])[name])
-    if proof.sizes:
+        proof = prove(of_op(op, folder, [name])[name], folder)
+    if proof.sizes and not proof.reason:
         return f"The description is complete: its results at {proof.sizes} are right on the CPU."
     look = f" Check the guesses: {', '.join(description.guesses)}." if description.guesses else ""
     return f"Not proved: {proof.reason}.{look}{hint}"

@@ -14,6 +14,7 @@ from newcomer import RESEARCH
 from samples import sample
 from stub import nothing_measured
 
+from gpubench.backends.functions import writing
 from gpubench.commands.judge import verdicts as of_verdicts
 from gpubench.commands.judge.from_file import described
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
@@ -167,6 +168,7 @@ TEXTS = {
     "rows.cu": "",
     "libmine.so": "\x7fELF",
     "text.so": "",
+    "returns.py": "def product(a, b):\n    return a @ b\n",
     "rows.py": "def product(a, b, c):\n    c[:] = a @ b\n",
 }
 
@@ -186,6 +188,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("libmine.so:run(double* A, double* B, double* C, int N)", "mine", "float64"),
         ("libmine.so:run(double* A=A, double* B, double* C, int area=M*N)", "mine", "float64"),
         ("rows.py:product", "rows", "float32"),
+        ("returns.py", "returns", "float32"),
     ],
 )
 def test_a_file_is_judged_without_a_description(
@@ -195,10 +198,11 @@ def test_a_file_is_judged_without_a_description(
     named, sweep = described(text, Sweep(dtypes=("float32",)), backend)
     variant = of_op("gemm", sweep.kernels)[name]
     assert (named, variant.backend, variant.dtypes) == (name, backend, (dtype,))
-    assert files in {path.parent for path in variant.sources}
+    assert files in {path.resolve().parent for path in variant.sources}
     if isinstance(variant, CallVariant) and backend == "cpu":
         c = np.zeros((2, 2))
-        variant.build(None, dtype)(np.ones((2, 2)), np.ones((2, 2)), c)
+        function = writing(variant.build(None, dtype), variant)
+        function(np.ones((2, 2)), np.ones((2, 2)), c)
         assert c.tolist() == [[2, 2], [2, 2]]
 
 
@@ -210,7 +214,7 @@ def test_a_file_is_judged_without_a_description(
         ("kernel.cu", "how its kernel is launched; describe it by 'gpubench new-kernel kernel"),
         ("libmine.so:run", "libmine.so: declare its function, such as 'libmine.so:run"),
         ("text.so:run(double*A)", "text.so: this file is not a shared library"),
-        ("rows.py:products", "rows.py: name a function that it has"),
+        ("rows.py:products", "KERNEL: unknown function 'products'; "),
         ("rows.py:product mm", "judge a file alone"),
         ("libmine.so:run(3)", "libmine.so: '3' is not a parameter"),
         ("libmine.so:run(double*A=null)", "libmine.so: declare its function"),

@@ -36,7 +36,7 @@ extern "C" __global__ void plain(const float* A, const float* B, double* C, int 
 @pytest.fixture(autouse=True)
 def without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """`test_proof.py` proves descriptions, which takes seconds each."""
-    monkeypatch.setattr("gpubench.commands.new_kernel.run.prove", lambda _: Proof(reason="here"))
+    monkeypatch.setattr("gpubench.commands.new_kernel.run.prove", lambda *_: Proof(reason="here"))
 
 
 def written(folder: Path, name: str, source: Path = EXAMPLE) -> Path:
