@@ -16,6 +16,7 @@ import pytest
 from gpubench.commands.compare_cublas.ladder import with_libraries
 from gpubench.kernels import gemm
 from gpubench.model import CallVariant, Problem
+from gpubench.plan.descriptor import load
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep
 
@@ -169,3 +170,27 @@ def test_the_example_on_the_cpu_is_a_description_of_the_same_form() -> None:
     c = np.empty((2, 2))
     example.build(None, "float64")(np.eye(2), np.ones((2, 2)), c)
     assert (c == 1).all()
+
+
+def test_the_examples_of_frameworks_for_a_gpu_are_short_descriptions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    language = SimpleNamespace(constexpr=object)
+    stand_in = SimpleNamespace(jit=lambda function: function, language=language)
+    monkeypatch.setitem(sys.modules, "triton", stand_in)
+    monkeypatch.setitem(sys.modules, "triton.language", language)
+    folder = Path(__file__).parents[2] / "examples" / "functions"
+    tensors = {}
+    for path in folder.glob("*.py"):
+        described = load(path, "gemm")
+        assert isinstance(described, CallVariant)
+        tensors[path.stem] = described.tensors
+        assert len([line for line in path.read_text().splitlines() if line.strip()]) <= 25
+    assert tensors == {
+        "torch_cpu": "torch",
+        "torch_gpu": "torch",
+        "triton_product": "torch",
+        "numba_cuda": "",
+        "jax_matmul": "jax.numpy",
+        "pallas_product": "jax.numpy",
+    }
