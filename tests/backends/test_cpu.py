@@ -246,7 +246,7 @@ def test_a_kernel_that_does_not_build_or_run_is_an_error_of_its_line(backend: Cp
     built: list[int] = []
     backend.compile([point], built.append)
     assert built == [1]
-    why = r"ValueError: first line \(test_cpu\.py, line \d+\)"
+    why = r"ValueError: first line \(test_cpu\.py:\d+\)"
     with pytest.raises(CompileError, match=f"compile: {why}$"):
         backend.bind(point, load(backend, point))
     point = on_cpu(fakes.variant(fails, "raising", path=Path(__file__)))

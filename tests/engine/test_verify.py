@@ -1,8 +1,10 @@
 """Right results of each operation are accepted, and every known way to be wrong is rejected."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product as each
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +15,7 @@ from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import Check, errors_of, poison, relative_error
 from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Problem
+from gpubench.plan.registry import KERNELS
 
 FLOATS = ("float32", "float64")
 PRODUCTS = tuple(op for op, operation in OPERATIONS.items() if operation.is_product)
@@ -214,12 +217,13 @@ def test_the_reason_says_what_is_wrong(error: float, tolerance: float, reason: s
     assert why is None if reason is None else reason in why
 
 
-@pytest.mark.parametrize("later", [False, True])
-def test_the_result_of_the_set_before_is_wrong(later: bool) -> None:
-    at, backend = point(), FakeBackend()
+@pytest.mark.parametrize("later", [False, True], ids=["ours", "a user's"])
+def test_the_result_of_the_set_before_is_wrong(later: bool, tmp_path: Path) -> None:
+    backend, folder = FakeBackend(), tmp_path if later else KERNELS
+    at = replace(point(), variant=replace(point().variant, path=folder / "gemm" / "mine.py"))
     host = make_inputs(at.problem, 3)
     operands = backend.load(at.problem, host, cold=True)
-    check = Check(np, at, operands, lambda: make_reference(np, "gemm", *host), later=later)
+    check = Check(np, at, operands, lambda: make_reference(np, "gemm", *host))
     check.start()
     for index in operands.rotation.take(2):
         operands.sets[index][-1][...] = host[0] @ host[1]
