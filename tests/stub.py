@@ -6,6 +6,7 @@ Every point takes 10 to 14 microseconds, which depend on its tile and size.
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Self
 from unittest.mock import patch
@@ -89,7 +90,7 @@ def _no_programs(programs: Sequence[Program], _on_compiled: object) -> dict[Prog
     return {program: dict.fromkeys(program.instances, code) for program in programs}
 
 
-def _no_proof(_variant: Variant) -> Proof:
+def _no_proof(_variant: Variant, _kernels: Path) -> Proof:
     return Proof(reason="no program is started here")
 
 
