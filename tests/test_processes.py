@@ -86,6 +86,15 @@ def program(argument: str) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+def opened(pids: list[int]) -> list[int]:
+    """Descriptors of the processes that have not ended yet."""
+    descriptors = []
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            descriptors.append(os.pidfd_open(pid))
+    return descriptors
+
+
 def all_ended(ends: list[int]) -> bool:
     """Whether the processes of these descriptors end in time."""
     until = time.monotonic() + ENDS_IN_S + SLACK_S
@@ -174,7 +183,7 @@ def test_what_a_kernel_started_ends_with_a_sweep_that_is_stopped(
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         before = frozenset(descendants.descendants())
-        started = [os.pidfd_open(pid) for pid in descendants.descendants(process.pid)]
+        started = opened(descendants.descendants(process.pid))
         assert len(started) >= 2
         process.send_signal(signal.Signals[number])
         assert all_ended(started)
@@ -197,7 +206,7 @@ def test_a_program_of_check_ends_with_it(tmp_path: Path) -> None:
         while not (pids := [p for p in descendants.descendants(process.pid) if is_program(p)]):
             assert process.poll() is None, process.communicate()
             time.sleep(0.3)  # a look at all processes takes CPU time
-        ends = [os.pidfd_open(pid) for pid in pids]
+        ends = opened(pids)
         process.terminate()
         assert all_ended(ends)
         process.communicate(timeout=TIMEOUT_S)
