@@ -181,7 +181,7 @@ def run(case: Case, folder: Path) -> dict[str, object]:
             ["/bin/sh", "-c", line],
             cwd=folder,
             env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
-            | {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": "/tmp"},  # noqa: S108
+            | {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": "/tmp"},  # noqa: S108 # a child's
             capture_output=True,
             text=True,
             check=False,

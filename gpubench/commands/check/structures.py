@@ -68,7 +68,7 @@ def _members(name: str, plain: str) -> tuple[Parameter, ...]:
     """Return the members of a structure. Raises LookupError if the source does not define it."""
     for tag, inside, alias in re.findall(_STRUCTURE.format(name=re.escape(name)), plain):
         if name in {tag, alias}:
-            found = map(_MEMBERS.fullmatch, filter(str.strip, inside.split(";")))
-            listed = [f"{each[1]} {one}" for each in found if each for one in each[2].split(",")]
+            members = map(_MEMBERS.fullmatch, filter(str.strip, inside.split(";")))
+            listed = [f"{each[1]} {one}" for each in members if each for one in each[2].split(",")]
             return parameters(", ".join(listed))
     raise LookupError(name)

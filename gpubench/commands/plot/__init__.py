@@ -43,7 +43,7 @@ def plot(
     kind = resolve(together, kind)
     path = output or Path(f"{files[0].stem}-{kind}.svg")
     claimed = claim(path, force=force)
-    most = None if only or exclude else FEW_PANELS
-    picture = draw(together, kind, theme=default_theme(path), max_panels=most)
+    max_panels = None if only or exclude else FEW_PANELS
+    picture = draw(together, kind, theme=default_theme(path), max_panels=max_panels)
     save(picture, claimed, provenance(kind, files))
     say(str(path))

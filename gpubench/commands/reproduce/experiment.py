@@ -256,10 +256,10 @@ def find(
     `runs`, they may lack it. Raises UsageError for an unknown name and for an invalid file.
     """
     paths = paths_of(names or [*shipped()]).values()
-    found = [read_experiment(path, checkout, runs=runs) for path in paths]
-    if checkout and not any(experiment.file.checkout for experiment in found):
+    experiments = [read_experiment(path, checkout, runs=runs) for path in paths]
+    if checkout and not any(experiment.file.checkout for experiment in experiments):
         raise UsageError("--checkout: no experiment here checks code of a checkout")
-    return found
+    return experiments
 
 
 def read_file(path: Path) -> ExperimentFile:

@@ -136,12 +136,14 @@ def describe_file(
         guesses.append("tiles")
     if is_guess:
         guesses.append("dtypes")
-    found = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None
+    no_product = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None
     return Description(
         text="\n".join([*lines, *space, *launch, ")\n"]),
         asked=[each.name for each in asked],
         guesses=guesses,
-        hint=f"it has {' '.join(found[0].split())}: a softmax or a norm?" if found else "",
+        hint=f"it has {' '.join(no_product[0].split())}: a softmax or a norm?"
+        if no_product
+        else "",
     )
 
 
