@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +40,9 @@ from gpubench.results.provenance import source_hash
 from gpubench.results.result_file import ResultFile
 from gpubench.results.row import Row
 from gpubench.results.rows import build_rows
+
+if TYPE_CHECKING:
+    import pytest
 
 Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 
@@ -399,3 +404,16 @@ def run_sweep(
 ) -> Outcome:
     """Prepare and run a sweep on an executor. `job` has further arguments of `prepare`."""
     return run(prepare(sweep, executor.device, **job), LocalPool(executor), watcher, file)
+
+
+def install_modules(
+    monkeypatch: pytest.MonkeyPatch, parts: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Install stand-ins of modules with these attributes, the packages before what they hold."""
+    for name, facts in parts.items():
+        module = ModuleType(name)
+        module.__dict__.update(facts)
+        monkeypatch.setitem(sys.modules, name, module)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)

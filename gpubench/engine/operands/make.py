@@ -37,7 +37,7 @@ def make_inputs(
     if make := problem.operation.make:
         made = make(np.random.default_rng([seed, content]), problem.input_shapes)
         return tuple(np.asarray(x, kind) for x, kind in zip(made, problem.types, strict=False))
-    arrays = [*zip(problem.input_shapes, map(np.dtype, problem.types), strict=False)]
+    arrays = _shapes_and_types(problem)
     if fill == Fill.INDEX:
         return tuple(
             (factor * np.arange(math.prod(shape), dtype=np.int64)).astype(kind).reshape(shape)
@@ -55,10 +55,16 @@ def make_many(
         yield from (make_inputs(problem, seed + each, fill) for each in range(count))
         return
     rng = np.random.default_rng(seed)
-    shapes = zip(problem.input_shapes, map(np.dtype, problem.types), strict=False)
+    arrays = _shapes_and_types(problem)
     yield from zip(
-        *(_values(rng, (count, *shape), kind, fill) for shape, kind in shapes), strict=True
+        *(_values(rng, (count, *shape), kind, fill) for shape, kind in arrays), strict=True
     )
+
+
+def _shapes_and_types(problem: Problem) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Return the shape and the element type of each operand."""
+    types = map(np.dtype, problem.types[: len(problem.input_shapes)])
+    return list(zip(problem.input_shapes, types, strict=True))
 
 
 def make_new_values(

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Self
 
 import fakes
 import numpy as np
 import pytest
+from fakes import install_modules
 from test_timer import FakeStream
 
 from gpubench.backends.cuda.timer import BlockedBatchTimer
@@ -80,13 +81,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         "cupy_backends.cuda.api": {},
         "cupy_backends.cuda.api.driver": {"launchKernel": lambda *given: launched.append(given)},
     }
-    for name, facts in parts.items():
-        module = ModuleType(name)
-        module.__dict__.update(facts)
-        monkeypatch.setitem(sys.modules, name, module)
-        parent, _, child = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], child, module)
+    install_modules(monkeypatch, parts)
     package = importlib.import_module("gpubench.backends.cuda")
     before = {name: sys.modules.pop(f"{package.__name__}.{name}", None) for name in MODULES}
     found = {

@@ -7,12 +7,13 @@ import ctypes
 import importlib
 import sys
 from collections.abc import Iterator
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from fakes import install_modules
 
 from gpubench.kernels.gemm_epilogue.operation import FORMS, OPERATION
 from gpubench.model import Problem
@@ -42,13 +43,13 @@ class Library:
         to._obj.value = len(self.table)
         return 0
 
-    def cublasLtMatmulDescCreate(self, to: Any, compute: int, scale: int) -> int:  # noqa: N802
+    def cublasLtMatmulDescCreate(self, to: Any, compute: int, scale: int) -> int:  # noqa: N802 # cuBLASLt's name
         return self._create(to, {"compute": compute, "scale": scale})
 
-    def cublasLtMatmulPreferenceCreate(self, to: Any) -> int:  # noqa: N802
+    def cublasLtMatmulPreferenceCreate(self, to: Any) -> int:  # noqa: N802 # cuBLASLt's name
         return self._create(to, {})
 
-    def cublasLtMatrixLayoutCreate(  # noqa: N802
+    def cublasLtMatrixLayoutCreate(  # noqa: N802 # cuBLASLt's name
         self, to: Any, kind: int, rows: Any, columns: Any, leading: Any
     ) -> int:
         facts = {"kind": KINDS[kind], "rows": rows.value, "columns": columns.value}
@@ -59,9 +60,9 @@ class Library:
         self.table[described.value][attribute] = value._obj.value
         return 0
 
-    cublasLtMatmulDescSetAttribute = cublasLtMatmulPreferenceSetAttribute = _set  # noqa: N815
+    cublasLtMatmulDescSetAttribute = cublasLtMatmulPreferenceSetAttribute = _set  # noqa: N815 # cuBLASLt's name
 
-    def cublasLtMatmulAlgoGetHeuristic(self, *given: Any) -> int:  # noqa: N802
+    def cublasLtMatmulAlgoGetHeuristic(self, *given: Any) -> int:  # noqa: N802 # cuBLASLt's name
         *_, descriptor, _a, _b, c, d, _preference, _most, _proposals, count = given
         if self.table[descriptor.value].get(7, 1) & 4:  # the bias's address has an alignment
             assert self.table[descriptor.value][8] % 256 == 0
@@ -76,7 +77,7 @@ class Library:
         memory = np.frombuffer((ctypes.c_char * size).from_address(address.value), kind)
         return memory.reshape(facts["columns"], leading)[:, : facts["rows"]].T
 
-    def cublasLtMatmul(self, *given: Any) -> int:  # noqa: N802
+    def cublasLtMatmul(self, *given: Any) -> int:  # noqa: N802 # cuBLASLt's name
         (_handle, described, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout) = (
             given[:12]
         )
@@ -126,13 +127,7 @@ def lt(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         "cupy_backends.cuda.api": {},
         "cupy_backends.cuda.api.driver": {"launchKernel": lambda *given: launches.append(given)},
     }
-    for name, facts in parts.items():
-        module = ModuleType(name)
-        module.__dict__.update(facts)
-        monkeypatch.setitem(sys.modules, name, module)
-        parent, _, child = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], child, module)
+    install_modules(monkeypatch, parts)
     own = [f"gpubench.backends.cuda.{name}" for name in NAMES]
     before = {name: sys.modules.pop(name, None) for name in own}
     cublaslt, _, epilogues = map(importlib.import_module, own)
