@@ -35,9 +35,11 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         All is copied into the user's cache, so that only what was compared with the digests is run.
         Raises UsageError if `folder` is no checkout of the commit.
         """
-        wanted = self.title
+        repository = self.title
         if folder is None:
-            raise UsageError(f"{experiment.stem}: --checkout DIR must name a checkout of {wanted}")
+            raise UsageError(
+                f"{experiment.stem}: --checkout DIR must name a checkout of {repository}"
+            )
         contents: dict[str, bytes] = {}
         for name, digest in self.files.items():
             path = folder / name
@@ -49,10 +51,10 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 read = {e: (folder / e).read_bytes() for e in files if not (folder / e).is_dir()}
             except OSError as error:
                 missing = f"--checkout: {path}: {error.strerror}"
-                raise UsageError(f"{missing}; it must be of {wanted}") from error
+                raise UsageError(f"{missing}; it must be of {repository}") from error
             if _digest(name, read) != digest:
                 kind = "folder" if name.endswith("/") else "file"
-                raise UsageError(f"--checkout: {path} is not the {kind} of {wanted}")
+                raise UsageError(f"--checkout: {path} is not the {kind} of {repository}")
             contents |= {f"checkout/{each}": content for each, content in read.items()}
         own = descriptions(experiment)
         for path in own.rglob("*.*"):
