@@ -44,7 +44,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 def test_a_file_that_a_sweep_is_writing_is_left_to_it(tmp_path: Path) -> None:
     """SIGHUP then ends the sweep, as a closed terminal does, and it is resumed."""
     with start(tmp_path, *FEW, "-o", "a.csv") as first:
-        wait_for_lines(tmp_path / PARTIAL, 3, first)
+        wait_for_lines(tmp_path / PARTIAL, 4, first)
         first.send_signal(signal.SIGSTOP)  # so that it does not end before the refusals
         for again in (("-o", "a.csv"), ("-o", "a.csv", "--force"), ("--resume", "a.csv")):
             command = (*FEW, *again) if "-o" in again else ("sweep", *again)

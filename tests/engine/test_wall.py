@@ -234,17 +234,20 @@ def measured(
 def plain_us(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> float:
     result = measured(worker, tmp_path_factory.mktemp("plain"), HONEST["plain"])
     assert result.series, result.reason
-    return result.series.median_us
+    return min(result.series.times_us)
 
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_no_function_is_ok_with_the_time_of_another(
     name: str, worker: Worker, tmp_path: Path, plain_us: float
 ) -> None:
-    """A cheat that finds no occasion is ok with its own time, that of four products or more."""
+    """A cheat that finds no occasion is ok with its own time, that of four products or more.
+
+    The shortest times are compared, because medians of two moments differ on a loaded machine.
+    """
     result = measured(worker, tmp_path, CHEATS[name])
     assert result.status != Status.OK or (
-        result.series and result.series.median_us > 1.5 * plain_us
+        result.series and min(result.series.times_us) > 1.5 * plain_us
     )
     assert result.reason or result.status == Status.OK
 
