@@ -11,6 +11,7 @@ import hostile
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive  # results/cpu/hostile.json has the record of all its cases
 def test_the_static_gate_is_honest_though_the_new_side_writes_into_all_files_of_the_job(
     tmp_path: Path,
 ) -> None:

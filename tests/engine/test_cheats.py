@@ -159,8 +159,8 @@ CHEATS = {
 }
 
 
-def measured(folder: Path, name: str, body: str, rounds: int = Timing().rounds) -> Measurement:
-    """Return the first measurement that is not ok in the rounds of a sweep, or else the last."""
+def measured(folder: Path, name: str, body: str, rounds: int = 3) -> Measurement:
+    """Return the first measurement that is not ok in the rounds, or else the last."""
     path = folder / f"{name}.py"
     here = f"__import__('pathlib').Path({str(folder)!r})"
     path.write_text(HEAD.replace("BODY", body.strip()).replace("HERE", here))
