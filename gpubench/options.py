@@ -292,8 +292,8 @@ OPTIONS = _named(
         "point_limit_s",
         1,
         1e6,
-        "Per-point timeout: a point that takes longer in a round is an error. "
-        "Default: 60 and 6 times the launch limit.",
+        "Per-point timeout: a point that takes longer to measure in a round is an error, or longer "
+        "to compile and call once. Default: 60 and 6 times the launch limit; to compile 300.",
     ),
 )
 

@@ -264,7 +264,7 @@ def devices_of(name: str) -> list[Device]:
     """
     child = start(__name__, "send_devices", speaker="devices")
     try:
-        return msgspec.json.decode(ask(child, name.encode(), START_LIMIT_S), type=list[Device])
+        return msgspec.json.decode(ask(child, name.encode(), (START_LIMIT_S,)), type=list[Device])
     except ChildLostError as lost:
         raise DeviceUnavailableError(f"the process that looks for devices {lost.why}") from None
     finally:

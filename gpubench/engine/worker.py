@@ -213,8 +213,8 @@ class Worker:
         self._make_ready_for(point.variant)
         started = datetime.now(UTC).isoformat(timespec="microseconds")
         try:
-            result = self._child.request(
-                self._timing.hang_s,
+            result = self._child.request_in_steps(
+                self._limits_s,
                 Runner.measure,
                 point,
                 wall_limit_s,
@@ -230,6 +230,11 @@ class Worker:
         if not self._child.usable:
             self._child.end()
         return result, not self._child.usable
+
+    @property
+    def _limits_s(self) -> tuple[float, float]:
+        """The time limits to compile a point, or to call a function once, and to measure it."""
+        return self._timing.point_limit_s or COMPILE_LIMIT_S, self._timing.hang_s
 
     def _seed_of(self, variant: Variant) -> int | None:
         """Return the seed of the operands of a measurement that begins now. None: the job's.

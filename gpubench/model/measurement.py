@@ -96,6 +96,9 @@ class Health:
     overhead_us: float | None = None
     """Time of a sample besides its launches, calibrated in this process and subtracted."""
 
+    host_us: float | None = None
+    """Time of the CPU to enqueue a launch, since the last reading."""
+
     nvml_sm_mhz: float | None = None
     memory_mhz: float | None = None
     temperature_c: float | None = None
@@ -144,6 +147,9 @@ class Measurement:
 
     notes: str = ""
     """What a call does besides computing, such as allocating memory."""
+
+    first_call_s: float | None = None
+    """Seconds of a function's first calls, in which it may compile. None: not a function."""
 
     threads: int | None = None
     """CPU threads that the kernel used. None on a GPU."""

@@ -207,7 +207,7 @@ class _Process:
                 )
             self._child.streams.speak_as(path.stem)
             try:
-                return ask(self._child, request, ANSWER_S, max_bytes=MAX_ANSWER_BYTES)
+                return ask(self._child, request, (ANSWER_S,), max_bytes=MAX_ANSWER_BYTES)
             except ChildLostError as lost:
                 self.end()
                 raise _EndedError(f"{where}: its process {lost.why}") from lost

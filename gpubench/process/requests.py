@@ -5,7 +5,7 @@ made: a value is bytes, which the caller decodes and checks.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from secrets import randbits
@@ -56,19 +56,23 @@ class _Answer(msgspec.Struct, frozen=True):
 def ask(
     child: Child,
     request: bytes,
-    limit_s: float,
+    limits_s: Iterable[float],
     report: Report = lambda _steps: None,
     max_bytes: int = MAX_BYTES,
     descriptors: Sequence[int] = (),
 ) -> bytes:
     """Return the value that a child answers. Raise the error that the child raised.
 
-    `descriptors` are those of open files that the child gets with the request.
+    `limits_s` has the time limit of each step: until the first report of the child, from there to
+    the second one, and so on. The last limit covers all further steps together. `descriptors` are
+    those of open files that the child gets with the request.
 
-    Raises ChildLostError if no answer arrives within the limit, or if the answer is none. The child
+    Raises ChildLostError if no answer arrives within a limit, or if the answer is none. The child
     must then be killed.
     """
     channel, token = Channel(child.socket), randbits(8 * TOKEN_BYTES).to_bytes(TOKEN_BYTES)
+    limits = iter(limits_s)
+    limit_s = next(limits)
     try:
         channel.send(token + request, limit_s, descriptors)
         deadline_s = perf_counter() + limit_s
@@ -80,7 +84,8 @@ def ask(
             if answer.steps is None:
                 break
             report(answer.steps)
-            deadline_s = perf_counter() + limit_s
+            if next_limit_s := next(limits, None):
+                limit_s, deadline_s = next_limit_s, perf_counter() + next_limit_s
     except TimeoutError as error:
         raise ChildLostError(f"hung: no answer within {limit_s:g} s; killed") from error
     except (EOFError, OSError) as error:

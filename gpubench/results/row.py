@@ -76,6 +76,10 @@ class Row:
     overhead_us: float | None = _time(
         "subtracted from each sample (timers events and outside)", low=-MAX_VALUE
     )
+    host_us: float | None = _time("time of the CPU to enqueue a launch (timer events)")
+    first_call_s: float | None = _time(
+        "a function: its first calls, in which it may compile or tune; in no other time"
+    )
 
     clock: str | None = _time(
         "parent: a process that does not run the kernel confirms the time to 5 %; else child"

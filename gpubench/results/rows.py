@@ -118,6 +118,7 @@ def _row(
         **_resources(rounds[-1], device),
         **_reuse(point),
         **clocks,
+        first_call_s=_highest(taken.first_call_s for taken in rounds),
         cpu_threads=rounds[-1].threads,
         device=device.name,
         host=_joined(taken.hostname for taken in rounds),
@@ -157,11 +158,11 @@ def _rates(
 
 
 def _clocks(rounds: Sequence[Measurement]) -> dict[str, Any]:
-    """Return the columns of clocks, temperature and power."""
+    """Return the columns of clocks, temperature and power, and of the CPU's time of a launch."""
     healths = [health for taken in rounds for health in (taken.before, taken.after)]
     clocks: dict[str, Any] = {
         name: _median(getattr(taken.after, name) for taken in rounds)
-        for name in ("sm_mhz", "nvml_sm_mhz", "memory_mhz")
+        for name in ("sm_mhz", "nvml_sm_mhz", "memory_mhz", "host_us")
     }
     return clocks | {
         "temperature_c": _highest(health.temperature_c for health in healths),

@@ -1,6 +1,7 @@
 """Calls and their results pass the wall."""
 
 import socket
+from itertools import repeat
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from gpubench.engine.child.calls import (
     encode_call,
 )
 from gpubench.engine.measure.runner import Runner
+from gpubench.errors import ChildLostError
 from gpubench.model import Cache, PairedTimes, Point, Status
 from gpubench.plan.registry import of_op
 from gpubench.process import requests
@@ -90,8 +92,14 @@ def test_only_the_answer_to_this_request_counts_and_each_step_has_the_limit(
     answering = Thread(target=answer_as_several_processes)
     answering.start()
     child: Any = SimpleNamespace(socket=ours)
-    assert requests.ask(child, b"", 60.0, reported.append) == b"right"
+    assert requests.ask(child, b"", repeat(60.0), reported.append) == b"right"
     assert reported == [1, 2]
+    answering.join()
+    reported.clear()  # a child that reports without an end is hung after the last limit
+    answering = Thread(target=answer_as_several_processes)
+    answering.start()
+    with pytest.raises(ChildLostError, match="no answer within 40 s"):
+        requests.ask(child, b"", (60.0, 40.0), reported.append)
     answering.join()
     for end in (ours, theirs):
         end.close()

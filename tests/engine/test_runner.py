@@ -54,6 +54,22 @@ def test_a_long_launch_with_a_wrong_result_is_sampled_once_and_has_no_time() -> 
     assert all(event.count == event.launches == 1 for event in backend.events_of("sample"))
 
 
+@pytest.mark.parametrize("libraries", [(), ("jax",)])
+def test_a_function_that_may_compile_is_called_once_before_the_limit_to_measure_begins(
+    libraries: tuple[str, ...],
+) -> None:
+    backend, launches_before = FakeBackend(10.0), list[int]()
+
+    def on_ready() -> None:
+        launches_before.append(len(backend.events_of("run")))
+
+    measuring = Runner(backend, Timing(max_wall_s=600.0), on_ready=on_ready)
+    at = point(variant(libraries=libraries))
+    assert (measuring.measure(at).first_call_s is None) == (not libraries)
+    assert launches_before == [len(libraries)]
+    assert measuring.measure(at).first_call_s is None
+
+
 def test_a_probe_is_launched_twice_as_a_launch_may_leave_data() -> None:
     last, repeats = np.zeros(0), 0
 

@@ -270,10 +270,19 @@ def test_every_column_has_a_value_if_all_is_known_and_a_failed_point_lacks_times
     given = {"sizes": (listed.size,), "problems": (listed,), "options": {"sizes": "a.csv"}}
     device = replace(H200, facts=H200.facts | {"measured_copy_gbytes_per_s": 50.0})
     job = preparing.prepare(plan.Sweep(tiles=("16",), **given), device)
-    numbers = ("sm_mhz", "overhead_us", "nvml_sm_mhz", "memory_mhz", "temperature_c", "power_w")
+    numbers = (
+        "sm_mhz",
+        "host_us",
+        "overhead_us",
+        "nvml_sm_mhz",
+        "memory_mhz",
+        "temperature_c",
+        "power_w",
+    )
+    once = ("threads", "seed", "clock_ratio", "first_call_s")
     texts = ("reason", "algorithm", "code_hash", "kernels_run", "notes", "started_utc")
     full = on_gpu(
-        **dict.fromkeys(texts, "text") | dict.fromkeys(("threads", "seed", "clock_ratio"), 1),
+        **dict.fromkeys(texts, "text") | dict.fromkeys(once, 1),
         point=job.points[0],
         status=Status.WRONG if failed else Status.OK,
         max_relative_error=0.0,

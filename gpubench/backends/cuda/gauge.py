@@ -98,11 +98,11 @@ class CudaGauge:
         }
 
     def health(self) -> Health:
-        """Return NVML's readings, and the clock that was measured in the stream."""
+        """Return NVML's readings, and what the timer measured since the last call."""
         events = self._timers.events
         clock_mhz = events.take_clock_mhz()
         health = self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
-        return replace(health, overhead_us=events.overhead_us)
+        return replace(health, overhead_us=events.overhead_us, host_us=events.take_host_us())
 
     def warm_up(self) -> None:
         """Multiply-add until the rate is steady, so that the clock has settled under load."""

@@ -68,7 +68,9 @@ class BlockedBatchTimer:
         """Recent times to enqueue a sample, by its number of launches."""
 
         self._clocks_mhz: list[float] = []
+        self._host_us: list[float] = []  # times of the host per launch, of the same samples
         self.overhead_us = 0.0  # time between a sample's two events beyond its launches
+        self._host_overhead_us = 0.0  # time of the host to record a sample's two events
         self.void_samples = 0  # samples taken again because the blocking kernel was too short
 
     def take_clock_mhz(self) -> float | None:
@@ -79,6 +81,15 @@ class BlockedBatchTimer:
     def set_clock_mhz(self, mhz: float | None) -> None:
         """Replace the clocks of the samples: the next `take_clock_mhz` returns this value."""
         self._clocks_mhz = [mhz] if mhz else []
+        self._host_us = []
+
+    def take_host_us(self) -> float | None:
+        """Return the median time of the host to enqueue a launch, since the last call.
+
+        The time to record the two events of a sample is subtracted.
+        """
+        times_us, self._host_us = self._host_us, []
+        return max(0.0, statistics.median(times_us)) if times_us else None
 
     def calibrate(self, launch: Callable[[], None]) -> None:
         """Measure `overhead_us` with an empty kernel.
@@ -89,12 +100,16 @@ class BlockedBatchTimer:
         """
         many = CALIBRATION_LAUNCHES
         for _ in range(MAX_CALIBRATIONS):
-            self.overhead_us = 0.0
-            one_us, many_us = (
-                statistics.median(self.sample(repeat(launch), launches, CALIBRATION_SAMPLES))
+            self.overhead_us = self._host_overhead_us = 0.0
+            (one_us, one_host_us), (many_us, many_host_us) = (
+                (
+                    statistics.median(self.sample(repeat(launch), launches, CALIBRATION_SAMPLES)),
+                    self.take_host_us() or 0.0,
+                )
                 for launches in (1, many)
             )
             self.overhead_us = max(0.0, (one_us - many_us) * many / (many - 1))
+            self._host_overhead_us = max(0.0, (one_host_us - many_host_us) * many / (many - 1))
             if self.overhead_us <= MAX_OVERHEAD_US:
                 return
         raise DeviceUnavailableError(
@@ -189,5 +204,7 @@ class BlockedBatchTimer:
             launch()
         stop = self._stream.record_stop()
         valid = not start.done
-        recent_us.append((self._host_clock_ns() - enqueue_start_ns) / 1e3)
+        host_us = (self._host_clock_ns() - enqueue_start_ns) / 1e3
+        recent_us.append(host_us)
+        self._host_us.append((host_us - self._host_overhead_us) / launches)
         return Sample(start, stop, valid)

@@ -61,7 +61,8 @@ class Server:
     def open(self, device: str, timer: Timer) -> Opened:
         """Open the device. This is a child's first call, and nothing else opens a device."""
         backend = open_backend(device, timer)
-        self._runner, self._walled = Runner(backend), Walled(backend, self._take_file)
+        self._runner = Runner(backend, on_ready=lambda: self._report(1))
+        self._walled = Walled(backend, self._take_file)
         notices = (*passed_over(device), *self._runner.notices)
         return Opened(self._runner.device, notices)
 

@@ -2,8 +2,9 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -164,8 +165,18 @@ class Supervisor:
         Raises what the method raised, and ChildLostError if no answer arrives within the limit, or
         if the answer is none. The child is then ended.
         """
+        return self.request_in_steps((limit_s,), method, *arguments, **named)
+
+    def request_in_steps(
+        self,
+        limits_s: Iterable[float],
+        method: Callable[Concatenate[Any, P], A],
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> A:
+        """Call a method like `request`, with a time limit for each step that the child reports."""
         by_name = bound(method, *arguments, **named)
-        result: A = self._result(limit_s, lambda _steps: None, method, by_name)
+        result: A = self._result(limits_s, lambda _steps: None, method, by_name)
         return result
 
     def request_with_file(
@@ -178,7 +189,7 @@ class Supervisor:
     ) -> A:
         """Call a method like `request`, and hand an open file over with the request."""
         by_name = bound(method, *arguments, **named)
-        result: A = self._result(limit_s, lambda _steps: None, method, by_name, (descriptor,))
+        result: A = self._result((limit_s,), lambda _steps: None, method, by_name, (descriptor,))
         return result
 
     def compile(self, points: Sequence[Point], limit_s: float, on_built: Report) -> None:
@@ -186,11 +197,11 @@ class Supervisor:
 
         Each of them has the time limit. Raises ChildLostError.
         """
-        self._result(limit_s, on_built, Server.compile, {"points": tuple(points)})
+        self._result(repeat(limit_s), on_built, Server.compile, {"points": tuple(points)})
 
     def _result(
         self,
-        limit_s: float,
+        limits_s: Iterable[float],
         report: Report,
         method: Callable[..., Any],
         arguments: Mapping[str, Any],
@@ -200,7 +211,7 @@ class Supervisor:
         if isinstance(point := arguments.get("point"), Point):
             child.streams.speak_as(point.variant.name)
         try:
-            content = ask(child, request, limit_s, report, descriptors=descriptors)
+            content = ask(child, request, limits_s, report, descriptors=descriptors)
             done = msgspec.msgpack.decode(content, type=Done)
             result = decode_result(method, arguments, done.result)
         except ChildLostError:

@@ -21,7 +21,8 @@ from gpubench.model import Measurement, PairedTimes, Parts, Point, Status, Timin
 class Runner:
     """Measures points on a backend, in this process. Operands and verdicts are kept between rounds.
 
-    A kernel that crashes ends the process.
+    A kernel that crashes ends the process. `on_ready` is called in each measurement, when the
+    kernel has been compiled and, if it is a function, called once.
     """
 
     def __init__(
@@ -30,8 +31,9 @@ class Runner:
         timing: Timing | None = None,
         seed: int = 0,
         sleep: Callable[[float], None] = sleep,
+        on_ready: Callable[[], None] = lambda: None,
     ) -> None:
-        self._backend, self._sleep = backend, sleep
+        self._backend, self._sleep, self._on_ready = backend, sleep, on_ready
         self.device, self.notices = backend.device, backend.notices
         self.begin(timing or Timing(), seed)
 
@@ -39,7 +41,9 @@ class Runner:
         """Forget the previous job. The backend keeps what it compiled."""
         self._operand_cache = OperandCache(self._backend, seed)
         self._phase = Phases()
-        self._visits = Visits(self._backend, self._operand_cache, timing, self._phase, self._sleep)
+        self._visits = Visits(
+            self._backend, self._operand_cache, timing, self._phase, self._sleep, self._on_ready
+        )
 
     @property
     def examiner(self) -> Examiner:

@@ -32,6 +32,7 @@ from gpubench.model import (
     Timer,
     Timing,
 )
+from gpubench.plan.scrutiny import scrutiny_of
 from gpubench.text import digits
 
 FRACTIONS = (64, 16, 4)
@@ -79,9 +80,11 @@ class Visits:
         timing: Timing,
         phase: Phases,
         sleep: Callable[[float], None],
+        on_ready: Callable[[], None],
     ) -> None:
         self._backend, self._operand_cache = backend, operand_cache
         self._timing, self._phase, self._sleep = timing, phase, sleep
+        self._on_ready = on_ready
         self.examiner = Examiner(backend, operand_cache, self._on_best_threads)
         self._trials = Trials(backend, operand_cache, self.examiner)
         self._states: defaultdict[Point, PointState] = defaultdict(PointState)
@@ -114,6 +117,7 @@ class Visits:
         earlier: Measurement | None,
     ) -> Measurement:
         point, is_outside = blank.point, blank.point.timer == Timer.OUTSIDE
+        compiled_before_s = self._phase.spent_s["compiling"]
         operands, kernel = self._loaded(point)
         result = _described(blank, kernel)
         check = self.check(point, operands, earlier if _has_operands_of(earlier, blank) else None)
@@ -121,10 +125,17 @@ class Visits:
         if is_first:
             if reason := self._too_slow(point, operands, kernel):
                 return replace(result, status=Status.SKIPPED, reason=reason)
-            self._verify_first(point, kernel, check)
+            if _compiles_when_called(point):
+                with self._phase("compiling"):
+                    kernel.run()
+                first_call_s = self._phase.spent_s["compiling"] - compiled_before_s
+                result = replace(result, first_call_s=first_call_s)
         elif earlier and earlier.series and not state.expected_us:
             with self._phase("compiling"):
                 self._take_over(point, operands, earlier, earlier.series)
+        self._on_ready()
+        if is_first:
+            self._verify_first(point, kernel, check)
         with self._phase("sampling"):
             kernel = self._on_best_threads(point, kernel)
             if is_outside:
@@ -344,6 +355,14 @@ def _described(blank: Measurement, kernel: Kernel) -> Measurement:
         algorithm=algorithm,
         launch=launch,
         code_hash=routine.code_hash,
+    )
+
+
+def _compiles_when_called(point: Point) -> bool:
+    """Return whether the point's function may compile, or choose a kernel, at each new size."""
+    variant = point.variant
+    return scrutiny_of(variant).has_own_process or (
+        isinstance(variant, CallVariant) and bool(variant.libraries)
     )
 
 

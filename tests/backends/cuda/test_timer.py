@@ -214,6 +214,20 @@ def test_the_clock_of_the_samples_is_their_median_and_forgotten_when_taken() -> 
     assert timer.take_clock_mhz() is None
 
 
+@pytest.mark.parametrize("launches", [1, 4])
+def test_the_hosts_time_of_a_launch_has_no_part_of_the_two_events(launches: int) -> None:
+    stream = FakeStream(enqueue_us=3.0)
+    timer = timer_on(stream)
+    assert timer.take_host_us() is None
+    timer.calibrate(stream.launch)
+    assert timer.take_host_us() is None
+    timer.sample(endless(stream), launches, 4)
+    assert timer.take_host_us() == pytest.approx(3.0)
+    timer.sample(endless(stream), launches, 4)
+    timer.set_clock_mhz(1980.0)  # of launches that another timer enqueued
+    assert timer.take_host_us() is None
+
+
 def test_a_launch_that_waits_for_the_device_is_told_from_one_that_is_slow_to_enqueue() -> None:
     for enqueue_us, waits in ((2.0, False), (20_000.0, False), (2.0, True)):
         stream = FakeStream()
