@@ -192,13 +192,16 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
         with ExitStack() as stack:
             stack.enter_context(dask.config.set(private))
             scheduler = {**shared, "dashboard": False, "dashboard_address": f"{LOOPBACK}:0"}
+            make = partial(
+                SpecCluster,
+                workers=workers,
+                scheduler={"cls": Scheduler, "options": scheduler},
+                security=shared["security"],
+                silence_logs=logging.CRITICAL,
+                shutdown_on_close=False,  # at the end of this process, `all_ended` does that
+            )
             try:
-                cluster = SpecCluster(
-                    workers=workers,
-                    scheduler={"cls": Scheduler, "options": scheduler},
-                    security=shared["security"],
-                    silence_logs=logging.CRITICAL,
-                )
+                cluster = _whole(make)
             except (RuntimeError, OSError) as error:
                 why = first_line(error.__cause__ or error)  # type: ignore[arg-type] # of Dask
                 raise DeviceUnavailableError(
@@ -206,6 +209,23 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
                     "it under: if __name__ == '__main__'"
                 ) from error
             yield stack.enter_context(cluster)
+
+
+def _whole(make: Callable[[], Any]) -> Any:
+    """Return the cluster that a call starts. Ctrl-C closes the cluster when all of it has started.
+
+    Dask cannot close a part of a cluster: its workers would start in a folder that is removed.
+    """
+    clusters = []
+    try:
+        with ThreadPoolExecutor(1) as beside:  # its end waits for the call
+            beside.submit(lambda: clusters.append(make())).result()
+    except KeyboardInterrupt:
+        with suppress(Exception):  # Dask raises many types
+            for cluster in clusters:
+                cluster.close()
+        raise
+    return clusters[0]
 
 
 def _environment(device: Device) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """A sweep shared among workers: in this process with fake devices, then with processes that die."""
 
 import errno
+import os
 import re
+import signal
 import socket
 import sys
 from collections import Counter
@@ -316,6 +318,18 @@ def test_devices_are_looked_for_in_a_process_of_its_own() -> None:
 
 
 @pytest.mark.slow
+def test_a_cluster_that_is_interrupted_while_it_starts_is_closed_as_a_whole() -> None:
+    closed: list[str] = []
+
+    def make() -> SimpleNamespace:
+        os.kill(os.getpid(), signal.SIGINT)
+        return SimpleNamespace(close=lambda: closed.append("closed"))
+
+    with pytest.raises(KeyboardInterrupt):
+        cluster._whole(make)
+    assert closed == ["closed"]
+
+
 def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_asks_for_its_keys() -> None:
     def listening() -> set[tuple[str, int]]:
         ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
