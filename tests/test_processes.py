@@ -6,8 +6,10 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from gpubench.hardware import host
 from gpubench.model import Timer, Timing
 from gpubench.plan import description_process
 from gpubench.process import descendants
-from gpubench.process.child import BOOT, start_program
+from gpubench.process.child import BOOT, end_programs, run_compiler, start_program
 from gpubench.process.child import start as start_child
 from gpubench.process.streams import MAX_LINES, Copier
 
@@ -211,6 +213,20 @@ def test_a_program_of_check_ends_with_it(tmp_path: Path) -> None:
         assert all_ended(ends)
         process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
+
+
+def test_a_compiler_that_is_ended_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    script = 'touch "$TMPDIR/of-the-compiler"; exec sleep 60'
+    with ThreadPoolExecutor(1) as beside:
+        ended = beside.submit(run_compiler, ["sh", "-c", script])
+        while not [*tmp_path.rglob("of-the-compiler")]:
+            time.sleep(0.001)
+        end_programs()
+        assert ended.result(TIMEOUT_S).returncode
+    assert [*tmp_path.iterdir()] == []
 
 
 def is_program(pid: int) -> bool:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -156,19 +157,30 @@ def run_program(
     command: Sequence[str | Path],
     text: bytes | None = None,
     limit_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run another program to its end, with `text` as its input, and return what it wrote.
 
-    Raises TimeoutExpired after the time limit.
+    `environment` replaces the environment of this process. Raises TimeoutExpired after the time
+    limit.
     """
     pipe = subprocess.PIPE
     source = subprocess.DEVNULL if text is None else pipe
-    with start_program(command, stdin=source, stdout=pipe, stderr=pipe) as program:
+    options: dict[str, Any] = {"stdin": source, "stdout": pipe, "stderr": pipe}
+    with start_program(command, **options, env=environment) as program:
         try:
             out, err = program.communicate(text, limit_s)
         finally:
             program.terminate()
     return subprocess.CompletedProcess(program.args, program.returncode, out, err)
+
+
+def run_compiler(
+    command: Sequence[str | Path], text: bytes | None = None, limit_s: float | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a compiler as `run_program` does. No temporary file is left, even if it is killed."""
+    with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:
+        return run_program(command, text, limit_s, {**os.environ, "TMPDIR": folder})
 
 
 def end_programs() -> None:
