@@ -66,19 +66,20 @@ def meanings(
     declared = [replace(each, cpp=scalar.sub("Scalar", each.cpp)) for each in function.parameters]
     values = {each.name: _by_name(each, op, on_host=on_host) for each in declared}
     for each in declared:  # a name that is exact has precedence: in beside A is another array
-        others = [values[other.name] for other in declared if other.name != each.name]
+        beside = [values[other.name] for other in declared if other.name != each.name]
         is_guess = values[each.name] != each.value and values[each.name] in OPERATIONS[op].arrays
-        if each.is_pointer and is_guess and values[each.name] in others:
+        if each.is_pointer and is_guess and values[each.name] in beside:
             values[each.name] = UNKNOWN
     column_major: tuple[str, ...] = ()
     if OPERATIONS[op].has_layouts and function.is_kernel:
         column_major = _by_use(function, declared, values)
     elif OPERATIONS[op].is_product and function.is_kernel:
         _exchange_vector(function, declared, values, op)
-    for launch in function.launches:
-        if kernel := kernels.get(launch.kernel):
+    others = {name: each for name, each in kernels.items() if each is not function}
+    for launch in function.launches:  # a kernel may launch itself
+        if kernel := others.get(launch.kernel):
             try:
-                listed, column_major = meanings(kernel, kernels, op)
+                listed, column_major = meanings(kernel, others, op)
             except ValueError:  # a parameter without a name, as those of CuTe's kernels
                 continue
             for argument, parameter in zip(launch.arguments, listed, strict=False):

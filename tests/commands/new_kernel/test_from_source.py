@@ -364,6 +364,15 @@ def test_a_source_that_cannot_be_described_is_refused(tmp_path: Path) -> None:
     assert path.read_text() == before
 
 
+def test_a_kernel_that_launches_itself_is_described(tmp_path: Path) -> None:
+    source = tmp_path / "itself.cu"
+    source.write_text(
+        "__global__ void itself(const float* A, const float* B, float* C, int M, int N, int K) {\n"
+        "  if (K > 1) itself<<<1, 1>>>(A, B, C, M, N, K / 2);\n}"
+    )
+    assert loaded(tmp_path, written(tmp_path, "itself", source).stem).idea
+
+
 COURSEWORK = """
 __global__ void six(float* A, float* B, float* C, int numARows, int numAColumns, int numBRows,
                     int numBColumns, int numCRows, int numCColumns) {}
