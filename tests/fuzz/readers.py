@@ -1,6 +1,7 @@
 """Everything that reads user input, with valid examples and mutations."""
 
 import functools
+import gzip
 import os
 import tomllib
 import zlib
@@ -23,10 +24,11 @@ from contract import (
 from fakes import CPU, measured, point
 from stub import nothing_measured
 
+from gpubench.commands.check import source_file
 from gpubench.commands.operand_files.files import write_operands
 from gpubench.commands.tune.where import condition
 from gpubench.files import Output
-from gpubench.model import Config
+from gpubench.model import OPERATIONS, Config
 from gpubench.plan.toml_file import decode
 from gpubench.plan.tuned import Winner, keep_winners, read_winners
 from gpubench.results import row as table
@@ -193,6 +195,17 @@ PROBLEMS = (
 )
 
 
+WEIGHTS = b"name,m,n,k,weight,dtype\nqkv,64,48,32,12,float32\nout,64,48,32,,\n"
+
+
+def weights(data: bytes, folder: Path) -> None:
+    """Compare the weighted totals of a list of problems."""
+    _in_file("base.csv", _csv()[0], folder)
+    _in_file("new.csv", _csv_of_another_sweep()[0], folder)
+    _in_file("a.csv", data, folder)
+    command_lines.checked(["diff", "base.csv", "new.csv", "--weights", "a.csv"], folder)
+
+
 def shown(data: bytes, folder: Path) -> None:
     """Make the page, or a picture of any kind."""
     _in_file("a.csv", data, folder)
@@ -251,6 +264,106 @@ __global__ void __launch_bounds__((BM * BN) / 4, 1)
 extern "C" __global__ void plain(const float* a, size_t pitch, float* c) {}
 """
 
+SOURCE_ON_STRUCTURES = b"""typedef struct { int width, height, stride; float* elements; } Matrix;
+__global__ void kernel(Matrix A, Matrix B, Matrix C) {}
+void MatMul(const Matrix A, const Matrix B, Matrix C) {
+  dim3 block(16, 16), grid(B.width / block.x, A.height / block.y);
+  kernel<<<grid, block>>>(A, B, C);
+}
+"""
+
+OPERATION = b"""from gpubench.model import Array, Operation
+
+def reference(xp, x, w):
+    return x / xp.sqrt((x * x).mean(axis=1, keepdims=True)) * w
+
+OPERATION = Operation(
+    idea="each row of Y is the row of X over its root mean square",
+    extents=("ROWS", "COLS"),
+    inputs=(Array("X", "ROWS COLS"), Array("W", "COLS", dtype="float32")),
+    output=Array("Y", "ROWS COLS"),
+    reference=reference,
+    flops="3*ROWS*COLS + 2",
+    linear_in=("W",),
+    added=(),
+    terms="COLS",
+    tolerance=1e-5,
+    scale=lambda xp, x, w: abs(x),
+    make=lambda generator, shapes: [generator.random(shape) for shape in shapes],
+)
+"""
+OPERATIONS_BY_NAME = b"""from gpubench.model import Array, Operation
+
+def reference(xp, a, x, y):
+    return a @ x + y
+
+OPERATION = {
+    name: Operation(
+        idea="z = A * x + y",
+        extents=("M", "K", "batch"),
+        inputs=(Array("A", "M K"), Array("x", "K"), Array("y", "M")),
+        output=Array("z", "M"),
+        reference=reference,
+        flops="2*M*K",
+        linear_in=("A", "x"),
+        added=("y",),
+        terms="K",
+    )
+    for name in ("one", "other")
+}
+"""
+
+PYTHON = b"""import numpy as np
+import torch
+
+@torch.compile
+def mine(a, b, c):
+    np.matmul(a, b, out=c)
+
+def returned(a, b, *, scale=1.0):
+    return a @ b * scale
+"""
+
+DECLARATIONS = (
+    b"run(int M, int N, int K, const float* A, const float* B, float* C)",
+    b"void run(const double *A, const double B[], double* __restrict__ C, size_t ldc = N, int M)",
+)
+
+
+def checked_source(data: bytes, folder: Path) -> None:
+    """Describe what `check FILE.cu` runs on the CPU: it also takes functions on structures."""
+    path = _in_file("a.cu", data, folder)
+    with nothing_measured():
+        call_within_contract(lambda: list(source_file.described(path, "gemm", folder)), folder)
+
+
+def operation(data: bytes, folder: Path) -> None:
+    """List and sweep kernels of a stated operation. Each has its own name, as descriptions have."""
+    name = f"o{zlib.crc32(data):x}"
+    _in_file(f"own/{name}/operation.py", data, folder)
+    _in_file(f"own/{name}/k{name}.py", DESCRIPTOR.replace(b"cpu_blas", b""), folder)
+    op = "one" if b'"one"' in data else name
+    with patch.dict(OPERATIONS._by_name), patch.dict(OPERATIONS.files):
+        for line in ("variants", "sweep --device cpu --sizes 8 --rounds 1 -o a.csv"):
+            command_lines.checked([*line.split(), "--kernels", "own", "--op", op], folder)
+
+
+def python(data: bytes, folder: Path) -> None:
+    """Describe a function of a Python file, and read its description."""
+    _in_file("a.py", data, folder)
+    line = f"new-kernel p{zlib.crc32(data):x} --from a.py --dir own"
+    if command_lines.checked(line.split(), folder, kept=True) == 0:
+        command_lines.checked(["variants", "--kernels", "own"], folder)
+
+
+def declared(data: bytes, folder: Path) -> None:
+    """Judge a function of a library by its declaration, which is part of an argument."""
+    _in_file("liba.so", b"\x7fELF", folder)
+    text = data.replace(b"\0", b"").decode("utf-8", errors="surrogateescape")
+    line = "--device cpu --sizes 8 --rounds 3"
+    with patch.dict(os.environ, XDG_CACHE_HOME=str(folder / "cache")), nothing_measured():
+        command_lines.run(["judge", f"liba.so:{text}", *line.split()], folder)
+
 
 def descriptor(data: bytes, folder: Path) -> None:
     """List and sweep a described kernel. Each has its own name, because Python caches modules."""
@@ -267,6 +380,20 @@ def source(data: bytes, folder: Path) -> None:
     line = f"new-kernel s{zlib.crc32(data):x} --from a.cu --dir own"
     if command_lines.checked(line.split(), folder, kept=True) == 0:
         command_lines.checked(["variants", "--kernels", "own"], folder)
+
+
+# ---- a cluster
+
+
+SCHEDULER = b'{"type": "Scheduler", "id": "S-1", "address": "tls://127.0.0.1:8786", "workers": {}}'
+
+
+def scheduler(data: bytes, folder: Path) -> None:
+    """Sweep on the workers of a scheduler's file, where no scheduler answers."""
+    _in_file("a.json", data, folder)
+    with patch("distributed.Client", side_effect=OSError("no connection")):
+        line = "sweep --device cpu --sizes 8 --on a.json -o a.csv"
+        command_lines.checked(line.split(), folder)
 
 
 # ---- an interrupted sweep
@@ -347,7 +474,19 @@ READERS: Mapping[str, Reader] = {
     "shown": Reader(shown, lambda: (*_csv(), _csv_of_gpu()), TABLE),
     "descriptor": Reader(descriptor, lambda: (DESCRIPTOR,), TEXT),
     "source": Reader(source, lambda: (SOURCE,), TEXT),
+    "checked": Reader(checked_source, lambda: (SOURCE_ON_STRUCTURES,), TEXT),
+    "operation": Reader(operation, lambda: (OPERATION, OPERATIONS_BY_NAME), TEXT),
+    "python": Reader(python, lambda: (PYTHON,), TEXT),
+    "declared": Reader(declared, lambda: DECLARATIONS, TEXT),
     "problems": CSV(lambda: PROBLEMS, "sweep --sizes a.csv --device cpu --dry-run"),
+    "weights": Reader(weights, lambda: (WEIGHTS,), TABLE),
+    "compressed": of_commands(
+        mutations.BINARY,
+        lambda: [gzip.compress(_csv()[0], mtime=0)],
+        "show a.csv.gz",
+        name="a.csv.gz",
+    ),
+    "scheduler": Reader(scheduler, lambda: (SCHEDULER,), TEXT),
     "diff": CSV(
         _csv,
         "diff base.csv a.csv --ignore-device --format json",
