@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
 
-from gpubench.commands.diff.findings import DiffVerdict, Disturbance, Finding, Limits
+from gpubench.commands.diff.findings import Cause, DiffVerdict, Disturbance, Finding, Limits
 from gpubench.commands.diff.formats import JSON_FORMAT as DIFF_FORMAT
 from gpubench.commands.diff.weighted import Total
 from gpubench.commands.judge.verdicts import JudgeVerdict
@@ -31,6 +31,8 @@ def typed(annotation: object) -> dict[str, Any]:
     """Return the schema of an annotation such as `float | None`, also as a text."""
     if annotation == DiffVerdict:
         return {"enum": [str(verdict) for verdict in DiffVerdict]}
+    if annotation == Cause | None:
+        return {"enum": [*map(str, Cause), None]}
     text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     names = [TYPES[name] for name in text.split(" | ")]
     return {"type": names[0] if len(names) == 1 else names}

@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 
 from gpubench.commands.diff.findings import (
     ABSENT,
-    LIBRARY_MOVED,
-    MODES,
-    TOO_FEW_ROUNDS,
-    TOO_FEW_SWEEPS,
+    Cause,
     Comparison,
     DiffVerdict,
     Disturbance,
@@ -275,20 +272,22 @@ def _finding(
     tests: _Tests, i: int, before: PooledPoint, after: PooledPoint, threshold: float
 ) -> Finding:
     """Return the verdict on point number `i`, and the figures behind it."""
-    verdict, reason = _verdict(tests, i, threshold), ""
-    if verdict in {DiffVerdict.SLOWER, DiffVerdict.FASTER}:
-        reason = _why_moved(tests, i, threshold)
-    elif verdict == DiffVerdict.AMBIGUOUS:
-        reason = _why_ambiguous(tests, i, threshold, on_cpu=before.on_cpu)
+    verdict, cause, reasons = _verdict(tests, i, threshold), None, list[str]()
     if i in tests.modes.speeds:
         fast, slow = (milliseconds(math.exp(log)) for log in tests.modes.speeds[i][:2])
-        reason = ", ".join(filter(None, (f"{MODES}: {fast} and {slow} ms", reason)))
+        reasons.append(f"two speeds: {fast} and {slow} ms")
+    if verdict in {DiffVerdict.SLOWER, DiffVerdict.FASTER}:
+        reasons.append(_why_moved(tests, i, threshold))
+    elif verdict == DiffVerdict.AMBIGUOUS:
+        cause = _cause(tests, i, threshold, on_cpu=before.on_cpu)
+        reasons.append(cause or "")
     time, half, was_tested = tests.shifts.time[i], tests.half[i], _was_tested(tests, i)
     has_interval = half < NO_INTERVAL  # False for NaN
     has_clocks = before.clock_mhz and after.clock_mhz
     return Finding(
         verdict=verdict,
-        reason=reason,
+        reason=", ".join(filter(None, reasons)),
+        cause=cause,
         **_medians(before, after),
         base_us=math.exp(tests.sides[0].mean[i]),
         new_us=math.exp(tests.sides[1].mean[i]),
@@ -331,17 +330,18 @@ def _why_moved(tests: _Tests, i: int, threshold: float) -> str:
     return ""
 
 
-def _why_ambiguous(tests: _Tests, i: int, threshold: float, *, on_cpu: bool) -> str:
+def _cause(tests: _Tests, i: int, threshold: float, *, on_cpu: bool) -> Cause | None:
+    """Return why a point is ambiguous, if more than its times decides that."""
     shifts = tests.shifts
-    moved = LIBRARY_MOVED if shifts.by_library[i] else "moved with the machine"
+    moved = Cause.LIBRARY_MOVED if shifts.by_library[i] else Cause.MACHINE_MOVED
     is_beyond = tests.margin[i] > threshold and abs(shifts.effect[i]) - tests.half[i] > threshold
-    reasons = {
-        TOO_FEW_SWEEPS if on_cpu else TOO_FEW_ROUNDS: not _was_tested(tests, i),
-        "as far as the two speeds of other points": tests.like_modes[i],
+    causes = {
+        Cause.TOO_FEW_SWEEPS if on_cpu else Cause.TOO_FEW_ROUNDS: not _was_tested(tests, i),
+        Cause.LIKE_MODES: tests.like_modes[i],
         moved: abs(shifts.by_drift[i] + shifts.by_library[i]) > threshold / 2,
-        "the other side's GPU is another one": is_beyond,
+        Cause.OTHER_GPU: is_beyond,
     }
-    return next((reason for reason, holds in reasons.items() if holds), "")
+    return next((cause for cause, holds in causes.items() if holds), None)
 
 
 # ---- rounds, without what disturbed all points

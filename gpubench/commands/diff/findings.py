@@ -15,11 +15,18 @@ Key = PointKey
 """The key of a point: `Row.key`."""
 
 ABSENT = "not in the file"
-MODES = "two speeds"
-TOO_FEW_ROUNDS = "a single round a side"
-TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
-LIBRARY_MOVED = "only the library moved"
-"""Reasons of findings that a report or a test names."""
+"""Why a side has no time of a point that it lacks."""
+
+
+class Cause(StrEnum):
+    """Why a point is ambiguous; the first that holds."""
+
+    TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
+    TOO_FEW_ROUNDS = "a single round a side"
+    LIKE_MODES = "as far as the two speeds of other points"
+    LIBRARY_MOVED = "only the library moved"
+    MACHINE_MOVED = "moved with the machine"
+    OTHER_GPU = "the other side's GPU is another one"
 
 
 class DiffVerdict(StrEnum):
@@ -117,6 +124,7 @@ class Finding:
 
     verdict: DiffVerdict
     reason: str = ""
+    cause: Cause | None = None
     base_median_us: float | None = None
     new_median_us: float | None = None
     base_us: float | None = None
@@ -191,8 +199,8 @@ class Comparison:
     @property
     def untested(self) -> dict[Key, Finding]:
         """The findings on points with too few rounds, or sweeps, to be judged."""
-        too_few = {TOO_FEW_ROUNDS, TOO_FEW_SWEEPS}
-        return {key: item for key, item in self.findings.items() if item.reason in too_few}
+        too_few = {Cause.TOO_FEW_ROUNDS, Cause.TOO_FEW_SWEEPS}
+        return {key: item for key, item in self.findings.items() if item.cause in too_few}
 
     def of(self, verdict: DiffVerdict) -> dict[Key, Finding]:
         """Return the findings with a verdict, the largest change first."""

@@ -10,8 +10,7 @@ from itertools import chain
 from gpubench.commands.diff.compare import NO_INTERVAL
 from gpubench.commands.diff.findings import (
     ABSENT,
-    LIBRARY_MOVED,
-    TOO_FEW_SWEEPS,
+    Cause,
     Comparison,
     DiffVerdict,
     Disturbance,
@@ -178,10 +177,10 @@ def _not_judged(comparison: Comparison) -> str:
 
 
 def _why_untested(comparison: Comparison) -> str:
-    reasons = {finding.reason for finding in comparison.untested.values()}
-    if TOO_FEW_SWEEPS in reasons:
+    causes = {finding.cause for finding in comparison.untested.values()}
+    if Cause.TOO_FEW_SWEEPS in causes:
         return f"one sweep a side on a CPU, measure {SWEEPS}"
-    return "one round a side, measure with more --rounds" if reasons else ""
+    return "one round a side, measure with more --rounds" if causes else ""
 
 
 def _labels(rows: Mapping[Key, Row]) -> dict[Key, str]:
@@ -214,7 +213,8 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
             f"most points and the BLAS moved together by {_change(comparison.drift)}: the machine "
             "changed. Points are judged by what they moved beyond that"
         )
-    if alone := [item.ratio for item in two_sided.values() if LIBRARY_MOVED in item.reason]:
+    alone = [item.ratio for item in two_sided.values() if item.cause == Cause.LIBRARY_MOVED]
+    if alone:
         change = _change(statistics.median(filter(None, alone)))
         yield (
             f"only the library moved, by {change}. Kernels with the same code on both sides did "

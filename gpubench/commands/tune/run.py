@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gpubench
-from gpubench.commands.tune.schedule import BUDGET_ENDED, Racing, entrants, visits_of
+from gpubench.commands.tune.schedule import Racing, SkipReason, entrants, visits_of
 from gpubench.engine.pool import Pool, Watcher
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import Outcome, run
@@ -181,7 +181,7 @@ def is_undecided(race: Sequence[Row]) -> bool:
     """Whether a race ended before all remaining configurations had enough rounds to be judged."""
     group = group_of(race)
     if len(group) == 1:
-        return any(row.status == Status.SKIPPED and row.reason == BUDGET_ENDED for row in race)
+        return any(row.reason == SkipReason.BUDGET_ENDED for row in race)
     return any((row.rounds or 0) < MIN_VISITS for row in group)
 
 

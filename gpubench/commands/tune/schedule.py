@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from itertools import islice
 from operator import attrgetter, itemgetter
 from time import perf_counter
@@ -29,8 +30,13 @@ LEADERS = 3  # leading configurations whose neighbours join after each round but
 NEIGHBOURS_ENTER = range(3, MAX_ROUNDS - MIN_VISITS + 2)
 """Rounds before which neighbours may enter: enough rounds are left to judge them."""
 
-BUDGET_ENDED = "the budget ended before its turn"  # reason of a configuration that was not measured
 VISIT_S = 0.002  # wall time after which a visit with two samples stops sampling
+
+
+class SkipReason(StrEnum):
+    """Why a configuration of a race was not measured."""
+
+    BUDGET_ENDED = "the budget ended before its turn"
 
 
 def visits_of(timing: Timing) -> Timing:
@@ -216,7 +222,11 @@ class _Contest:
             number, point = race.waiting[at], waiting[at]
             if not self._known.get(point):
                 fastest_us, fastest = self._fastest or (math.inf, None)
-                why = BUDGET_ENDED if late else self._builds.why_not(point, fastest, fastest_us)
+                why = (
+                    SkipReason.BUDGET_ENDED
+                    if late
+                    else self._builds.why_not(point, fastest, fastest_us)
+                )
                 if why:
                     status = Status.SKIPPED if late else Status.ELIMINATED
                     race.withdraw(number)

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.commands.tune.run import Tuned, group_of, is_undecided, races
-from gpubench.commands.tune.schedule import BUDGET_ENDED
+from gpubench.commands.tune.schedule import SkipReason
 from gpubench.model import Status
 from gpubench.results.row import Row
 from gpubench.stats.race import MIN_VISITS
@@ -50,7 +50,7 @@ def _statement(race: Sequence[Row], within: float) -> str:
     left = group_of(race)
     name, count = race[0].variant, len(race)
     if is_undecided(race):
-        unmeasured = sum(row.reason == BUDGET_ENDED for row in race)
+        unmeasured = sum(row.reason == SkipReason.BUDGET_ENDED for row in race)
         rounds = counted(max((row.rounds or 0 for row in left), default=0), "round")
         none = f", and {unmeasured} in none" if unmeasured else ""
         return (

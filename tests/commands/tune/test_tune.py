@@ -351,4 +351,4 @@ def test_a_winner_is_judged_by_seven_rounds_or_was_the_only_configuration_measur
     assert not is_undecided([of(7), of(9), of(1, "eliminated")])
     assert is_undecided([of(7), of(6)])
     assert not is_undecided([of(2), of(1, "eliminated")])
-    assert is_undecided([of(2), of(0, "skipped", schedule.BUDGET_ENDED)])
+    assert is_undecided([of(2), of(0, "skipped", schedule.SkipReason.BUDGET_ENDED)])
