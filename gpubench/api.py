@@ -31,7 +31,7 @@ def sweep(
 ) -> pd.DataFrame:
     """Measure like `gpubench sweep`, and return a frame with the CSV's columns and a row per point.
 
-    The arguments are the command's options; `config` is a TOML file with further ones. Lists are
+    The arguments are the command's options; `config` is a TOML file with further options. Lists are
     Python lists, or text as on the command line (`"1..32"`). A size is a number, or a tuple (M, N,
     K). Percentages are text (`precision="0.5%"`). A file is written only if `output` names it.
     Raises UsageError for arguments that the command would refuse, and DeviceUnavailableError if the
@@ -104,7 +104,7 @@ def plot(
     only: str | None = None,
     exclude: str | None = None,
 ) -> Figure:
-    """Draw like `gpubench plot`: a matplotlib figure, which a notebook shows.
+    """Draw like `gpubench plot`, and return a matplotlib figure, which a notebook shows.
 
     `kind` is auto, tiles, sizes, blas or roofline. Frames of several GPUs or versions,
     concatenated, are overlaid. `bandwidth_gbytes_per_s` is the measured copy bandwidth for the
@@ -135,12 +135,12 @@ def diff(
     exclude: str | None = None,
     ignore_device: bool = False,
 ) -> pd.DataFrame:
-    """Compare results like `gpubench diff`: a frame with a row per point.
+    """Compare results like `gpubench diff`, and return a frame with a row per point.
 
-    A side is a file, a frame of `sweep` or `read_csv`, or a list of several, which are pooled. The
-    options are those of the command. The columns are the point's key, `verdict`, `ratio` with its
-    99 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us` and `reason`.
-    Raises UsageError for results that cannot be compared.
+    A side is a file, a frame of `sweep` or `read_csv`, or a list of files and frames, which are
+    pooled. The options are those of the command. The columns are the point's key, `verdict`,
+    `ratio` with its 99 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us`
+    and `reason`. Raises UsageError for results that cannot be compared.
 
     >>> slower = gpubench.diff("base.csv", "new.csv").query("verdict == 'slower'")
     >>> findings = gpubench.diff(frame, gpubench.sweep(sizes=[256], tiles=[8, 16]))

@@ -76,8 +76,8 @@ def made_once(path: Path, kind: type[Value], make: Callable[[], Value]) -> Value
 def environment_with_caches() -> tuple[dict[str, str], str]:
     """Return the environment of child processes, with the caches of their compilers.
 
-    A private directory replaces a cache that cannot be written until this process ends, and the
-    second value says so.
+    If the cache cannot be written, a private directory replaces it until this process ends. The
+    second value reports this.
     """
     directory = user_cache()
     why = _why_unusable(directory)

@@ -33,11 +33,17 @@ class GpubenchError(Exception):
 
 
 class UsageError(GpubenchError):
-    """A flag, file or configuration is invalid. The message says what, where, and what is right."""
+    """A flag, file or configuration is invalid.
+
+    The message says what is wrong, where, and what would be right.
+    """
 
 
 class NotOnCpuError(UsageError):
-    """A kernel takes what the programs for the CPU cannot pass. It says nothing of the kernel."""
+    """A kernel takes what the programs for the CPU cannot pass.
+
+    This says nothing about the kernel.
+    """
 
 
 class OutputLostError(UsageError):

@@ -81,7 +81,7 @@ class Output:
         """Claim a path.
 
         Raises UsageError if the file exists and must not be overwritten (`hint` is the advice), or
-        cannot be.
+        cannot be overwritten.
         """
         self.path = path
         self._at = f"{flag}: " if flag else ""

@@ -63,11 +63,11 @@ class Kernel(Protocol):
 
     @property
     def routine(self) -> Routine:
-        """What is bound to the operands."""
+        """What a row states of the kernel that is bound to the operands."""
 
     @property
     def min_launches(self) -> int:
-        """Minimum number of launches in one sample, beside those that predict a time."""
+        """Minimum number of launches in one sample, without the launches that predict a time."""
 
     @property
     def max_launches(self) -> int:
@@ -177,7 +177,7 @@ class Backend(Protocol):
         """
 
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
-        """Return the memory that `load` takes; for `one_set` also that of `FixedArrays`."""
+        """Return the memory that `load` takes; for `one_set` also the memory of `FixedArrays`."""
 
     def bytes_free(self) -> int:
         """Return the memory that can be allocated now."""
@@ -203,14 +203,17 @@ class Backend(Protocol):
 
         `new_elements` fills the memory. Return a function that launches and waits. It takes the
         seed, so that a GPU can have the launches in its queue before anything can know their
-        operands. Return None if the GPU cannot. With a `seed`, the operands are there at once, as a
-        CPU requires. Raises LaunchError.
+        operands. Return None if the GPU cannot hold the launches. With a `seed`, the operands are
+        there at once, as a CPU requires. Raises LaunchError.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Typical costs on a backend, as measured. A forecast uses them until something has run."""
+    """Typical costs on a backend, as measured.
+
+    A forecast uses these costs until a kernel has run.
+    """
 
     start_s: float = 1.0  # time to start a measuring process, once per round, and to warm up
     compile_s: float = 1.0  # time to compile a kernel, on all cores together
@@ -232,7 +235,7 @@ class BackendEntry:
     this size, and differ visibly."""
 
     host_arrays: bool = False
-    """Whether its kernels take NumPy arrays, so that they can be called in any process."""
+    """Whether the backend's kernels take NumPy arrays, so that any process can call them."""
 
     is_numbered: bool = False  # whether it may have several devices, such as `cuda:0` and `cuda:1`
     devices: Callable[[int | None], list[Device]]

@@ -33,7 +33,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Returning:
-    """A function that returns its result, as one that writes into its last argument."""
+    """Calls a function that returns its result, and writes the result into the last argument."""
 
     function: Callable[..., Any]
 
@@ -54,12 +54,12 @@ class Returning:
 
 
 def writing(function: Callable[..., Any], variant: CallVariant) -> Callable[..., None]:
-    """Return a variant's function as one that takes inputs and output, and writes the output."""
+    """Return a variant's function as a function of inputs and output that writes the output."""
     return Returning(function) if variant.returns else function
 
 
 def why_not_called(function: Callable[..., None], arrays: Sequence[Any]) -> str:
-    """Return what to write for a function that takes the inputs alone; empty for any other one."""
+    """Return what to write for a function that takes only the inputs, or an empty text."""
     try:
         signature(function).bind(*arrays[:-1])
     except (TypeError, ValueError):  # other arguments, or a builtin without a signature
@@ -70,7 +70,7 @@ def why_not_called(function: Callable[..., None], arrays: Sequence[Any]) -> str:
 def as_tensors(package: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """Return arrays as a package's tensors in the same memory, or unchanged without a package.
 
-    The output stays an array if the package's arrays cannot be written, as those of JAX.
+    The output stays an array if the package's arrays cannot be written, such as the arrays of JAX.
     """
     if not package:
         return (*arrays,)

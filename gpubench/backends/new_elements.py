@@ -1,4 +1,4 @@
-"""Elements of operands that a seed and a place determine, so that any few can be computed again."""
+"""Elements of operands that a seed and a place determine, so that each can be computed again."""
 
 from typing import Any
 

@@ -11,13 +11,14 @@ from gpubench.errors import DoesNotFitError
 from gpubench.model import Point, Problem, Scope, bytes_of_element
 
 CACHES_TO_OUTGROW = 2
-"""The sets together exceed this number of last-level caches, so each set is evicted before reuse.
+"""The sets together exceed the last-level cache by this factor, so each set is evicted before
+reuse.
 
 On an H200 one cache is enough (docs/decisions/0018): all bytes of a set come from DRAM again."""
 
 MAX_LAUNCHES = 256
-"""Maximum number of launches in a sample: 100 µs of the shortest kernels, and few enough for a
-launch queue."""
+"""Maximum number of launches in a sample. The shortest kernels then take 100 µs, and a launch queue
+has room for all launches."""
 
 FACTORS = ((1, 1), (-1, 2), (-1, -2), (1, -1))
 """Factors of the two operands, for one set after the other.
@@ -92,7 +93,7 @@ def result_factor(problem: Problem, index: int) -> int:
 def content_of(problem: Problem, index: int) -> int:
     """Return which operands a set has. Sets with equal contents have equal results.
 
-    It is the factor of the result, or the number of the set's own values.
+    The value is the factor of the result, or the number of the set's own values.
     """
     is_linear = problem.operation.is_linear
     return result_factor(problem, index) if is_linear else index % len(FACTORS)
@@ -143,7 +144,8 @@ class OperandSets:
     policy: SetPolicy
     rotation: Rotation
     contents: tuple[tuple[Any, ...], ...] = ()
-    """The inputs in host memory of each content of the sets, if factors do not make them."""
+    """The inputs in host memory, for each content of the sets; empty if factors make the
+    contents."""
 
     def fingerprints(self) -> dict[int, int]:
         """Return a number for the output of each set that launches wrote into.
@@ -185,7 +187,8 @@ class FixedArrays:
         """Return the sets on which the point's kernel is launched, and the block for the launches.
 
         For fixed addresses, a single set takes the contents of the operands at the block's start,
-        and they take its contents at its end. Raises DoesNotFitError for launches that allocate.
+        and the operands take the set's contents at the block's end. Raises DoesNotFitError for
+        launches that allocate.
         """
         if not point.variant.fixed_addresses:
             return operands.sets, nullcontext

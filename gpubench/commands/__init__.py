@@ -1,1 +1,1 @@
-"""One folder a command; core imports none of them, and they do not import one another."""
+"""One folder per command. The core imports no command, and commands do not import one another."""

@@ -54,8 +54,8 @@ CLOSE_S = 3.0  # time limit for a scheduler to end a connection
 def within(limit_s: float, peer: str, call: Callable[[], T]) -> T:
     """Return the result of a call that waits for a peer. Dask itself waits without end.
 
-    The call has a thread of its own, which goes on if it is too late. Raises
-    PeerLostError, which names the peer, then; and what the call raises.
+    The call has a thread of its own, which goes on after the time limit. Raises PeerLostError,
+    which names the peer, after the limit; and what the call raises.
     """
     answers: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
 

@@ -332,7 +332,7 @@ def _measurement(line: Any, job: Job) -> Measurement:
 
 
 def _result(future: Future) -> ShareResult:
-    """Return the result of a share. Raises PeerLostError where Dask gave it up."""
+    """Return the result of a share. Raises PeerLostError if Dask gave up the share."""
     try:
         result: ShareResult = future.result()
     except Exception as error:  # of Dask: the worker died with it again and again
@@ -343,7 +343,7 @@ def _result(future: Future) -> ShareResult:
 
 
 class _Alive:
-    """Notices workers that are silent. Raises PeerLostError where none is left."""
+    """Notices workers that are silent. Raises PeerLostError where no worker is left."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

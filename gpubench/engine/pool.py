@@ -153,7 +153,7 @@ class LocalPool:
         self.device = replace(self.device, facts=self.device.facts | rates)
 
     def _below_ceiling(self, measurement: Measurement) -> Measurement:
-        """Return the measurement, as wrong if its rate exceeds a measured peak.
+        """Return the measurement. It becomes wrong if its rate exceeds a measured peak.
 
         The peak was perhaps measured beside other load, so it is measured again first.
         """

@@ -79,7 +79,7 @@ def rounds_needed(percent: str, device: Device, threshold: float | None = None) 
 
 
 def _newest_first(device: str) -> Iterator[Sequence[Path]]:
-    """Yield the files of one build each: saved ones, single sweeps, and base sides of `ab`."""
+    """Yield groups of files of one build: saved files, single sweeps, and base sides of `ab`."""
     groups = [[path] for path in RESULTS.glob("*.csv")]
     groups += [sorted(folder.glob("base-*.csv")) for folder in RESULTS.glob("*-ab")]
     groups += [store.saved(name, device) for name in store.names(device)]
@@ -91,9 +91,10 @@ def _newest_first(device: str) -> Iterator[Sequence[Path]]:
 
 
 def _times(files: Sequence[Path], device: str) -> tuple[bool, dict[PointKey, list[float]]]:
-    """Return whether a CPU timed the files, and the repeats of each point that has them all.
+    """Return whether a CPU timed the files, and the repeats of each point that has all repeats.
 
-    Repeats are rounds; on a CPU they are the shortest times of sweeps. Empty: they are too few.
+    Repeats are rounds; on a CPU they are the shortest times of sweeps. Empty: there are too few
+    repeats.
     """
 
     def shortest(row: Row) -> list[float]:

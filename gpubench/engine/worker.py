@@ -140,7 +140,7 @@ class Worker:
         return self._child.request(START_LIMIT_S, Runner.empty_launch_us)
 
     def next_round(self) -> None:
-        """End the child. The next point starts another."""
+        """End the child. The next point starts another child."""
         self._child.end()
 
     def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
@@ -249,7 +249,7 @@ class Worker:
         return randbits(SEED_BITS) if scrutiny.has_own_process else self._child_seed
 
     def _make_ready_for(self, variant: Variant) -> None:
-        """Have a child that runs this variant, and a user's function alone."""
+        """Ensure that a child exists for the variant; a user's function has one of its own."""
         if self._last and self._owner != owner_of(variant):
             self._child.end()
         self._owner = owner_of(variant)

@@ -58,7 +58,7 @@ def _cpu_quotas() -> Iterator[float]:
 
 
 def _memory_limits() -> Iterator[tuple[int, int]]:
-    """Yield the limit of each control group that has one, and what is used of it.
+    """Yield the memory limit of each control group that has a limit, and the memory in use.
 
     The group's inactive file cache is not counted as used, because the system takes it back.
     """
@@ -72,7 +72,7 @@ def _memory_limits() -> Iterator[tuple[int, int]]:
 
 
 def memory_bytes(name: str) -> int | None:
-    """Return an entry of /proc/meminfo, or None without one."""
+    """Return an entry of /proc/meminfo, or None if it is missing."""
     match = re.search(rf"{name}:\s+(\d+) kB", read_text("/proc/meminfo"))
     return int(match[1]) * 1024 if match else None
 

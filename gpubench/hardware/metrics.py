@@ -84,7 +84,7 @@ class Roofline:
     peak_gflops: float
     peak_unit: str  # `cores` or `tensor cores`
     cores_share: float | None
-    """Peak of the cores over that peak, 0 to 1. None if they do not compute in this mode."""
+    """Peak of the cores over that peak, 0 to 1. None if the cores do not compute in this mode."""
 
     memory_gbytes_per_s: float
     arithmetic_intensity: float

@@ -52,8 +52,8 @@ STAGES = (3, 4, 5, 6, 7, 8)  # numbers of stages that are tried, where a kernel 
 BY_64 = 64
 
 SENT_COLUMNS = {BYTES_STEP: 8, 32: 32}
-"""The number whose multiples of columns of B a block of a cluster sends, by values of k of a step:
-in 8 bits B lies along k, and the swizzle has 8 rows; in TF32 boxes have 32 columns."""
+"""A block of a cluster sends a multiple of this number of columns of B, by the values of k in a
+step: in 8 bits B lies along k, and the swizzle has 8 rows; in TF32 boxes have 32 columns."""
 
 MAX_CLUSTER, MAX_LARGE_CLUSTER = PORTABLE_CLUSTER, 16
 """Maximum number of blocks in a cluster: on every GPU with clusters, and on H100 and H200 (CUDA C++
@@ -106,7 +106,7 @@ TF32 = Form(
 ANY_ROWS = replace(SPLIT, splits=range(1, MAX_CLUSTER + 1), odd_rows=True)
 
 FORMS = (WHOLE, TURNS, SPLIT, BYTES, BYTES_TURNS, TF32, ANY_ROWS)
-"""All forms. Those for one precision are compared with each other."""
+"""All forms. Forms for the same precision are compared with each other."""
 
 MAX_SUMS = {1: 128, 2: 192, 3: 96}
 """Maximum number of sums of a thread, by number of warpgroups that multiply: 240 registers of a
@@ -173,7 +173,7 @@ def why_not_shared(tile: Config) -> str | None:
 
 
 def box_of_b(columns: int, down: int) -> int:
-    """Return the rows of 128 bytes of B that a block of `down` sends by a copy."""
+    """Return the number of rows of 128 bytes of B that one of `down` blocks sends by a copy."""
     rows = columns // down
     return BY_64 // down if columns % BY_64 else min(BY_64, rows & -rows)
 
@@ -224,14 +224,14 @@ def turns_bytes(tile: Config) -> int:
 
 
 def why_not_in_turns(tile: Config) -> str | None:
-    """Return why a warpgroup cannot have a tile of this size, or share it like this, or None."""
+    """Return why a warpgroup cannot have a tile of this size, or share it in this way, or None."""
     if (needed := tile["BM"] * tile["BN"] // 128) > MAX_SUMS_OF_TURNS:
         return f"{tile}: {needed} sums a thread, more than {MAX_SUMS_OF_TURNS}"
     return why_not_shared(tile)
 
 
 def turns(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """Return a launch of as many blocks as are resident at once, or fewer if they come out even."""
+    """Launch the number of resident blocks, or fewer blocks if these end together."""
     rows, columns = cluster(tile)
     blocks = rows * columns
     at_most = max(1, RESIDENT[blocks - 1] * multiprocessors // RESIDENT[0])

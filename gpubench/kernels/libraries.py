@@ -1,4 +1,7 @@
-"""Functions for the descriptions of library routines and CPU loops. Imports no library itself."""
+"""Functions for the descriptions of library routines and CPU loops.
+
+This module imports no library.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -43,7 +46,7 @@ def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64"))
 def torch_in_precision(dtype: str, multiply: Callable[..., None]) -> Callable[..., None]:
     """Return a function of torch with the arithmetic of a precision. Only "tf32" uses TF32.
 
-    The setting belongs to the process, so each call makes it. Sums are kept in float32.
+    The setting belongs to the process, so each call sets it. Sums are kept in float32.
     """
     import torch
 

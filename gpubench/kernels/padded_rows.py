@@ -6,7 +6,7 @@ from gpubench.kernels.tensor_cores import ALIGNED_BYTES
 from gpubench.model import Config, Launch, Problem
 
 PADDED_TO, PART_BYTES = 128, 1024
-"""What a copied row's bytes are a multiple of, and what a warp copies, as in `padded_rows.cuh`."""
+"""A copied row has a multiple of the first number of bytes; a warp copies the second number."""
 
 THREADS = 256
 

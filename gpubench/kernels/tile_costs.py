@@ -44,9 +44,10 @@ from gpubench.model import Config, Problem
 PICKS = 2  # number of configurations that the model picks of a kernel that it ranks alone
 
 PICKS_TOGETHER = 8
-"""Number of configurations that it picks of kernels that it ranks together. At 12 products in TF32
-on an H100 that fitted nothing, the best of two takes 3.8 % longer than the fastest of some 35
-configurations, the best of four 2.2 %, and the best of eight 1.6 %."""
+"""Number of configurations that the model picks among kernels that it ranks together. At 12
+products in TF32 on an H100, which were not used to fit the model, the best of two takes 3.8 %
+longer than the fastest of some 35 configurations, the best of four 2.2 %, and the best of eight 1.6
+%."""
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -132,7 +133,8 @@ COSTS_OF_FLOAT32 = Costs(
     launch=5.267, end=1.5376, tensor=1.07147, shared=1.52432, l2=1.0309,
     barriers=0.012768, norm=6, add_elements=0.8344, add_parts=0, uneven=0.3043,
 )  # fmt: skip
-"""Fitted to the times of seed 11 (results/h200/shapes/fit_11_*.csv), as those of float64."""
+"""Fitted to the times of seed 11 (results/h200/shapes/fit_11_*.csv), as the constants of
+float64."""
 
 COSTS = {
     "bfloat16": COSTS_OF_TENSOR_CORES,
@@ -151,7 +153,8 @@ COSTS = {
     "float32": COSTS_OF_FLOAT32,
     "int32": COSTS_OF_FLOAT32,
 }  # fmt: skip
-"""By precision. Those of TF32 are fitted to results/h100/fit_tf32.csv and fit_clusters_tf32.csv."""
+"""By precision. The constants of TF32 are fitted to results/h100/fit_tf32.csv and
+fit_clusters_tf32.csv."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,8 +338,8 @@ def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> floa
 def choices(form: Form, problem: Problem) -> Iterator[Choice]:
     """Yield the configurations of a kernel of this form that the model compares.
 
-    Among extents that need equally many tiles, it yields only the smallest. Where K is in parts,
-    this is the smallest multiple of `UNIT` rows.
+    Among extents that need the same number of tiles, it yields only the smallest extent. Where K is
+    in parts, this is the smallest multiple of `UNIT` rows.
     """
     steps = -(-problem.k // form.step)
     for cluster in form.clusters:
@@ -456,10 +459,10 @@ class Picks:
 class DifferentPicks:
     """Picks configurations of a kernel that is ranked alone, as `CudaVariant.auto_tiles`.
 
-    The picks have different sizes of a tile's part of K, since configurations that divide a problem
-    into equally many parts take nearly the same time. Where rows of B are no multiple of 16 bytes,
-    `PICKS` more are picked, because the constants were fitted without such rows: at 30 shapes on an
-    H200, the best of four takes 1.6 % less than the better of two.
+    The picks have different sizes of a tile's part of K, because configurations that divide a
+    problem into the same number of parts take nearly the same time. Where rows of B are no multiple
+    of 16 bytes, `PICKS` more are picked, because the constants were fitted without such rows: at 30
+    shapes on an H200, the best of four takes 1.6 % less than the better of two.
     """
 
     choices: Choices

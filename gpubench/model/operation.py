@@ -43,7 +43,7 @@ class Array:
     """Its extents, such as `M K`, from the slowest to the fastest in memory."""
 
     dtype: str = ""
-    """The type of its elements. Empty: that of the precision's operands, or of its results."""
+    """The type of its elements. Empty: the type of the precision's operands or results."""
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Operation:
     """Number of floating-point (or integer) operations. A multiply-add counts as two."""
 
     linear_in: tuple[str, ...] = ()
-    """The operands in which the result is linear. One that is a factor twice, as A is in
+    """The operands in which the result is linear. An operand that is a factor twice, as A is in
     Aᵀ·(A·x), is named twice."""
 
     added: tuple[str, ...] = ()
@@ -85,8 +85,8 @@ class Operation:
     """The extent over which products are summed for an element of the result; empty for no sum."""
 
     tolerance: float | None = None
-    """Largest error of a right result, relative to the `scale` of its elements. None: that of sums
-    in the precision."""
+    """Largest error of a right result, relative to the `scale` of its elements. None: the tolerance
+    of sums in the precision."""
 
     scale: Callable[..., Any] | None = None
     """(xp, operands…) → what errors are relative to, beside the size of the element itself, such as
@@ -177,7 +177,10 @@ class Operation:
         return evaluate(self.flops, names) / elements
 
     def shape(self, array: Array, extents: Mapping[str, int]) -> Shape:
-        """Return the shape of an array for the extents by name. Raise ValueError for others."""
+        """Return the shape of an array for the extents by name.
+
+        Raise ValueError for an unknown name.
+        """
         return tuple(evaluate(extent, extents) for extent in array.dimensions)
 
     @property
@@ -224,7 +227,8 @@ def size_text(op: str, size: Size) -> str:
 class Operations(Mapping[str, Operation]):
     """The operations by name. The files of gpubench are read when an operation is first needed.
 
-    A file states the operation of its folder's name, or several by name, which share its kernels.
+    A file states an operation with its folder's name, or several operations by name, which share
+    the folder's kernels.
     """
 
     def __init__(self, folder: Path, package: str) -> None:
@@ -267,7 +271,7 @@ class Operations(Mapping[str, Operation]):
 
 
 def stated(operation: Any, path: Path) -> dict[str, Any]:
-    """Return the operations by name that a file states: one of its folder's name, or several."""
+    """Return the operations that a file states, by name: one with the folder's name, or several."""
     return operation if isinstance(operation, dict) else {path.parent.name: operation}
 
 

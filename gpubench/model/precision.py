@@ -87,7 +87,9 @@ class Precision:
 
     @property
     def sum_bits(self) -> int:
-        """Significant bits that a sum keeps; a sum that is cut off has one more than a rounded one.
+        """Significant bits that a sum keeps.
+
+        A sum that is cut off keeps one bit more than a rounded sum.
 
         Raises ValueError for integers, whose sums are exact.
         """
@@ -98,8 +100,8 @@ class Precision:
         """Largest error of a right result, on the scale of `engine.judge.verify.relative_error`.
 
         Sums of right kernels stay below two unit roundoffs on that scale. If operands are rounded
-        without permission, or one product out of 16384 is missing, the error is tens of them. If
-        operands may be rounded, each operand adds its own roundoff.
+        without permission, or one product out of 16384 is missing, the error is tens of unit
+        roundoffs. If operands may be rounded, each operand adds its own roundoff.
         """
         return SUM_ROUNDINGS * self.sum_roundoff + 2 * self.input_roundoff
 

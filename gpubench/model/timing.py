@@ -42,8 +42,9 @@ class Timing:
     """Wall time for all points together, divided among them. None: no limit."""
 
     examined_in: int = 10
-    """The parent's clock examines each function, and the first measurement of a user's CUDA source
-    and a random one of this number of later ones."""
+    """The parent's clock examines each measurement of a function. Of a user's CUDA source, it
+    examines the first measurement, and later measurements with a probability of 1 over this
+    number."""
 
     @property
     def hang_s(self) -> float:

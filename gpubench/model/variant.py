@@ -84,7 +84,7 @@ class Launch:
 
     @property
     def main(self) -> Launch:
-        """The launch of the variant's template, or else of an instance, or else the first."""
+        """The first launch of the variant's template, or else of an instance, or else of all."""
         return min(self.sequence, key=lambda at: (at.kernel != "", "<" not in at.kernel))
 
     @property
@@ -246,7 +246,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _missing(*_: object) -> Any:
-    """Stand for a launch that the descriptor's check asks for, or a function built elsewhere."""
+    """Stand for a function that an otherwise complete description lacks here."""
     raise NotImplementedError
 
 
@@ -410,15 +410,19 @@ class CudaVariant(SourceVariant):
         return "cuda"
 
     def options(self, tile: Config | None, dtype: str) -> tuple[str, ...]:
-        """Return the compile options of an instance. The first one names a chosen compiler."""
+        """Return the compile options of an instance.
+
+        The first option names the compiler if the description chooses it.
+        """
         chosen = (f"--compiler={self.compiler}",) if self.compiler else ()
         return (*chosen, *super().options(tile, dtype))
 
     def instance(self, tile: Config, dtype: str, kernel: str = "") -> str:
         """Return the kernel of a tile as C++ names it: `shared_tile<float, 16>`.
 
-        `kernel` is the launch's, for another template or instance. A variant's signature becomes a
-        cast to the function's type, so that the compiler refuses another signature.
+        `kernel` is the kernel of the launch, which may be another template or instance. A variant's
+        signature becomes a cast to the function's type, so that the compiler refuses another
+        signature.
         """
         scalar = PRECISIONS[dtype].cpp
         if "<" in kernel:
@@ -555,8 +559,8 @@ class CallVariant(Variant):
 class HostVariant(SourceVariant, CallVariant):
     """A host function of a CUDA C++ file that launches kernels, or a C function of a library.
 
-    nvcc compiles the file to a shared library. A prebuilt `.so` is loaded as it is. One that
-    computes on the CPU has `runs_on="cpu"`.
+    nvcc compiles the file to a shared library. A prebuilt `.so` is loaded as it is. A C function
+    that computes on the CPU has `runs_on="cpu"`.
     """
 
     entry: str

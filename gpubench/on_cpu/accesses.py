@@ -120,7 +120,7 @@ class Access:
 
     @property
     def times_least(self) -> float:
-        """Traffic over the least traffic: sectors of global memory, wavefronts of shared memory."""
+        """Traffic over its minimum: sectors of global memory, or wavefronts of shared memory."""
         if self.is_shared:
             return self.wavefronts / self.phases
         return self.sectors / self.least_sectors
@@ -132,7 +132,7 @@ class Access:
 
     @property
     def wasted_clocks(self) -> float:
-        """Clocks per block beyond those of the least traffic."""
+        """Clocks per block beyond the clocks of the minimum traffic."""
         if self.is_shared:
             return self.requests * (self.wavefronts - self.phases)
         sectors = self.requests * (self.sectors - self.least_sectors)
@@ -203,7 +203,7 @@ class Accesses:
 
     @property
     def by_wasted_clocks(self) -> tuple[Access, ...]:
-        """The lines, those that waste most first, then those that cost most."""
+        """The lines: the most wasteful lines first, then the most costly lines."""
         return tuple(
             sorted(self.lines, key=lambda line: (line.wasted_clocks, line.clocks), reverse=True)
         )

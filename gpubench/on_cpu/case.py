@@ -50,7 +50,7 @@ class Case:
     tile: Config | None
     problem: Problem
     gpu: Gpu | None = ONE_MULTIPROCESSOR
-    """The GPU that the launch is fitted to. None: it is fitted to none."""
+    """The GPU that the launch is fitted to. None: it is fitted to no GPU."""
 
     inputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
     """The operands; empty for the result of `operands`."""

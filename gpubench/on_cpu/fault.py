@@ -116,7 +116,7 @@ def _lines(text: str) -> list[tuple[str, int]]:
 
 
 def _memory(location: re.Match[str] | None, names: dict[int, str], report: str) -> tuple[bool, str]:
-    """Return whether memory is that of a block, and what it is."""
+    """Return whether the memory belongs to one block, and the name of the memory."""
     if location is None:
         return False, "memory"
     if location["global"]:

@@ -203,7 +203,7 @@ def gxx(*arguments: str, text: str = "") -> str:
 def execute(
     command: Sequence[str], sanitizer: Sanitizer | None = None, stalled_s: float = STALLED_S
 ) -> None:
-    """Run a program to its end. Raises KernelFaultError with its report if that is not a good one.
+    """Run a program to its end. Raises KernelFaultError if its report names a fault.
 
     It runs again without randomized addresses where ThreadSanitizer does not work with them.
     """
@@ -257,7 +257,7 @@ def _run(
 
 
 def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:
-    """Return the outputs. Raises KernelFaultError for operands that are not what they were."""
+    """Return the outputs. Raises KernelFaultError for operands that the kernel has changed."""
     outputs, start = [], 0
     for case in cases:
         problem = case.problem

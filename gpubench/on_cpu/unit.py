@@ -184,7 +184,7 @@ def _function_name(heading: str) -> str:
 
 
 def _needed(text: str, plain: str, functions: Sequence[_Function], entry: str) -> set[_Function]:
-    """Return the functions of the device, the entry, and those that these or other code name."""
+    """Return the device's functions, the entry, and all functions that these or other code name."""
     outside = _replaced(plain, [(each.start, each.end, "") for each in functions])
     waiting = [outside, entry]
     waiting += [plain[each.start : each.end] for each in functions if each.is_device]

@@ -301,5 +301,5 @@ def _plain(value: object) -> object:
 
 
 def _config(_kind: type, value: Any) -> Config:
-    """Return the configuration of such data."""
+    """Return the configuration that plain data describes."""
     return Config(*msgspec.convert(value, ConfigParts))

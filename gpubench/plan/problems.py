@@ -111,7 +111,7 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
 def with_dtypes(
     problems: Iterable[ListedProblem], dtypes: Iterable[str]
 ) -> tuple[ListedProblem, ...]:
-    """Return the problems with a dtype each; a problem without one is repeated for all `dtypes`.
+    """Return the problems with a dtype each; a problem without dtype is repeated for all `dtypes`.
 
     Equal problems become one, with both names and the sum of their weights.
     """

@@ -212,7 +212,7 @@ def _failed(measurements: Sequence[Measurement]) -> bool:
 
 
 def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> list[Point]:
-    """Return the points in order, but the points of a unit after its first point."""
+    """Return the points in order, except that the points of a unit follow its first point."""
     units = list(dict.fromkeys(map(unit, points)))
     return sorted(points, key=lambda point: units.index(unit(point)))
 
@@ -268,7 +268,7 @@ class Estimate:
     """Time for the minimum number of samples of each point, including all work before them."""
 
     expected_s: float
-    """Time with launches of a typical rate; the budget, if there is one that can be met."""
+    """Time if launches have a typical rate; or the budget, if it can be met."""
 
     budget_s: float | None
 

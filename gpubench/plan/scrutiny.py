@@ -11,16 +11,16 @@ class Scrutiny:
     """The answer to each question about trust."""
 
     probes_sums: bool = False
-    """Whether the width of its sums is probed. `research/verify_kernels.py --widths` probes that of
-    our sources."""
+    """Whether the width of its sums is probed. `research/verify_kernels.py --widths` probes our
+    sources."""
 
     probes_own_sizes: bool = False
     """Whether its probes keep what its result may depend on: the number of products in a sum, and
     the remainder of each extent by that of its tile."""
 
     is_compared_later: bool = False
-    """Whether its outputs are compared after the timed launches, when the reference is made, and
-    its errors with those of rounded operands."""
+    """Whether its reference is made, and its outputs are compared, after the timed launches. The
+    errors are then also compared with the errors of rounded operands."""
 
     tries_other_operands: bool = False
     """Whether it is launched on other operands and outputs, on which its time may depend."""

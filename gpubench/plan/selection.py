@@ -17,7 +17,7 @@ AnyRow = TypeVar("AnyRow", Row, BuildRow)
 
 
 def matching(flag: str, kind: str, pattern: str, names: Collection[str]) -> list[str]:
-    """Return the names that fit a pattern such as `cpu_*`. Raises UsageError if there is none."""
+    """Return the names that fit a pattern such as `cpu_*`. Raises UsageError if no name fits."""
     if matches := [name for name in names if fnmatchcase(name, pattern)]:
         return matches
     raise UsageError(f"{flag}: {unknown(kind, pattern, names)}")

@@ -66,8 +66,8 @@ class Sweep:
     `dtypes` then hold the values of these problems."""
 
     tiles: tuple[str, ...] = ()
-    """As users write them; each variant's space reads them. Empty: each variant's default tiles.
-    `AUTO_TILES`: what each variant's cost model picks. `plan.tuned` resolves `tuned`."""
+    """Tiles as users write them; each variant's space reads them. Empty: each variant's default
+    tiles. `AUTO_TILES`: what each variant's cost model picks. `plan.tuned` resolves `tuned`."""
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"

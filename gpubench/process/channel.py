@@ -20,7 +20,8 @@ class Channel:
     def __init__(self, end: socket.socket, *, takes_files: bool = False) -> None:
         self._socket, self._takes_files = end, takes_files
         self.descriptors: list[int] = []
-        """Descriptors of open files that messages brought. Whoever uses one takes it out."""
+        """Descriptors of open files that messages brought. A reader removes the descriptors that it
+        uses."""
 
     def send(
         self, message: bytes, limit_s: float | None = None, descriptors: Sequence[int] = ()

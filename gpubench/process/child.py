@@ -47,7 +47,8 @@ class Child:
     """A child process behind its warden, and this process's end of a pair of sockets."""
 
     process: subprocess.Popen[bytes]
-    """The warden, which ends as the child did when all that the child started has ended."""
+    """The warden. It ends in the same way as the child, after all that the child started has
+    ended."""
 
     socket: socket.socket
     streams: Copier

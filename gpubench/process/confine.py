@@ -1,9 +1,9 @@
 """What foreign code may reach: it writes into a folder of its own, and has few variables (Linux).
 
 Landlock does the first, from Linux 5.13 on, for this process and all that it starts, even as root.
-From Linux 6.12 on, these can also signal no other process. Where the system has no Landlock,
-foreign code can write every file that its user can write. This module imports the standard library
-alone.
+From Linux 6.12 on, these processes also cannot signal any other process. Where the system has no
+Landlock, foreign code can write every file that its user can write. This module imports the
+standard library alone.
 """
 
 import ctypes
@@ -27,8 +27,9 @@ OF_THE_SYSTEM = (
     *("proc", "dev/null", "dev/zero", "dev/full", "dev/random", "dev/urandom", "dev/shm"),
     *("dev/nv*", "dev/dxg", "dev/dri", "dev/infiniband"),
 )
-"""What else may be written. CUDA names its threads in /proc, where the memory and the descriptors
-of other processes stay closed. Terminals are left out, as users would see what is written there."""
+"""Other paths that may be written. CUDA names its threads in /proc, where the memory and the
+descriptors of other processes stay closed. Terminals are left out, as users would see what is
+written there."""
 
 _NAMES = {
     *("PATH", "LANG", "TZ", "USER", "LOGNAME", "VIRTUAL_ENV", "CC", "CXX", "CPATH"),

@@ -120,7 +120,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def living(pids: Iterable[int]) -> list[int]:
-    """Return the processes that run: those that have ended and wait for their parent are not."""
+    """Return the processes that run, without those that have ended and wait for their parent."""
     return [pid for pid in pids if (fields := _stat(pid)) and fields[0] not in "ZX"]
 
 
@@ -128,8 +128,8 @@ def cpu_ns(pids: Iterable[int]) -> int:
     """Return the CPU time of processes in ns, which includes threads that have ended.
 
     It also includes children that a process has waited for, in steps of 10 ms. A process that
-    ignores SIGCHLD waits for none, so their time is lost: then a process of an earlier list is
-    gone, and no time replaces it.
+    ignores SIGCHLD waits for no child, so the time of its children is lost: then a process of an
+    earlier list is gone, and no time replaces it.
     """
     return sum(_cpu_ns(pid) for pid in pids)
 
@@ -148,7 +148,9 @@ def _cpu_ns(pid: int) -> int:
 
 
 def end(without: Collection[int] = (), within_s: float = END_S) -> list[int]:
-    """Kill all descendants of this process. Return those that still run after the time limit.
+    """Kill all descendants of this process.
+
+    Return the processes that still run after the time limit.
 
     The processes in `without` are left alone, with their descendants.
     """

@@ -41,7 +41,7 @@ Report = Callable[[int], None]  # gets the number of steps of a request that are
 class _Answer(msgspec.Struct, frozen=True):
     """An answer. It repeats the token of its request.
 
-    Nobody can guess the token who only has the descriptor of the channel.
+    Code that has only the descriptor of the channel cannot guess the token.
     """
 
     token: bytes
@@ -67,7 +67,7 @@ def ask(
     the second one, and so on. The last limit covers all further steps together. `descriptors` are
     those of open files that the child gets with the request.
 
-    Raises ChildLostError if no answer arrives within a limit, or if the answer is none. The child
+    Raises ChildLostError if no answer arrives within a limit, or if the answer is invalid. The child
     must then be killed.
     """
     channel, token = Channel(child.socket), randbits(8 * TOKEN_BYTES).to_bytes(TOKEN_BYTES)

@@ -25,8 +25,9 @@ _LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 def new_file() -> int:
     """Return the descriptor of an empty file without a name.
 
-    The file lies on the disk for temporary files, whose page cache may have large pages: 1 µs a MiB
-    to map, where a file in memory takes 60 to 220. It lies in memory if the disk refuses.
+    The file lies on the disk for temporary files, whose page cache may have large pages. To map a
+    MiB of it takes 1 µs, and 60 to 220 µs for a file in memory. It lies in memory if the disk
+    refuses.
     """
     try:
         return os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR, 0o600)
@@ -37,7 +38,7 @@ def new_file() -> int:
 def new_sealed_file(size: int) -> int:
     """Return the descriptor of a file in memory whose size no process can change.
 
-    A process that reads a mapped file gets SIGBUS if another one has cut it.
+    A process that reads a mapped file gets SIGBUS if another process has cut the file.
     """
     descriptor = os.memfd_create("outputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, size)
@@ -54,10 +55,10 @@ class Window:
         self._reserved = _mapped(0, self._reserved_bytes, PROT_NONE, _ANONYMOUS, -1)
         self._start = -(-self._reserved // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
         self.bytes = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self._start))
-        """The mapped file. To read it ends the process while no file is mapped."""
+        """The mapped file. A read ends the process while no file is mapped."""
 
     def map(self, descriptor: int, *, writable: bool = False) -> None:
-        """Map a file, with all its pages, in place of the file before. Raises OSError."""
+        """Map a file, with all its pages, in place of the previous file. Raises OSError."""
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         flags = mmap.MAP_SHARED | mmap.MAP_POPULATE | MAP_FIXED
         _mapped(self._start, self.size, protection, flags, descriptor)

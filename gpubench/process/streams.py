@@ -72,7 +72,7 @@ class Copier:
                 _print(speaker, f"({counted(count - MAX_LINES, 'more line')}, not shown)")
 
     def _copy(self) -> bool:
-        """Copy a block of what was written. Return False if there is none."""
+        """Copy a block of the child's output. Return False if there is no output."""
         if self._has_ended or not select([self._read], [], [], 0)[0]:
             return False
         block = os.read(self._read, BLOCK_BYTES)

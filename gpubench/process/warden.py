@@ -105,7 +105,7 @@ def _guard(child: int, grace_s: float) -> NoReturn:
 def _fills_the_memory() -> bool:
     """Return whether little memory is left, and the child with all it started has most of it.
 
-    A limit of the address space would not do: CUDA reserves more than the machine has.
+    A limit of the address space would not help: CUDA reserves more than the machine has.
     """
     total = all_memory_bytes()
     if free_memory_bytes() >= total * MIN_FREE:

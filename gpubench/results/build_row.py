@@ -127,7 +127,7 @@ class BuildRow:
 
 REQUIRED = (*BuildKey._fields[:-1], "status", "registers", "loop_instructions")
 """Columns that every file must have, and by which a build file is recognized. Files of older
-versions lack `extents`, the last one of the key."""
+versions lack `extents`, the last column of the key."""
 
 _FILE = Columns(BuildRow, REQUIRED, "a build file")
 COLUMNS, NAMES = _FILE.fields, _FILE.names

@@ -114,9 +114,10 @@ class Columns(Generic[R]):
     def read(self, path: Path, columns: Collection[str] | None = None) -> list[R]:
         """Read the rows of a file, also after pandas or a spreadsheet rewrote it.
 
-        Columns may stand in any order, those that are not required may be missing, and unknown
-        ones are ignored. Fields may be separated by commas, semicolons or tabs. `*.gz` is
-        decompressed. `columns` names what the caller needs beside the key, which is read faster.
+        Columns may stand in any order, those that are not required may be missing, and unknown ones
+        are ignored. Fields may be separated by commas, semicolons or tabs. `*.gz` is decompressed.
+        `columns` names the columns that the caller needs beside the key; fewer columns are read
+        faster.
 
         Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field, with
         its line and column.
@@ -262,7 +263,7 @@ def _lines(file: IO[str]) -> Any:
 
 
 def in_range(number: float, low: float = 0.0, high: float = MAX_VALUE) -> float:
-    """Return the number. Raises ValueError for NaN, and outside the range."""
+    """Return the number. Raises ValueError for NaN, and for a number outside the range."""
     if low <= number <= high and (not number or abs(number) >= MIN_VALUE):
         return number
     raise ValueError(f"{number} is not a number from {low:g} to {high:g}")

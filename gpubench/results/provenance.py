@@ -33,7 +33,7 @@ def package_version() -> tuple[str, str | None]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return what git prints, or nothing if git is missing or fails. It writes no index."""
+    """Return what git prints, or nothing if git is missing or fails. Its index stays as it is."""
     command = ("git", "--no-optional-locks", "-C", str(folder), *arguments)
     try:
         ended = run_program(command, limit_s=GIT_LIMIT_S)

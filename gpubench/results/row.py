@@ -227,7 +227,7 @@ _KEY_OF = attrgetter(*KEY)
 PROBLEM_KEY = tuple(name for name in KEY if name not in {"variant", "tile"})
 REQUIRED = (*KEY[:-1], "status", "median_us", "round_medians_us")
 """Columns that every file must have. Versions of gpubench differ in the other columns, such as
-`extents`, the last one of the key."""
+`extents`, the last column of the key."""
 
 _FILE = Columns(Row, REQUIRED, "a CSV of a sweep (docs/files.md has its schema)")
 COLUMNS, NAMES = _FILE.fields, _FILE.names

@@ -53,8 +53,9 @@ def build_rows(
 ) -> list[Row]:
     """Build a row for each point that has measurements. The oldest round comes first.
 
-    A failed round decides: the row has its status, and no time. So do rounds that subtracted
-    overheads that differ too much. A row of an eliminated point keeps the times before.
+    A failed round decides: the row has its status, and no time. If the overheads that rounds
+    subtracted differ too much, the row is an error. A row of an eliminated point keeps the times
+    before.
     """
     measured = {point: _consistent(rounds) for point, rounds in measured.items() if rounds}
     times = {
@@ -172,7 +173,7 @@ def _clocks(rounds: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def _confirmed(point: Point, rounds: Sequence[Measurement], *, is_timed: bool) -> dict[str, Any]:
-    """Return whose clock stands behind the time."""
+    """Return the name of the process whose clock confirms the time."""
     ratio = _median(taken.clock_ratio for taken in rounds)
     is_parents = point.timer == Timer.OUTSIDE or (ratio is not None and ratio <= CLOCKS_AGREE)
     clock = "parent" if is_parents else "child"
@@ -289,7 +290,7 @@ def _highest(values: Iterable[float | None]) -> float | None:
 
 
 def _said(texts: Iterable[str]) -> str | None:
-    """Join the rounds' sentences; of those that differ in numbers only, keep the first."""
+    """Join the rounds' sentences; of sentences that differ only in numbers, keep the first."""
     sentences: dict[str, str] = {}
     for text in texts:
         sentences.setdefault(_NUMBER.sub("", text), text)

@@ -1,8 +1,8 @@
-"""Intervals of times of which the shortest is chosen, so that the chosen one's interval holds too.
+"""Intervals of times of which the shortest is chosen, so that the chosen time's interval holds too.
 
 The shortest of many times is short partly by chance. Intervals that hold for all of them together
 (Bonferroni) hold for whichever is chosen. Few rounds show little of a time's scatter, so it is
-shrunk towards that of all times (`moderated.shrunk`).
+shrunk towards the scatter of all times (`moderated.shrunk`).
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def together(halves: Sequence[float], rounds_us: Sequence[Sequence[float]]) -> F
     """Return half-widths that hold with 95 % for all times together.
 
     `halves` has half of each time's own 95 % interval, as a fraction of the time. It may have a
-    part beside the scatter of its rounds, such as that between sweeps.
+    part beside the scatter of its rounds, such as the scatter between sweeps.
     """
     own = np.array(halves)
     tail = 0.025 / max(1, len(own))

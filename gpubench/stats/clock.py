@@ -36,8 +36,9 @@ def clock_shares(
     The arguments have the shape (points, 2), with both sides of each point; NaN: not known.
 
     The shares follow the roofline (Williams, Waterman, Patterson 2009): in full far from the memory
-    bandwidth, hardly at that of a copy. In between, or where the copy was not measured, the share
-    is at least that of the arithmetic peak. Without rates a point counts as bound by the clock.
+    bandwidth, hardly at the bandwidth of a copy. In between, or where the copy was not measured,
+    the share is at least that of the arithmetic peak. Without rates a point counts as bound by the
+    clock.
     """
     copies = 100 * gbytes_per_s / percent_of_copy
     copies = copies[np.isfinite(copies)]

@@ -33,13 +33,13 @@ class Detectable:
     """Smallest slow-downs that are found in nine of ten cases: 0.05 is 5 %; None: no slow-down."""
 
     everything: float | None = None
-    """Of all points but the BLAS."""
+    """A slow-down of all points but the BLAS."""
 
     kernel: float | None = None
-    """Of all points of one kernel, in nine of ten kernels."""
+    """A slow-down of all points of one kernel, in nine of ten kernels."""
 
     point: float | None = None
-    """Of one point, in nine of ten points."""
+    """A slow-down of one point, in nine of ten points."""
 
 
 def smallest(
@@ -57,7 +57,7 @@ def smallest(
     `kernels` has the kernel of each point; None: of the BLAS. A slow-down is found beyond the limit
     of the test plus the `error` that the point had. A kernel is found if half of its points are.
     The two speeds of other points explain that of a single point up to `others`. If half of the
-    points or more slowed, `machine` of it is attributed to the machine.
+    points or more slowed, `machine` of the slow-down is attributed to the machine.
     """
     names = np.array([name or "" for name in kernels])
     own = names != ""
@@ -106,10 +106,10 @@ class Needed:
     """Numbers of rounds a side that find a slow-down in nine of ten cases; None: too many."""
 
     kernel: int | None
-    """Of all points of one kernel, in nine of ten kernels."""
+    """A slow-down of all points of one kernel, in nine of ten kernels."""
 
     point: int | None
-    """Of one point, in nine of ten points."""
+    """A slow-down of one point, in nine of ten points."""
 
 
 def rounds_to_find(
@@ -146,7 +146,8 @@ def sweeps_to_find(
     """Return how many sweeps a side show a slow-down on a CPU, by the test of the shortest times.
 
     The arguments are those of `rounds_to_find`, with each sweep's shortest time instead of a
-    round's. Sweeps are drawn from the recorded ones, in their order, as a drift has one.
+    round's. Sweeps are drawn from the recorded ones, in their order, because a drift depends on the
+    order.
     """
     rng = np.random.default_rng(DRAW_SEED)
     step, margin = np.log1p(size), np.log1p(threshold)

@@ -51,7 +51,7 @@ class Modes(NamedTuple):
     """Slow-down that the two speeds of a point would explain as well; 0: it has a single speed."""
 
     aside: Floats
-    """How much slower than the base the slowest of its rounds was that were left out; 0: none."""
+    """Slow-down, relative to the base, of the slowest round that was left out; 0: no such round."""
 
     @property
     def overlapping(self) -> list[Speeds]:
@@ -121,7 +121,7 @@ def may_be_modes(
 
 
 def hidden_steps(sides: tuple[RoundStatistics, RoundStatistics], modes: Modes, q: float) -> Floats:
-    """Return for each point up to which slow-down two speeds may explain it, if no other slowed."""
+    """Return each point's largest slow-down that two speeds explain, if no other point slowed."""
     base, new = (side.number for side in sides)
     expected, step = np.zeros((2, len(base)))
     for fast, slow, part in sorted(modes.overlapping, key=lambda seen: seen.fast - seen.slow):

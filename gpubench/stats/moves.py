@@ -3,9 +3,9 @@
 A result is a whole sweep, so a move must exceed what differs between sweeps. Each run of results in
 a row is compared with the point's other results, against a margin (`treat`); a run at the end is a
 move that lasts. Few results show little of a point's variance, so it is shrunk towards the common
-one. The p-value has Bonferroni's correction for the choice of the run, and Benjamini and Hochberg's
-for the points. Where a point has moved, further runs are sought in what the first leaves
-(Olshen and others, Biostatistics 5, 2004: circular binary segmentation).
+variance. The p-value has Bonferroni's correction for the choice of the run, and Benjamini and
+Hochberg's for the points. Where a point has moved, further runs are sought in what the first run
+leaves (Olshen and others, Biostatistics 5, 2004: circular binary segmentation).
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,8 @@
 Beside other work a time has two modes, and a mean shows little. Nothing lengthened the shortest
 times of both sides. So they are compared by their ranks, and all longer times count as equal. The
 clock of a machine drifts by a tenth within minutes, so each time is first divided by the shortest
-one of both sides that was measured about then. The test is exact for any distribution of times, as
-long as they could have been measured in any order.
+time of both sides at about that moment. The test is exact for any distribution of times, as long as
+they could have been measured in any order.
 
 J. L. Gastwirth, Percentile modifications of two sample rank tests, Journal of the American
 Statistical Association 60 (1965).
@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from gpubench.stats.reference import shared_median
 
 NEAR = 6
-"""Number of sweeps of each side before and after one that were measured about then.
-
-Recorded sweeps chose it: results/decisions/ab_shortest.md."""
+"""Number of sweeps of each side, before and after a sweep, that count as measured at the same time.
+It was chosen with recorded sweeps: results/decisions/ab_shortest.md."""
 
 
 def compare_shortest(base: NDArray[np.float64], new: NDArray[np.float64], margin: float) -> float:
@@ -62,7 +61,7 @@ def decide_by_shortest(
 def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
     """Return the difference of a low quantile of both sides, new less base.
 
-    If both sides have equally many times with a rank (`_ranked`), it is the median of these.
+    If both sides have the same number of times with a rank (`_ranked`), it is the median of these.
     """
     low = 1 / sqrt(len(base) + len(new))
     return float(np.quantile(new, low) - np.quantile(base, low))
@@ -71,7 +70,7 @@ def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
 def _levels(
     first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return, for each time of both sides, the shortest one measured about then."""
+    """Return, for each time of both sides, the shortest time at about that moment."""
     length = max(len(first), len(second))
     of_both = np.full((2, length + 2 * NEAR), np.inf)
     of_both[0, NEAR : NEAR + len(first)] = first
@@ -83,8 +82,8 @@ def _levels(
 def _chance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """Return the one-sided p-value of the hypothesis that `first` does not have the shorter times.
 
-    Of both sides' times, the shortest one has the score r, the next one r - 1, and the last of r
-    times has 1. The sum over `first` is compared with that of all possible orders.
+    The shortest time of both sides has the score r, the next time has r - 1, and the last of r
+    times has 1. The sum over `first` is compared with the sums of all possible orders.
     """
     levels = _levels(first, second)
     first, second = first - levels[0], second - levels[1]
@@ -98,7 +97,8 @@ def _chance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
 def _ranked(of: int) -> int:
     """Return how many of the shortest times have a rank.
 
-    Recorded sweeps chose the square root, and the factor: results/decisions/ab_shortest.md.
+    The square root and the factor were chosen with recorded sweeps:
+    results/decisions/ab_shortest.md.
     """
     return round(2 * sqrt(of))
 

@@ -1,4 +1,4 @@
-"""The summary of a list of problems: what the whole list takes with each variant."""
+"""The summary of a list of problems: the time of the whole list with each variant."""
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -19,8 +19,8 @@ _PROBLEM = attrgetter("numbers", "compute_mode")
 def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
     """Return the tables and the totals of the lists that the rows belong to; often none.
 
-    Rows of different conditions, such as the cache's, have summaries of their own. If a list is
-    measured in several dtypes or layouts, so have they.
+    Rows of different conditions, such as the cache's, have summaries of their own. Several dtypes
+    or layouts of a list have summaries of their own, too.
     """
     named = [row for row in rows if row.problem and row.status == Status.OK and row.median_us]
     modes: dict[tuple[object, ...], set[str]] = {}
@@ -39,7 +39,7 @@ def _conditions(row: Row) -> tuple[object, ...]:
 
 
 def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
-    """Return the best kernel of each problem, the total of each kernel, and what the list takes."""
+    """Return each problem's best kernel, each kernel's total, and the time of the list."""
     first, best = rows[0], best_of_each(rows, _PROBLEM)
     mode = f" {first.compute_mode}" if split else ""
     heading = f"{len(best)} problems{mode} on {first.device}, {first.conditions}{first.special}"

@@ -328,7 +328,8 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
 def uncertainty(row: Row) -> str:
     """Return half the 95 % interval of the median, `0.3 %`, or why there is none.
 
-    That is `1 round` if the rounds are too few for an interval, and `n=5` if the samples are.
+    The reason is `1 round` if there are too few rounds for an interval, and `n=5` for too few
+    samples.
     """
     if row.half_interval is None:
         return counted(row.rounds, "round") if row.rounds and row.status == Status.OK else ""

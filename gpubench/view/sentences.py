@@ -118,7 +118,7 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
 
 
 def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
-    """Say in which precision the other rows compute, and how large the errors are beside theirs.
+    """Say in which precision the other rows compute, and by how much the errors differ.
 
     Empty if all of them compute in the precision that their column names.
     """

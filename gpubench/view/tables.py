@@ -67,7 +67,7 @@ class Table:
         return grid
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the table; one that is too wide as several tables, so that no figure is cut."""
+        """Render the table; a table that is too wide becomes several, so that no figure is cut."""
         widths = self._widths()
         for place, columns in enumerate(self._split(options.max_width, widths)):
             if place:
@@ -75,7 +75,7 @@ class Table:
             yield self._grid(columns, widths)
 
     def _widths(self) -> list[int]:
-        """Return the minimum width of each column: of its figures, or of its words."""
+        """Return the minimum width of each column: the width of its figures or of its words."""
         widths = [
             max(
                 cell_len(word)

@@ -43,7 +43,8 @@ MAX_SETS = 4096
 """Maximum number of operand sets. Only small problems then need a flush, which takes tens of ms."""
 
 Instance = tuple[str, str, Config | None, str, bool]
-"""What is compiled once: operation, variant, tile, dtype, and whether in the variant's layout."""
+"""What is compiled once: operation, variant, tile, dtype, and whether the matrices have the
+variant's layout."""
 
 ALIGNMENT = 64  # alignment of operands in bytes: a cache line, so that it is the same in every run
 OBJECT_BYTES = 2**12  # smaller allocations of a call are Python's own objects

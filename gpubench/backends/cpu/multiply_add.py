@@ -16,7 +16,7 @@ ELEMENTS = {
     "float64": (ir.DoubleType(), types.float64, 8),
     "int32": (ir.IntType(32), types.int32, 4),
 }
-"""By dtype: the type in LLVM, the type in Numba, and bytes."""
+"""By dtype: the type in LLVM, the type in Numba, and the number of bytes."""
 
 
 def lanes(dtype: str) -> int:

@@ -107,7 +107,10 @@ def _by_nvcc(
 
 
 def _file(source: Path, options: tuple[str, ...], further: tuple[str, ...]) -> Path:
-    """Return the file of an instance in the cache. Files that the source includes count too."""
+    """Return the file of an instance in the cache.
+
+    The file changes with the files that the source includes, too.
+    """
     files = whole_source(source, include_folders(options))
     return cache_file("cubin", *map(read_source, files), *further)
 
@@ -115,7 +118,7 @@ def _file(source: Path, options: tuple[str, ...], further: tuple[str, ...]) -> P
 def compile_together(
     source: Path, expressions: Sequence[str], architecture: str, options: tuple[str, ...] = ()
 ) -> tuple[Compiled, ...]:
-    """Compile several instances of a file as one program, which takes less time than one by one.
+    """Compile several instances of a file as one program, which is faster than one by one.
 
     The instances share one cubin. Nothing is kept in the user's cache. Raises CompileError with the
     compiler's first error if one of them does not compile.

@@ -27,10 +27,12 @@ HOPPER = 90  # the first compute capability with the larger default workspace, a
 
 
 def gemm(dtype: str) -> Prepared:
-    """Return C = A·B by `cublasGemmEx`. It lacks float8, which takes cuBLASLt's first proposal.
+    """Return C = A·B by `cublasGemmEx`.
 
-    cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ. A and B may
-    be column-major.
+    `cublasGemmEx` lacks float8, so such products use the first algorithm that cuBLASLt proposes.
+
+    cuBLAS is column-major. It reads a row-major matrix as its transpose, and Cᵀ = Bᵀ·Aᵀ. A and B
+    may be column-major.
     """
     if dtype.startswith("float8"):
         return cublaslt.gemm(dtype)

@@ -73,7 +73,8 @@ class _Product:
     """A product of one shape, as the library describes it."""
 
     describe: Callable[[Any], ctypes.c_void_p]
-    """Takes the address of the bias, and returns the descriptor. It is called again for others."""
+    """Takes the address of the bias, and returns the descriptor. It is called again for another
+    address."""
 
     finish: Finish
     descriptor: ctypes.c_void_p
@@ -109,9 +110,9 @@ def tuned_gemm(
 ) -> tuple[Prepared, str]:
     """Return C = A·B by the fastest algorithm, and its name; the function for `CallVariant.tune`.
 
-    `completed` takes a product, and returns what is timed and returned in its place. Operands in
-    memory and in the cache have different winners. On an H200 the fastest algorithm for hot
-    operands at 256 takes 1.5 times the best time for cold operands. Raises LaunchError.
+    `completed` takes a product, and returns the function that replaces it. Operands in memory and
+    in the cache have different winners. On an H200 the fastest algorithm for hot operands at 256
+    takes 1.5 times the best time for cold operands. Raises LaunchError.
     """
     dtype, shape = problem.dtype, (problem.m, problem.k, problem.n)
     a_columns, b_columns, *_ = problem.by_columns
@@ -197,8 +198,8 @@ def _product(
 
     def describe(bias: Any) -> ctypes.c_void_p:
         descriptor = _created("cublasLtMatmulDescCreate", types.compute, types.scale)
-        # cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ. So the
-        # rows of its result are our columns, each of which has its element of the bias.
+        # cuBLAS is column-major. It reads a row-major matrix as its transpose, and Cᵀ = Bᵀ·Aᵀ. So
+        # the rows of its result are our columns, each of which has its element of the bias.
         for attribute, operation in ((TRANSA, operation_b), (TRANSB, operation_a)):
             if operation == OP_T:
                 _set("MatmulDesc", descriptor, attribute, ctypes.c_int32(OP_T))

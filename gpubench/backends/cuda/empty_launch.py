@@ -39,7 +39,7 @@ def empty_launch_us(stream: Any, events: BlockedBatchTimer, cupti: CuptiTimer) -
 def _between_timestamps_us(stream: Any, launches: int) -> float:
     """Return the time between two timestamps around launches, which wait behind a blocking kernel.
 
-    It has what a timestamp itself takes. Raises LaunchError.
+    The result includes the time of a timestamp. Raises LaunchError.
     """
     blocked_us = 2_000.0
     while blocked_us <= MAX_BLOCKED_US:

@@ -31,7 +31,8 @@ def choose_algorithm(
 
     The winner of a race is kept on disk under `facts`, which hold everything that affects the race.
     All processes then use the same algorithm. If nothing can be kept, the library's first choice is
-    used, because another process might choose differently. Raises LaunchError if none can run.
+    used, because another process might choose differently. Raises LaunchError if no algorithm can
+    run.
     """
     file = cache_file("algorithms", facts)
     if (earlier := kept(file, str)) in names:
@@ -49,7 +50,7 @@ def race(
 
     Each round has a random order, and all samples have the same number of launches, so a change of
     clock or temperature affects all algorithms alike. If the first launches take `LIMIT_S`, the
-    remaining algorithms are not tried. Raises LaunchError if none can run.
+    remaining algorithms are not tried. Raises LaunchError if no algorithm can run.
     """
     deadline_s = clock() + LIMIT_S
     first_us: dict[int, float] = {}

@@ -28,7 +28,7 @@ WARPGROUP_STEP_BYTES = 2 * 64 * 256 * 128
 WARP_STEP = 8 * 2 * 16 * 8 * 16  # operations of a step by a warp
 
 TENSOR_DTYPES = ("float16", "bfloat16", "tf32", "float64", "int8", "float8_e4m3")
-"""Element types whose peaks are measured on 9.0. Elsewhere, only bfloat16 is measured."""
+"""Element types whose peaks are measured on 9.0. On other GPUs, only bfloat16 is measured."""
 
 WARM_STEPS = 20_000  # iterations of the multiply-add kernel in a burst: about 10 ms on a large GPU
 
@@ -59,7 +59,7 @@ class CudaGauge:
         *,
         kept: bool = False,  # noqa: ARG002 # measuring takes no time here
     ) -> dict[str, float]:
-        """Measure the rates of memory, and unless `dtypes` is empty those of all arithmetic."""
+        """Measure the rates of memory, and the rates of all arithmetic unless `dtypes` is empty."""
         with faults():
             self.warm_up()
             rates: dict[str, float | None] = {

@@ -62,8 +62,8 @@ def captured(stream: int, launches: Iterable[Launch], *, overlap: bool) -> Itera
     """Yield the graph of launches, in order.
 
     Each launch is a child graph, and the edges between child graphs are full. With `overlap`, all
-    launches are captured together, and edges between them are as their kernels ask for. Raises
-    DoesNotFitError if a launch cannot be captured.
+    launches are captured together, and the edges between them are those that the kernels request.
+    Raises DoesNotFitError if a launch cannot be captured.
     """
     if overlap:
         graph = _capture(stream, launches)
@@ -96,7 +96,7 @@ def uploaded(stream: int, graph: Any) -> Iterator[Launch]:
 
 
 def overlaps(stream: int, launch: Launch) -> bool:
-    """Whether a call may begin before the same call in front of it has ended.
+    """Whether a call may begin before the previous call has ended.
 
     Raises DoesNotFitError if it cannot be captured.
     """

@@ -1,4 +1,4 @@
-"""Headers for NVRTC, which brings none: those of the CUDA toolkit, and stand-ins for the host's."""
+"""Headers for NVRTC, which has none: the CUDA toolkit's headers, and stand-ins for the host's."""
 
 import re
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from gpubench.model.sources import included_names, read_source
 HOST_HEADERS = ("algorithm", "assert.h", "cassert", "cmath", "cstdio", "cstdlib", "cublas_v2.h",
     "cuda_runtime.h", "device_launch_parameters.h", "iostream", "math.h", "stdio.h", "stdlib.h",
     "vector")  # fmt: skip
-"""Headers that a source for nvcc includes for its host code. NVRTC lacks them, and has what device
-code may use of them built in. Each is replaced by a type's definition."""
+"""Headers that a source for nvcc includes for its host code. NVRTC lacks these headers. The parts
+that device code may use are built into NVRTC. Each header is replaced by a type's definition."""
 
 _FLOAT = """
 #define FLT_MAX 3.402823466e+38f
@@ -38,8 +38,8 @@ STAND_INS = {
     **dict.fromkeys(("stddef.h", "cstddef"), _of_cccl("cstddef")),
     **{name: _of_cccl(name) for name in ("limits", "type_traits", "utility")},
 }
-"""Texts that NVRTC compiles for headers of the C++ library that device code uses. Most of them
-forward to CCCL, which is part of the toolkit."""
+"""Texts that NVRTC compiles in place of headers of the C++ library. Most of them forward to CCCL,
+which is part of the toolkit."""
 
 HEADERS = dict.fromkeys(HOST_HEADERS, "typedef unsigned int uint;\n") | STAND_INS
 
@@ -69,7 +69,7 @@ def header_folders(*names: str) -> tuple[str, ...]:
 def toolkit_options() -> tuple[str, ...]:
     """Return NVRTC's options for the toolkit's headers and CCCL, or none without a toolkit.
 
-    A macro names the toolkit's version, so that the cubins of another version do not count.
+    A macro names the toolkit's version, so that cubins of another version are not used.
     """
     folders = header_folders("cudart", "cccl")
     api = next((path for folder in folders if (path := Path(folder, API)).is_file()), None)

@@ -41,8 +41,8 @@ class HeldLaunches:
     ) -> Callable[[int], None] | None:
         """Enqueue launches; return the function that takes their seed, and waits for their end.
 
-        The seed fills `memory` with some of `values`. Nothing waits for a `seed` that is passed
-        here. Return None if the launches could not be enqueued before the device began them.
+        The seed fills `memory` with some of `values`. If `seed` is passed here, the launches do not
+        wait for it. Return None if the launches could not be enqueued before the device began them.
         Raises LaunchError.
         """
         fill = f"new_elements<{WORDS[memory.dtype.itemsize]}>"

@@ -45,7 +45,10 @@ class HostFunction:
             library.gpubench_error_name.restype = ctypes.c_char_p
 
     def __call__(self, *arguments: Any) -> None:
-        """Call the function. Raise LaunchError if the CUDA runtime reports an error after it."""
+        """Call the function.
+
+        Raise LaunchError if the CUDA runtime reports an error after the call.
+        """
         status = self._function(*arguments)
         if status and self._is_wrapped:
             name = self._library.gpubench_error_name(status).decode()
@@ -101,7 +104,7 @@ def note(recorded: Sequence[str]) -> str:
 
 
 def kernel_name(symbol: str) -> str:
-    """Return a kernel as C++ names it, without its parameters."""
+    """Return the name of a kernel in C++, without its parameters."""
     name = demangled(symbol).replace("(anonymous namespace)::", "")
     if name.startswith("_ZN"):  # a template's arguments that only nvcc can read, as in CUTLASS
         name = demangled(f"{symbol.partition('I')[0]}E")

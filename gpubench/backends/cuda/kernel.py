@@ -175,11 +175,11 @@ class CudaKernel:
 
     @cached_property
     def _overlap(self) -> tuple[bool, str]:
-        """Whether launches of a call overlap where they should be alone, and why it is not known.
+        """Whether launches of a call overlap where they should be alone, and why that is unknown.
 
-        Compiled kernels are launched without the attribute that lets them start early. A call
-        decides by itself, so a graph of two calls is captured, whose edges show it. Calls that are
-        timed end to end or by CUPTI are never timed in a graph.
+        Compiled kernels are launched without the attribute that lets them start early. A library's
+        call may use the attribute. So two calls are captured as a graph, whose edges show whether
+        they overlap. Calls that are timed end to end or by CUPTI are never timed in a graph.
         """
         in_batches = (self.point.scope, self.point.timer) == (Scope.KERNEL, Timer.EVENTS)
         if self.routine.call is None or self.point.launches != Launches.ALONE or not in_batches:

@@ -268,7 +268,7 @@ def _run_all(launches: Sequence[Callable[[], None]], _alive: object = None) -> N
 
 
 def _cuda_parts(point: Point) -> tuple[CudaVariant, Config]:
-    """Return the point's variant and tile. A CUDA variant always has a tile, maybe an empty one."""
+    """Return the point's variant and tile. A CUDA variant always has a tile, which may be empty."""
     if not isinstance(point.variant, CudaVariant) or point.tile is None:
         raise TypeError(f"{point.label} is not a CUDA source with a tile")
     return point.variant, point.tile

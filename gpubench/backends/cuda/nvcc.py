@@ -28,7 +28,7 @@ MAX_COMPILE_S = 900
 MARKER = "gpubench_entry"
 
 STAND_INS = Path(__file__).with_name("stand_ins")
-"""Headers for nvcc, if it finds none: those of PyTorch, which sources of extensions include."""
+"""Headers of PyTorch, which sources of extensions include, for an nvcc that does not find them."""
 
 _ERROR = r"error|fatal|undefined reference|cannot find"
 
@@ -102,7 +102,7 @@ def first_error(log: str) -> str:
 
 
 def base_options(options: Sequence[str]) -> tuple[str, ...]:
-    """Return nvcc's options: a user's own, C++17 unless they name a standard, and more folders.
+    """Return nvcc's options: a user's own, C++17 unless they name a standard, and include folders.
 
     The wheels of cuBLAS and CCCL may be elsewhere than nvcc, and of another version: the folders
     come after nvcc's own.
@@ -146,7 +146,9 @@ def code_for(architecture: str) -> str:
 def compile_kernel(
     source: Path, expression: str, architecture: str, options: Sequence[str]
 ) -> tuple[bytes, str, str]:
-    """Compile a file to a cubin. Return it, the symbol of the kernel `expression`, and ptxas' log.
+    """Compile a file to a cubin.
+
+    Return the cubin, the symbol of the kernel `expression`, and ptxas' log.
 
     A kernel template that has `expression` as its argument instantiates it, and its symbol names
     the kernel. Raises CompileError.
@@ -167,8 +169,9 @@ def compile_kernel(
 def wrapper(variant: HostVariant, tile: Config | None, dtype: str) -> str:
     """Return the C++ that includes the source, and calls its function with an array of pointers.
 
-    Each pointer points to an argument, as those of cuLaunchKernel. So templates, overloads, static
-    functions and namespaces need nothing from the user. It returns the runtime's last error.
+    Each pointer points to an argument, as for cuLaunchKernel. So templates, overloads, static
+    functions and namespaces need nothing from the user. The C++ function returns the runtime's last
+    error.
     """
     scalar = PRECISIONS[dtype].cpp
     types = [
@@ -217,7 +220,10 @@ def compile_library(
 
 
 def entry_symbol(log: str, expression: str) -> str:
-    """Return the symbol of the kernel that the marker names. Raises CompileError if none is."""
+    """Return the symbol of the kernel that the marker names.
+
+    Raises CompileError if the marker names no kernel.
+    """
     symbols: list[str] = re.findall(r"Compiling entry function '(\w+)'", log)
     marker = next((symbol for symbol in symbols if MARKER in symbol), "")
     named = demangled(marker).partition("<&")[2].removesuffix(">()")

@@ -7,7 +7,7 @@ counts if all its launches were enqueued before the device reached the first one
 device may have waited for the host between launches, and the sample is dropped.
 
 A thread reads the energy counter. This takes milliseconds. If other processes call the driver too,
-it takes longer than the enqueued launches last.
+a reading takes longer than the enqueued launches.
 """
 
 import math

@@ -13,7 +13,8 @@ MAX_TILES = 3
 """Number of tiles that are taken evenly from a large space, beside its defaults."""
 
 EDGES = (1, 3, 13, 32)
-"""Tiles that are taken from spaces of one number: one, odd, prime, and a power of two."""
+"""Tiles that are taken from spaces of a single number: 1, odd and prime numbers, and a power of
+two."""
 
 RACE_TILES = 2
 RACE_THREADS = 128
@@ -31,7 +32,8 @@ MIN_SIZES = 3
 MAX_WORK = 2**22  # maximum work of a case that is no product
 
 MAX_PRODUCTS = 2**18
-"""Maximum number of multiply-adds of a case. K is reduced for it, or N if there is no K."""
+"""Maximum number of multiply-adds of a case. K, or N if there is no K, is reduced to keep this
+limit."""
 
 MAX_THREADS = 2**16
 """Maximum number of CUDA threads of a case without K. N is reduced for it."""
@@ -46,7 +48,7 @@ WIDEST = 1024
 """Maximum extent that a block covers, unless it covers any extent."""
 
 WIDEST_SQUARE = 256
-"""The same of a kernel of square matrices."""
+"""Maximum extent that a block covers, in a kernel of square matrices."""
 
 
 Source = CudaVariant | HostVariant
@@ -105,7 +107,7 @@ def all_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case
 def race_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case]:
     """Return cases of all tiles in the first dtype. By default, the tiles are `tiles_to_race`.
 
-    Where blocks have many threads, or perhaps have, they are fewer.
+    There are fewer cases where blocks have, or may have, many threads.
     """
     if not tiles and isinstance(variant, CudaVariant):
         tiles = tiles_to_race(variant)
@@ -136,8 +138,9 @@ def problems(
 ) -> list[Problem]:
     """Return problems at the edges of a tile.
 
-    They have a single element; more than a block covers, odd and round; less, with prime extents; a
-    tall result; and a wide result. If the variant refuses a size, the nearest legal size is used.
+    They have a single element; more elements than a block covers, with odd and with round extents;
+    fewer elements, with prime extents; a tall result; and a wide result. If the variant refuses a
+    size, the nearest legal size is used.
     """
     if not OPERATIONS[variant.op].is_product:
         return stated_problems(variant, tile, dtype)
@@ -181,7 +184,7 @@ def problems(
 
 
 def affordable(variant: Source, tile: Config | None, problem: Problem) -> Problem:
-    """Return the problem; if it has no K, with N halved while it is too large, odd or round."""
+    """Return the problem. If it has no K and is too large, N is halved, and stays odd or round."""
 
     def too_much() -> bool:
         launched = Case(variant=variant, tile=tile, problem=problem).launch.sequence
@@ -196,7 +199,7 @@ def affordable(variant: Source, tile: Config | None, problem: Problem) -> Proble
 
 
 def nearest(variant: Source, tile: Config | None, problem: Problem) -> Problem | None:
-    """Return the problem, or one with all extents rounded that the variant takes, or None.
+    """Return the problem, or a problem with rounded extents that the variant takes, or None.
 
     If it takes none of these, all extents may be equal.
     """

@@ -77,8 +77,8 @@ def run_check(
 ) -> int:
     """Check a variant, a CUDA source, or all variants of a directory, and print the results.
 
-    Return the exit code, of several variants the worst. Raises UsageError for an unknown variant or
-    tile, and for what the descriptor raises.
+    Return the exit code; for several variants, the worst code. Raises UsageError for an unknown
+    variant or tile, and for what the descriptor raises.
     """
     if name and Path(name).suffix in SUFFIXES and not Path(name).with_suffix(".py").is_file():
         return _check_file(Path(name), op or Sweep().op, tiles, arch)
@@ -100,7 +100,10 @@ def run_check(
 
 
 def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> int:
-    """Check the functions of a source. Return the exit code: of those that could be run, if any."""
+    """Check the functions of a source.
+
+    Return the worst exit code of those that could be run, if any.
+    """
     codes = []
     with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:
         home = Path(os.path.realpath(folder))
@@ -162,7 +165,7 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
 def _compile(
     variant: HostVariant | CudaVariant, tiles: Sequence[Config | None], architecture: str
 ) -> bool:
-    """Compile the tiles for an architecture, say so, and return whether all compile."""
+    """Compile the tiles for an architecture, print the result, and return whether all compile."""
     dtype, started = variant.dtypes[0], perf_counter()
     target = architecture
     try:

@@ -21,7 +21,8 @@ from gpubench.plan.python_file import is_name
 SUFFIXES = (".cu", ".cuh")
 
 ONLY_RESULT = ("C",)
-"""A layout that is likelier a store with its indices exchanged. It is checked as row-major."""
+"""A layout that more likely means a store with its indices exchanged. It is checked as
+row-major."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ class Described:
     function: str
     variant: Variant | None = None
     note: str = ""
-    """What is a guess, or why there is no variant."""
+    """The parts of the description that are guesses, or the reason why there is no variant."""
 
 
 def described(source: Path, op: str, folder: Path) -> Iterator[Described]:

@@ -9,7 +9,7 @@ from gpubench.plan.from_source.meaning import COLUMNS, ROWS, ROWS_AND_COLUMNS
 from gpubench.plan.from_source.source import Function, code, functions, last
 
 STRIDES = {"stride", "pitch", "ld"}
-"""Names of the distance of a row from the next row."""
+"""Names that structures give to the distance between two rows."""
 
 SPACE = "on_arrays"
 

@@ -1,4 +1,4 @@
-"""What is wrong with a result, as far as its elements tell."""
+"""What is wrong with a result, as far as its elements show."""
 
 import re
 from collections.abc import Iterator

@@ -74,7 +74,7 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
 
 
 def _conditions(row: Row) -> str:
-    """Return what problems have in common in a table: `gemm on NVIDIA H200, cold cache`."""
+    """Return what the problems of a table have in common: `gemm on NVIDIA H200, cold cache`."""
     precision = PRECISIONS.get(row.compute_mode)
     if precision and precision.column_major:  # it has no other layout
         row = replace(row, layout="row-major")

@@ -197,7 +197,7 @@ def compare_builds(
 
 
 def _to_find(percent: str, device: str, settings: Options) -> tuple[int, Options]:
-    """Return the number of pairs that find a kernel this much slower, and the threshold for it."""
+    """Return the number of pairs that find a slow-down of `percent`, and the settings for it."""
     threshold = read_limits(settings).threshold if settings.threshold else None
     rounds = rounds_needed(percent, find_devices(device)[0][0], threshold)
     say(rounds.sentence, err=True)
@@ -217,10 +217,11 @@ def measure_in_turns(
 ) -> tuple[tuple[Files, Files], float]:
     """Measure pairs of sweeps. Return the files of each side, and the false discovery rate.
 
-    The order within a pair is random, so that no periodic work beside them favours a side. Every
-    other pair has the order of the pair before it reversed, so that a drift favours neither. With a
-    budget, pairs are added until the next pair would exceed it, but at least BUDGET_PAIRS. Fewer
-    pairs are measured if a look at them, with its part of the rate, decides the comparison.
+    The order within a pair is random, so that no periodic work beside the sweeps favours a side.
+    Every other pair has the order of the pair before it reversed, so that a drift favours neither
+    side. With a budget, pairs are added until the next pair would exceed it, but at least
+    BUDGET_PAIRS. Fewer pairs are measured if a look at them, with its part of the rate, decides the
+    comparison.
     """
     order = random.Random(ORDER_SEED)  # noqa: S311 # an order, not a secret
     began_s, first = monotonic(), 0

@@ -132,13 +132,13 @@ class _Repeats(NamedTuple):
     """Logarithms of the times, of shape (points, rounds); NaN: no time."""
 
     set_aside: Floats
-    """Those of the rounds that were left out, of the same shape."""
+    """Logarithms of the times in the rounds that were left out, of the same shape."""
 
     level_variance: Floats
     """Variance of the level that all points share, an element for each point."""
 
     level_df: Floats
-    """Its degrees of freedom; 0: unknown, as there is a single round."""
+    """Degrees of freedom of this variance; 0: unknown, because there is a single round."""
 
     level_rounds: Floats
     """Number of rounds with a known effect."""
@@ -321,7 +321,7 @@ def _verdict(tests: _Tests, i: int, threshold: float) -> DiffVerdict:
 
 
 def _why_moved(tests: _Tests, i: int, threshold: float) -> str:
-    """Return what else than the times decides that a point is slower or faster."""
+    """Return the reason, other than the times, why a point is slower or faster."""
     time, effect = tests.shifts.time[i], tests.shifts.effect[i]
     if tests.by_shortest[i]:
         return "by the sweeps that nothing slowed"

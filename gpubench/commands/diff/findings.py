@@ -158,7 +158,7 @@ class Disturbance:
     """Time relative to the side's median round: 1.3 is 30 % slower."""
 
     left_out: bool
-    """Whether it slowed points unequally, so that it was left out."""
+    """Whether the round slowed points unequally, so that it was left out."""
 
 
 @dataclass(frozen=True, kw_only=True)

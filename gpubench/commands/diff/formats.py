@@ -72,7 +72,7 @@ class Line(NamedTuple):
     """Cells of a table, below the headings of the report."""
 
     brief: str
-    """What a list says behind the label, such as ` +5.1 %`."""
+    """Text that follows the label in a list, such as ` +5.1 %`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Report:
     """What a finding is about: `point` or `row`."""
 
     verdicts: tuple[StrEnum, ...]
-    """The worst verdict first: broken, the regression, lesser ones, and `same`."""
+    """The worst verdict first: broken, the regression, lesser verdicts, and `same`."""
 
     open_verdicts: Collection[StrEnum]
     """Verdicts that JUnit counts as skipped, or as failures if `strict` is set."""

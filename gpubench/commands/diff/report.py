@@ -48,7 +48,7 @@ OPTIONS = {
     "scope": ("scope", "kernel"),
     "device": ("backend", ""),
 }
-"""Options of a sweep, the column that each chooses by, and the value that need not be written."""
+"""Options of a sweep, the column that each option selects by, and the default value."""
 
 SWEEPS = 5
 """Recommended number of sweeps per side on a CPU."""
@@ -329,7 +329,7 @@ def _change(ratio: float | None) -> str:
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
-    """Return the cells of a table: times, change, interval, and what else is to say."""
+    """Return the cells of a table: times, change, interval, and remarks."""
     is_clock = finding.verdict == DiffVerdict.CLOCK
     low, high = (_change(end).removesuffix(" %") for end in (finding.ratio_low, finding.ratio_high))
     return (

@@ -36,7 +36,9 @@ def run_diff(
     builds: tuple[str, str] | None = None,
     q: float = Limits.q,
 ) -> int:
-    """Compare, print, and return the exit code. Raises UsageError for sides that do not compare.
+    """Compare, print, and return the exit code.
+
+    Raises UsageError for sides that cannot be compared.
 
     `builds` names the two sides of `gpubench ab`, which measured the files. `q` is the false
     discovery rate.

@@ -134,7 +134,10 @@ def require_own_measurements(base: Side, new: Side) -> None:
 
 
 def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
-    """Pool the rows of a point: by number of the file, one row or a row for each round."""
+    """Pool the rows of a point.
+
+    By number of the file, there is one row, or a row for each round.
+    """
     rows = list(chain.from_iterable(of_files.values()))
     lost = next((row for row in rows if row.status != Status.OK), None)
     sweeps = {
@@ -185,7 +188,7 @@ def _why_lost(row: Row) -> str:
 
 
 def _code_of(rows: Iterable[Row]) -> str:
-    """Return the hashes of the code that all rows ran; empty if one is not known."""
+    """Return the hashes of the code that all rows ran; empty if a hash is not known."""
     hashes = {(row.source_hash, row.code_hash) for row in rows}
     source, compiled = hashes.pop() if len(hashes) == 1 else (None, None)
     return f"{source} {compiled}" if source and compiled else ""

@@ -40,8 +40,8 @@ class ColumnRule(NamedTuple):
     """Column that has the lines of the source behind the value."""
 
     of_memory: bool = True
-    """Whether the column is judged for operations that are bound by memory, too. For these, the
-    others do not predict a slowdown (results/h200/static_columns.md)."""
+    """Whether the column is judged for operations that are bound by memory, too. For these
+    operations, the other columns do not predict a slowdown (results/h200/static_columns.md)."""
 
 
 SHARE = "multiply_adds_per_instruction"
@@ -57,7 +57,7 @@ JUDGED = {
 """The judged columns. Other columns that differ are `changed`."""
 
 TOOLS = {"loop": "disassembler", "accesses": "recorder"}
-"""Groups of columns that a tool fills, which may be missing, and the column that names the tool."""
+"""Groups of columns that a tool fills, and the column that names the tool. It may be missing."""
 
 COMPARED = {
     column.name: TOOLS.get(column.metadata["group"], "")
@@ -194,7 +194,7 @@ def _changes(before: BuildRow, after: BuildRow, limits: Mapping[str, str]) -> tu
 
 
 def _line(column: str, before: BuildRow, after: BuildRow) -> str:
-    """Return the line that wastes most of those that are worse on the new side only.
+    """Return the most wasteful of the lines that are worse on the new side only.
 
     A change moves lines, so the same factor in the same file counts as the same line.
     """

@@ -117,7 +117,7 @@ def _headline(counts: Counter[BuildVerdict], code: int | None, compilers: tuple[
 
 
 def _line(key: BuildKey, label: str, finding: BuildFinding, limit: int | None) -> Line:
-    """Return a row's line, with at most this number of the changes that do not decide."""
+    """Return a row's line, with at most `limit` of the changes that do not decide the verdict."""
     changes = [str(change) for change in finding.changes]
     worse = [str(each) for each in finding.changes if each.effect == BuildVerdict.WORSE]
     because = [finding.reason] if finding.reason else worse

@@ -12,8 +12,8 @@ from gpubench.model.operation import size_of
 from gpubench.plan.problems import ListedProblem, read_problems, with_dtypes
 
 PART = 0.25
-"""Part of the threshold that a total may be slower by. Scatter that decides about a point cancels
-in a total, so a total can be held to less."""
+"""Part of the threshold by which a total may be slower. The scatter of single points cancels in a
+total, so a smaller difference of totals counts."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -150,10 +150,10 @@ def plan_instances(
     *,
     every: bool,
 ) -> list[Instance]:
-    """Return the instances, also those that an architecture lacks the features for.
+    """Return the instances, also the instances for which an architecture lacks a feature.
 
-    `every` takes all legal tiles, and not only the default ones. Raises UsageError for a size that
-    is none, and for what a description raises.
+    `every` takes all legal tiles, and not only the default ones. Raises UsageError for an invalid
+    size, and for what a description raises.
     """
     instances = []
     for variant in variants:
@@ -237,7 +237,7 @@ def _figures(of: Explanation) -> dict[str, Any]:
 
 
 def _access_columns(recorded: Accesses) -> dict[str, Any]:
-    """Return the columns of a build file on accesses. None: not analysed, or no such access."""
+    """Return the columns of a build file about accesses. None: not analysed, or no such access."""
     skipped = []
     for each in recorded.not_analysed:
         what = each.what.partition(": ")[0]  # without an error that names paths of this machine
@@ -253,7 +253,7 @@ def _access_columns(recorded: Accesses) -> dict[str, Any]:
 
 
 def _wasteful(ranked: Sequence[Access], *, is_shared: bool) -> str | None:
-    """Return the lines with more than the least traffic: `naive.cu:23 8;naive.cu:30 2`."""
+    """Return the lines with more than the minimum traffic: `naive.cu:23 8;naive.cu:30 2`."""
     lines = (
         f"{line.place} {line.times_least:.3g}"
         for line in ranked

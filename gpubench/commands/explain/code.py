@@ -198,7 +198,7 @@ def _kept_file(program: Program) -> Path:
 def _read_kept(program: Program) -> Codes:
     """Return the figures that were kept earlier, or none without an intact file.
 
-    Figures without those of the loop count only if nothing disassembles.
+    Figures that lack the loop count only if there is no disassembler.
     """
     items = kept(_kept_file(program), list[tuple[tuple[str, str], Code]]) or []
     complete = not disassembler_version()

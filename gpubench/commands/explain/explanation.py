@@ -64,7 +64,7 @@ class Instance:
     figure is known."""
 
     reason: str = ""
-    """Why it cannot run there; empty if it can."""
+    """Why the instance cannot run on the architecture; empty if it can."""
 
     launches: tuple[Launch, ...] = ()
 
@@ -214,7 +214,7 @@ class Explanation(Instance):
 
     @property
     def merged_loads(self) -> list[str]:
-        """The memories whose loads nvcc merges: the inner loop has wider ones than written."""
+        """The memories whose loads nvcc merges: the inner loop has wider loads than the source."""
         loop, recorded, merged = self.code.loop, self.accesses, []
         if loop is None or recorded is None:
             return []

@@ -122,7 +122,7 @@ class Instruction(NamedTuple):
         return prod(map(int, shape.split("x")) if "x" in shape else _WARP_SHAPES.get(shape, (0,)))
 
     def multiply_adds(self, dtype: str) -> int:
-        """Return the multiply-adds that a thread makes with it, but on tensor cores."""
+        """Return a thread's multiply-adds of an instruction, except on tensor cores."""
         if self.name == "IMAD" and (self.opcode != "IMAD" or "RZ" in self.operands):
             return 0  # moves, shifts and addresses: IMAD.MOV, IMAD.WIDE, or nothing added
         return MULTIPLY_ADDS.get(dtype, {}).get(self.name, 0)
@@ -158,7 +158,7 @@ class InnerLoop:
 
     @property
     def multiply_add_share(self) -> float:
-        """Multiply-adds per instruction, but those of matrix instructions."""
+        """Multiply-adds per instruction, except matrix instructions."""
         return self.multiply_adds / self.instructions
 
     @property

@@ -30,7 +30,7 @@ class Explained:
 
 
 def print_text(answer: Explained, *, as_table: bool) -> None:
-    """A table with a line for each launch; for a single tile also words, and its accesses."""
+    """A table with a line for each launch; for a single tile also sentences, and its accesses."""
     screen, explanations = console(), answer.explanations
     for note in dict.fromkeys((*answer.notes, *(of.code.note for of in explanations))):
         if note:
@@ -49,7 +49,7 @@ def print_text(answer: Explained, *, as_table: bool) -> None:
 
 
 def print_json(answer: Explained) -> None:
-    """One form, for one tile or several."""
+    """The same form for one tile and for several tiles."""
     here = answer.gpu_is_here
     found = [as_json(each, gpu_is_here=here) for each in answer.explanations]
     missing = [
@@ -159,7 +159,7 @@ _FIGURES = (
 
 
 def as_json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
-    """Everything known, with units in the names; null where it is not known."""
+    """All figures, with units in the names; null for a figure that is not known."""
     device, loop = of.device, of.code.loop
     return {
         "variant": of.variant.name,

@@ -22,18 +22,18 @@ from gpubench.stats.moderated import (
 from gpubench.stats.polish import row_medians
 
 MIN_OTHERS = 3
-"""Minimum number of other devices whose spread shows how much good devices differ. With fewer, they
-may differ by `between`."""
+"""Minimum number of other devices whose spread shows how much good devices differ. With fewer
+devices, they may differ by `between`."""
 
 SMALL_FLEET = 15
-"""Up to this number of other devices the spread is their standard deviation. Beyond it is their
-median absolute deviation (MAD), which slow devices do not widen."""
+"""Up to this number of other devices the spread is their standard deviation. Beyond this number,
+the spread is their median absolute deviation (MAD), which slow devices do not widen."""
 
 MIN_HIDDEN = 2
-"""Slow devices widen the standard deviation of the others, and so hide one another. Where at least
-this number of devices exceed the limit by the MAD, that limit holds. Good devices exceed it one at
-a time: in simulated fleets of 8 to 16 devices that differ as Student's t with 3 degrees of freedom,
-the rule adds at most a tenth to the fleets in which a device is called slow."""
+"""Slow devices widen the standard deviation of the others, and so hide one another. If at least
+this number of devices exceed the limit that the MAD gives, that limit is used. Good devices exceed
+it one at a time: in simulated fleets of 8 to 16 devices that differ as Student's t with 3 degrees
+of freedom, the rule adds at most a tenth to the fleets in which a device is called slow."""
 
 TWO_GROUPS = 2.0
 """Devices form two groups if the gap between them exceeds the threshold, and the width of either
@@ -79,7 +79,8 @@ MAD_TAILS = {
     13: (1.19, 2.89),
     15: (1.17, 2.98),
 }
-"""The same by the MAD, for few others. The MAD of fewer than seven devices shows too little."""
+"""Scale and degrees of freedom of the spread by the MAD, for few other devices. The MAD of fewer
+than seven devices shows too little."""
 
 NORMAL = 1.25, 1e6
 """Scale and degrees of freedom where the devices differ normally. The scale exceeds 1, as the
@@ -92,8 +93,8 @@ THRESHOLD = 0.03  # relative difference that matters, unless another is asked fo
 FAMILY_WISE = 0.05  # probability that any good device is called slow, over all devices and units
 FALSE_DISCOVERY = 0.01  # rate of the comparison with earlier runs, over all devices and units
 BETWEEN = 0.10
-"""Relative difference that two good devices of a kind may have, where too few are there to estimate
-it (docs/decisions/0015)."""
+"""Relative difference that two good devices of a kind may have, if there are too few devices to
+estimate it (docs/decisions/0015)."""
 
 
 class Judgement(NamedTuple):
@@ -120,9 +121,9 @@ def judge(
 ) -> Judgement:
     """Judge logarithms of times, of shape (devices, units, rounds); NaN: no time.
 
-    `earlier` has the times of earlier runs, of the same devices and units. `processes` has for each
-    unit the number of the unit whose rounds are the same work in a process each; None: every unit's
-    own rounds are.
+    `earlier` has the times of earlier runs, of the same devices and units. `processes` has, for
+    each unit, the number of a unit with the same work, whose rounds each have a process of their
+    own. None: the rounds of every unit have one.
     """
     matters = float(np.log1p(threshold))
     shape = (len(times), times.shape[1])
@@ -289,7 +290,7 @@ def _against(
 
 
 def _limit(apart: Floats, unit: Floats, df: float, level: float) -> tuple[Floats, Floats]:
-    """Return the limits at this level, and the probability that a good device is this far apart."""
+    """Return the limits at this level, and the probability that a good device has this distance."""
     beyond = np.asarray(special.stdtr(df, -apart / np.maximum(unit, 1e-9)), float)
     return special.stdtrit(df, 1 - level) * unit, beyond
 

@@ -151,7 +151,7 @@ def _failed(rounds: Sequence[Measurement]) -> bool:
 def products(device: Device, rounds: int, asked: Asked) -> Job:
     """Return the job that measures the products of a device, each round by the same policy.
 
-    It measures the products in `asked.units`, or the first product if there is none, because each
+    It measures the products in `asked.units`, or the first product if it names none, because each
     round has a product.
 
     Raises UsageError for a backend that has no products.

@@ -74,7 +74,7 @@ class DeviceFinding:
 
     @property
     def worst(self) -> UnitFinding | None:
-        """The unit in which it is furthest behind the others, or behind its earlier runs."""
+        """The unit where the device is furthest behind the others, or its earlier runs."""
         return min(self.units, key=_speed, default=None)
 
 
@@ -259,7 +259,7 @@ def _verdict(
 
 
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
-    """Return the devices whose products have other bits than most devices of their kind.
+    """Return the devices whose products have other bits than those of most devices of their kind.
 
     Their data was silently corrupted. Without a majority nothing shows which device is right, and
     all are named.
@@ -298,7 +298,7 @@ def _differences(
 
 
 def _speed(finding: UnitFinding | None) -> float:
-    """Return the lower of the percentages of others and of before; 100 if there is none."""
+    """Return the lower percentage of the others' and of the earlier speed; 100 without either."""
     if finding is None:
         return 100.0
     percentages = (finding.percent_of_others, finding.percent_of_before)

@@ -17,7 +17,7 @@ from gpubench.plan.sweep import Sweep
 from gpubench.text import shown
 
 _DECLARATION = re.compile(r"(?:\w+\s+)?(\w+)\s*\(([^()]*)\)")
-"""A C function: `void run(int M, …)`, or the same without its type."""
+"""A C function: `void run(int M, …)`, or the declaration without its type."""
 
 _LIBRARY = """from gpubench.model import HostVariant
 
@@ -68,7 +68,7 @@ def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
 def _of_python(
     file: Path, path: Path, sweep: Sweep, entry: str, backend: str, baseline: str
 ) -> str:
-    """Describe a function of a Python file. Raise UsageError if it has none."""
+    """Describe a function of a Python file. Raise UsageError if the file lacks it."""
     try:
         return describe_python(
             file, sweep.op, entry, home=os.path.realpath(path.parent), idea=f"from {file.name}",

@@ -15,7 +15,7 @@ from gpubench.results.row import Row
 from gpubench.view.tables import say, table
 
 ROWS = (1, 7, 64, 1024)
-"""Numbers of rows in whose results the first row is compared."""
+"""Numbers of rows of the results whose first rows are compared."""
 
 RUNS = 3  # launches on the same operands in each process
 PROCESSES = 2
@@ -45,7 +45,7 @@ class Reproducibility:
         return len(set().union(*self.first_rows.values())) == 1
 
     def at(self, rows: int) -> str:
-        """Return whether the first row of this many rows has the bits of the problem's own."""
+        """Return whether the first of this many rows has the same bits as in the problem."""
         if reason := self.refused.get(rows):
             return reason
         return "same" if self.first_rows[rows] == self.first_rows[self.row.m] else "other"
@@ -87,7 +87,7 @@ def _bits_of(point: Point, row: Row, pool: LocalPool, seed: int) -> Reproducibil
 
 
 def as_table(found: Sequence[Reproducibility]) -> RenderableType:
-    """Return one line a point: runs, numbers of rows, and the tiles of its kernel."""
+    """Return one line per point: runs, numbers of rows, and the tiles of its kernel."""
     grid = table(
         "kernel",
         "size",
@@ -126,7 +126,7 @@ def _equal_tiles(found: Sequence[Reproducibility]) -> dict[int, str]:
 
 
 def as_members(found: Sequence[Reproducibility]) -> list[dict[str, Any]]:
-    """Return the members of the JSON: one object a point."""
+    """Return the members of the JSON: one object per point."""
     tiles = _equal_tiles(found)
     return [
         {

@@ -53,7 +53,7 @@ class Judged:
     """Speed relative to the baseline, with the interval that decides `same` and `slower`."""
 
     low: float | None = None
-    """The bound that decides `faster`. It is lower than that of the interval, because the fastest
+    """The bound that decides `faster`. It is lower than the interval's bound, because the fastest
     of several tiles was chosen by the same rounds, and because rounds may drift."""
 
     pairs: int = 0
@@ -176,8 +176,8 @@ def _handing_us(row: Row) -> float:
 def _by_other_clock(row: Row) -> float:
     """Return how much longer launches take by the clock of another process; 1 if it agrees.
 
-    A time that is too short may be a cheat. A time that is too long includes waiting for a core,
-    but for shorter launches than `LEAST_US`, whose ratio includes the time of a request.
+    A time that is too short may be a cheat. A time that is too long includes waiting for a core.
+    For launches shorter than `LEAST_US`, the ratio includes the time of a request.
     """
     ratio = 1.0 if row.timer == Timer.OUTSIDE else row.clock_ratio or 1.0
     is_long = (row.median_us or 0.0) >= LEAST_US

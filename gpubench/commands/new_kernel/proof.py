@@ -1,6 +1,7 @@
 """Proves a description: its function computes the product at two sizes, on the CPU.
 
-g++ compiles the source as it is. A kernel with tensor cores or inline PTX cannot be proved so.
+g++ compiles the source as it is. A kernel with tensor cores or inline PTX cannot be proved in this
+way.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.from_source.files import expanded
 
 SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
-"""M, N and K, or other extents, at which a function is run: two that it takes. Squares are for
-those that take only squares. Most tiles divide these sizes."""
+"""M, N and K, or other extents, at which a function is run: the first two that it takes. Squares
+are for functions that take only squares. Most tiles divide these sizes."""
 
 SMALL = ((32, 32, 32), (13, 7, 5))
 """M, N and K at which a Python function is called, which may be a plain loop."""

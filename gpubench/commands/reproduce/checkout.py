@@ -16,7 +16,8 @@ from gpubench.plan.toml_file import NOT_BLANK, lies_below
 class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[checkout]`: a repository, a commit, and the SHA-256 of each file that kernels need.
 
-    A name that ends in `/` is a folder. Its digest is that of its files' lines by `sha256sum`.
+    A name that ends in `/` is a folder. Its digest is the digest of the lines that `sha256sum`
+    prints for its files.
     """
 
     repository: Annotated[str, Meta(pattern=NOT_BLANK)]
@@ -32,8 +33,8 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Return a folder with the experiment's descriptions, and below `checkout` the files.
 
         The descriptions, and their own sources, lie beside the experiment in a folder of its name.
-        All is copied into the user's cache, so that only what was compared with the digests is run.
-        Raises UsageError if `folder` is no checkout of the commit.
+        All files are copied into the user's cache, so that only files that were compared with the
+        digests are run. Raises UsageError if `folder` is not a checkout of the commit.
         """
         repository = self.title
         if folder is None:

@@ -1,6 +1,6 @@
 """Experiments: what to sweep, and the published figures. docs/reproduce.md describes the format.
 
-Each experiment is a TOML file: in `configs/` one that has sweeps, or a user's own.
+Each experiment is a TOML file: a file of `configs/`, or a user's own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -89,7 +89,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The measured columns. The first is compared with the published figures."""
+        """The measured columns. The first column is compared with the published figures."""
         return (Column(name="measured", over=self.over), *self.beside)
 
     @property

@@ -100,7 +100,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return {at: figure.times_as_fast(series[at], slower[at]) for at in series if at in slower}
 
     def observe(self, figures: Figures) -> tuple[bool, str]:
-        """Return whether the rule holds for the figures that it is about, and what they do.
+        """Return whether the rule holds for its figures, and a text of what the figures do.
 
         Raises ValueError if a figure is missing.
         """
@@ -159,7 +159,7 @@ class Judgement(NamedTuple):
 def judge(rule: Rule, published: Figures, measured: Figures) -> Judgement:
     """Judge a rule on the measured figures, at the labels that have published figures.
 
-    Both are the figures that the rule concerns. It must hold for the published ones.
+    Both are the figures that the rule concerns. It must hold for the published figures.
     """
     why = ""
     if unstable := [label for label in published if math.isnan(measured.get(label, 0))]:

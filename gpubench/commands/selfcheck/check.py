@@ -3,9 +3,9 @@
 The launch gap is the time per launch in a stream (events) minus the execution time (CUPTI). It is
 the time that the device takes between two kernels. It is a property of the machine, so it must be
 equal for all kernels. If it is not, one of the two timers is disturbed, or launches overlap. Among
-many kernels, a gap or two may be a little longer. A clock that is wrong at all kernels alike shows
-at an empty kernel, whose launches a third clock times. A control shows that the check sees overlap:
-a kernel whose launches do overlap must be found.
+many kernels, a gap or two may be a little longer. An empty kernel shows a clock that is wrong by
+the same amount at all kernels, because a third clock times its launches. A control shows that the
+check sees overlap: a kernel whose launches do overlap must be found.
 """
 
 import re
@@ -72,14 +72,14 @@ the two measurements, and recording makes calls of several kernels longer."""
 
 MAX_SHARE_LONGER = 0.02  # fraction of the kernels whose gap may be longer than the limit
 MAX_LONGER = 2.0
-"""How often the limit such a gap may be. Among 174 kernels of an idle H200, one gap was longer by
-0.49 µs, in each of three measurements, and among 167 of an H100 one by 1.06 times the limit.
-Launches that overlap make a gap shorter."""
+"""Factor of the limit that such a gap may reach. Among 174 kernels of an idle H200, one gap was
+longer by 0.49 µs, in each of three measurements. Among 167 kernels of an H100, one gap was longer
+by 1.06 times the limit. Launches that overlap make a gap shorter."""
 
 FURTHER_NODE_US = 3.0
 """How much longer a gap may be for each further node of a call: a second kernel has a gap of its
 own, and CUPTI's records of kernels leave out the time to clear memory. A call of cuBLAS that clears
-4.6 KB had 2.6 µs more on an H200."""
+4.6 KB had a gap that was 2.6 µs longer on an H200."""
 
 
 class Gap(NamedTuple):
@@ -122,7 +122,7 @@ class EmptyLaunch(NamedTuple):
     def fault(self, gap_us: float) -> str:
         """Return what shows that a clock is wrong, given the median launch gap of other kernels.
 
-        A launch of a kernel has the gap of an empty launch at least. The gap is a part of the time
+        A launch of a kernel has at least the gap of an empty launch. The gap is a part of the time
         of an empty launch, in which almost nothing executes.
         """
         if abs(self.events - self.device) > MAX_DEVIATION_US:
@@ -280,7 +280,7 @@ def confirmed(
 
 
 def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
-    """Return whether times are trusted: an empty launch bounds the gap, and all kernels have it."""
+    """Return whether times are trusted: all kernels have the gap, which an empty launch bounds."""
     if not gaps:
         return SelfcheckResult(False, "No kernel was measured by both timers.")
     median = median_gap_us(gaps)

@@ -140,7 +140,7 @@ def side_by_side(
 
 
 def _ratio(row: Row | None, base: Row | None) -> str:
-    """Return a time over another; empty if the rounds of either disagree."""
+    """Return the ratio of two times; empty if the rounds of either disagree."""
     if not row or not base or row.unstable or base.unstable or not base.median_us:
         return ""
     return number((row.median_us or 0.0) / base.median_us, 3)

@@ -186,7 +186,7 @@ def is_undecided(race: Sequence[Row]) -> bool:
 
 
 def picks(race: Sequence[Row], space: Space) -> list[Row]:
-    """Return the fastest of a race's group, and the simplest if that is another configuration.
+    """Return the fastest configuration of a race's group, and the simplest if that is another one.
 
     If the group was visited too rarely to be judged, return only the fastest.
     """

@@ -1,4 +1,4 @@
-"""What `gpubench tune` prints: the group of each race, why the others left, what was confirmed."""
+"""What `gpubench tune` prints: each race's group, why other configurations left, confirmations."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -38,7 +38,7 @@ _SENT: dict[Any, Any] = {
     Measurement: _MEASUREMENT,
     Measurement | None: _MEASUREMENT | None,
 }
-"""Types that hold a variant, and what is sent of them."""
+"""Types that hold a variant, and what is sent in their place."""
 
 
 class Opened(msgspec.Struct, frozen=True):

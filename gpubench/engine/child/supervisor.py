@@ -81,7 +81,7 @@ class Supervisor:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time by phase, of all children since `forget_times`, and to start them."""
+        """Wall time by phase of all children since `forget_times`, with the time to start them."""
         names = dict.fromkeys((*self._spent_s, *self._child_spent_s))
         return {n: self._spent_s.get(n, 0.0) + self._child_spent_s.get(n, 0.0) for n in names}
 
@@ -135,7 +135,10 @@ class Supervisor:
         self._spent_s["starting"] += perf_counter() - started
 
     def _start(self, backend: str = "") -> Child:
-        """Start a child. If a backend is named, it loads its modules, and sends a message then."""
+        """Start a child.
+
+        If a backend is named, the child loads the backend's modules, and then sends a message.
+        """
         module = "gpubench.engine.child.serve"
         return start(
             module,
@@ -148,7 +151,7 @@ class Supervisor:
 
     @property
     def living(self) -> Child:
-        """The child. Raises ChildLostError if there is none."""
+        """The child. Raises ChildLostError if no message arrives."""
         if self.child is None:
             raise ChildLostError("is gone")
         return self.child
@@ -163,7 +166,7 @@ class Supervisor:
         """Call a method of the child's `Server`, `Runner` or `Examiner`.
 
         Raises what the method raised, and ChildLostError if no answer arrives within the limit, or
-        if the answer is none. The child is then ended.
+        if the answer is invalid. The child is then ended.
         """
         return self.request_in_steps((limit_s,), method, *arguments, **named)
 
@@ -195,7 +198,7 @@ class Supervisor:
     def compile(self, points: Sequence[Point], limit_s: float, on_built: Report) -> None:
         """Compile what points need; `on_built` gets the number of kernels compiled so far.
 
-        Each of them has the time limit. Raises ChildLostError.
+        Each kernel has the time limit. Raises ChildLostError.
         """
         self._result(repeat(limit_s), on_built, Server.compile, {"points": tuple(points)})
 

@@ -1,1 +1,1 @@
-"""Judges what a kernel computed, and how long it says that it took."""
+"""Judges what a kernel computed, and the time that was reported for it."""

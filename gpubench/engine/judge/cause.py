@@ -14,8 +14,8 @@ from gpubench.engine.operands.make import make_reference
 from gpubench.model import Problem
 
 UNRELATED = 0.1
-"""Largest correlation of an unrelated result with the right one. That of 1,024 random numbers is
-below 0.1 in 998 of 1,000 cases."""
+"""Largest correlation of an unrelated result with the right one. The correlation of 1,024 random
+numbers is below 0.1 in 998 of 1,000 cases."""
 
 ENOUGH = 1024  # minimum number of elements for it
 
@@ -36,8 +36,8 @@ def why_wrong_rows(
 ) -> tuple[str, float]:
     """Judge some rows of a result; return why they are wrong, or nothing, and their error.
 
-    `inputs` are the operands in host memory, and `earlier` those of the launch before into the same
-    output. Operations on vectors have a short result, so `output` is complete.
+    `inputs` are the operands in host memory, and `earlier` the operands of the previous launch into
+    the same output. Operations on vectors have a short result, so `output` is complete.
     """
     error = rows_error(np, problem, inputs, rows, output)
     if not (reason := why_inaccurate(error, problem.tolerance)):
@@ -66,7 +66,7 @@ def cause_of(right: NDArray[Any], output: NDArray[Any]) -> str:
 
 
 def _other_operation(right: NDArray[np.float64], output: NDArray[np.float64]) -> str:
-    """Return which function of the product a result is, of some that follow products in models."""
+    """Return which function that follows products in models was applied to the result, if any."""
     for what, other in (
         ("with its negative elements as zeros, as ReLU does", np.maximum(right, 0)),
         ("divided by its sum over the row, as softmax does", _softmax(right)),

@@ -37,9 +37,10 @@ TURNS: tuple[int, ...] = (6, 6, 36)
 the ratio below."""
 
 MIXED_PAIRS: tuple[int, ...] = (-1, 1, 523)
-"""After each of the `TURNS`, the largest number of pairs of launches, one of each case, in the
-other order. The probability that equal cases have no more pairs is 1e-6 (exact distribution of U
-for 12 and 48 launches of each case; Mann and Whitney, 1947). -1: a further stage must follow."""
+"""For each of the `TURNS`, the largest number of pairs of launches (one of each case) in the other
+order that shows a difference. The probability that equal cases have no more pairs is 1e-6 (exact
+distribution of U for 12 and 48 launches of each case; Mann and Whitney, 1947). -1: a further stage
+must follow."""
 
 RATIO = 1.25
 """Smallest ratio of two cases that counts, by the host's clock. On a CPU beside other work a right
@@ -47,12 +48,12 @@ function of 23 µs took 1.17 times as long with operands that had just been writ
 runs."""
 
 RATIO_FILLED = 1.1
-"""The same for a filled output. Filled outputs made none of 760 measurements of ten right functions
-wrong."""
+"""Smallest ratio that counts for a filled output. Filled outputs made none of 760 measurements of
+ten right functions wrong."""
 
 RATIO_BY_EVENTS = 1.05
-"""The same by the GPU's clock. On an H200 54 points of 32 right kernels had ratios of at most 1.022
-(lower quartiles of 48 launches a case)."""
+"""Smallest ratio that counts by the GPU's clock. On an H200 54 points of 32 right kernels had
+ratios of at most 1.022 (lower quartiles of 48 launches a case)."""
 
 MIN_DIFFERENCE_US = 3.0
 """Smallest difference of two cases that counts, in microseconds. Writing the operands changes what
@@ -64,7 +65,7 @@ LONG_RATIO = 1.5  # the smallest ratio of long launches that counts; by chance 2
 
 SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are
-elsewhere; this one must only notice that nothing was computed."""
+elsewhere; this check must only notice that nothing was computed."""
 
 
 class Case(StrEnum):
@@ -110,10 +111,10 @@ def require_independent(
     """Raise WrongError if the time or the result of a launch depends on what went before.
 
     `operands` has a single set, a copy of the first, whose operands are overwritten in place.
-    `time_us` launches once on it and returns the microseconds, `by_events` of the GPU. `new_inputs`
-    returns operands that no launch has seen: for a product A alone, as the rows of B are moved.
-    With `is_long`, a right kernel is launched only once in each case, because launches take long.
-    `cases` are compared with the case `POISONED`.
+    `time_us` launches once on it and returns the microseconds; `by_events` means events of the GPU.
+    `new_inputs` returns operands that no launch has seen: for a product only A, because the rows of
+    B are moved. With `is_long`, a right kernel is launched only once in each case, because launches
+    take long. `cases` are compared with the case `POISONED`.
     """
     once = _Launches(operands, time_us, xp, new_inputs, reads_output=reads_output).once
     # A result that depends on what the output holds is not compared with the case `FILLED`.
@@ -162,7 +163,7 @@ class _Launches:
     def once(self, case: Case) -> float:
         """Launch once in a case, and return the microseconds. Raises WrongError.
 
-        In all cases the same is drawn, and the same bytes pass through the caches.
+        All cases draw the same numbers, and move the same bytes through the caches.
         """
         hosts, moved = self._new_inputs(), randbelow(len(self._inputs[-1]))
         for array, new, old in zip(self._inputs, hosts, self._seen, strict=False):
@@ -197,7 +198,10 @@ class _Launches:
 def _error(
     xp: Any, problem: Problem, hosts: Sequence[NDArray[Any]], moved: int, output: Any
 ) -> float:
-    """Return the error of a result; of a product, B has its rows `moved` and some are compared."""
+    """Return the error of a result.
+
+    For a product, the rows of B are `moved`, and some rows are compared.
+    """
     arrays = [xp.asarray(widened(host)) for host in hosts]
     if not problem.operation.is_product:
         reference = make_reference(xp, problem.op, *arrays)
@@ -208,7 +212,7 @@ def _error(
 
 
 def _write_moved(array: Any, rows: Any, places: int) -> None:
-    """Write rows into an array, each a number of places further down; the last ones to its top."""
+    """Write rows into an array, each moved down by some places; the last rows move to the top."""
     end = len(rows) - places
     array[:places], array[places:] = rows[end:], rows[:end]
 
@@ -243,7 +247,7 @@ def _counts(short_us: list[float], long_us: list[float], limit: float) -> bool:
 
 
 def _mixed_pairs(short_us: list[float], long_us: list[float]) -> int:
-    """Return the number of pairs whose launches are in the other order.
+    """Return the number of pairs whose launches are in the opposite order.
 
     It depends only on the order of the launches, so a few disturbed ones do not hide a difference.
     """

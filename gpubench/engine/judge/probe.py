@@ -157,7 +157,7 @@ AnyProbe = Probe | ChainProbe | WidthProbe
 
 _RIGHT: WeakKeyDictionary[AnyProbe, NDArray[Any]] = WeakKeyDictionary()
 """For each small probe, a result that was found right. All kernels of a sweep are probed at a few
-sizes, and to compare two results takes a hundredth of the time to compute one."""
+sizes, and comparing two results takes a hundredth of the time to compute one."""
 
 
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
@@ -315,7 +315,10 @@ def _probes(
     *,
     first_has_all_bits: bool | None,
 ) -> Iterator[Probe]:
-    """Yield probes that divide the values of k; None: each form has half of the products."""
+    """Yield probes that divide the values of k.
+
+    None: either operand has all bits in half of the products.
+    """
     rows, columns, depth = extents(problem)
     order, pairs = rng.permutation(depth), math.prod(classes)
     precision = problem.precision

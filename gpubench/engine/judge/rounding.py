@@ -32,7 +32,7 @@ LEAST_K = 64
 products may resemble those of operands."""
 
 WIDTHS = range(-11, -2)
-"""The widths that are tried, in bits of the operand's significand less than it has. A tolerance
+"""The widths that are tried, as numbers of bits that the operand's significand loses. A tolerance
 shows smaller widths. Larger ones differ too little."""
 
 FLUSHED = (9, 11, 13, 15)  # elements below 2⁻ⁱ that are taken as 0, for each of these i
@@ -115,7 +115,7 @@ def find_rounding(
 def _cosines(
     values: NDArray[Any], gradient: NDArray[Any], squares: NDArray[Any], precision: Precision
 ) -> Iterator[tuple[str, float]]:
-    """Yield the names of changes of an operand, and the cosine of their errors and a result's.
+    """Yield the names of changes of an operand, and the cosine between their errors and a result's.
 
     `gradient` is the sum of the result's errors times the other operand, and `squares` the sum of
     the other operand's squares. So a change has the length √Σ(change²·squares) in the result.

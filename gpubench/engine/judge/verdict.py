@@ -46,7 +46,10 @@ def as_judged(measurement: Measurement, wrong: WrongError) -> Measurement:
 
 
 def missing(left: str) -> WrongError:
-    """Return the error of a launch that did not compute its result. `left` is what it left."""
+    """Return the error of a launch that did not compute its result.
+
+    `left` says what it left behind.
+    """
     return WrongError(f"a launch did not compute its result: {left}")
 
 
@@ -128,7 +131,7 @@ def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:
 
 
 def why_unconfirmed(reported_us: float, parent_us: float, ratio: float) -> str:
-    """Judge the time that a child reported by the parent's clock: at most `ratio` times as long."""
+    """Judge a child's time: by the parent's clock it may be `ratio` times as long at most."""
     if parent_us <= ratio * reported_us:
         return ""
     least = f"at least {digits(parent_us)} µs by the clock of another process"

@@ -31,7 +31,10 @@ MOST_ROWS = 1024  # number of rows of A of which smaller numbers of rows are the
 
 
 class _New(NamedTuple):
-    """Copies of a point's operands, and the kernel on them. A seed overwrites all copies of one."""
+    """Copies of a point's operands, and the kernel on them.
+
+    A seed overwrites all copies of one operand.
+    """
 
     position: int  # which operand is overwritten: 0 for A, 1 for B
     sets: tuple[tuple[Any, ...], ...]
@@ -67,7 +70,7 @@ class Examiner:
         self._kernel: Kernel | None = None  # the kernel on the operands that were timed
 
     def forget(self) -> None:
-        """Drop the operands of the point before."""
+        """Drop the operands of the previous point."""
         self._new = self._kernel = self._release = None
 
     @_or_lost()
@@ -104,9 +107,9 @@ class Examiner:
     ) -> bool:
         """Prepare launches on new copies of A or B; poison the outputs. Raises ChildLostError.
 
-        `position` is 0 for A and 1 for B. Launches use its `count` copies in turns. Without a
-        `seed` of the copies, the launches wait for it in the queue of a GPU. Return whether
-        `launch_on_new_operands` can begin them (`Backend.hold`).
+        `position` is 0 for A and 1 for B. Launches use its `count` copies in turns. If `seed` is
+        None, the launches wait in the queue of a GPU until the seed of the copies arrives. Return
+        whether `launch_on_new_operands` can begin the launches (`Backend.hold`).
         """
         if seed is None and bytes_of_sets(point.problem, count) > self._backend.bytes_free():
             return False
@@ -149,7 +152,7 @@ class Examiner:
     def read_results(self, copies: Sequence[int], rows: Sequence[int]) -> bytes:
         """Return a row of each copy's result, or a column if B is new.
 
-        Return the first copy's whole result without `rows`. The parent chooses afterwards.
+        Return the first copy's whole result without `rows`. The parent then chooses rows.
         """
         outputs = [self._new.sets[copy][-1] for copy in copies] if self._new else []
         if self._new and self._new.position:
@@ -165,8 +168,8 @@ class Examiner:
     ) -> list[tuple[str, str]]:
         """Return digests of the first row and of the whole result of each launch, on `rows` rows.
 
-        The first rows of A and all of B are those of every number of rows up to the larger of
-        `MOST_ROWS` and the point's. Raises ChildLostError.
+        The first rows of A, and all of B, are equal for every number of rows up to the larger of
+        `MOST_ROWS` and the point's number of rows. Raises ChildLostError.
         """
         problem = replace(point.problem, m=rows)
         tallest = replace(point.problem, m=max(MOST_ROWS, point.problem.m))

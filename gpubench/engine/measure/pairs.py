@@ -27,7 +27,8 @@ PROCESSES = 3
 """Number of processes. Ratios differ more between processes than between the pairs of one."""
 
 PAIR_S = PROCESSES * (SETTLE_S + 2 * PAIRS * VISIT_S)
-"""Expected time of a kernel and a library in turns. On an H200 each heated for all of SETTLE_S."""
+"""Expected time of a kernel and a library in turns. On an H200 each heated for the whole
+SETTLE_S."""
 
 
 def paired(

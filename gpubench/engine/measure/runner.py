@@ -47,7 +47,7 @@ class Runner:
 
     @property
     def examiner(self) -> Examiner:
-        """What launches as another process requests."""
+        """The object that launches as another process requests."""
         return self._visits.examiner
 
     @property
@@ -129,7 +129,7 @@ class Runner:
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
         """Measure a kernel and a library in turns at the power limit (`engine.pairs`).
 
-        Both have the same problem. Returns the reason if that fails.
+        Both have the same problem. Returns the reason if the measurement fails.
         """
         self._operand_cache.use_seed(None)
         try:

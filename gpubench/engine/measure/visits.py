@@ -346,7 +346,7 @@ class Visits:
 
 
 def _described(blank: Measurement, kernel: Kernel) -> Measurement:
-    """Return the measurement with what the kernel says of itself before it is launched."""
+    """Return the measurement with what the kernel reports of itself before it is launched."""
     routine, (resources, algorithm) = kernel.routine, answers(kernel)
     launch = routine.launch and replace(routine.launch.main, next_launches=(), tensor_maps=())
     return replace(

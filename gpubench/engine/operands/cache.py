@@ -30,7 +30,10 @@ class OperandCache:
         self._references: dict[tuple[int, Problem, Fill, int], Reference] = {}
 
     def use_seed(self, seed: int | None) -> None:
-        """Draw operands from another seed; None means the job's. Drop those of further seeds."""
+        """Draw operands from another seed; None means the job's seed.
+
+        Drop the operands of further seeds.
+        """
         self.seed = self._job_seed if seed is None else seed
         kept = {self._job_seed, self.seed}
         self._sets = OrderedDict((key, x) for key, x in self._sets.items() if key[0] in kept)
@@ -66,7 +69,7 @@ class OperandCache:
         return operands
 
     def _with_own_values(self, operands: OperandSets, fill: Fill) -> OperandSets:
-        """Return the operands with other values in each of the first sets, which others repeat."""
+        """Return operands with values of their own in the first sets; later sets repeat them."""
         contents = [operands.host_inputs]
         for number in range(1, min(len(operands.sets), len(FACTORS))):
             contents.append(make_inputs(operands.problem, self.seed, fill, number))

@@ -70,7 +70,9 @@ def _shapes_and_types(problem: Problem) -> list[tuple[tuple[int, ...], np.dtype[
 def make_new_values(
     problem: Problem, seed: int, fill: Fill, shape: tuple[int, ...] = (NEW_VALUES,)
 ) -> np.ndarray:
-    """Return a new first operand of a shape, or by default the values of which others consist.
+    """Return a new first operand of a shape.
+
+    By default, return the values of which other operands consist.
 
     The values are uniform where the fill has no random ones.
     """
@@ -173,7 +175,7 @@ class Errors(NamedTuple):
     """Errors of a result's elements, on the scale of `engine.judge.verify.relative_error`."""
 
     judged: float = 0.0
-    """The largest one, without the rounding of the sum to the result's type."""
+    """The largest error, without the rounding of the sum to the result's type."""
 
     largest: float = 0.0
     rms: float = 0.0
@@ -256,9 +258,9 @@ def _product_of_result(xp: Any, a: Any, first: Reference) -> Reference:
     """Compute A·b for a product b = B·v, with the errors that a kernel may make in b.
 
     A kernel's b has errors δ with |δᵢ| ≤ τ·sᵢ, where τ is the tolerance and sᵢ the scale of a
-    product alone, ‖row i of B‖·‖v‖ + √N·|bᵢ|. They reach cⱼ as Σᵢ Aⱼᵢ·δᵢ. The roundings of
-    different rows are independent, so their sum grows as the root of the sum of squares (as √K
-    does for the roundings of one row): √(Σᵢ (Aⱼᵢ·sᵢ)²) is added to cⱼ's own scale.
+    product alone, ‖row i of B‖·‖v‖ + √N·|bᵢ|. These errors reach cⱼ as Σᵢ Aⱼᵢ·δᵢ. The roundings of
+    different rows are independent, so their sum grows as the root of the sum of squares (as √K does
+    for the roundings of one row): √(Σᵢ (Aⱼᵢ·sᵢ)²) is added to cⱼ's own scale.
     """
     leading, *corrections = first.parts
     if a.dtype == np.int32:

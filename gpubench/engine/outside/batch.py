@@ -27,7 +27,7 @@ CHECKED_RESULTS = 2  # number of launches that are compared, if a row cannot be 
 
 
 class Seen(NamedTuple):
-    """What this side of the wall saw of a request."""
+    """What this side of the wall observed of a request."""
 
     wall_us: float  # from before the child got the operands until rows of its results were copied
     cpu_us: float  # CPU time of all processes of the child
@@ -87,10 +87,10 @@ class Batch:
     ) -> None:
         """Keep the operands of each launch, and fill the outputs with poison.
 
-        `spans` says of each launch whether its operands span their type. Outputs that launches read
-        hold small numbers instead of poison, or zeros where the operands span their type, because a
-        sum with them would be rounded. With `has_nan`, an element of A is NaN in one launch, if
-        rows of floating-point numbers are computed from rows of A.
+        `spans` states for each launch whether its operands span their type. Outputs that launches
+        read hold small numbers instead of poison, or zeros where the operands span their type,
+        because a sum with them would be rounded. With `has_nan`, an element of A is NaN in one
+        launch, if rows of floating-point numbers are computed from rows of A.
         """
         self._contents.reverse()
         self._spans, sets = spans, self._sets()
@@ -140,7 +140,7 @@ class Batch:
     def _copied_rows(
         self, sets: Sequence[tuple[Any, ...]]
     ) -> list[tuple[int, list[int], NDArray[Any]]]:
-        """Copy rows of results that are chosen now, of the last launch and of others."""
+        """Copy rows of results that are chosen now, of the last launch and of other launches."""
         height = self.problem.output_shape[0]
         others = CHECKED_ROWS - 1 if self._has_rows else CHECKED_RESULTS - 1
         launches = [self.launches - 1, *(randbelow(self.launches) for _ in range(others))]

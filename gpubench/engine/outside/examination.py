@@ -33,7 +33,7 @@ LIBRARY_KERNELS = re.compile(
 
 
 class Examination:
-    """Judges what a child measured by launches that it requests of the child.
+    """Judges what a child measured. It requests further launches of the child.
 
     A function could change the checks and the clock in its own process. So in every round its
     results are compared here, on operands of seeds that are drawn here, and its time by this

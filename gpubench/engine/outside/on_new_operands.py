@@ -54,14 +54,15 @@ NEW_RATIO = 2.0
 fetch these from memory. The device's clock, and other work, may differ between the two."""
 
 FEWER = 4
-"""Launches that do not fit into the queue of a GPU are tried again with their number over this."""
+"""Launches that do not fit into the queue of a GPU are tried again with their number divided by
+this."""
 
 
 class OnNewOperands:
     """Launches of a measured point, each on an A or a B that a seed of this process determines.
 
     The other operand is that of the timed launches. Chance decides which one is new, so a function
-    that keeps what it made of either is found.
+    that keeps results of either operand is found.
     """
 
     def __init__(
@@ -108,8 +109,8 @@ class OnNewOperands:
         WrongError for a wrong result, and for a time that is too long; and ChildLostError.
 
         All launches have new operands. If hot launches are slower then, because their operands come
-        from memory, the ratio is that of launches on one new operand. It is in the cache for all
-        but the first of them. A ratio that the caller does not need may be larger than necessary.
+        from memory, the ratio is measured with launches on a single new operand, which is in the
+        cache for all launches but the first.
         """
         self._fit_queue()
         self._launches = self._sets = max(1, self._launches)
@@ -174,7 +175,7 @@ class OnNewOperands:
         return lambda: self._request(Examiner.launch_on_new_operands, self._seed)
 
     def _require_results(self) -> None:
-        """Raise WrongError unless some rows are right, of different launches if they can be."""
+        """Raise WrongError unless some rows are right, of different launches if possible."""
         problem = self._problem
         height = problem.output_shape[0]
         if problem.operation.is_by_rows:

@@ -17,7 +17,8 @@ BATCH_S = 0.05  # duration of a batch of launches that the parent times
 
 LAUNCH_US = 2.0
 """Time of a launch on the host beside the time that the child counts, such as to select operands.
-It is not counted, but for launches that wait in the queue of a GPU: the host has enqueued them."""
+It is subtracted, except for launches that wait in the queue of a GPU, because the host has enqueued
+them."""
 
 GROWTH = 5
 """Ratio of a batch to the batch before it. The first is short, because the reported time may be."""
@@ -100,7 +101,7 @@ def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
 def _scheduled(task: str | int) -> tuple[float, float]:
     """Return how long a process's first thread ran and waited for a core, in seconds.
 
-    Both are zero where the system does not say; Linux does.
+    Both are zero where the system does not report them; Linux does.
     """
     ran, waited, *_ = (*read_text(f"/proc/{task}/schedstat").split(), 0, 0)
     return int(ran) / 1e9, int(waited) / 1e9

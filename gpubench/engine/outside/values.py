@@ -16,8 +16,8 @@ BLOCKS = 4  # number of parts of an extent that get a factor of their own
 
 EXPONENTS = {"float8_e4m3fn": 2, "float8_e5m2": 2, "float16": 3, "float64": 1}
 """Largest exponent of two of a factor, where the type has a small range. Two factors meet in an
-element. The reference of float64 keeps few more bits than float64, relative to the largest element
-of an operand."""
+element. The reference of float64 keeps only a few more bits than float64, relative to the largest
+element of an operand."""
 
 WIDE_EXPONENT = 10  # the same for other types
 
@@ -33,8 +33,8 @@ def new_inputs(
 ) -> Iterator[tuple[NDArray[Any], ...]]:
     """Yield the operands of each launch, which a secret seed determines.
 
-    Where `spans` is true, operands of a product span their type. All others are uniform then. Those
-    of another operation are as it states them.
+    Where `spans` is true, operands of a product span their type. Other operands of a product are
+    uniform. Another operation has the operands that it states.
     """
     is_wide = any(spans) and problem.operation.is_product
     inputs = make_many(problem, seed, Fill.UNIFORM if is_wide else fill, len(spans))
@@ -51,9 +51,9 @@ def spanned(inputs: Sequence[NDArray[Any]], rng: np.random.Generator) -> tuple[N
     """Return operands with the same kind of result, whose blocks are small and large.
 
     Blocks of rows of A get factors that are powers of two. In a matrix product, so do blocks of
-    columns of B; and what a block of columns of A gets, the rows of B that it meets get inversely,
-    so that each block adds about the same to a sum. Of integers, whole rows of A and columns of B
-    have the least or the largest value.
+    columns of B. Rows of B are divided by the factor of the block of columns of A that they meet,
+    so that each block adds about the same to a sum. If the elements are integers, whole rows of A
+    and columns of B have the smallest or the largest value.
     """
     first, second = inputs
     if first.dtype.kind == "i":
@@ -78,7 +78,7 @@ def _scaled(array: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_extremes(array: NDArray[Any], axis: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return integers, of which a third of the lines is the least value, and a third the largest.
+    """Return integers: a third of the lines has the smallest value, and a third the largest.
 
     Some elements of the second third are one less, so that a sum in a floating-point type is
     rounded.

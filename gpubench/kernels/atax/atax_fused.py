@@ -8,7 +8,7 @@ MULTIPROCESSOR_SHARED_BYTES = 227 * 1024
 """CUDA C++ Programming Guide, technical specifications, compute capability 9.0."""
 
 OTHER_REGISTERS = 32
-"""Registers of a thread besides those for rows and sums: addresses, counters."""
+"""Registers of a thread besides its rows and sums: addresses, counters."""
 
 
 def held_registers(tile: Config) -> int:

@@ -1,4 +1,4 @@
-"""A product and the transposed one of the same matrix, as PolyBench names the pair."""
+"""A product, and the product with the transposed matrix, as PolyBench names the pair."""
 
 from gpubench.model.operation import Array, Operation
 

@@ -19,7 +19,7 @@ from gpubench.kernels.tile_costs import CLOCK_MHZ
 from gpubench.model import Config, Launch, Problem
 
 CHUNK, SPLITTING_THREADS = 8, 256
-"""Numbers that a thread splits, and threads of a block that splits, as in `bfloat16_parts.cuh`."""
+"""Elements that a thread splits, and threads of a splitting block, as in `bfloat16_parts.cuh`."""
 
 PARTS = {"bf16x6": 3, "bf16x3": 2}
 """Parts of an operand, by precision."""
@@ -27,14 +27,15 @@ PARTS = {"bf16x6": 3, "bf16x3": 2}
 TILE_ARGUMENTS = "{BM}, {BN}, {BK}, {stages}, {cluster}, {group}"
 
 MAX_ROWS = 208
-"""Maximum number of rows of a tile. A thread has half as many sums, twice."""
+"""Maximum number of rows of a tile. A thread has half the number of sums, twice."""
 
 ROWS, COLUMNS = range(8, MAX_ROWS + 1, 8), (64, 128)
 
 PICKS = 4  # number of tiles that are picked for a problem
 
 LAUNCH_US, END_US = 1.6, 1.84e-4
-"""What a launch takes beside splitting and steps; and a tile's end, for each of its elements."""
+"""Microseconds of a launch beside splitting and steps, and of a tile's end for each of its
+elements."""
 
 SLOWDOWN = {64: 1.29, 128: 1.09}
 """Factor on the time of a step's multiplications, by columns of the tile."""
@@ -45,7 +46,7 @@ to 8192 on an H200, with 15 tiles each. The best of two picks takes 0.4 % longer
 
 
 def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """Launch the splitting, then a product of as many blocks as are resident at once."""
+    """Launch the splitting, then a product by the number of blocks that are resident at once."""
     m, n, k = problem.m, problem.n, problem.k
     parts = PARTS[problem.dtype]
     padded_k, padded_n = -(-k // STEP) * STEP, -(-n // CHUNK) * CHUNK

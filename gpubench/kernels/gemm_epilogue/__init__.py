@@ -1,1 +1,1 @@
-"""Matrix times vector, y = A·x."""
+"""Matrix products and what follows them in a model, C = act(A·B + bias) + residual."""

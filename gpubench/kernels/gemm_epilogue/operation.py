@@ -21,7 +21,7 @@ class Form(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """End of the names of what adds a residual."""
+        """End of the names of operations that add a residual."""
         return "_residual" if self.has_residual else ""
 
 

@@ -94,10 +94,10 @@ def describe_file(
 ) -> Description:
     """Describe a source's function for the folder `home`.
 
-    The variant is called `name`. The function is called `entry`, or else `name`. Without one it is
-    the first host function that launches kernels, or else the first kernel. `column_major` and
-    `squares_only` are what a trial has shown. Raises UsageError for a source without a kernel, and
-    for a function that cannot be described.
+    The variant is called `name`. The function is called `entry`, or else `name`. Without either
+    name, it is the first host function that launches kernels, or else the first kernel.
+    `column_major` and `squares_only` are what a trial has shown. Raises UsageError for a source
+    without a kernel, and for a function that cannot be described.
     """
     read = _read(source, name, op, entry, home)
     function, body = read.function, read.body
@@ -255,7 +255,10 @@ def _numeric_macros(text: str) -> dict[str, str]:
 
 
 def _axes(function: Function) -> dict[str, str]:
-    """Return the names of the axes of a template's parameters. A parameter that is 0 is none."""
+    """Return the names of the axes of a template's parameters.
+
+    A parameter that is 0 has no axis.
+    """
     return {
         each.name: _axis_name(each.name)
         for each in function.template
@@ -264,7 +267,7 @@ def _axes(function: Function) -> dict[str, str]:
 
 
 def _whole(name: str) -> str:
-    """Return a name, however long it is; one that is no name of C++ as an error quotes it."""
+    """Return a name of C++ in full, and any other text as an error quotes it."""
     return name if re.fullmatch(r"[\w:]+", name, re.ASCII) else shown(name)
 
 
@@ -294,7 +297,7 @@ def _has_one_extent(arguments: Sequence[Parameter]) -> bool:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    """Return texts as a tuple of Python has them."""
+    """Return texts in the form of a tuple of Python."""
     quoted = [json.dumps(text, ensure_ascii=False) for text in texts]
     return f"({', '.join(quoted)}{',' * (len(quoted) == 1)})"
 
@@ -351,7 +354,7 @@ def _dtypes(
 ) -> tuple[str, bool]:
     """Return the line of the types of elements, and whether it is a guess.
 
-    A template over the type takes those of its explicit instances, or else the default dtypes.
+    A template over the type takes the types of its explicit instances, or else the default dtypes.
     """
     kinds: dict[int | None, str] = {}
     for each in arguments:

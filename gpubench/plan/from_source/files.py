@@ -66,9 +66,9 @@ def _of_library(file: Path) -> str:
 
 
 def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tuple[str, str, str]:
-    """Return a source's text, that of what it includes, and both in order, with macros expanded.
+    """Return a source's text, the text that it includes, and both in order, with macros expanded.
 
-    `macros` are those that keep their names. g++ expands the others, if it can.
+    `macros` are the macros that keep their names. g++ expands the others, if it can.
     """
     files = whole_source(source, folders)
     if sum(file.stat().st_size for file in files) > MAX_INCLUDED_BYTES:
@@ -94,7 +94,7 @@ def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tu
 
 
 def _by_file(text: str, source: str) -> tuple[str, str, str]:
-    """Return a source's lines of what a preprocessor printed, those of its headers, and all."""
+    """Return the lines of a preprocessor's output: the source's, those of its headers, and all."""
     parts: tuple[list[str], list[str], list[str]] = ([], [], [])
     _, *pieces = _LINE_MARKER.split(text)
     for name, lines in zip(pieces[::2], pieces[1::2], strict=True):
@@ -134,7 +134,7 @@ def needed(source: Path) -> tuple[list[Path], list[Path]]:
 
 
 def neighbours(source: Path) -> list[Path]:
-    """Return the folders near a source: its own, two above it, and those that these contain."""
+    """Return the folders near a source: its own, two above it, and the folders in these."""
     bases = (source.parent, *list(source.parent.parents)[:2])
     return [folder for base in bases for folder in (base, *_folders_of(base))]
 

@@ -38,7 +38,7 @@ _ROUNDS_UP = re.compile(r"\w*(ceil_?div|div_?ceil|cdiv|div_?up|round_?up_?div)\w
 
 @dataclass(frozen=True, kw_only=True)
 class Dimensions:
-    """What a launch says. Empty where it could not be read."""
+    """The parts of a launch. A part is empty if it could not be read."""
 
     caller: str = ""
     config: str = ""  # its text between <<< and >>>
@@ -57,7 +57,7 @@ def read_launch(
     axes: Mapping[str, str],
     text: str,
 ) -> Dimensions:
-    """Return what a kernel's first launch says, or the first launch that can be read.
+    """Return the parts of a kernel's first launch, or of the first launch that can be read.
 
     `arguments` are the kernel's parameters with what they get, and `axes` the names of the
     template's parameters in a tile. `text` is the source.
@@ -82,7 +82,7 @@ def _read(
     axes: Mapping[str, str],
     constants: Mapping[str, str],
 ) -> Dimensions:
-    """Return what a launch says."""
+    """Return the parts of a launch."""
     names = dict(constants)
     names |= {each.name: each.value for each in caller.template if each.value != each.name}
     names |= _constants(launch.before) | _variables(launch.before)
@@ -181,9 +181,9 @@ class Scope:
         return tuple(part for part in parts if part) if all(parts) else ()
 
     def with_guessed_edge(self, texts: Sequence[str]) -> tuple[Scope, str]:
-        """Return the scope in which the only name of a block without a value has one.
+        """Return the scope in which the block's only name without a value has a guessed value.
 
-        Also return the guess. Such a name is a variable that the program gets when it runs.
+        Also return the guess as text. Such a name is a variable that the program gets when it runs.
         """
         words = _words(texts)
         unknown = [word for word in words if self.expression(word) is None]

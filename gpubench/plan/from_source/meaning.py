@@ -1,7 +1,7 @@
 """Finds which array, extent, stride or number each parameter of a function is.
 
-A parameter's name tells it first. Where it does not, the body of a kernel tells which extent an
-array's rows are apart: `out[row * OC + col]` makes OC the columns of the result.
+A parameter's name is read first. Where the name does not show it, the body of a kernel shows by
+which extent an array's rows are apart: `out[row * OC + col]` makes OC the columns of the result.
 """
 
 import re
@@ -98,7 +98,7 @@ def meanings(
 
 
 def reads_output(function: Function, kernels: Mapping[str, Function], op: str) -> bool:
-    """Whether a kernel, or one that a host function launches, computes C from what C holds."""
+    """Whether a kernel, or a kernel that a host function launches, computes C from what C holds."""
     if any(each.name == "beta" for each in function.parameters):
         return True
     launched = (kernels[each.kernel] for each in function.launches if each.kernel in kernels)
@@ -117,7 +117,7 @@ def reads_output(function: Function, kernels: Mapping[str, Function], op: str) -
 
 
 def _plain(name: str) -> str:
-    """Return a name in lower case without what says where the array is: `d_A_ptr` is `a`."""
+    """Return a name in lower case, without the parts for the array's place: `d_A_ptr` is `a`."""
     name, before = name.casefold().strip("_"), ""
     while name != before:
         name, before = _DECORATION.sub("", name), name
@@ -154,7 +154,7 @@ def _extent_of_matrix(name: str) -> str:
 def _by_use(
     kernel: Function, declared: Sequence[Parameter], values: dict[str, str]
 ) -> tuple[str, ...]:
-    """Fill in what the kernel's indices tell; return the operands that are column by column."""
+    """Fill in what the kernel's indices show; return the operands that are column-major."""
     pointers = [each for each in declared if each.is_pointer and values[each.name] != NULL]
     numbers = [each.name for each in declared if each.type_name in _NUMBERS]
     written = [each.name for each in pointers if _is_written(kernel.body, each)]
@@ -262,7 +262,7 @@ def _assigned(body: str) -> dict[str, list[str]]:
 
 
 def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
-    """Return the expressions that index an array, and those of the variables in them."""
+    """Return the expressions that index an array, and the expressions of variables in these."""
     assigned = _assigned(body)
     texts, names = [], {array}
     for name, values in assigned.items():

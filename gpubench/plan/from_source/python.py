@@ -48,9 +48,9 @@ def describe_python(
 ) -> str:  # fmt: skip
     """Return the description of a function for the folder `home`.
 
-    The function is called `entry`. Without one, it is the first function of the operation's arrays.
-    Without a `backend`, what the file imports decides it. Raises UsageError for a file without such
-    a function.
+    The function is called `entry`. Without `entry`, it is the first function of the operation's
+    arrays. Without a `backend`, what the file imports decides it. Raises UsageError for a file
+    without such a function.
     """
     try:
         tree = ast.parse(source.read_bytes())

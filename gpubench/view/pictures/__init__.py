@@ -33,7 +33,10 @@ class Kind(StrEnum):
 
 
 class Theme(StrEnum):
-    """Page that a picture is for; `both`, light and dark, has grey text and no background."""
+    """The page that a picture is for.
+
+    `both` is for light and dark pages: grey text, no background.
+    """
 
     LIGHT = "light"
     BOTH = "both"

@@ -184,7 +184,7 @@ Points = Sequence[tuple[float, float]]
 def looks(variants: Sequence[str]) -> dict[str, Look]:
     """Return the look of each variant of a page. No two variants have the same look.
 
-    A variant of gpubench has the same colour in different pictures, as far as the ones before it
+    A variant of gpubench has the same colour in different pictures, as far as earlier variants
     allow. Libraries have the colour of text.
     """
     taken: dict[int, str] = {}
@@ -267,8 +267,8 @@ def draw_bars(
 ) -> float:
     """Draw bars from top to bottom, and return the height of the axes.
 
-    `title` is that of the axis, which also explains `!` in the texts of unstable rows. `halves` are
-    half the 95 % intervals, relative to the bars.
+    `title` is the title of the axis, which also explains `!` in the texts of unstable rows.
+    `halves` are half the 95 % intervals, relative to the bars.
     """
     names = [label(name) for name, *_ in bars]
     figures = [label(figure) for _, figure, *_ in bars]
