@@ -4,6 +4,7 @@ The cheats here know the wall's source and may change everything in their proces
 """
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from gpubench.engine.operands.make import make_inputs
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.engine.outside.batch import Seen
 from gpubench.engine.outside.values import spanned
-from gpubench.engine.outside.wall import time_us
+from gpubench.engine.outside.wall import growth_note, time_us
 from gpubench.engine.worker import Worker
 from gpubench.model import Measurement, Status, Timer, Timing
 from gpubench.plan.descriptor import load
@@ -286,6 +287,37 @@ def test_an_honest_function_is_ok(name: str, worker: Worker, tmp_path: Path) -> 
     assert (result.status, result.reason) == (Status.OK, "")
     assert result.series
     assert result.after.overhead_us
+
+
+def test_memory_that_grows_with_the_calls_is_noted(worker: Worker, tmp_path: Path) -> None:
+    leaks = "kept[len(kept)] = np.ones(400_000, np.uint8)\n    np.matmul(a, b, out=c)"
+    result = measured(worker, tmp_path, leaks)
+    assert result.status == Status.OK
+    assert re.search(r"memory grows by (39|40)\d,\d{3} bytes with each call$", result.notes)
+    assert "memory grows" not in measured(worker, tmp_path, HONEST["plain"]).notes
+
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("held_bytes", "launches", "note"),
+    [
+        ([0, MIB, 2 * MIB], 1, "memory grows by 1,048,576 bytes with each call"),
+        ([0, 2 * MIB, 4 * MIB, 6 * MIB, 8 * MIB], 2**10, "memory grows by 2,048 bytes"),
+        ([5 * MIB] * 9, 1, ""),
+        ([0, 2 * MIB, 4 * MIB, 4 * MIB, 4 * MIB, 4 * MIB], 1, ""),  # at first alone
+        ([0, 1, 2, 3, 9 * MIB, 9 * MIB, 9 * MIB], 1, ""),  # once
+        ([0, MIB, 2 * MIB], 2000, ""),  # few bytes a call
+        ([0, 1000, 2000], 1, ""),
+    ],
+)
+def test_only_memory_that_grows_steadily_is_noted(
+    held_bytes: list[int], launches: int, note: str
+) -> None:
+    said = growth_note(held_bytes, launches)
+    assert said.startswith(note)
+    assert bool(said) == bool(note)
 
 
 def test_launches_take_at_least_their_cpu_time_on_the_stated_threads() -> None:

@@ -20,7 +20,7 @@ from gpubench.engine.operands.make import widened
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.grouping import grouped
 from gpubench.model import OPERATIONS, Problem
-from gpubench.process.descendants import cpu_ns, descendants
+from gpubench.process.descendants import cpu_ns, descendants, resident_bytes
 from gpubench.process.shared_memory import new_file, new_sealed_file
 
 CHECKED_RESULTS = 2  # number of launches that are compared, if a row cannot be compared alone
@@ -33,6 +33,7 @@ class Seen(NamedTuple):
     cpu_us: float  # CPU time of all processes of the child
     child_us: float  # time per launch by the child's clock
     lost: int  # number of the child's processes that ended meanwhile
+    held_bytes: int = 0  # memory of all processes of the child after it has released the operands
 
 
 class Batch:
@@ -135,6 +136,7 @@ class Batch:
             cpu_us=sum(ns - before.get(pid, 0) for pid, ns in after.items()) / 1e3,
             child_us=child_us,
             lost=len(before.keys() - after.keys()),
+            held_bytes=sum(map(resident_bytes, after)),
         )
 
     def _copied_rows(

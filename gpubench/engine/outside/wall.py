@@ -9,7 +9,9 @@ of a request without launches is measured in a child that never ran foreign code
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from secrets import randbits
 from statistics import median
 from time import perf_counter
@@ -36,12 +38,29 @@ launches that would need more."""
 MIN_REQUESTS = 3  # minimum number of requests of a round that count, where none is slow
 MAX_REQUESTS = 25
 
+MIN_GROWN_BYTES = 2**20  # minimum growth of the child's memory that is noted; smaller is noise
+MIN_GROWN_EACH = 2**10  # the same per launch
+
 EMPTY_REQUESTS = 5  # number of requests without launches, of which the shortest counts
 
 
 def time_us(seen: Seen, empty_us: float, threads: int) -> float:
     """Return the time of a request's launches, which is at least their CPU time on all threads."""
     return max(seen.wall_us - empty_us, seen.cpu_us / threads)
+
+
+def growth_note(held_bytes: Sequence[int], launches: int) -> str:
+    """Return a note if the child's memory grew with each later request of this many launches.
+
+    The first half of the requests does not count: a function may fill a cache of its own.
+    """
+    later = held_bytes[(len(held_bytes) - 1) // 2 :]
+    grown = later[-1] - later[0]
+    each = grown // max(1, launches * (len(later) - 1))
+    is_steady = all(now > before for before, now in pairwise(later))
+    if grown < MIN_GROWN_BYTES or each < MIN_GROWN_EACH or not is_steady:
+        return ""
+    return f"memory grows by {each:,} bytes with each call"
 
 
 class Wall:
@@ -121,11 +140,13 @@ class Wall:
             launches_per_sample=launches,
             stop_reason="time limit",
         )
+        grown = growth_note([each.held_bytes for each in seen], launches)
         child_us = median(each.child_us for each in seen)
         health = Health(overhead_us=empty_us)
         return replace(
             result,
             series=series,
+            notes="; ".join(filter(None, (result.notes, grown))),
             clock_ratio=series.median_us / child_us if child_us > 0 else None,
             before=health,
             after=health,
