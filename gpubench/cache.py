@@ -95,9 +95,12 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
     return compiler_caches | {**os.environ, "XDG_CACHE_HOME": str(directory)}, notice
 
 
-def environment_of_foreign(kernels: Path) -> tuple[dict[str, str], Path | None]:
+def environment_of_foreign(
+    kernels: Path, *, measures: bool = False
+) -> tuple[dict[str, str], Path | None]:
     """Return the environment of a process that runs a user's kernels, and the folder it may fill.
 
+    A process that `measures` gets the kept rates of this CPU, which it then need not measure again.
     The folder holds what compilers keep for these kernels. It is a part of the user's cache, unless
     the kernels are in a temporary folder themselves, or the cache cannot be used.
     """
@@ -111,10 +114,10 @@ def environment_of_foreign(kernels: Path) -> tuple[dict[str, str], Path | None]:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name in ("cache", "tmp"):
         _make_private(folder / name)
-    with suppress(OSError, shutil.Error):  # what this CPU can do need not be measured again there
-        shutil.copytree(
-            user_cache("rates"), folder / "cache" / "gpubench" / "rates", dirs_exist_ok=True
-        )
+    if measures:
+        rates = folder / "cache" / "gpubench" / "rates"
+        with suppress(OSError, shutil.Error):
+            shutil.copytree(user_cache("rates"), rates, dirs_exist_ok=True)
     return few_variables(os.environ, folder), folder
 
 

@@ -48,7 +48,7 @@ def test_rates_of_this_cpu_are_known_beside_foreign_code(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     keep_value(cache_file("rates", "a CPU"), {"fma": 7.0})
-    environment, folder = environment_of_foreign(tmp_path)
+    environment, folder = environment_of_foreign(tmp_path, measures=True)
     assert folder
     monkeypatch.setenv("XDG_CACHE_HOME", environment["XDG_CACHE_HOME"])
     path = cache_file("rates", "a CPU")

@@ -75,7 +75,7 @@ class Supervisor:
         environment, self.unkept = environment_with_caches()
         self._folder: Path | None = None  # the only one that the children may fill
         if kernels is not None:
-            environment, self._folder = environment_of_foreign(kernels)
+            environment, self._folder = environment_of_foreign(kernels, measures=True)
         kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
         self._environment = kept | THREADS_SLEEP
 
