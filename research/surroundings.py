@@ -79,6 +79,12 @@ CASES = (
         "no point was timed, so the command failed",
         "memory 500M",
     ),
+    Case(
+        "a stack of 128 kB, half of which is too little for Python itself",
+        "sh -c 'ulimit -s 128; exec \"$@\"' -",
+        f"{SWEEP} --sizes 32",
+        0,
+    ),
     Case("half a CPU", "", "deviceinfo --device cpu --json", 0, "", "cpu 0.5"),
     Case(
         "build without /dev/shm",
@@ -223,7 +229,7 @@ def one_cpu(_folder: Path, out: str) -> list[str]:
 EXTRA: dict[str, Callable[[Path, str], list[str]]] = {
     CASES[0].name: skipped_large,
     CASES[1].name: killed_point,
-    CASES[2].name: one_cpu,
+    CASES[3].name: one_cpu,
 }
 
 
