@@ -138,7 +138,7 @@ def diff(
     """Compare results like `gpubench diff`, and return a frame with a row per point.
 
     A side is a file, a frame of `sweep` or `read_csv`, or a list of files and frames, which are
-    pooled. The options are those of the command. The columns are the point's key, `verdict`,
+    pooled. The options are the command's options. The columns are the point's key, `verdict`,
     `ratio` with its 99 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us`
     and `reason`. Raises UsageError for results that cannot be compared.
 

@@ -19,7 +19,7 @@ from gpubench.text import did_you_mean, shown
 def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
     """Return the variant with a name: of any operation, unless `op` or `kernels` limit it.
 
-    Raises UsageError if there is none, or if the user's directory cannot be used.
+    Raises UsageError if the variant does not exist, or if the user's directory cannot be used.
     """
     if op or kernels:
         by_name = of_op(operation_named(op, kernels), kernels, [name])

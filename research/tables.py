@@ -131,7 +131,7 @@ def agreement() -> str:
         f"{tile.ncu_us:.2f} by Nsight Compute's, in one process and on the same operands. Of "
         f"{len(whole)} such times of kernels and libraries, {causes['']} agree within 0.15 µs or "
         f"1 %, {causes['clock']} more at the frequency that each tool saw, and {causes[None]} do "
-        f"not. In processes of their own, {sum(apart)} of {len(apart)} hot float32 calls agree.",
+        f"not. In separate processes, {sum(apart)} of {len(apart)} hot float32 calls agree.",
         WIDTH,
     )
 

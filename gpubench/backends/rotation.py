@@ -74,7 +74,7 @@ def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, max_sets: int)
 def operand_factors(problem: Problem, index: int) -> tuple[int, ...]:
     """Return the factors of a set's operands. The factors of the first set are 1.
 
-    Operands of an operation that is not linear have none: each set has values of its own.
+    Operands of an operation that is not linear have no factors: each set has values of its own.
     """
     count = len(problem.operation.inputs)
     if not problem.operation.is_linear:
@@ -225,7 +225,7 @@ def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]
 
 
 def set_size(shape: Sequence[int], item_bytes: int) -> int:
-    """Return the number of elements from the start of one set's array to that of the next set."""
+    """Return the number of elements from the start of a set's array to the start of the next."""
     of_line = ALIGNED_BYTES // item_bytes
     return -(-math.prod(shape) // of_line) * of_line
 

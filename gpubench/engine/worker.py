@@ -80,7 +80,7 @@ class Worker:
             self.__exit__()
             raise
         self.notices = (*filter(None, (self._child.unkept, unlocked)), *opened.notices)
-        """The notices about the cache and the lock, and those of the first child."""
+        """The notices about the cache and the lock, and the notices of the first child."""
 
     def __enter__(self) -> Self:
         return self

@@ -159,7 +159,7 @@ def only_extent(signature: str, op: str) -> str:
 
 
 def why_other_element(parameter: Parameter, problem: Problem) -> str | None:
-    """Return why the elements of a pointer are not those of its array, or None."""
+    """Return why the elements of a pointer differ from the elements of its array, or None."""
     index = array_index(parameter, problem.op) if parameter.is_pointer else None
     size = ELEMENT_BYTES.get(parameter.type_name)
     if index is None or index >= len(problem.types) or size is None:

@@ -29,7 +29,8 @@ class TensorMap:
     """Elements from a row to the next, whose bytes are a multiple of 16. 0: the columns."""
 
     swizzle_bytes: int = 0
-    """Width of the pattern over the banks, at least that of a row of the box. 0: no pattern."""
+    """Width of the pattern over the banks, at least the width of a row of the box. 0: no
+    pattern."""
 
     l2_promotion_bytes: int = 128
     """Minimum number of bytes that the L2 cache fetches at once. 0: the size of the copy."""

@@ -189,7 +189,7 @@ class Variant:
 
     @property
     def is_blas(self) -> bool:
-        """Whether it calls the vendor's BLAS: it is a baseline, or a tuned call of one."""
+        """Whether it calls the vendor's BLAS: it is a baseline, or a tuned call of a baseline."""
         return self.name == self.baseline or self.tunes != ""
 
     def may_overlap(self, tile: Config | None, problem: Problem) -> bool:  # noqa: ARG002 # see CudaVariant

@@ -16,7 +16,7 @@ class Scrutiny:
 
     probes_own_sizes: bool = False
     """Whether its probes keep what its result may depend on: the number of products in a sum, and
-    the remainder of each extent by that of its tile."""
+    the remainder of each extent modulo the tile's extent."""
 
     is_compared_later: bool = False
     """Whether its reference is made, and its outputs are compared, after the timed launches. The

@@ -64,11 +64,11 @@ def ask(
     """Return the value that a child answers. Raise the error that the child raised.
 
     `limits_s` has the time limit of each step: until the first report of the child, from there to
-    the second one, and so on. The last limit covers all further steps together. `descriptors` are
-    those of open files that the child gets with the request.
+    the second one, and so on. The last limit covers all further steps together. `descriptors`
+    belong to open files that the child gets with the request.
 
-    Raises ChildLostError if no answer arrives within a limit, or if the answer is invalid. The child
-    must then be killed.
+    Raises ChildLostError if no answer arrives within a limit, or if the answer is invalid. The
+    child must then be killed.
     """
     channel, token = Channel(child.socket), randbits(8 * TOKEN_BYTES).to_bytes(TOKEN_BYTES)
     limits = iter(limits_s)

@@ -61,20 +61,26 @@ class Row:
     error_max_bits: float | None = _outcome(
         "−log₂ of the largest |C − reference| on that scale; empty if C is exact"
     )
-    error_rms_bits: float | None = _outcome("the same of the root of the errors' mean square")
+    error_rms_bits: float | None = _outcome(
+        "−log₂ of the root mean square of the errors on that scale"
+    )
 
     median_us: float | None = _time("time per launch: median of the round medians")
-    min_us: float | None = _time("fastest sample")
-    ci_low_us: float | None = _time("95 % interval of the time, from 3 rounds on", low=-MAX_VALUE)
-    ci_high_us: float | None = _time("its upper end")
+    min_us: float | None = _time("time per launch in the fastest sample")
+    ci_low_us: float | None = _time(
+        "lower end of the 95 % interval of the time, from 3 rounds on", low=-MAX_VALUE
+    )
+    ci_high_us: float | None = _time("upper end of that interval")
     precision_goal: float | None = _time("--precision: largest half-width over the median")
-    samples: int | None = _time("samples in all rounds")
-    launches_per_sample: int | None = _time("launches timed together as one sample")
-    rounds: int | None = _time("rounds in which the point was measured")
+    samples: int | None = _time("number of samples in all rounds")
+    launches_per_sample: int | None = _time(
+        "number of launches that are timed together as one sample"
+    )
+    rounds: int | None = _time("number of rounds in which the point was measured")
     round_medians_us: tuple[float, ...] = _time("median of each round, joined by ;", default=())
     stop_reason: str | None = _time("why sampling stopped in the last round")
     overhead_us: float | None = _time(
-        "subtracted from each sample (timers events and outside)", low=-MAX_VALUE
+        "time that is subtracted from each sample (timers events and outside)", low=-MAX_VALUE
     )
     host_us: float | None = _time("time of the CPU to enqueue a launch (timer events)")
     first_call_s: float | None = _time(
@@ -86,13 +92,15 @@ class Row:
     )
     clock_ratio: float | None = _time("time by the parent's clock over the reported time (median)")
 
-    gflops: float | None = _rates("10⁹ operations a second; a multiply-add counts 2")
+    gflops: float | None = _rates("10⁹ operations a second; a multiply-add counts as 2")
     gbytes_per_s: float | None = _rates("10⁹ bytes a second, each operand moved once")
-    percent_of_peak: float | None = _rates("of peak_gflops, at the nominal clock")
+    percent_of_peak: float | None = _rates("percentage of peak_gflops, at the nominal clock")
     peak_gflops: float | None = _rates("theoretical peak; on a CPU, the highest measured rate")
-    percent_of_peak_at_clock: float | None = _rates("of the theoretical peak at sm_mhz")
-    percent_of_blas: float | None = _rates("of this sweep's BLAS, with equal dtype and threads")
-    percent_of_copy: float | None = _rates("of a copy's rate, measured in this sweep")
+    percent_of_peak_at_clock: float | None = _rates("percentage of the theoretical peak at sm_mhz")
+    percent_of_blas: float | None = _rates(
+        "percentage of the speed of this sweep's BLAS, with equal dtype and threads"
+    )
+    percent_of_copy: float | None = _rates("percentage of a copy's rate, measured in this sweep")
 
     algorithm: str | None = _why("a library's algorithms, and whether a measurement chose them")
     kernels_run: str | None = _why("kernels of a launch on a GPU, with counts, or why unknown")
@@ -106,23 +114,29 @@ class Row:
     blocks: int | None = _why("blocks in the grid")
     occupancy: float | None = _why("warps that a multiprocessor holds, over its maximum, 0 to 1")
     arithmetic_intensity: float | None = _why("operations per byte that must be moved")
-    cgma: float | None = _why("operations per element the kernel loads or stores")
+    cgma: float | None = _why("operations per element that the kernel loads or stores")
 
     pair_library: str | None = _pairs("library measured in turns with it, at the power limit")
-    pair_ratio: float | None = _pairs("speed over that library's: geometric mean of neighbours")
-    pair_ratio_low: float | None = _pairs("lower end of its 95 % interval over processes")
-    pair_ratio_high: float | None = _pairs("its upper end")
+    pair_ratio: float | None = _pairs(
+        "speed relative to that library: geometric mean of neighbours"
+    )
+    pair_ratio_low: float | None = _pairs(
+        "lower end of the 95 % interval of pair_ratio, over processes"
+    )
+    pair_ratio_high: float | None = _pairs("upper end of that interval")
     pairs: int | None = _pairs("number of pairs of neighbouring visits")
     pair_joules: float | None = _pairs("energy of a launch in these visits, of the whole GPU")
-    pair_library_joules: float | None = _pairs("the same for the library")
+    pair_library_joules: float | None = _pairs("energy of a launch of the library in these visits")
 
     sm_mhz: float | None = _clocks("multiprocessor clock while sampling, read in the stream")
     nvml_sm_mhz: float | None = _clocks("multiprocessor clock after the point, by NVML")
     memory_mhz: float | None = _clocks("memory clock after the point, by NVML")
-    temperature_c: float | None = _clocks("hottest of before and after the point", low=-MAX_VALUE)
-    power_w: float | None = _clocks("highest of before and after the point")
+    temperature_c: float | None = _clocks(
+        "the higher temperature of before and after the point", low=-MAX_VALUE
+    )
+    power_w: float | None = _clocks("the higher power of before and after the point")
     joules: float | None = _clocks("energy of a launch, of the whole GPU, if sustained")
-    pj_per_operation: float | None = _clocks("that energy over the operations: 10⁻¹² J")
+    pj_per_operation: float | None = _clocks("joules per operation, in 10⁻¹² J")
     throttle: str | None = _clocks("what limited the clock before or after the point, joined by ;")
 
     cpu_threads: int | None = _host("threads on a CPU; by default the fastest number")
@@ -130,10 +144,12 @@ class Row:
     device: str | None = _context("GPU or CPU that ran it")
     device_uuid: str | None = _context("UUID of the GPU, as nvidia-smi -L prints it")
     slot: str | None = _context("address on the PCI bus; for a CPU, the name of its Dask worker")
-    percent_of_devices: float | None = _context("with --on: speed in percent of the median device")
-    compute_capability: str | None = _context("of the GPU")
+    percent_of_devices: float | None = _context(
+        "with --on: speed as a percentage of the median device's speed"
+    )
+    compute_capability: str | None = _context("compute capability of the GPU")
     driver: str | None = _context("version of the GPU driver")
-    cuda: str | None = _context("CUDA version the driver supports")
+    cuda: str | None = _context("CUDA version that the driver supports")
     cupy: str | None = _context("version of CuPy")
     nvrtc: str | None = _context("version of NVRTC, which compiles the kernels")
     library: str | None = _context("the BLAS of percent_of_blas")

@@ -42,8 +42,8 @@ MAX_OVERHEAD_SPREAD = 0.01
 within ±0.5 %."""
 
 BETWEEN_SWEEPS_US = 0.033
-"""Standard deviation of a launch's time between sweeps, beyond that between rounds, of points below
-20 µs in four sweeps of an H200 (results/h200/diff_rounds)."""
+"""Standard deviation of a launch's time between sweeps, beyond the deviation between rounds, of
+points below 20 µs in four sweeps of an H200 (results/h200/diff_rounds)."""
 
 
 def build_rows(

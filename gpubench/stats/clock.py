@@ -37,8 +37,8 @@ def clock_shares(
 
     The shares follow the roofline (Williams, Waterman, Patterson 2009): in full far from the memory
     bandwidth, hardly at the bandwidth of a copy. In between, or where the copy was not measured,
-    the share is at least that of the arithmetic peak. Without rates a point counts as bound by the
-    clock.
+    the share is at least the share of the arithmetic peak. Without rates a point counts as bound by
+    the clock.
     """
     copies = 100 * gbytes_per_s / percent_of_copy
     copies = copies[np.isfinite(copies)]

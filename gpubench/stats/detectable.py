@@ -56,8 +56,8 @@ def smallest(
 
     `kernels` has the kernel of each point; None: of the BLAS. A slow-down is found beyond the limit
     of the test plus the `error` that the point had. A kernel is found if half of its points are.
-    The two speeds of other points explain that of a single point up to `others`. If half of the
-    points or more slowed, `machine` of the slow-down is attributed to the machine.
+    The two speeds of other points explain a slow-down of a single point up to `others`. If half of
+    the points or more slowed, `machine` of the slow-down is attributed to the machine.
     """
     names = np.array([name or "" for name in kernels])
     own = names != ""
@@ -145,7 +145,7 @@ def sweeps_to_find(
 ) -> Needed:
     """Return how many sweeps a side show a slow-down on a CPU, by the test of the shortest times.
 
-    The arguments are those of `rounds_to_find`, with each sweep's shortest time instead of a
+    The arguments are the same as for `rounds_to_find`, with each sweep's shortest time instead of a
     round's. Sweeps are drawn from the recorded ones, in their order, because a drift depends on the
     order.
     """

@@ -16,7 +16,7 @@ from scipy import special
 Floats = NDArray[np.float64]
 
 TOP = 0.1
-"""Fraction of the points, those with the largest variances, that the prior does not follow."""
+"""Fraction of the points, with the largest variances, that the prior does not follow."""
 
 REJECTED = 0.01
 """A point keeps its variance if the prior gives a larger one with less than this probability."""

@@ -116,10 +116,10 @@ class Differences(NamedTuple):
 def since_anchor(
     anchor: Floats, levels: Floats, edges: Sequence[Sequence[int]], margin: float, q: float
 ) -> Differences:
-    """Compare each point's newest results of the same code with those of an anchor.
+    """Compare each point's newest results of the same code with the results of an anchor.
 
     The arrays have the shape (points, results). `edges` has the numbers of the results at which the
-    code of each point changed, or its time moved. The variance is that between edges.
+    code of each point changed, or its time moved. The variance is the variance between edges.
     """
     squares, df = np.zeros((2, len(levels)))
     steps, errors = np.full((2, len(levels)), np.nan)

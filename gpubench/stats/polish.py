@@ -20,8 +20,8 @@ STEPS = 3
 """Iterations of the polish; the effects of recorded sweeps change by less than 0.01 % after two."""
 
 UNEVEN = 4.0
-"""A round is left out if its points scatter by this factor more than those of the median round. The
-disturbance slowed its points unequally, so its effect cannot be removed."""
+"""A round is left out if its points scatter by this factor more than the points of the median
+round. The disturbance slowed its points unequally, so its effect cannot be removed."""
 
 UNEVEN_SCATTER = 0.005
 """Scatter, of logarithms, up to which a round is never left out."""

@@ -130,8 +130,8 @@ def shift_by_blas(
 ) -> Shift:
     """Return the machine's shift as the BLAS shows it.
 
-    The arguments are those of `machine_shift`, but `sides` has the times of the BLAS alone. An
-    error is NaN for a point that cannot be compared with the BLAS.
+    The arguments are the same as for `machine_shift`, but `sides` has the times of the BLAS alone.
+    An error is NaN for a point that cannot be compared with the BLAS.
 
     A difference from the BLAS is judged where the level is less exactly known, and where the BLAS
     moved by more than `far`. Otherwise the shift is what the BLAS and the other points share.

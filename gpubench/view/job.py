@@ -64,7 +64,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
 def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     """Print the last lines of an outcome that has a file, and return the exit code.
 
-    `continued_by` is the path that `--resume` takes, if it is not that of the outcome.
+    `continued_by` is the path that `--resume` takes, if it is not the outcome's path.
     """
     if outcome.absent:
         say(without_dtypes(outcome.absent), err=True)

@@ -326,7 +326,7 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
 
 
 def uncertainty(row: Row) -> str:
-    """Return half the 95 % interval of the median, `0.3 %`, or why there is none.
+    """Return half the 95 % interval of the median, `0.3 %`, or why there is no interval.
 
     The reason is `1 round` if there are too few rounds for an interval, and `n=5` for too few
     samples.

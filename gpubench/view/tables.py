@@ -20,8 +20,8 @@ PIPED_WIDTH = 160
 """Width of tables that are not printed to a terminal, in characters."""
 
 FOLDED_WIDTH, FOLDED_TILE = 18, 40
-"""Widths to which the columns of text, and those of tiles, of a wide table are folded before the
-table is split."""
+"""Widths to which the columns of text, and the columns of tiles, of a wide table are folded before
+the table is split."""
 
 Cell = str | int | float | Text | None
 

@@ -67,7 +67,7 @@ class CpuTimer:
         self._flush_buffer += 1
 
     def limit_threads(self, threads: int) -> None:
-        """Let BLAS use this number of threads, and Numba and torch once they are imported."""
+        """Let BLAS use this number of threads, and also Numba and torch if they are imported."""
         numba = sys.modules.get("numba")
         if (threads, torch(), numba) == self._threads:
             return

@@ -168,7 +168,7 @@ def describe_cpu() -> Device:
 
 
 def _last_level_bytes(caches: Sequence[tuple[str, int]]) -> int:
-    """Return the bytes that `CACHE_VARIABLE` names, or those of the largest cache; else 32 MiB.
+    """Return the bytes that `CACHE_VARIABLE` names, or the largest cache's bytes; else 32 MiB.
 
     Raises UsageError for a value that is not a whole number of MiB from 1 to 65536.
     """

@@ -232,7 +232,7 @@ def _text(program: Any, size: Any, get: Any) -> bytes:
 
 
 def parse_resources(log: str, symbol: str = "") -> Resources:
-    """Read ptxas' report on one kernel (`--ptxas-options=-v`); without one, raise CompileError.
+    """Read ptxas' report on one kernel (`--ptxas-options=-v`); raise CompileError if it is missing.
 
     `symbol` selects the kernel, because kernels that are not templates are always compiled too.
     """

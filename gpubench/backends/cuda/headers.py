@@ -56,7 +56,7 @@ def stood_in(files: Iterable[Path]) -> tuple[str, ...]:
 def header_folders(*names: str) -> tuple[str, ...]:
     """Return the folders of the toolkit's headers of these parts, such as `cudart`.
 
-    The headers of installed wheels come first, then those of CUDA_HOME.
+    The headers of installed wheels come first, then the headers of CUDA_HOME.
     """
     try:
         from cuda.pathfinder import find_nvidia_header_directory

@@ -72,7 +72,7 @@ class CudaTimers:
 
     @cached_property
     def launch_gap_us(self) -> float:
-        """Time per launch in a stream beyond that in a graph, measured with an empty kernel."""
+        """Time per launch in a stream, less the time in a graph, measured with an empty kernel."""
         empty = self.stream.launch_empty
         stream_us, graph_us = (
             statistics.median(
@@ -83,7 +83,7 @@ class CudaTimers:
         return stream_us - graph_us
 
     def allocate_flush_buffer(self) -> None:
-        """Allocate the buffer that `flush` overwrites, if there is none."""
+        """Allocate the buffer that `flush` overwrites, if it does not exist."""
         if self._flush_buffer is None:
             self._flush_buffer = cupy.empty(self.flush_bytes, np.uint8)
 

@@ -129,7 +129,10 @@ def _cublas() -> tuple[str, ...]:
 
 
 def _driver() -> tuple[str, ...]:
-    """Return the option that links the driver, if it is installed. Its process has loaded it."""
+    """Return the option that links the driver, if it is installed.
+
+    Its process has loaded the driver.
+    """
     name = ctypes.util.find_library("cuda")
     return (f"-l:{name}",) if name else ()
 

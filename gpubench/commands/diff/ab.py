@@ -68,7 +68,7 @@ class Build:
         """Measure one round into `output`, by the command line alone. It ends with this process.
 
         Raises SideError with the side's own message if it makes no file, or if the file cannot be
-        compared or pooled with those of the rounds before, and KeyboardInterrupt if it is
+        compared or pooled with the files of earlier rounds, and KeyboardInterrupt if it is
         interrupted.
         """
         texts = {**options, "rounds": "1", "output": str(output)}

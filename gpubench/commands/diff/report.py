@@ -342,7 +342,7 @@ def _cells(finding: Finding) -> tuple[str, ...]:
 
 
 def _brief(finding: Finding) -> str:
-    """Return a point's change for a list, or the reason why there is none."""
+    """Return a point's change for a list, or the reason why the change is unknown."""
     *_, change, interval, remark = _cells(finding)
     if not change:
         return "" if remark in {"", ABSENT} else f" ({remark})"

@@ -1,4 +1,4 @@
-"""`diff --weights`: the total time of a list of problems, each as often as the list has it."""
+"""`diff --weights`: the total time of a list of problems, each with its weight in the list."""
 
 import math
 from collections.abc import Mapping, Sequence

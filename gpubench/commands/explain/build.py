@@ -1,7 +1,7 @@
 """`gpubench build`: compile kernels for architectures, and write a row for each.
 
-It needs no GPU. Waves are those of an example GPU of each architecture, on every machine, so that
-files from several machines compare.
+It needs no GPU. Waves are computed for an example GPU of each architecture, on every machine, so
+that files from several machines compare.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,9 +52,9 @@ def run_build(
     output: Path | None,
     force: bool,
 ) -> int:
-    """Compile kernels, and write their rows to `output`, or to stdout without one.
+    """Compile kernels, and write their rows to `output`, or to stdout without `output`.
 
-    `options` are those of a sweep: op, kernels, dtypes and sizes. Return 1 if a kernel does not
+    `options` are options of a sweep: op, kernels, dtypes and sizes. Return 1 if a kernel does not
     compile, or else 0. Raises UsageError.
     """
     claimed = output and Output(output, overwrite=force)
@@ -101,9 +101,9 @@ def run_build(
 def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:
     """Return the kernels that a list names, of every operation or of `op`.
 
-    With a directory of the user, the operations are those with a folder in it, or else the default,
-    and `all` selects only the directory's kernels.
-    Raises UsageError for a name that is no kernel, and for a description that cannot be used.
+    With a directory of the user, the operations are the ones with a folder in it, or else the
+    default, and `all` selects only the directory's kernels. Raises UsageError for a name that is no
+    kernel, and for a description that cannot be used.
     """
     default = operation_named(op, kernels)
     ops = (
@@ -128,7 +128,7 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
 
 
 def _architectures(text: str | None) -> tuple[str, ...]:
-    """Return the architectures of `--arch`, or that of this machine's GPU, or the default."""
+    """Return the architectures of `--arch`, or this machine's architecture, or the default."""
     if text is not None:
         names = parse_names(text)
         for name in names:

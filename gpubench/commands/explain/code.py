@@ -65,7 +65,7 @@ Codes = dict[tuple[str, str], Code]  # the code of instances: by expression and 
 
 @cache
 def disassembler_version() -> str:
-    """Return the version of nvdisasm, such as `13.1.80`, or nothing without one."""
+    """Return the version of nvdisasm, such as `13.1.80`, or nothing without nvdisasm."""
     text = run_disassembler("--version")
     match = re.search(r"\bV(\d[\d.]*)", text or "")
     return match[1] if match else "unknown" if text else ""
@@ -133,7 +133,7 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
 
 
 def _pool(processes: int) -> ProcessPoolExecutor | None:
-    """Return processes that compile; None if one is enough, or without a /dev/shm to write into."""
+    """Return processes that compile; None if one is enough, or if /dev/shm is not writable."""
     if processes <= 1:
         return None
     # A new interpreter for each process: the parent's threads would not survive a fork.
@@ -145,7 +145,7 @@ def _pool(processes: int) -> ProcessPoolExecutor | None:
 
 
 def compile_program(program: Program) -> Codes:
-    """Compile the instances of a program together, or one by one if one of them fails."""
+    """Compile the instances of a program together, or one by one if an instance fails."""
     expressions = tuple(dict.fromkeys(expression for expression, _ in program.instances))
     source, architecture, options = program.source, program.architecture, program.options
     errors: dict[str, str] = {}

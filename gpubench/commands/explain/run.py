@@ -28,7 +28,7 @@ def explained(
     every: bool = False,
     times: Path | None = None,
 ) -> Explained:
-    """Explain a variant. `options` are those of a sweep.
+    """Explain a variant. `options` are options of a sweep.
 
     Raises UsageError, and DeviceUnavailableError if the named GPU does not exist.
     """

@@ -68,7 +68,7 @@ def changes(saved: Sequence[Saved], anchor: str = "", before: Sequence[Saved] = 
 
 
 class _Device:
-    """The results of one device: those of the anchor first."""
+    """The results of one device: the results of the anchor first."""
 
     def __init__(self, saved: Sequence[Saved], before: Sequence[Saved]) -> None:
         by_point = grouped(saved, lambda each: point_of(each[1]))
@@ -202,7 +202,7 @@ def _level(row: Row | None) -> float:
 
 
 def _speeds(rows: Iterable[Mapping[str, Row]]) -> Floats:
-    """Return the distance between two groups of rounds in one result of each point; 0: none."""
+    """Return each point's distance between two groups of rounds in one result; 0: one group."""
     speeds = []
     for results in rows:
         gaps = [0.0]

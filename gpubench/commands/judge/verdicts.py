@@ -94,7 +94,7 @@ def judge_rows(
 def _judged(
     rows: Sequence[Row], baselines: Sequence[Row], claim: float, threshold: float, level: float
 ) -> Judged:
-    """Judge the tiles of a kernel at a problem by the fastest of them; all must be right."""
+    """Judge the tiles of a kernel at a problem by the fastest tile; all tiles must be right."""
     for status, missing in ((Status.WRONG, ""), (Status.ERROR, "no result: ")):
         if row := next((row for row in rows if row.status == status), None):
             reason = f"{missing}{row.reason or ''}"

@@ -76,7 +76,7 @@ def run(path: Path, output: Path, options: Mapping[str, str | None], *, force: b
 
 
 def choose_point(backend: str, problem: Problem, name: str | None, tile: str | None) -> Point:
-    """Return the point of a variant, by default the backend's BLAS, and of a tile.
+    """Return the point of a variant (by default the backend's BLAS) with a tile.
 
     By default, the tile is the variant's first default tile that takes the problem. Raises
     UsageError if the variant does not exist, or cannot take the tile or the problem.

@@ -183,7 +183,7 @@ def _pick(selection: Selection, points: _Points) -> Row | None:
 def _interval(figure: Figure, row: Row | None, over: Row | None) -> Sequence[float | None]:
     """Return the lower end of the 95 % interval, the figure of the medians, and the upper end.
 
-    The interval of a speedup is that of pairs: a round of the baseline and the same round of the
+    The interval of a speedup comes from pairs: a round of the baseline and the same round of the
     row. Fewer than three rounds have no interval.
     """
     if row is None or not row.median_us:

@@ -232,7 +232,7 @@ def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], tu
 
 
 def _by_suspicion(times_us: dict[Case, list[float]], case: Case) -> tuple[list[float], list[float]]:
-    """Return the times that a false time would shorten, and those of honest launches.
+    """Return the times that a false time would shorten, and the times of honest launches.
 
     Timed launches find filled outputs, and operands that they have seen.
     """

@@ -165,7 +165,7 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
 
     It is the point's own size if no smaller size of its kind has the same kernels. Which kernels a
     host function launches at another size is not known. A function with fixed addresses may keep
-    those of a single size.
+    the addresses of a single size.
     """
     fixed = isinstance(point.variant, HostVariant) or point.variant.fixed_addresses
     if fixed or not point.problem.operation.has_product:

@@ -29,7 +29,7 @@ of 16,384, for n = 4,096."""
 
 LEAST_K = 64
 """Smaller sums are not compared: a tolerance shows rounded operands there, and the roundings of few
-products may resemble those of operands."""
+products may resemble the roundings of operands."""
 
 WIDTHS = range(-11, -2)
 """The widths that are tried, as numbers of bits that the operand's significand loses. A tolerance

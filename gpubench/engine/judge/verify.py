@@ -51,7 +51,7 @@ class Check:
 
     Copies of a user's outputs are kept until `settle`. Their reference is then made after the timed
     launches, so that no launch can find it in memory. The errors of a user's kernel on random
-    operands are compared with those of rounded operands.
+    operands are compared with the errors of rounded operands.
     """
 
     def __init__(

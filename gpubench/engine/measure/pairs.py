@@ -24,7 +24,8 @@ VISIT_S = 0.35
 PAIRS = 6  # number of pairs in each process; even, so that each side is first in half of them
 
 PROCESSES = 3
-"""Number of processes. Ratios differ more between processes than between the pairs of one."""
+"""Number of processes. Ratios differ more between processes than between the pairs of one
+process."""
 
 PAIR_S = PROCESSES * (SETTLE_S + 2 * PAIRS * VISIT_S)
 """Expected time of a kernel and a library in turns. On an H200 each heated for the whole

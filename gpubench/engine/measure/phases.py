@@ -14,7 +14,7 @@ class Phases:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Add the wall time of the block to a phase, without that of the phases inside it."""
+        """Add the wall time of the block to a phase, without the time of phases inside it."""
         before_s, started = sum(self.spent_s.values()), perf_counter()
         try:
             yield

@@ -50,7 +50,7 @@ def make_inputs(
 def make_many(
     problem: Problem, seed: int, fill: Fill, count: int
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield the operands of a number of launches, with values as those of `make_inputs`."""
+    """Yield the operands of a number of launches, with the same kind of values as `make_inputs`."""
     if problem.operation.make or fill == Fill.INDEX:
         yield from (make_inputs(problem, seed + each, fill) for each in range(count))
         return

@@ -157,7 +157,7 @@ class Batch:
         ]
 
     def require_right(self, *, finds_rounding: bool) -> None:
-        """Raise WrongError unless the copied rows are those of right results.
+        """Raise WrongError unless the copied rows are rows of right results.
 
         An element of A that is NaN must make the row of the result NaN. With `finds_rounding`, the
         operands of launches are random in all bits, where they do not span their type.

@@ -61,8 +61,8 @@ this."""
 class OnNewOperands:
     """Launches of a measured point, each on an A or a B that a seed of this process determines.
 
-    The other operand is that of the timed launches. Chance decides which one is new, so a function
-    that keeps results of either operand is found.
+    The other operand is the operand of the timed launches. Chance decides which one is new, so a
+    function that keeps results of either operand is found.
     """
 
     def __init__(

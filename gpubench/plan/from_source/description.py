@@ -23,7 +23,8 @@ from gpubench.text import shown, unknown
 
 GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN"), 8)
 GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
-"""Values of template parameters with these names, if the source has none. Other parameters: 32."""
+"""Values of template parameters with these names, if the source has no values. Other parameters:
+32."""
 
 LONGEST = 20  # maximum number of characters of an axis. Longer names lose their middle
 EDGE = 32  # a guess: the edge of a block of two dimensions
@@ -210,7 +211,7 @@ def _candidates(defined: Sequence[Function]) -> list[Function]:
 def _chosen(
     defined: Sequence[Function], by_name: Mapping[str, Function], entry: str, source: Path
 ) -> Function:
-    """Return the function to describe. Raises UsageError if there is none."""
+    """Return the function to describe. Raises UsageError if the source has no function."""
     if entry and last(entry) not in by_name:
         raise UsageError(f"--kernel: {unknown('function', entry, by_name)}")
     chosen = [by_name[last(entry)]] if entry else _candidates(defined)
@@ -379,7 +380,7 @@ def _dtypes(
 
 
 def _precisions(operand: str, result: str, body: str) -> list[str]:
-    """Return the precision with these types of C++ of its elements, if there is one."""
+    """Return the precision whose elements have these types of C++, if any."""
     for name, precision in PRECISIONS.items():
         of_result = PRECISIONS.get(precision.result, precision).cpp
         if (precision.cpp, of_result) == (operand, result):

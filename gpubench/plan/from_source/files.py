@@ -94,7 +94,7 @@ def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tu
 
 
 def _by_file(text: str, source: str) -> tuple[str, str, str]:
-    """Return the lines of a preprocessor's output: the source's, those of its headers, and all."""
+    """Return a preprocessor's lines: the lines of the source, of its headers, and all lines."""
     parts: tuple[list[str], list[str], list[str]] = ([], [], [])
     _, *pieces = _LINE_MARKER.split(text)
     for name, lines in zip(pieces[::2], pieces[1::2], strict=True):
@@ -163,7 +163,7 @@ def _homes_in_repository(source: Path, name: str) -> list[Path]:
 
 @cache
 def _headers(root: Path) -> dict[str, list[Path]]:
-    """Return the headers of a repository by name, those in few folders first."""
+    """Return the headers of a repository by name; the headers in few folders come first."""
     paths: dict[str, list[Path]] = {}
     count = 0
     for folder, folders, files in os.walk(root):

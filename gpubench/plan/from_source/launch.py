@@ -239,7 +239,7 @@ def _tree(text: str, types: Mapping[str, str]) -> ast.expr:
 
 
 class _Reader(ast.NodeTransformer):
-    """Replaces names by their values, and divisions of C++ by those of a description."""
+    """Replaces names by their values, and divisions of C++ by divisions of a description."""
 
     def __init__(self, scope: Scope, depth: int = 0) -> None:
         self.scope, self.depth = scope, depth

@@ -51,7 +51,7 @@ class Function:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters of the signature. Raises ValueError if one cannot be read."""
+        """The parameters of the signature. Raises ValueError if a parameter cannot be read."""
         return parameters(self.signature)
 
     @property

@@ -22,7 +22,7 @@ def load_matplotlib() -> None:
 
 
 class Kind(StrEnum):
-    """What a picture shows; `auto` is what the rows vary in."""
+    """What a picture shows; `auto` shows how times depend on what varies among the rows."""
 
     AUTO = "auto"
     TILES = "tiles"

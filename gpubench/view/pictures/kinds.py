@@ -1,6 +1,6 @@
 """The kinds of pictures: which kinds rows suffice for, and how each draws them.
 
-The roofline is that of Williams, Waterman and Patterson, 2009, with the bytes that must move. No
+The roofline follows Williams, Waterman and Patterson, 2009, with the bytes that must move. No
 kernel whose operands come from memory can be above it.
 """
 
@@ -42,7 +42,7 @@ MAX_LINES = 200
 """Maximum number of lines of a picture."""
 
 FEW_PANELS = 4
-"""Maximum number of panels where the user chose no rows, those of the largest sizes."""
+"""Maximum number of panels where the user chose no rows: the panels of the largest sizes."""
 
 CURVE_IN = 3.8
 """Height of axes."""
@@ -70,7 +70,7 @@ def draw(
     looks: style.Looks | None = None,
     max_panels: int | None = None,
 ) -> style.Picture:
-    """Draw the rows of sources; `looks` are those of a page with several pictures.
+    """Draw the rows of sources; `looks` are the looks of a page with several pictures.
 
     `max_panels` leaves out the panels of the smallest sizes, and the headline says so.
 
@@ -268,7 +268,7 @@ def _blas(panel: Panel, _looks: style.Looks, axes: Axes) -> float:
 
 
 def _half(row: Row, rows: Sequence[Row]) -> float | None:
-    """Return half the interval of a percentage, over it: those of both times, added as squares."""
+    """Return half the relative interval of a percentage, from the intervals of both times."""
     alike = [each for each in rows if is_baseline(each) and each.numbers == row.numbers]
     library = min(alike, key=lambda each: each.median_us or 0.0, default=row)
     if library is row or row.half_interval is None or library.half_interval is None:

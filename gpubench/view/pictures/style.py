@@ -332,8 +332,8 @@ def y_title(axes: Axes, text: str) -> None:
 def size_axis(axes: Axes, sizes: Sequence[str], names: Mapping[str, str]) -> dict[str, float]:
     """Make an evenly spaced x axis of sizes, and return the place of each.
 
-    The text of a rectangle has a line for each extent. `names` has names of sizes, such as those of
-    a model's problems. Sizes without room for their text have no tick. Names that do not
+    The text of a rectangle has a line for each extent. `names` has names of sizes, such as the
+    names of a model's problems. Sizes without room for their text have no tick. Names that do not
     fit are replaced by numbers, which the title explains.
     """
     texts = [label(names.get(size, "")) or size.replace("x", "×\n") for size in sizes]
