@@ -52,6 +52,9 @@ WATCHING_S = 0.004
 """Time for these comparisons before the first sample. Outputs of slower launches are compared
 between samples."""
 
+WATCHING_OUTSIDE_S = 0.25
+"""The same where another process takes the samples, which compares only some rows of them."""
+
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 """States in which a time reveals nothing about the kernel. A power cap is normal, and only
 marked."""
@@ -247,7 +250,8 @@ class Visits:
         If launches are long, the first is timed, so that `collect` needs one launch less.
         """
         check.start()
-        launches, left, left_s = 1, WATCHED_LAUNCHES, WATCHING_S
+        launches, left = 1, WATCHED_LAUNCHES
+        left_s = WATCHING_OUTSIDE_S if point.timer == Timer.OUTSIDE else WATCHING_S
         while launches > 0:
             started = perf_counter()
             if left == WATCHED_LAUNCHES and self._is_long(point):
