@@ -188,7 +188,7 @@ OPTIONS = _named(
     ),
     variants=Option(
         help="Kernels, such as shared_tile,cublas or cpu_*; 'gpubench variants' lists them. "
-        "Default: all but those it marks as not default.",
+        "Default: all kernels that it does not mark as 'not default'.",
         read=named,
         complete=completion.variants,
     ),

@@ -109,10 +109,12 @@ def answers(kernel: Kernel) -> tuple[Resources | None, str]:
     resources, algorithm = kernel.routine.resources, kernel.routine.algorithm
     if resources is not None:
         if type(resources) is not Resources:
-            raise LaunchError("resources: it is no Resources(…)")
+            raise LaunchError("resources: it is not a Resources(…)")
         for name, value in vars(resources).items():
             if type(value) is not int or not 0 <= value < MAX_RESOURCE:
-                raise LaunchError(f"resources: {name} is no number from 0 to {MAX_RESOURCE - 1:,}")
+                raise LaunchError(
+                    f"resources: {name} is not a number from 0 to {MAX_RESOURCE - 1:,}"
+                )
     if not isinstance(algorithm, str) or not algorithm.isprintable() or len(algorithm) > MAX_NAME:
-        raise LaunchError(f"algorithm: it is no printable text of at most {MAX_NAME} characters")
+        raise LaunchError(f"algorithm: it is not a printable text of at most {MAX_NAME} characters")
     return resources, algorithm

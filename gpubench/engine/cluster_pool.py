@@ -327,7 +327,7 @@ def _measurement(line: Any, job: Job) -> Measurement:
         return decode_line(line, job.point_of)
     except (ValueError, TypeError) as error:
         raise PeerLostError(
-            f"a worker sent what is no measurement: {first_line(error)}; {CONTINUES}"
+            f"a worker sent data that is not a measurement: {first_line(error)}; {CONTINUES}"
         ) from None
 
 

@@ -57,7 +57,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     for note in (*([without_dtypes(job.absent)] if job.absent else []), *job.notes):
         say(note)
     foreseen = job.forecast(points)
-    say(f"\n{foreseen}; at the least {minutes(foreseen.least_s)}")
+    say(f"\n{foreseen}; at least {minutes(foreseen.least_s)}")
     say(f"would write: {job.sweep.output or default_path(job.device.name, ending)}")
 
 

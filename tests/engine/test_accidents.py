@@ -75,7 +75,7 @@ def test_kernels_that_fork_or_write_into_all_files_cost_own_points(tmp_path: Pat
     assert (code, rows["cpu_blas"].status) == (1, "ok")
     assert (rows["forks"].median_us or 0) > 4000 > (rows["cpu_blas"].median_us or 4000)
     endings = {
-        "writes": "sent something else than an answer; killed",
+        "writes": "sent data that is not an answer; killed",
         "forks_always": "ended by itself",
     }
     for name, ending in endings.items():

@@ -175,7 +175,7 @@ def test_a_kernel_that_never_converges_stops(times: type, waiting_s: float) -> N
 @pytest.mark.parametrize("wrong_us", [0.0, -4.76, math.inf, math.nan])
 def test_a_time_that_no_launch_can_take_is_an_error(wrong_us: float) -> None:
     script = Script(itertools.chain([50.0] * 8, itertools.repeat(wrong_us)))
-    with pytest.raises(LaunchError, match=f"timed at {wrong_us:g} us a launch: the clock is wrong"):
+    with pytest.raises(LaunchError, match=f"timed at {wrong_us:g} µs a launch: the clock is wrong"):
         script.collect()
 
 

@@ -371,7 +371,9 @@ def test_a_worker_that_sends_what_is_no_measurement_ends_the_sweep_in_a_line(
         return shared.ShareResult(get_worker().address, [lie])  # type: ignore[list-item] # a lie
 
     monkeypatch.setattr(shared, "measure_share", lying)
-    with pytest.raises(PeerLostError, match=r"^a worker sent what is no measurement: ") as ended:
+    with pytest.raises(
+        PeerLostError, match=r"^a worker sent data that is not a measurement: "
+    ) as ended:
         run_shared(ASKED, client, Watcher())
     assert reason in str(ended.value)
 

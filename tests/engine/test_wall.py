@@ -389,7 +389,7 @@ CAUSES = {
     "the result is all zeros": lambda right: 0 * right,
     "as ReLU does": lambda right: np.maximum(right, 0),
     "a bias?": lambda right: right + 1.5,
-    "looks like no product": lambda right: np.random.default_rng(1).normal(size=right.shape),
+    "does not look like a product": lambda right: np.random.default_rng(1).normal(size=right.shape),
     "about 11 bits: operands or sums were float16 or TF32?": lambda right: (
         right
         + np.abs(right).max() * 2.0**-11 * np.random.default_rng(1).uniform(-1, 1, right.shape)

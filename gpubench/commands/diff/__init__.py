@@ -78,7 +78,8 @@ def diff(
     new = new or list(islice(positional, 1))
     if extra := next(positional, None):
         raise typer.BadParameter(
-            f"'{extra}' is one file too many; several per side: --base a.csv b.csv --new c.csv"
+            f"'{extra}' is one file too many; to compare several files per side, write "
+            "--base a.csv b.csv --new c.csv"
         )
     settings = Options(**options)
     if against:
@@ -104,7 +105,12 @@ def ab(
             "also of a git revision: v1:kernels.",
         ),
     ],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="The same, of the new side.")],
+    new: Annotated[
+        Path,
+        typer.Argument(
+            metavar="NEW", help="Interpreter, environment or directory of the new side."
+        ),
+    ],
     *,
     config: option.Config = None,
     pairs: Annotated[

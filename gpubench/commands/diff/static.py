@@ -112,7 +112,8 @@ def read_limits(text: str | None) -> dict[str, str]:
             raise UsageError(f"--allow: {unknown('column', name, limits)}")
         if not re.fullmatch(r"\d+(\.\d+)?%?", limit, re.ASCII):
             raise UsageError(
-                f"--allow: '{shown(item)}' is not such as spill_bytes=64 or occupancy=10%"
+                f"--allow: '{shown(item)}' is not understood; "
+                "write such as spill_bytes=64 or occupancy=10%"
             )
         limits[name] = limit
         allowed.add(name)

@@ -67,7 +67,7 @@ def run_build(
     if missing := missing_disassembler():
         say(missing, err=True)
     if missing := missing_tool():
-        say(f"nothing about accesses, as {missing}", err=True)
+        say(f"accesses are not analysed: {missing}", err=True)
     text, size = options.get("dtypes"), options.get("sizes") or SIZE
     dtypes = DTYPES if text is None else list_of(DTYPES, DTYPE_ALIASES)("--dtypes", text)
     instances = plan_instances(chosen, architectures, dtypes, size, every=every)

@@ -76,7 +76,7 @@ def missing_disassembler() -> str:
     if disassembler_version():
         return ""
     install = install_command("sass")
-    return f"no nvdisasm found, so nothing about the inner loop and launch bounds: {install}"
+    return f"nvdisasm is missing, so inner loops and launch bounds are not shown: {install}"
 
 
 def compile_programs(

@@ -206,7 +206,7 @@ class Explanation(Instance):
 
     @property
     def not_judged(self) -> tuple[str, ...]:
-        """What the explanation says nothing about."""
+        """What the explanation leaves out."""
         never = ("whether results are right (gpubench check)", "cache hits", "latency")
         if self.accesses is None:
             return (*never, "accesses (--tiles names one tile, which shows them)")

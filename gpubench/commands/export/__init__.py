@@ -17,7 +17,7 @@ app = typer.Typer()
 @partial(
     option.chosen_options,
     options={
-        "tiles": ("TILE", "Tile, such as 32. Default: what --tiles auto names first."),
+        "tiles": ("TILE", "Tile, such as 32. Default: the first tile of --tiles auto."),
         "sizes": ("SIZE", "Matrix size. Default: 4096."),
         "dtypes": ("DTYPE", f"Element type: {', '.join(DTYPES)}. Default: the kernel's first."),
         "layouts": ("LAYOUT", "How A and B lie in memory, such as nt. Default: the kernel's own."),

@@ -27,7 +27,7 @@ COUNTERS = (
 SLOWER_CLOCK = 0.01  # relative difference of a clock that explains a time
 HOTTER_C = 10.0
 
-NO_MAJORITY = "no majority to compare with: as many devices are fast as are slow"
+NO_MAJORITY = "no majority to compare with: the same number of devices is fast and slow"
 
 
 class FleetVerdict(StrEnum):
@@ -192,7 +192,7 @@ def explain(
                 reasons.append(f"{words}: {value}")
         elif usual_value is not None and value != usual_value:
             reasons.append(f"{words} {value}, others {usual_value}")
-    return reasons or ["no reason found: clock, temperature and configuration are as of the others"]
+    return reasons or ["no reason found: clock, temperature and configuration are like the others'"]
 
 
 def _times(

@@ -37,7 +37,7 @@ def generate(
     options={
         "op": ("[atax|gemv|gemv_t]", "Operation. Default: atax."),
         "variants": ("NAME", "Kernel, such as atax_fused. Default: the device's BLAS."),
-        "tiles": ("TILE", "Tile, such as 128x14. Default: the kernel's first that fits."),
+        "tiles": ("TILE", "Tile, such as 128x14. Default: the kernel's first tile that fits."),
         "device": None,
     },
 )

@@ -37,14 +37,15 @@ def tune(
         str | None,
         typer.Option(
             metavar="CONDITION",
-            help='Only configurations that fulfil it: "stages >= 3 and BM*BN >= 16384"; '
+            help='Condition that configurations must fulfil: "stages >= 3 and BM*BN >= 16384"; '
             "'gpubench variants' names the parameters.",
         ),
     ] = None,
     within: Annotated[
         str | None,
         typer.Option(
-            metavar="PERCENT", help="Configurations this little slower count as equal. Default: 1%."
+            metavar="PERCENT",
+            help="Configurations that are at most this much slower count as equal. Default: 1%.",
         ),
     ] = None,
     winners: Annotated[

@@ -72,7 +72,7 @@ def _other_operation(right: NDArray[np.float64], output: NDArray[np.float64]) ->
         ("divided by its sum over the row, as softmax does", _softmax(right)),
     ):
         if np.abs(output - other).max() <= SAME * (np.abs(other).max() or 1.0):
-            return f"the result is that of the product {what}: no plain product"
+            return f"the result is not the product, but the product {what}"
     difference = output - right
     for line, axis in (("row", 1), ("column", 0)):
         spread = difference - difference.mean(axis=axis, keepdims=True)
@@ -88,7 +88,7 @@ def _unrelated_or_narrow(
     lengths = float(np.linalg.norm(right) * np.linalg.norm(output))
     cosine = float(np.vdot(right, output)) / (lengths or 1.0)
     if abs(cosine) < UNRELATED and right.size >= ENOUGH:
-        return f"this looks like no product of its operands (correlation {cosine:.2f})"
+        return f"this does not look like a product of its operands (correlation {cosine:.2f})"
     error = float(np.abs(output - right).max() / (np.abs(right).max() or 1.0))
     if is_integer or not 0 < error < SAME:
         return ""

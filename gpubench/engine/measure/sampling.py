@@ -70,7 +70,7 @@ def collect(
     while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):
         times += sample(launches, _next_batch(len(times), sample_s, spent_s(), timing))
         if wrong := [time_us for time_us in times if not 0 < time_us < math.inf]:
-            raise LaunchError(f"timed at {wrong[0]:g} us a launch: the clock is wrong")
+            raise LaunchError(f"timed at {wrong[0]:g} µs a launch: the clock is wrong")
     return Series(times_us=tuple(times), launches_per_sample=launches, stop_reason=reason)
 
 
