@@ -42,7 +42,7 @@ def shown(text: str) -> str:
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
-    """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all that are known."""
+    """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all known names."""
     names = [*dict.fromkeys(map(shown, names))]  # a file may have given them, too
     name = shown(name)
     near = did_you_mean(name, names)

@@ -348,7 +348,8 @@ class _Alive:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._signs: dict[str, tuple[float, float]] = {}
-        """The last sign of life of each worker by its clock, and when it changed by ours."""
+        """Each worker's last sign of life by its own clock, and the time of our clock when it
+        came."""
 
         self._silent: set[str] = set()
         self._failed: set[str] = set()

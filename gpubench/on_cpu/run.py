@@ -168,7 +168,7 @@ def runtime_object(folder: Path, name: str = "runtime") -> Path:
 def build(
     unit: str, beside: Path, folder: Path, options: Iterable[str], link: Iterable[str]
 ) -> Path:
-    """Compile a translation unit with further options, and link it with others.
+    """Compile a translation unit with further options, and link it with other units.
 
     Raises what `gxx` raises.
     """

@@ -31,7 +31,8 @@ class Scrutiny:
 
     has_own_process: bool = False
     """Whether it has a process to itself, with new operands in each measurement, and each is
-    examined. Such a function can change anything in its process, also the checks of others."""
+    examined. Such a function can change anything in its process, also the checks of other
+    functions."""
 
 
 _OURS = Scrutiny()

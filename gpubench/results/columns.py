@@ -114,10 +114,10 @@ class Columns(Generic[R]):
     def read(self, path: Path, columns: Collection[str] | None = None) -> list[R]:
         """Read the rows of a file, also after pandas or a spreadsheet rewrote it.
 
-        Columns may stand in any order, those that are not required may be missing, and unknown ones
-        are ignored. Fields may be separated by commas, semicolons or tabs. `*.gz` is decompressed.
-        `columns` names the columns that the caller needs beside the key; fewer columns are read
-        faster.
+        Columns may stand in any order, columns that are not required may be missing, and unknown
+        columns are ignored. Fields may be separated by commas, semicolons or tabs. `*.gz` is
+        decompressed. `columns` names the columns that the caller needs beside the key; fewer
+        columns are read faster.
 
         Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field, with
         its line and column.

@@ -223,7 +223,7 @@ class Row:
 
     @property
     def unstable(self) -> bool:
-        """Whether rounds disagree. Such a time must not be compared with others."""
+        """Whether rounds disagree. Such a time must not be compared with other times."""
         medians = self.round_medians_us
         return bool(medians) and max(medians) > STABLE * min(medians)
 

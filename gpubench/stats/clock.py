@@ -15,7 +15,7 @@ COMPUTE_BOUND = (
     0.1  # up to this fraction of the memory bandwidth, a time depends on the clock in full
 )
 BUSY_MEMORY = 0.3
-"""From this fraction of the bandwidth on, the least share of a time that depends on the clock is
+"""From this fraction of the bandwidth on, the smallest share of a time that depends on the clock is
 its share of the peak."""
 
 SHARED_BOUND = 0.6
@@ -31,7 +31,7 @@ MIN_EXCUSE = 0.2
 def clock_shares(
     gbytes_per_s: Floats, percent_of_copy: Floats, percent_of_peak: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the least and the largest share of each point's time that depends on the clock.
+    """Return the smallest and the largest share of each point's time that depends on the clock.
 
     The arguments have the shape (points, 2), with both sides of each point; NaN: not known.
 

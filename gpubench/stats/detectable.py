@@ -115,7 +115,7 @@ class Needed:
 def rounds_to_find(
     size: float, kernels: Sequence[str | None], logs: Floats, threshold: float, q: float
 ) -> Needed:
-    """Return how many rounds a side show a slow-down, if rounds scatter as the recorded ones do.
+    """Return how many rounds a side show a slow-down, if rounds scatter like the recorded rounds.
 
     `logs` has the logarithms of the times, of shape (points, rounds), and `kernels` the kernel of
     each point; None: of the BLAS. `size` and `threshold` are relative differences. A kernel is
@@ -146,8 +146,8 @@ def sweeps_to_find(
     """Return how many sweeps a side show a slow-down on a CPU, by the test of the shortest times.
 
     The arguments are the same as for `rounds_to_find`, with each sweep's shortest time instead of a
-    round's. Sweeps are drawn from the recorded ones, in their order, because a drift depends on the
-    order.
+    round's. Sweeps are drawn from the recorded sweeps, in their order, because a drift depends on
+    the order.
     """
     rng = np.random.default_rng(DRAW_SEED)
     step, margin = np.log1p(size), np.log1p(threshold)

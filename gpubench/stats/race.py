@@ -39,7 +39,7 @@ DISSENT = 5
 
 COMMON_DF = 2.0
 """Degrees of freedom of the usual scatter, towards which the scatter of each configuration is
-shrunk: few, as the best may scatter ten times as much as the others."""
+shrunk: few, as the best configuration may scatter ten times as much as other configurations."""
 
 MAX_ROUNDS = 20
 """Maximum number of rounds. Each further round would narrow a bound by less than 3 %."""

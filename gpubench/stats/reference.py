@@ -59,8 +59,9 @@ def machine_shift(
     The BLAS and each unchanged kernel have a vote, and the machine's shift is the median vote. Its
     variance is the variance of the votes' medians by round, because the effect of a round on all
     points cancels in a difference from a reference. The scatter of the votes is added to it,
-    because the machine may have slowed some kernels more than others. Without unchanged kernels, or
-    if the only such kernel agrees with the BLAS, the shift is the result of `shift_by_blas`.
+    because the machine may have slowed some kernels more than other kernels. Without unchanged
+    kernels, or if the only such kernel agrees with the BLAS, the shift is the result of
+    `shift_by_blas`.
     """
     by_blas = shift_by_blas(
         shifts,

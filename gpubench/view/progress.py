@@ -1,4 +1,4 @@
-"""Progress on stderr: live lines in a terminal, elsewhere plain lines in a log."""
+"""Progress on stderr: live lines in a terminal, or plain lines in a log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ REFRESHES_PER_S = 4
 class Steps:
     """The current step of a command.
 
-    In a terminal it is a line that is updated in place; elsewhere a plain line every few seconds.
+    In a terminal it is a line that is updated in place; in a log it is a plain line every few
+    seconds.
     """
 
     def __init__(self) -> None:

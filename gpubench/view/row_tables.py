@@ -277,7 +277,7 @@ SUSTAINED = (
 
 
 def mean_power_w(row: Row) -> float | None:
-    """Return the power of a long run. `power_w` of short ones is read before and after a point."""
+    """Return the power of a long run. `power_w` of a short run is read before and after a point."""
     return row.joules / row.median_us * 1e6 if row.joules and row.median_us else None
 
 

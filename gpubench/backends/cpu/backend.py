@@ -322,7 +322,7 @@ def _without_numba_cache() -> Iterator[None]:
 
 
 def _thread_counts(variant: CallVariant) -> tuple[int, ...]:
-    """Return the variant's number of threads, or all CPUs and each power of two below."""
+    """Return the variant's number of threads, or the number of CPUs and smaller powers of two."""
     cpus = cpu_threads()
     powers = (1 << exponent for exponent in reversed(range((cpus - 1).bit_length())))
     return (variant.threads,) if variant.threads else (cpus, *powers)

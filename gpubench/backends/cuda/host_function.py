@@ -1,7 +1,7 @@
 """Host functions that launch kernels: loaded from a shared library, and called with arrays.
 
-In the library that nvcc makes, `host_calls.cpp` gives our stream to the calls that name none, and
-records what is called. A prebuilt `.so` is loaded as it is.
+In the library that nvcc makes, `host_calls.cpp` gives our stream to the calls that name no stream,
+and records all calls. A prebuilt `.so` is loaded as it is.
 """
 
 import ctypes

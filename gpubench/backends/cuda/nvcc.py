@@ -104,8 +104,8 @@ def first_error(log: str) -> str:
 def base_options(options: Sequence[str]) -> tuple[str, ...]:
     """Return nvcc's options: a user's own, C++17 unless they name a standard, and include folders.
 
-    The wheels of cuBLAS and CCCL may be elsewhere than nvcc, and of another version: the folders
-    come after nvcc's own.
+    The wheels of cuBLAS and CCCL may be in other folders than nvcc, and have another version: the
+    folders come after nvcc's own.
     """
     has_standard = any(re.match("--?std", option) for option in options)
     folders = (f"-isystem={folder}" for folder in (*header_folders("cublas", "cccl"), STAND_INS))

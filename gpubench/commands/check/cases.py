@@ -36,7 +36,7 @@ MAX_PRODUCTS = 2**18
 limit."""
 
 MAX_THREADS = 2**16
-"""Maximum number of CUDA threads of a case without K. N is reduced for it."""
+"""Maximum number of CUDA threads of a case without K. N is reduced to keep this limit."""
 
 SHORT = 32
 """N is not reduced below this."""
@@ -86,10 +86,10 @@ def threads(variant: CudaVariant, tile: Config) -> int:
 
 
 def all_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case]:
-    """Return cases of all tiles in the first dtype, and of the middle tile elsewhere.
+    """Return cases: all tiles in the first dtype, the middle tile in other dtypes and layouts.
 
-    Elsewhere means in the other dtypes and in the other layouts: what depends on them, such as
-    alignment, hardly depends on the tile. By default, the tiles are `tiles_to_run`.
+    What depends on dtype and layout, such as alignment, hardly depends on the tile. By default, the
+    tiles are `tiles_to_run`.
     """
     first, *further_dtypes = variant.dtypes
     if not tiles and isinstance(variant, CudaVariant):
@@ -201,7 +201,7 @@ def affordable(variant: Source, tile: Config | None, problem: Problem) -> Proble
 def nearest(variant: Source, tile: Config | None, problem: Problem) -> Problem | None:
     """Return the problem, or a problem with rounded extents that the variant takes, or None.
 
-    If it takes none of these, all extents may be equal.
+    If the variant takes none of these sizes, all extents may be equal.
     """
     extents = [*problem.extents.values()]
     middle = sorted(extents)[(len(extents) - 1) // 2]

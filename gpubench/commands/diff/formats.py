@@ -128,7 +128,7 @@ class Report:
 
 
 def parts(report: Report, limit: int) -> list[RenderableType]:
-    """Return the report below its headline: the regressions, and short lists of the others.
+    """Return the report below its headline: the regressions, and short lists of other points.
 
     `limit` is the maximum number of regressions, and of broken points.
     """
@@ -176,7 +176,7 @@ def _plain_text(report: Report) -> str:
 
 
 def shortened(names: Iterable[str], limit: int | None = MAX_LISTED) -> str:
-    """List names, or the first of them and the number of the others."""
+    """List names, or the first names and the number of further names."""
     listed = list(names)
     more = len(listed) - len(listed[:limit])
     return "; ".join([*listed[:limit], *([f"{more} more"] if more else [])])

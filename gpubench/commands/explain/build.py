@@ -152,7 +152,7 @@ def plan_instances(
 ) -> list[Instance]:
     """Return the instances, also the instances for which an architecture lacks a feature.
 
-    `every` takes all legal tiles, and not only the default ones. Raises UsageError for an invalid
+    `every` takes all legal tiles, and not only the default tiles. Raises UsageError for an invalid
     size, and for what a description raises.
     """
     instances = []

@@ -389,7 +389,7 @@ def accesses(of: Explanation) -> str:
     texts.append(f"{costly.place} costs most, {share:.0f} % of that.")
     texts += [
         f"A block uses {100 * used:.0f} % of the bytes that it fetches of {array}: L2 and device "
-        f"memory move up to {1 / used:.1f} times the least, unless other blocks use the rest."
+        f"memory move up to {1 / used:.1f} times the minimum, unless other blocks use the rest."
         for array, used in recorded.used.items()
         if used < FULL
     ]

@@ -113,7 +113,7 @@ class Instruction(NamedTuple):
 
     @property
     def tensor_multiply_adds(self) -> int:
-        """The multiply-adds of a matrix instruction; 0 for others, and for an unknown shape."""
+        """Multiply-adds of a matrix instruction; 0 for other instructions and unknown shapes."""
         if group := _GROUP_SHAPE.match(self.opcode):
             return GROUP_ROWS * int(group[1]) * int(group[2])
         shape = self.opcode.partition(".")[2].partition(".")[0]

@@ -55,7 +55,7 @@ def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
     """Return the tables of the series, of the devices then and now, and of other facts.
 
     A terminal is narrow, so facts about single figures are only shown with `whole`. Without a GPU,
-    series that it would measure, and the devices, are only shown with `whole`, too.
+    the series of a GPU and the devices are also shown only with `whole`.
     """
     file, shows_published = done.experiment.file, whole or not done.no_gpu
     shown = [

@@ -196,8 +196,8 @@ class Visits:
         """Accept the verdict of another process, and launch on few rows to load the kernel here.
 
         A library may compile or choose a kernel for each size, so it is called at the full size. A
-        compiled kernel needs no such launch if another size had it, or if launches are short: a
-        first sample that includes loading is void, and is taken again.
+        compiled kernel needs no such launch if it was launched at another size, or if launches are
+        short: a first sample that includes loading is void, and is taken again.
         """
         state = self._states[point]
         state.expected_us = series.median_us

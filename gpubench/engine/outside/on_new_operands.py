@@ -105,8 +105,9 @@ class OnNewOperands:
     def judge(self, *, needs_ratio: bool = True) -> float | None:
         """Return the time by this process's clock over the reported time, for launches on a GPU.
 
-        Return None elsewhere, if the launches cannot be held in its queue, or are too short. Raises
-        WrongError for a wrong result, and for a time that is too long; and ChildLostError.
+        Return None on a CPU, if the launches cannot be held in a GPU's queue, or if they are too
+        short. Raises WrongError for a wrong result, and for a time that is too long; and
+        ChildLostError.
 
         All launches have new operands. If hot launches are slower then, because their operands come
         from memory, the ratio is measured with launches on a single new operand, which is in the

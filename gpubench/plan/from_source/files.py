@@ -68,7 +68,7 @@ def _of_library(file: Path) -> str:
 def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tuple[str, str, str]:
     """Return a source's text, the text that it includes, and both in order, with macros expanded.
 
-    `macros` are the macros that keep their names. g++ expands the others, if it can.
+    `macros` are the macros that keep their names. g++ expands the other macros, if it can.
     """
     files = whole_source(source, folders)
     if sum(file.stat().st_size for file in files) > MAX_INCLUDED_BYTES:

@@ -41,7 +41,7 @@ COLOURS = (
 from those before it, of the colours with a contrast of 3:1 to a white and to GitHub's dark page."""
 
 SAFE = 10
-"""Number of colours, the first ones, that colour-blind readers can distinguish."""
+"""Number of the first colours, which colour-blind readers can distinguish."""
 
 MAX_COLOURED = 8
 """Maximum number of variants of a panel that are drawn in colour; the others are grey."""

@@ -17,7 +17,7 @@ TILES_IN = 3.5
 """Height of axes of tile sizes."""
 
 MAX_BLOCK_TILES = 24
-"""Maximum number of block tiles of a panel, the fastest ones."""
+"""Maximum number of block tiles of a panel, which are the fastest tiles."""
 
 MIN_POWERS = 3
 """Minimum number of powers of two for an axis that names no other tiles."""
