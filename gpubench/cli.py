@@ -7,12 +7,15 @@ of the modules, because importing all of them takes three times as long as impor
 import ast
 import errno
 import inspect
+import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from threading import Timer
 from typing import Annotated, Any
 
 import typer
@@ -123,7 +126,7 @@ def main() -> None:
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and shells' background jobs
             signal.signal(number, _interrupt)
     streams = guard_streams()
-    with all_ended():
+    with all_ended(), _interrupted_again():
         try:
             code = _run()
             _ignore(_INTERRUPTING)
@@ -146,11 +149,33 @@ def _interrupt(_number: int, _frame: object) -> None:
 
     Only another Ctrl-C can end it earlier, as systems send other signals in pairs.
     """
-    from gpubench.process.child import end_programs  # not for --help, which starts none
-
     _ignore((signal.SIGTERM, signal.SIGHUP))
-    end_programs()
+    module = sys.modules.get("gpubench.process.child")  # this may interrupt the import of it
+    if end_programs := getattr(module, "end_programs", None):
+        end_programs()
     raise KeyboardInterrupt
+
+
+AGAIN_S = 0.01  # time until the signal comes again that Python ignored in a destructor
+
+
+@contextmanager
+def _interrupted_again() -> Iterator[None]:
+    """Send an interrupting signal again if Python ignored it in the block, as in a destructor."""
+    report = sys.unraisablehook
+
+    def again(ignored: Any) -> None:
+        if ignored.exc_type is KeyboardInterrupt:
+            signal.signal(signal.SIGTERM, _interrupt)
+            Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        else:
+            report(ignored)
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = report
 
 
 _INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

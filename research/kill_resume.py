@@ -145,20 +145,26 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
     for target in {"child": children, "both": [sweep, *children]}.get(victim, [sweep]):
         with suppress(psutil.NoSuchProcess):
             target.send_signal(number)
+    killed_s = time.monotonic()
     _, err = process.communicate()
+    took_s = time.monotonic() - killed_s
     require("Traceback" not in err, err)
     _, left = psutil.wait_procs(ours, timeout=ENDS_WITHIN_S)
     left = [it for it in left if it.is_running() and it.status() != psutil.STATUS_ZOMBIE]
     require(not left, f"{left} outlived their parents")
-    if process.returncode in {INTERRUPTED, -number} - {-signal.SIGKILL}:
-        return f"kills by {victim}"  # by the signal itself while Python starts
+    if process.returncode in {INTERRUPTED, -number, -signal.SIGINT} - {-signal.SIGKILL}:
+        return f"kills by {victim}"  # by the signal itself while Python starts, and by `-m`
     if process.returncode == -signal.SIGKILL:
         return f"kills of the {'sweep' if victim == 'sweep' else 'sweep and its child'}"
+    where = f"{victim} killed after {after_s:.3f} s"
+    if process.returncode in {0, 1, 3} and number != signal.SIGKILL:
+        require(took_s < ENDS_WITHIN_S / 2, f"{where}: it went on for {took_s:.1f} s")
+        return "ended before the kill"
     if process.returncode in {0, 1, 3}:
         return "kills of the child, and the sweep went on" if children else "no child to kill"
-    last = err.splitlines()[-1]
+    last = next(reversed(err.splitlines()), "")
     said = process.returncode, bool(LOST.fullmatch(last))
-    require(said == (2, True), f"{process.returncode}: {err}")
+    require(said == (2, True), f"{where}: {process.returncode}: {err}")
     return "kills of the child, and the sweep ended in a line"
 
 

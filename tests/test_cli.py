@@ -338,6 +338,45 @@ def test_a_signal_that_comes_when_a_command_has_ended_changes_nothing(tmp_path: 
     assert (done.returncode, done.stderr, files_in(tmp_path)) == (0, "", ["a.npz"])
 
 
+INTERRUPTED_IN_A_DESTRUCTOR = """
+import os, signal, sys, time
+from gpubench import cli
+
+class Ends:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.001)
+
+def run():
+    Ends()
+    time.sleep(60)
+    return 0
+
+cli._run = run
+cli.main()
+"""
+
+INTERRUPTED_IN_AN_IMPORT = """
+import os, signal, sys
+from types import ModuleType
+from gpubench import cli
+
+def run():
+    sys.modules["gpubench.process.child"] = ModuleType("gpubench.process.child")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+cli._run = run
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("script", [INTERRUPTED_IN_A_DESTRUCTOR, INTERRUPTED_IN_AN_IMPORT])
+def test_a_signal_ends_a_command_wherever_it_comes(tmp_path: Path, script: str) -> None:
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_an_interrupted_sweep_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
     with start(tmp_path, *LONG, "--cache", "hot") as process:
         wait_for_lines(tmp_path / "a.csv.partial", 4, process)
