@@ -235,7 +235,7 @@ def _tree(text: str, types: Mapping[str, str]) -> ast.expr:
         return str(ITEM_BYTES.get(types.get(size[1], size[1]), size[0]))
 
     text = _SUFFIX.sub(r"\1", _CAST.sub("", _SIZE.sub(item_bytes, " ".join(text.split()))))
-    return parse(re.sub(r"[A-Za-z_]\w*::", "", text))
+    return parse(re.sub(r"\b[A-Za-z_]\w*::", "", text))
 
 
 class _Reader(ast.NodeTransformer):

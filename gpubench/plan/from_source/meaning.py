@@ -197,7 +197,9 @@ def _counts_columns(
 ) -> bool:
     """Whether an array's stride is multiplied by an index below the number of its columns."""
     rows, columns = (known.get(extent) for extent in ROWS_AND_COLUMNS[role])
-    factor = re.compile(rf"(\w+)\s*\)*\s*\*\s*\(*\s*{stride}\b|\b{stride}\s*\)*\s*\*\s*\(*\s*(\w+)")
+    factor = re.compile(
+        rf"\b(\w+)\s*\)*\s*\*\s*\(*\s*{stride}\b|\b{stride}\s*\)*\s*\*\s*\(*\s*(\w+)"
+    )
     indices = {
         name
         for text in _indices(body, array, [stride])
