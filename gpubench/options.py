@@ -6,7 +6,7 @@ a Python call. The options that several commands share follow.
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ import typer
 from gpubench import completion
 from gpubench.backends import AUTO, backends
 from gpubench.errors import UsageError
+from gpubench.foreign.sweep import is_problem, of_problem
 from gpubench.model import (
     DTYPE_ALIASES,
     DTYPES,
@@ -299,9 +300,15 @@ OPTIONS = _named(
 
 
 def read_sweep(
-    given: Mapping[str, Any], config: Path | None = None, defaults: Sweep = DEFAULT
+    given: Mapping[str, Any],
+    config: Path | None = None,
+    defaults: Sweep = DEFAULT,
+    solutions: Sequence[Path] | None = None,
 ) -> Sweep:
     """Return the sweep that the options describe.
+
+    If `op` is the path of another project's problem, the `solutions` are swept beside its
+    reference: by default those that lie beside the problem.
 
     An option without a value is taken from the configuration, then from `defaults`. Numbers and
     lists are read as their printed text. Raises UsageError with the flag of the option.
@@ -314,9 +321,11 @@ def read_sweep(
         fields_of = timing if option.field in _TIMING_FIELDS else sweep_fields
         fields_of[option.field] = option.convert(text)
     require_inputs_kept(texts, config)
+    if is_problem(sweep_fields.get("op", "")):
+        sweep_fields |= of_problem(sweep_fields, solutions)
     op = operation_named(sweep_fields.get("op"), sweep_fields.get("kernels"), defaults.op)
     sweep_fields["op"] = op
-    if "sizes" in sweep_fields:  # text until the operation was known
+    if isinstance(sweep_fields.get("sizes"), str):  # text until the operation was known
         dtypes = sweep_fields.get("dtypes", defaults.dtypes)
         sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, "--sizes")
     return replace(

@@ -25,7 +25,7 @@ import numpy as np
 from common import kernel_point, parser, save
 
 from gpubench.backends import open_backend
-from gpubench.engine.judge.verify import on_host
+from gpubench.engine.operands.make import on_host
 from gpubench.model import CORE_DTYPES, Config, Point, Problem, Space, Timer, Variant
 from gpubench.plan.registry import choose
 

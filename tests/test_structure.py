@@ -24,7 +24,7 @@ LAYERS = (
     {"results"},
     {"cache"},
     {"kernels", "backends"},
-    {"plan"},
+    {"plan", "foreign"},
     {"completion", "options", "kernel_options"},
     {"engine"},
     {"on_cpu"},

@@ -16,6 +16,8 @@ from gpubench.model.operation import DEFAULT_OP as DEFAULT_OP
 from gpubench.model.operation import LARGEST as LARGEST
 from gpubench.model.operation import OPERATIONS as OPERATIONS
 from gpubench.model.operation import Array as Array
+from gpubench.model.operation import Compared as Compared
+from gpubench.model.operation import ListedSize as ListedSize
 from gpubench.model.operation import Operation as Operation
 from gpubench.model.operation import Shape as Shape
 from gpubench.model.operation import Size as Size

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpubench.model.expression import evaluate
 
@@ -28,6 +28,7 @@ LARGEST = 2**31 - 1
 DEFAULT_OP = "gemm"  # of a command without `--op`
 DEFAULT_FILE_OP = "atax"  # of operand files
 
+LISTED_INTENSITY = 32  # operations for each element, below which memory limits listed problems
 SMALL_EXTENT = 2**10  # from here on, the work for each element of an operation on matrices grows
 LARGE_EXTENT = 2**12  # up to here
 
@@ -49,6 +50,31 @@ class Array:
     def dimensions(self) -> tuple[str, ...]:
         """The extents."""
         return tuple(self.shape.split())
+
+
+class Compared(NamedTuple):
+    """What a comparison of an output with the right result shows."""
+
+    reason: str
+    """Why the output is wrong; empty for a right output."""
+
+    judged: float
+    """The error that decides, as part of the tolerance."""
+
+    largest: float  # the largest error of an element, relative to the largest element
+    rms: float  # the root of the mean square of errors, relative to that of the elements
+
+
+class ListedSize(NamedTuple):
+    """A problem of an operation that has no other problems than those of a list."""
+
+    name: str
+    """What tables call it."""
+
+    shapes: tuple[Shape, ...]
+    """The shapes of the operands and the result."""
+
+    flops: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +120,17 @@ class Operation:
 
     make: Callable[..., Sequence[Any]] | None = None
     """(generator, shapes) → the operands, where uniform values do not suit, as NumPy arrays."""
+
+    comparison: Callable[..., tuple[Any, Callable[[Any], Compared]]] | None = None
+    """(operands…) → the right result, and the function that compares an output with it, where
+    neither a scale nor a tolerance suits. Operands and outputs are NumPy arrays."""
+
+    listed: tuple[ListedSize, ...] = ()
+    """The only problems that the operation has. Its only extent is then the number of a problem,
+    from 1 on, and the shapes and the work are those of this list."""
+
+    dtype: str = ""
+    """The only precision that a listed operation has."""
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -168,6 +205,8 @@ class Operation:
 
         The rate is then compared with a copy.
         """
+        if self.listed:
+            return max(map(_flops_per_element, self.listed)) < LISTED_INTENSITY
         small, large = (self._flops_per_element(extent) for extent in (SMALL_EXTENT, LARGE_EXTENT))
         return large < 2 * small
 
@@ -176,11 +215,23 @@ class Operation:
         elements = sum(math.prod(self.shape(each, names)) for each in (*self.inputs, self.output))
         return evaluate(self.flops, names) / elements
 
+    def work(self, extents: Mapping[str, int]) -> int:
+        """Return the number of operations for the extents by name. Raise ValueError for others."""
+        return self._listed(extents).flops if self.listed else evaluate(self.flops, extents)
+
+    def _listed(self, extents: Mapping[str, int]) -> ListedSize:
+        (number,) = extents.values()
+        if not 1 <= number <= len(self.listed):
+            raise ValueError(f"there is no problem {number}: {len(self.listed)} are listed")
+        return self.listed[number - 1]
+
     def shape(self, array: Array, extents: Mapping[str, int]) -> Shape:
         """Return the shape of an array for the extents by name.
 
         Raise ValueError for an unknown name.
         """
+        if self.listed:
+            return self._listed(extents).shapes[self.arrays.index(array.name)]
         return tuple(evaluate(extent, extents) for extent in array.dimensions)
 
     @property
@@ -202,6 +253,10 @@ class Operation:
         """Write the further extents as the CSV has them: `batch=8;heads=2`."""
         pairs = zip(self.further, values, strict=True)
         return ";".join(f"{name.casefold()}={value}" for name, value in pairs)
+
+
+def _flops_per_element(size: ListedSize) -> float:
+    return size.flops / sum(map(math.prod, size.shapes))
 
 
 def size_of(row: Any) -> Size:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gpubench.model.expression import evaluate
 from gpubench.model.operation import OPERATIONS, Array, Operation, Shape, Size, size_text
 from gpubench.model.precision import PRECISIONS, Precision, bytes_of_element
 
@@ -91,7 +90,7 @@ class Problem:
     @property
     def flops(self) -> int:
         """Number of floating-point (or integer) operations. A multiply-add counts as two."""
-        return evaluate(self.operation.flops, self.extents)
+        return self.operation.work(self.extents)
 
     @property
     def bytes(self) -> int:

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import DEFAULT_OP, OPERATIONS, PRECISIONS, Operation
-from gpubench.model.expression import evaluate
 from gpubench.model.operation import stated
 from gpubench.plan.python_file import NAME_RULE, described_by, is_name, loaded
 from gpubench.text import shown, unknown
 
 OPERATION_FILE = "operation.py"
+
+BYTES = "uint8"
+"""Element type of an array that holds several tensors."""
 
 
 def operation_named(op: str | None, kernels: Path | None, default: str = DEFAULT_OP) -> str:
@@ -75,7 +77,7 @@ def _load(path: Path, _as_of: tuple[int, ...]) -> dict[str, Operation]:
 
 def faults(operation: Operation) -> Iterator[str]:
     """Yield what is wrong with a statement."""
-    names = dict.fromkeys(operation.extents, 2)
+    names = dict.fromkeys(operation.extents, 1 if operation.listed else 2)
     arrays = (*operation.inputs, operation.output)
     if not names or not all(map(str.isidentifier, names)):
         yield "extents is a tuple of names, such as ('ROWS', 'COLS')"
@@ -87,10 +89,10 @@ def faults(operation: Operation) -> Iterator[str]:
                 yield f"{array.name}: the shape '{array.shape}' has no element"
         except ValueError as error:
             yield f"{array.name}: {error}"
-        if array.dtype and array.dtype not in PRECISIONS:
+        if array.dtype and array.dtype not in {*PRECISIONS, BYTES}:
             yield f"{array.name}: {unknown('dtype', array.dtype, PRECISIONS)}"
     try:
-        evaluate(operation.flops, names)
+        operation.work(names)
     except ValueError as error:
         yield f"flops: {error}"
     operands = {array.name for array in operation.inputs}

@@ -190,11 +190,21 @@ def end_programs() -> None:
         program.terminate()
 
 
+_is_child = False
+
+
+def runs_foreign_code() -> bool:
+    """Whether this process is a child, which may run what users wrote."""
+    return _is_child
+
+
 def open_channel(descriptor: int) -> Channel:
     """Return a child's end of its channel, before it runs what users wrote.
 
     Programs that it starts do not keep the channel open.
     """
+    global _is_child  # noqa: PLW0603 # it never changes again
+    _is_child = True
     os.setsid()  # without a terminal, and not in the warden's group, which a kernel may kill
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.set_inheritable(descriptor, False)

@@ -219,7 +219,7 @@ class CpuBackend:
     ) -> OperandSets:
         """Copy the operands, aligned to cache lines."""
         policy = self._policy(problem, cold=cold, one_set=one_set)
-        output = np.zeros(problem.output_shape, problem.precision.result)
+        output = np.zeros(problem.output_shape, problem.types[-1])
         sets = []
         for index in range(policy.count):
             arrays = tuple(

@@ -150,7 +150,7 @@ class CudaBackend:
             host_inputs=tuple(inputs),
             sets=tuple(zip(*stacks, outputs, strict=True)),
             outputs=outputs,
-            host_output=np.empty(problem.output_shape, problem.precision.result),
+            host_output=np.empty(problem.output_shape, problem.types[-1]),
             stream=self.timers.stream,
             policy=policy,
             rotation=Rotation(policy.count),

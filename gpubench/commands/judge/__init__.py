@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -49,6 +50,19 @@ def judge(
         ),
     ] = None,
     *,
+    solution: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="KERNEL is a problem of SOL-ExecBench, FlashInfer-Trace, gpu-mode or KernelBench, "
+            "or a folder of problems: judge this solution.json or Python file against the "
+            "problem's reference. May be repeated. Default: the solutions beside a problem.",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue the judgement of problems in the folder of -o."),
+    ] = False,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -88,20 +102,28 @@ def judge(
 
     from gpubench.backends import find_devices
     from gpubench.commands.judge import view
+    from gpubench.commands.judge.measured import measured
+    from gpubench.commands.judge.problems import Choices, judge_problems, names_problem
     from gpubench.commands.judge.reproducible import as_members, as_table, compare_bits
     from gpubench.commands.judge.verdicts import exit_code, judge_rows
-    from gpubench.engine.run import measure
     from gpubench.model import Launches
     from gpubench.plan.ranges import parse_fraction
-    from gpubench.plan.schedule import InRounds
     from gpubench.stats.intervals import MIN_ROUNDS
     from gpubench.view.job import where_time_went
-    from gpubench.view.progress import SweepProgress
     from gpubench.view.tables import console
 
     same = parse_fraction(threshold, "--threshold", low=0.0001, high=0.5)
     timing = replace(option.DEFAULT.timing, rounds=ROUNDS, examined_in=1)
-    sweep = option.read_sweep(options, defaults=replace(option.DEFAULT, timing=timing))
+    defaults = replace(option.DEFAULT, timing=timing)
+    if names_problem(names or [], solution):
+        if reproducible or baseline:
+            raise UsageError("--reproducible and --baseline are not for problems of other projects")
+        choices = Choices(claim=claim, same=same, resume=resume, force=force)
+        code = judge_problems(names or [], solution, options, defaults, choices, as_json=as_json)
+        raise typer.Exit(code)
+    if resume:
+        raise UsageError("--resume: goes with a problem of another project")
+    sweep = option.read_sweep(options, defaults=defaults)
     if sweep.timing.rounds < MIN_ROUNDS:
         raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
     backend = find_devices(sweep.device)[0][0].backend
@@ -109,18 +131,15 @@ def judge(
     sweep, baselines, compared = _with_baselines(sweep, backend, names, baseline)
     if backend == "cuda" and "launches" not in sweep.options:
         sweep = replace(sweep, launches=(Launches.ALONE, Launches.GRAPH))
-    strategy = InRounds(whole_problems=True, baselines=compared - {*baselines})
     bits: list[Reproducibility] = []
 
     def add_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
         bits.extend(compare_bits(job, pool, rows))
         return list(rows)
 
-    more = add_bits if reproducible else None
-    with SweepProgress() as watcher:
-        outcome = measure(sweep, watcher, force=force, strategy=strategy, add_more=more)
-    if outcome.interrupted:
-        console(stderr=True).print("interrupted: the verdicts rest on what was measured so far")
+    outcome = measured(
+        sweep, compared - {*baselines}, add_bits if reproducible else None, force=force
+    )
     judged = judge_rows(outcome.rows, baselines, claim=claim, threshold=same)
     if as_json:
         facts = {"claim": claim, "threshold": same, "csv": str(outcome.path)}

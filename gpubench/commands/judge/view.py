@@ -38,12 +38,12 @@ def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
         row, where = each.row, conditions(each.row)
         time = time_text(row.median_us) if row.median_us else ""
         baseline = each.baseline.kernel if each.baseline else ""
-        cells = str(each.verdict), row.kernel, row.size, where, time, _ratio(each), baseline
+        cells = str(each.verdict), row.kernel, row.size, where, time, ratio(each), baseline
         grid.add_row(*cells, *((threads(each),) if on_cpu else ()))
         if each.reason:
             point = f"{row.kernel} at {row.size} ({where})"
             reasons.append(Text(f"{each.verdict}: {point}: {each.reason}"))
-    return [grid, *reasons, Text(f"\n{_headline(judged, claim)}")]
+    return [grid, *reasons, Text(f"\n{headline(judged, claim)}")]
 
 
 def threads(judged: Judged) -> str:
@@ -52,12 +52,12 @@ def threads(judged: Judged) -> str:
     return " and ".join(str(row.cpu_threads) for row in rows if row.cpu_threads)
 
 
-def _ratio(each: Judged) -> str:
+def ratio(each: Judged) -> str:
     """Return `1.12 (1.10 to 1.13)`: the ratio and its interval, whose ends decide the verdict."""
     return "{:.2f} ({:.2f} to {:.2f})".format(*each.ratio) if each.ratio else ""
 
 
-def _headline(judged: Sequence[Judged], claim: float) -> str:
+def headline(judged: Sequence[Judged], claim: float) -> str:
     """Return `not as claimed: 1 of 4 verdicts slower or wrong; 2 faster, 1 same, 1 wrong`."""
     counts = Counter(each.verdict for each in judged)
     listed = ", ".join(f"{counts[name]} {name}" for name in JudgeVerdict if counts[name])

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from gpubench.engine.judge.cause import cause_of
 from gpubench.engine.judge.sum_width import WidthProbe, extents, make_width_probes
 from gpubench.engine.judge.verdict import missing, require, why_inexact, why_narrow
-from gpubench.engine.judge.verify import count_true, on_host
-from gpubench.engine.operands.make import make_inputs, make_reference, widened
+from gpubench.engine.judge.verify import count_true
+from gpubench.engine.operands.make import make_inputs, make_reference, on_host, widened
 from gpubench.model import (
     Cache,
     CallVariant,
@@ -206,6 +206,8 @@ def fewer_rows(point: Point, rows: int) -> int:
 def unusual_problem(point: Point, capability: tuple[int, int] | None) -> Problem | None:
     """Return the problem with prime extents, or None if the variant does not take it."""
     operation = point.problem.operation
+    if operation.listed:
+        return None
     count = len(operation.extents)
     is_long = operation.bandwidth_bound and count <= len(UNUSUAL_LONG)
     extents = (UNUSUAL_LONG if is_long else UNUSUAL)[:count]

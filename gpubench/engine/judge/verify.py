@@ -13,13 +13,25 @@ from gpubench.backends.rotation import OperandSets, content_of
 from gpubench.engine.judge.rounding import can_show_rounding, choose_lines, find_rounding
 from gpubench.engine.judge.verdict import WrongError, missing, require, why_inaccurate, why_rounded
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import Errors, Reference, make_reference, widened
+from gpubench.engine.operands.make import Errors, Reference, make_reference, on_host, widened
 from gpubench.errors import LaunchError
-from gpubench.model import Cache, CallVariant, HostVariant, Measurement, Point, Problem, Variant
+from gpubench.model import (
+    Cache,
+    CallVariant,
+    Compared,
+    HostVariant,
+    Measurement,
+    Point,
+    Problem,
+    Variant,
+)
 from gpubench.plan.scrutiny import scrutiny_of
 
 INTEGER_POISON = -(2**31) + 12345
 """Content of an integer output before the kernel runs, an unlikely product of the operands."""
+
+BYTE_POISON = 0xFF
+"""Content of bytes of an output before the kernel runs."""
 
 CHECKED_ROWS = 16
 """Number of rows of a product that are compared after a launch on operands of its own."""
@@ -153,6 +165,8 @@ def require_right(
     """Return the errors of an output. Raises WrongError."""
     problem = operands.problem
     precision = problem.precision
+    if reference.compare:
+        return _require_compared(reference.compare(on_host(output)))
     errors = errors_of(xp, output, reference, precision.result_roundoff, factor)
     error = errors.judged
     if why_inaccurate(error, problem.tolerance):
@@ -169,8 +183,17 @@ def require_right_on(xp: Any, problem: Problem, inputs: Sequence[Any], output: A
     """Raise WrongError unless an output is the result of operands in host memory."""
     on_device = (xp.asarray(widened(array)) for array in inputs)
     reference = make_reference(xp, problem.op, *on_device)
+    if reference.compare:
+        _require_compared(reference.compare(on_host(output)))
+        return
     error = relative_error(xp, output, reference, problem.precision.result_roundoff)
     require(why_inaccurate(error, problem.tolerance), error)
+
+
+def _require_compared(compared: Compared) -> Errors:
+    """Return the errors of an output that the operation compares. Raises WrongError."""
+    require(compared.reason, compared.judged)
+    return Errors(compared.judged, compared.largest, compared.rms)
 
 
 def _multiple(xp: Any, output: Any, reference: Reference, factor: int) -> int:
@@ -198,6 +221,8 @@ def poison_of(output: Any, *, reads_output: bool = False) -> float:
     """
     if reads_output:
         return 0
+    if output.dtype.kind == "u":  # bytes of several results: NaN in each floating-point type
+        return BYTE_POISON
     return INTEGER_POISON if output.dtype.kind == "i" else np.nan
 
 
@@ -212,8 +237,8 @@ def never_written(variant: Variant) -> str:
 
 def is_unwritten(xp: Any, output: Any) -> bool:
     """Return whether an output holds poison alone."""
-    is_integer = output.dtype.kind == "i"
-    held = output == INTEGER_POISON if is_integer else xp.isnan(output.astype(np.float64))
+    is_integer = output.dtype.kind in "iu"
+    held = output == poison_of(output) if is_integer else xp.isnan(output.astype(np.float64))
     return bool(count_true(held) == output.size)
 
 
@@ -247,6 +272,10 @@ def errors_of(
     xp: Any, output: Any, reference: Reference, result_roundoff: float = 0.0, factor: int = 1
 ) -> Errors:
     """Return the errors of an output: its `relative_error`, and with the result's rounding."""
+    if reference.compare:
+        compared = reference.compare(on_host(output))
+        judged = math.inf if compared.reason else compared.judged
+        return Errors(judged, compared.largest, compared.rms)
     if output.dtype.kind == "i":
         expected = (reference.parts[0].astype(np.int64) * factor).astype(output.dtype)
         return Errors(judged=float(xp.abs(output.astype(np.int64) - expected).max()))
@@ -310,11 +339,6 @@ def rows_to_check(problem: Problem) -> list[int]:
     if not problem.operation.is_by_rows:
         return list(range(count))
     return sorted({randbelow(count) for _ in range(CHECKED_ROWS)})
-
-
-def on_host(array: Any) -> Any:
-    """Return an array in host memory."""
-    return np.asarray(array.get() if hasattr(array, "get") else array)  # CuPy has get
 
 
 def take_rows(array: Any, rows: Sequence[int]) -> Any:

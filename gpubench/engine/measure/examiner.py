@@ -21,9 +21,9 @@ from gpubench.engine.judge.probe import (
     unusual_problem,
 )
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.judge.verify import on_host, poison, require_right_on, take_rows
+from gpubench.engine.judge.verify import poison, require_right_on, take_rows
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import make_inputs, make_new_values
+from gpubench.engine.operands.make import make_inputs, make_new_values, on_host
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Cache, Point, Problem
 

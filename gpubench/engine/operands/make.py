@@ -1,7 +1,7 @@
 """Makes operands from a seed, and references: their results in higher precision."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpubench.backends.new_elements import NEW_VALUES, new_elements
 from gpubench.backends.rotation import set_size
-from gpubench.model import OPERATIONS, Fill, Operation, Problem
+from gpubench.model import OPERATIONS, Compared, Fill, Operation, Problem
 
 SEED_BITS = 62  # bits of a seed that is chosen at random
 
@@ -165,6 +165,11 @@ def widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if array.dtype.name.startswith("float8") else array
 
 
+def on_host(array: Any) -> Any:
+    """Return an array in host memory."""
+    return np.asarray(array.get() if hasattr(array, "get") else array)  # CuPy has get
+
+
 def verifying_bytes(problem: Problem) -> int:
     """Return the maximum memory for making a reference and comparing results with it."""
     inputs = sum(math.prod(shape) for shape in problem.input_shapes)
@@ -197,6 +202,9 @@ class Reference:
     column_norms: Any  # ‖column of B‖₂, with shape 1×N; for a vector, a number
     inherited: Any = 0.0
     """For atax: the effect of the errors of A·v on the result, in the same scale."""
+
+    compare: Callable[[Any], Compared] | None = None
+    """Compares an output as the operation states it, instead of by `parts` and the scale."""
 
     errors: dict[tuple[int, int], Errors] = field(default_factory=dict)
     """Errors of outputs that were right, by the factor of their set and their fingerprint."""
@@ -234,6 +242,9 @@ def make_reference(xp: Any, op: str, *inputs: Any) -> Reference:
 
 def _plain_reference(xp: Any, operation: Operation, inputs: Sequence[Any]) -> Reference:
     """Compute the result as the operation states it, in float64, or in integers of 64 bits."""
+    if operation.comparison:
+        result, compare = operation.comparison(*map(on_host, inputs))
+        return Reference(parts=(result,), terms=1, row_norms=0.0, column_norms=1.0, compare=compare)
     wide = [x.astype(np.int64 if x.dtype.kind in "iu" else np.float64) for x in inputs]
     return Reference(
         parts=(operation.reference(xp, *wide),),

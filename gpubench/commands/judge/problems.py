@@ -1,0 +1,228 @@
+"""Judges solutions of problems that other projects state, one problem after the other."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from gpubench import options as option
+from gpubench.cache import cache_file
+from gpubench.commands.judge import view
+from gpubench.commands.judge.measured import measured
+from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
+from gpubench.errors import INTERRUPTED, UsageError
+from gpubench.foreign import forms
+from gpubench.foreign.operation import REFERENCE, Record, read_record
+from gpubench.plan.registry import is_ours, of_op
+from gpubench.plan.sweep import Sweep
+from gpubench.results.row import Row, read
+from gpubench.stats.intervals import MIN_ROUNDS
+from gpubench.text import shown
+from gpubench.view.numbers import time_text
+from gpubench.view.tables import console, table
+
+FEW_BITS = 2  # number of bits by which a result may be less exact than the reference, unsaid
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What the options of judge say."""
+
+    claim: float
+    same: float  # the largest relative difference that counts as the same
+    resume: bool
+    force: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A problem that was judged."""
+
+    record: Record
+    judged: list[Judged]
+    rows: list[Row]
+    path: Path
+
+
+def names_problem(names: Sequence[str], solutions: Sequence[Path] | None) -> bool:
+    """Whether the arguments of judge name a problem of another project."""
+    path = Path(names[0]) if len(names) == 1 else Path()
+    is_named = path.name and (path.is_dir() or path.suffix in {".yml", ".json"})
+    return bool(solutions or is_named)
+
+
+def judge_problems(
+    names: Sequence[str],
+    solutions: Sequence[Path] | None,
+    options: Mapping[str, Any],
+    defaults: Sweep,
+    choices: Choices,
+    *,
+    as_json: bool,
+) -> int:
+    """Judge the solutions of all problems of a path, print the verdicts, and return the exit code.
+
+    A budget is shared by the problems. Raises UsageError.
+    """
+    if len(names) != 1:
+        raise UsageError("--solution: name the problem, or a folder of problems, as KERNEL")
+    problems = forms.find(Path(names[0]))
+    if not problems:
+        raise UsageError(f"KERNEL: {shown(names[0])} has no problem of {', '.join(forms.FORMS)}")
+    folder = Path(options["output"]) if options.get("output") else None
+    if folder and folder.suffix == ".csv" and len(problems) > 1:
+        raise UsageError("-o: the results of several problems need a folder")
+    if choices.resume and folder is None:
+        raise UsageError("--resume: name the folder of the results as -o DIR")
+    started, done, is_interrupted = perf_counter(), list[Problem](), False
+    for number, (form, path) in enumerate(problems):
+        beside = forms.solutions(form, path) if solutions is None else solutions
+        if not beside:
+            continue
+        sweep = option.read_sweep({**options, "op": str(path)}, defaults=defaults, solutions=beside)
+        if sweep.timing.rounds < MIN_ROUNDS:
+            raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
+        if budget_s := sweep.timing.budget_s:
+            left_s = budget_s - (perf_counter() - started)
+            share_s = max(left_s / (len(problems) - number), 1.0)
+            sweep = replace(sweep, timing=replace(sweep.timing, budget_s=share_s))
+        problem, is_interrupted = _judged(sweep, folder, choices)
+        done.append(problem)
+        if is_interrupted:
+            break
+    if not done:
+        raise UsageError("--solution: name a solution; none lies beside the problem")
+    judged = [each for problem in done for each in problem.judged]
+    if as_json:
+        rows = [row for problem in done for row in problem.rows]
+        facts = {
+            "claim": choices.claim,
+            "threshold": choices.same,
+            "problems": list(map(_members, done)),
+        }
+        typer.echo(view.as_json(judged, rows, facts))
+    else:
+        console().print(Group(*as_tables(done, choices.claim)))
+    return INTERRUPTED if is_interrupted else exit_code(judged)
+
+
+def _judged(sweep: Sweep, folder: Path | None, choices: Choices) -> tuple[Problem, bool]:
+    """Measure a problem, or read what was measured, and judge its solutions."""
+    home = sweep.kernels or Path()
+    record = read_record(home / sweep.op)
+    names = [name for name, each in of_op(sweep.op, home).items() if not is_ours(each)]
+    names = [name for name in names if name != REFERENCE]
+    path = folder
+    if folder and folder.suffix != ".csv":
+        key = cache_file("", sweep.options, home.name).name[:8]  # other sources are another file
+        path = folder / f"{sweep.op}-{key}.csv"
+    sweep = replace(sweep, output=path, variants=(*names, REFERENCE))
+    is_interrupted = False
+    if choices.resume and path and path.is_file():
+        rows, kept = read(path), path
+    else:
+        is_begun = bool(
+            choices.resume and path and path.with_name(f"{path.name}.partial").is_file()
+        )
+        outcome = measured(sweep, {REFERENCE}, force=choices.force, resume=is_begun)
+        rows, is_interrupted, kept = outcome.rows, outcome.interrupted, outcome.path or Path()
+    baselines = dict.fromkeys(names, (REFERENCE,))
+    judged = judge_rows(rows, baselines, claim=choices.claim, threshold=choices.same)
+    return Problem(record=record, judged=judged, rows=rows, path=kept), is_interrupted
+
+
+def as_tables(problems: Sequence[Problem], claim: float) -> list[RenderableType]:
+    """Return one table of all verdicts, the reasons, and the tolerances."""
+    grid = table(
+        "verdict", "problem", "workload", "solution", "time", "speed-up", "roofline", "bits",
+        left={"verdict", "problem", "workload", "solution"},
+    )  # fmt: skip
+    reasons, stated = list[RenderableType](), list[RenderableType]()
+    for problem in problems:
+        statement = problem.record.statement
+        for each in problem.judged:
+            row = each.row
+            number = workload_of(row)
+            name = statement.workloads[number - 1].name
+            time = time_text(row.median_us) if row.median_us else ""
+            roofline = f"{share:.1f} %" if (share := roofline_of(row)) is not None else ""
+            bits = bits_of(row)
+            cells = str(each.verdict), statement.name, name, row.variant, time, view.ratio(each)
+            grid.add_row(*cells, roofline, "" if bits is None else str(bits))
+            where = f"{row.variant} at {statement.name} {name}"
+            reasons += [Text(f"{each.verdict}: {where}: {each.reason}")] if each.reason else []
+            reasons += [Text(f"{where}: {note}")] if (note := why_few_bits(each)) else []
+        facts = problem.record.facts.values()
+        tolerances = {str(tolerance): None for each in facts for tolerance in each.tolerances}
+        limits = "; ".join(tolerances)
+        how = "" if all(each.is_wide for each in facts) else "; its reference has no float64 form"
+        stated.append(Text(f"{statement.name} ({statement.form}): right if {limits}{how}"))
+        stated.append(Text(f"  {problem.path}"))
+    headline = view.headline([each for problem in problems for each in problem.judged], claim)
+    return [grid, *reasons, Text(""), *stated, Text(f"\n{headline}")]
+
+
+def workload_of(row: Row) -> int:
+    """Return the number of a row's workload."""
+    return int(row.extents.rpartition("=")[2])
+
+
+def roofline_of(row: Row) -> float | None:
+    """Return the fraction of the roofline in percent: of the peak, or of the speed of a copy."""
+    shares = [each for each in (row.percent_of_peak, row.percent_of_copy) if each is not None]
+    return max(shares, default=None)
+
+
+def bits_of(row: Row | None) -> int | None:
+    """Return the number of bits that the results of a row keep, in the mean. None: all, or none."""
+    bits = row.error_rms_bits if row else None
+    return None if bits is None else round(bits)
+
+
+def why_few_bits(each: Judged) -> str:
+    """Return what a result keeps that is less exact than the reference, within the tolerance."""
+    bits, of_reference = bits_of(each.row), bits_of(each.baseline)
+    if bits is None or of_reference is None or bits >= of_reference - FEW_BITS:
+        return ""
+    return f"within their tolerance; keeps {bits} bits where the reference keeps {of_reference}"
+
+
+def _members(problem: Problem) -> dict[str, Any]:
+    """Return a problem as members of JSON."""
+    statement = problem.record.statement
+    scores = [
+        {
+            "workload": workload_of(each.row),
+            "name": statement.workloads[workload_of(each.row) - 1].name,
+            "solution": each.row.variant,
+            "verdict": str(each.verdict),
+            "passes": each.row.status == "ok",
+            "speed_up": each.ratio._asdict() if each.ratio else None,
+            "percent_of_roofline": roofline_of(each.row),
+            "bits": bits_of(each.row),
+            "reference_bits": bits_of(each.baseline),
+        }
+        for each in problem.judged
+    ]
+    facts = {
+        number: {
+            "tolerances": [json.loads(msgspec.json.encode(each)) for each in facts.tolerances],
+            "reference_in_float64": facts.is_wide,
+        }
+        for number, facts in problem.record.facts.items()
+    }
+    return {
+        "form": statement.form,
+        "path": statement.path,
+        "op": problem.rows[0].op if problem.rows else "",
+        "csv": str(problem.path),
+        "workloads": facts,
+        "scores": scores,
+    }

@@ -1,0 +1,104 @@
+"""The folder in the user's cache that makes a problem of another project an operation."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gpubench.cache import cache_file, keep, keep_value, kept
+from gpubench.errors import UsageError
+from gpubench.foreign import forms, process
+from gpubench.foreign.operation import RECORD, REFERENCE, Record, digest_of
+from gpubench.foreign.process import Request
+from gpubench.foreign.statement import ALIGNMENT, Facts, Statement
+from gpubench.model import OPERATIONS
+from gpubench.text import unknown
+
+_NOT_OF_NAMES = re.compile(r"[^a-z0-9]+")
+MAX_NAME = 50
+
+_OPERATION = """from gpubench.foreign.operation import operation_in
+
+OPERATION = operation_in(__file__)
+"""
+
+_VARIANT = """from gpubench.foreign.operation import variant_in
+
+VARIANT = variant_in(__file__, {path!r}, {digest!r})
+"""
+
+
+class Folder(NamedTuple):
+    """A problem's operation."""
+
+    op: str
+    path: Path
+    """The folder, as `--kernels` takes it."""
+
+    statement: Statement
+    solutions: tuple[str, ...]
+    """The names of the functions that are solutions."""
+
+
+def prepared(
+    form: str, file: Path, numbers: Sequence[int], solutions: Sequence[Path], device: str
+) -> Folder:
+    """Return the operation of a problem, with its reference and solutions as functions.
+
+    Runs the reference on the workloads of these numbers, once for all calls. Raises UsageError.
+    """
+    statement = forms.read(form, file)
+    known = range(1, len(statement.workloads) + 1)
+    for number in numbers:
+        if number not in known:
+            raise UsageError(f"--sizes: {unknown('workload', str(number), map(str, known))}")
+    op = _name(statement.name)
+    op = f"{op}_problem" if OPERATIONS.is_ours(op) else op
+    named = {_name(each.stem, "solution"): Path(each).absolute() for each in solutions}
+    if len(named) < len(solutions):
+        raise UsageError("--solution: two files have the same name")
+    facts = {number: _facts(statement, number, device) for number in numbers or known}
+    digests = {name: digest_of(path) for name, path in named.items()}
+    root = cache_file("problems", statement, device, sorted(facts), sorted(digests.items()))
+    record = Record(statement, device, _of_own_sizes(facts))
+    contents = {RECORD: msgspec.json.encode(record), "operation.py": _OPERATION.encode()}
+    contents[f"{REFERENCE}.py"] = _VARIANT.format(path="", digest="").encode()
+    for name, path in named.items():
+        contents[f"{name}.py"] = _VARIANT.format(path=str(path), digest=digests[name]).encode()
+    for name, content in contents.items():
+        if not keep(root / op / name, content):
+            raise UsageError(f"{root}: the user's cache cannot be written")
+    return Folder(op, root, statement, tuple(named))
+
+
+def _facts(statement: Statement, number: int, device: str) -> Facts:
+    """Return what a run of the reference shows, which is kept."""
+    digests = [digest_of(Path(each)) for each in (statement.path, *statement.sources)]
+    name = cache_file("workloads", statement, number, device, digests)
+    if facts := kept(name, Facts):
+        return facts
+    request = Request("facts", statement.form, statement.path, device, number)
+    asked: Facts = process.ask_for(request, Facts)
+    keep_value(name, asked)
+    return asked
+
+
+def _of_own_sizes(listed: dict[int, Facts]) -> dict[int, Facts]:
+    """Return the facts with a number of bytes that tells each workload from the others."""
+    taken, made = set[int](), dict[int, Facts]()
+    for number, facts in sorted(listed.items()):
+        size = facts.input_bytes
+        while size in taken:
+            size += ALIGNMENT
+        taken.add(size)
+        made[number] = msgspec.structs.replace(facts, input_bytes=size)
+    return made
+
+
+def _name(text: str, beside: str = "") -> str:
+    """Return a name of an operation or a function from that of a problem or a file."""
+    name = _NOT_OF_NAMES.sub("_", text.lower()).strip("_")[:MAX_NAME] or "problem"
+    name = name if name[0].isalpha() else f"p_{name}"
+    return f"{name}_{beside}" if name == REFERENCE else name

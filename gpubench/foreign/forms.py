@@ -1,0 +1,68 @@
+"""The forms, and which of them a file or folder has."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from gpubench.errors import UsageError
+from gpubench.foreign import gpu_mode, kernelbench, sol_execbench
+from gpubench.foreign.statement import Program, Statement
+from gpubench.text import clean
+
+FORMS: dict[str, ModuleType] = {
+    "SOL-ExecBench": sol_execbench,
+    "gpu-mode": gpu_mode,
+    "KernelBench": kernelbench,
+}
+
+MAX_DEPTH = 4  # number of levels of folders in which problems are looked for
+
+
+def find(path: Path) -> list[tuple[str, Path]]:
+    """Return the problems of a file, a folder, or folders in it: the form and the file of each.
+
+    Raises UsageError for a file that cannot be read.
+    """
+    try:
+        return list(_found(path.absolute(), MAX_DEPTH))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read: {_first_line(error)}") from error
+
+
+def _found(path: Path, depth: int) -> Iterator[tuple[str, Path]]:
+    here = [(name, file) for name, form in FORMS.items() for file in form.find(path)]
+    yield from here
+    if not here and depth and path.is_dir():
+        for each in sorted(path.iterdir()):
+            if each.is_dir() and each.name[0] != ".":
+                yield from _found(each, depth - 1)
+
+
+def read(form: str, path: Path) -> Statement:
+    """Return what a problem states. Raises UsageError with the file and what is wrong."""
+    try:
+        statement: Statement = FORMS[form].read(path)
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise UsageError(f"{path}: {form}: {_first_line(error)}") from error
+    if not statement.workloads:
+        raise UsageError(f"{path}: {form}: the problem has no workload")
+    return statement
+
+
+def solutions(form: str, path: Path) -> list[Path]:
+    """Return the solutions that lie beside a problem."""
+    found: list[Path] = FORMS[form].solutions(path)
+    return found
+
+
+def program(form: str, path: Path) -> Program:
+    """Run the code of a problem. It may raise anything."""
+    made: Any = FORMS[form].Program(path)
+    return made  # type: ignore[no-any-return]
+
+
+def _first_line(error: Exception) -> str:
+    return clean(str(getattr(error, "strerror", None) or error)).partition("\n")[0][:300]

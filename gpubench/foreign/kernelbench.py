@@ -1,0 +1,79 @@
+"""The form of KernelBench: a file with `Model`, `get_inputs` and `get_init_inputs`."""
+
+import ast
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpubench.foreign import values
+from gpubench.foreign.statement import Statement, Tolerance, Workload, read_text
+
+NAMES = {"Model", "get_inputs", "get_init_inputs"}
+
+WEIGHTS_SEED = 42  # of the weights, which are equal in both models
+
+TOLERANCES = {"float32": 1e-4, "float64": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+
+
+def find(path: Path) -> list[Path]:
+    """Return the problems that a path names: the file, or all files of a folder."""
+    files = sorted(path.glob("*.py")) if path.is_dir() else [path]
+    return [each for each in files if each.suffix == ".py" and _defined(each) >= NAMES]
+
+
+def _defined(path: Path) -> set[str]:
+    try:
+        body = ast.parse(read_text(path)).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return set()
+    return {each.name for each in body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+
+
+def solutions(path: Path) -> list[Path]:
+    """Return no file: solutions have no place beside a problem."""
+    del path
+    return []
+
+
+def read(path: Path) -> Statement:
+    """Return what a file states. Raises ValueError for what cannot be used, or OSError."""
+    if lacking := NAMES - _defined(path):
+        raise ValueError(f"{min(lacking)} is missing")
+    return Statement("KernelBench", str(path), path.stem, (Workload("its inputs"),))
+
+
+class Program:
+    """The code of a problem."""
+
+    def __init__(self, path: Path) -> None:
+        self._module = values.module_of(path, "kernelbench_problem")
+        self._models: dict[bool, Any] = {}
+
+    def inputs(self, number: int, seed: int) -> Sequence[Any]:
+        """Return the inputs, whose random values a seed determines."""
+        del number
+        values.seed(seed)
+        return list(self._module.get_inputs())
+
+    def reference(self, arguments: Sequence[Any], *, is_wide: bool) -> Any:
+        """Return the result of the model."""
+        if is_wide not in self._models:
+            self._models[is_wide] = self._made(self._module.Model, is_wide=is_wide)
+        return self._models[is_wide](*arguments)
+
+    def _made(self, kind: Any, *, is_wide: bool = False) -> Any:
+        """Return a model whose weights the same seed determines."""
+        values.seed(WEIGHTS_SEED)
+        made = kind(*self._module.get_init_inputs())
+        made = made.to(values.device())
+        return made.double() if is_wide else made
+
+    def tolerances(self, _number: int, _arguments: object, result: Any) -> list[Tolerance]:
+        """Return the tolerance of each result's type."""
+        names = [str(each.dtype).removeprefix("torch.") for each in result]
+        return [Tolerance(limit, limit) for limit in (TOLERANCES.get(name, 0.0) for name in names)]
+
+    def solution(self, module: Any) -> Any:
+        """Return the model `ModelNew` of a module; None if it has none."""
+        kind = getattr(module, "ModelNew", None)
+        return kind and self._made(kind)

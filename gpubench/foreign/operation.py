@@ -1,0 +1,143 @@
+"""A problem of another project as an operation, and its solutions as functions.
+
+The folder of a problem holds `problem.json`, a `Record`, beside `operation.py` and the functions.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.errors import CompileError
+from gpubench.foreign import process
+from gpubench.foreign.compare import Comparison
+from gpubench.foreign.process import Request, Results
+from gpubench.foreign.statement import ALIGNMENT, Facts, Statement
+from gpubench.hardware.host import cpu_threads
+from gpubench.model import Array, CallVariant, Compared, ListedSize, Operation
+from gpubench.plan.operations import BYTES
+
+RECORD = "problem.json"
+REFERENCE = "reference"
+"""Name of the function that is the problem's own reference, and of its file."""
+
+PRECISIONS = ("float64", "float32", "float16", "bfloat16")
+"""Types of inputs by whose peak a problem is rated."""
+
+Bytes = NDArray[np.uint8]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A problem, and what runs of its reference showed."""
+
+    statement: Statement
+    device: str  # the backend
+    facts: dict[int, Facts]
+
+
+def read_record(folder: Path) -> Record:
+    """Return the record of a problem's folder."""
+    return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
+
+
+def dtype_of(record: Record) -> str:
+    """Return the precision by whose peak a problem is rated: that of its first input of floats."""
+    facts = next(iter(record.facts.values()))
+    types = [part.dtype for part in (*facts.inputs, *facts.outputs)]
+    return next((name for name in types if name in PRECISIONS), "float32")
+
+
+def operation_in(file: str) -> Operation:
+    """Return the operation of a problem's folder, which has this file."""
+    record = read_record(Path(file).parent)
+    statement, unknown = record.statement, ListedSize("", ((ALIGNMENT,), (ALIGNMENT,)), 1)
+    listed = [unknown] * len(statement.workloads)
+    for number, facts in record.facts.items():
+        shapes = (facts.input_bytes,), (facts.output_bytes,)
+        name = statement.workloads[number - 1].name
+        listed[number - 1] = ListedSize(name, shapes, facts.flops)
+    numbers = {facts.input_bytes: number for number, facts in record.facts.items()}
+    comparisons = {number: Comparison(facts) for number, facts in record.facts.items()}
+
+    def asked(what: Any, number: int, kind: Any, **fields: Any) -> Any:
+        request = Request(
+            what, statement.form, statement.path, record.device, number, record.facts[number],
+            **fields,
+        )  # fmt: skip
+        return process.ask_for(request, kind)
+
+    def make(generator: np.random.Generator, shapes: Sequence[Any]) -> tuple[Bytes, ...]:
+        seed = int(generator.integers(2**31))
+        size = shapes[0][0]
+        content = asked("inputs", numbers[size], bytes, seed=seed)
+        return (np.frombuffer(content.ljust(size, b"\0"), np.uint8),)
+
+    def comparison(inputs: Bytes) -> tuple[Bytes, Callable[[Bytes], Compared]]:
+        number = numbers[inputs.size]
+        native, wide = asked("results", number, Results, content=inputs.tobytes())
+        return np.frombuffer(native, np.uint8), comparisons[number].with_reference(native, wide)
+
+    return Operation(
+        idea=f"{statement.name}, a problem of {statement.form}",
+        extents=("WORKLOAD",),
+        inputs=(Array("INPUTS", "WORKLOAD", BYTES),),
+        output=Array("RESULTS", "WORKLOAD", BYTES),
+        reference=comparison,
+        comparison=comparison,
+        flops="WORKLOAD",
+        tolerance=1.0,
+        make=make,
+        listed=tuple(listed),
+        dtype=dtype_of(record),
+    )
+
+
+def variant_in(file: str, solution: str = "", digest: str = "") -> CallVariant:
+    """Return the description of a solution, or of the problem's reference.
+
+    `digest` is that of the solution's content, so the description changes with it.
+    """
+    record = read_record(Path(file).parent)
+
+    def build(_tile: object, dtype: str) -> Callable[..., None]:
+        return _built(file, solution, digest, dtype)
+
+    return CallVariant(
+        idea=Path(solution).name or f"the reference of {record.statement.name}",
+        runs_on=record.device,
+        build=build,
+        dtypes=(dtype_of(record),),
+        tensors="torch",
+        libraries=() if solution else ("torch",),
+        threads=cpu_threads() if record.device == "cpu" else 0,
+    )
+
+
+@cache
+def _built(file: str, solution: str, digest: str, dtype: str) -> Callable[..., None]:
+    from gpubench.foreign import bound, solutions
+
+    record = read_record(Path(file).parent)
+    statement = record.statement
+    program = process.program_of(statement.form, statement.path, record.device)
+    facts = {each.input_bytes: (number, each) for number, each in record.facts.items()}
+    if not solution:
+
+        def reference(*arguments: Any) -> Any:
+            return program.reference(arguments, is_wide=False)
+
+        return bound.Solution(program, facts, reference, takes_outputs=False)
+    if digest_of(Path(solution)) != digest:
+        raise CompileError(f"{Path(solution).name} has changed since it was described")
+    function, takes_outputs = solutions.load(program, Path(solution), dtype)
+    return bound.Solution(program, facts, function, takes_outputs=takes_outputs)
+
+
+def digest_of(path: Path) -> str:
+    """Return the digest of a file's content."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

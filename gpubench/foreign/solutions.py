@@ -1,0 +1,115 @@
+"""Loads a solution: `solution.json`, a Python file, or a description of gpubench."""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpubench.errors import CompileError
+from gpubench.foreign import values
+from gpubench.foreign.statement import Program, read_text
+from gpubench.model import CallVariant
+
+Function = Callable[..., Any]
+
+
+class Source(msgspec.Struct):
+    """A file of a solution."""
+
+    path: str
+    content: str
+
+
+class Options(msgspec.Struct):
+    """Options of the compilers."""
+
+    cflags: list[str] = []
+    cuda_cflags: list[str] = []
+    ld_flags: list[str] = []
+
+
+class Spec(msgspec.Struct):
+    """How a solution is built and called."""
+
+    entry_point: str
+    languages: list[str] = []
+    language: str = ""
+    destination_passing_style: bool = True
+    binding: str | None = None
+    compile_options: Options | None = None
+
+
+class Solution(msgspec.Struct):
+    """`solution.json`."""
+
+    name: str
+    spec: Spec
+    sources: list[Source]
+
+
+def load(program: Program, path: Path, dtype: str) -> tuple[Function, bool]:
+    """Return a solution's function, and whether it takes the results as its last arguments."""
+    if path.suffix == ".json":
+        return _of_json(msgspec.json.decode(read_text(path), type=Solution))
+    module = values.module_of(path, "submission")
+    described = getattr(module, "VARIANT", None)
+    if isinstance(described, CallVariant):
+        return _described(described, dtype), not described.returns
+    function = program.solution(module)
+    if not callable(function):
+        raise CompileError(f"{path.name} defines no function of this problem")
+    return function, False
+
+
+def _described(variant: CallVariant, dtype: str) -> Function:
+    """Return the function of a description, as one of tensors."""
+    function = variant.build(variant.tiles.defaults[0] if variant.tiles else None, dtype)
+    if variant.tensors == "torch" or variant.backend == "cuda":
+        return function
+    return lambda *tensors: function(*(each.numpy() for each in tensors))
+
+
+def _of_json(solution: Solution) -> tuple[Function, bool]:
+    spec = solution.spec
+    file, _, entry = spec.entry_point.partition("::")
+    folder = Path(tempfile.mkdtemp(prefix="solution-"))
+    for source in solution.sources:
+        target = folder / source.path
+        if not target.resolve().is_relative_to(folder.resolve()):
+            raise CompileError(f"{source.path} lies outside the solution")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(source.content)
+    if file.endswith(".py"):
+        sys.path.insert(0, str(folder))
+        module = values.module_of(folder / file, Path(file).stem)
+    elif spec.binding == "torch":
+        module = _compiled(solution, folder)
+    else:
+        binding = spec.binding or ", ".join(spec.languages) or spec.language
+        raise CompileError(f"sources of C++ are built with the binding torch, not {binding}")
+    function = getattr(module, entry, None)
+    if not callable(function):
+        raise CompileError(f"{file} defines no function {entry}")
+    return function, spec.destination_passing_style
+
+
+def _compiled(solution: Solution, folder: Path) -> Any:
+    from torch.utils import cpp_extension
+
+    suffixes = {".cu", ".cpp", ".cc", ".c"}
+    options = solution.spec.compile_options or Options()
+    build = folder / "build"
+    build.mkdir()
+    sources = [folder / source.path for source in solution.sources]
+    return cpp_extension.load(
+        name=f"solution_{abs(hash(solution.name))}",
+        sources=[str(each) for each in sources if each.suffix in suffixes],
+        extra_cflags=options.cflags,
+        extra_cuda_cflags=options.cuda_cflags,
+        extra_ldflags=options.ld_flags,
+        extra_include_paths=[str(folder)],
+        build_directory=str(build),
+    )

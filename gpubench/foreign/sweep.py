@@ -1,0 +1,49 @@
+"""A sweep over a problem of another project, which `--op` names by its path."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpubench.backends import find_devices
+from gpubench.errors import UsageError
+from gpubench.model import OPERATIONS, Size
+from gpubench.plan.problems import ListedProblem
+from gpubench.plan.ranges import parse_sizes
+from gpubench.text import shown
+
+
+def is_problem(text: str) -> bool:
+    """Whether the value of `--op` is the path of a problem, and not the name of an operation."""
+    return bool(text) and text not in OPERATIONS and ("/" in text or os.path.exists(text))  # noqa: PTH110 # a long name is no path
+
+
+def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> dict[str, Any]:
+    """Return the fields of a sweep over a problem. Raises UsageError."""
+    from gpubench.foreign import folder, forms
+    from gpubench.plan.operations import operation_named
+
+    text = fields["op"]
+    if "kernels" in fields:
+        raise UsageError("--kernels: the problem that --op names has its own folder of kernels")
+    problems = forms.find(Path(text))
+    if len(problems) != 1:
+        which = ", ".join(str(path) for _, path in problems[:3])
+        number = f"{len(problems)} problems, such as {which}: name one" if which else "no problem"
+        raise UsageError(f"--op: {shown(text)} has {number}")
+    form, path = problems[0]
+    device = find_devices(fields.get("device", "auto"))[0][0].backend
+    beside = forms.solutions(form, path) if solutions is None else solutions
+    numbers = [size[0] for size in parse_sizes(fields["sizes"])] if "sizes" in fields else []
+    found = folder.prepared(form, path, numbers, beside, device)
+    op = operation_named(found.op, found.path)
+    operation = OPERATIONS[op]
+    listed = tuple(
+        ListedProblem(name=f"{number}: {each.name}"[:60], further=(number,), dtype=operation.dtype)
+        for number, each in enumerate(operation.listed, 1)
+        if each.name
+    )
+    sizes: tuple[Size, ...] = tuple(each.size for each in listed)
+    return {"op": op, "kernels": found.path, "problems": listed, "sizes": sizes} | {
+        "dtypes": (operation.dtype,)
+    }

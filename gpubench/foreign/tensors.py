@@ -1,0 +1,195 @@
+"""Where tensors lie in the bytes of a launch, and what runs of the reference show of them."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gpubench.errors import UsageError
+from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Program
+
+MAX_TENSOR_BYTES = 2**34
+
+NOISE = {True: 0xFF, False: 0x55}  # bytes that are NaN in a type of floating-point numbers, or not
+
+PLAIN = (int, float, str, bool, type(None))
+
+Leaves = list[Any]
+
+
+class Ran(NamedTuple):
+    """A run of the reference."""
+
+    outputs: Leaves
+    leaf_of: list[int]
+    """For each output, the input that is the same memory; -1 for none."""
+
+    returned: int  # the first outputs are those that it returned; further ones are changed inputs
+    changed: set[int]
+
+
+def flat(value: Any) -> tuple[Leaves, Any]:
+    """Return the tensors and other values in a nest of lists and dicts, and its form."""
+    from torch.utils import _pytree
+
+    leaves, form = _pytree.tree_flatten(value)
+    return leaves, form
+
+
+def nested(leaves: Leaves, form: Any) -> Any:
+    """Return the nest of these values."""
+    from torch.utils import _pytree
+
+    return _pytree.tree_unflatten(leaves, form)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor."""
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def results_of(value: Any) -> Leaves:
+    """Return the tensors that a function returned. Numbers become tensors."""
+    import torch
+
+    made = (torch.tensor(x) if isinstance(x, int | float) else x for x in flat(value)[0])
+    return [each for each in made if is_tensor(each)]
+
+
+def view(memory: Any, part: Part) -> Any:
+    """Return the tensor that lies in memory."""
+    import torch
+
+    kind = getattr(torch, part.dtype)
+    block = memory[part.offset : part.offset + math.prod(part.shape) * kind.itemsize].view(kind)
+    return block.as_strided(part.shape, part.strides)
+
+
+def write(tensor: Any, target: Any) -> None:
+    """Copy a result into its place. Raises TypeError for another shape, or another kind."""
+    import torch
+
+    if type(tensor) not in {torch.Tensor, torch.nn.Parameter}:
+        kind = type(tensor).__name__
+        raise TypeError(
+            f"it returns a {kind}, a kind of tensor that may be computed when it is read"
+        )
+    if tensor.numel() != target.numel():
+        raise TypeError(f"it returns the shape {(*tensor.shape,)}, and not {(*target.shape,)}")
+    tensor = tensor.detach().reshape(target.shape)
+    if tensor.dtype == target.dtype and tensor.element_size() == 1:  # some have no copy
+        tensor, target = tensor.view(torch.uint8), target.view(torch.uint8)
+    target.copy_(tensor)
+
+
+def parts_of(tensors: Iterable[tuple[int, Any]]) -> tuple[list[Part], int]:
+    """Return where tensors lie one after the other, and the number of bytes."""
+    import torch
+
+    parts, offset = list[Part](), 0
+    for leaf, tensor in tensors:
+        strides = tuple(torch.empty_like(tensor, device="meta").stride())
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        parts.append(Part(tuple(tensor.shape), strides, dtype, offset, leaf))
+        offset += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
+        if offset > MAX_TENSOR_BYTES:
+            raise UsageError(f"its tensors have more than {MAX_TENSOR_BYTES:,} bytes")
+    return parts, max(offset, ALIGNMENT)
+
+
+def run(program: Program, leaves: Leaves, form: Any, *, is_wide: bool = False) -> Ran:
+    """Run the reference on inputs, which it may change."""
+    import torch
+
+    before = copies(leaves)
+    with torch.no_grad():
+        results = results_of(program.reference(nested(leaves, form), is_wide=is_wide))
+    places = {_memory(leaf): at for at, leaf in enumerate(leaves) if is_tensor(leaf)}
+    changed = {at for at, leaf in enumerate(leaves) if not _same(leaf, before[at])}
+    leaf_of = [places.get(_memory(each), -1) for each in results]
+    more = sorted(changed - {*leaf_of})
+    outputs = [*results, *(leaves[at] for at in more)]
+    if not outputs:
+        raise UsageError("the reference returns no tensor, and changes none")
+    return Ran(outputs, [*leaf_of, *more], len(results), changed)
+
+
+def examine(program: Program, number: int) -> Facts:
+    """Return what runs of the reference show of a workload."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    leaves, form = flat(program.inputs(number, seed=1))
+    for leaf in leaves:
+        if not is_tensor(leaf) and not isinstance(leaf, PLAIN):
+            kind = type(leaf).__name__
+            raise UsageError(f"an input is of type {kind}, which is neither a tensor nor a number")
+    before = copies(leaves)
+    with FlopCounterMode(display=False) as counter:
+        ran = run(program, leaves, form)
+    listed = enumerate(ran.outputs)
+    outputs, output_bytes = parts_of((at if at < ran.returned else -1, x) for at, x in listed)
+    inputs, input_bytes = parts_of((at, x) for at, x in enumerate(before) if is_tensor(x))
+    place_of = dict[int, tuple[int, bool]]()
+    for output, tensor in enumerate(ran.outputs):
+        own = ran.leaf_of[output]
+        free = (part.leaf for part in inputs if part.leaf not in {*place_of, *ran.leaf_of})
+        at = own if own >= 0 else next((x for x in free if _is_alike(before[x], tensor)), -1)
+        if at >= 0:
+            is_read = not _is_ignored(program, number, at, ran)
+            if at in ran.changed or not is_read:
+                place_of[at] = output, is_read
+    bound = [
+        msgspec.structs.replace(part, output=place_of[part.leaf][0], is_read=place_of[part.leaf][1])
+        if part.leaf in place_of
+        else part
+        for part in inputs
+    ]
+    tolerances = program.tolerances(number, nested(copies(before), form), copies(ran.outputs))
+    elements = sum(each.numel() for each in ran.outputs)
+    return Facts(
+        inputs=tuple(bound),
+        outputs=tuple(outputs),
+        input_bytes=input_bytes,
+        output_bytes=output_bytes,
+        flops=max(counter.get_total_flops(), elements, 1),
+        tolerances=tuple(tolerances),
+    )
+
+
+def copies(leaves: Leaves) -> Leaves:
+    """Return the values with copies of the tensors."""
+    return [leaf.clone() if is_tensor(leaf) else leaf for leaf in leaves]
+
+
+def _memory(tensor: Any) -> object:
+    return tensor.data_ptr(), tuple(tensor.shape)
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two tensors have the same bits."""
+    import torch
+
+    if not is_tensor(left):
+        return True
+    return bool(torch.equal(*(x.reshape(-1).contiguous().view(torch.uint8) for x in (left, right))))
+
+
+def _is_alike(leaf: Any, output: Any) -> bool:
+    return bool(leaf.dtype == output.dtype and leaf.numel() == output.numel())
+
+
+def _is_ignored(program: Program, number: int, at: int, expected: Ran) -> bool:
+    """Whether the reference does not read what an input holds: it is memory for a result."""
+    right = copies(expected.outputs)
+    leaves, form = flat(program.inputs(number, seed=1))
+    is_float = leaves[at].is_floating_point()
+    leaves[at].untyped_storage().fill_(NOISE[is_float])
+    try:
+        ran = run(program, leaves, form)
+    except Exception:  # an index that is out of range, for example
+        return False
+    pairs = zip(ran.outputs, right, strict=False)
+    return len(ran.outputs) == len(right) and all(_same(x, y) for x, y in pairs)

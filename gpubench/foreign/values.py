@@ -1,0 +1,163 @@
+"""Runs the files of problems, and makes the values of inputs. torch is imported when it is used."""
+
+import math
+import random as python_random
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+FLOAT4 = "float4_e2m1fn_x2"  # two elements a byte
+NARROW = {"float8_e4m3fn", "float8_e5m2"}
+LARGEST_INTEGERS = {"int8": 127, "uint8": 255, "bool": 1}
+LARGEST_INTEGER = 1023  # of other integers
+
+POSITIVE = re.compile(r"var|std|scale|rms|delta|dt\b|decay|temperature", re.IGNORECASE)
+"""Names of inputs whose values are to be positive."""
+
+GAIN = re.compile(r"norm.*weight|gamma|ln_.*weight", re.IGNORECASE)
+"""Names of weights of norms, whose values vary around 1."""
+
+SHARES = re.compile(r"probs|softmax|attn_weights", re.IGNORECASE)
+"""Names of inputs whose rows have the sum 1."""
+
+_device = "cpu"
+
+
+def use_device(name: str) -> None:
+    """Let references and models of this process compute on `cpu` or `cuda`."""
+    global _device  # noqa: PLW0603 # one for a process
+    _device = name
+
+
+def device() -> Any:
+    """Return the device on which references and models compute."""
+    import torch
+
+    return torch.device(_device)
+
+
+def cpu() -> Any:
+    """Return the device on which inputs are made: values are then the same in all processes."""
+    import torch
+
+    return torch.device("cpu")
+
+
+def seed(number: int) -> None:
+    """Seed all generators that a problem may use."""
+    import torch
+
+    torch.manual_seed(number)
+    np.random.seed(number % 2**32)  # noqa: NPY002 # what problems use
+    python_random.seed(number)
+
+
+def module_of(path: Path, name: str, text: str = "") -> ModuleType:
+    """Run a file, or a text of it, as the module of a name, which other files may import."""
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module
+    exec(compile(text or path.read_text(), str(path), "exec"), vars(module))  # noqa: S102 # a child
+    return module
+
+
+def random(name: str, shape: tuple[int, ...] | None, dtype: str) -> Any:
+    """Return random values that suit an input's name: normal ones, and integers of a range."""
+    import torch
+
+    if shape is None:
+        return random(name, (1,), dtype).item()
+    if dtype.startswith("float4"):
+        return torch.randint(0, 256, shape, dtype=torch.uint8).view(getattr(torch, FLOAT4))
+    kind = getattr(torch, dtype)
+    if not kind.is_floating_point:
+        largest = LARGEST_INTEGERS.get(dtype, LARGEST_INTEGER)
+        return torch.randint(0 if largest in {1, 255} else -largest, largest + 1, shape).to(kind)
+    wide = torch.randn(shape, dtype=torch.float64 if dtype == "float64" else torch.float32)
+    if dtype in NARROW:
+        wide = wide.clamp(-2, 2)
+    elif GAIN.search(name):
+        wide = 1 + wide / 8
+    elif SHARES.search(name):
+        wide = wide.softmax(-1)
+    elif POSITIVE.search(name):
+        wide = wide.abs() + 0.1
+    elif "weight" in name and len(shape) > 1:
+        wide = wide / math.sqrt(shape[-1])
+    return wide.to(kind)
+
+
+def stored(path: Path, key: str) -> Any:
+    """Return a tensor of a file in the form of safetensors: lengths and types, then the bytes."""
+    import torch
+
+    types = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+    types |= {"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8"}
+    types |= {"BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    entry = msgspec.json.decode(content[8:end])[key]
+    first, last = (end + offset for offset in entry["data_offsets"])
+    flat = torch.frombuffer(bytearray(content[first:last]), dtype=torch.uint8)
+    return flat.view(getattr(torch, types[entry["dtype"]])).reshape(entry["shape"])
+
+
+def modes() -> tuple[Any, Any]:
+    """Return two modes of torch: what is to lie on a GPU lies on the CPU; floats become float64."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    floats = {torch.float16, torch.bfloat16, torch.float32}
+    narrowing = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
+
+    class OnCpu(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
+        def __torch_function__(self, function: Any, _: Any, given: Any = (), named: Any = None):  # type: ignore[no-untyped-def]
+            if function is torch.Tensor.cuda:
+                return given[0]
+            return function(
+                *map(_on_cpu, given), **{k: _on_cpu(x) for k, x in (named or {}).items()}
+            )
+
+    class Wide(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, _: Any, given: Any = (), named: Any = None):  # type: ignore[no-untyped-def]
+            if function in narrowing:
+                return given[0].double()
+            widen = partial(_widened, floats=floats, wide=torch.float64)
+            return function(*map(widen, given), **{k: widen(x) for k, x in (named or {}).items()})
+
+    return OnCpu(), Wide()
+
+
+def _on_cpu(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return torch.device("cpu")
+    is_name = isinstance(value, str) and re.fullmatch(r"cuda(:\d+)?", value)
+    return "cpu" if is_name else value
+
+
+def _widened(value: Any, floats: Any, wide: Any) -> Any:
+    import torch
+
+    return wide if isinstance(value, torch.dtype) and value in floats else value
+
+
+def without_gpu() -> None:
+    """Let code that asks for a GPU run on the CPU, as far as a call of torch says so."""
+    import torch
+
+    class Generator(torch.Generator):  # type: ignore[misc]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            del device
+            return super().__new__(cls, device="cpu")
+
+    torch.Generator = Generator
+    torch.cuda.synchronize = lambda *_: None
+    modes()[0].__enter__()

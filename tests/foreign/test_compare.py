@@ -1,0 +1,112 @@
+"""Comparing results by a tolerance of another project, and what is judged more strictly."""
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes  # noqa: F401 # names for NumPy
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gpubench.foreign.compare import MIN_PAIRS, Comparison
+from gpubench.foreign.statement import Facts, Part, Tolerance
+from gpubench.model import Compared
+
+COUNT = 4000
+
+Values = NDArray[np.float64]
+Change = Callable[[Values], Values]
+
+
+def compared(
+    change: Change,
+    tolerance: Tolerance,
+    dtype: str = "float32",
+    draw: Callable[[np.random.Generator], Values] = lambda rng: rng.standard_normal(COUNT),
+    pairs: int = 0,
+) -> Compared:
+    """Compare changed results of a launch, after others whose results were right."""
+    part = Part((len(draw(np.random.default_rng(0))),), (1,), dtype, 0, 0)
+    size = np.dtype(dtype).itemsize * part.shape[0]
+    comparison = Comparison(Facts((), (part,), 256, size, 1, (tolerance,)))
+    for seed in range(pairs + 1):
+        right = draw(np.random.default_rng(seed))
+        own = right.astype(dtype)
+        reference = comparison.with_reference(own.tobytes(), [right.tobytes()])
+    result = change(right).astype(dtype)
+    return reference(np.frombuffer(result.tobytes(), np.uint8))
+
+
+def set_at(where: Any, value: float) -> Change:
+    def changed(right: Values) -> Values:
+        result = right.copy()
+        result[where] = value
+        return result
+
+    return changed
+
+
+LOOSE = Tolerance(1e-2, 1e-2, 0.99)
+
+
+def test_a_result_within_the_tolerance_is_right_and_its_bits_are_measured() -> None:
+    found = compared(lambda right: right * (1 + 2**-10), LOOSE)
+    assert found.reason == ""
+    assert found.judged <= 1
+    assert found.rms == pytest.approx(2**-10, rel=1e-3)
+
+
+def test_rounding_the_right_value_once_is_no_error() -> None:
+    strict = Tolerance(0.0, 0.0)
+    assert compared(lambda right: right, strict, "bfloat16").reason == ""
+    assert "are right by their tolerance" in compared(lambda x: x * 1.02, strict, "bfloat16").reason
+
+
+def test_the_share_that_must_be_right_is_counted() -> None:
+    off = set_at(slice(COUNT // 50), 5.0)
+    assert "98 % of the elements" in compared(off, LOOSE).reason
+    assert compared(set_at(0, 0.05), Tolerance(1e-2, 1e-2, 1.0)).reason
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (np.zeros_like, "all zeros"),
+        (set_at(7, np.nan), "holds NaN"),
+        (set_at(slice(COUNT - 20, COUNT), 0.0), "more than 10 times it: elements 3,98"),
+        (set_at(5, np.inf), "more than 10 times it: element 5"),
+    ],
+)
+def test_what_a_share_hides_is_wrong(change: Change, reason: str) -> None:
+    assert reason in compared(change, LOOSE).reason
+
+
+def test_small_results_are_not_right_because_the_absolute_tolerance_is_large() -> None:
+    def draw(rng: np.random.Generator) -> Values:
+        return 1e-3 * rng.random(COUNT)
+
+    assert compared(lambda x: x, LOOSE, draw=draw, pairs=MIN_PAIRS).reason == ""
+    mean = compared(lambda x: np.full_like(x, 5e-4), LOOSE, draw=draw, pairs=MIN_PAIRS)
+    assert "as large as what the right values vary" in mean.reason
+    tail = compared(set_at(slice(COUNT - 90, COUNT), 5e-4), LOOSE, draw=draw, pairs=MIN_PAIRS)
+    assert "3,999 are as large" in tail.reason
+
+
+def test_a_mean_of_half_of_the_values_is_wrong_within_the_tolerance() -> None:
+    def draw(rng: np.random.Generator) -> Values:
+        return np.asarray([rng.random(10**5).mean()])
+
+    def half(right: Values) -> Values:
+        rng = np.random.default_rng(MIN_PAIRS)
+        return np.asarray([rng.random(10**5)[::2].mean()]) + 0 * right
+
+    assert "vary from launch to launch" in compared(half, LOOSE, draw=draw, pairs=MIN_PAIRS).reason
+
+
+def test_integers_are_compared_exactly_where_the_tolerance_is_zero() -> None:
+    def draw(rng: np.random.Generator) -> Values:
+        return rng.integers(0, 100, COUNT).astype(np.float64)
+
+    exact = Tolerance(0.0, 0.0)
+    assert compared(lambda x: x, exact, "int64", draw).reason == ""
+    assert compared(lambda x: x + 1, exact, "int64", draw).reason

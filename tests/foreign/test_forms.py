@@ -1,0 +1,92 @@
+"""Reading the problems of other projects, without torch."""
+
+import json
+from pathlib import Path
+
+import field_problems
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.foreign import forms
+from gpubench.foreign.statement import Tolerance
+
+
+def test_each_form_is_recognized_by_content_also_in_folders_of_folders(tmp_path: Path) -> None:
+    paths = [
+        field_problems.definition(tmp_path / "a" / "sol") / "definition.json",
+        field_problems.traces(tmp_path / "b") / "definitions" / "norms" / "row_scale.json",
+        field_problems.task(tmp_path / "c") / "task.yml",
+        field_problems.model(tmp_path / "d"),
+    ]
+    (tmp_path / "d" / "solution.py").write_text("class ModelNew: pass\n")
+    names = ["SOL-ExecBench", "SOL-ExecBench", "gpu-mode", "KernelBench"]
+    assert forms.find(tmp_path) == list(zip(names, paths, strict=True))
+    for name, path in zip(names, paths, strict=True):
+        assert forms.find(path) == [(name, path)]
+    assert forms.find(tmp_path / "missing") == []
+
+
+def test_a_definition_states_workloads_with_their_axes_and_tolerances(tmp_path: Path) -> None:
+    ((form, path),) = forms.find(field_problems.definition(tmp_path))
+    statement = forms.read(form, path)
+    assert [each.name for each in statement.workloads] == ["ROWS=40", "ROWS=1000"]
+    assert statement.workloads[0].tolerance == Tolerance(1e-4, 1e-3, 0.99)
+    ((form, path),) = forms.find(field_problems.traces(tmp_path / "traces"))
+    assert forms.read(form, path).workloads[0].tolerance == Tolerance(1e-2, 1e-2, 1.0)
+
+
+def test_a_task_states_tests_and_benchmarks(tmp_path: Path) -> None:
+    ((form, path),) = forms.find(field_problems.task(tmp_path))
+    statement = forms.read(form, path)
+    names = [each.name for each in statement.workloads]
+    assert names == ["rows=64 is_flat=True", "rows=640 is_flat=False"]
+    assert {Path(each).name for each in statement.sources} == {
+        "task.py",
+        "utils.py",
+        "reference.py",
+    }
+
+
+def test_solutions_lie_beside_their_problem(tmp_path: Path) -> None:
+    root = field_problems.traces(tmp_path)
+    path = root / "solutions" / "mine.json"
+    field_problems.solution(path, "run = None")
+    (root / "solutions" / "other.json").write_text('{"definition": "another"}')
+    ((form, file),) = forms.find(root)
+    assert forms.solutions(form, file) == [path]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"axes": {}}, "ROWS"),
+        ({"inputs": {"x": {"shape": ["COLS - 96"], "dtype": "float32"}}}, "no element"),
+        ({"axes": {"ROWS": {"type": "other"}}}, "Invalid enum value 'other'"),
+        ({"reference": 3}, "Expected `str`, got `int`"),
+    ],
+)
+def test_a_definition_that_cannot_be_used_is_one_line(
+    change: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    field_problems.definition(tmp_path)
+    path = tmp_path / "definition.json"
+    path.write_text(json.dumps({**field_problems.DEFINITION, **change}))
+    with pytest.raises(UsageError, match=r"definition.json: SOL-ExecBench: ") as error:
+        forms.read("SOL-ExecBench", path)
+    assert reason in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("tests:\n  - {1: 2}\n", "has no names"),
+        ("tests:\n  - {__import__('os')}\n", "cannot read"),
+        ("tests:\n", "has no workload"),
+    ],
+)
+def test_a_task_that_cannot_be_used_is_one_line(text: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "task.yml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=reason):
+        forms.read("gpu-mode", path)
