@@ -6,9 +6,9 @@
 `tests/fuzz/contract.py` says what must be true, `tests/fuzz/readers.py` has the readers, and
 `tests/fuzz/mutations.py` makes the inputs. The tests try a few inputs of each reader. Most inputs
 here are whole commands. All cores are used, or `--processes`. Each finding is printed, and its
-input is kept in `fuzz-findings/`. A call of more than 60 s is a finding (`contract.MAX_S`).
-`slowest_s` is the wall time of the slowest input. Exits 1 if there is a finding, or if a process
-used more than a gigabyte.
+input is kept in `fuzz-findings/`. A call of more than 60 s of CPU time (`contract.MAX_S`) is a
+finding. `slowest_s` is the wall time of the slowest input. Exits 1 if there is a finding, or if a
+process used more than a gigabyte.
 """
 
 import multiprocessing

@@ -19,7 +19,10 @@ from typing import Any
 from gpubench.errors import LONGEST_MESSAGE, GpubenchError
 
 MAX_S = 60
-"""Time limit of a call. The first call imports modules; later calls take milliseconds."""
+"""Limit of a call's CPU time. The first call imports modules; later calls take milliseconds."""
+
+MAX_WAITING_S = 600
+"""Limit of a call's time on a machine that does other work first."""
 
 REFUSALS: deque[str] = deque(maxlen=20)
 """The last messages with which inputs were refused."""
@@ -89,18 +92,21 @@ def watched(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raise BrokenContractError if the block takes longer than `MAX_S`."""
+    """Raise BrokenContractError if the block takes longer than `MAX_S` or `MAX_WAITING_S`."""
 
     def late(_signal: int, _frame: FrameType | None) -> None:
         raise BrokenContractError(f"takes more than {MAX_S} s")
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, MAX_S)
+    before = {number: signal.signal(number, late) for number in (signal.SIGPROF, signal.SIGALRM)}
+    signal.setitimer(signal.ITIMER_PROF, MAX_S)
+    signal.setitimer(signal.ITIMER_REAL, MAX_WAITING_S)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def call_within_contract(call: Callable[[], Any], folder: Path) -> Any:

@@ -13,7 +13,7 @@ _SKIPPED = re.compile(
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*+", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"\b(__\w+__)\s*(?=\()")
-_FUNCTION = re.compile(r"([^\s()<>,;{}*&]+)\s*(?=\()")
+_FUNCTION = re.compile(r"(?<![^\s()<>,;{}*&])([^\s()<>,;{}*&]+)\s*(?=\()")
 _NAMESPACE = re.compile(r"\b(?:namespace\s*(\w*)|extern\s*\"C\")\s*$")
 _LAUNCH = re.compile(r"<<<")
 _SPACED = {re.compile(r"<<\s+<"): "<<<", re.compile(r">>\s+>"): ">>>"}
