@@ -113,6 +113,7 @@ class Solution:
         self._program, self._facts = program, facts
         self._function, self._takes_outputs = function, takes_outputs
         self._bounds: dict[tuple[int, ...], tuple[Any, Leaves, list[tuple[Any, Any]]]] = {}
+        self._streams = _watched_streams()
         self._replaceable = _replaceable()
 
     def __call__(self, inputs: Any, outputs: Any) -> None:
@@ -130,10 +131,8 @@ class Solution:
         with torch.no_grad():
             returned = self._function(*arguments)
             self._keep(returned, results)
-        if is_new and threading.active_count() > threads:
-            raise LaunchError("it leaves a thread that runs after the call")
-        if is_new and (name := self._replaced()):
-            raise LaunchError(f"it replaces {name}")
+        if is_new:
+            self._require_fair(threads)
 
     def _bind(self, inputs: Any, outputs: Any) -> tuple[Any, Leaves, list[tuple[Any, Any]]]:
         number, facts = self._facts[inputs.numel()]
@@ -153,10 +152,40 @@ class Solution:
             if tensor.data_ptr() != target.data_ptr() or type(tensor) is not type(target):
                 write(tensor, target)
 
-    def _replaced(self) -> str:
-        """Return a function of torch or of Python's clock that is no longer the same."""
+    def _require_fair(self, threads: int) -> None:
+        """Raise LaunchError for what a call leaves behind: a change of torch, or work that goes on.
+
+        The clock of another process finds what such work changes. This names the cause.
+        """
+        import torch
+
         now = _replaceable()
-        return next((name for name, each in self._replaceable.items() if now[name] != each), "")
+        if name := next(
+            (name for name, each in self._replaceable.items() if now[name] != each), ""
+        ):
+            raise LaunchError(f"it replaces {name}")
+        if threading.active_count() > threads:
+            raise LaunchError("it leaves a thread that runs after the call")
+        if self._streams and not torch.cuda.is_current_stream_capturing():
+            torch.cuda.current_stream().synchronize()
+            if not all(stream.query() for stream in self._streams):
+                raise LaunchError("it leaves work in a stream that it does not wait for")
+
+
+def _watched_streams() -> list[Any]:
+    """Return a list to which each stream that Python code makes from now on is added."""
+    import torch
+
+    made = list[Any]()
+
+    class Stream(torch.cuda.Stream):  # type: ignore[misc] # torch has no types here
+        def __new__(cls, *given: Any, **named: Any) -> Any:
+            stream = super().__new__(cls, *given, **named)
+            made.append(stream)
+            return stream
+
+    torch.cuda.Stream = Stream
+    return made
 
 
 def _replaceable() -> dict[str, Any]:

@@ -72,7 +72,7 @@ class _Process:
                 )
                 self._path = request.path
             try:
-                return ask(self._child, content, ANSWER_S)
+                return ask(self._child, content, [ANSWER_S])
             except ChildLostError as lost:
                 self.end()
                 raise UsageError(f"{request.path}: its process {lost.why}") from lost

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gpubench.errors import CompileError
+from gpubench.backends.cuda import nvcc
+from gpubench.errors import CompileError, DoesNotFitError
 from gpubench.foreign import values
 from gpubench.foreign.statement import Program, read_text
 from gpubench.model import CallVariant
@@ -86,6 +87,8 @@ def _of_json(solution: Solution) -> tuple[Function, bool]:
         sys.path.insert(0, str(folder))
         module = values.module_of(folder / file, Path(file).stem)
     elif spec.binding == "torch":
+        if nvcc.find() is None:
+            raise DoesNotFitError("its CUDA C++ needs nvcc, which is missing, and a GPU")
         module = _compiled(solution, folder)
     else:
         binding = spec.binding or ", ".join(spec.languages) or spec.language
