@@ -63,9 +63,10 @@ def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
 
 
 def _candidates(file: Path, quote: str, name: str, folders: Sequence[Path]) -> list[Path]:
-    """Return the paths where an included file may be."""
+    """Return the files that an include may mean, the first of which is included."""
     beside = (file.parent,) if quote == '"' else ()
-    return [_real(folder / name) for folder in (*beside, *folders)]
+    paths = (folder / name for folder in (*beside, *folders))
+    return [_real(path) for path in paths if path.is_file()]
 
 
 def _real(path: Path) -> Path:

@@ -19,7 +19,9 @@ EXTERN_C = re.compile(
 )
 """`extern "C"` of a kernel, which has internal linkage here."""
 
-DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
+DYNAMIC_SHARED = re.compile(
+    r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]((?:\s*\[[^\[\];]+\])*)\s*;"
+)
 
 MISSING_HEADER = "gpubench: missing header "
 """Start of the note that g++ prints for a header that it does not find."""
@@ -38,6 +40,12 @@ _DEVICE = re.compile(r"\b__(?:global|device)__\b")
 _OF_DEVICE = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _OPENING, _CLOSING = re.compile(r"<<\s*<"), re.compile(r">>\s*>")
 """Both sides of a configuration. Visual Studio puts a space into them."""
+
+_STATIC = re.compile(r"\bstatic\b(?!\s+constexpr)")
+"""Begins a variable of a host function. Without `thread_local` it would be a shared array."""
+
+_DECLARATION = re.compile(r"(?<=[;{}])\s*(?!\s*template)[^;{}()=]+\([^;{}]*\)\s*;")
+"""A function that is declared, but not defined or instantiated."""
 
 _LAUNCHED = re.compile(r"[A-Za-z_][\w:]*\s*\Z")
 
@@ -61,11 +69,14 @@ def translation_unit(
 ) -> str:
     """Return a unit of a source whose kernels keep their text, and a table of the instances.
 
-    `text` replaces the source on disk. `entry` is a host function whose launches are run. Headers
-    of the source are in `folders`. Macros cannot do this: `extern __shared__ T name[];` becomes a
-    pointer, and a kernel's `extern "C"` is left out.
+    `text` replaces the source on disk and all of its own headers: functions that neither the
+    instances nor the entry need are left out. `entry` is a host function whose launches are run.
+    Headers of the source are in `folders`. Macros cannot do this: `extern __shared__ T name[];`
+    becomes a pointer, and a kernel's `extern "C"` is left out.
     """
-    reader = _Reader(entry.partition("<")[0].rpartition("::")[2], folders)
+    is_whole = text is not None and bool(instances or entry)
+    wanted = " ".join((entry, *instances)) if is_whole else entry.partition("<")[0]
+    reader = _Reader(wanted, folders, is_whole)
     adapted = reader.adapted(read_source(source) if text is None else text, source)
     hoisted = "".join(
         f"#if __has_include(<{name}>)\n#include <{name}>\n#else\n"
@@ -83,8 +94,9 @@ def translation_unit(
 class _Reader:
     """Reads a source and the files that it includes."""
 
-    entry: str
+    wanted: str  # names of functions
     folders: Sequence[Path]
+    is_whole: bool  # whether one text has all functions
     headers: dict[str, None] = field(default_factory=dict)
     """The names of the system's headers. They come first, before the macros of `cuda.h`."""
 
@@ -98,15 +110,19 @@ class _Reader:
         self.inserted.add(path.resolve())
         plain = masked(text)
         functions = list(_functions(plain))
-        kept = _needed(text, plain, functions, self.entry)
+        of_device = [] if self.is_whole else [each for each in functions if each.is_device]
+        kept = _needed(text, plain, functions, of_device, self.wanted)
         cuts = [(each.start, each.end, "") for each in functions if each not in kept]
         for each in functions:
             if each in kept and not each.is_device:
                 cuts += _host_code(text, plain, each)
+                body = plain.index("{", each.start)
+                kept_values = _STATIC.finditer(plain, body, each.end)
+                cuts += [(*found.span(), "static thread_local") for found in kept_values]
         for found in DYNAMIC_SHARED.finditer(text):
             inside = any(each.start <= found.start() < each.end for each in functions)
             macro = "DYNAMIC_SHARED" if inside else "FILE_DYNAMIC_SHARED"
-            cuts.append((*found.span(), f"{macro}({found[1]}, {found[2]});"))
+            cuts.append((*found.span(), f"{macro}({found[1]}{found[3]}, {found[2]});"))
         cuts += [(*found.span(), "") for found in EXTERN_C.finditer(text)]
         for found in _INCLUDE.finditer(text):
             new = self._included(found, path)
@@ -183,12 +199,21 @@ def _function_name(heading: str) -> str:
     return name[1]
 
 
-def _needed(text: str, plain: str, functions: Sequence[_Function], entry: str) -> set[_Function]:
-    """Return the device's functions, the entry, and all functions that these or other code name."""
-    outside = _replaced(plain, [(each.start, each.end, "") for each in functions])
-    waiting = [outside, entry]
-    waiting += [plain[each.start : each.end] for each in functions if each.is_device]
-    kept = {each for each in functions if each.is_device}
+def _needed(
+    text: str,
+    plain: str,
+    functions: Sequence[_Function],
+    of_device: Sequence[_Function],
+    wanted: str,
+) -> set[_Function]:
+    """Return `of_device`, the wanted functions, and all that these or other code name."""
+    outside = _replaced(plain, [(each.start, each.end, ";") for each in functions])
+    waiting = [
+        _DECLARATION.sub("", outside),
+        wanted,
+        *(plain[each.start : each.end] for each in of_device),
+    ]
+    kept = set(of_device)
     words: set[str] = set()
     while waiting:
         words |= set(_WORD.findall(waiting.pop()))

@@ -56,3 +56,26 @@ def test_a_file_beside_it_with_a_kernel_is_read_and_other_files_are_left_to_the_
     text = unit(source, folder=tmp_path)
     assert "FILE_DYNAMIC_SHARED(float, s);\n__global__ void a() {}" in text
     assert f'#line 2 "{tmp_path / "x.cu"}"\n#include "plain.h"' in text
+
+
+WHOLE = """\
+extern __shared__ int before[];
+float used(float);
+float unused(cublasHandle_t handle = nullptr);
+float used(float x) { static float last = x; return last; }
+__device__ float unused() { return cuda::barrier(); }
+__global__ void k(float* A) { extern __shared__ half rows[][2 + 4]; A[0] = rows[0][0]; }
+__global__ void other(float* A) { unused(); }
+void run(float* A) { k<<<1, 1>>>(A + (int)used(1)); }
+"""
+
+
+def test_of_a_whole_text_only_what_the_entry_names_is_kept_and_static_values_are_not_shared() -> (
+    None
+):
+    text = translation_unit(Path("x.cu"), WHOLE, ["run"], "run")
+    assert "static thread_local float last" in text
+    assert "DYNAMIC_SHARED(half[2 + 4], rows);" in text
+    assert "cuda::barrier" not in text
+    assert "other" not in text
+    assert "cuda::barrier" in unit(WHOLE)

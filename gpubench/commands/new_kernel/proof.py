@@ -47,6 +47,7 @@ ONLY_NVCC = {
     r"\b(?:wgmma|mma\.sync|ldmatrix)": "it uses tensor cores by inline PTX",
     r"\basm\b": "it has inline PTX",
     r"\b(cute|cutlass|kittens|cooperative_groups|cub|cuda)(::|\s*;)": "it needs a library of CUDA",
+    r"\bcublas\w+\s*\(": "it calls cuBLAS",
 }
 """What g++ cannot compile, by patterns of code. It compiles `wmma`."""
 
@@ -136,9 +137,14 @@ class Trial:
         options = self.variant.options(self.tile, self.variant.dtypes[0])
         folders = include_folders(options)
         macros = [option[2:].partition("=")[0] for option in options if option.startswith("-D")]
-        *_, text = expanded(self.variant.source, folders, macros)
+        linked = [option for option in options if option.endswith((".cu", ".cpp", ".cc"))]
+        source = self.folder / "joined.cu" if linked else self.variant.source
+        if linked:
+            paths = map(Path.resolve, (self.variant.source, *map(Path, linked)))
+            source.write_text("".join(f'#include "{path}"\n' for path in paths), encoding="utf-8")
+        *_, text = expanded(source, folders, macros)
         text = _ON_TENSORS.sub("", text)
-        files = whole_source(self.variant.source, folders)
+        files = whole_source(source, folders)
         near = {file.name for file in files}
         names = {name for file in files for name in included_names(read_source(file))}
         if not re.search(r"\bstd\b", text):  # C++'s headers take seconds
@@ -189,5 +195,5 @@ def _why_wrong(problem: Problem, output: np.ndarray, differs: np.ndarray) -> str
 
 def _why_only_nvcc(variant: CudaVariant | HostVariant) -> str:
     """Return what in a source only nvcc compiles, or an empty text."""
-    text = read_source(variant.source)
+    text = "".join(map(read_source, whole_source(variant.source)))
     return next((why for what, why in ONLY_NVCC.items() if re.search(what, text)), "")

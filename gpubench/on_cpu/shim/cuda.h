@@ -43,8 +43,9 @@ using std::size_t;
 
 // What unit.py makes of `extern __shared__ T name[];`, the only change to a kernel's text: in a
 // function, and outside.
-#define DYNAMIC_SHARED(T, name) \
-  auto* const name = static_cast<T*>(on_cpu::dynamic_shared_memory({__FILE__, __LINE__}))
+#define DYNAMIC_SHARED(T, name)                         \
+  auto* const name = static_cast<std::type_identity_t<T>*>( \
+      on_cpu::dynamic_shared_memory({__FILE__, __LINE__}))
 #define FILE_DYNAMIC_SHARED(T, name) static on_cpu::DynamicShared<T> name{{__FILE__, __LINE__}}
 namespace on_cpu {
 template <typename T>

@@ -132,6 +132,8 @@ inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEv
 ON_CPU_NOTHING(cudaDeviceSynchronize)
 ON_CPU_NOTHING(cudaThreadSynchronize)
 ON_CPU_NOTHING(cudaDeviceReset)
+ON_CPU_NOTHING(cudaDriverGetVersion)
+ON_CPU_NOTHING(cudaRuntimeGetVersion)
 ON_CPU_NOTHING(cudaSetDevice)
 ON_CPU_NOTHING(cudaGetLastError)
 ON_CPU_NOTHING(cudaPeekAtLastError)

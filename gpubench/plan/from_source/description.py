@@ -18,7 +18,7 @@ from gpubench.model.sources import read_source
 from gpubench.plan.from_source.files import expanded, needed, of_repository, source_text
 from gpubench.plan.from_source.launch import Dimensions, Scope, edge_of_block, read_launch
 from gpubench.plan.from_source.meaning import UNKNOWN, meanings, reads_output
-from gpubench.plan.from_source.source import Function, code, functions, last, reachable
+from gpubench.plan.from_source.source import Function, calls, code, functions, last, reachable
 from gpubench.text import shown, unknown
 
 GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN"), 8)
@@ -49,7 +49,7 @@ ALIASES = {
 _LIBRARIES = {"cublas": re.compile(r"\bcublas\w+\("), "cuda": re.compile(r"\bcu[A-Z]\w+\(")}
 _NO_PRODUCT = re.compile(r"\b(__)?(exp2?|rsqrt|tanh)f?\s*\(|/\s*\w*(?:sum|norm)\w*\b")
 _HALF_ACCUMULATOR = re.compile(
-    r"\bmma_in_float16\b|F16F16F16|accumulator\s*,[^<>;]*\b(?:__)?half\s*>"
+    r"\bmma_in_float16\b|F16F16F16|UniversalFMA<T|accumulator\s*,[^<>;]*\b(?:__)?half\s*>"
 )
 _WAITS = re.compile(
     r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"
@@ -178,12 +178,14 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
         function = replace(function, template=tuple(template))
     else:
         macros = {}
+        written = read_source(source).replace("\\\n", "")  # with its macros
+        arguments = [_as_called(each, at, function, written) for at, each in enumerate(arguments)]
         options += [os.path.relpath(path, home) for path in linked]
         options += [f"-l{each}" for each, call in _LIBRARIES.items() if call.search(body)]
     return _Read(
         function=function, others=others, arguments=arguments, column_major=column_major,
         reads_output=reads_output(function, kernels, op), launch=launch, macros=macros,
-        options=options, text=included + text, body=body,
+        options=options, text=included + text + read_source(source), body=body,
     )  # fmt: skip
 
 
@@ -243,6 +245,15 @@ def _as_passed(parameter: Parameter, launch: Dimensions) -> Parameter:
     is_product = re.fullmatch(r"([MNK]|\d+)(\*([MNK]|\d+))*", passed)
     is_open = parameter.value == UNKNOWN and not parameter.is_pointer
     return replace(parameter, value=passed) if is_open and is_product else parameter
+
+
+def _as_called(parameter: Parameter, at: int, function: Function, text: str) -> Parameter:
+    """Return a number that is not known with what a call in a text passes for it."""
+    if parameter.value != UNKNOWN or parameter.is_pointer:
+        return parameter
+    call = re.compile(rf"\b{last(function.name)}\s*(?:<[^;{{}}]*?>\s*)?(?=\()")
+    passed = (given[at] for given in calls(call, text) if at < len(given))
+    return replace(parameter, value=next(filter(str.isdecimal, passed), UNKNOWN))
 
 
 def _numeric_macros(text: str) -> dict[str, str]:
@@ -365,6 +376,7 @@ def _dtypes(
     if "Scalar" in {operand, result}:
         pattern = rf"\b{last(function.name)}\s*<\s*([\w:]+)"
         instances = [_resolved(each, text) for each in re.findall(pattern, code(text))]
+        instances += [_resolved(each, text) for each in function.types[:1]]  # using TA = float;
         names = [name for each in instances for name in _precisions(each, each, body)]
         if names:
             return f"    dtypes={_listed(dict.fromkeys(names))},", False

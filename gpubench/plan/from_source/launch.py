@@ -104,6 +104,8 @@ def _read(
             symbols[_CAST.sub("", given).strip()] = argument.value.upper()
     scope = replace(scope, symbols=symbols)
     passed = {each.name: scope.expression(given) or "" for given, each in pairs}
+    if any(each.value in {"M", "N", "K"} and passed[each.name].isdecimal() for _, each in pairs):
+        return Dimensions(caller=caller.name, config=launch.config)  # for one size only
     grid, of_block, of_shared, *_ = *split(launch.config), "", ""
     scope, guess = scope.with_guessed_edge(_parts(of_block, launch.before))
     block = scope.expressions(_parts(of_block, launch.before))
@@ -214,9 +216,10 @@ def _parts(text: str, before: str) -> list[str]:
 
     `before` is the code before the launch, which may make the `dim3`.
     """
-    made, members = re.match(r"\s*dim3\s*[({]", text), {}
+    made, members, grows = re.match(r"\s*dim3\s*[({]", text), {}, []
     if variable := re.fullmatch(r"\s*(\w+)\s*", text):
         name = variable[1]
+        grows = re.findall(rf"\b{name}\.([xyz])\s*\+\+", before)  # if there is a remainder
         members = dict(re.findall(rf"\b{name}\.([xyz])\s*=([^;=]+);", before))
         pattern = rf"\bdim3\b[^;]*?\b{name}\s*(?:=\s*dim3\s*|=\s*)?[({{]"
         made = next(iter(reversed([*re.finditer(pattern, before)])), None)
@@ -225,7 +228,8 @@ def _parts(text: str, before: str) -> list[str]:
     elif made:
         opening = made.end() - 1
         text, _ = enclosed(made.string, opening, "()" if made[0].endswith("(") else "{}")
-    return split(text)
+    parts = zip("xyz", split(text), strict=False)
+    return [f"ceil({part})" if axis in grows else part for axis, part in parts]
 
 
 def _tree(text: str, types: Mapping[str, str]) -> ast.expr:

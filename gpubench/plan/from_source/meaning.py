@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from gpubench.model import OPERATIONS
 from gpubench.model.signature import NULL, Parameter, split, why_unknown
-from gpubench.plan.from_source.source import Function, enclosed
+from gpubench.plan.from_source.source import BLAS, Function, calls, enclosed
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
 """Values of parameters with these names, so that C = alpha·A·B + beta·C is A·B."""
@@ -37,7 +37,7 @@ ROWS, COLUMNS = {"row", "rows", "height", "h"}, {"col", "cols", "column", "colum
 EDGE = 16  # value of a number that only decides the block: its edge
 
 _DECORATION = re.compile(
-    r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)_(?=\w)|_(d|dev|device|g|gpu|ptr|global)$"
+    r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)_(?=\w)|_(d|dev|device|g|gpu|ptr|global|ld)$"
 )
 _ASSIGNED = re.compile(r"\b(\w+)\s*(?:[+*/%-]?=(?!=)|\{)\s*([^;{}]*)[;}]")
 _NUMBERS = {
@@ -47,7 +47,12 @@ _NUMBERS = {
 
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_CUTE_STRIDE = re.compile(r"\bd([ABC])\s*=\s*make_stride\s*\(\s*(Int<1>|_1\b)?")
+_CUTE_STRIDE = re.compile(
+    r"\bd?([ABC])\s*=\s*make_(?:tensor\b[^;]*?\bmake_)?stride\s*\(\s*(Int<1>|_1\b)?"
+)
+_CUTLASS_GEMM = re.compile(
+    r"\bdevice::Gemm\w*\s*" + r"[<,]\s*[\w:]+\s*,\s*[\w:]*?(Row|Column)Major\s*" * 3
+)
 
 ROWS_AND_COLUMNS = {"A": "MK", "B": "KN", "C": "MN"}
 """The rows and the columns of each matrix of a product of two matrices."""
@@ -88,10 +93,9 @@ def meanings(
                 _from_argument(argument, parameter.value, values)
     if on_host:
         _complete(function, declared, values)
-        strides = dict(_CUTE_STRIDE.findall(function.body * OPERATIONS[op].has_layouts))
-        column_major = tuple(
-            each for each in strides if bool(strides[each]) != (each == "B")  # it has N rows
-        ) or column_major  # fmt: skip
+        launched = (kernels[each.kernel] for each in function.launches if each.kernel in kernels)
+        for part in (function, *launched):
+            column_major = column_major or _of_library(part, values, op)
     if OPERATIONS[op].extents == ("M", "N"):
         _without_k(declared, values)
     return [replace(each, value=values[each.name]) for each in declared], column_major
@@ -114,6 +118,33 @@ def reads_output(function: Function, kernels: Mapping[str, Function], op: str) -
                 if any(all(map(element.search, both)) for both in sides):
                     return True
     return False
+
+
+def _of_library(function: Function, values: dict[str, str], op: str) -> tuple[str, ...]:
+    """Return the operands that a call of cuBLAS or CUTLASS, or CuTe's strides, take by columns.
+
+    In an operation without layouts, the order of a call's arrays tells which is the matrix.
+    """
+    for arguments in calls(BLAS, function.body):
+        names = [argument.strip("& ") for argument in arguments]
+        arrays = [name for name in names if values.get(name) in OPERATIONS[op].arrays]
+        transposed = ["OP_N" not in name for name in names if "OP_" in name]
+        if not OPERATIONS[op].has_layouts:
+            values |= dict(zip(arrays, OPERATIONS[op].arrays, strict=False))
+        elif len(transposed) == 2 and len(arrays) == len("ABC"):  # noqa: PLR2004 # A and B
+            is_swapped = values[arrays[0]] == "B"  # it computes the transposed C = B A
+            flags = [*(each == is_swapped for each in transposed), not is_swapped]
+            return tuple(
+                sorted(values[name] for name, flag in zip(arrays, flags, strict=True) if flag)
+            )
+    if not OPERATIONS[op].has_layouts:
+        return ()
+    if gemm := _CUTLASS_GEMM.search(function.body):
+        return tuple(
+            each for each, order in zip("ABC", gemm.groups(), strict=True) if order == "Column"
+        )
+    strides = dict(_CUTE_STRIDE.findall(function.body))  # B has N rows there
+    return tuple(each for each in strides if bool(strides[each]) != (each == "B"))
 
 
 def _plain(name: str) -> str:

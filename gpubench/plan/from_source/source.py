@@ -19,7 +19,10 @@ _LAUNCH = re.compile(r"<<<")
 _SPACED = {re.compile(r"<<\s+<"): "<<<", re.compile(r">>\s+>"): ">>>"}
 """How Visual Studio formats a launch."""
 
-_CALLS_LAUNCH = re.compile(r"<<<|\bcu(da)?Launch\w*\s*\(|\blaunch_kernel\w*\s*\(")
+BLAS = re.compile(r"\bcublas\w*(?:gemm|gemv)\w*\s*(?=\()", re.IGNORECASE)  # a call
+_CALLS_LAUNCH = re.compile(
+    rf"<<<|\bcu(da)?Launch\w*\s*\(|\blaunch_kernel\w*\s*\(|(?i:{BLAS.pattern})"
+)
 _HALF_SUMS = re.compile(r"mma[\w.]*\.f16\.f16\.f16")
 
 
@@ -133,6 +136,12 @@ def reachable(name: str, by_name: Mapping[str, Function]) -> list[Function]:
             found[name] = by_name[name]
             waiting += re.findall(r"\b[A-Za-z_]\w*", found[name].body)
     return list(found.values())
+
+
+def calls(called: re.Pattern[str], text: str) -> Iterator[list[str]]:
+    """Yield the arguments of each call of what a pattern matches."""
+    for mark in called.finditer(text):
+        yield split(enclosed(text, mark.end())[0])
 
 
 def last(name: str) -> str:

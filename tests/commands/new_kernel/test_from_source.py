@@ -414,3 +414,67 @@ def test_forms_of_coursework_are_read(tmp_path: Path, capsys: pytest.CaptureFixt
     written(tmp_path / "own", "no_launch", source)
     launch = loaded(tmp_path / "own", "no_launch").launch(Config(), PROBLEM)
     assert (launch.grid, launch.block) == ((9, 7), (8, 16))
+
+
+LIBRARIES = """
+template <class TA, class TC>
+void tensors(TA const* A, TA const* B, TC* C, int m, int n, int k, int stride) {
+  auto dA = make_stride(Int<1>{}, m);
+  auto dB = make_stride(k, Int<1>{});
+  tiled<<<1, 1>>>(A, dA, B, dB, C, stride);
+}
+#define RUN tensors<half_t, half_t>(a, b, c, M, N, K, 48);
+using TA = cute::half_t;
+void blas(half* A, half* B, half* C, int M, int N, int K) {
+  cublasGemmEx(handle(), CUBLAS_OP_T, CUBLAS_OP_N, N, M, K, &alpha, B, CUDA_R_16F, K, A,
+               CUDA_R_16F, K, &beta, C, CUDA_R_16F, N, CUBLAS_COMPUTE_16F, CUBLAS_GEMM_DEFAULT);
+}
+void blas_t(float* A, float* B, float* C, int M, int N, int K) {
+  cublasSgemm(handle(), CUBLAS_OP_N, CUBLAS_OP_T, M, N, K, &alpha, A, M, B, N, &beta, C, M);
+}
+void vector(float* A, float* B, float* C, int M, int N) {
+  cublasSgemv(handle(), CUBLAS_OP_T, N, M, &alpha, B, N, A, 1, &beta, C, 1);
+}
+void cutlass_gemm(int M, int N, int K, float const* A, int lda, float const* B, int ldb, float* C,
+                  int ldc) {
+  using Gemm = cutlass::gemm::device::Gemm<float, cutlass::layout::RowMajor, float, ColumnMajor,
+                                           float, ColumnMajor>;
+}
+__global__ void part(float* A, float* B, float* C, int m_ld, int n_ld, int k_ld) {}
+void fixed(float* a, float* b, float* c) { part<<<dim3(8, 8), 256>>>(a, b, c, 1024, 512, 256); }
+__global__ void rest(float* A, float* B, float* C, int M, int N, int K) {}
+void counted(float* A, float* B, float* C, int M, int N, int K) {
+  dim3 grid(N / 32, M / 8);
+  if (M % 8) grid.y++;
+  rest<<<grid, 256>>>(A, B, C, M, N, K);
+}
+"""
+
+
+def test_calls_of_libraries_tell_layouts_and_launches_of_one_size_tell_no_grid(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "libraries.cu"
+    source.write_text(LIBRARIES)
+
+    def described(name: str, op: str = "gemm") -> CudaVariant | HostVariant:
+        describe_source(f"my_{name}", op, source, tmp_path, kernel=name, force=False)
+        variant = of_op(op, tmp_path)[f"my_{name}"]
+        assert isinstance(variant, CudaVariant | HostVariant)
+        return variant
+
+    tensors, half = described("tensors"), described("blas")
+    assert (tensors.column_major, tensors.dtypes) == (("A", "B"), ("float16_sum16",))
+    assert "int stride=48" in tensors.signature
+    assert (half.column_major, half.dtypes) == (("B",), ("float16_sum16",))
+    assert described("blas_t").column_major == ("A", "C")
+    assert described("cutlass_gemm").column_major == ("B", "C")
+    assert [each.value for each in parameters(described("vector", "gemv").signature)] == [
+        *("x", "A", "y", "M", "N")
+    ]
+    part, rest = described("part"), described("rest")
+    assert isinstance(part, CudaVariant)
+    assert isinstance(rest, CudaVariant)
+    assert "int m_ld=M, int n_ld=N" in part.signature
+    assert part.grid == "M*N/256"  # a guess
+    assert rest.grid == ("N//32", "M/8")
