@@ -81,7 +81,7 @@ CASES = (
     ),
     Case(
         "a stack of 128 kB, half of which is too little for Python itself",
-        "sh -c 'ulimit -s 128; exec \"$@\"' -",
+        f"prlimit --stack={2**17}",
         f"{SWEEP} --sizes 32",
         0,
     ),
@@ -115,7 +115,7 @@ CASES = (
     ),
     Case(
         "four processes",
-        f"{NOBODY} env -C open sh -c 'ulimit -u 4; exec \"$@\"' -",
+        f"{NOBODY} env -C open prlimit --nproc=4",
         f"{SWEEP} --sizes 32",
         2,
         "no further process or thread can start",
