@@ -40,13 +40,6 @@ ROOMS = ("operands", "judge", "measure", "child", "outside")
 
 LONGEST = 600
 
-MATRICES = (
-    r"const Scalar\* A, const Scalar\* B, Scalar\* C,( Scalar\* workspace,)? int M, int N, int K"
-)
-VECTORS = r"const Scalar\* A, const Scalar\* x, Scalar\* y,( Scalar\* workspace,)? int M, int N"
-EPILOGUES = MATRICES.replace(r"Scalar\* C", r"const Scalar\* bias, Scalar\* C", 1)
-"""How every kernel's parameters begin, as `CudaVariant` has them."""
-
 
 def module_of(path: Path) -> str:
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
@@ -226,15 +219,17 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor() -> None:
     for path in sorted((PACKAGE / "kernels").glob("*/*.cu")):
         of_its_name = sorted(p.name for p in path.parent.iterdir() if p.stem == path.stem)
         assert of_its_name == [f"{path.stem}.cu", f"{path.stem}.py"], path
-        # The kernel bears the file's name, and the file opens with its lesson.
+        # The kernel has the file's name, and the parameters that `CudaVariant` passes by default.
         text = path.read_text(encoding="utf-8")
         assert text.startswith(f"// {path.stem}: ")
         operation = OPERATIONS[OPERATIONS.named_by(path.parent.name)[0]]
-        operands = EPILOGUES if operation.added else MATRICES if operation.has_k else VECTORS
+        *operands, output = operation.arrays
+        begin = r",\s+".join((*(rf"const Scalar\* {x}" for x in operands), rf"Scalar\* {output}"))
+        workspace = r"(,\s+Scalar\* workspace)?"
+        extents = "".join(rf",\s+int {extent}" for extent in operation.extents)
         maps = r"(,\s+const __grid_constant__ CUtensorMap \w+)*"
-        assert re.search(
-            rf"^{path.stem}\({operands}(,\s+int \w+)*{maps}\) {{$", text, re.MULTILINE
-        ), path
+        parameters = rf"{begin}{workspace}{extents}(,\s+int \w+)*{maps}"
+        assert re.search(rf"^{path.stem}\({parameters}\) {{$", text, re.MULTILINE), path
 
 
 def test_a_file_reads_in_one_sitting() -> None:

@@ -103,7 +103,8 @@ def cpu_loop(
         import numpy as np
 
         element = numba.from_dtype(np.dtype(dtype))
-        arrays = {1: element[::1], 2: element[:, :] if strided else element[:, ::1]}
+        matrix = element[:, :] if strided else element[:, ::1]
+        arrays = {1: element[::1], 2: matrix, 3: element[:, :, ::1]}
         signature = tuple(arrays[dimension] for dimension in dimensions)
         return numba.njit(signature, cache=True)(loop)  # type: ignore[no-any-return]
 

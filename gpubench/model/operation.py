@@ -22,6 +22,8 @@ Size = tuple[int, ...]
 PRODUCT_EXTENTS = ("M", "N", "K")
 """The extents that have a column of their own in results."""
 
+MATRIX = 2  # number of dimensions of a matrix
+
 LARGEST = 2**31 - 1
 """Largest extent: kernels take extents as 32-bit integers."""
 
@@ -139,9 +141,9 @@ class Operation:
 
     @property
     def matrices(self) -> tuple[str, ...]:
-        """Names of the arrays that have rows and columns."""
+        """Names of the arrays that have rows and columns alone."""
         each = (*self.inputs, self.output)
-        return tuple(array.name for array in each if len(array.dimensions) > 1)
+        return tuple(array.name for array in each if len(array.dimensions) == MATRIX)
 
     @property
     def has_k(self) -> bool:
@@ -175,18 +177,30 @@ class Operation:
 
         Then scaled operands and single rows show what a tolerance hides.
         """
-        return self.has_product and not self.added
+        return self.has_product and not self.added and not self.batch
+
+    @cached_property
+    def batch(self) -> str:
+        """The extent that counts separate operations; empty for no such extent.
+
+        All arrays have it first, such as `BATCH M K`, and it is none of M, N and K.
+        """
+        arrays = (*self.inputs, self.output)
+        firsts = {each for array in arrays for each in array.dimensions[:1] or [""]}
+        return next(iter(firsts & {*self.further}), "") if len(firsts) == 1 else ""
 
     @cached_property
     def has_product(self) -> bool:
-        """Whether it is a product, apart from what is `added`.
+        """Whether it is a product, or a batch of products, apart from what is `added`.
 
         Then exact probes, and probes of the widths of sums, show what a tolerance hides.
         """
         factors = [array for array in self.inputs if array.name not in self.added]
         is_linear = {array.name for array in factors} == set(self.linear_in)
-        shapes = [array.dimensions for array in (*factors, self.output)]
-        if not is_linear or self.further or [len(factors), len(shapes[0])] != [2, 2]:
+        begin = 1 if self.batch else 0
+        shapes = [array.dimensions[begin:] for array in (*factors, self.output)]
+        has_others = bool({*self.further} - {self.batch})
+        if not is_linear or has_others or [len(factors), len(shapes[0])] != [2, 2]:
             return False
         (rows, depth), second, result = shapes
         if self.first_is_transposed:

@@ -114,6 +114,16 @@ class Problem:
         return (*self.input_shapes, self.output_shape)
 
     @property
+    def batch(self) -> int:
+        """Number of separate operations (`Operation.batch`)."""
+        return self.extents.get(self.operation.batch, 1)
+
+    @property
+    def shapes_of_one(self) -> tuple[Shape, ...]:
+        """Shapes of the operands and the result of one of the batch."""
+        return tuple(shape[1:] for shape in self.shapes) if self.operation.batch else self.shapes
+
+    @property
     def types(self) -> tuple[str, ...]:
         """Element types of the operands and the result."""
         precision, operation = self.precision, self.operation

@@ -48,6 +48,17 @@ def libraries() -> frozenset[str]:
     return frozenset(names | {variant.name for variant in calls})
 
 
+def library_of(op: str, backend: str) -> str:
+    """Return the name of the library that our kernels of an operation are compared with.
+
+    Empty for an operation without a library.
+    """
+    if not OPERATIONS.is_ours(op):
+        return ""
+    ours = of_op(op).values()
+    return next((v.baseline for v in ours if v.backend == backend and v.baseline), "")
+
+
 def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> dict[str, Variant]:
     """Return the variants of an operation by name: ours, then the variants of the user's folder.
 

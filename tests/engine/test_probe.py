@@ -22,6 +22,7 @@ from gpubench.engine.judge.probe import (
     require_exact,
     unusual_problem,
 )
+from gpubench.engine.judge.probe import all_probes as judge_probes
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, CudaVariant, Point, Problem
 from gpubench.plan.registry import of_op, variants
@@ -118,6 +119,33 @@ def test_an_operand_of_18_bits_shows_in_a_single_launch(operand: int) -> None:
     bits = inputs[operand].view(np.uint32) & np.uint32(0xFFFFFFC0)
     inputs[operand] = bits.view(np.float32)
     assert probe.count_wrong(np, inputs[0] @ inputs[1]) > 0.4 * 300 * 200
+
+
+@pytest.mark.parametrize("batch", [2, 40])
+def test_products_of_a_batch_have_other_values_each(batch: int) -> None:
+    size = (33, 17, 65, batch)
+    at = Problem(op="gemm_batched", m=1, n=1, dtype="float32").at(size)
+    for probe in judge_probes(at, 1):
+        a, b = probe.inputs()
+        assert (a.shape, b.shape) == at.input_shapes
+        require_exact(probe, np, a @ b)
+        exchanged = a @ np.roll(b, 1, axis=0)
+        with pytest.raises(WrongError, match=f"at {batch}x33x17x65"):
+            require_exact(probe, np, exchanged)
+
+
+def test_narrow_sums_in_one_product_of_a_batch_are_found() -> None:
+    at = Problem(op="gemm_batched", m=1, n=1, dtype="float32").at((70, 17, 650, 3))
+    *_, probe = judge_probes(at, 1)
+    a, b = probe.inputs()
+    result = a @ b
+    parts = (a[2][:, i : i + 8].astype(np.float16) @ b[2][i : i + 8] for i in range(0, 650, 8))
+    total = np.zeros(result[2].shape, np.float16)
+    for part in parts:
+        total += part.astype(np.float16)
+    result[2] = total
+    with pytest.raises(WrongError, match="keep 11 bits, as sums in float16 do"):
+        require_exact(probe, np, result)
 
 
 def test_nan_is_not_exact() -> None:

@@ -157,9 +157,8 @@ def test_the_pass_after_the_product_is_right_on_the_cpu(tmp_path: Path) -> None:
     folder = tmp_path / "own" / "finish"
     folder.mkdir(parents=True)
     (folder / "operation.py").write_text(FINISH)
-    for header in HEADERS.glob("*.cuh"):
-        shutil.copy(header, folder)
-    (folder / "elementwise_pass.cu").write_text('#include "elementwise.cuh"\n')
+    shutil.copytree(HEADERS.parent, folder / "lib")
+    (folder / "elementwise_pass.cu").write_text('#include "lib/epilogue/elementwise.cuh"\n')
     (folder / "elementwise_pass.py").write_text(ELEMENTWISE)
     checked = call(tmp_path, "check", "elementwise_pass", "--op", "finish", "--kernels", "own")
     assert (checked.code, "is right and clean" in checked.out) == (0, True), checked

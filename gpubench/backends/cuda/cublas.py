@@ -69,6 +69,44 @@ def gemm(dtype: str) -> Prepared:
     return Prepared(bind)
 
 
+def gemm_batched(dtype: str) -> Prepared:
+    """Return C = A·B for each of a batch of row-major matrices, by `cublasGemmStridedBatchedEx`."""
+    types = GEMM_TYPES[dtype]
+    alpha, beta = types.scalar(1), types.scalar(0)
+
+    def bind(a: Any, b: Any, c: Any) -> Callable[[], None]:
+        batch, m, k = a.shape
+        n = b.shape[2]
+        return _bound(
+            "cublasGemmStridedBatchedEx",
+            OP_N,
+            OP_N,
+            n,
+            m,
+            k,
+            ctypes.byref(alpha),
+            pointer(b),
+            types.operand,
+            n,
+            ctypes.c_longlong(k * n),
+            pointer(a),
+            types.operand,
+            k,
+            ctypes.c_longlong(m * k),
+            ctypes.byref(beta),
+            pointer(c),
+            types.result,
+            n,
+            ctypes.c_longlong(m * n),
+            batch,
+            types.compute,
+            DEFAULT_ALGORITHM,
+            arrays=(a, b, c),
+        )
+
+    return Prepared(bind)
+
+
 def gemv(dtype: str) -> Prepared:
     """Return y = A·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
     return _matrix_vector(dtype, OP_T)

@@ -162,7 +162,7 @@ def _with_baselines(
     Raises UsageError.
     """
     from gpubench.commands.judge.from_file import described, is_file_name
-    from gpubench.plan.registry import choose, is_ours, of_op
+    from gpubench.plan.registry import choose, is_ours, library_of, of_op
 
     if names and any(map(is_file_name, names)):
         if sweep.kernels or len(names) > 1:
@@ -175,25 +175,27 @@ def _with_baselines(
         variant.name for variant in of_op(sweep.op, sweep.kernels).values() if not is_ours(variant)
     ]
     kernels = choose(sweep.op, backend, own, sweep.kernels)
-    baselines = {each.name: _baselines(each, named) for each in kernels}
+    usual = library_of(sweep.op, backend)
+    baselines = {each.name: _baselines(each, named, usual) for each in kernels}
     patterns = [*dict.fromkeys(chain.from_iterable(baselines.values()))]
     compared = [each.name for each in choose(sweep.op, backend, patterns, sweep.kernels)]
     sweep = replace(sweep, variants=tuple(dict.fromkeys((*baselines, *compared))))
     return sweep, baselines, {*compared}
 
 
-def _baselines(variant: Variant, named: str | None) -> tuple[str, ...]:
-    """Return the names of a kernel's baselines. Raises UsageError.
+def _baselines(variant: Variant, named: str | None, usual: str) -> tuple[str, ...]:
+    """Return the names of a kernel's baselines, `usual` if nothing names one. Raises UsageError.
 
     The description of a kernel that nobody trusts may name a library only.
     """
     from gpubench.plan.ranges import parse_names
     from gpubench.plan.registry import libraries
 
-    baselines = parse_names(named) if named else (variant.baseline, *_parallel(variant.baseline))
+    library = variant.baseline or usual
+    baselines = parse_names(named) if named else (library, *_parallel(library))
     if not baselines or not all(baselines) or variant.name in baselines:
         raise UsageError(f"--baseline: {variant.name} needs another kernel to compare it with")
-    if not named and variant.baseline not in libraries():
+    if not named and library not in libraries():
         raise UsageError(
             f"--baseline: the description of {variant.name} names {variant.baseline}, which is no "
             "library: name the baseline"

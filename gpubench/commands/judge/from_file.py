@@ -12,7 +12,7 @@ from gpubench.plan.from_source.description import describe_file, dtype_of
 from gpubench.plan.from_source.files import is_library
 from gpubench.plan.from_source.python import describe_python
 from gpubench.plan.python_file import NAME_RULE, is_name
-from gpubench.plan.registry import of_op
+from gpubench.plan.registry import library_of, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.text import shown
 
@@ -49,7 +49,7 @@ def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
         raise UsageError(f"{shown(name)}: '{shown(kernel)}' cannot name a kernel: {NAME_RULE}")
     folder = cache_file("judged", sweep.op, str(file), entry, backend, sweep.dtypes)
     path = folder / sweep.op / f"{kernel}.py"
-    baseline = next(v.baseline for v in ours.values() if v.backend == backend and v.baseline)
+    baseline = library_of(sweep.op, backend)
     facts: dict[str, object] = {"idea": f"from {file.name}", "file": str(file), "entry": entry}
     facts |= {"backend": backend, "baseline": baseline, "dtypes": tuple(sweep.dtypes)}
     if file.suffix == ".cu":

@@ -13,7 +13,7 @@ same code for all numbers.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -40,6 +40,9 @@ from gpubench.model import (
     Scope,
 )
 from gpubench.plan.scrutiny import scrutiny_of
+
+DISTINCT = 16
+"""Maximum number of products of a batch whose probes differ. All others repeat one at random."""
 
 PERIOD = 256
 """A probe's extents have the same remainders as the point's modulo this and the tile's extents. Our
@@ -105,7 +108,7 @@ class Probe:
             second[ks[there], columns[there]] = elements[there]
         if self.problem.operation.first_is_transposed:
             first = np.ascontiguousarray(first.T)
-        return first, second.reshape(self.problem.input_shapes[1])
+        return first, second.reshape(self.problem.shapes_of_one[1])
 
     def count_wrong(self, xp: Any, output: Any) -> int:
         """Return the number of results that are not exact, including NaN."""
@@ -153,7 +156,21 @@ class ChainProbe:
         return count_true(output.astype(np.float64) != xp.asarray(expected))
 
 
-AnyProbe = Probe | ChainProbe | WidthProbe
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BatchProbe:
+    """A probe of a batch: one for each product, few of which are equal."""
+
+    problem: Problem
+    parts: tuple[Probe | ChainProbe | WidthProbe, ...]
+
+    def inputs(self) -> tuple[NDArray[Any], ...]:
+        """Return the operands."""
+        inputs = {part: part.inputs() for part in set(self.parts)}
+        arrays = zip(*(inputs[part] for part in self.parts), strict=True)
+        return tuple(np.stack(each) for each in arrays)
+
+
+AnyProbe = Probe | ChainProbe | WidthProbe | BatchProbe
 
 _RIGHT: WeakKeyDictionary[AnyProbe, NDArray[Any]] = WeakKeyDictionary()
 """For each small probe, a result that was found right. All kernels of a sweep are probed at a few
@@ -272,17 +289,37 @@ def _kept_inputs(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
     return inputs
 
 
+Make = Callable[[Problem, int], Sequence[Probe | ChainProbe | WidthProbe]]
+
+
+def in_batch(problem: Problem, seed: int, make: Make) -> tuple[AnyProbe, ...]:
+    """Return what `make` returns of a product, or in a batch for all products together."""
+    if not problem.operation.batch:
+        return tuple(make(problem, seed))
+    rng, count = np.random.default_rng(seed), problem.batch
+    made = [make(problem, seed + number) for number in range(min(count, DISTINCT))]
+    chosen = [*range(len(made)), *rng.integers(len(made), size=count - len(made))]
+    return tuple(
+        BatchProbe(problem=problem, parts=tuple(parts[number] for number in chosen))
+        for parts in zip(*made, strict=True)
+    )
+
+
 @lru_cache(16)
-def make_probes(problem: Problem, seed: int) -> tuple[Probe | ChainProbe, ...]:
+def make_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
     """Return probes with all bits in the first operand, and then in the second operand.
 
     Each value of k has a product in one of the probes, if MAX_PROBES are enough for that. A large
     product has a single probe, `make_full_probe`.
     """
+    return in_batch(problem, seed, _probes_of_one)
+
+
+def _probes_of_one(problem: Problem, seed: int) -> Sequence[Probe | ChainProbe]:
     rng = np.random.default_rng(seed)
     if problem.operation.is_chain:
         return tuple(_chain_probes(rng, problem))
-    if len(problem.output_shape) > 1 and problem.flops > LARGE_FLOPS:
+    if len(problem.shapes_of_one[-1]) > 1 and problem.flops > LARGE_FLOPS:
         return (make_full_probe(problem, seed),)
     rows, columns, depth = extents(problem)
     column_classes = min(columns, depth)
@@ -408,6 +445,23 @@ def _wide(elements: NDArray[Any]) -> NDArray[Any]:
     return elements.astype(np.int32 if elements.dtype.kind == "i" else np.float64)
 
 
+def _count_wrong(probe: AnyProbe, xp: Any, output: Any) -> int:
+    """Return the number of results that are not exact; 0 for a probe of widths."""
+    if isinstance(probe, BatchProbe):
+        pairs = zip(probe.parts, output, strict=True)
+        return sum(_count_wrong(part, xp, result) for part, result in pairs)
+    return 0 if isinstance(probe, WidthProbe) else probe.count_wrong(xp, output)
+
+
+def _bits_kept(probe: AnyProbe, xp: Any, output: Any) -> int | None:
+    """Return the width of sums that an output shows; None: all that is examined."""
+    if isinstance(probe, BatchProbe):
+        pairs = zip(probe.parts, output, strict=True)
+        widths = [_bits_kept(part, xp, result) for part, result in pairs]
+        return min((width for width in widths if width is not None), default=None)
+    return probe.bits_kept(xp, output) if isinstance(probe, WidthProbe) else None
+
+
 def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
     """Raise WrongError unless an output is the probe's result, bit for bit."""
     if is_small := output.size <= HOST_RESULTS:
@@ -415,9 +469,8 @@ def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
         if probe in _RIGHT and np.array_equal(output, _RIGHT[probe]):
             return
     problem = probe.problem
-    if isinstance(probe, WidthProbe):
-        require(why_narrow(problem.size, probe.bits_kept(xp, output), problem.precision))
-    elif wrong := probe.count_wrong(xp, output):
+    require(why_narrow(problem.size, _bits_kept(probe, xp, output), problem.precision))
+    if wrong := _count_wrong(probe, xp, output):
         right = make_reference(np, problem.op, *map(widened, inputs_of(probe))).parts[0]
         cause = cause_of(right, on_host(output).reshape(right.shape))
         require(why_inexact(problem.size, wrong, output.size, cause))
@@ -432,7 +485,7 @@ def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
     """
     if not problem.operation.has_product:
         return ()
-    return (*make_probes(problem, seed), *make_width_probes(problem, seed))
+    return (*make_probes(problem, seed), *in_batch(problem, seed, make_width_probes))
 
 
 def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int) -> None:

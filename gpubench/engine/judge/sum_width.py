@@ -58,7 +58,7 @@ class WidthProbe:
         second = columns[(self.inner_signs < 0).astype(np.int64)]
         if self.problem.operation.first_is_transposed:
             first = np.ascontiguousarray(first.T)
-        return first, second.reshape(self.problem.input_shapes[1])
+        return first, second.reshape(self.problem.shapes_of_one[1])
 
     def bits_kept(self, xp: Any, output: Any) -> int | None:
         """Return the width that the rows of an output show; None: all that is examined."""
@@ -71,12 +71,11 @@ class WidthProbe:
 
 
 def extents(problem: Problem) -> tuple[int, int, int]:
-    """Return rows, columns and depth of the (last) product."""
-    rows, depth = problem.input_shapes[0]
+    """Return rows, columns and depth of the (last) product, or of each of a batch."""
+    (rows, depth), *_, result = problem.shapes_of_one
     if problem.operation.first_is_transposed:
         rows, depth = depth, rows
-    columns = problem.output_shape[1:]
-    return rows, math.prod(columns), depth
+    return rows, math.prod(result[1:]), depth
 
 
 @lru_cache(16)

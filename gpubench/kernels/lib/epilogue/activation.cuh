@@ -3,20 +3,7 @@
 
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-// The type of sums of a type's products.
-template <typename Scalar>
-struct SumOf {
-  using Type = float;
-};
-template <>
-struct SumOf<double> {
-  using Type = double;
-};
-template <typename Scalar>
-using Sum = typename SumOf<Scalar>::Type;
+#include "../sums/sum_type.cuh"
 
 struct Bias {
   template <typename T>

@@ -1,0 +1,1 @@
+"""Products of many pairs of matrices in one launch."""
