@@ -131,7 +131,10 @@ class _Reader:
         return _replaced(text, cuts)
 
     def _included(self, found: re.Match[str], path: Path) -> str | None:
-        """Return what replaces an include, or None if g++ includes the file."""
+        """Return what replaces an include, or None if g++ finds the file.
+
+        A file beside a header is named by its path, because the header itself may be inserted.
+        """
         name, beside = found[1] or found[2], (path.parent,) if found[2] else ()
         files = (folder / name for folder in (*beside, *self.folders))
         file = next(filter(Path.is_file, files), None)
@@ -141,7 +144,7 @@ class _Reader:
             self.headers[name] = None
             return ""
         if not _is_cuda(file):
-            return None
+            return f'#include "{file.absolute()}"'
         if file.resolve() in self.inserted:
             return ""
         line = found.string.count("\n", 0, found.end()) + 2

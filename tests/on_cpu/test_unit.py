@@ -50,12 +50,16 @@ def test_headers_of_the_system_come_before_the_macros_and_a_missing_one_is_named
 def test_a_file_beside_it_with_a_kernel_is_read_and_other_files_are_left_to_the_compiler(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "kernel.cuh").write_text("extern __shared__ float s[];\n__global__ void a() {}\n")
-    (tmp_path / "plain.h").write_text("int plain;\n")
-    source = '#include "kernel.cuh"\n#include "plain.h"\n__global__ void b() {}\n'
+    kernel = "extern __shared__ float s[];\n__global__ void a() {}\n"
+    (folder := tmp_path / "lib").mkdir()
+    (folder / "kernel.cuh").write_text(f'{kernel}#include "beside.h"\n')
+    for header in (tmp_path / "plain.h", folder / "beside.h"):
+        header.write_text("int plain;\n")
+    source = '#include "lib/kernel.cuh"\n#include "plain.h"\n__global__ void b() {}\n'
     text = unit(source, folder=tmp_path)
     assert "FILE_DYNAMIC_SHARED(float, s);\n__global__ void a() {}" in text
-    assert f'#line 2 "{tmp_path / "x.cu"}"\n#include "plain.h"' in text
+    assert f'#include "{folder / "beside.h"}"' in text
+    assert f'#line 2 "{tmp_path / "x.cu"}"\n#include "{tmp_path / "plain.h"}"' in text
 
 
 WHOLE = """\
