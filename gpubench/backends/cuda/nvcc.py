@@ -125,7 +125,10 @@ def _cublas() -> tuple[str, ...]:
         path = load_nvidia_dynamic_lib("cublas").abs_path
     except (ImportError, RuntimeError):
         path = None
-    return (path, f"-Xlinker=-rpath={Path(path).parent}") if path else ("-lcublas",)
+    if not path:
+        return ("-lcublas",)
+    folder, name = os.path.split(path)
+    return f"-L{folder}", f"-l:{name}", f"-Xlinker=-rpath={folder}"
 
 
 def _driver() -> tuple[str, ...]:

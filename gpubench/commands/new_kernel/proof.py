@@ -90,7 +90,8 @@ def prove(variant: Variant, kernels: Path) -> Proof:
         try:
             return _tried(trial, taken, problems[RUNS:])
         except CompileError as error:
-            return Proof(reason=_why_only_nvcc(variant) or str(error))
+            only_nvcc = (why for what, why in ONLY_NVCC.items() if re.search(what, trial.text))
+            return Proof(reason=next(only_nvcc, str(error)))
         except (UsageError, ValueError) as error:
             return Proof(reason=str(error))
 
@@ -191,9 +192,3 @@ def _why_wrong(problem: Problem, output: np.ndarray, differs: np.ndarray) -> str
         if count := int(np.count_nonzero(where)):
             return f"{count:,} of {output.size:,} results at {problem.size} {what}"
     return ""
-
-
-def _why_only_nvcc(variant: CudaVariant | HostVariant) -> str:
-    """Return what in a source only nvcc compiles, or an empty text."""
-    text = "".join(map(read_source, whole_source(variant.source)))
-    return next((why for what, why in ONLY_NVCC.items() if re.search(what, text)), "")

@@ -396,7 +396,9 @@ def _precisions(operand: str, result: str, body: str) -> list[str]:
     for name, precision in PRECISIONS.items():
         of_result = PRECISIONS.get(precision.result, precision).cpp
         if (precision.cpp, of_result) == (operand, result):
-            return ["float16_sum16" if name == "float16" and _sums_in_float16(body) else name]
+            if name == "float16" and _sums_in_float16(body):
+                return ["float16_sum16"]
+            return ["tf32" if name == "float32" and re.search("(?i)tf32", body) else name]
     return []
 
 
@@ -404,7 +406,7 @@ def _sums_in_float16(body: str) -> bool:
     """Whether products of float16 are summed in float16: by tensor cores, or in plain code."""
     if _HALF_ACCUMULATOR.search(body):
         return True
-    return not re.search(r"\bfloat\b|\bdouble\b|float2?\b|mma", body)
+    return not re.search(r"\bfloat\b|\bdouble\b|float2?\b(?!\s*\*)|mma", body)
 
 
 def _resolved(cpp: str, text: str) -> str:

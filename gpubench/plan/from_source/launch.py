@@ -270,8 +270,6 @@ class _Reader(ast.NodeTransformer):
             return ast.BinOp(arguments[0], ast.Div(), arguments[1])
         if name in {"ceil", "ceilf"} and isinstance(part := arguments[0], ast.BinOp):
             return ast.BinOp(part.left, ast.Div(), part.right)
-        if name in {"min", "max", "int"} and len(arguments) == 1:
-            return arguments[0]
         raise ValueError(f"{name} is not a function that a description has")
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:

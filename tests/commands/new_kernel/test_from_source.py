@@ -443,6 +443,12 @@ void cutlass_gemm(int M, int N, int K, float const* A, int lda, float const* B, 
 __global__ void part(float* A, float* B, float* C, int m_ld, int n_ld, int k_ld) {}
 void fixed(float* a, float* b, float* c) { part<<<dim3(8, 8), 256>>>(a, b, c, 1024, 512, 256); }
 __global__ void rest(float* A, float* B, float* C, int M, int N, int K) {}
+__global__ void rounded(float* A, float* B, float* C, int M, int N, int K) {
+  auto k = precision::tf32();
+}
+__global__ void paired(half* A, half* B, half* C, int M, int N, int K) {
+  reinterpret_cast<float2 *>(A)[0] = reinterpret_cast<float2 *>(B)[0];
+}
 void counted(float* A, float* B, float* C, int M, int N, int K) {
   dim3 grid(N / 32, M / 8);
   if (M % 8) grid.y++;
@@ -472,6 +478,8 @@ def test_calls_of_libraries_tell_layouts_and_launches_of_one_size_tell_no_grid(
     assert [each.value for each in parameters(described("vector", "gemv").signature)] == [
         *("x", "A", "y", "M", "N")
     ]
+    assert described("rounded").dtypes == ("tf32",)
+    assert described("paired").dtypes == ("float16_sum16",)
     part, rest = described("part"), described("rest")
     assert isinstance(part, CudaVariant)
     assert isinstance(rest, CudaVariant)
