@@ -3,57 +3,61 @@
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpubench.errors import LaunchError
 from gpubench.foreign import values
 from gpubench.foreign.statement import Facts, Program
-from gpubench.foreign.tensors import Leaves, flat, is_tensor, nested, results_of, view, write
+from gpubench.foreign.tensors import Leaves, inputs_of, is_tensor, nested, results_of, view, write
 
 WIDENED = {"float16", "bfloat16", "float32"}
+
+
+class Bound(NamedTuple):
+    """The arguments of a workload in memory, and where its results lie."""
+
+    leaves: Leaves
+    form: Any
+    results: Leaves
+    updated: list[tuple[Any, Any]]
+    """Results that first get the content of an input, which the reference changes."""
+
+    @property
+    def arguments(self) -> Any:
+        """The arguments."""
+        return nested(self.leaves, self.form)
+
+
+def bind(program: Program, facts: Facts, number: int, inputs: Any, outputs: Any) -> Bound:
+    """Return the arguments of a workload whose tensors lie in two arrays of bytes."""
+    leaves, form = inputs_of(program, number, seed=0)
+    results = [view(outputs, part) for part in facts.outputs]
+    updated = list[tuple[Any, Any]]()
+    for part in facts.inputs:
+        leaves[part.leaf] = view(inputs, part)
+        if part.output >= 0:
+            result = results[part.output].view(part.shape)
+            updated += [(leaves[part.leaf], result)] if part.is_read else []
+            leaves[part.leaf] = result
+    return Bound(leaves, form, results, updated)
 
 
 def fill(program: Program, facts: Facts, number: int, seed: int) -> bytes:
     """Return the bytes of a workload's inputs, whose random values a seed determines."""
     import torch
 
-    leaves, _ = flat(program.inputs(number, seed))
+    leaves, _ = inputs_of(program, number, seed)
     memory = torch.zeros(facts.input_bytes, dtype=torch.uint8)
     for part in facts.inputs:
         tensor, target = leaves[part.leaf], view(memory, part)
         if tensor.shape != target.shape or tensor.dtype != target.dtype:
             raise LaunchError("the shapes of its inputs depend on the seed")
-        write(tensor.detach(), target)
+        write(tensor, target)
     return bytes(memory.numpy().tobytes())
 
 
-class Bound:
-    """The arguments of a workload in memory."""
-
-    def __init__(self, program: Program, facts: Facts, number: int) -> None:
-        self._facts = facts
-        self._leaves, self._form = flat(program.inputs(number, seed=0))
-
-    def leaves(self, inputs: Any, outputs: Any) -> tuple[Leaves, Leaves, list[tuple[Any, Any]]]:
-        """Return the arguments' leaves, the results, and (result, input) of what is updated."""
-        leaves, updated = list(self._leaves), list[tuple[Any, Any]]()
-        results = [view(outputs, part) for part in self._facts.outputs]
-        for part in self._facts.inputs:
-            leaves[part.leaf] = view(inputs, part)
-            if part.output >= 0:
-                result = results[part.output].view(part.shape)
-                if part.is_read:
-                    updated.append((result, leaves[part.leaf]))
-                leaves[part.leaf] = result
-        return leaves, results, updated
-
-    def arguments(self, leaves: Leaves) -> Any:
-        """Return the arguments with these leaves."""
-        return nested(leaves, self._form)
-
-
 def refer(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[bytes, list[bytes]]:
-    """Return the right results in their own types, and those of floats in float64.
+    """Return the right results in their own types, and all of them in float64.
 
     The second list is empty if the reference does not run in float64.
     """
@@ -61,22 +65,20 @@ def refer(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[b
 
     memory = torch.frombuffer(bytearray(inputs), dtype=torch.uint8).to(values.device())
     native = torch.zeros(facts.output_bytes, dtype=torch.uint8, device=memory.device)
-    bound = Bound(program, facts, number)
-    leaves, targets, updated = bound.leaves(memory, native)
-    for target, source in updated:
+    bound = bind(program, facts, number, memory, native)
+    for source, target in bound.updated:
         write(source, target)
-    wide_leaves = [_widened(leaf) for leaf in leaves]
-    results = _results(program, bound, leaves, facts, is_wide=False)
-    for result, target in zip(results, targets, strict=True):
+    wide = bound._replace(leaves=[_widened(leaf) for leaf in bound.leaves])
+    for result, target in zip(_results(program, bound, facts), bound.results, strict=True):
         if result.data_ptr() != target.data_ptr():
             write(result, target)
     try:
         with values.modes()[1]:
-            wide = _results(program, bound, wide_leaves, facts, is_wide=True)
-        made = [x.double().cpu().contiguous().numpy().tobytes() for x in wide]
+            results = _results(program, wide, facts)
+        in_float64 = [x.double().cpu().contiguous().numpy().tobytes() for x in results]
     except Exception:  # a type that has no float64, or a kernel of another library
-        made = []
-    return native.cpu().numpy().tobytes(), made
+        in_float64 = []
+    return native.cpu().numpy().tobytes(), in_float64
 
 
 def _widened(leaf: Any) -> Any:
@@ -86,15 +88,13 @@ def _widened(leaf: Any) -> Any:
     return leaf.double() if is_wide else leaf.clone()
 
 
-def _results(
-    program: Program, bound: Bound, leaves: Leaves, facts: Facts, *, is_wide: bool
-) -> Leaves:
+def _results(program: Program, bound: Bound, facts: Facts) -> Leaves:
     """Return the results of the reference: what it returns, and inputs that it changes."""
     import torch
 
     with torch.no_grad():
-        returned = results_of(program.reference(bound.arguments(leaves), is_wide=is_wide))
-    changed = {part.output: leaves[part.leaf] for part in facts.inputs if part.output >= 0}
+        returned = results_of(program.reference(bound.arguments))
+    changed = {part.output: bound.leaves[part.leaf] for part in facts.inputs}
     pairs = enumerate(facts.outputs)
     return [returned[part.leaf] if part.leaf >= 0 else changed[at] for at, part in pairs]
 
@@ -105,71 +105,75 @@ class Solution:
     def __init__(
         self,
         program: Program,
-        facts: dict[int, tuple[int, Facts]],
+        facts: dict[int, tuple[Facts, int]],
         function: Callable[..., Any],
         *,
         takes_outputs: bool,
     ) -> None:
         self._program, self._facts = program, facts
         self._function, self._takes_outputs = function, takes_outputs
-        self._bounds: dict[tuple[int, ...], tuple[Any, Leaves, list[tuple[Any, Any]]]] = {}
+        parts = next(iter(facts.values()))[0].outputs
+        self._returned = sum(part.leaf >= 0 for part in parts)
+        self._bounds: dict[tuple[int, ...], tuple[Any, Bound]] = {}
         self._streams = _watched_streams()
-        self._replaceable = _replaceable()
+        self._clocks = _clocks()
 
     def __call__(self, inputs: Any, outputs: Any) -> None:
         """Compute the results of a launch."""
         import torch
 
         key = inputs.data_ptr(), outputs.data_ptr(), inputs.numel()
-        is_new = key not in self._bounds
+        is_new, threads = key not in self._bounds, {*threading.enumerate()}
         if is_new:
-            self._bounds[key] = self._bind(inputs, outputs)
-        arguments, results, updated = self._bounds[key]
-        for target, source in updated:
-            write(source, target)
-        threads = threading.active_count()
+            bound = bind(self._program, *self._facts[inputs.numel()], inputs, outputs)
+            more = bound.results if self._takes_outputs else []
+            self._bounds[key] = [*bound.arguments, *more], bound
+        arguments, bound = self._bounds[key]
         with torch.no_grad():
-            returned = self._function(*arguments)
-            self._keep(returned, results)
+            for source, target in bound.updated:
+                target.copy_(source)
+            self._keep(self._function(*arguments), bound.results)
         if is_new:
             self._require_fair(threads)
 
-    def _bind(self, inputs: Any, outputs: Any) -> tuple[Any, Leaves, list[tuple[Any, Any]]]:
-        number, facts = self._facts[inputs.numel()]
-        bound = Bound(self._program, facts, number)
-        leaves, results, updated = bound.leaves(inputs, outputs)
-        more = results if self._takes_outputs else []
-        return [*bound.arguments(leaves), *more], results, updated
-
     def _keep(self, returned: Any, results: Leaves) -> None:
-        """Copy what was returned into the results. What already lies there is not copied."""
+        """Copy what was returned into the results. What already lies there is not copied.
+
+        Raises TypeError for another number of results.
+        """
         made = results_of(returned)
         if not made and (self._takes_outputs or returned is None):
             return
-        if len(made) > len(results):
-            raise TypeError(f"it returns {len(made)} tensors, and the reference {len(results)}")
+        if len(made) not in {self._returned, len(results)}:
+            raise TypeError(f"it returns {len(made)} tensors, and the reference {self._returned}")
         for tensor, target in zip(made, results, strict=False):
             if tensor.data_ptr() != target.data_ptr() or type(tensor) is not type(target):
                 write(tensor, target)
 
-    def _require_fair(self, threads: int) -> None:
-        """Raise LaunchError for what a call leaves behind: a change of torch, or work that goes on.
+    def _require_fair(self, threads: set[threading.Thread]) -> None:
+        """Raise LaunchError for what a call leaves behind: another clock, or work that goes on.
 
         The clock of another process finds what such work changes. This names the cause.
         """
         import torch
 
-        now = _replaceable()
-        if name := next(
-            (name for name, each in self._replaceable.items() if now[name] != each), ""
-        ):
-            raise LaunchError(f"it replaces {name}")
-        if threading.active_count() > threads:
-            raise LaunchError("it leaves a thread that runs after the call")
+        now = _clocks()
+        for name, each in self._clocks.items():
+            if now[name] is not each and not _is_of_library(now[name]):
+                raise LaunchError(f"it replaces {name}")
+        for thread in {*threading.enumerate()} - threads:
+            if not _is_of_library(getattr(thread, "_target", None) or type(thread)):
+                raise LaunchError("it leaves a thread that runs after the call")
         if self._streams and not torch.cuda.is_current_stream_capturing():
             torch.cuda.current_stream().synchronize()
             if not all(stream.query() for stream in self._streams):
                 raise LaunchError("it leaves work in a stream that it does not wait for")
+
+
+def _is_of_library(thing: Any) -> bool:
+    """Whether a function or class is of torch, or of Python, and not of a solution."""
+    package = str(getattr(thing, "__module__", "")).partition(".")[0]
+    return package in {"torch", "triton", *sys.stdlib_module_names}
 
 
 def _watched_streams() -> list[Any]:
@@ -188,14 +192,15 @@ def _watched_streams() -> list[Any]:
     return made
 
 
-def _replaceable() -> dict[str, Any]:
+def _clocks() -> dict[str, Any]:
+    """Return the functions by which torch and Python time, by name."""
     import torch
 
-    owners = {"torch": torch, "torch.cuda": torch.cuda, "time": sys.modules["time"]}
-    owners |= {"torch.Tensor": torch.Tensor, "torch.cuda.Event": torch.cuda.Event}
-    return {
+    owners = {"torch.cuda.Event": torch.cuda.Event, "time": sys.modules["time"]}
+    found = {
         f"{owner}.{name}": value
         for owner, holder in owners.items()
         for name, value in vars(holder).items()
         if callable(value) and not name.startswith("__")
     }
+    return found | {"torch.cuda.synchronize": torch.cuda.synchronize}

@@ -45,7 +45,7 @@ def read(form: str, path: Path) -> Statement:
     """Return what a problem states. Raises UsageError with the file and what is wrong."""
     try:
         statement: Statement = FORMS[form].read(path)
-    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError, LookupError, RecursionError, msgspec.MsgspecError) as error:
         raise UsageError(f"{path}: {form}: {_first_line(error)}") from error
     if not statement.workloads:
         raise UsageError(f"{path}: {form}: the problem has no workload")

@@ -106,12 +106,11 @@ class Program:
         replaced = {"seed": seed} if "seed" in signature(generate).parameters else {}
         return [generate(**stated | replaced)]
 
-    def reference(self, arguments: Sequence[Any], *, is_wide: bool) -> Any:
+    def reference(self, arguments: Sequence[Any]) -> Any:
         """Return what the reference returns."""
-        del is_wide
         return self._module.ref_kernel(*arguments)
 
-    def tolerances(self, _number: int, arguments: Any, result: Sequence[Any]) -> list[Tolerance]:
+    def tolerances(self, arguments: Any, result: Sequence[Any]) -> list[Tolerance]:
         """Return the tolerances by which the task's own check compares. Raises ValueError."""
         self._seen.clear()
         output = result[0] if len(result) == 1 else tuple(result)

@@ -55,20 +55,20 @@ class Program:
         values.seed(seed)
         return list(self._module.get_inputs())
 
-    def reference(self, arguments: Sequence[Any], *, is_wide: bool) -> Any:
-        """Return the result of the model."""
+    def reference(self, arguments: Sequence[Any]) -> Any:
+        """Return the result of the model, whose weights are float64 if an argument is."""
+        is_wide = any(str(getattr(each, "dtype", "")) == "torch.float64" for each in arguments)
         if is_wide not in self._models:
-            self._models[is_wide] = self._made(self._module.Model, is_wide=is_wide)
+            made = self._made(self._module.Model)
+            self._models[is_wide] = made.double() if is_wide else made
         return self._models[is_wide](*arguments)
 
-    def _made(self, kind: Any, *, is_wide: bool = False) -> Any:
+    def _made(self, kind: Any) -> Any:
         """Return a model whose weights the same seed determines."""
         values.seed(WEIGHTS_SEED)
-        made = kind(*self._module.get_init_inputs())
-        made = made.to(values.device())
-        return made.double() if is_wide else made
+        return kind(*self._module.get_init_inputs()).to(values.device())
 
-    def tolerances(self, _number: int, _arguments: object, result: Any) -> list[Tolerance]:
+    def tolerances(self, _arguments: object, result: Any) -> list[Tolerance]:
         """Return the tolerance of each result's type."""
         names = [str(each.dtype).removeprefix("torch.") for each in result]
         return [Tolerance(limit, limit) for limit in (TOLERANCES.get(name, 0.0) for name in names)]

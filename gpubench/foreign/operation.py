@@ -18,7 +18,6 @@ from gpubench.foreign import process
 from gpubench.foreign.compare import Comparison
 from gpubench.foreign.process import Request, Results
 from gpubench.foreign.statement import ALIGNMENT, Facts, Statement
-from gpubench.hardware.host import cpu_threads
 from gpubench.model import Array, CallVariant, Compared, ListedSize, Operation
 from gpubench.plan.operations import BYTES
 
@@ -114,7 +113,6 @@ def variant_in(file: str, solution: str = "", digest: str = "") -> CallVariant:
         dtypes=(dtype_of(record),),
         tensors="torch",
         libraries=() if solution else ("torch",),
-        threads=cpu_threads() if record.device == "cpu" else 0,
     )
 
 
@@ -125,11 +123,11 @@ def _built(file: str, solution: str, digest: str, dtype: str) -> Callable[..., N
     record = read_record(Path(file).parent)
     statement = record.statement
     program = process.program_of(statement.form, statement.path, record.device)
-    facts = {each.input_bytes: (number, each) for number, each in record.facts.items()}
+    facts = {each.input_bytes: (each, number) for number, each in record.facts.items()}
     if not solution:
 
         def reference(*arguments: Any) -> Any:
-            return program.reference(arguments, is_wide=False)
+            return program.reference(arguments)
 
         return bound.Solution(program, facts, reference, takes_outputs=False)
     if digest_of(Path(solution)) != digest:

@@ -10,68 +10,43 @@ from gpubench.foreign import values
 from gpubench.foreign.statement import MAX_WORKLOADS, Statement, Tolerance, Workload, read_text
 from gpubench.model.expression import evaluate
 
-MAX_EXTENT = 2**40
+SHARE = "required_matched_ratio"
+LIMITS = {"max_atol": "absolute", "max_rtol": "relative", "max_error_cap": "cap", SHARE: "share"}
+"""Fields of a tolerance in this form, and as `Tolerance` names them. Their defaults are equal."""
 
-Axes = dict[str, int]
 
-
-class Axis(msgspec.Struct):
-    """An extent: `const` with a value, `expr` of other extents, or `var`."""
-
+class _Axis(msgspec.Struct):
     type: Literal["var", "const", "expr"]
     value: int = 0
-    expression: str = ""
+    expression: str = ""  # of other axes
 
 
-class Tensor(msgspec.Struct):
-    """An input or output. Without a shape it is a number."""
-
+class _Tensor(msgspec.Struct):
     dtype: str
-    shape: list[str | int] | None = None
+    shape: list[str | int] | None = None  # None: a number
 
 
-class Definition(msgspec.Struct):
-    """`definition.json`."""
-
+class _Definition(msgspec.Struct):
     name: str
-    axes: dict[str, Axis]
-    inputs: dict[str, Tensor]
-    outputs: dict[str, Tensor]
+    axes: dict[str, _Axis]
+    inputs: dict[str, _Tensor]
+    outputs: dict[str, _Tensor]
     reference: str
     custom_inputs_entrypoint: str | None = None
 
 
-class Input(msgspec.Struct):
-    """How an input is made."""
-
+class _Input(msgspec.Struct):
     type: Literal["random", "scalar", "safetensors", "custom"]
     value: float | int | bool | str | None = None
     path: str = ""
     tensor_key: str = ""
 
 
-class StatedTolerance(msgspec.Struct):
-    """The tolerance of a workload, with the names of the form."""
-
-    max_atol: float = 1e-2
-    max_rtol: float = 1e-2
-    required_matched_ratio: float = 0.99
-    max_error_cap: float | None = None
-
-
-class Line(msgspec.Struct):
-    """A line of `workload.jsonl`."""
-
-    axes: Axes
-    inputs: dict[str, Input]
+class _Line(msgspec.Struct):
+    axes: dict[str, int]
+    inputs: dict[str, _Input]
     uuid: str = ""
-    tolerance: StatedTolerance | None = None
-
-
-class Trace(msgspec.Struct):
-    """A line of FlashInfer-Trace, which accepts a result if all elements are right."""
-
-    workload: Line
+    tolerance: dict[str, float | bool | None] | None = None
 
 
 def find(path: Path) -> list[Path]:
@@ -96,43 +71,31 @@ def _root(definition: Path) -> Path | None:
     return next((each.parent for each in definition.parents if each.name == "definitions"), None)
 
 
-def _read(path: Path) -> tuple[Definition, list[Line]]:
-    definition = msgspec.json.decode(read_text(path), type=Definition)
-    if root := _root(path):
-        within = path.relative_to(root / "definitions").with_suffix(".jsonl")
-        text = read_text(root / "workloads" / within)
-    else:
-        text = read_text(path.parent / "workload.jsonl")
-    listed = []
-    for line in [line for line in text.splitlines() if line.strip()][:MAX_WORKLOADS]:
-        if root:
-            each = msgspec.json.decode(line, type=Trace).workload
-            each.tolerance = each.tolerance or StatedTolerance(required_matched_ratio=1.0)
-        else:
-            each = msgspec.json.decode(line, type=Line)
-        listed.append(each)
-    return definition, listed
+def _read(path: Path) -> tuple[_Definition, list[_Line]]:
+    definition, root = msgspec.json.decode(read_text(path), type=_Definition), _root(path)
+    file = path.parent / "workload.jsonl"
+    if root:
+        file = root / "workloads" / path.relative_to(root / "definitions").with_suffix(".jsonl")
+    lines = [text for text in read_text(file).splitlines() if text.strip()][:MAX_WORKLOADS]
+    stated = [msgspec.json.decode(line, type=dict[str, Any]) for line in lines]
+    return definition, [msgspec.convert(x["workload"] if root else x, _Line) for x in stated]
 
 
 def read(path: Path) -> Statement:
     """Return what a definition states. Raises ValueError for what cannot be used, or OSError."""
     definition, listed = _read(path)
-    workloads = []
+    share = 1.0 if _root(path) else 0.99  # FlashInfer-Trace accepts no wrong element
+    workloads = list[Workload]()
     for line in listed:
-        shapes(definition, line)
+        _shapes(definition, line)
+        given = {SHARE: share, **(line.tolerance or {})}
+        limits = {LIMITS[name]: given[name] for name in LIMITS.keys() & given.keys()}
         name = " ".join(f"{axis}={extent}" for axis, extent in line.axes.items())
-        workloads.append(Workload(name or line.uuid[:8], _tolerance(line)))
+        workloads.append(Workload(name or line.uuid[:8], msgspec.convert(limits, Tolerance)))
     return Statement("SOL-ExecBench", str(path), definition.name, tuple(workloads))
 
 
-def _tolerance(line: Line) -> Tolerance:
-    stated = line.tolerance or StatedTolerance()
-    return Tolerance(
-        stated.max_atol, stated.max_rtol, stated.required_matched_ratio, stated.max_error_cap
-    )
-
-
-def _axes(definition: Definition, line: Line) -> Axes:
+def _axes(definition: _Definition, line: _Line) -> dict[str, int]:
     """Return the extents by name. Raises ValueError."""
     axes = {name: axis.value for name, axis in definition.axes.items() if axis.type == "const"}
     axes |= line.axes
@@ -142,14 +105,14 @@ def _axes(definition: Definition, line: Line) -> Axes:
     return axes
 
 
-def shapes(definition: Definition, line: Line) -> dict[str, tuple[int, ...] | None]:
+def _shapes(definition: _Definition, line: _Line) -> dict[str, tuple[int, ...] | None]:
     """Return the shape of each input and output; None for a number. Raises ValueError."""
     axes, made = _axes(definition, line), dict[str, tuple[int, ...] | None]()
     for name, tensor in {**definition.inputs, **definition.outputs}.items():
-        shape = tensor.shape and tuple(evaluate(extent, axes) for extent in tensor.shape)
-        made[name] = None if tensor.shape is None else shape or ()
-        if any(not 0 < extent < MAX_EXTENT for extent in made[name] or ()):
-            raise ValueError(f"{name}: the shape {shape} has no element, or too many")
+        shape = tuple(evaluate(extent, axes) for extent in tensor.shape or ())
+        made[name] = None if tensor.shape is None else shape
+        if min(shape, default=1) < 1:
+            raise ValueError(f"{name}: the shape {shape} has no element")
     return made
 
 
@@ -158,37 +121,31 @@ class Program:
 
     def __init__(self, path: Path) -> None:
         self._path, (self._definition, self._lines) = path, _read(path)
-        text = self._definition.reference
-        self._module = vars(values.module_of(path, "reference", text))
+        self._module = vars(values.module_of(path, "reference", self._definition.reference))
 
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
         """Return the arguments of a workload, whose random values a seed determines."""
         values.seed(seed)
         definition, line = self._definition, self._lines[number - 1]
-        sizes, made = shapes(definition, line), dict[str, Any]()
+        shapes, made = _shapes(definition, line), dict[str, Any]()
         if entry := definition.custom_inputs_entrypoint:
             scalars = {k: given.value for k, given in line.inputs.items() if given.type == "scalar"}
-            made |= self._module[entry]({**_axes(definition, line), **scalars}, values.cpu())
+            made |= self._module[entry]({**_axes(definition, line), **scalars}, values.device())
         for name, tensor in definition.inputs.items():
-            given = line.inputs.get(name) or Input("random")
-            if given.type == "scalar":
-                made[name] = given.value
+            given = line.inputs.get(name) or _Input("random")
+            if given.type == "random":
+                made[name] = values.random(name, shapes[name], tensor.dtype)
             elif given.type == "safetensors":
                 root = _root(self._path) or self._path.parent
                 made[name] = values.stored(root / given.path, given.tensor_key)
-            elif given.type == "random":
-                made[name] = values.random(name, sizes[name], tensor.dtype)
+            elif given.type == "scalar":
+                made[name] = given.value
         return [made[name] for name in definition.inputs]
 
-    def reference(self, arguments: Sequence[Any], *, is_wide: bool) -> Any:
+    def reference(self, arguments: Sequence[Any]) -> Any:
         """Return the results in the order of the definition."""
-        del is_wide
         result, names = self._module["run"](*arguments), self._definition.outputs
         return [result[name] for name in names] if isinstance(result, Mapping) else result
-
-    def tolerances(self, number: int, _arguments: object, result: Sequence[Any]) -> list[Tolerance]:
-        """Return the stated tolerance of each result."""
-        return [_tolerance(self._lines[number - 1])] * len(result)
 
     def solution(self, module: Any) -> Any:
         """Return the function `run` of a module; None if it has none."""

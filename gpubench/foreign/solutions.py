@@ -1,5 +1,6 @@
 """Loads a solution: `solution.json`, a Python file, or a description of gpubench."""
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -87,8 +88,10 @@ def _of_json(solution: Solution) -> tuple[Function, bool]:
         sys.path.insert(0, str(folder))
         module = values.module_of(folder / file, Path(file).stem)
     elif spec.binding == "torch":
-        if nvcc.find() is None:
+        compiler = nvcc.find()
+        if compiler is None:
             raise DoesNotFitError("its CUDA C++ needs nvcc, which is missing, and a GPU")
+        os.environ.setdefault("CUDA_HOME", str(Path(compiler).parents[1]))
         module = _compiled(solution, folder)
     else:
         binding = spec.binding or ", ".join(spec.languages) or spec.language

@@ -81,13 +81,11 @@ class Program(Protocol):
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
         """Return the arguments of a workload, whose random values a seed determines."""
 
-    def reference(self, arguments: Sequence[Any], *, is_wide: bool) -> Any:
+    def reference(self, arguments: Sequence[Any]) -> Any:
         """Return the result of the arguments. Floating-point values may be float64."""
 
-    def tolerances(
-        self, number: int, arguments: Any, result: Sequence[Any], /
-    ) -> Sequence[Tolerance]:
-        """Return the tolerance of each result."""
+    def tolerances(self, arguments: Any, result: Sequence[Any], /) -> Sequence[Tolerance]:
+        """Return the tolerance of each result, if the statement has none."""
 
     def solution(self, module: Any) -> Any:
         """Return the function of the same arguments in a solution's module, or None."""

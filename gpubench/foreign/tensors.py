@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpubench.errors import UsageError
-from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Program
+from gpubench.foreign import values
+from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Program, Tolerance
 
 MAX_TENSOR_BYTES = 2**34
 
@@ -42,6 +43,13 @@ def nested(leaves: Leaves, form: Any) -> Any:
     from torch.utils import _pytree
 
     return _pytree.tree_unflatten(leaves, form)
+
+
+def inputs_of(program: Program, number: int, seed: int) -> tuple[Leaves, Any]:
+    """Return a workload's inputs on the device of the reference, and their form."""
+    leaves, form = flat(program.inputs(number, seed))
+    device = values.device()
+    return [leaf.detach().to(device) if is_tensor(leaf) else leaf for leaf in leaves], form
 
 
 def is_tensor(value: Any) -> bool:
@@ -100,13 +108,13 @@ def parts_of(tensors: Iterable[tuple[int, Any]]) -> tuple[list[Part], int]:
     return parts, max(offset, ALIGNMENT)
 
 
-def run(program: Program, leaves: Leaves, form: Any, *, is_wide: bool = False) -> Ran:
+def run(program: Program, leaves: Leaves, form: Any) -> Ran:
     """Run the reference on inputs, which it may change."""
     import torch
 
     before = copies(leaves)
     with torch.no_grad():
-        results = results_of(program.reference(nested(leaves, form), is_wide=is_wide))
+        results = results_of(program.reference(nested(leaves, form)))
     places = {_memory(leaf): at for at, leaf in enumerate(leaves) if is_tensor(leaf)}
     changed = {at for at, leaf in enumerate(leaves) if not _same(leaf, before[at])}
     leaf_of = [places.get(_memory(each), -1) for each in results]
@@ -117,11 +125,11 @@ def run(program: Program, leaves: Leaves, form: Any, *, is_wide: bool = False) -
     return Ran(outputs, [*leaf_of, *more], len(results), changed)
 
 
-def examine(program: Program, number: int) -> Facts:
-    """Return what runs of the reference show of a workload."""
+def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
+    """Return what runs of the reference show of a workload, which may state its tolerance."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    leaves, form = flat(program.inputs(number, seed=1))
+    leaves, form = inputs_of(program, number, seed=1)
     for leaf in leaves:
         if not is_tensor(leaf) and not isinstance(leaf, PLAIN):
             kind = type(leaf).__name__
@@ -147,7 +155,8 @@ def examine(program: Program, number: int) -> Facts:
         else part
         for part in inputs
     ]
-    tolerances = program.tolerances(number, nested(copies(before), form), copies(ran.outputs))
+    arguments = nested(copies(before), form)
+    tolerances = [stated] * len(outputs) if stated else program.tolerances(arguments, ran.outputs)
     elements = sum(each.numel() for each in ran.outputs)
     return Facts(
         inputs=tuple(bound),
@@ -184,7 +193,7 @@ def _is_alike(leaf: Any, output: Any) -> bool:
 def _is_ignored(program: Program, number: int, at: int, expected: Ran) -> bool:
     """Whether the reference does not read what an input holds: it is memory for a result."""
     right = copies(expected.outputs)
-    leaves, form = flat(program.inputs(number, seed=1))
+    leaves, form = inputs_of(program, number, seed=1)
     is_float = leaves[at].is_floating_point()
     leaves[at].untyped_storage().fill_(NOISE[is_float])
     try:

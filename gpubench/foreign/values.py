@@ -42,13 +42,6 @@ def device() -> Any:
     return torch.device(_device)
 
 
-def cpu() -> Any:
-    """Return the device on which inputs are made: values are then the same in all processes."""
-    import torch
-
-    return torch.device("cpu")
-
-
 def seed(number: int) -> None:
     """Seed all generators that a problem may use."""
     import torch

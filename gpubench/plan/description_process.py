@@ -5,7 +5,6 @@ process has a `Variant` whose functions are calls of the other process. `load` a
 this side of the wall, and `serve` is the other side. Answers are plain data (msgspec).
 """
 
-import atexit
 import os
 import resource
 from collections.abc import Callable
@@ -13,13 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import Annotated, Any
 
 import msgspec
 
-from gpubench.cache import environment_of_foreign
-from gpubench.errors import ChildLostError, UsageError
+from gpubench.errors import UsageError
 from gpubench.model import (
     LARGEST,
     CallVariant,
@@ -36,9 +33,8 @@ from gpubench.model.expression import Expression
 from gpubench.model.variant import Gpu, PlainLaunch
 from gpubench.plan import descriptor
 from gpubench.plan.descriptor import FUNCTIONS, plain_fields
+from gpubench.plan.foreign_process import ForeignProcess, ProcessEndedError, serve_requests
 from gpubench.plan.python_file import described_by, recursion_kept
-from gpubench.process.child import Child, open_channel, start
-from gpubench.process.requests import Report, answer_requests, ask
 
 ANSWER_S = 60.0
 """Time limit of an answer. The first answer of a process includes its start and all imports."""
@@ -63,10 +59,6 @@ _SIGNATURES: dict[str, tuple[Any, Any]] = {
 """The types of the arguments and of the answer of each function that this process may call."""
 
 _EXPRESSIONS: Any = Expression | tuple[Expression, ...]
-
-
-class _EndedError(UsageError):
-    """A description ended its process, or gave no answer in time."""
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -148,7 +140,7 @@ def _described(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant | str:
     """Return the variant, or how its file ended the process: such a file is not run again."""
     try:
         return _made(_asked(path, op), path, op)
-    except _EndedError as error:
+    except ProcessEndedError as error:
         return str(error)
 
 
@@ -174,7 +166,8 @@ def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] =
     content = msgspec.Raw(msgspec.msgpack.encode(arguments, enc_hook=_plain))
     request = msgspec.msgpack.encode(_Request(str(path), op, function, content))
     try:
-        value = msgspec.msgpack.decode(_process.ask(request, where, path), type=kind)
+        answer = _process.ask(request, path, ANSWER_S, where=where, max_bytes=MAX_ANSWER_BYTES)
+        value = msgspec.msgpack.decode(answer, type=kind)
         for launch in value.sequence if isinstance(value, Launch) else ():
             _check(launch)
     except (ValueError, RecursionError) as error:
@@ -189,41 +182,8 @@ def _check(launch: Launch) -> None:
         raise ValueError(f"numbers of a launch are from 0 to {MAX_LAUNCH}")
 
 
-class _Process:
-    """The process of the descriptions. It is started when it is needed, and again if it ended."""
-
-    def __init__(self) -> None:
-        self._child: Child | None = None
-        self._lock = Lock()
-
-    def ask(self, request: bytes, where: str, path: Path) -> bytes:
-        """Return the answer to a request. Raises UsageError if the process ends or is too late."""
-        with self._lock:
-            if self._child is None or self._child.has_ended:
-                self.end()
-                environment, folder = environment_of_foreign(path.parent)
-                self._child = start(
-                    __name__, "serve", speaker="", environment=environment, folder=folder
-                )
-            self._child.streams.speak_as(path.stem)
-            try:
-                return ask(self._child, request, (ANSWER_S,), max_bytes=MAX_ANSWER_BYTES)
-            except ChildLostError as lost:
-                self.end()
-                raise _EndedError(f"{where}: its process {lost.why}") from lost
-            except KeyboardInterrupt:
-                self.end()
-                raise
-
-    def end(self) -> None:
-        """End the process, with all that descriptions started."""
-        child, self._child = self._child, None
-        if child:
-            child.kill()
-
-
-_process = _Process()
-end = atexit.register(_process.end)
+_process = ForeignProcess(__name__)
+end = _process.end
 
 
 # ---- the process of the descriptions
@@ -231,17 +191,13 @@ end = atexit.register(_process.end)
 
 def serve(descriptor_of_socket: int) -> None:
     """Answer requests until the channel closes."""
-    channel = open_channel(descriptor_of_socket)
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     with suppress(ValueError, OSError):  # a system without this limit, or with a lower limit
         resource.setrlimit(resource.RLIMIT_DATA, (half, half))
-    try:
-        answer_requests(channel, _answer)
-    finally:
-        os._exit(1)  # no thread that goes on keeps this process, and no traceback is printed
+    serve_requests(descriptor_of_socket, _answer)
 
 
-def _answer(content: bytes, _report: Report) -> bytes:
+def _answer(content: bytes) -> bytes:
     """Return the answer to a request. Raises UsageError with file and line."""
     request = msgspec.msgpack.decode(content, type=_Request)
     name, path = request.function, Path(request.path)

@@ -285,7 +285,8 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
     if not backends()[variant.backend].host_arrays:
         say(f"not run: {variant.name} runs on {variant.backend}; sweep it there")
         return NOT_RUN
-    rows = rows_at(variant, kernels, SIZES, tiles)
+    listed = enumerate(OPERATIONS[variant.op].listed, 1)
+    rows = rows_at(variant, kernels, [(at,) for at, each in listed if each.name] or SIZES, tiles)
     faults = [
         (f"{row.status}: {row.label}", row.reason or "")
         for row in rows

@@ -1,0 +1,78 @@
+"""A process that runs what users or other projects wrote, and answers requests."""
+
+import atexit
+import os
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+
+from gpubench.cache import environment_of_foreign
+from gpubench.errors import ChildLostError, UsageError
+from gpubench.process.channel import MAX_BYTES
+from gpubench.process.child import Child, open_channel, start
+from gpubench.process.requests import answer_requests, ask
+
+
+class ProcessEndedError(UsageError):
+    """The process ended, or gave no answer in time."""
+
+
+class ForeignProcess:
+    """A process that is started when it is needed, and again if it ended."""
+
+    def __init__(self, module: str) -> None:
+        """Let a module's function `serve` answer the requests."""
+        self._module = module
+        self._child: Child | None = None
+        self._folder: Path | None = None
+        self._lock = Lock()
+        atexit.register(self.end)
+
+    def ask(
+        self,
+        request: bytes,
+        path: Path,
+        limit_s: float,
+        *,
+        where: str = "",
+        max_bytes: int = MAX_BYTES,
+        is_alone: bool = False,
+    ) -> bytes:
+        """Return the answer to a request about a file.
+
+        With `is_alone`, the process runs files of this file's folder alone. Raises
+        ProcessEndedError, which says `where`, if the process ends or is too late.
+        """
+        with self._lock:
+            is_other = is_alone and self._folder != path.parent
+            if self._child is None or self._child.has_ended or is_other:
+                self.end()
+                self._folder = path.parent
+                environment, folder = environment_of_foreign(path.parent)
+                self._child = start(
+                    self._module, "serve", speaker="", environment=environment, folder=folder
+                )
+            self._child.streams.speak_as(path.stem)
+            try:
+                return ask(self._child, request, (limit_s,), max_bytes=max_bytes)
+            except ChildLostError as lost:
+                self.end()
+                raise ProcessEndedError(f"{where or path}: its process {lost.why}") from lost
+            except KeyboardInterrupt:
+                self.end()
+                raise
+
+    def end(self) -> None:
+        """End the process, with all that it started."""
+        child, self._child = self._child, None
+        if child:
+            child.kill()
+
+
+def serve_requests(descriptor_of_socket: int, answer: Callable[[bytes], bytes]) -> None:
+    """Answer requests until the channel closes, and end this process."""
+    channel = open_channel(descriptor_of_socket)
+    try:
+        answer_requests(channel, lambda content, _report: answer(content))
+    finally:
+        os._exit(1)  # no thread that goes on keeps this process, and no traceback is printed

@@ -1,0 +1,140 @@
+"""Judges problems and solutions of other projects, as they lie in checkouts of their repositories.
+
+    research/field_problems.py OUT.csv SOL-ExecBench flashinfer-bench reference-kernels KernelBench
+
+Each argument after the first is a checkout. The table has a line for each problem and solution:
+what was expected, the verdict, and its reason. On a CPU, the extents of KernelBench's problems are
+cut to 512.
+"""
+
+import csv
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from gpubench.backends import find_devices
+from gpubench.errors import UsageError
+from gpubench.model import Status
+from gpubench.results.row import read
+
+RIGHT, WRONG, REFUSED = "right", "wrong", "refused"
+
+TASKS = (
+    *("pmpp_v2/vectoradd_py", "pmpp_v2/vectorsum_py", "pmpp_v2/grayscale_py", "pmpp_v2/sort_py"),
+    *("pmpp_v2/prefixsum_py", "pmpp_v2/histogram_py", "pmpp_v2/conv2d_py", "amd/identity"),
+    *("helion/causal_conv1d_py", "helion/fp8_quant_py", "helion/gated_deltanet_chunk_fwd_h_py"),
+    *("helion/gated_deltanet_recompute_w_u_py", "bioml/trimul", "linalg/qr_v2"),
+)
+"""Problems of gpu-mode whose reference is judged as a submission."""
+
+MODELS = (1, 2, 3, 4, 12, 16, 23, 33, 36, 40)
+"""Problems of KernelBench's first level: products, a softmax, and norms."""
+
+LARGEST = 512  # extent of KernelBench's problems on a CPU
+
+_EXTENT = re.compile(r"^(\w+) = ([\d* ]+)$", re.MULTILINE)
+
+
+class Case(NamedTuple):
+    """A solution of a problem."""
+
+    problem: Path
+    solution: Path
+    expected: str
+    sizes: str = "1"
+
+
+def cases(checkout: Path, scratch: Path, *, is_cpu: bool) -> Iterator[Case]:
+    """Yield what a checkout has."""
+    yield from _sol(checkout)
+    for definition in checkout.glob("examples/**/definitions/gemm*.json"):
+        path = _written(scratch / "product.py", "def run(a, b):\n    return a @ b.T\n")
+        yield Case(definition, path, RIGHT, "32")
+    problems = checkout / "problems"
+    product = problems / "pmpp" / "matmul_py"
+    if product.is_dir():
+        yield Case(product, product / "solutions" / "correct" / "ref.py", RIGHT, "1,4")
+        yield Case(product, product / "solutions" / "wrong" / "low-precision.py", WRONG, "1,4")
+        vector_sum = problems / "pmpp_v2" / "vectorsum_py"
+        yield Case(vector_sum, vector_sum / "solutions" / "wrong" / "cheat.py", WRONG, "1")
+    for name in TASKS if problems.is_dir() else ():
+        text = "from reference import ref_kernel as custom_kernel\n"
+        yield Case(problems / name, _written(scratch / "as_submission.py", text), RIGHT)
+    for file in sorted(checkout.glob("KernelBench/level1/*.py")):
+        if int(file.name.partition("_")[0]) in MODELS:
+            yield _of_model(file, scratch, is_cpu=is_cpu)
+
+
+def _sol(checkout: Path) -> Iterator[Case]:
+    examples = checkout / "examples"
+    for hack in sorted(checkout.glob("tests/samples/rmsnorm/solution_hack_*.json")):
+        yield Case(examples / "cuda_cpp" / "rmsnorm", hack, REFUSED)
+    for solution in sorted(examples.glob("*/*/solution*.json")):
+        yield Case(solution.parent, solution, RIGHT)
+
+
+def _of_model(file: Path, scratch: Path, *, is_cpu: bool) -> Case:
+    text = file.read_text()
+    if is_cpu:
+        text = _EXTENT.sub(_smaller, text)
+    problem = _written(scratch / file.name, text)
+    new = text.replace("class Model(", "class ModelNew(").replace("super(Model,", "super(ModelNew,")
+    return Case(problem, _written(scratch / f"new_{file.stem}.py".lower(), new), RIGHT)
+
+
+def _smaller(found: re.Match[str]) -> str:
+    factors = [int(each) for each in found[2].split("*")]
+    value = 1
+    for factor in factors:
+        value *= factor
+    return f"{found[1]} = {min(value, LARGEST)}"
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def judge(case: Case, scratch: Path, device: str) -> tuple[str, str]:
+    """Return the verdict on a solution, and the reason."""
+    out = scratch / "rows.csv"
+    command = [sys.executable, "-m", "gpubench", "judge", str(case.problem)]
+    command += ["--solution", str(case.solution), "--device", device, "--sizes", case.sizes]
+    command += ["--rounds", "3", "--budget", "30", "--force", "-o", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in {0, 1, 3}:
+        return REFUSED, done.stderr.strip().splitlines()[-1]
+    verdicts = {word for word in ("faster", "slower") if f"\n{word} " in done.stdout}
+    rows = [row for row in read(out) if row.variant != "reference"]
+    row = next((each for each in rows if each.status != Status.OK), rows[0])
+    names: dict[str, str] = {Status.OK: RIGHT, Status.SKIPPED: REFUSED}
+    return " ".join([names.get(str(row.status), WRONG), *verdicts]), row.reason or ""
+
+
+def main() -> int:
+    """Judge what the checkouts have, and write the table."""
+    out, *checkouts = map(Path, sys.argv[1:])
+    device = find_devices("auto")[0][0].backend
+    with tempfile.TemporaryDirectory() as folder, out.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["repository", "problem", "solution", "expected", "verdict", "reason"])
+        for checkout in checkouts:
+            for case in cases(checkout, Path(folder), is_cpu=device == "cpu"):
+                try:
+                    verdict, reason = judge(case, Path(folder), device)
+                except UsageError as error:
+                    verdict, reason = REFUSED, str(error)
+                name = case.problem.stem if case.problem.is_file() else case.problem.name
+                line = checkout.name, name, case.solution.stem, case.expected, verdict, reason
+                table.writerow(line)
+                file.flush()
+                print(*line, sep="  ", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
