@@ -76,7 +76,7 @@ def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tu
     texts = [read_source(file) for file in files]
     compiler = shutil.which("g++")
     if compiler:
-        with tempfile.TemporaryDirectory(prefix="gpubench-") as empty:
+        with tempfile.TemporaryDirectory(prefix=".gpubench-") as empty:  # no neighbour of a source
             for name in {name for text in texts for name in included_names(text)}:
                 path = Path(empty, name)
                 if not Path(name).is_absolute() and ".." not in path.parts:

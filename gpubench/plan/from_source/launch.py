@@ -104,8 +104,6 @@ def _read(
             symbols[_CAST.sub("", given).strip()] = argument.value.upper()
     scope = replace(scope, symbols=symbols)
     passed = {each.name: scope.expression(given) or "" for given, each in pairs}
-    if any(each.value in {"M", "N", "K"} and passed[each.name].isdecimal() for _, each in pairs):
-        return Dimensions(caller=caller.name, config=launch.config)  # for one size only
     grid, of_block, of_shared, *_ = *split(launch.config), "", ""
     scope, guess = scope.with_guessed_edge(_parts(of_block, launch.before))
     block = scope.expressions(_parts(of_block, launch.before))
@@ -113,12 +111,15 @@ def _read(
     members = {f"{of_block}.{axis}": part for axis, part in zip("xyz", block, strict=False)}
     of_grid = _parts(grid, launch.before)
     scope = replace(scope, block=members).with_missing_extent(of_grid)
+    blocks = scope.expressions(of_grid)
+    if {*blocks} != {"1"} and all(part.isdecimal() for part in blocks):
+        blocks = ()  # for one size only
     return Dimensions(
         caller=caller.name,
         config=launch.config,
         template=template,
         arguments=passed,
-        grid=scope.expressions(of_grid),
+        grid=blocks,
         block=block,
         shared="" if of_shared in {"", "0"} else scope.expression(of_shared) or "?",
         guess=guess,

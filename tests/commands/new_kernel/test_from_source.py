@@ -440,7 +440,7 @@ void cutlass_gemm(int M, int N, int K, float const* A, int lda, float const* B, 
   using Gemm = cutlass::gemm::device::Gemm<float, cutlass::layout::RowMajor, float, ColumnMajor,
                                            float, ColumnMajor>;
 }
-__global__ void part(float* A, float* B, float* C, int m_ld, int n_ld, int k_ld) {}
+__global__ void part(float* A, float* B, float* C, int m_ld, int n_ld, int k) {}
 void fixed(float* a, float* b, float* c) { part<<<dim3(8, 8), 256>>>(a, b, c, 1024, 512, 256); }
 __global__ void rest(float* A, float* B, float* C, int M, int N, int K) {}
 __global__ void rounded(float* A, float* B, float* C, int M, int N, int K) {
