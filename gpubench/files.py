@@ -6,7 +6,9 @@ import io
 import os
 import stat
 import sys
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -112,9 +114,12 @@ class Output:
 
     def create(self, content: Content) -> IO[bytes]:
         """Write the complete file, and return it open and locked."""
-        temporary = self.path.with_name(f".gpubench-{os.urandom(8).hex()}")
+        stem = f".gpubench-{zlib.crc32(os.fsencode(self.path.name)):08x}-"
+        temporary = self.path.with_name(f"{stem}{os.urandom(4).hex()}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            for left in self.path.parent.glob(f"{stem}*"):
+                _remove_unlocked(left)
             file = temporary.open("x+b")
             try:
                 lock(file.fileno())
@@ -152,6 +157,13 @@ class Output:
         appeared = isinstance(error, FileExistsError)
         why = "another file has appeared there" if appeared else error.strerror
         return not_written(error)(f"{self._at}cannot write {self.path}: {why}")
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove what a process left that was killed while it wrote."""
+    with suppress(OSError), open_regular(path, "r+b") as left:
+        if lock(left.fileno()):
+            path.unlink()
 
 
 _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is not followed"}

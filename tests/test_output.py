@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.files import Output
+from gpubench.files import Output, lock
 from gpubench.text import clean
 
 
@@ -49,6 +50,28 @@ def test_a_file_is_written_whole_or_what_was_there_is_left(tmp_path: Path) -> No
         Output(path, overwrite=True, flag="--there").write(full)
     assert path.read_bytes() == b"first"
     assert [one.name for one in path.parent.iterdir()] == ["a"]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one_of_this_file(tmp_path: Path) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def kill(_file: IO[bytes]) -> None:
+        raise KilledError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_, **__: None)  # as nobody is there to remove it
+        with pytest.raises(KilledError):
+            Output(tmp_path / "a").write(kill)
+    (left,) = tmp_path.iterdir()
+    Output(tmp_path / "b").write(b"another file")
+    assert left.exists()
+    with left.open("r+b") as file:
+        lock(file.fileno())  # it is being written
+        Output(tmp_path / "a").write(b"whole")
+        assert left.exists()
+    Output(tmp_path / "a", overwrite=True).write(b"whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_a_file_of_its_own_is_written_again(tmp_path: Path) -> None:
