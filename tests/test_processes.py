@@ -272,6 +272,19 @@ def test_a_child_that_fills_the_memory_or_cannot_start_says_so(
     child.kill()
 
 
+def test_a_child_that_the_system_killed_for_memory_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "killed.py").write_text("import os\ndef end(_): os.kill(os.getpid(), 9)")
+    monkeypatch.syspath_prepend(tmp_path)
+    for kills, how in ((0, "crashed: Killed (signal 9)"), (1, "filled the memory of the machine")):
+        counts = iter((5, 5 + kills))
+        monkeypatch.setattr("gpubench.process.child.oom_kills", lambda counts=counts: next(counts))
+        child = start_child("killed", "end", speaker="killed")
+        assert child.how_it_ended().startswith(how)
+        child.kill()
+
+
 GROUPS = {
     "2": ("0::/a/b", ("max", "current"), "", {"cpu.max": "150000 100000"}),
     "1": (
@@ -311,6 +324,10 @@ def test_the_memory_and_the_cpus_of_a_container_are_what_its_groups_leave(
     for name, text in quota.items():
         (trees["cpu"] / "a" / name).write_text(f"{text}\n")
     assert host.cpu_threads() == 2
+    assert host.oom_kills() == 0
+    events = {"2": "events", "1": "oom_control"}[version]
+    (trees["memory"] / "a" / "b" / f"memory.{events}").write_text("oom 4\noom_kill 3\n")
+    assert host.oom_kills() == 3
 
 
 def test_what_a_child_prints_is_cleaned_named_and_bounded(

@@ -71,6 +71,14 @@ def _memory_limits() -> Iterator[tuple[int, int]]:
                 yield int(limit), int(used) - int([0, *cached][-1])  # the total comes last
 
 
+def oom_kills() -> int:
+    """Return the number of processes of this control group that the system killed for memory."""
+    group = next(_groups("memory"), CGROUPS)
+    events = (read_text(group / f"memory.{name}") for name in ("events", "oom_control"))
+    kills = re.search(r"^oom_kill (\d+)", "\n".join(events), re.MULTILINE)
+    return int(kills[1]) if kills else 0
+
+
 def memory_bytes(name: str) -> int | None:
     """Return an entry of /proc/meminfo, or None if it is missing."""
     match = re.search(rf"{name}:\s+(\d+) kB", read_text("/proc/meminfo"))

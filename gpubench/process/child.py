@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakSet
 
 from gpubench.errors import NO_MORE_PROCESSES
+from gpubench.hardware.host import oom_kills
 from gpubench.process.channel import Channel
 from gpubench.process.descendants import first_child
 from gpubench.process.streams import Copier
@@ -54,6 +55,9 @@ class Child:
     streams: Copier
     """What copies the child's streams, and names who prints."""
 
+    oom_kills: int
+    """Number of processes that the system had killed for memory when the child started."""
+
     @cached_property
     def pid(self) -> int:
         """The child's process id, when it has answered."""
@@ -72,7 +76,8 @@ class Child:
             return "closed its channel; killed"
         if code == CANNOT_FORK:
             return f"did not start: {NO_MORE_PROCESSES}"
-        if code == OVER_MEMORY:
+        was_killed = code == -signal.SIGKILL and oom_kills() > self.oom_kills
+        if code == OVER_MEMORY or was_killed:
             return "filled the memory of the machine; killed"
         if code < 0:
             return f"crashed: {signal.strsignal(-code)} (signal {-code})"
@@ -105,6 +110,7 @@ def start(
     process. The child writes into `folder` alone, if one is given (`confine`). It has a session of
     its own, so Ctrl-C does not reach it.
     """
+    killed_before = oom_kills()
     ours, theirs = socket.socketpair()
     streams = Copier(speaker)
     try:
@@ -133,7 +139,7 @@ def start(
         streams.close()
         raise
     streams.start()
-    return Child(process=process, socket=ours, streams=streams)
+    return Child(process=process, socket=ours, streams=streams, oom_kills=killed_before)
 
 
 _programs: WeakSet[subprocess.Popen[Any]] = WeakSet()
