@@ -367,6 +367,11 @@ def resumed(path: Path, given: Mapping[str, str]) -> dict[str, str]:
             f"--resume: {path} sweeps kernels of a directory, which runs their code: "
             f"add --kernels {shown(started['kernels'])}"
         )
+    if is_problem(started.get("op", "")) and "op" not in given:
+        raise UsageError(
+            f"--resume: {path} sweeps a problem of another project, which runs its code: "
+            f"add --op {shown(started['op'])}"
+        )
     if "samples" in started and "samples" not in given and not lies_below(started["samples"]):
         raise UsageError(
             f"--resume: {path} writes samples outside the current directory: "

@@ -123,8 +123,9 @@ class Solution:
         import torch
 
         key = inputs.data_ptr(), outputs.data_ptr(), inputs.numel()
-        is_new, threads = key not in self._bounds, {*threading.enumerate()}
+        is_new, threads = key not in self._bounds, set[threading.Thread]()
         if is_new:
+            threads = {*threading.enumerate()}
             bound = bind(self._program, *self._facts[inputs.numel()], inputs, outputs)
             more = bound.results if self._takes_outputs else []
             self._bounds[key] = [*bound.arguments, *more], bound

@@ -49,7 +49,7 @@ def _read(path: Path) -> tuple[list[Arguments], dict[str, Path]]:
         try:
             text = _WORD.sub(lambda word: word[1] or _WORDS[word[2]], item[2:].strip())
             value = ast.literal_eval(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
             raise ValueError(f"cannot read '{item[:80]}'") from error
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise ValueError(f"'{item[:80]}' has no names")

@@ -89,8 +89,9 @@ def _of_json(solution: Solution) -> tuple[Function, bool]:
         module = values.module_of(folder / file, Path(file).stem)
     elif spec.binding == "torch":
         compiler = nvcc.find()
-        if compiler is None:
-            raise DoesNotFitError("its CUDA C++ needs nvcc, which is missing, and a GPU")
+        if compiler is None or values.device().type == "cpu":
+            lacking = "nvcc, which is missing" if compiler is None else "a GPU"
+            raise DoesNotFitError(f"its CUDA C++ needs {lacking}")
         os.environ.setdefault("CUDA_HOME", str(Path(compiler).parents[1]))
         module = _compiled(solution, folder)
     else:

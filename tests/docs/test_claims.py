@@ -139,7 +139,10 @@ def test_most_times_of_a_kernel_alone_agree_with_the_profiler_and_shorter_ones_w
     assert 50 * (len(unknown(0.0)) - 1) <= len(tables.profiler.judged(lines))
     shifted = {shorter_us: len(unknown(shorter_us)) - 1 for shorter_us in (0.2, 0.4, -0.4)}
     assert min(shifted.values()) > 50
-    assert f"{shifted[0.2]} times would not agree" in (REPOSITORY / "docs" / "measuring.md").read_text()
+    assert (
+        f"{shifted[0.2]} times would not agree"
+        in (REPOSITORY / "docs" / "measuring.md").read_text()
+    )
 
 
 def test_no_claim_compares_launches_that_overlap_with_a_librarys_in_silence() -> None:

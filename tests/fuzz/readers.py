@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import json
 import os
 import tomllib
 import zlib
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import command_lines
+import field_problems
 import msgspec
 import mutations
 import numpy as np
@@ -28,6 +30,7 @@ from gpubench.commands.check import source_file
 from gpubench.commands.operand_files.files import write_operands
 from gpubench.commands.tune.where import condition
 from gpubench.files import Output
+from gpubench.foreign import forms
 from gpubench.model import OPERATIONS, Config
 from gpubench.plan.toml_file import decode
 from gpubench.plan.tuned import Winner, keep_winners, read_winners
@@ -465,6 +468,19 @@ TEXT, TABLE = mutations.TEXT, mutations.TABLE
 TOML = functools.partial(of_commands, TEXT, name="a.toml")
 CSV = functools.partial(of_commands, TABLE)
 
+
+def foreign(name: str) -> Callable[[bytes, Path], None]:
+    """Return the reader of a file of another project's problem."""
+
+    def read(data: bytes, folder: Path) -> None:
+        if name != "task.yml":
+            field_problems.definition(folder)
+        (folder / name).write_bytes(data)
+        call_within_contract(lambda: [forms.read(*each) for each in forms.find(folder)], folder)
+
+    return read
+
+
 READERS: Mapping[str, Reader] = {
     "config": TOML(lambda: [CONFIG], "sweep --config a.toml --dry-run"),
     "experiment": TOML(_experiments, "reproduce a.toml --device cpu --dry-run"),
@@ -478,6 +494,16 @@ READERS: Mapping[str, Reader] = {
     "operation": Reader(operation, lambda: (OPERATION, OPERATIONS_BY_NAME), TEXT),
     "python": Reader(python, lambda: (PYTHON,), TEXT),
     "declared": Reader(declared, lambda: DECLARATIONS, TEXT),
+    "definition": Reader(
+        foreign("definition.json"), lambda: (json.dumps(field_problems.DEFINITION).encode(),), TEXT
+    ),
+    "workloads": Reader(
+        foreign("workload.jsonl"),
+        lambda: ("\n".join(map(json.dumps, field_problems.WORKLOADS)).encode(),),
+        TEXT,
+    ),
+    "task": Reader(foreign("task.yml"), lambda: (field_problems.TASK.encode(),), TEXT),
+    "model": Reader(foreign("model.py"), lambda: (field_problems.MODEL.encode(),), TEXT),
     "problems": CSV(lambda: PROBLEMS, "sweep --sizes a.csv --device cpu --dry-run"),
     "weights": Reader(weights, lambda: (WEIGHTS,), TABLE),
     "compressed": of_commands(
