@@ -51,6 +51,9 @@ ONLY_NVCC = {
 }
 """What g++ cannot compile, by patterns of code. It compiles `wmma`."""
 
+SUMS = ("float16", "float16_sum16")  # with sums in float32, and in float16
+BIG = 2048  # float16 does not represent 2049
+
 HUNG = "fault: hung"  # begins the report of a launch that was killed
 _ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MULTILINE)
 """Declarations of functions on PyTorch's tensors."""
@@ -109,7 +112,8 @@ def _tried(trial: Trial, problems: Sequence[Problem], squares: Sequence[Problem]
     """Return the proof of the problems as described, of another layout, or of squares alone."""
     reasons, share = trial.reasons(problems)
     if not any(reasons):
-        return Proof(sizes=" and ".join(problem.size for problem in problems))
+        sizes = " and ".join(problem.size for problem in problems)
+        return Proof(sizes=sizes, reason=trial.of_sums(problems[0]))
     if HUNG in reasons[0]:
         return Proof(reason=reasons[0])
     if problems[0].operation.has_layouts and share > MOST:
@@ -173,6 +177,26 @@ class Trial:
             wrong, count = wrong + int(np.count_nonzero(where)), count + output.size
             reasons.append(_why_wrong(problem, output, where))
         return reasons, wrong / count
+
+    def of_sums(self, problem: Problem) -> str:
+        """Return why a product of float16 has other sums than it states, or an empty text.
+
+        Sums in float16 lose the ones that they add between 2048 and -2048.
+        """
+        stated = problem.dtype
+        if stated not in SUMS or len(problem.input_shapes) != len("AB"):
+            return ""
+        kinds = zip(problem.input_shapes, problem.types, strict=False)
+        left, right = (np.ones(shape, kind) for shape, kind in kinds)
+        right[0], right[-1] = BIG, -BIG
+        case = Case(variant=self.variant, tile=self.tile, problem=problem, inputs=(left, right))
+        (output,) = run_on_cpu(
+            [case], Sanitizer.NONE, self.folder / "trial", self.text, stalled_s=LIMIT_S
+        )
+        is_wide = bool(np.all(output == len(right) - 2))
+        summed = SUMS[not is_wide]
+        width = "float32" if is_wide else "float16"
+        return "" if summed == stated else f'it sums in {width}: write dtypes=("{summed}",)'
 
 
 def _problems(variant: CudaVariant | HostVariant) -> Iterator[Problem]:

@@ -49,7 +49,7 @@ ALIASES = {
 _LIBRARIES = {"cublas": re.compile(r"\bcublas\w+\("), "cuda": re.compile(r"\bcu[A-Z]\w+\(")}
 _NO_PRODUCT = re.compile(r"\b(__)?(exp2?|rsqrt|tanh)f?\s*\(|/\s*\w*(?:sum|norm)\w*\b")
 _HALF_ACCUMULATOR = re.compile(
-    r"\bmma_in_float16\b|F16F16F16|UniversalFMA<T|accumulator\s*,[^<>;]*\b(?:__)?half\s*>"
+    r"\bmma_in_float16\b|F16F16F16|UniversalFMA<T|accumulator\s*,[^<>;]*\b(?:(?:__)?half|T)\s*>"
 )
 _WAITS = re.compile(
     r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"

@@ -134,9 +134,14 @@ def needed(source: Path) -> tuple[list[Path], list[Path]]:
 
 
 def neighbours(source: Path) -> list[Path]:
-    """Return the folders near a source: its own, two above it, and the folders in these."""
+    """Return the folders near a source: its own, two above it, and the folders in these.
+
+    Of a source in a repository, these are only folders of the repository.
+    """
     bases = (source.parent, *list(source.parent.parents)[:2])
-    return [folder for base in bases for folder in (base, *_folders_of(base))]
+    near = [folder for base in bases for folder in (base, *_folders_of(base))]
+    root = root_of(source)
+    return [each for each in near if each.is_relative_to(root) or not (root / ".git").exists()]
 
 
 def root_of(source: Path) -> Path:

@@ -486,3 +486,17 @@ def test_calls_of_libraries_tell_layouts_and_launches_of_one_size_tell_no_grid(
     assert "int m_ld=M, int n_ld=N" in part.signature
     assert part.grid == "M*N/256"  # a guess
     assert rest.grid == ("N//32", "M/8")
+
+
+def test_headers_beside_a_repository_are_none_of_its_own(tmp_path: Path) -> None:
+    for folder in ("other", "project/.git"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "other/helpers.cuh").write_text("")
+    head = '#include "helpers.cuh"\n__global__ void here(float* A, float* B, float* C, int N) {}\n'
+    (tmp_path / "project/here.cu").write_text(head)
+    assert (
+        "other" not in written(tmp_path / "own", "here", tmp_path / "project/here.cu").read_text()
+    )
+    (tmp_path / "project/.git").rmdir()
+    describe_source("again", None, tmp_path / "project/here.cu", tmp_path / "own", force=False)
+    assert "other" in (tmp_path / "own/gemm/again.py").read_text()

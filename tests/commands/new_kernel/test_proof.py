@@ -114,6 +114,8 @@ def test_half_sums_and_a_vector_before_its_matrix_are_read(
     description = (tmp_path / "own/gemv/mine.py").read_text()
     assert 'dtypes=("float16_sum16",)' in description
     assert "half* A=x, half* B=A, half* C=y, int N=M" in description
+    hidden = text.replace("half sum", "float unused; half sum")
+    assert "it sums in float16: write dtypes=" in told(tmp_path, hidden, capsys, "gemv")
 
 
 def test_code_that_g_plus_plus_lacks_is_not_proved(
