@@ -1,6 +1,7 @@
 """Judges solutions of problems that other projects state, one problem after the other."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,7 +55,8 @@ class Problem:
 def names_problem(names: Sequence[str], solutions: Sequence[Path] | None) -> bool:
     """Whether the arguments of judge name a problem of another project."""
     path = Path(names[0]) if len(names) == 1 else Path()
-    is_named = path.name and (path.is_dir() or path.suffix in {".yml", ".json"})
+    is_folder = os.path.isdir(path)  # noqa: PTH112 # Path.is_dir raises for a name that is too long
+    is_named = path.name and (is_folder or path.suffix in {".yml", ".json"})
     return bool(solutions or is_named)
 
 
