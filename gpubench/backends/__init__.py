@@ -1,4 +1,4 @@
-"""What runs kernels: each backend is a directory here, whose `__init__.py` declares `BACKEND`.
+"""The backends, which run kernels: each is a directory whose `__init__.py` declares `BACKEND`.
 
 `Backend` holds operands and binds kernels, `Kernel` runs and is timed, and `Gauge` measures the
 device. Importing a declaration imports nothing heavy, because its functions import what they need.

@@ -65,7 +65,8 @@ class Share(NamedTuple):
     kind: tuple[str, ...]  # the `Member.kind` of the job
     topic: str  # the topic of the Dask events that bring the measurements back
     earlier: tuple[bytes, ...] = ()
-    """Measurements of a race that is continued, which continues only where it was begun."""
+    """Measurements of a race that is continued. A race continues only at the place where it
+    began."""
 
 
 class ShareResult(NamedTuple):

@@ -220,8 +220,8 @@ def measure_in_turns(
     The order within a pair is random, so that no periodic work beside the sweeps favours a side.
     Every other pair has the order of the pair before it reversed, so that a drift favours neither
     side. With a budget, pairs are added until the next pair would exceed it, but at least
-    BUDGET_PAIRS. Fewer pairs are measured if a look at them, with its part of the rate, decides the
-    comparison.
+    BUDGET_PAIRS. Fewer pairs are measured if a look at them decides the comparison, with the look's
+    part of the rate.
     """
     order = random.Random(ORDER_SEED)  # noqa: S311 # an order, not a secret
     began_s, first = monotonic(), 0

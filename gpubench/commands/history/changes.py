@@ -19,7 +19,7 @@ THRESHOLD = math.log1p(0.02)  # for a difference since the anchor, as in `diff`
 Q = 0.01  # the false discovery rate of these differences, as in `diff`
 
 Saved = tuple[str, Row]
-"""The name of the saved file, which is its time, and the row."""
+"""The name of the saved file, which states its time, and the row."""
 
 Point = tuple[str | None, PointKey]
 """A device and a point."""

@@ -50,7 +50,7 @@ own kernels check their bounds, so for them the remainders modulo the tile do no
 
 TILES = (2, 4, 8, 16, 32)
 """Number of tiles that a probe spans in each direction, as far as the point does. A probe uses the
-first number at which the variant launches the same kernels as at the point's size."""
+first of these numbers at which the variant launches the same kernels as at the point's size."""
 
 UNUSUAL = (149, 157, 139, 13, 11, 7)
 """Prime extents. A kernel that is right there checks its bounds, and requires no alignment."""

@@ -48,7 +48,7 @@ def _rng(seed: int) -> np.random.Generator:
 
 
 def spanned(inputs: Sequence[NDArray[Any]], rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
-    """Return operands with the same kind of result, whose blocks are small and large.
+    """Return operands whose blocks are scaled up and down, with the same kind of result.
 
     Blocks of rows of A get factors that are powers of two. In a matrix product, so do blocks of
     columns of B. Rows of B are divided by the factor of the block of columns of A that they meet,

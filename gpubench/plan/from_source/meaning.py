@@ -315,7 +315,7 @@ def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
 
 
 def _from_argument(argument: str, value: str, values: dict[str, str]) -> None:
-    """Give the parameters in a launch's argument what the kernel's parameter gets."""
+    """Give the parameters that a launch passes on the meaning of the kernel's parameter."""
     names = [name for name in re.findall(r"[A-Za-z_]\w*", argument) if name in values]
     unknown = [name for name in names if values[name] == UNKNOWN]
     if value == UNKNOWN or not unknown:

@@ -37,8 +37,9 @@ COLOURS = (
     *("#FF11EE", "#BB0088", "#FF0066", "#007700", "#886699", "#CC0022"),
     *("#0066FF", "#BB55DD", "#557766", "#00AA00", "#EE22AA", "#BB5566"),
 )
-"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more: each is farthest in Oklab
-from those before it, of the colours with a contrast of 3:1 to a white and to GitHub's dark page."""
+"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more: each has the largest
+distance in Oklab from the colours before it, among the colours with a contrast of 3:1 to a white
+page and to GitHub's dark page."""
 
 SAFE = 10
 """Number of the first colours, which colour-blind readers can distinguish."""
