@@ -300,7 +300,7 @@ OPTIONS = _named(
 
 
 def read_sweep(
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     config: Path | None = None,
     defaults: Sweep = DEFAULT,
     solutions: Sequence[Path] | None = None,
@@ -313,7 +313,7 @@ def read_sweep(
     An option without a value is taken from the configuration, then from `defaults`. Numbers and
     lists are read as their printed text. Raises UsageError with the flag of the option.
     """
-    texts = option_texts(given, config)
+    texts = option_texts(values, config)
     sweep_fields: dict[str, Any] = {}
     timing: dict[str, Any] = {}
     for name, text in texts.items():
@@ -333,19 +333,19 @@ def read_sweep(
     )
 
 
-def option_texts(given: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:
+def option_texts(options: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:
     """Return all given options as text. Raises UsageError for an unknown option."""
     values = read_toml(config, "--config") if config else {}
-    for name in [*values, *given]:
+    for name in [*values, *options]:
         if name not in OPTIONS:
             where, kind = (f"--config: {config}: ", "key") if name in values else ("", "option")
             raise UsageError(f"{where}{unknown(kind, name, OPTIONS)}")
     values = confined(config, values) if config else {}
-    values |= {name: value for name, value in given.items() if value is not None}
+    values |= {name: value for name, value in options.items() if value is not None}
     return {name: OPTIONS[name].text(value) for name, value in values.items()}
 
 
-def resumed(path: Path, given: Mapping[str, str]) -> dict[str, str]:
+def resumed(path: Path, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the options that the sweep into `path` was started with, as text.
 
     Raises UsageError where there is nothing to continue, or an option given now differs.
@@ -353,26 +353,26 @@ def resumed(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     from gpubench.results.result_file import read_context
 
     started: dict[str, str] = read_context(path)["options"] | {"output": str(path)}
-    if "samples" in given:  # the file of samples changes no measurement
-        started["samples"] = given["samples"]
-    for name, text in given.items():
+    if "samples" in texts:  # the file of samples changes no measurement
+        started["samples"] = texts["samples"]
+    for name, text in texts.items():
         if started.get(name) != text:
             was = f"'{started[name]}'" if name in started else "not given"
             raise UsageError(
                 f"--resume: {path} was started with --{name.replace('_', '-')} {was}; "
                 "leave it out, or start another file"
             )
-    if "kernels" in started and "kernels" not in given:  # no file makes code run by itself
+    if "kernels" in started and "kernels" not in texts:  # no file makes code run by itself
         raise UsageError(
             f"--resume: {path} sweeps kernels of a directory, which runs their code: "
             f"add --kernels {shown(started['kernels'])}"
         )
-    if is_problem(started.get("op", "")) and "op" not in given:
+    if is_problem(started.get("op", "")) and "op" not in texts:
         raise UsageError(
             f"--resume: {path} sweeps a problem of another project, which runs its code: "
             f"add --op {shown(started['op'])}"
         )
-    if "samples" in started and "samples" not in given and not lies_below(started["samples"]):
+    if "samples" in started and "samples" not in texts and not lies_below(started["samples"]):
         raise UsageError(
             f"--resume: {path} writes samples outside the current directory: "
             f"add --samples {shown(started['samples'])}"

@@ -28,7 +28,7 @@ def clean(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return _UNPRINTABLE.sub(lambda found: " " if found[0].isspace() else "?", text)
+    return _UNPRINTABLE.sub(lambda match: " " if match[0].isspace() else "?", text)
 
 
 def clean_lines(text: str) -> str:

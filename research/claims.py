@@ -84,22 +84,22 @@ def met(figure: str, holds: bool) -> Figure:
     return figure, "met" if holds else "**missed**"
 
 
-def within(low: float, high: float, least: float = 0.0, most: float = math.inf) -> str:
-    """Return the outcome of a figure that should be `least` to `most`, by its interval."""
-    is_shown, is_missed = least <= low and high <= most, high < least or low > most
+def within(low: float, high: float, at_least: float = 0.0, at_most: float = math.inf) -> str:
+    """Return the outcome of a figure that should be `at_least` to `at_most`, by its interval."""
+    is_shown, is_missed = at_least <= low and high <= at_most, high < at_least or low > at_most
     return "shown" if is_shown else "**missed**" if is_missed else "not decided"
 
 
-def rate(hits: int, tries: int, *, least: float = 0.0, most: float = 1.0) -> Figure:
+def rate(hits: int, tries: int, *, at_least: float = 0.0, at_most: float = 1.0) -> Figure:
     """Judge a rate by the interval of Clopper and Pearson, Biometrika 26 (1934)."""
     interval = stats.binomtest(hits, tries).proportion_ci(method="exact")
     figure = f"{hits} of {tries} ({100 * interval.low:.1f} to {100 * interval.high:.1f} %)"
-    return figure, within(interval.low, interval.high, least, most)
+    return figure, within(interval.low, interval.high, at_least, at_most)
 
 
-def ratio_figure(ratio: Ratio, least: float) -> Figure:
+def ratio_figure(ratio: Ratio, at_least: float) -> Figure:
     """Judge a ratio, or a geometric mean of ratios, by its interval."""
-    return said(ratio), within(ratio.low, ratio.high, least)
+    return said(ratio), within(ratio.low, ratio.high, at_least)
 
 
 def by_size(figures: Mapping[str, Figure]) -> Figure:
@@ -150,9 +150,9 @@ def comparisons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
                 yield fastest, library
 
 
-def in_sweep(own: Row, library: Row, least: float) -> Figure:
-    """Judge a ratio that should be `least` or more."""
-    figure, outcome = ratio_figure(speedup(own, library), least)
+def in_sweep(own: Row, library: Row, at_least: float) -> Figure:
+    """Judge a ratio that should be `at_least` or more."""
+    figure, outcome = ratio_figure(speedup(own, library), at_least)
     return figure, DISAGREE if own.unstable or library.unstable else outcome
 
 
@@ -166,8 +166,8 @@ def faster(files: Sequence[str], bounds: dict[str, float], **key: str) -> Figure
     }
     return by_size(
         {
-            size: in_sweep(*pairs[size], least) if size in pairs else ("", "not measured")
-            for size, least in bounds.items()
+            size: in_sweep(*pairs[size], at_least) if size in pairs else ("", "not measured")
+            for size, at_least in bounds.items()
         }
     )
 
@@ -175,9 +175,9 @@ def faster(files: Sequence[str], bounds: dict[str, float], **key: str) -> Figure
 def speedups(bounds: dict[str, float], what: str, files: str, **key: str) -> Claim:
     """Return a claim about the better library, with a bound for each size."""
     by_bound: dict[float, list[str]] = {}
-    for size, least in bounds.items():
-        by_bound.setdefault(least, []).append(size)
-    said = ", ".join(f"{least:g} at {' '.join(sizes)}" for least, sizes in by_bound.items())
+    for size, at_least in bounds.items():
+        by_bound.setdefault(at_least, []).append(size)
+    said = ", ".join(f"{at_least:g} at {' '.join(sizes)}" for at_least, sizes in by_bound.items())
     names = [name.removeprefix("h?00/") for name in files.split()]
     return Claim(f"{what}: at least {said}", files, lambda: faster(names, bounds, **key))
 
@@ -200,9 +200,9 @@ def wall(path: Path, sweep: str, most_s: int) -> Figure:
     return met(f"{wall_s:.1f} s", wall_s <= most_s)
 
 
-def verifying(sweep: str, most: int) -> Figure:
+def verifying(sweep: str, at_most: int) -> Figure:
     _, percent = readme_sweep(GPU_COST, sweep)
-    return met(f"{percent} %", percent <= most)
+    return met(f"{percent} %", percent <= at_most)
 
 
 def reproducing() -> Figure:
@@ -225,12 +225,12 @@ def median_difference() -> Figure:
     ordered = sorted(difference for _, difference in differences())
     first = int(stats.binom.ppf(0.025, len(ordered), 0.5))
     low, middle, high = ordered[first - 1], statistics.median(ordered), ordered[-first]
-    return f"{middle:.3%} ({low:.3%} to {high:.3%})", within(low, high, most=0.003)
+    return f"{middle:.3%} ({low:.3%} to {high:.3%})", within(low, high, at_most=0.003)
 
 
 def close_points() -> Figure:
     long = [difference for time_us, difference in differences() if time_us >= 10]  # noqa: PLR2004 # µs
-    return rate(sum(difference < 0.01 for difference in long), len(long), least=0.99)  # noqa: PLR2004 # the bound
+    return rate(sum(difference < 0.01 for difference in long), len(long), at_least=0.99)  # noqa: PLR2004 # the bound
 
 
 def faults() -> Figure:
@@ -303,14 +303,14 @@ def fleet_twice() -> Figure:
     return met(f"{longest:.1f} s", longest < 60 and first["verdicts"] == second["verdicts"])  # noqa: PLR2004 # bound
 
 
-def random_shapes(dtype: str, least: float) -> Figure:
+def random_shapes(dtype: str, at_least: float) -> Figure:
     """Judge the geometric mean of launches alone, by the draw of shapes."""
-    return ratio_figure(alone_mean(dtype), least)
+    return ratio_figure(alone_mean(dtype), at_least)
 
 
-def other_shapes(dtype: str, kind: str, least: float) -> Figure:
+def other_shapes(dtype: str, kind: str, at_least: float) -> Figure:
     """Judge the geometric mean at other random shapes, by Student's interval."""
-    return ratio_figure(plain_mean(other_ratios(dtype, kind)), least)
+    return ratio_figure(plain_mean(other_ratios(dtype, kind)), at_least)
 
 
 def long_runs(dtype: str) -> Figure:
@@ -318,21 +318,21 @@ def long_runs(dtype: str) -> Figure:
     return by_size({row.size: ratio_figure(ratio, 1.0) for row, ratio in in_pairs(dtype)})
 
 
-def ab_runs(least: int = AB_CPU_PAIRS, most: int = AB_CPU_PAIRS) -> list[dict[str, Any]]:
-    """Return the runs of `gpubench ab` that measured `least` to `most` pairs beside other work.
+def ab_runs(at_least: int = AB_CPU_PAIRS, at_most: int = AB_CPU_PAIRS) -> list[dict[str, Any]]:
+    """Return the runs of `gpubench ab` that measured `at_least` to `at_most` pairs beside other work.
 
     The default is the number of pairs that `ab` measures on a CPU.
     """
     runs = load(RESULTS / "cpu/ab.json")
-    return [run for run in runs if least <= run.get("pairs", 26) <= most]
+    return [run for run in runs if at_least <= run.get("pairs", 26) <= at_most]
 
 
 def in_turns(
-    runs: Sequence[dict[str, Any]], new: str, *, least: float = 0.0, most: float = 1.0
+    runs: Sequence[dict[str, Any]], new: str, *, at_least: float = 0.0, at_most: float = 1.0
 ) -> Figure:
     """Judge how many of these runs exit 1."""
     codes = [run["exit"] for run in runs if run["new"] == new]
-    return rate(codes.count(1), len(codes), least=least, most=most)
+    return rate(codes.count(1), len(codes), at_least=at_least, at_most=at_most)
 
 
 def false_names() -> Figure:
@@ -342,7 +342,7 @@ def false_names() -> Figure:
     for run in runs:
         slowed = {name for name in run["changed"] if run["new"] != "same" and "loop " in name}
         false += any(name not in slowed or ratio < 1 for name, ratio in run["changed"].items())
-    return rate(false, len(runs), most=0.05)
+    return rate(false, len(runs), at_most=0.05)
 
 
 def parsed(path: Path) -> list[dict[str, str]]:
@@ -353,7 +353,7 @@ def parsed(path: Path) -> list[dict[str, str]]:
 
 
 def simulated(
-    name: str, column: str, where: Mapping[str, str], *, least: float = 0.0, most: float = 1.0
+    name: str, column: str, where: Mapping[str, str], *, at_least: float = 0.0, at_most: float = 1.0
 ) -> Figure:
     """Judge the lowest, or the highest, rate of a table of `research/operating.py`.
 
@@ -365,8 +365,8 @@ def simulated(
         if all(re.fullmatch(pattern, line[key]) for key, pattern in where.items())
     ]
     counts = [tuple(map(int, line[column].split(" of "))) for line in lines]
-    hits, tries = (min if least else max)(counts, key=lambda count: count[0] / count[1])
-    said, outcome = rate(hits, tries, least=least, most=most)
+    hits, tries = (min if at_least else max)(counts, key=lambda count: count[0] / count[1])
+    said, outcome = rate(hits, tries, at_least=at_least, at_most=at_most)
     return f"{said}, the worst of {len(lines)} cases", outcome
 
 
@@ -419,32 +419,32 @@ CLAIMS: dict[str, list[Claim]] = {
         *(speedups(bounds, f"{op}, cold, against cuBLAS", f"h?00/{op}.csv") for op, bounds in VECTORS.items()),
         *(speedups(LADDER, f"float32 ladder, {cache}", "h?00/ladder_top.csv", cache=cache) for cache in ("cold", "hot")),
         *(Claim(f"{dtype}, random shapes, launches alone: geometric mean {SHAPES.get(dtype, 1.0):.2f}", f"h?00/shapes/{name}.csv", partial(random_shapes, dtype, SHAPES.get(dtype, 1.0))) for dtype, name in ALONE.items()),
-        *(Claim(f"{dtype}, {KINDS[kind]}, launches alone: geometric mean {least:.2f}", f"{path_of_others(dtype, kind).relative_to(RESULTS)}", partial(other_shapes, dtype, kind, least)) for (dtype, kind), least in OTHERS.items()),
+        *(Claim(f"{dtype}, {KINDS[kind]}, launches alone: geometric mean {at_least:.2f}", f"{path_of_others(dtype, kind).relative_to(RESULTS)}", partial(other_shapes, dtype, kind, at_least)) for (dtype, kind), at_least in OTHERS.items()),
         *(Claim(f"{dtype}, squares in pairs in long runs, launches alone: at least 1", f"h?00/squares_{dtype}.csv", partial(long_runs, dtype)) for dtype in ALONE),
     ],
     "`gpubench diff` at five rounds, by recorded rounds that shaped no rule": [
-        simulation("one build, quiet rounds: exit 1 in at most 2 %", "diff", FALSE, QUIET, most=0.02),
-        simulation("and in each of the disturbances of the table", "diff", FALSE, {"rounds": "5"}, most=0.02),
-        simulation("a kernel 5 % slower, quiet rounds: exit 1 in at least 95 %", "diff", "found", QUIET | {"slower": "kernel .5%"}, least=0.95),
-        simulation("all own kernels 10 % slower: exit 1 in at least 95 % of each disturbance", "diff", "found", {"rounds": "5", "slower": "own .10%"}, least=0.95),
-        simulation("all own kernels 5 % slower: exit 1 in at least 90 % of each disturbance, but not where the BLAS has two speeds", "diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": "(?!.*BLAS).*"}, least=0.9),
-        simulation("and where the BLAS has two speeds, in at least 90 % too", "diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": ".*BLAS.*"}, least=0.9),
-        simulation("more than half of the points ambiguous, quiet rounds: in at most 10 %", "diff", "not decided", {"rounds are": "quiet.*"}, most=0.1),
-        simulation("and with a ramp over rounds: in at most 30 %", "diff", "not decided", {"rounds are": "ramp.*"}, most=0.3),
-        *(simulation(f"a slow-down of {what} that `diff` says it would find is found in at least 90 % of each disturbance", "blind", f"{what}, found", {}, least=0.9) for what in ("everything", "one kernel", "one point")),
+        simulation("one build, quiet rounds: exit 1 in at most 2 %", "diff", FALSE, QUIET, at_most=0.02),
+        simulation("and in each of the disturbances of the table", "diff", FALSE, {"rounds": "5"}, at_most=0.02),
+        simulation("a kernel 5 % slower, quiet rounds: exit 1 in at least 95 %", "diff", "found", QUIET | {"slower": "kernel .5%"}, at_least=0.95),
+        simulation("all own kernels 10 % slower: exit 1 in at least 95 % of each disturbance", "diff", "found", {"rounds": "5", "slower": "own .10%"}, at_least=0.95),
+        simulation("all own kernels 5 % slower: exit 1 in at least 90 % of each disturbance, but not where the BLAS has two speeds", "diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": "(?!.*BLAS).*"}, at_least=0.9),
+        simulation("and where the BLAS has two speeds, in at least 90 % too", "diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": ".*BLAS.*"}, at_least=0.9),
+        simulation("more than half of the points ambiguous, quiet rounds: in at most 10 %", "diff", "not decided", {"rounds are": "quiet.*"}, at_most=0.1),
+        simulation("and with a ramp over rounds: in at most 30 %", "diff", "not decided", {"rounds are": "ramp.*"}, at_most=0.3),
+        *(simulation(f"a slow-down of {what} that `diff` says it would find is found in at least 90 % of each disturbance", "blind", f"{what}, found", {}, at_least=0.9) for what in ("everything", "one kernel", "one point")),
         Claim("`ab` on a CPU beside other work, with up to 72 pairs, names a point that did not change in at most 5 %", "cpu/ab.json", false_names),
-        Claim("`ab` of a kernel 10 % slower: exit 1 in at least 80 %", "cpu/ab.json", lambda: in_turns(ab_runs(), "10 % slower", least=0.8)),
+        Claim("`ab` of a kernel 10 % slower: exit 1 in at least 80 %", "cpu/ab.json", lambda: in_turns(ab_runs(), "10 % slower", at_least=0.8)),
     ],
     "`gpubench tune`": [
-        simulation("simulated: the group holds the best in at least 95 % of the races of each landscape", "tune", "group holds the best", {}, least=0.95),
+        simulation("simulated: the group holds the best in at least 95 % of the races of each landscape", "tune", "group holds the best", {}, at_least=0.95),
     ],
     "Many GPUs": [
         Claim("two GPUs: a sweep in at most 0.6 of one GPU's time, with the same figures, and complete after a worker was killed", "h?00/many_gpus_2.json", two_gpus),
         Claim("`gpubench fleet` in under 60 s, twice with the same verdicts", "h?00/many_gpus_2.json", fleet_twice),
-        simulation("simulated fleets of 8 and 64 GPUs whose spread is the narrowest of the table: a GPU 10 % slower in a unit is identified in at least 90 %", "fleet", "10% in one unit", NARROW, least=0.9),
-        simulation("64 of these GPUs: a GPU 5 % slower in all units is identified in at least 85 %", "fleet", "5% in all units", NARROW | {"devices": "64"}, least=0.85),
-        simulation("at most 2 % of healthy fleets of each spread have a false alarm", "fleet", "false alarms", {"good devices differ by": "(?!.*each process).*"}, most=0.02),
-        simulation("and at most 5 % of fleets whose processes have two speeds", "fleet", "false alarms", {"good devices differ by": ".*each process.*"}, most=0.05),
+        simulation("simulated fleets of 8 and 64 GPUs whose spread is the narrowest of the table: a GPU 10 % slower in a unit is identified in at least 90 %", "fleet", "10% in one unit", NARROW, at_least=0.9),
+        simulation("64 of these GPUs: a GPU 5 % slower in all units is identified in at least 85 %", "fleet", "5% in all units", NARROW | {"devices": "64"}, at_least=0.85),
+        simulation("at most 2 % of healthy fleets of each spread have a false alarm", "fleet", "false alarms", {"good devices differ by": "(?!.*each process).*"}, at_most=0.02),
+        simulation("and at most 5 % of fleets whose processes have two speeds", "fleet", "false alarms", {"good devices differ by": ".*each process.*"}, at_most=0.05),
     ],
 }  # fmt: skip
 """By subject."""

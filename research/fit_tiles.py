@@ -89,8 +89,8 @@ class Timed:
 def timed(path: Path) -> Iterator[Timed]:
     """Yield the configurations of a file that a model knows."""
     for results in read(path):
-        of = results[0]
-        problem = Problem(op="gemm", m=of.m, n=of.n, k=of.k, dtype=of.dtype)
+        first = results[0]
+        problem = Problem(op="gemm", m=first.m, n=first.n, k=first.k, dtype=first.dtype)
         alone = [result for result in results if result.launches == Launches.ALONE]
         own = [result for result in alone or results if result.kind != "library"]
         for result in own:
@@ -167,7 +167,7 @@ def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[tuple[float,
     shapes: dict[Problem, list[tuple[float, Timed]]] = {}
     for row in rows:
         shapes.setdefault(row.problem, []).append((modelled_us(row, costs), row))
-    found: dict[str, list[tuple[float, float]]] = {}
+    outcomes: dict[str, list[tuple[float, float]]] = {}
     for by_time in shapes.values():
         order = [row for _, row in sorted(by_time, key=lambda pair: pair[0])]
         kernels = {row.kernel for row in order}
@@ -181,8 +181,8 @@ def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[tuple[float,
         ):
             time_us = min(other_us, *(row.median_us for row in picked))
             outcome = time_us / first.best_us - 1, first.library_us / time_us
-            found.setdefault(how, []).append(outcome)
-    return found
+            outcomes.setdefault(how, []).append(outcome)
+    return outcomes
 
 
 def picks_table(rows: Sequence[Timed], costs: Costs) -> str:

@@ -303,7 +303,7 @@ def faults_of(request: PullRequest, log: str, before: Mapping[str, bytes]) -> li
 def workflow(name: str) -> Any:
     """Return a workflow of the page."""
     texts = [block.text for block in blocks("ci.md") if block.language == "yaml"]
-    return next(found for found in map(yaml.safe_load, texts) if found["name"] == name)
+    return next(document for document in map(yaml.safe_load, texts) if document["name"] == name)
 
 
 def inputs_of(name: str) -> dict[str, str]:

@@ -89,14 +89,14 @@ def make(folder: Path) -> list[Path]:
 
 def random_shapes() -> Picture:
     """Return the ratio at each random shape and each square in long runs, by precision."""
-    every = [one for dtype in ALONE for one in outcomes_alone(dtype)]
+    every = [result for dtype in ALONE for result in outcomes_alone(dtype)]
     precisions = list(ALONE)
 
     def draw(axes: Axes) -> float:
         lines = []
         groups: dict[str, list[tuple[str, float]]] = {}
-        for one in sorted(every, key=lambda one: one.shape_class):
-            groups.setdefault(one.shape_class, []).append((one.own.dtype, one.ratio))
+        for outcome in sorted(every, key=lambda outcome: outcome.shape_class):
+            groups.setdefault(outcome.shape_class, []).append((outcome.own.dtype, outcome.ratio))
         groups["square, sustained"] = [
             (dtype, ratio.ratio) for dtype in precisions for _, ratio in in_pairs(dtype)
         ]

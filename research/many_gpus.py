@@ -61,12 +61,12 @@ def fleet(folder: Path) -> dict[str, Any]:
     """Run fleet once. Runs of one folder share a store."""
     words = ("fleet", "--on", "local", "--json", "--force", "-o", folder / "fleet.csv")
     ended = gpubench(*words, GPUBENCH_STORE=str(folder / "store"))
-    found = json.loads(ended.out)["devices"]
+    devices = json.loads(ended.out)["devices"]
     return {
         "exit": ended.code,
         "wall_s": ended.wall_s,
-        "verdicts": {device["uuid"]: device["verdict"] for device in found},
-        "reasons": {device["uuid"]: device["reasons"] for device in found if device["reasons"]},
+        "verdicts": {device["uuid"]: device["verdict"] for device in devices},
+        "reasons": {device["uuid"]: device["reasons"] for device in devices if device["reasons"]},
     }
 
 

@@ -207,9 +207,9 @@ def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key
     old, changed = (
         {
             key: replace(
-                point, sweeps_us=(tuple(us),), clock_mhz=(point.clock_mhz or 0) * at, code=of
+                point, sweeps_us=(tuple(us),), clock_mhz=(point.clock_mhz or 0) * at, code=build
             )
-            for key, point, us, at, of in zip(
+            for key, point, us, at, build in zip(
                 keys, templates, np.exp(logs).tolist(), clocks.tolist(), code.tolist(), strict=True
             )
         }
@@ -239,12 +239,12 @@ def diff_line(place: int, number: int, fit: bool) -> list[object]:
     case = CASES[place]
     number *= case.times
     rng = np.random.default_rng([place, fit])
-    found = wrong = undecided = 0
+    hit_count = wrong = undecided = 0
     share, same = [], []
     for _ in range(number):
         result, keys, slowed = comparison(case, fit, rng)
         hits = np.array([result.findings[key].verdict == DiffVerdict.SLOWER for key in keys])
-        found += bool((hits & slowed).any())
+        hit_count += bool((hits & slowed).any())
         wrong += bool((hits & ~slowed).any())
         share.append(hits[slowed].mean() if slowed.any() else 0.0)
         undecided += 2 * result.counts[DiffVerdict.AMBIGUOUS] > len(result.two_sided)
@@ -253,7 +253,7 @@ def diff_line(place: int, number: int, fit: bool) -> list[object]:
         case.name,
         case.rounds,
         f"{case.slowed} {case.by:+.0%}" if case.slowed else "nothing",
-        f"{found} of {number}" if case.slowed else "",
+        f"{hit_count} of {number}" if case.slowed else "",
         f"{statistics.fmean(share):.0%}" if case.slowed else "",
         f"{wrong} of {number}",
         f"{undecided} of {number}",
@@ -267,13 +267,13 @@ def reference_line(place: int, number: int, fit: bool) -> list[object]:
     for unchanged in (False, True):
         case = replace(REFERENCES[place], unchanged=unchanged)
         rng = np.random.default_rng([83, place, fit])
-        found = wrong = 0
+        hit_count = wrong = 0
         for _ in range(number):
             result, keys, slowed = comparison(case, fit, rng)
             hits = np.array([result.findings[key].verdict == DiffVerdict.SLOWER for key in keys])
-            found += bool((hits & slowed).any())
+            hit_count += bool((hits & slowed).any())
             wrong += bool((hits & ~slowed).any())
-        counts += [f"{found} of {number}" if case.slowed else "", f"{wrong} of {number}"]
+        counts += [f"{hit_count} of {number}" if case.slowed else "", f"{wrong} of {number}"]
     slowed_by = f"{case.slowed} {case.by:+.0%}" if case.slowed else "nothing"
     return [case.name, case.rounds, slowed_by, *counts]
 
@@ -294,7 +294,7 @@ def blind_line(place: int, number: int, fit: bool) -> list[object]:
     """Return a line of the table of what `diff` is blind to: the same rounds, and then slower."""
     case = CASES[place]
     sizes: dict[str, list[float]] = {"own": [], "kernel": [], "point": []}
-    found = dict.fromkeys(sizes, 0)
+    hits_by_kind = dict.fromkeys(sizes, 0)
     for seed in range(number):
         start = [place, fit, seed]
         blind = comparison(case, fit, np.random.default_rng(start))[0].detectable
@@ -305,12 +305,12 @@ def blind_line(place: int, number: int, fit: bool) -> list[object]:
             slower = replace(case, slowed=slowed, by=size)
             result, keys, chosen = comparison(slower, fit, np.random.default_rng(start))
             hits = [result.findings[key].verdict == DiffVerdict.SLOWER for key in keys]
-            found[slowed] += bool((np.array(hits) & chosen).any())
+            hits_by_kind[slowed] += bool((np.array(hits) & chosen).any())
             sizes[slowed].append(size)
     cells = list[object]()
     for slowed, named_sizes in sizes.items():
         median = f"{100 * statistics.median(named_sizes):.1f} %" if named_sizes else "never"
-        cells += [median, f"{found[slowed]} of {len(named_sizes)}"]
+        cells += [median, f"{hits_by_kind[slowed]} of {len(named_sizes)}"]
     return [case.name, case.rounds, *cells]
 
 
@@ -355,13 +355,13 @@ def ab_line(item: tuple[str, float], number: int, fit: bool) -> list[object]:
         return operating_ab.line(where == "busy", by > 0, number)
     rng = np.random.default_rng([84, round(100 * by), fit])
     ended = [ab_on_gpu(by, fit, rng) for _ in range(number)]
-    found = sum(not set(slow).isdisjoint(each.slower) for each, slow in ended)
+    hit_count = sum(not set(slow).isdisjoint(each.slower) for each, slow in ended)
     wrong = sum(not set(each.slower) <= set(slow) for each, slow in ended)
     return [
         "an H200, 100 points",
         AB_PAIRS,
         f"a kernel {by:+.0%}" if by else "nothing",
-        f"{found} of {number}" if by else "",
+        f"{hit_count} of {number}" if by else "",
         f"{wrong} of {number}",
         f"{statistics.median(each.pairs for each, _ in ended):g}",
         "",

@@ -94,14 +94,16 @@ def pooled(sweeps: Sequence[dict[str, Any]]) -> dict[Key, PooledPoint]:
 def line(disturbed: bool, slower: bool, number: int) -> list[object]:
     """Return a line of the table."""
     ended = [on_cpu(disturbed, slower, random.Random(seed)) for seed in range(number)]  # noqa: S311 # a simulation
-    found = [slower and any(key.variant == "loop" for key in each.slower) for each, _ in ended]
+    are_hits = [slower and any(key.variant == "loop" for key in each.slower) for each, _ in ended]
     wrong = [any(not slower or key.variant != "loop" for key in each.slower) for each, _ in ended]
-    early = [hit and seconds < SIX_MINUTES for hit, (_, seconds) in zip(found, ended, strict=True)]
+    early = [
+        hit and seconds < SIX_MINUTES for hit, (_, seconds) in zip(are_hits, ended, strict=True)
+    ]
     return [
         f"16 CPUs, beside {'a busy process and ' if disturbed else ''}seven other runs",
         AB_CPU_PAIRS,
         "the kernel +10%" if slower else "nothing",
-        f"{sum(found)} of {number}" if slower else "",
+        f"{sum(are_hits)} of {number}" if slower else "",
         f"{sum(wrong)} of {number}",
         f"{statistics.median(each.pairs for each, _ in ended):g}",
         f"{statistics.median(seconds for _, seconds in ended) / 60:.1f}",

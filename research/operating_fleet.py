@@ -85,8 +85,10 @@ def recorded(files: Sequence[Path]) -> Floats:
     ]
     common = sorted(set.intersection(*map(set, sweeps)))
     times = [[sweep[key].round_medians_us for sweep in sweeps] for key in common]
-    most = max(len(of_sweep) for point in times for of_sweep in point)
-    logs = np.log([point for point in times if all(len(one) == most for one in point)])
+    max_sweeps = max(len(of_sweep) for point in times for of_sweep in point)
+    logs = np.log(
+        [point for point in times if all(len(of_sweep) == max_sweeps for of_sweep in point)]
+    )
     return np.asarray(logs - np.median(logs, axis=(1, 2), keepdims=True))
 
 
@@ -178,9 +180,9 @@ def disturbed_line(noise: Floats, case: Case, fleets: int, rng: Random) -> list[
         for victim in victims if where else ():
             by = rng.uniform(0.1, 1.0, times.shape[1]) if where == BY_UNIT else 0.3
             times[victim, :, rng.integers(ROUNDS)] += np.log1p(by)
-        found = judge(times, processes=PROCESSES).slow
-        any_found += bool(found[chosen].any())
-        all_found += bool(slow and found[chosen].any(axis=1).all())
-        alarms += bool((found & ~np.tile(truly_slow(own), len(PHASES))).any())
+        slow_devices = judge(times, processes=PROCESSES).slow
+        any_found += bool(slow_devices[chosen].any())
+        all_found += bool(slow and slow_devices[chosen].any(axis=1).all())
+        alarms += bool((slow_devices & ~np.tile(truly_slow(own), len(PHASES))).any())
     found_of = [f"{count} of {fleets}" if slow else "" for count in (any_found, all_found)]
     return [spread, devices, slow or "", where, *found_of, f"{alarms} of {fleets}"]

@@ -51,9 +51,9 @@ def results_of(
             rounds[9::10] += facts["speeds"] * rng.integers(2, size=rounds[9::10].shape)
         rounds[:, 0] += 0.3 * (rng.random() < facts.get("disturbed", 0))
         levels[:, number] = np.median(rounds, axis=1)
-        seen = summarize(rounds)
-        grouped = seen.gap > np.maximum(MARGIN, MODE_GAP * seen.group)
-        gaps[:, number] = np.where(grouped, seen.gap, 0.0)
+        summary = summarize(rounds)
+        grouped = summary.gap > np.maximum(MARGIN, MODE_GAP * summary.group)
+        gaps[:, number] = np.where(grouped, summary.gap, 0.0)
     levels += facts.get("between", 0.0) * rng.standard_normal(levels.shape)
     return levels + MACHINE * rng.standard_normal(count), gaps.max(axis=1)
 
@@ -66,7 +66,7 @@ def line(
     `draw` returns the recorded rounds of some points, and which of them are of the BLAS.
     """
     kind, results, points = case
-    false, found = 0, {0.03: [0, 0], 0.05: [0, 0]}
+    false, hits_by_size = 0, {0.03: [0, 0], 0.05: [0, 0]}
     for _ in range(number):
         logs, blas = draw()
         references = blas | (rng.random(len(logs)) < 0.5)  # noqa: PLR2004 # a coin
@@ -74,13 +74,13 @@ def line(
         false += bool(_moves(levels, speeds, references))
         slowed = rng.permutation(np.flatnonzero(~references))[:SLOWED]
         at = int(rng.integers(1, results))
-        for size, hits in found.items():
+        for size, hits in hits_by_size.items():
             slower = levels.copy()
             slower[slowed, at:] += np.log1p(size)
-            seen = [x.at for x in _moves(slower, speeds, references) if x.point in slowed]
-            hits[0] += bool(seen)
-            hits[1] += at in seen
-    counts = [f"{count} of {number}" for hits in found.values() for count in hits]
+            moved_at = [x.at for x in _moves(slower, speeds, references) if x.point in slowed]
+            hits[0] += bool(moved_at)
+            hits[1] += at in moved_at
+    counts = [f"{count} of {number}" for hits in hits_by_size.values() for count in hits]
     return [kind, results, points, f"{false} of {number}", *counts]
 
 

@@ -53,11 +53,12 @@ class Recorded:
 def recorded(files: Sequence[Path], least_percent_of_copy: float = 0.0) -> Recorded:
     """Read the points that have all rounds."""
     pooled = read_side(files).pooled
-    most = max(len(point.rounds_us) for point in pooled.values())
+    max_rounds = max(len(point.rounds_us) for point in pooled.values())
     full = {
         key: point
         for key, point in sorted(pooled.items())
-        if len(point.rounds_us) == most and (point.percent_of_copy or 0.0) >= least_percent_of_copy
+        if len(point.rounds_us) == max_rounds
+        and (point.percent_of_copy or 0.0) >= least_percent_of_copy
     }
     names = sorted({key.variant for key, point in full.items() if not point.is_blas})
     kernels = [-1 if point.is_blas else names.index(key.variant) for key, point in full.items()]

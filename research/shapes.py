@@ -270,37 +270,40 @@ class Bench:
         problem = self.problem(shape)
         operands = self.operands(problem)
         bound = [self.bind("library", self.variants[name], None, operands) for name in LIBRARIES]
-        contenders = [one for one in bound if one]
+        contenders = [contender for contender in bound if contender]
         contenders[0].kernel.run(len(operands.sets))
         self._reference = operands.output.astype(self.compared).copy()
         for library in contenders:
             library.sample()
-        limit_us = SLOW * min(one.median_us for one in contenders) + 3
+        limit_us = SLOW * min(contender.median_us for contender in contenders) + 3
         for kind, variant, tile in self.chosen(problem, every=every):
-            one = self.bind(kind, variant, tile, operands)
-            if one and one.sample(limit_us if kind == "candidate" else math.inf):
-                contenders.append(one)
-        for one in contenders:
-            one.times_us.clear()
-            one.overlapped_us.clear()
+            contender = self.bind(kind, variant, tile, operands)
+            if contender and contender.sample(limit_us if kind == "candidate" else math.inf):
+                contenders.append(contender)
+        for contender in contenders:
+            contender.times_us.clear()
+            contender.overlapped_us.clear()
         for _ in range(ROUNDS):
             self._order.shuffle(contenders)
-            for one in contenders:
-                one.sample()
-        alone = [self.result(one, problem, Launches.ALONE, one.times_us) for one in contenders]
+            for contender in contenders:
+                contender.sample()
+        alone = [
+            self.result(contender, problem, Launches.ALONE, contender.times_us)
+            for contender in contenders
+        ]
         return alone + [
-            self.result(one, problem, Launches.OVERLAPPED, one.overlapped_us)
-            for one in contenders
-            if one.overlapped_us
+            self.result(contender, problem, Launches.OVERLAPPED, contender.overlapped_us)
+            for contender in contenders
+            if contender.overlapped_us
         ]
 
     def chosen(self, problem: Problem, *, every: bool) -> Iterator[Chosen]:
         """Yield the picks, and then every other candidate if asked for."""
         picks = list(self.picks(problem))
         yield from picks
-        known = {(variant.name, tile) for _, variant, tile in picks}
+        own_tiles = {(variant.name, tile) for _, variant, tile in picks}
         for kind, variant, tile in self.candidates(problem) if every else ():
-            if (variant.name, tile) not in known:
+            if (variant.name, tile) not in own_tiles:
                 yield kind, variant, tile
 
     def candidates(self, problem: Problem) -> Iterator[Chosen]:
@@ -352,19 +355,24 @@ class Bench:
             if not self.backend.usable():
                 raise
             return None
-        one = Contender(variant=variant, tile=tile, kind=kind, kernel=kernel, overlapped=overlapped)
+        contender = Contender(
+            variant=variant, tile=tile, kind=kind, kernel=kernel, overlapped=overlapped
+        )
         if kind == "library":
-            return one
+            return contender
         apart = operands.output.astype(self.compared) - self._reference
         norm = self.backend.xp.linalg.norm
-        one.difference = float(norm(apart) / norm(self._reference))
-        if not one.difference <= tolerance(problem):
-            print(f"WRONG {variant.name} {tile} {problem.size}: {one.difference:.3g}", flush=True)
+        contender.difference = float(norm(apart) / norm(self._reference))
+        if not contender.difference <= tolerance(problem):
+            print(
+                f"WRONG {variant.name} {tile} {problem.size}: {contender.difference:.3g}",
+                flush=True,
+            )
             return None
-        return one
+        return contender
 
     def result(
-        self, one: Contender, problem: Problem, launches: Launches, times_us: Sequence[float]
+        self, contender: Contender, problem: Problem, launches: Launches, times_us: Sequence[float]
     ) -> Result:
         """Return the row of a contender."""
         return Result(
@@ -372,15 +380,15 @@ class Bench:
             m=problem.m,
             n=problem.n,
             k=problem.k,
-            variant=one.variant.name,
-            tile=str(one.tile or ""),
-            kind=one.kind,
+            variant=contender.variant.name,
+            tile=str(contender.tile or ""),
+            kind=contender.kind,
             median_us=round(statistics.median(times_us), 4),
-            difference=float(f"{one.difference:.3g}"),
-            algorithm=one.kernel.routine.algorithm,
+            difference=float(f"{contender.difference:.3g}"),
+            algorithm=contender.kernel.routine.algorithm,
             launches=launches,
             cache=self.cache,
-            source_hash=source_hash(one.variant),
+            source_hash=source_hash(contender.variant),
         )
 
     def compile(self, shapes: Sequence[Shape], *, every: bool) -> int:
@@ -499,11 +507,12 @@ def main() -> None:
                 break
             results = bench.measure(shape, every=asked.every)
             write(results, asked.output)
-            one = outcome(results)
+            result = outcome(results)
             print(
-                f"{'x'.join(map(str, shape))} library {one.library.median_us:.2f} own "
-                f"{one.own.median_us:.2f} {one.ratio:.3f} (overlapped {one.overlapped_ratio:.3f}) "
-                f"{one.own.variant} {one.own.tile} "
+                f"{'x'.join(map(str, shape))} library {result.library.median_us:.2f} "
+                f"own {result.own.median_us:.2f} {result.ratio:.3f} "
+                f"(overlapped {result.overlapped_ratio:.3f}) "
+                f"{result.own.variant} {result.own.tile} "
                 f"({len(results)}, {time.perf_counter() - start:.0f} s)",
                 flush=True,
             )

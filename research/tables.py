@@ -147,18 +147,18 @@ def alone_agreement() -> str:
 def ab_runs() -> str:
     """Return how often `gpubench ab` exits 1 on a CPU beside other work."""
     lines = []
-    for pairs, (least, most) in {
+    for pairs, (min_pairs, max_pairs) in {
         "72, the default": (72, 72),
         "61 to 63, cut off": (61, 63),
         "22 to 56": (22, 56),
     }.items():
-        runs = claims.ab_runs(least, most)
+        runs = claims.ab_runs(min_pairs, max_pairs)
         minutes, loads = (
             spread([run[name] / unit for run in runs if name in run])
             for name, unit in (("seconds", 60), ("load", 1))
         )
-        found = (claims.in_turns(runs, new)[0] for new in ("same", "10 % slower"))
-        lines.append([pairs, minutes, loads, *found])
+        rates = (claims.in_turns(runs, new)[0] for new in ("same", "10 % slower"))
+        lines.append([pairs, minutes, loads, *rates])
     heading = ["pairs", "minutes", "load for two CPUs", "exit 1 for itself", "10 % slower"]
     return table(heading, lines)
 
@@ -188,10 +188,10 @@ def claims_of_others() -> str:
     for path in sorted(RESULTS.glob("*/claims/*/reproduce.csv"), key=lambda path: path.parent.name):
         with path.open(newline="", encoding="utf-8") as file:
             figures = list(csv.DictReader(file))
-        found = Counter(figure["claim"].removesuffix(" on this device") for figure in figures)
+        counts = Counter(figure["claim"].removesuffix(" on this device") for figure in figures)
         folder, gpu = path.parent, figures[0]["device"].removeprefix("NVIDIA ")
         link = f"[`{folder.name}`](../results/{folder.relative_to(RESULTS)}/reproduce.md)"
-        lines.append([link, gpu.split()[0], *(found[verdict] or "" for verdict in verdicts)])
+        lines.append([link, gpu.split()[0], *(counts[verdict] or "" for verdict in verdicts)])
     return table(["claim", "GPU", *verdicts], lines)
 
 
@@ -216,17 +216,19 @@ def changed_kernels() -> str:
             if not {*key} <= {*names}:
                 continue
             kernels = {
-                (op, name, known)
-                for op, name, known in map(itemgetter(*map(names.index, key)), rows)
+                (op, name, sources)
+                for op, name, sources in map(itemgetter(*map(names.index, key)), rows)
             }
-        known = {
-            (op, name): known for op, name, known in kernels if known and (op, name) in present
+        hashes = {
+            (op, name): sources
+            for op, name, sources in kernels
+            if sources and (op, name) in present
         }
         changed = sorted(
-            name for (op, name), sources in known.items() if sources != present[op, name]
+            name for (op, name), sources in hashes.items() if sources != present[op, name]
         )
         if changed:
-            every = len(changed) == len(known) > 1
+            every = len(changed) == len(hashes) > 1
             said = "all" if every else ", ".join(f"`{name}`" for name in changed)
             lines.append([f"[{path.name}](../{path.relative_to(ROOT)})", said])
     return table(["file", "kernels that have changed"], lines, text=True)

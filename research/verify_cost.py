@@ -34,7 +34,7 @@ def main() -> int:
     compileall.compile_dir(ROOT / "gpubench", quiet=2, workers=0)
     held = []
     for name in chosen.sweeps or SWEEPS:
-        words, most_s, most = SWEEPS[name]
+        words, most_s, max_percent = SWEEPS[name]
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / f"{name}.csv"
             sweep = (*GPUBENCH, "sweep", "--device", chosen.device, *words, "--output", output)
@@ -43,8 +43,8 @@ def main() -> int:
         share = PHASE.search(line)
         wall = f"{name}: at most {most_s} s: {ended.wall_s:.1f} s"
         held.append(verdict(ended.code == 0 and ended.wall_s <= most_s, wall))
-        within = share is not None and int(share[1]) <= most
-        held.append(verdict(within, f"{name}: at most {most} % for verifying: {line}"))
+        within = share is not None and int(share[1]) <= max_percent
+        held.append(verdict(within, f"{name}: at most {max_percent} % for verifying: {line}"))
     return int(not all(held))
 
 

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 
-KNOWN = "GPUBENCH_DEVICE"
+DEVICE_VARIABLE = "GPUBENCH_DEVICE"
 """Environment variable with the device of a worker. Another search for it would take seconds."""
 
 ANSWER_S = 15.0  # time limit for a scheduler to answer, and for its first worker to appear
@@ -232,7 +232,7 @@ def _environment(device: Device) -> dict[str, str]:
     """Return the environment of a worker: it shows only the device that the worker measures on."""
     uuid = device.facts.get("uuid")
     visible = {"CUDA_VISIBLE_DEVICES": uuid} if uuid else {}
-    return {KNOWN: msgspec.json.encode(replace(device, index=0)).decode(), **visible}
+    return {DEVICE_VARIABLE: msgspec.json.encode(replace(device, index=0)).decode(), **visible}
 
 
 def dask_setup(_worker: Any) -> None:
@@ -267,7 +267,7 @@ def _close(client: Client) -> None:
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
     """Return the member that runs this function. `Client.run` fills in `dask_worker`."""
     try:
-        description = os.environ.get(KNOWN)
+        description = os.environ.get(DEVICE_VARIABLE)
         first = (
             msgspec.json.decode(description, type=Device) if description else devices_of(device)[0]
         )

@@ -109,7 +109,7 @@ def _times(files: Sequence[Path], device: str) -> tuple[bool, dict[PointKey, lis
         ]
         for key, of_point in grouped(rows, lambda row: row.key).items()
     }
-    most = max(map(len, times_us.values()), default=0)
-    if most < (MIN_SWEEPS if on_cpu else MIN_ROUNDS):
+    max_repeats = max(map(len, times_us.values()), default=0)
+    if max_repeats < (MIN_SWEEPS if on_cpu else MIN_ROUNDS):
         return on_cpu, {}
-    return on_cpu, {key: times for key, times in times_us.items() if len(times) == most}
+    return on_cpu, {key: times for key, times in times_us.items() if len(times) == max_repeats}

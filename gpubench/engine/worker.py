@@ -67,10 +67,12 @@ class Worker:
 
         try:
             opened = self._child.open()
-            found = opened.device
-            self._child.device_name = f"{found.backend}:{found.index}"  # also for later children
-            facts = found.facts | {"environment": ";".join(recorded_variables()) or None}
-            self.device = replace(found, facts=facts)
+            opened_device = opened.device
+            self._child.device_name = (
+                f"{opened_device.backend}:{opened_device.index}"  # also for later children
+            )
+            facts = opened_device.facts | {"environment": ";".join(recorded_variables()) or None}
+            self.device = replace(opened_device, facts=facts)
             """The device as the first child described it."""
 
             self._examination = Examination(self._child, self.device)

@@ -155,8 +155,8 @@ def why_not(tile: Config) -> str | None:
     rows, columns = tile.numbers("BM", "BN")
     if rows % BY_64 and columns % BY_64:
         return f"{tile}: neither rows nor columns are a multiple of {BY_64}"
-    if (needed := sums(rows, columns)) > (most := MAX_SUMS[consumers(rows, columns)]):
-        return f"{tile}: {needed} sums a thread, more than {most}"
+    if (needed := sums(rows, columns)) > (max_sums := MAX_SUMS[consumers(rows, columns)]):
+        return f"{tile}: {needed} sums a thread, more than {max_sums}"
     if rows % UNIT and tile.get("splits", 1) > 1:
         return f"{tile}: K in parts needs a multiple of {UNIT} rows"
     return why_not_shared(tile)
@@ -167,8 +167,10 @@ def why_not_shared(tile: Config) -> str | None:
     rows, columns = cluster(tile)
     if tile["BM"] % (8 * columns):
         return f"{tile}: {columns} blocks cannot send multiples of 8 of {tile['BM']} rows"
-    if tile["BN"] % ((of := SENT_COLUMNS.get(tile["BK"], 1)) * rows):
-        return f"{tile}: {rows} blocks cannot send multiples of {of} of {tile['BN']} columns"
+    if tile["BN"] % ((sent_columns := SENT_COLUMNS.get(tile["BK"], 1)) * rows):
+        return (
+            f"{tile}: {rows} blocks cannot send multiples of {sent_columns} of {tile['BN']} columns"
+        )
     return why_not_in_cluster(tile)
 
 
@@ -204,7 +206,7 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
         widths = width, tile["BN"] % width or width
         of_b = [row_major_map(B, (k, n), box) for box in zip(boxes, widths, strict=True)]
     if reads_from_memory(problem, tile["BM"] * rows):
-        of_b = [replace(one, l2_promotion_bytes=256) for one in of_b]
+        of_b = [replace(tensor_map, l2_promotion_bytes=256) for tensor_map in of_b]
     return a, *of_b, c
 
 

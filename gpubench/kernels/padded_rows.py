@@ -47,14 +47,14 @@ def on_padded_rows(product: Launch, problem: Problem) -> Launch:
         end += rows * pitch
     maps = tuple(
         replace(
-            one,
+            tensor_map,
             array=WORKSPACE,
-            offset_bytes=begins[one.array],
-            pitch=padded[one.array] // problem.precision.item_bytes,
+            offset_bytes=begins[tensor_map.array],
+            pitch=padded[tensor_map.array] // problem.precision.item_bytes,
         )
-        if one.array < len(padded) and padded[one.array]
-        else one
-        for one in product.tensor_maps
+        if tensor_map.array < len(padded) and padded[tensor_map.array]
+        else tensor_map
+        for tensor_map in product.tensor_maps
     )
     copied = " and ".join(name for name, each in zip("AB", of_row, strict=True) if each)
     pdl = product.pdl

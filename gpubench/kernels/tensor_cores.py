@@ -213,9 +213,9 @@ def split(
 
         return max(map(columns_of, range(min(workers, of_all))))
 
-    most = -(-columns // wide_columns)
+    max_wide = -(-columns // wide_columns)
     wide = min(
-        range(max(0, most - FEWER_WIDE), most + 1),
+        range(max(0, max_wide - FEWER_WIDE), max_wide + 1),
         key=lambda wide: (longest(wide, at_most), narrow(wide)),
     )
     best = longest(wide, at_most)

@@ -368,8 +368,8 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
             elif rows % BY_64 or columns not in all_columns:
                 continue
             choice = Choice(form=form, rows=rows, columns=columns, down=down, across=across)
-            most = MAX_SUMS_OF_TURNS if form.in_turns else MAX_SUMS[choice.consumers]
-            if choice.sums > most or choice.stages < STAGES[0]:
+            max_sums = MAX_SUMS_OF_TURNS if form.in_turns else MAX_SUMS[choice.consumers]
+            if choice.sums > max_sums or choice.stages < STAGES[0]:
                 continue
             for parts in splits:
                 if not transposed or rows in (whole_rows if parts == 1 else rows_in_parts):

@@ -35,17 +35,17 @@ def _includes(text: str) -> list[tuple[str, str]]:
     return _INCLUDE.findall("\n".join(lines))
 
 
-def flattened(path: Path, folders: Sequence[Path] = (), seen: set[Path] | None = None) -> str:
+def flattened(path: Path, folders: Sequence[Path] = (), inserted: set[Path] | None = None) -> str:
     """Return the file's text, with each included file inserted once in place of its directive."""
-    seen = {_real(path)} if seen is None else seen
+    inserted = {_real(path)} if inserted is None else inserted
     lines = []
     for line in read_source(path).splitlines(keepends=True):
         include = _INCLUDE.match(line)
         files = _candidates(path, include[1], include[2], folders) if include else []
         file = next(filter(Path.is_file, files), None)
-        if file and file not in seen:
-            seen.add(file)
-            lines.append(flattened(file, folders, seen))
+        if file and file not in inserted:
+            inserted.add(file)
+            lines.append(flattened(file, folders, inserted))
         elif not file and line.strip() != "#pragma once":
             lines.append(line)
     return "".join(lines)

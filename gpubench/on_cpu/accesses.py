@@ -187,8 +187,8 @@ class Accesses:
     @property
     def sectors_over_least(self) -> float | None:
         """Sectors, divided by the fewest that hold the bytes of each request: at least 1."""
-        least = self._sum("least_sectors")
-        return self._sum("sectors") / least if least else None
+        least_sectors = self._sum("least_sectors")
+        return self._sum("sectors") / least_sectors if least_sectors else None
 
     @property
     def bank_conflict_ways(self) -> float | None:
@@ -362,8 +362,8 @@ def addresses_to_places(program: Path, source: Path, codes: set[str]) -> dict[st
     for code, frames in zip(
         addresses, re.split(r"^0x.*\n", text, flags=re.MULTILINE)[1:], strict=True
     ):
-        found = re.findall(r"^(.+):(\d+)", frames, re.MULTILINE)
-        own = [(file, line) for file, line in found if not Path(file).is_relative_to(SHIM)]
+        lines = re.findall(r"^(.+):(\d+)", frames, re.MULTILINE)
+        own = [(file, line) for file, line in lines if not Path(file).is_relative_to(SHIM)]
         file, line = (own or [("unknown", "0")])[0]
         name = Path(file).name.replace("<stdin>", source.name)
         places[code] = (clean(name), int(line))

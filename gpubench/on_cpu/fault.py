@@ -74,8 +74,10 @@ class KernelFaultError(Exception):
         return {int(start, 16): name for start, name in zip(starts, names, strict=False)}
 
     def _race(self, names: dict[int, str]) -> str:
-        found = [(kind.lower(), _lines(frames)) for kind, _, frames in _ACCESS.findall(self.report)]
-        accesses = [(kind, lines[0]) for kind, lines in found if lines]
+        accesses_by_line = [
+            (kind.lower(), _lines(frames)) for kind, _, frames in _ACCESS.findall(self.report)
+        ]
+        accesses = [(kind, lines[0]) for kind, lines in accesses_by_line if lines]
         location = _LOCATION.search(self.report)
         if len(accesses) < 2:  # noqa: PLR2004 # a race has two sides
             return ""

@@ -118,24 +118,24 @@ class _Reader:
                 cuts += _host_code(text, plain, each)
                 body = plain.index("{", each.start)
                 kept_values = _STATIC.finditer(plain, body, each.end)
-                cuts += [(*found.span(), "static thread_local") for found in kept_values]
-        for found in DYNAMIC_SHARED.finditer(text):
-            inside = any(each.start <= found.start() < each.end for each in functions)
+                cuts += [(*match.span(), "static thread_local") for match in kept_values]
+        for match in DYNAMIC_SHARED.finditer(text):
+            inside = any(each.start <= match.start() < each.end for each in functions)
             macro = "DYNAMIC_SHARED" if inside else "FILE_DYNAMIC_SHARED"
-            cuts.append((*found.span(), f"{macro}({found[1]}{found[3]}, {found[2]});"))
-        cuts += [(*found.span(), "") for found in EXTERN_C.finditer(text)]
-        for found in _INCLUDE.finditer(text):
-            new = self._included(found, path)
+            cuts.append((*match.span(), f"{macro}({match[1]}{match[3]}, {match[2]});"))
+        cuts += [(*match.span(), "") for match in EXTERN_C.finditer(text)]
+        for match in _INCLUDE.finditer(text):
+            new = self._included(match, path)
             if new is not None:
-                cuts.append((*found.span(), new))
+                cuts.append((*match.span(), new))
         return _replaced(text, cuts)
 
-    def _included(self, found: re.Match[str], path: Path) -> str | None:
+    def _included(self, include: re.Match[str], path: Path) -> str | None:
         """Return what replaces an include, or None if g++ finds the file.
 
         A file beside a header is named by its path, because the header itself may be inserted.
         """
-        name, beside = found[1] or found[2], (path.parent,) if found[2] else ()
+        name, beside = include[1] or include[2], (path.parent,) if include[2] else ()
         files = (folder / name for folder in (*beside, *self.folders))
         file = next(filter(Path.is_file, files), None)
         if file is None:
@@ -147,7 +147,7 @@ class _Reader:
             return f'#include "{file.absolute()}"'
         if file.resolve() in self.inserted:
             return ""
-        line = found.string.count("\n", 0, found.end()) + 2
+        line = include.string.count("\n", 0, include.end()) + 2
         return f'#line 1 "{file}"\n{self.adapted(read_source(file), file)}\n#line {line} "{path}"'
 
 
@@ -171,7 +171,7 @@ def _replaced(text: str, cuts: Sequence[tuple[int, int, str]]) -> str:
 
 def masked(text: str) -> str:
     """Return the text with spaces for comments, literals and directives; lines stay."""
-    return _NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    return _NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
 def _functions(plain: str) -> Iterator[_Function]:
@@ -220,9 +220,9 @@ def _needed(
     words: set[str] = set()
     while waiting:
         words |= set(_WORD.findall(waiting.pop()))
-        found = {each for each in functions if each.name in words and each.name != "main"} - kept
-        kept |= found
-        waiting += [text[each.start : each.end] for each in found]
+        named = {each for each in functions if each.name in words and each.name != "main"} - kept
+        kept |= named
+        waiting += [text[each.start : each.end] for each in named]
     return kept
 
 

@@ -43,8 +43,8 @@ def unwritten_shared_memory(case: Case, folder: Path) -> str:
     except CompileError:
         return ""
     except KernelFaultError as fault:
-        if found := _READ.search(fault.report):
-            code, line, file = found.groups()
+        if read := _READ.search(fault.report):
+            code, line, file = read.groups()
             places = addresses_to_places(program, variant.source, {code})
             name, number = places.get(code, (Path(file).name, int(line)))
             return f"{name}:{number}"
@@ -74,13 +74,13 @@ def uninitialized_variables(case: Case, right: np.ndarray, folder: Path) -> str:
 def _never_assigned(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of each variable that a source declares and only adds to."""
     plain = masked(text)
-    for found in _DECLARED.finditer(plain):
-        if re.search(r"__shared__|\b(?:return|using|typedef|extern|struct)\b", found[0]):
+    for declaration in _DECLARED.finditer(plain):
+        if re.search(r"__shared__|\b(?:return|using|typedef|extern|struct)\b", declaration[0]):
             continue
-        for part in re.split(r",(?![^\[]*\])", found[1]):
+        for part in re.split(r",(?![^\[]*\])", declaration[1]):
             name = _NAME.match(part)
             if name and _is_only_added_to(plain, name[1]):
-                yield plain.count("\n", 0, found.start(1)) + 1, name[1]
+                yield plain.count("\n", 0, declaration.start(1)) + 1, name[1]
 
 
 def _is_only_added_to(plain: str, name: str) -> bool:

@@ -17,7 +17,7 @@ from gpubench.text import counted
 
 VISIT_S = 0.02  # time to bind and warm up a kernel before its samples are taken
 
-Known = Mapping[Point, Sequence[Measurement]]
+RoundsByPoint = Mapping[Point, Sequence[Measurement]]
 """The measurements of each point so far, oldest first. It grows while a job runs."""
 
 
@@ -46,7 +46,7 @@ class Schedule(Protocol):
     endings: dict[Point, str]
     """Why each race ended, under its point without a tile. Empty for rounds."""
 
-    def each(self, known: Known) -> Iterator[Visit]:
+    def each(self, rounds_by_point: RoundsByPoint) -> Iterator[Visit]:
         """Yield the visits. A visit is over when the next one is requested."""
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class Rounds:
             return None
         return max(0.0, budget_s - (self._clock() - self._began_s)) / visits_left
 
-    def each(self, known: Known) -> Iterator[Visit]:
+    def each(self, rounds_by_point: RoundsByPoint) -> Iterator[Visit]:
         """Yield each point that lacks a round."""
         rounds = self._timing.rounds
         forecast = Forecast({point: point.problem for point in self._points}, rounds)
@@ -178,7 +178,7 @@ class Rounds:
                 if point not in remaining:
                     continue
                 cost_s = None
-                if len(known[point]) < number:
+                if len(rounds_by_point[point]) < number:
                     started = self._clock()
                     yield Visit(
                         point=point,
@@ -190,21 +190,23 @@ class Rounds:
                     )
                     cost_s = self._clock() - started
                     fresh = False
-                again = not self._strategy.is_done(known[point][:number], self._timing)
+                again = not self._strategy.is_done(rounds_by_point[point][:number], self._timing)
                 forecast.visited(point, cost_s, again=again)
                 if not again:
                     remaining.remove(point)
-                for baseline in self._useless(known, point) if _failed(known[point]) else ():
+                for baseline in (
+                    self._useless(rounds_by_point, point) if _failed(rounds_by_point[point]) else ()
+                ):
                     if baseline in remaining:
                         forecast.visited(baseline, None, again=False)
                         remaining.remove(baseline)
 
-    def _useless(self, known: Known, failed: Point) -> list[Point]:
+    def _useless(self, rounds_by_point: RoundsByPoint, failed: Point) -> list[Point]:
         """Return the baselines at the problem of a failed point, if all others failed there."""
         points = [point for point in self._points if point.problem_key == failed.problem_key]
         baselines = [point for point in points if point.variant.name in self._strategy.baselines]
         others = (point for point in points if point not in baselines)
-        return baselines if all(_failed(known[point]) for point in others) else []
+        return baselines if all(_failed(rounds_by_point[point]) for point in others) else []
 
 
 def _failed(measurements: Sequence[Measurement]) -> bool:

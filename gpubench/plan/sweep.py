@@ -313,11 +313,11 @@ def _why_not_launched(point: Point, sweep: Sweep, *, is_twin: bool) -> str | Non
 
 def pdl_twins(tiles: Sequence[Config | None]) -> frozenset[Config | None]:
     """Return the tiles with `pdl=0` whose twin with `pdl=1` is also among the tiles."""
-    known = frozenset(tiles)
+    all_tiles = frozenset(tiles)
     return frozenset(
         tile
         for tile in tiles
-        if tile and tile.get("pdl") == 0 and Config({**tile, "pdl": 1}.items()) in known
+        if tile and tile.get("pdl") == 0 and Config({**tile, "pdl": 1}.items()) in all_tiles
     )
 
 

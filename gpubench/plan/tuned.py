@@ -127,10 +127,12 @@ def _only_writer(folder: Path) -> Iterator[None]:
 def _table(winner: Winner) -> str:
     """Return a winner as a table of TOML, which writes texts and numbers as JSON does."""
     facts = msgspec.structs.asdict(winner).items()
-    known = {
+    texts_by_name = {
         name: json.dumps(value, ensure_ascii=False) for name, value in facts if value is not None
     }
-    return "".join(("\n[[winner]]\n", *(f"{name} = {text}\n" for name, text in known.items())))
+    return "".join(
+        ("\n[[winner]]\n", *(f"{name} = {text}\n" for name, text in texts_by_name.items()))
+    )
 
 
 def tuned_tiles(sweep: Sweep, device: Device) -> tuple[Picked | None, Sequence[str]]:

@@ -81,10 +81,10 @@ def descendants(pid: int | None = None, without: Collection[int] = ()) -> list[i
     for child, parent in _parents():
         if child not in without:
             children[parent].append(child)
-    found = list(children[pid])
-    for each in found:  # it grows
-        found += children[each]
-    return found
+    pids = list(children[pid])
+    for each in pids:  # it grows
+        pids += children[each]
+    return pids
 
 
 def first_child(pid: int) -> int:

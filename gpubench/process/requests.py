@@ -123,8 +123,8 @@ def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]
         try:
             answer = _Answer(token, value=value_of(request, partial(report, token)))
         except Exception as error:  # also what users' code raises
-            known = error if isinstance(error, GpubenchError) else None
-            known = known or ChildLostError(f"failed: {with_place(error)}")
-            name, message = type(known).__name__, str(known.args[0])
+            user_error = error if isinstance(error, GpubenchError) else None
+            user_error = user_error or ChildLostError(f"failed: {with_place(error)}")
+            name, message = type(user_error).__name__, str(user_error.args[0])
             answer = _Answer(token, error=name, message=message)
         send(answer)

@@ -17,7 +17,7 @@ COVERED = 0.95
 """Part of the points, or kernels, whose slow-down these rounds show, where `diff` promises 0.9."""
 
 
-FOUND = 0.9  # part of the cases in which a slow-down is to be found
+POWER = 0.9  # part of the cases in which a slow-down is to be found
 
 SIDES = (*range(3, 20), *range(20, 50, 2), *range(50, 201, 10))
 SWEEPS = (7, 10, 14, 20, 28, 40, 56, 72, 100, 140, 200)
@@ -177,11 +177,11 @@ def _needed(
     names = np.array([name or "" for name in kernels])
     own = names != ""
     of_kernels = [
-        np.median(by_points(q * max(1.0, part / 2) / len(names), FOUND)[names == name])
+        np.median(by_points(q * max(1.0, part / 2) / len(names), POWER)[names == name])
         for name, part in zip(*np.unique(names[own], return_counts=True), strict=True)
     ]
     of_points = by_points(q / len(names), COVERED)[own]
-    return Needed(kernel=_in_most(of_kernels, FOUND), point=_in_most(of_points, COVERED))
+    return Needed(kernel=_in_most(of_kernels, POWER), point=_in_most(of_points, COVERED))
 
 
 def _in_most(numbers: Sequence[float] | Floats, part: float) -> int | None:

@@ -119,8 +119,8 @@ def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
     logs = np.log(variance) - special.digamma(df / 2) + np.log(df / 2)
     mean, spread = _without_top(logs)
     excess = spread - special.polygamma(1, df / 2).mean()
-    most = df.sum() - df.max()
-    half = min(_inverse_trigamma(excess) if excess > 0 else most, most / 2)
+    max_df = df.sum() - df.max()
+    half = min(_inverse_trigamma(excess) if excess > 0 else max_df, max_df / 2)
     return 2 * half, float(np.exp(mean + special.digamma(half) - np.log(half)))
 
 

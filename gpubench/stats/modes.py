@@ -79,12 +79,14 @@ def find_modes(
         grouped |= (own.gap > threshold) & (own.gap > MODE_GAP * own.group)
     apart = np.maximum(new.low - base.high, base.low - new.high)
     spread = np.maximum(base.high - base.low, new.high - new.low)
-    few = base.number + new.number < DECIDING_ROUNDS
-    explain = (grouped & (apart <= spread) & few) | (hidden & few)
+    is_undecided = base.number + new.number < DECIDING_ROUNDS
+    explain = (grouped & (apart <= spread) & is_undecided) | (hidden & is_undecided)
     together = np.hstack([*logs, *set_aside])
     points = np.flatnonzero(grouped | hidden).tolist()
     speeds = {i: two_speeds(together[i]) for i in points}
-    hides = np.where(grouped & few, spread + base.high - new.low, np.where(explain, spread, 0.0))
+    hides = np.where(
+        grouped & is_undecided, spread + base.high - new.low, np.where(explain, spread, 0.0)
+    )
     aside = np.nan_to_num(set_aside[0] - base.mean[:, None]).max(axis=1, initial=0.0)
     return Modes(speeds, explain, hides, np.where(aside > threshold, aside, 0.0))
 
@@ -124,8 +126,8 @@ def hidden_steps(sides: tuple[RoundStatistics, RoundStatistics], modes: Modes, q
     """Return each point's largest slow-down that two speeds explain, if no other point slowed."""
     base, new = (side.number for side in sides)
     expected, step = np.zeros((2, len(base)))
-    for fast, slow, part in sorted(modes.overlapping, key=lambda seen: seen.fast - seen.slow):
+    for fast, slow, part in sorted(modes.overlapping, key=lambda speeds: speeds.fast - speeds.slow):
         expected += (1 - part) ** base * part**new
-        reached = (step == 0) & (expected > -np.log1p(-q))
-        step = np.where(reached, (slow - fast) / ALIKE, step)
+        is_explained = (step == 0) & (expected > -np.log1p(-q))
+        step = np.where(is_explained, (slow - fast) / ALIKE, step)
     return step

@@ -87,15 +87,15 @@ def find_moves(levels: Floats, speeds: Floats, margin: float = MARGIN, q: float 
     usual = np.nanvar(still, axis=1, ddof=1) if len(still) else np.empty(0)
     usual = np.maximum(usual, LEAST_SD**2)
     for place in np.flatnonzero(moved):
-        row, found = levels[rows[place]], {int(each) for each in first.edges[place]}
+        row, edges = levels[rows[place]], {int(each) for each in first.edges[place]}
         rest = row - first.fitted[place]
         for _ in range(MAX_RUNS - 1):
             more = _runs(rest[None], usual, usual_df, margin)
             if more.p[0] > level:
                 break
-            found |= {int(each) for each in more.edges[0]}
+            edges |= {int(each) for each in more.edges[0]}
             rest = rest - more.fitted[0]
-        moves += _steps(int(rows[place]), row, found, margin)
+        moves += _steps(int(rows[place]), row, edges, margin)
 
     def like_speeds(move: Move) -> bool:
         speed = speeds[move.point]
@@ -131,14 +131,14 @@ def since_anchor(
         if len(runs[0]) and len(runs) > 1:
             steps[place] = runs[-1].mean() - runs[0].mean()
             errors[place] = 1 / len(runs[0]) + 1 / len(runs[-1])
-    known = (df > 0) & np.isfinite(steps)
+    is_known = (df > 0) & np.isfinite(steps)
     p, half = np.full((2, len(levels)), np.nan)
-    if known.any():
-        variance = np.maximum(squares[known] / df[known], LEAST_SD**2)
-        variance, total_df = shrunk(variance, df[known])
-        error = Variance(np.sqrt(variance * errors[known]), total_df)
-        p[known] = adjusted(p_values(steps[known], np.full(known.sum(), margin), error))
-        half[known] = half_widths(error, q)
+    if is_known.any():
+        variance = np.maximum(squares[is_known] / df[is_known], LEAST_SD**2)
+        variance, total_df = shrunk(variance, df[is_known])
+        error = Variance(np.sqrt(variance * errors[is_known]), total_df)
+        p[is_known] = adjusted(p_values(steps[is_known], np.full(is_known.sum(), margin), error))
+        half[is_known] = half_widths(error, q)
     return Differences(steps, steps - half, steps + half, p)
 
 

@@ -188,8 +188,8 @@ def compare(logs: Floats, margin: float) -> Standings:
     contradicting = (shared & (apart <= margin)).sum(axis=1)
     allowed = np.maximum(count - MIN_VISITS, 0) // DISSENT
     enough = (count >= MIN_VISITS) & (contradicting <= allowed)
-    least = np.where(shared, apart, np.inf).min(axis=1)
-    early = (count >= EARLY_VISITS) & (least > math.log(EARLY_FACTOR) + margin)
+    smallest = np.where(shared, apart, np.inf).min(axis=1)
+    early = (count >= EARLY_VISITS) & (smallest > math.log(EARLY_FACTOR) + margin)
     leaves = early | (enough & (low > margin))
     leaves[leader] = False
     low = np.where(early, np.maximum(low, margin), low)

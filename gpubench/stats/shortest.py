@@ -87,31 +87,31 @@ def _chance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """
     levels = _levels(first, second)
     first, second = first - levels[0], second - levels[1]
-    of = len(first) + len(second)
-    ranked = _ranked(of)
+    number = len(first) + len(second)
+    ranked = _ranked(number)
     order = np.argsort(np.concatenate([second, first]), kind="stable")[:ranked]
     scores = np.arange(ranked, 0, -1)
-    return float(_tail(len(first), of)[scores[order >= len(second)].sum()])
+    return float(_tail(len(first), number)[scores[order >= len(second)].sum()])
 
 
-def _ranked(of: int) -> int:
+def _ranked(number: int) -> int:
     """Return how many of the shortest times have a rank.
 
     The square root and the factor were chosen with recorded sweeps:
     results/decisions/ab_shortest.md.
     """
-    return round(2 * sqrt(of))
+    return round(2 * sqrt(number))
 
 
 @cache
-def _tail(first: int, of: int) -> NDArray[np.float64]:
-    """Return the probability that the scores of `first` of `of` times sum to at least the index."""
-    ranked = _ranked(of)
+def _tail(first: int, number: int) -> NDArray[np.float64]:
+    """Return the probability that the scores of `first` of all times sum to at least the index."""
+    ranked = _ranked(number)
     ways = np.zeros((ranked + 1, ranked * (ranked + 1) // 2 + 1))  # by number of times, and sum
     ways[0, 0] = 1
     for score in range(1, ranked + 1):
         ways[1:, score:] += ways[:-1, :-score].copy()
-    others = [comb(of - ranked, first - k) if k <= first else 0 for k in range(ranked + 1)]
-    chances = np.array([count / comb(of, first) for count in others]) @ ways
+    others = [comb(number - ranked, first - k) if k <= first else 0 for k in range(ranked + 1)]
+    chances = np.array([count / comb(number, first) for count in others]) @ ways
     tail: NDArray[np.float64] = chances[::-1].cumsum()[::-1]
     return tail

@@ -69,11 +69,12 @@ def _compared(rows: Sequence[Row], names: frozenset[str]) -> tuple[Row, Row] | N
 
 def _as_chosen(best: Row, other: Row, rows: Sequence[Row]) -> tuple[Row, Row]:
     """Return two rows with intervals that hold although they were chosen among the rows."""
-    known = [row for row in rows if row.half_interval is not None]
+    with_interval = [row for row in rows if row.half_interval is not None]
     halves = together(
-        [row.half_interval or 0.0 for row in known], [row.round_medians_us for row in known]
+        [row.half_interval or 0.0 for row in with_interval],
+        [row.round_medians_us for row in with_interval],
     )
-    half_of = dict(zip(map(id, known), halves.tolist(), strict=True))
+    half_of = dict(zip(map(id, with_interval), halves.tolist(), strict=True))
 
     def widened(row: Row) -> Row:
         if id(row) not in half_of:

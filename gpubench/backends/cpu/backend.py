@@ -290,8 +290,8 @@ class CpuBackend:
         return self._built[key]
 
     def _policy(self, problem: Problem, *, cold: bool, one_set: bool = False) -> SetPolicy:
-        most = 1 if one_set else self._max_sets
-        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=most)
+        max_sets = 1 if one_set else self._max_sets
+        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=max_sets)
 
 
 def _build(point: Point) -> Callable[..., None]:

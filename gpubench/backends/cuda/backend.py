@@ -229,8 +229,8 @@ class CudaBackend:
 
     def _policy(self, problem: Problem, *, cold: bool, one_set: bool = False) -> SetPolicy:
         # A sample's launches limit the number of sets, because a flush makes each set cold.
-        most = 1 if one_set else MAX_LAUNCHES
-        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=most)
+        max_sets = 1 if one_set else MAX_LAUNCHES
+        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=max_sets)
 
 
 def _storable(array: Any) -> Any:

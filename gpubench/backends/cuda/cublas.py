@@ -21,7 +21,7 @@ MATH_MODE = 16
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum over K are not rounded to 16 bits.
 By default they are: 129×260×1000 in bfloat16 was off by 2e-4 on an H200 (cuBLAS 13.1)."""
 
-call = partial(cublaslt.call, of="cublas")
+call = partial(cublaslt.call, of_library="cublas")
 
 HOPPER = 90  # the first compute capability with the larger default workspace, as CuPy writes it
 

@@ -284,13 +284,13 @@ def _created(function: str, *arguments: Any) -> ctypes.c_void_p:
     return created
 
 
-def call(function: str, *arguments: Any, of: str = "cublasLt") -> None:
+def call(function: str, *arguments: Any, of_library: str = "cublasLt") -> None:
     """Call a function of a library. Raises LaunchError for its status, or if it does not exist.
 
     A Python integer is passed as a C int.
     """
     try:
-        routine = getattr(library(of), function)
+        routine = getattr(library(of_library), function)
     except AttributeError as error:
         raise LaunchError(f"this cuBLAS has no {function}: install a newer version") from error
     require_success(function, routine(*arguments))

@@ -11,8 +11,8 @@ from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import LaunchError
 
-FEW = 1  # launches between two timestamps
-MANY = 257  # the difference of the times of FEW and MANY has no overhead
+FEW_LAUNCHES = 1  # launches between two timestamps
+MANY_LAUNCHES = 257  # the difference of the times of FEW and MANY has no overhead
 SAMPLES = 15
 
 MAX_BLOCKED_US = 200_000.0
@@ -27,12 +27,12 @@ def empty_launch_us(stream: Any, events: BlockedBatchTimer, cupti: CuptiTimer) -
     launch = stream.launch_empty
     few_us, many_us = (
         statistics.median(_between_timestamps_us(stream, launches) for _ in range(SAMPLES))
-        for launches in (FEW, MANY)
+        for launches in (FEW_LAUNCHES, MANY_LAUNCHES)
     )
     return {
-        "device": (many_us - few_us) / (MANY - FEW),
-        "events": statistics.median(events.sample(repeat(launch), MANY, SAMPLES)),
-        "cupti": statistics.median(cupti.sample(repeat(launch), MANY, SAMPLES)),
+        "device": (many_us - few_us) / (MANY_LAUNCHES - FEW_LAUNCHES),
+        "events": statistics.median(events.sample(repeat(launch), MANY_LAUNCHES, SAMPLES)),
+        "cupti": statistics.median(cupti.sample(repeat(launch), MANY_LAUNCHES, SAMPLES)),
     }
 
 

@@ -150,7 +150,7 @@ class CudaKernel:
         """
         call = self.routine.call
         with faults():
-            seen = call.watch(next(self.rotation)) if isinstance(call, HostFunction) else ""
+            calls_note = call.watch(next(self.rotation)) if isinstance(call, HostFunction) else ""
         with faults(), _Allocations() as allocations:
             waits = self.timers.events.waits(next(self.rotation))
         if waits and not self._may_wait:
@@ -171,7 +171,7 @@ class CudaKernel:
             apart = "its launches overlap, so its sustained time is the time of a launch in a chain"
         overlap = unknown if self._overlap[1] else apart * self._overlap[0]
         waiting = "each call waits for the GPU" if waits else ""
-        return ";".join(filter(None, (allocating(allocations.bytes), seen, waiting, overlap)))
+        return ";".join(filter(None, (allocating(allocations.bytes), calls_note, waiting, overlap)))
 
     @cached_property
     def _overlap(self) -> tuple[bool, str]:

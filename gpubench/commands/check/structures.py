@@ -69,6 +69,11 @@ def _members(name: str, plain: str) -> tuple[Parameter, ...]:
     for tag, inside, alias in re.findall(_STRUCTURE.format(name=re.escape(name)), plain):
         if name in {tag, alias}:
             members = map(_MEMBERS.fullmatch, filter(str.strip, inside.split(";")))
-            listed = [f"{each[1]} {one}" for each in members if each for one in each[2].split(",")]
+            listed = [
+                f"{each[1]} {member_name}"
+                for each in members
+                if each
+                for member_name in each[2].split(",")
+            ]
             return parameters(", ".join(listed))
     raise LookupError(name)

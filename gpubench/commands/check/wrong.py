@@ -35,8 +35,8 @@ def stores_of_result(case: Case) -> Iterator[tuple[str, int]]:
     for path in case.variant.sources:
         if path.suffix != ".py":
             plain = masked(read_source(path))
-            for found in store.finditer(plain):
-                yield path.name, plain.count("\n", 0, found.start()) + 1
+            for match in store.finditer(plain):
+                yield path.name, plain.count("\n", 0, match.start()) + 1
 
 
 def _what(output: np.ndarray, right: np.ndarray, variant: Variant, place: tuple[int, ...]) -> str:

@@ -151,9 +151,10 @@ def _headline(
 
 def _blind(comparison: Comparison) -> str:
     """Return the smallest slow-downs that these rounds would have shown, as a line."""
-    most = math.expm1(NO_INTERVAL)
+    largest_shown = math.expm1(NO_INTERVAL)
     sizes = [
-        size if size and size < most else None for size in asdict(comparison.detectable).values()
+        size if size and size < largest_shown else None
+        for size in asdict(comparison.detectable).values()
     ]
     if not any(sizes):
         return ""

@@ -205,10 +205,10 @@ def _line(column: str, before: BuildRow, after: BuildRow) -> str:
         [entry.rpartition(" ")[::2] for entry in (getattr(row, lines) or "").split(";")]
         for row in (before, after)
     )
-    known = Counter((place.rpartition(":")[0], factor) for place, factor in base)
+    unmatched = Counter((place.rpartition(":")[0], factor) for place, factor in base)
     for place, factor in new:
-        known[place.rpartition(":")[0], factor] -= 1
-        if known[place.rpartition(":")[0], factor] < 0:
+        unmatched[place.rpartition(":")[0], factor] -= 1
+        if unmatched[place.rpartition(":")[0], factor] < 0:
             return place
     return new[0][0]
 

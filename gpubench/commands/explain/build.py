@@ -14,7 +14,7 @@ import gpubench
 from gpubench.backends import find_devices
 from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain.code import disassembler_version, missing_disassembler
-from gpubench.commands.explain.explanation import LEAST, Explanation, Instance, NotExplained
+from gpubench.commands.explain.explanation import MAX_LEAST, Explanation, Instance, NotExplained
 from gpubench.commands.explain.instances import explain_instances, make_instance
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
 from gpubench.files import Output
@@ -175,57 +175,57 @@ def plan_instances(
     return instances
 
 
-def _row(of: Explanation | NotExplained, digest: str) -> BuildRow:
+def _row(explanation: Explanation | NotExplained, digest: str) -> BuildRow:
     """Return the row of a launch, or of an instance that is skipped or fails."""
-    here = str(of.variant.path.parent)
+    here = str(explanation.variant.path.parent)
     facts: dict[str, Any] = {
-        **{name: getattr(of.problem, name) for name in ("op", "dtype", "m", "n", "k")},
-        "extents": of.problem.operation.further_text(of.problem.further),
-        "variant": of.variant.name,
-        "tile": str(of.tile),
-        "architecture": of.architecture,
+        **{name: getattr(explanation.problem, name) for name in ("op", "dtype", "m", "n", "k")},
+        "extents": explanation.problem.operation.further_text(explanation.problem.further),
+        "variant": explanation.variant.name,
+        "tile": str(explanation.tile),
+        "architecture": explanation.architecture,
         "compiler": compiler.version(),
         "disassembler": disassembler_version() or None,
-        "options": " ".join(of.options).replace(f"{here}/", "").replace(here, ".") or None,
+        "options": " ".join(explanation.options).replace(f"{here}/", "").replace(here, ".") or None,
         "source_hash": digest,
         "gpubench": gpubench.__version__,
     }
-    if isinstance(of, NotExplained):
-        return BuildRow(**facts, launch=1, status=of.status, reason=of.reason)
+    if isinstance(explanation, NotExplained):
+        return BuildRow(**facts, launch=1, status=explanation.status, reason=explanation.reason)
     return BuildRow(
-        **(facts if of.code.is_disassembled else facts | {"disassembler": None}),
-        launch=of.step + 1,
+        **(facts if explanation.code.is_disassembled else facts | {"disassembler": None}),
+        launch=explanation.step + 1,
         status=Status.OK,
-        kernel=of.kernel,
-        **_figures(of),
-        **(_access_columns(of.accesses) if of.accesses else {}),
+        kernel=explanation.kernel,
+        **_figures(explanation),
+        **(_access_columns(explanation.accesses) if explanation.accesses else {}),
         recorder=recorder_version() or None,
     )
 
 
-def _figures(of: Explanation) -> dict[str, Any]:
+def _figures(explanation: Explanation) -> dict[str, Any]:
     """Return the columns that follow from the code and the launch."""
-    resources, launch, loop = of.resources, of.launch, of.code.loop
+    resources, launch, loop = explanation.resources, explanation.launch, explanation.code.loop
     figures: dict[str, Any] = {
         "registers": resources.registers,
         "spill_bytes": resources.spill_bytes,
         "local_bytes": resources.local_bytes,
         "static_shared_bytes": resources.shared_bytes,
         "dynamic_shared_bytes": launch.shared_bytes,
-        "max_threads_per_block": of.code.max_threads,
+        "max_threads_per_block": explanation.code.max_threads,
         "threads_per_block": launch.threads_per_block,
-        "gpu": of.device.name or None,
+        "gpu": explanation.device.name or None,
         "blocks": launch.blocks,
     }
-    if of.code.max_threads and launch.threads_per_block > of.code.max_threads:
+    if explanation.code.max_threads and launch.threads_per_block > explanation.code.max_threads:
         figures |= {"resident_blocks": 0, "occupancy": 0.0, "limited_by": "launch bounds"}
-    elif resident := of.occupancy:
+    elif resident := explanation.occupancy:
         is_full = resident.warps == resident.max_warps
         figures |= {
             "resident_blocks": resident.blocks,
             "occupancy": resident.fraction,
             "limited_by": None if is_full else ";".join(resident.limited_by),
-            "waves": of.waves.waves if of.waves else None,
+            "waves": explanation.waves.waves if explanation.waves else None,
         }
     if loop:
         figures |= {
@@ -257,6 +257,6 @@ def _wasteful(ranked: Sequence[Access], *, is_shared: bool) -> str | None:
     lines = (
         f"{line.place} {line.times_least:.3g}"
         for line in ranked
-        if line.is_shared == is_shared and line.times_least > LEAST
+        if line.is_shared == is_shared and line.times_least > MAX_LEAST
     )
     return ";".join(lines) or None

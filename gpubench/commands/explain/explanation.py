@@ -38,7 +38,7 @@ SPARE = 16  # a kernel that spills uses all its registers but a few; far fewer g
 LONG_GRID = 20  # from this many waves on a tail costs less than 5 %
 FULL = 0.95  # a wave this full, or an issue bound or a use of bytes this near to 1, counts as full
 NEAR = 1.1  # traffic this near to the minimum counts as the minimum
-LEAST = 1.005  # sectors or wavefronts up to this factor count as the least
+MAX_LEAST = 1.005  # sectors or wavefronts up to this factor count as the least
 SHORT_US = 10
 LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 
@@ -241,30 +241,36 @@ class Explanation(Instance):
         return loop.shared_bytes_per_operation * peak.operations_per_clock / SHARED_BYTES_PER_CLOCK
 
 
-def sentences(of: Explanation) -> list[str]:
+def sentences(explanation: Explanation) -> list[str]:
     """Return sentences on why the kernel is as fast as it is. Unknown figures are left out."""
     topics = (registers, warps, resident, grid, bound, traffic, accesses, loop, measured)
-    return [sentence for topic in topics if (sentence := topic(of))]
+    return [sentence for topic in topics if (sentence := topic(explanation))]
 
 
-def registers(of: Explanation) -> str:
+def registers(explanation: Explanation) -> str:
     """Describe what fits into a thread's registers, and what does not."""
-    used, local_bytes, count = of.resources.registers, of.resources.local_bytes, of.accumulators
-    each = 2 if of.problem.dtype == "float64" else 1
+    used, local_bytes, count = (
+        explanation.resources.registers,
+        explanation.resources.local_bytes,
+        explanation.accumulators,
+    )
+    each = 2 if explanation.problem.dtype == "float64" else 1
     values = counted(count, "accumulator") if count else "A thread's values"
     if count and each > 1:
         values += " of 2 registers" + (" each" if count > 1 else "")
-    if of.resources.spill_bytes:
-        most = of.registers_allowed or MAX_REGISTERS
-        threads = of.launch.threads_per_block
-        more = " and what else a thread needs" if count and count * each <= most else ""
+    if explanation.resources.spill_bytes:
+        max_registers = explanation.registers_allowed or MAX_REGISTERS
+        threads = explanation.launch.threads_per_block
+        more = " and what else a thread needs" if count and count * each <= max_registers else ""
         limit = (
-            f", the most that {threads} threads a block leave each" if most < MAX_REGISTERS else ""
+            f", the most that {threads} threads a block leave each"
+            if max_registers < MAX_REGISTERS
+            else ""
         )
-        used_fewer = f"; the compiler used only {used}" if used < most - SPARE else ""
+        used_fewer = f"; the compiler used only {used}" if used < max_registers - SPARE else ""
         return (
-            f"{values}{more} do not fit {most} registers{limit}: {local_bytes} bytes a thread go "
-            f"to local memory, which lies in device memory{used_fewer}."
+            f"{values}{more} do not fit {max_registers} registers{limit}: {local_bytes} bytes a "
+            f"thread go to local memory, which lies in device memory{used_fewer}."
         )
     if local_bytes:
         return (
@@ -274,9 +280,9 @@ def registers(of: Explanation) -> str:
     return f"Nothing spills: a thread has {used} registers{f' for {values}' if count else ''}."
 
 
-def warps(of: Explanation) -> str:
+def warps(explanation: Explanation) -> str:
     """Describe the lanes of a block's last warp that have no thread."""
-    threads = of.launch.threads_per_block
+    threads = explanation.launch.threads_per_block
     lanes = -(-threads // WARP) * WARP
     if threads == lanes:
         return ""
@@ -285,27 +291,27 @@ def warps(of: Explanation) -> str:
     return f"{block}: {lanes - threads} of {lanes} lanes idle."
 
 
-def resident(of: Explanation) -> str:
+def resident(explanation: Explanation) -> str:
     """Describe how full a multiprocessor is, and what limits it."""
-    if not (state := of.occupancy):
+    if not (state := explanation.occupancy):
         return ""
     limits = " and ".join(LIMITERS.get(name, name) for name in state.limited_by)
     if not state.blocks:
         return f"It cannot be launched: a block is too large for {limits} of a multiprocessor."
-    threads = counted(of.launch.threads_per_block, "thread")
+    threads = counted(explanation.launch.threads_per_block, "thread")
     held = f"{counted(state.blocks, 'block')} of {threads} a multiprocessor"
     occupied = f"{state.warps} of {state.max_warps} warps"
     if state.warps == state.max_warps:
         return f"Occupancy is full: {held}, {occupied}."
     allow = "allows" if limits == "shared memory" else "allow"
-    few = ", so latency must be hidden by independent instructions within a warp"
-    few *= state.fraction <= 1 / 4
-    return f"{limits[0].upper()}{limits[1:]} {allow} no more than {held}: {occupied}{few}."
+    advice = ", so latency must be hidden by independent instructions within a warp"
+    advice *= state.fraction <= 1 / 4
+    return f"{limits[0].upper()}{limits[1:]} {allow} no more than {held}: {occupied}{advice}."
 
 
-def grid(of: Explanation) -> str:
+def grid(explanation: Explanation) -> str:
     """Describe how the blocks are distributed over the multiprocessors."""
-    if not (waves := of.waves):
+    if not (waves := explanation.waves):
         return ""
     blocks = counted(waves.blocks, "block")
     if waves.idle_multiprocessors:
@@ -332,9 +338,9 @@ def grid(of: Explanation) -> str:
     )
 
 
-def bound(of: Explanation) -> str:
+def bound(explanation: Explanation) -> str:
     """Describe which limit of the roofline the problem has."""
-    if not (roof := of.roofline):
+    if not (roof := explanation.roofline):
         return ""
     side = "above" if roof.bound == "arithmetic" else "below"
     return (
@@ -344,9 +350,9 @@ def bound(of: Explanation) -> str:
     )
 
 
-def traffic(of: Explanation) -> str:
+def traffic(explanation: Explanation) -> str:
     """Describe what the kernel itself loads and stores."""
-    roof, per_byte = of.roofline, of.cgma_flop_per_byte
+    roof, per_byte = explanation.roofline, explanation.cgma_flop_per_byte
     if roof is None or per_byte is None:
         return ""
     if roof.bound == "memory":
@@ -360,29 +366,29 @@ def traffic(of: Explanation) -> str:
         if times <= 1:
             effect = "it would be no slower if every access went to memory"
     return (
-        f"The kernel makes {of.cgma:.1f} operations per element it loads or stores "
+        f"The kernel makes {explanation.cgma:.1f} operations per element it loads or stores "
         f"(CGMA ratio), {per_byte:.2f} per byte: {effect}."
     )
 
 
-def accesses(of: Explanation) -> str:
+def accesses(explanation: Explanation) -> str:
     """Describe what the accesses request, and the line that costs most."""
-    recorded, roof = of.accesses, of.roofline
+    recorded, roof = explanation.accesses, explanation.roofline
     if not recorded or not recorded.lines:
         return ""
     texts = []
-    if of.access_us is not None:
+    if explanation.access_us is not None:
         effect = ""
-        if roof and of.merged_loads:
+        if roof and explanation.merged_loads:
             effect = "; nvcc merges some of the loads, so it may be less"
-        elif roof and of.access_us > roof.bound_us:
-            times = f"{of.access_us / roof.bound_us:.1f} times the roofline's bound"
+        elif roof and explanation.access_us > roof.bound_us:
+            times = f"{explanation.access_us / roof.bound_us:.1f} times the roofline's bound"
             effect = f", {times}: this kernel's accesses limit it before {roof.bound} does"
         elif roof:
             effect = ", less than the roofline's bound"
         texts.append(
             "Its loads and stores, as written, keep the L1 cache and shared memory busy for "
-            f"{time(of.access_us)}{effect}."
+            f"{time(explanation.access_us)}{effect}."
         )
     costly = max(recorded.lines, key=lambda line: line.clocks)
     share = 100 * costly.clocks / recorded.clocks
@@ -396,26 +402,26 @@ def accesses(of: Explanation) -> str:
     return " ".join(texts)
 
 
-def loop(of: Explanation) -> str:
+def loop(explanation: Explanation) -> str:
     """Describe what the inner loop consists of."""
-    inner, roof = of.code.loop, of.roofline
+    inner, roof = explanation.code.loop, explanation.roofline
     if not inner:
         return ""
     if inner.tensor:
         tensor = counted(inner.tensor, "matrix instruction")
         text = f"The inner loop has {tensor} among {inner.instructions:,}"
-        if of.shared_share is not None:
-            share = f"{100 * of.shared_share:.0f} % of what shared memory can deliver"
+        if explanation.shared_share is not None:
+            share = f"{100 * explanation.shared_share:.0f} % of what shared memory can deliver"
             text += f"; at their peak rate they would read {share}"
     else:
         counts = f"{inner.multiply_adds:,} of the inner loop's {inner.instructions:,} instructions"
         text = f"{counts} are multiply-adds"
         if loads := sum(inner.shared_loads.values()):
             text += f", {inner.multiply_adds / loads:.1f} for each load from shared memory"
-    if of.issue_bound is not None and roof and roof.bound == "arithmetic":
-        at_most = f"at most {100 * of.issue_bound:.0f} % of the peak"
+    if explanation.issue_bound is not None and roof and roof.bound == "arithmetic":
+        at_most = f"at most {100 * explanation.issue_bound:.0f} % of the peak"
         at_most = f"at one instruction a clock and scheduler, {at_most}"
-        text += f": {'enough for the peak' if of.issue_bound >= FULL else at_most}"
+        text += f": {'enough for the peak' if explanation.issue_bound >= FULL else at_most}"
         if roof.peak_unit != "cores":
             text += f" (that of the {roof.peak_unit}, which it does not use)"
     if inner.local_loads or inner.local_stores:
@@ -426,12 +432,12 @@ def loop(of: Explanation) -> str:
     return f"{text}."
 
 
-def measured(of: Explanation) -> str:
+def measured(explanation: Explanation) -> str:
     """Describe how far a measured time is from the bound."""
-    if of.measured_us is None or not (share := of.roofline_share):
+    if explanation.measured_us is None or not (share := explanation.roofline_share):
         return ""
     return (
-        f"Measured: {time(of.measured_us)}, {1 / share:.2f} times the bound: "
+        f"Measured: {time(explanation.measured_us)}, {1 / share:.2f} times the bound: "
         f"{100 * share:.1f} % of what the GPU could do."
     )
 

@@ -8,7 +8,13 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.explain.explanation import LEAST, Explanation, NotExplained, sentences, time
+from gpubench.commands.explain.explanation import (
+    MAX_LEAST,
+    Explanation,
+    NotExplained,
+    sentences,
+    time,
+)
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
 from gpubench.on_cpu.accesses import Accesses
@@ -32,14 +38,14 @@ class Explained:
 def print_text(answer: Explained, *, as_table: bool) -> None:
     """A table with a line for each launch; for a single tile also sentences, and its accesses."""
     screen, explanations = console(), answer.explanations
-    for note in dict.fromkeys((*answer.notes, *(of.code.note for of in explanations))):
+    for note in dict.fromkeys((*answer.notes, *(each.code.note for each in explanations))):
         if note:
             say(note, err=True)
     if explanations:
-        is_single = len({of.tile for of in explanations}) == 1 and not as_table
+        is_single = len({each.tile for each in explanations}) == 1 and not as_table
         screen.print(tile_table(explanations))
-        for of in explanations if is_single else ():
-            screen.print(_words(of))
+        for explanation in explanations if is_single else ():
+            screen.print(_words(explanation))
         screen.print(Text(f"\nnot judged here: {'; '.join(explanations[0].not_judged)}"))
         if not is_single:
             say("--tiles explains one of them in words", err=True)
@@ -51,34 +57,34 @@ def print_text(answer: Explained, *, as_table: bool) -> None:
 def print_json(answer: Explained) -> None:
     """The same form for one tile and for several tiles."""
     here = answer.gpu_is_here
-    found = [as_json(each, gpu_is_here=here) for each in answer.explanations]
+    explained = [as_json(each, gpu_is_here=here) for each in answer.explanations]
     missing = [
         {"tile": str(each.tile), **_attributes(each, "status", "reason")}
         for each in answer.not_explained
     ]
-    report = {"explanations": found, "not_explained": missing}
+    report = {"explanations": explained, "not_explained": missing}
     print(json.dumps(report, indent=2, default=asdict))
 
 
-def _words(of: Explanation) -> RenderableType:
+def _words(explanation: Explanation) -> RenderableType:
     """What the figures of a launch mean, and its accesses by source line."""
-    name = [Text(f"\n{of.kernel}", style="bold")] if len(of.launches) > 1 else []
-    parts: list[RenderableType] = [*name, "", Text(" ".join(sentences(of)))]
-    if of.accesses and of.accesses.lines:
+    name = [Text(f"\n{explanation.kernel}", style="bold")] if len(explanation.launches) > 1 else []
+    parts: list[RenderableType] = [*name, "", Text(" ".join(sentences(explanation)))]
+    if explanation.accesses and explanation.accesses.lines:
         grid = table("", "", left=None)
-        for place, value in _accesses(of, of.accesses):
+        for place, value in _accesses(explanation, explanation.accesses):
             grid.add_row(place, value)
         parts += ["", grid]
     return Group(*parts)
 
 
-def _accesses(of: Explanation, recorded: Accesses) -> Iterator[tuple[str, str]]:
+def _accesses(explanation: Explanation, recorded: Accesses) -> Iterator[tuple[str, str]]:
     """Figures per request of a warp, then the lines."""
-    if of.access_us is not None:
-        yield "L1 and shared memory", f"{time(of.access_us)} as written"
+    if explanation.access_us is not None:
+        yield "L1 and shared memory", f"{time(explanation.access_us)} as written"
     if recorded.sectors_per_request and recorded.sectors_over_least:
-        least = f"{recorded.sectors_over_least:.2f} times the least"
-        yield "sectors", f"{recorded.sectors_per_request:.2f} a request, {least}"
+        over_least = f"{recorded.sectors_over_least:.2f} times the least"
+        yield "sectors", f"{recorded.sectors_per_request:.2f} a request, {over_least}"
     if recorded.bank_conflict_ways:
         yield "bank conflicts", f"{recorded.bank_conflict_ways:.2f}-way on average"
     for line in recorded.by_wasted_clocks[:MAX_LINES]:
@@ -87,7 +93,7 @@ def _accesses(of: Explanation, recorded: Accesses) -> Iterator[tuple[str, str]]:
             cost = f"{number(line.wavefronts, 1)} wavefronts"
         else:
             cost = f"{number(line.sectors, 1)} sectors"
-        is_least = line.times_least <= LEAST
+        is_least = line.times_least <= MAX_LEAST
         times = "the least" if is_least else f"{line.times_least:.1f} times the least"
         yield line.place, f"{what}, {8 * line.bytes} bits: {cost}, {times}"
     if len(recorded.lines) > MAX_LINES:
@@ -95,25 +101,35 @@ def _accesses(of: Explanation, recorded: Accesses) -> Iterator[tuple[str, str]]:
 
 
 _COLUMNS: dict[str, Callable[[Explanation], str]] = {
-    "tile": lambda of: str(of.tile),
-    "kernel": lambda of: of.kernel if len(of.launches) > 1 else "",
-    "regs": lambda of: str(of.resources.registers),
-    "spill bytes": lambda of: str(of.resources.spill_bytes),
-    "shared bytes": lambda of: str(of.resources.shared_bytes + of.launch.shared_bytes),
-    "threads": lambda of: str(of.launch.threads_per_block),
-    "occ. %": lambda of: number(100 * of.occupancy.fraction, 0) if of.occupancy else "",
-    "limited by": lambda of: _limits(of.occupancy),
-    "waves": lambda of: number(of.waves.waves, 2) if of.waves else "",
-    "CGMA": lambda of: number(of.cgma, 1),
-    "FMA %": lambda of: (
-        number(100 * of.code.loop.multiply_add_share, 0)
-        if of.code.loop and not of.code.loop.tensor
+    "tile": lambda explanation: str(explanation.tile),
+    "kernel": lambda explanation: explanation.kernel if len(explanation.launches) > 1 else "",
+    "regs": lambda explanation: str(explanation.resources.registers),
+    "spill bytes": lambda explanation: str(explanation.resources.spill_bytes),
+    "shared bytes": lambda explanation: str(
+        explanation.resources.shared_bytes + explanation.launch.shared_bytes
+    ),
+    "threads": lambda explanation: str(explanation.launch.threads_per_block),
+    "occ. %": lambda explanation: (
+        number(100 * explanation.occupancy.fraction, 0) if explanation.occupancy else ""
+    ),
+    "limited by": lambda explanation: _limits(explanation.occupancy),
+    "waves": lambda explanation: number(explanation.waves.waves, 2) if explanation.waves else "",
+    "CGMA": lambda explanation: number(explanation.cgma, 1),
+    "FMA %": lambda explanation: (
+        number(100 * explanation.code.loop.multiply_add_share, 0)
+        if explanation.code.loop and not explanation.code.loop.tensor
         else ""
     ),
-    "MMA": lambda of: str(of.code.loop.tensor) if of.code.loop and of.code.loop.tensor else "",
-    "shared %": lambda of: number(of.shared_share and 100 * of.shared_share, 0),
-    "ms": lambda of: milliseconds(of.measured_us),
-    "% of bound": lambda of: number(percent(of.roofline_share, 1), 0),
+    "MMA": lambda explanation: (
+        str(explanation.code.loop.tensor)
+        if explanation.code.loop and explanation.code.loop.tensor
+        else ""
+    ),
+    "shared %": lambda explanation: number(
+        explanation.shared_share and 100 * explanation.shared_share, 0
+    ),
+    "ms": lambda explanation: milliseconds(explanation.measured_us),
+    "% of bound": lambda explanation: number(percent(explanation.roofline_share, 1), 0),
 }
 """Headings of two words stand in two lines, so that a line has 80 characters."""
 
@@ -158,29 +174,29 @@ _FIGURES = (
 )
 
 
-def as_json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
+def as_json(explanation: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
     """All figures, with units in the names; null for a figure that is not known."""
-    device, loop = of.device, of.code.loop
+    device, loop = explanation.device, explanation.code.loop
     return {
-        "variant": of.variant.name,
-        "tile": str(of.tile),
-        "launch": of.step + 1,
-        "launches": len(of.launches),
+        "variant": explanation.variant.name,
+        "tile": str(explanation.tile),
+        "launch": explanation.step + 1,
+        "launches": len(explanation.launches),
         "device": {
             "name": device.name or None,
             "is_here": gpu_is_here,
             "multiprocessors": device.multiprocessors or None,
             **_attributes(device, "sm_clock_mhz", "memory_bandwidth_gbytes_per_s"),
         },
-        "static_shared_bytes": of.resources.shared_bytes,
-        "dynamic_shared_bytes": of.launch.shared_bytes,
-        **_attributes(of.problem, "op", "dtype", "m", "n", "k"),
-        **_attributes(of.resources, "registers", "spill_bytes", "local_bytes"),
-        **_attributes(of.launch, "threads_per_block", "block", "grid", "blocks"),
-        **_attributes(of, *_FIGURES),
+        "static_shared_bytes": explanation.resources.shared_bytes,
+        "dynamic_shared_bytes": explanation.launch.shared_bytes,
+        **_attributes(explanation.problem, "op", "dtype", "m", "n", "k"),
+        **_attributes(explanation.resources, "registers", "spill_bytes", "local_bytes"),
+        **_attributes(explanation.launch, "threads_per_block", "block", "grid", "blocks"),
+        **_attributes(explanation, *_FIGURES),
         "inner_loop": loop and asdict(loop) | {"multiply_add_share": loop.multiply_add_share},
-        "accesses": of.accesses and _accesses_as_json(of.accesses),
-        "words": sentences(of),
+        "accesses": explanation.accesses and _accesses_as_json(explanation.accesses),
+        "words": sentences(explanation),
     }
 
 
@@ -195,5 +211,5 @@ def _accesses_as_json(recorded: Accesses) -> dict[str, Any]:
     }
 
 
-def _attributes(of: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(of, name) for name in names}
+def _attributes(owner: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(owner, name) for name in names}

@@ -103,7 +103,7 @@ def foresee(on: str, device: str, *, rounds: int, output: Path | None) -> None:
         expected = f"about {minutes(turns * of_turn)} after the workers have started\n"
     else:
         require_cluster(on)
-        products_of = [of for name, of in PRODUCTS.items() if device in {AUTO, name}]
+        products_of = [product for name, product in PRODUCTS.items() if device in {AUTO, name}]
     listing = table("unit", "M = N = K", "by", left={"unit", "by"})
     for each in products_of:
         for dtype in each.dtypes:

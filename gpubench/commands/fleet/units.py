@@ -128,7 +128,9 @@ class _Turn(Watcher):
                 reason=measurement.reason or None,
             )
         report.bits.setdefault(unit, {}).update(measurement.fingerprints)
-        if all(len(of) > self._finished or _failed(of) for of in self._measured.values()):
+        if all(
+            len(rounds) > self._finished or _failed(rounds) for rounds in self._measured.values()
+        ):
             parts = self._pool.executor.parts()
             report.configuration.update(parts.configuration)
             for part, time_us in parts.times_us.items():

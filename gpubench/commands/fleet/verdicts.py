@@ -208,8 +208,8 @@ def _times(
             index = place.get((row.device, row.unit, row.phase))
             if row.time_us and index is not None:
                 collected[number, index].append(math.log(row.time_us))
-    most = max(map(len, collected.values()), default=0)
-    times = np.full((len(names), len(units), max(1, most)), np.nan)
+    max_rounds = max(map(len, collected.values()), default=0)
+    times = np.full((len(names), len(units), max(1, max_rounds)), np.nan)
     for (number, index), logs in collected.items():
         times[number, index, : len(logs)] = logs
     return times
@@ -264,19 +264,21 @@ def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list
     Their data was silently corrupted. Without a majority nothing shows which device is right, and
     all are named.
     """
-    seen: dict[tuple[str, str, int], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    numbers_by_device: dict[tuple[str, str, int], dict[str, set[int]]] = defaultdict(
+        lambda: defaultdict(set)
+    )
     for name, reports in of_device.items():
         for report in reports:
             for unit, by_set in report.bits.items():
                 for factor, number in by_set.items():
-                    seen[report.member.device.name, unit, factor][name].add(number)
+                    numbers_by_device[report.member.device.name, unit, factor][name].add(number)
     reasons: dict[str, list[str]] = defaultdict(list)
-    for (_kind, unit, _factor), by_device in seen.items():
+    for (_kind, unit, _factor), by_device in numbers_by_device.items():
         counts = Counter(number for numbers in by_device.values() for number in numbers)
-        (usual, most), *_ = counts.most_common(1)
+        (usual, count), *_ = counts.most_common(1)
         if len(counts) == 1:
             continue
-        majority = 2 * most > len(by_device)
+        majority = 2 * count > len(by_device)
         for name, numbers in by_device.items():
             if not majority or numbers != {usual}:
                 others = "most devices" if majority else "each other's, and no bits have a majority"

@@ -59,11 +59,10 @@ def _resolution(fleet: Fleet) -> list[str]:
     """Return which slowdowns the comparison can show, by the spread of the devices."""
     if not fleet.detectable:
         return []
-    least = min(fleet.detectable.values())
+    smallest = min(fleet.detectable.values())
     coarse = {unit: part for unit, part in fleet.detectable.items() if part > COARSE}
-    lines = [
-        f"In the quietest unit, a device that is {100 * least:.1f} % slow is found in 9 of 10 cases"
-    ]
+    quietest = f"In the quietest unit, a device that is {100 * smallest:.1f} % slow"
+    lines = [f"{quietest} is found in 9 of 10 cases"]
     if coarse:
         worst = "; ".join(
             f"{unit} {100 * part:.0f} %"

@@ -56,12 +56,12 @@ def changes(saved: Sequence[Saved], anchor: str = "", before: Sequence[Saved] = 
     earlier = grouped(before, lambda each: each[1].device)
     for device, of_device in grouped(saved, lambda each: each[1].device).items():
         own = _Device(of_device, earlier.get(device, []))
-        found, by_machine = own.moves()
-        for move in found:
+        own_moves, by_machine = own.moves()
+        for move in own_moves:
             moves.setdefault(own.points[move.point], []).append(own.reason(move))
         machine += [own.machine_line(device, move) for move in by_machine]
         if before:
-            lines, of_device_slower = own.since(anchor, found)
+            lines, of_device_slower = own.since(anchor, own_moves)
             since |= lines
             slower |= of_device_slower
     return Changes(moves=moves, since=since, machine=machine, slower=frozenset(slower))
@@ -103,9 +103,9 @@ class _Device:
         levels, speeds = self._levels[:, self._anchors :], _speeds(self._rows)
         if machine.any():
             levels, speeds = np.vstack([levels, machine]), np.append(speeds, 0.0)
-        found = find_moves(levels, speeds)
+        all_moves = find_moves(levels, speeds)
         last = len(self.points)
-        return [x for x in found if x.point < last], [x for x in found if x.point == last]
+        return [x for x in all_moves if x.point < last], [x for x in all_moves if x.point == last]
 
     def reason(self, move: Move) -> str:
         """Return `moved +3.1 % at …: kernel, its source changed`."""
@@ -130,10 +130,10 @@ class _Device:
         """Return a line for each point that the anchor has, and the points that are slower."""
         split = self._levels[:, : self._anchors], self._levels[:, self._anchors :]
         edges = [self._edges(place, moves) for place in range(len(self.points))]
-        found = since_anchor(*split, edges, THRESHOLD, Q)
+        steps = since_anchor(*split, edges, THRESHOLD, Q)
         lines: dict[Point, str] = {}
         slower: set[Point] = set()
-        for point, step, low, high, p in zip(self.points, *found, strict=True):
+        for point, step, low, high, p in zip(self.points, *steps, strict=True):
             if math.isnan(step):
                 continue
             interval = f" ({_percent(low)} to {_percent(high)})"

@@ -36,7 +36,7 @@ def print_history(name: str, only: str | None, exclude: str | None, against: str
     keep = selection([row for _, row in timed], only, exclude)
     anchored = _anchor(against, {row.device or "" for _, row in timed}) if against else []
     recent = sorted({time for time, _ in timed})[-MAX_RESULTS:]
-    found = changes([each for each in timed if each[0] in recent], against or "", anchored)
+    moves = changes([each for each in timed if each[0] in recent], against or "", anchored)
     screen, before = console(), ""
     shown = list(histories([(time, row) for time, row in timed if keep(row)]))
     slower = False
@@ -46,11 +46,11 @@ def print_history(name: str, only: str | None, exclude: str | None, against: str
         before = heading
         point = point_of(history[-1][1])
         screen.print(Text(f"\n{history[-1][1].kernel}"), _grid(history), sep="\n")
-        for line in (*found.moves.get(point, ()), found.since.get(point, "")):
+        for line in (*moves.moves.get(point, ()), moves.since.get(point, "")):
             if line:
                 screen.print(Text(line))
-        slower |= point in found.slower
-    for line in found.machine:
+        slower |= point in moves.slower
+    for line in moves.machine:
         screen.print(Text(f"\n{line}"))
     screen.print(*remarks([row for _, history in shown for _, row in history]), sep="\n")
     return int(slower)

@@ -86,7 +86,7 @@ def _bits_of(point: Point, row: Row, pool: LocalPool, seed: int) -> Reproducibil
     return bits
 
 
-def as_table(found: Sequence[Reproducibility]) -> RenderableType:
+def as_table(results: Sequence[Reproducibility]) -> RenderableType:
     """Return one line per point: runs, numbers of rows, and the tiles of its kernel."""
     grid = table(
         "kernel",
@@ -97,8 +97,8 @@ def as_table(found: Sequence[Reproducibility]) -> RenderableType:
         "tiles",
         left={"kernel", "size", "precision"},
     )
-    tiles = _equal_tiles(found)
-    for each in found:
+    tiles = _equal_tiles(results)
+    for each in results:
         row = each.row
         rows = [
             each.at(number) if number in each.first_rows or number in each.refused else ""
@@ -115,19 +115,21 @@ def as_table(found: Sequence[Reproducibility]) -> RenderableType:
     return grid
 
 
-def _equal_tiles(found: Sequence[Reproducibility]) -> dict[int, str]:
+def _equal_tiles(all_results: Sequence[Reproducibility]) -> dict[int, str]:
     """Return for each point whether all tiles of its kernel give the same bits."""
     texts: dict[int, str] = {}
-    for tiles in grouped(found, lambda each: (each.row.variant, each.row.problem_key)).values():
+    for tiles in grouped(
+        all_results, lambda each: (each.row.variant, each.row.problem_key)
+    ).values():
         results = set().union(*(each.results for each in tiles))
         text = "" if len(tiles) == 1 else "same" if len(results) == 1 else f"{len(results)} results"
         texts |= {id(each): text for each in tiles}
     return texts
 
 
-def as_members(found: Sequence[Reproducibility]) -> list[dict[str, Any]]:
+def as_members(results: Sequence[Reproducibility]) -> list[dict[str, Any]]:
     """Return the members of the JSON: one object per point."""
-    tiles = _equal_tiles(found)
+    tiles = _equal_tiles(results)
     return [
         {
             **each.row.key._asdict(),
@@ -136,5 +138,5 @@ def as_members(found: Sequence[Reproducibility]) -> list[dict[str, Any]]:
             "rows": {str(rows): each.at(rows) for rows in (*each.first_rows, *each.refused)},
             "tiles": tiles[id(each)],
         }
-        for each in found
+        for each in results
     ]

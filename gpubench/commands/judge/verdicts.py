@@ -83,12 +83,12 @@ def judge_rows(
     kernels = (row for row in rows if row.variant in baselines)
     groups = grouped(kernels, attrgetter("variant", "problem_key"))
     level = 1 - (1 - LEVEL) / max(1, len(groups))
-    found = []
+    verdicts = []
     for (name, problem), tiles in groups.items():
         compared = [row for row in rows if row.variant in baselines[name]]
         others = [row for row in compared if row.problem_key == problem]
-        found.append(_judged(tiles, others, claim, threshold, level))
-    return found
+        verdicts.append(_judged(tiles, others, claim, threshold, level))
+    return verdicts
 
 
 def _judged(

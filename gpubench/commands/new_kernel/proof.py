@@ -59,7 +59,7 @@ _ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MUL
 """Declarations of functions on PyTorch's tensors."""
 
 RUNS = 2
-MOST = 0.5  # other layouts are tried if a larger share of results is wrong
+MAX_WRONG_SHARE = 0.5  # other layouts are tried if a larger share of results is wrong
 LAYOUTS = tuple(chain.from_iterable(combinations("ABC", count) for count in range(4)))
 LIMIT_S = 5.0  # time limit of a launch on the CPU, in seconds
 
@@ -116,7 +116,7 @@ def _tried(trial: Trial, problems: Sequence[Problem], squares: Sequence[Problem]
         return Proof(sizes=sizes, reason=trial.of_sums(problems[0]))
     if HUNG in reasons[0]:
         return Proof(reason=reasons[0])
-    if problems[0].operation.has_layouts and share > MOST:
+    if problems[0].operation.has_layouts and share > MAX_WRONG_SHARE:
         layouts = [layout for layout in LAYOUTS if layout != problems[0].column_major]
         others = [replace(problems[0], column_major=layout) for layout in layouts]
         tried = zip(layouts, trial.reasons(others)[0], strict=True)

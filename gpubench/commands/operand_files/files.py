@@ -146,8 +146,8 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
     _require_extents(path, *a.shape)
     a, v = (x.astype(x.dtype.newbyteorder("="), order="C", copy=False) for x in (a, v))
     if a.dtype != v.dtype or str(a.dtype) not in CORE_DTYPES:
-        known = ", ".join(CORE_DTYPES)
-        raise UsageError(f"{path}: A is {a.dtype} and v {v.dtype}; both must be one of {known}")
+        dtypes = ", ".join(CORE_DTYPES)
+        raise UsageError(f"{path}: A is {a.dtype} and v {v.dtype}; both must be one of {dtypes}")
     return a, v
 
 

@@ -96,11 +96,17 @@ class Reproduction:
         }
         sides = {series.name: series.published for series in every}, measured
         return {
-            one.name: [
-                judge(rule, *(rule.concerned(one.figure, side[one.name], side) for side in sides))
-                for rule in one.rules
+            published.name: [
+                judge(
+                    rule,
+                    *(
+                        rule.concerned(published.figure, side[published.name], side)
+                        for side in sides
+                    ),
+                )
+                for rule in published.rules
             ]
-            for one in every
+            for published in every
         }
 
     def csv(self) -> list[list[object]]:

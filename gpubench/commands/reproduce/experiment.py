@@ -235,13 +235,13 @@ def paths_of(names: Sequence[str]) -> dict[str, Path]:
 
     Raises UsageError for an unknown name, and for two files of one stem.
     """
-    known = shipped() | shipped("claims")
+    paths_by_name = shipped() | shipped("claims")
     paths: dict[str, Path] = {}
     for name in names:
-        if name not in known and not name.endswith(".toml"):
-            hint = unknown("experiment", name, known)
+        if name not in paths_by_name and not name.endswith(".toml"):
+            hint = unknown("experiment", name, paths_by_name)
             raise UsageError(f"{hint}; your own is a file that ends in .toml")
-        path = known.get(name, Path(name))
+        path = paths_by_name.get(name, Path(name))
         if paths.setdefault(path.stem, path) != path:
             raise UsageError(f"{path} and {paths[path.stem]} have one name; rename one")
     return paths
@@ -278,8 +278,8 @@ def read_experiment(path: Path, checkout: Path | None = None, *, runs: bool = Tr
     for number, table in enumerate(file.sweep, 1):
         conditions = decode(table, Conditions, f"{path}: sweep {number}")
         own = {name: value for name, value in table.items() if name not in {"when", "remember"}}
-        if given := {"output", "samples"} & own.keys():
-            raise UsageError(f"{path}: sweep {number}: '{min(given)}' is for the command line")
+        if refused := {"output", "samples"} & own.keys():
+            raise UsageError(f"{path}: sweep {number}: '{min(refused)}' is for the command line")
         try:
             sweep = read_sweep({**confined(path, own), **kernels})
             planned = plan(sweep, sweep.device, multiprocessors=1)  # any number

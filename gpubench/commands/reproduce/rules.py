@@ -135,8 +135,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 spread = max(flat) / min(flat)
                 return spread <= self.by, _factor(spread)
             case _:  # faster-than
-                least = min(figures.values())
-                return least > 1 and least >= self.by, _least(figures)
+                smallest = min(figures.values())
+                return smallest > 1 and smallest >= self.by, _least(figures)
 
 
 def _least(factors: Figures) -> str:

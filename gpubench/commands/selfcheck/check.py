@@ -168,12 +168,12 @@ def run_selfcheck(device: str | None) -> int:
             job = job_of(pool.device, (Timer.EVENTS, Timer.CUPTI))
 
             def measure(keys: Collection[PointKey | None]) -> list[Gap]:
-                some = {
+                planned = {
                     point: reason
                     for point, reason in job.planned.items()
                     if point.key._replace(timer="") in keys
                 }
-                return launch_gaps(run(replace(job, planned=some), pool, watcher).rows)
+                return launch_gaps(run(replace(job, planned=planned), pool, watcher).rows)
 
             first = launch_gaps(run(job, pool, watcher).rows)
             gaps = confirmed(first, measure)
@@ -269,12 +269,12 @@ def confirmed(
     median_us = median_gap_us(gaps)
     by_key = {gap.key: gap for gap in gaps}
     for _ in range(REPEATS):
-        found = [gap for gap in deviating(list(by_key.values())) if not gap.is_control]
-        if not found:
+        deviations = [gap for gap in deviating(list(by_key.values())) if not gap.is_control]
+        if not deviations:
             break
-        for gap in measure({gap.key for gap in found}):
+        for gap in measure({gap.key for gap in deviations}):
             by_key[gap.key] = min(
-                (gap, by_key[gap.key]), key=lambda one: abs(one.gap_us - median_us)
+                (gap, by_key[gap.key]), key=lambda candidate: abs(candidate.gap_us - median_us)
             )
     return list(by_key.values())
 
@@ -287,14 +287,14 @@ def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
     distrust = f"Do not trust times here: the launch gap is {median:.2f} µs, "
     if fault := empty.fault(median):
         return SelfcheckResult(False, f"Do not trust times here: {fault}.")
-    found = deviating(gaps)
-    for control in (gap for gap in gaps if gap.is_control and gap not in found):
+    deviations = deviating(gaps)
+    for control in (gap for gap in gaps if gap.is_control and gap not in deviations):
         return SelfcheckResult(
             False,
             f"Do not trust times here: launches of {control.label} overlap, and its launch gap of "
             f"{control.gap_us:.2f} µs does not show it.",
         )
-    unequal = [gap for gap in found if not gap.is_control]
+    unequal = [gap for gap in deviations if not gap.is_control]
     listed = ", ".join(f"{gap.gap_us:.2f} µs for {gap.label}" for gap in unequal)
     a_little_longer = (0 < gap.gap_us - median <= MAX_LONGER * gap.limit_us for gap in unequal)
     if len(unequal) > MAX_SHARE_LONGER * len(gaps) or not all(a_little_longer):

@@ -74,13 +74,13 @@ def tune(
     from gpubench.view.progress import SweepProgress
     from gpubench.view.tables import console, say
 
-    given = {**options, "variants": ",".join(variants or ()) or None}
+    texts = {**options, "variants": ",".join(variants or ()) or None}
     own = {name: text for name, text in (("where", where), ("within", within)) if text is not None}
     if resume and not dry_run:
-        given, own = option.resumed(resume, option.option_texts(given) | own), {}
-        if "within" not in given:
+        texts, own = option.resumed(resume, option.option_texts(texts) | own), {}
+        if "within" not in texts:
             raise UsageError(f"--resume: {resume} is a sweep, which 'gpubench sweep' continues")
-    settings = read_settings(given | own)
+    settings = read_settings(texts | own)
     sweep = settings.sweep
     if dry_run:
         device = find_devices(sweep.device)[0][0]

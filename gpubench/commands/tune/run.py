@@ -55,9 +55,9 @@ class Tuned:
         return any(map(is_undecided, races(self.race.rows)))
 
 
-def read_settings(given: Mapping[str, Any]) -> Settings:
+def read_settings(values: Mapping[str, Any]) -> Settings:
     """Read the options of a sweep, `where` and `within`. Raises UsageError."""
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in values.items() if value is not None}
     within = options.pop("within", WITHIN)
     where = options.pop("where", None)
     sweep = read_sweep(options)

@@ -15,7 +15,7 @@ from gpubench.commands.tune.where import condition
 from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import Config, Device, Measurement, Point, Space, Status, Timing, Variant
-from gpubench.plan.schedule import Known, Schedule, Visit
+from gpubench.plan.schedule import RoundsByPoint, Schedule, Visit
 from gpubench.plan.sweep import Sweep
 from gpubench.stats.race import MAX_ROUNDS, MIN_VISITS, Race
 from gpubench.text import counted
@@ -141,21 +141,23 @@ class Races:
         """Stop compiling."""
         self.builds.close()
 
-    def each(self, known: Known) -> Iterator[Visit]:
+    def each(self, rounds_by_point: RoundsByPoint) -> Iterator[Visit]:
         """Yield each visit, and each point that leaves."""
         for number, (race, points) in enumerate(self._groups.items()):
             now_s = self.clock()
             share_s = max(0.0, self._ends_s - now_s) / (len(self._groups) - number)
             space, ends_s = self._spaces[race.variant], now_s + share_s
-            contest = _Contest(self, known, space, ends_s=ends_s)
+            contest = _Contest(self, rounds_by_point, space, ends_s=ends_s)
             self.endings[race] = yield from contest.run(race, points)
 
 
 class _Contest:
     """One race, begun or continued."""
 
-    def __init__(self, races: Races, known: Known, space: Space, *, ends_s: float) -> None:
-        self._known, self._space, self._ends_s = known, space, ends_s
+    def __init__(
+        self, races: Races, rounds_by_point: RoundsByPoint, space: Space, *, ends_s: float
+    ) -> None:
+        self._rounds_by_point, self._space, self._ends_s = rounds_by_point, space, ends_s
         self._builds, self._capability = races.builds, races.device.compute_capability
         self._within, self._clock, seed = races.within, races.clock, races.seed
         tiles, self._sampled = entrants(space, seed)
@@ -172,7 +174,7 @@ class _Contest:
         """
         race = self._race
         self._enter(self._builds.promising([p for p in points if p.tile in self._first]))
-        self._replay([taken for point in points for taken in self._known[point]])
+        self._replay([taken for point in points for taken in self._rounds_by_point[point]])
         yield from self._leaving()
         while not race.over and self._clock() < self._ends_s:
             yield from self._round()
@@ -220,7 +222,7 @@ class _Contest:
             waiting = [points[number] for number in race.waiting]
             at = 0 if late else self._builds.first_ready(waiting)
             number, point = race.waiting[at], waiting[at]
-            if not self._known.get(point):
+            if not self._rounds_by_point.get(point):
                 fastest_us, fastest = self._fastest or (math.inf, None)
                 why = (
                     SkipReason.BUDGET_ENDED
@@ -244,13 +246,13 @@ class _Contest:
             )
             fresh = False
             self._visit_s.append(self._clock() - began_s)
-            self._record(number, self._known[point][-1])
+            self._record(number, self._rounds_by_point[point][-1])
 
     def _leaving(self) -> Iterator[Visit]:
         """Yield the points that the race eliminated, unless a measurement records it already."""
         why = f"shown to be more than {100 * self._within:g} % slower than the best"
         for point, number in self._numbers.items():
-            if number in self._race.slower and self._known[point][-1].status == Status.OK:
+            if number in self._race.slower and self._rounds_by_point[point][-1].status == Status.OK:
                 yield Visit(point=point, outcome=self._out(point, Status.ELIMINATED, why))
 
     def _let_neighbours_enter(self, kind: Point) -> None:
@@ -287,7 +289,9 @@ class _Contest:
         name = f"round {race.round}: {len(race.racing)} of {len(self._numbers)} left"
         if race.leader is not None:
             leader = list(self._numbers)[race.leader]
-            times = [taken.series.median_us for taken in self._known[leader] if taken.series]
+            times = [
+                taken.series.median_us for taken in self._rounds_by_point[leader] if taken.series
+            ]
             name += f", {leader.tile} leads with {time_text(statistics.median(times))}"
             if race.leader_error < 1:  # a wider interval says nothing
                 name += f" ±{100 * race.leader_error:.2g} %"

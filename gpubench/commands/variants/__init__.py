@@ -48,9 +48,11 @@ def variants(
         either = " or ".join(backends())
         raise UsageError(f"--device: '{shown(device)}' is not a backend; write {either}")
     listed = list(of_op(op or Sweep().op, kernels).values() if op or kernels else all_variants())
-    known = [variant.name for variant in listed]
+    all_names = [variant.name for variant in listed]
     if names:
-        chosen = {each for name in names for each in matching("VARIANT", "variant", name, known)}
+        chosen = {
+            each for name in names for each in matching("VARIANT", "variant", name, all_names)
+        }
         listed = [variant for variant in listed if variant.name in chosen]
     listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)
     for variant in listed:

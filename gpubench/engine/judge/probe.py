@@ -190,12 +190,12 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     own, blocks, period = point.problem, _block(point), _period(point)
     kept = own.operation.terms if scrutiny_of(point.variant).probes_own_sizes else ""
     for tiles in TILES:
-        least = tiles * max(blocks, default=1)
+        min_extent = tiles * max(blocks, default=1)
         problem = replace(
             own,
-            m=own.m if kept == "M" else _near(own.m, period, least),
-            n=own.n if kept == "N" else _near(own.n, period, least),
-            k=own.k if kept == "K" else _near(own.k, period, least),
+            m=own.m if kept == "M" else _near(own.m, period, min_extent),
+            n=own.n if kept == "N" else _near(own.n, period, min_extent),
+            k=own.k if kept == "K" else _near(own.k, period, min_extent),
         )
         if point.variant.why_not(point.tile, problem, capability) is None and kernels_of(
             point, problem
@@ -256,11 +256,12 @@ def _period(point: Point) -> int:
     return math.lcm(PERIOD, *blocks)
 
 
-def _near(extent: int, period: int, least: int) -> int:
-    """Return the smallest extent with the same remainder that is at least `least`, or `extent`."""
+def _near(extent: int, period: int, min_extent: int) -> int:
+    """Return the smallest extent of at least `min_extent` with the same remainder, or `extent`."""
     remainder = extent % period
     return min(
-        extent, remainder + period * max(remainder == 0, math.ceil((least - remainder) / period))
+        extent,
+        remainder + period * max(remainder == 0, math.ceil((min_extent - remainder) / period)),
     )
 
 

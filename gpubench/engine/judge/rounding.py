@@ -59,9 +59,9 @@ def can_show_rounding(problem: Problem) -> bool:
 
 def choose_lines(problem: Problem, count: int) -> list[int]:
     """Return rows or columns of the result at random: at most EDGE, or EDGE² / 16 of a vector."""
-    most = EDGE if len(problem.output_shape) > 1 else MAX_RESULTS
+    max_lines = EDGE if len(problem.output_shape) > 1 else MAX_RESULTS
     depth = max(problem.input_shapes[0])
-    return sorted(SystemRandom().sample(range(count), min(most, count, MAX_ELEMENTS // depth)))
+    return sorted(SystemRandom().sample(range(count), min(max_lines, count, MAX_ELEMENTS // depth)))
 
 
 def find_rounding(
@@ -107,7 +107,7 @@ def find_rounding(
             for width, cosine in _cosines(values, gradient, squares, problem.precision)
             if cosine > limit
         ),
-        key=lambda found: found.cosine,
+        key=lambda rounding: rounding.cosine,
         default=RoundedOperand(),
     )
 
@@ -135,5 +135,5 @@ def _cosines(
         yield f"0 below 2^-{exponent}", abs(_ratio(along[small].sum(), length))
 
 
-def _ratio(of: Any, to: Any) -> float:
-    return float(of / to) if to else 0.0
+def _ratio(part: Any, whole: Any) -> float:
+    return float(part / whole) if whole else 0.0

@@ -108,9 +108,11 @@ def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
     return (probe,)
 
 
-def _terms(rng: np.random.Generator, depth: int, exponent: int, most: int) -> NDArray[np.float64]:
-    """Draw terms: an even number of large terms, at most `most`, and small ones elsewhere."""
-    large = 2 * (min(depth // 2, most) // 2)
+def _terms(
+    rng: np.random.Generator, depth: int, exponent: int, max_large: int
+) -> NDArray[np.float64]:
+    """Draw terms: an even number of large terms, at most `max_large`, and small ones elsewhere."""
+    large = 2 * (min(depth // 2, max_large) // 2)
     total = int(rng.integers(1, min(LARGEST_RESULT, depth - large) + 1))
     total += (total - (depth - large)) % 2 * (1 if total == 1 else -1)
     signs = np.where(np.arange(depth - large) < (depth - large + total) // 2, 1.0, -1.0)

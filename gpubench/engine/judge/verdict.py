@@ -118,8 +118,8 @@ def why_too_short(time_us: float, least_us: float) -> str:
     """Judge a time per launch by the time that the device takes at least for the problem."""
     if time_us > least_us:
         return ""
-    least = f"the device cannot take less than {digits(least_us)}"
-    return f"{digits(time_us)} µs a launch, and {least}: {NOT_ALL}"
+    limit = f"the device cannot take less than {digits(least_us)}"
+    return f"{digits(time_us)} µs a launch, and {limit}: {NOT_ALL}"
 
 
 def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:
@@ -134,5 +134,5 @@ def why_unconfirmed(reported_us: float, parent_us: float, ratio: float) -> str:
     """Judge a child's time: by the parent's clock it may be `ratio` times as long at most."""
     if parent_us <= ratio * reported_us:
         return ""
-    least = f"at least {digits(parent_us)} µs by the clock of another process"
-    return f"{digits(reported_us)} µs a launch, but {least}"
+    elsewhere = f"at least {digits(parent_us)} µs by the clock of another process"
+    return f"{digits(reported_us)} µs a launch, but {elsewhere}"

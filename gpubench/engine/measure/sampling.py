@@ -109,8 +109,8 @@ def _next_batch(have: int, sample_s: float, wall_s: float, timing: Timing) -> in
     remaining wall time limits the number, because flushing a large cache takes far longer than the
     sample after it.
     """
-    if have < (least := _least(sample_s, timing)):
-        return least - have
+    if have < (min_samples := _least(sample_s, timing)):
+        return min_samples - have
     missing_s = timing.round_device_s - have * sample_s
     step = math.ceil((missing_s if missing_s > 0 else STEP_DEVICE_S) / sample_s)
     room = (timing.round_wall_s - wall_s) * have / wall_s if wall_s > 0 else step

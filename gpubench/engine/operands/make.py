@@ -83,7 +83,9 @@ def make_new_values(
 
 def transposed(problem: Problem) -> Problem:
     """Return the product of the same matrices that has Bᵀ as its A: Cᵀ = Bᵀ·Aᵀ."""
-    layout = (to for to, of in zip("ABC", "BAC", strict=True) if of not in problem.column_major)
+    layout = (
+        to for to, matrix in zip("ABC", "BAC", strict=True) if matrix not in problem.column_major
+    )
     return replace(problem, m=problem.n, n=problem.m, column_major=tuple(layout))
 
 
@@ -152,8 +154,8 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
     kind = np.dtype(dtype)
     if kind.kind == "i":
         limits = np.iinfo(kind)
-        least = -limits.max if kind == np.int8 else limits.min
-        return rng.integers(least, limits.max, size=shape, dtype=kind.type, endpoint=True)
+        lowest = -limits.max if kind == np.int8 else limits.min
+        return rng.integers(lowest, limits.max, size=shape, dtype=kind.type, endpoint=True)
     values = rng.random(shape, dtype=np.float64 if kind == np.float64 else np.float32)
     values *= 2
     values -= 1

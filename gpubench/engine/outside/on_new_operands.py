@@ -99,8 +99,10 @@ class OnNewOperands:
         return min(HELD_BYTES // bytes_of_one, self._enough())
 
     def _enough(self) -> int:
-        least, most = HELD_LAUNCHES
-        return min(most, max(least, math.ceil(HELD_US[1] / max(self._reported_us, 1.0))))
+        min_launches, max_launches = HELD_LAUNCHES
+        return min(
+            max_launches, max(min_launches, math.ceil(HELD_US[1] / max(self._reported_us, 1.0)))
+        )
 
     def judge(self, *, needs_ratio: bool = True) -> float | None:
         """Return the time by this process's clock over the reported time, for launches on a GPU.
@@ -145,9 +147,9 @@ class OnNewOperands:
             if new_us <= NEW_RATIO * (self._reported_us + self._from_memory_us):
                 is_long = self._launches * self._reported_us >= HELD_US[0]
                 return new_us / self._reported_us if self._is_held and is_long else None
-        seen, new = "operands that it has seen before", "operands that are new"
+        on_used, on_new = "operands that it has seen before", "operands that are new"
         why = why_dependent(
-            seen, self._reported_us, f"{new}, by the clock of another process", least_us
+            on_used, self._reported_us, f"{on_new}, by the clock of another process", least_us
         )
         raise WrongError(why, may_be_load=True)
 
@@ -199,6 +201,8 @@ class OnNewOperands:
         error = rows_error(np, problem, inputs, order, output)
         require(why_inaccurate(error, problem.precision.tolerance), error)
         if self._point.operands.has_all_bits and can_show_rounding(problem):
-            found = find_rounding(problem, inputs, order, output)
+            rounding = find_rounding(problem, inputs, order, output)
             names = {"A": "B", "B": "A"} if self._position else {}
-            require(why_rounded(*found._replace(which=names.get(found.which, found.which))))
+            require(
+                why_rounded(*rounding._replace(which=names.get(rounding.which, rounding.which)))
+            )

@@ -85,7 +85,7 @@ def _with_extremes(array: NDArray[Any], axis: int, rng: np.random.Generator) -> 
     """
     limits, copy = np.iinfo(array.dtype), array.copy()
     lines = np.moveaxis(copy, axis, 0)
-    least, largest, _ = np.array_split(rng.permutation(len(lines)), 3)
-    lines[least] = limits.min
+    smallest, largest, _ = np.array_split(rng.permutation(len(lines)), 3)
+    lines[smallest] = limits.min
     lines[largest] = limits.max - rng.integers(0, 1, lines[largest].shape, endpoint=True)
     return copy

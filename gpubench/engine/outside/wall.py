@@ -44,9 +44,9 @@ MIN_GROWN_EACH = 2**10  # the same per launch
 EMPTY_REQUESTS = 5  # number of requests without launches, of which the shortest counts
 
 
-def time_us(seen: Seen, empty_us: float, threads: int) -> float:
+def time_us(request: Seen, empty_us: float, threads: int) -> float:
     """Return the time of a request's launches, which is at least their CPU time on all threads."""
-    return max(seen.wall_us - empty_us, seen.cpu_us / threads)
+    return max(request.wall_us - empty_us, request.cpu_us / threads)
 
 
 def growth_note(held_bytes: Sequence[int], launches: int) -> str:
@@ -127,21 +127,21 @@ class Wall:
         budget_s = timing.round_wall_s if limit_s is None else min(limit_s, timing.round_wall_s)
         is_slow = first.wall_us > 1e6 * timing.slow_launch_s
         min_requests = timing.round_few_samples if is_slow else MIN_REQUESTS
-        seen: list[Seen] = []
+        requests: list[Seen] = []
         started = perf_counter()
-        while len(seen) < min_requests or (
-            len(seen) < MAX_REQUESTS and perf_counter() - started < budget_s
+        while len(requests) < min_requests or (
+            len(requests) < MAX_REQUESTS and perf_counter() - started < budget_s
         ):
-            seen.append(self._request(behind, result))
+            requests.append(self._request(behind, result))
         series = Series(
             times_us=tuple(
-                time_us(each, empty_us, result.threads or 1) / launches for each in seen
+                time_us(each, empty_us, result.threads or 1) / launches for each in requests
             ),
             launches_per_sample=launches,
             stop_reason="time limit",
         )
-        grown = growth_note([each.held_bytes for each in seen], launches)
-        child_us = median(each.child_us for each in seen)
+        grown = growth_note([each.held_bytes for each in requests], launches)
+        child_us = median(each.child_us for each in requests)
         health = Health(overhead_us=empty_us)
         return replace(
             result,
@@ -163,11 +163,11 @@ class Wall:
             reads_output=point.variant.reads_output,
             has_nan=is_first,
         )
-        seen = behind.launch()
+        request = behind.launch()
         behind.require_right(finds_rounding=fill.has_all_bits)
-        if seen.lost:
+        if request.lost:
             raise ChildLostError("ended a process during its launches, whose time is then unknown")
-        return seen
+        return request
 
     def _empty_us(self, problem: Problem, launches: int, limit_s: float) -> float:
         """Return the time of a request that brings the same operands, and launches nothing."""

@@ -20,9 +20,9 @@ def held_registers(tile: Config) -> int:
 def refuse_tile(tile: Config) -> str | None:
     """Refuse rows and sums that exceed a thread's registers."""
     threads = tile["threads"]
-    most = min(255, MULTIPROCESSOR_REGISTERS // threads) - OTHER_REGISTERS // 2
-    if held_registers(tile) > most:
-        return f"holds {held_registers(tile)} registers a thread: {threads} threads have {most}"
+    allowed = min(255, MULTIPROCESSOR_REGISTERS // threads) - OTHER_REGISTERS // 2
+    if held_registers(tile) > allowed:
+        return f"holds {held_registers(tile)} registers a thread: {threads} threads have {allowed}"
     return None
 
 

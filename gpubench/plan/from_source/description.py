@@ -384,7 +384,11 @@ def _dtypes(
     if names := _precisions(operand or result, result, body):
         return f"    dtypes={_listed(names)},", False
     if operand and result and operand != result:
-        usual = {PRECISIONS[of.result].cpp for of in PRECISIONS.values() if of.cpp == operand}
+        usual = {
+            PRECISIONS[precision.result].cpp
+            for precision in PRECISIONS.values()
+            if precision.cpp == operand
+        }
         why = f"{NO_PRECISION} {shown(operand)} and {shown(result)} as C"
         why += f", but {' or '.join(sorted(usual))}" * bool(usual)
         return f'    dtypes=("float32",),  # a guess: {why}', True

@@ -120,16 +120,18 @@ def needed(source: Path) -> tuple[list[Path], list[Path]]:
         homes = {file.parent for file in files}
         for name in sorted({name for file in files for name in included_names(read_source(file))}):
             if not any((home / name).is_file() for home in (*homes, *folders)):
-                found = [each for each in near if (each / name).is_file()]
-                folders |= dict.fromkeys((found or _homes_in_repository(source, name))[:1])
+                candidates = [each for each in near if (each / name).is_file()]
+                folders |= dict.fromkeys((candidates or _homes_in_repository(source, name))[:1])
         if len(folders) == before:
             break
     included = {file.with_suffix("") for file in files if file.suffix in {".cu", ".cpp", ".cc"}}
     for header in files[1:]:
         paths = [each / header.with_suffix(end).name for each in (header.parent, source.parent)
                  for end in (".cu", ".cpp", ".cc")]  # fmt: skip
-        found = [path for path in paths if path.is_file() and path.with_suffix("") not in included]
-        linked |= dict.fromkeys(found[:1])
+        candidates = [
+            path for path in paths if path.is_file() and path.with_suffix("") not in included
+        ]
+        linked |= dict.fromkeys(candidates[:1])
     return list(folders), list(linked)
 
 

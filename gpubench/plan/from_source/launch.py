@@ -89,21 +89,21 @@ def _read(
     scope = Scope(names=names, types=dict.fromkeys(caller.types, "float"))
     template: dict[str, str] = {}
     symbols = {axis: axis for axis in axes.values()}
-    for parameter, given in zip(kernel.template, split(launch.template), strict=False):
-        if given in {"true", "false"}:
-            template[parameter.name] = given
-        elif parameter.name in axes and (value := scope.number(given)) is not None:
+    for parameter, argument_text in zip(kernel.template, split(launch.template), strict=False):
+        if argument_text in {"true", "false"}:
+            template[parameter.name] = argument_text
+        elif parameter.name in axes and (value := scope.number(argument_text)) is not None:
             template[parameter.name] = str(value)
-            symbols[given] = axes[parameter.name]
+            symbols[argument_text] = axes[parameter.name]
     for parameter in kernel.template[len(split(launch.template)) :]:
         if parameter.name in axes and (default := scope.number(parameter.value)) is not None:
             template[parameter.name] = str(default)
     pairs = list(zip(launch.arguments, arguments, strict=False))
-    for given, argument in pairs:
+    for argument_text, argument in pairs:
         if argument.value.upper() in {"M", "N", "K"}:
-            symbols[_CAST.sub("", given).strip()] = argument.value.upper()
+            symbols[_CAST.sub("", argument_text).strip()] = argument.value.upper()
     scope = replace(scope, symbols=symbols)
-    passed = {each.name: scope.expression(given) or "" for given, each in pairs}
+    passed = {each.name: scope.expression(argument_text) or "" for argument_text, each in pairs}
     grid, of_block, of_shared, *_ = *split(launch.config), "", ""
     scope, guess = scope.with_guessed_edge(_parts(of_block, launch.before))
     block = scope.expressions(_parts(of_block, launch.before))
@@ -146,8 +146,8 @@ def _constants(text: str) -> dict[str, str]:
 def _variables(text: str) -> dict[str, str]:
     """Return the whole numbers that a text defines and assigns once."""
     counts = Counter(_ASSIGNED.findall(text))
-    found = {name: value for name, value, _ in _VARIABLE.findall(text)}
-    return {name: value for name, value in found.items() if value and counts[name] == 1}
+    values = {name: value for name, value, _ in _VARIABLE.findall(text)}
+    return {name: value for name, value in values.items() if value and counts[name] == 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +198,8 @@ class Scope:
     def with_missing_extent(self, texts: Sequence[str]) -> Scope:
         """Return the scope in which the only unknown name is the extent that the kernel lacks."""
         words = _words(texts)
-        known = {*self.names, *self.symbols, *self.block}
-        unknown = [word for word in words if word not in known and not _ROUNDS_UP.fullmatch(word)]
+        defined = {*self.names, *self.symbols, *self.block}
+        unknown = [word for word in words if word not in defined and not _ROUNDS_UP.fullmatch(word)]
         extents = {"M", "N", "K"} - {*self.symbols.values()}
         if len(unknown) == len(extents) == 1:
             return replace(self, symbols={**self.symbols, unknown[0]: extents.pop()})

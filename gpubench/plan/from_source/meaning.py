@@ -201,22 +201,22 @@ def _by_use(
     if not {"A", "B", "C"} <= named.keys():
         return ()
     apart = {role: _strides(kernel.body, named[role], numbers) for role in "ABC"}
-    known = {value: name for name, value in values.items()}
+    name_by_value = {value: name for name, value in values.items()}
     for role, extent in (("C", "N"), ("A", "K")):
         open_names = [name for name in apart[role] if values[name] == UNKNOWN]
-        if extent not in known and len(open_names) == 1:
+        if extent not in name_by_value and len(open_names) == 1:
             values[open_names[0]] = extent
-            known[extent] = open_names[0]
+            name_by_value[extent] = open_names[0]
     left = [name for name in numbers if values[name] == UNKNOWN]
-    missing = [extent for extent in "MNK" if extent not in known]
+    missing = [extent for extent in "MNK" if extent not in name_by_value]
     if len(left) == len(missing) == 1:
         values[left[0]] = missing[0]
     by_columns = []
     for role, extents_of in ROWS_AND_COLUMNS.items():
         rows, columns = list(extents_of)
         extents = {values[name] for name in apart[role]}
-        if stride := known.get(f"ld{role.lower()}"):
-            if _counts_columns(kernel.body, named[role], stride, known, role):
+        if stride := name_by_value.get(f"ld{role.lower()}"):
+            if _counts_columns(kernel.body, named[role], stride, name_by_value, role):
                 by_columns.append(role)
         elif rows in extents and columns not in extents:
             by_columns.append(role)
@@ -224,10 +224,10 @@ def _by_use(
 
 
 def _counts_columns(
-    body: str, array: str, stride: str, known: Mapping[str, str], role: str
+    body: str, array: str, stride: str, name_by_value: Mapping[str, str], role: str
 ) -> bool:
     """Whether an array's stride is multiplied by an index below the number of its columns."""
-    rows, columns = (known.get(extent) for extent in ROWS_AND_COLUMNS[role])
+    rows, columns = (name_by_value.get(extent) for extent in ROWS_AND_COLUMNS[role])
     factor = re.compile(
         rf"\b(\w+)\s*\)*\s*\*\s*\(*\s*{stride}\b|\b{stride}\s*\)*\s*\*\s*\(*\s*(\w+)"
     )
@@ -306,7 +306,7 @@ def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     for name in names:
         texts += assigned.get(name, [])
         texts += [
-            enclosed(body, found.start(), "[]")[0] for found in re.finditer(rf"\b{name}\s*\[", body)
+            enclosed(body, match.start(), "[]")[0] for match in re.finditer(rf"\b{name}\s*\[", body)
         ]
     inside = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
     for name in (inside & assigned.keys()) - {*numbers, *names}:

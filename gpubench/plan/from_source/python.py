@@ -102,8 +102,8 @@ def _takes(function: ast.FunctionDef, count: int, exactly: int = 0) -> bool:
 
     With `exactly`, whether it takes that many.
     """
-    given = function.args
-    required = len(given.posonlyargs) + len(given.args) - len(given.defaults)
+    parameters = function.args
+    required = len(parameters.posonlyargs) + len(parameters.args) - len(parameters.defaults)
     if exactly:
         return required == exactly
     returns = any(isinstance(each, ast.Return) and each.value for each in ast.walk(function))

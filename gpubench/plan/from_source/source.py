@@ -60,7 +60,11 @@ class Function:
     @property
     def types(self) -> list[str]:
         """The template's parameters that are types."""
-        return [one.name for one in self.template if one.type_name in {"typename", "class"}]
+        return [
+            parameter.name
+            for parameter in self.template
+            if parameter.type_name in {"typename", "class"}
+        ]
 
     @property
     def launches_kernels(self) -> bool:
@@ -75,7 +79,7 @@ class Function:
     @property
     def launches(self) -> list[SourceLaunch]:
         """The launches in the body."""
-        found = []
+        launches_of_body = []
         for mark in _LAUNCH.finditer(self.body):
             end = self.body.find(">>>", mark.end())
             if end < 0:
@@ -88,7 +92,7 @@ class Function:
             opening = self.body.find("(", end)
             if name and opening >= 0:
                 inside, _ = enclosed(self.body, opening)
-                found.append(
+                launches_of_body.append(
                     SourceLaunch(
                         kernel=name[1],
                         template=" ".join(template.split()),
@@ -97,7 +101,7 @@ class Function:
                         before=self.body[: mark.start()],
                     )
                 )
-        return found
+        return launches_of_body
 
 
 def functions(text: str) -> Iterator[Function]:
@@ -129,13 +133,13 @@ def functions(text: str) -> Iterator[Function]:
 
 def reachable(name: str, by_name: Mapping[str, Function]) -> list[Function]:
     """Return a function and all functions whose names its body has, directly or through others."""
-    waiting, found = [name], dict[str, Function]()
+    waiting, functions_by_name = [name], dict[str, Function]()
     while waiting:
         name = waiting.pop()
-        if name in by_name and name not in found:
-            found[name] = by_name[name]
-            waiting += re.findall(r"\b[A-Za-z_]\w*", found[name].body)
-    return list(found.values())
+        if name in by_name and name not in functions_by_name:
+            functions_by_name[name] = by_name[name]
+            waiting += re.findall(r"\b[A-Za-z_]\w*", functions_by_name[name].body)
+    return list(functions_by_name.values())
 
 
 def calls(called: re.Pattern[str], text: str) -> Iterator[list[str]]:
