@@ -105,14 +105,14 @@ def gemm(m: int, n: int, k: int, dtype: str = "float32", **facts: Any) -> Proble
 
 
 def point(
-    of: Variant | None = None,
+    run_variant: Variant | None = None,
     *,
     size: tuple[int, int, int] = (64, 48, 32),
     dtype: str = "float32",
     **facts: Any,
 ) -> Point:
     """Return a point of the variant's operation and layout. `facts` are more of its fields."""
-    (m, n, k), at = size, of or FAKE
+    (m, n, k), at = size, run_variant or FAKE
     problem = Problem(
         op=at.op,
         m=m,
@@ -293,16 +293,18 @@ class FakeBackend:
         )
         return self.loaded[-1]
 
-    def bind(self, of: Point, operands: OperandSets, rows: int | None = None) -> FakeKernel:
+    def bind(
+        self, asked_point: Point, operands: OperandSets, rows: int | None = None
+    ) -> FakeKernel:
         self._maybe_fail("bind")
-        assert isinstance(of.variant, CallVariant)
+        assert isinstance(asked_point.variant, CallVariant)
         assert isinstance(operands, FakeOperands)
         return FakeKernel(
             backend=self,
-            point=of,
-            call=of.variant.build(of.tile, of.problem.dtype),
+            point=asked_point,
+            call=asked_point.variant.build(asked_point.tile, asked_point.problem.dtype),
             operands=operands,
-            rows=of.problem.m if rows is None else rows,
+            rows=asked_point.problem.m if rows is None else rows,
             max_launches=self._max_launches,
         )
 
@@ -345,10 +347,10 @@ def series(median_us: float = 10.0) -> Series:
     return Series(times_us=(median_us,) * 10, launches_per_sample=4, stop_reason="precise")
 
 
-def measurement(median_us: float = 10.0, of: Point | None = None) -> Measurement:
+def measurement(median_us: float = 10.0, at: Point | None = None) -> Measurement:
     """Return a measurement of a right point, with one round."""
     return Measurement(
-        point=of or point(),
+        point=at or point(),
         status=Status.OK,
         max_relative_error=1e-8,
         series=series(median_us),
@@ -362,15 +364,15 @@ def row(taken: Measurement, device: Device, source_hash: str) -> Row:
     return built
 
 
-def measured(median_us: float = 10.0, of: Point | None = None, **facts: Any) -> Row:
+def measured(median_us: float = 10.0, at: Point | None = None, **facts: Any) -> Row:
     """Return the row of a right point with one round; `facts` replace columns."""
-    taken = measurement(median_us, of)
+    taken = measurement(median_us, at)
     return replace(row(taken, CPU, source_hash(taken.point.variant)), **facts)
 
 
-def failed(status: Status, reason: str, of: Point | None = None) -> Row:
+def failed(status: Status, reason: str, at: Point | None = None) -> Row:
     """Return the row of a point without times."""
-    taken = Measurement(point=of or point(), status=status, reason=reason)
+    taken = Measurement(point=at or point(), status=status, reason=reason)
     return row(taken, CPU, source_hash(taken.point.variant))
 
 

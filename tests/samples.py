@@ -26,8 +26,8 @@ def sample(
         "gflops": 2 * n**3 / median_us / 1e3,
         "arithmetic_intensity": n / 6,
     }
-    of = {"variant": variant, "tile": tile, "m": n, "n": n, "k": n}
-    return replace(measured(median_us), **(of | usual | facts))
+    place = {"variant": variant, "tile": tile, "m": n, "n": n, "k": n}
+    return replace(measured(median_us), **(place | usual | facts))
 
 
 def printed(*parts: RenderableType, width: int = 200) -> str:

@@ -23,13 +23,15 @@ def test_every_package_of_commands_has_a_command() -> None:
 def test_every_command_has_an_example_that_is_understood_and_help_of_every_parameter() -> None:
     """The options and arguments of the example are the command's own; it is not run."""
     for name, command in COMMANDS.items():
-        found = EXAMPLE.search(command.epilog or "")
-        assert found, f"the epilog of {name} needs 'Example: gpubench {name} …'"
-        first, *arguments = found[1].split()
+        example = EXAMPLE.search(command.epilog or "")
+        assert example, f"the epilog of {name} needs 'Example: gpubench {name} …'"
+        first, *arguments = example[1].split()
         assert first == name
         command.make_context(name, arguments)
-        shown = [one for one in command.params if not getattr(one, "hidden", False)]
-        assert [one.name for one in shown if not one.help] == [], name
+        shown = [
+            parameter for parameter in command.params if not getattr(parameter, "hidden", False)
+        ]
+        assert [parameter.name for parameter in shown if not parameter.help] == [], name
 
 
 def test_no_summary_of_a_command_is_cut_in_eighty_columns() -> None:
@@ -40,7 +42,9 @@ def test_no_summary_of_a_command_is_cut_in_eighty_columns() -> None:
 
 def test_the_help_of_own_kernels_says_that_their_code_is_run() -> None:
     for name in ("sweep", "compare-cublas", "variants"):
-        (option,) = (one for one in COMMANDS[name].params if one.name == "kernels")
+        (option,) = (
+            parameter for parameter in COMMANDS[name].params if parameter.name == "kernels"
+        )
         assert "runs the code" in option.help
 
 

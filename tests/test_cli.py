@@ -98,7 +98,7 @@ def test_the_list_of_commands_shows_the_first_line_of_each_help() -> None:
 def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
     from gpubench.options import OPTIONS
 
-    flags = {one.name for one in COMMANDS[name].params}
+    flags = {parameter.name for parameter in COMMANDS[name].params}
     own = {
         "config",
         "resume",
@@ -237,7 +237,7 @@ def test_a_sweep_shows_its_tables_and_last_the_csv_under_results_which_is_read_b
     assert "6 points" in done.err
     assert "left out: cpu_blas has no int32\n" in done.err
     assert not re.search(r"\x1b\[|\r", done.out + done.err)
-    rows = [(one.variant, one.size, one.dtype, one.status) for one in read(tmp_path / file)]
+    rows = [(each.variant, each.size, each.dtype, each.status) for each in read(tmp_path / file)]
     assert rows == [
         ("cpu_tile", "8", "float32", "ok"),
         ("cpu_blas", "8", "float32", "ok"),
@@ -266,7 +266,7 @@ def test_a_kernel_of_ones_own_that_fails_costs_its_own_points_alone(tmp_path: Pa
         *("--sizes", "8", "--tiles", "1", "--rounds", "1", "-o", "a.csv"),
     )
     assert (done.code, "Traceback" in done.err) == (1, False)
-    assert {one.variant: one.status for one in read(tmp_path / "a.csv")} == {
+    assert {each.variant: each.status for each in read(tmp_path / "a.csv")} == {
         "right": "ok",
         "wrong": "wrong",
         "unbuilt": "error",
@@ -390,15 +390,17 @@ def test_an_interrupted_sweep_keeps_what_was_measured_and_exits_130(tmp_path: Pa
     assert files_in(tmp_path) == ["a.csv", "a.csv.partial"]
     rows = read(tmp_path / "a.csv")
     assert 2 <= len(rows) < 256
-    assert {one.status for one in rows} == {"ok"}
+    assert {each.status for each in rows} == {"ok"}
 
 
-FEW = ("sweep", "--device", "cpu", "--sizes", "8..64:8", "--variants", "cpu_blas", *QUICKER)
+SHORT_SWEEP = ("sweep", "--device", "cpu", "--sizes", "8..64:8", "--variants", "cpu_blas", *QUICKER)
 
 
 @pytest.mark.slow
 def test_a_killed_sweep_goes_on_where_it_was_and_only_as_it_was_begun(tmp_path: Path) -> None:
-    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv", "--samples", "b.jsonl") as process:
+    with start(
+        tmp_path, *SHORT_SWEEP, "--cache", "hot", "-o", "a.csv", "--samples", "b.jsonl"
+    ) as process:
         wait_for_lines(tmp_path / "a.csv.partial", 4, process)
         process.kill()
         process.communicate(timeout=TIMEOUT_S)
@@ -441,8 +443,17 @@ def test_a_file_does_not_make_kernels_run_by_itself(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_line_and_the_sweep_goes_on_when_there_is_space(tmp_path: Path) -> None:
     # So few samples are enough that a line has 5,000 to 10,000 bytes, however noisy the machine.
     # The cache of the user stays usable: it is tried with a file of 64 KiB.
-    few = (*SWEEP, "--sizes", "8..64:2", "--variants", "cpu_blas", *QUICKER, "--precision", "20%")
-    with start(tmp_path, *few, "-o", "a.csv", limit="70000") as process:
+    short_sweep = (
+        *SWEEP,
+        "--sizes",
+        "8..64:2",
+        "--variants",
+        "cpu_blas",
+        *QUICKER,
+        "--precision",
+        "20%",
+    )
+    with start(tmp_path, *short_sweep, "-o", "a.csv", limit="70000") as process:
         _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 74
     assert "Traceback" not in err
@@ -451,7 +462,7 @@ def test_a_full_disk_is_one_line_and_the_sweep_goes_on_when_there_is_space(tmp_p
     assert len(whole_lines) >= 2
     done = call(tmp_path, "sweep", "--resume", "a.csv")
     assert (done.code, done.files) == (0, ["a.csv"])
-    assert [one.size for one in read(tmp_path / "a.csv")] == [str(n) for n in range(8, 65, 2)]
+    assert [each.size for each in read(tmp_path / "a.csv")] == [str(n) for n in range(8, 65, 2)]
 
 
 # ---- looking

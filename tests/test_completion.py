@@ -64,6 +64,6 @@ OFFERED = {
 
 @pytest.mark.usefixtures("cold")
 def test_bash_is_offered_what_fits(folder: Path) -> None:
-    for (typed, expected), found in zip(OFFERED.items(), offered(folder, OFFERED), strict=True):
-        assert found == expected, typed
+    for (typed, expected), items in zip(OFFERED.items(), offered(folder, OFFERED), strict=True):
+        assert items == expected, typed
     assert not (folder / "touched").exists()  # no kernel of the user's was run

@@ -23,7 +23,10 @@ from gpubench.results.provenance import _git
 from gpubench.results.row import read, write
 
 SIZES = [str(size) for size in range(8, 65, 4)]
-FEW = (*("sweep", "--device", "cpu", "--sizes", "8..64:4", "--variants", "cpu_blas"), *QUICKER)
+SHORT_SWEEP = (
+    *("sweep", "--device", "cpu", "--sizes", "8..64:4", "--variants", "cpu_blas"),
+    *QUICKER,
+)
 PARTIAL = "a.csv.partial"
 
 
@@ -43,11 +46,11 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 @pytest.mark.slow
 def test_a_file_that_a_sweep_is_writing_is_left_to_it(tmp_path: Path) -> None:
     """SIGHUP then ends the sweep, as a closed terminal does, and it is resumed."""
-    with start(tmp_path, *FEW, "-o", "a.csv") as first:
+    with start(tmp_path, *SHORT_SWEEP, "-o", "a.csv") as first:
         wait_for_lines(tmp_path / PARTIAL, 4, first)
         first.send_signal(signal.SIGSTOP)  # so that it does not end before the refusals
         for again in (("-o", "a.csv"), ("-o", "a.csv", "--force"), ("--resume", "a.csv")):
-            command = (*FEW, *again) if "-o" in again else ("sweep", *again)
+            command = (*SHORT_SWEEP, *again) if "-o" in again else ("sweep", *again)
             late = call(tmp_path, *command)
             assert (late.code, len(late.err.splitlines())) == (2, 1), late.err
             assert "a.csv.partial is being written by another gpubench" in late.err
@@ -62,7 +65,7 @@ def test_a_file_that_a_sweep_is_writing_is_left_to_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_that_appears_during_a_sweep_is_kept(tmp_path: Path) -> None:
-    with start(tmp_path, *FEW, "-o", "a.csv", "--force") as process:
+    with start(tmp_path, *SHORT_SWEEP, "-o", "a.csv", "--force") as process:
         wait_for_lines(tmp_path / PARTIAL, 2, process)
         (tmp_path / "a.csv").write_text("precious")
         code, line = ended(process)
@@ -79,7 +82,7 @@ def test_a_file_that_appears_during_a_sweep_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rows_survive_the_removal_of_their_directory(tmp_path: Path) -> None:
-    with start(tmp_path, *FEW, "-o", "out/a.csv") as process:
+    with start(tmp_path, *SHORT_SWEEP, "-o", "out/a.csv") as process:
         wait_for_lines(tmp_path / "out" / PARTIAL, 3, process)
         shutil.rmtree(tmp_path / "out")
         assert ended(process)[0] == 0

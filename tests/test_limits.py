@@ -34,14 +34,17 @@ def test_unusual_rows_are_shown_drawn_and_reported(tmp_path: Path) -> None:
     tied = [sample(tile=tile, **GPU_POINT, **interval) for tile in ("16", "8", "32")]
     write_with(tmp_path / "tie.csv", tied, tile="")  # emptied, and as fast as the others
     long = sample("v" * 100_000, device="d " * 50_000, **GPU_POINT)
-    least, most = 1e12 * MIN_VALUE, MAX_VALUE / 1e12
+    smallest, largest = 1e12 * MIN_VALUE, MAX_VALUE / 1e12
     for name, rows in {
         "one": [sample(**GPU_POINT)],
         "long": [long],
         "least": [
-            sample(n=n, median_us=least, gflops=least, percent_of_peak=least) for n in (8, 9)
+            sample(n=n, median_us=smallest, gflops=smallest, percent_of_peak=smallest)
+            for n in (8, 9)
         ],
-        "most": [sample(n=n, median_us=most, gflops=most, percent_of_peak=most) for n in (8, 9)],
+        "most": [
+            sample(n=n, median_us=largest, gflops=largest, percent_of_peak=largest) for n in (8, 9)
+        ],
     }.items():
         write(rows, tmp_path / f"{name}.csv")
     for command in (

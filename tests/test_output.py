@@ -49,7 +49,7 @@ def test_a_file_is_written_whole_or_what_was_there_is_left(tmp_path: Path) -> No
     with pytest.raises(UsageError, match=r"--there: cannot write .*: No space left"):
         Output(path, overwrite=True, flag="--there").write(full)
     assert path.read_bytes() == b"first"
-    assert [one.name for one in path.parent.iterdir()] == ["a"]
+    assert [each.name for each in path.parent.iterdir()] == ["a"]
 
 
 def test_what_a_killed_writer_left_is_removed_by_the_next_one_of_this_file(tmp_path: Path) -> None:

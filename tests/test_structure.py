@@ -72,16 +72,16 @@ def nodes_of(path: Path) -> list[ast.AST]:
 @cache
 def imports(path: Path) -> set[str]:
     """Every module imported, at the top or within functions; of ours, the exact one."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
-                found.add(whole if whole in MODULES else str(node.module))
-    return found
+                names.add(whole if whole in MODULES else str(node.module))
+    return names
 
 
 def layer_of(part: str) -> int:
@@ -92,9 +92,9 @@ def layer_of(part: str) -> int:
 def test_imports_run_one_way() -> None:
     for path in FILES:
         part = part_of(module_of(path))
-        own = {one for one in imports(path) if one.startswith("gpubench.")}
+        own = {each for each in imports(path) if each.startswith("gpubench.")}
         # The package itself gives the library's calls, when they are first used.
-        above = {one for one in own if part and layer_of(part_of(one)) > layer_of(part)}
+        above = {each for each in own if part and layer_of(part_of(each)) > layer_of(part)}
         assert above == set(), path
 
 
@@ -105,7 +105,7 @@ def test_every_part_has_one_layer() -> None:
 
 def test_no_imports_go_in_circles() -> None:
     graph = {
-        module: {one for one in imports(path) if one in MODULES and one != "gpubench"}
+        module: {each for each in imports(path) if each in MODULES and each != "gpubench"}
         for module, path in MODULES.items()
         if module != "gpubench"
     }
@@ -205,8 +205,8 @@ def test_every_program_starts_behind_a_warden() -> None:
     )
     for path in FILES:
         if path.parent != PACKAGE / "process":
-            found = starts.findall(path.read_text(encoding="utf-8"))
-            assert not found, (path, found)
+            calls = starts.findall(path.read_text(encoding="utf-8"))
+            assert not calls, (path, calls)
 
 
 def test_clocks_are_bound_when_a_module_is_loaded_before_any_kernel_can_patch_them() -> None:

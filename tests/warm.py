@@ -159,11 +159,11 @@ def serve(descriptor: int, parent: int) -> list[str]:
 
 def _take(descriptors: list[int], numbers: list[int]) -> None:
     """Give the descriptors these numbers, and close all others."""
-    high = [fcntl.fcntl(one, fcntl.F_DUPFD, 512) for one in descriptors]
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 512) for descriptor in descriptors]
     os.closerange(3, 512)
-    for one, number in zip(high, numbers, strict=True):
-        os.dup2(one, number)
-        os.close(one)
+    for descriptor, number in zip(high, numbers, strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
 
 
 def run(words: list[str]) -> None:

@@ -58,9 +58,9 @@ SHAPES = (
 PAIRS = [*product((1, 7, 128, 129), repeat=2), *product((12_345,), (1, 7)), (129, 12_345)]
 """Extents of products with vectors: odd ones, and a long side."""
 
-LOOPS = [one for one in variants() if isinstance(one, CallVariant) and one.runs_on == "cpu"]
-ON_CPU = {one.name: one for one in LOOPS if one.op == "gemm"}
-ON_VECTORS = [one for one in LOOPS if not OPERATIONS[one.op].has_k]
+LOOPS = [each for each in variants() if isinstance(each, CallVariant) and each.runs_on == "cpu"]
+ON_CPU = {each.name: each for each in LOOPS if each.op == "gemm"}
+ON_VECTORS = [each for each in LOOPS if not OPERATIONS[each.op].has_k]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_every_instance_is_right_at_any_size(backend: CpuBackend, name: str) -> 
 
 
 @pytest.mark.slow  # Numba compiles
-@pytest.mark.parametrize("variant", ON_VECTORS, ids=lambda one: one.name)
+@pytest.mark.parametrize("variant", ON_VECTORS, ids=lambda each: each.name)
 def test_a_product_with_a_vector_is_always_right(backend: CpuBackend, variant: CallVariant) -> None:
     first, *_, last = variant.dtypes
     for dtype, pairs in ((first, PAIRS), (last, PAIRS[:6])):  # the loops are the same
@@ -164,10 +164,10 @@ def test_the_result_of_each_set_is_a_power_of_two_of_the_first_ones() -> None:
     assert factors[:5] == [1, -2, 2, -1, 1]
     for (*_, output), factor in zip(operands.sets, factors, strict=True):
         assert np.array_equal(output, factor * operands.output)
-    found = operands.fingerprints()
-    assert found.keys() == operands.rotation.used == set(range(len(operands.sets)))
-    assert len({found[index] for index in range(4)}) == 4
-    assert all(found[index] == found[index % 4] for index in found)
+    fingerprints = operands.fingerprints()
+    assert fingerprints.keys() == operands.rotation.used == set(range(len(operands.sets)))
+    assert len({fingerprints[index] for index in range(4)}) == 4
+    assert all(fingerprints[index] == fingerprints[index % 4] for index in fingerprints)
 
 
 def test_small_problems_are_flushed_before_sets_recur(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,8 +202,8 @@ def test_a_time_is_of_one_launch() -> None:
 
 def test_blas_uses_the_threads_of_the_variant() -> None:
     def blas_threads() -> set[int]:
-        found = threadpoolctl.threadpool_info()
-        return {info["num_threads"] for info in found if info["user_api"] == "blas"}
+        pools = threadpoolctl.threadpool_info()
+        return {info["num_threads"] for info in pools if info["user_api"] == "blas"}
 
     backend = CpuBackend()
     threads = {"cpu_blas": 1, "cpu_blas_parallel": cpu_threads()}
@@ -224,10 +224,10 @@ def test_threads_left_open_are_all_cpus_and_powers_of_two(monkeypatch: pytest.Mo
 
 
 def test_end_to_end_computes_the_same_from_copies(backend: CpuBackend) -> None:
-    seen: list[int] = []
+    addresses: list[int] = []
 
     def remember(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        seen.extend(array.ctypes.data for array in (a, b, c))
+        addresses.extend(array.ctypes.data for array in (a, b, c))
         np.matmul(a, b, out=c)
 
     point = on_cpu(fakes.variant(remember), scope=Scope.END_TO_END)
@@ -235,7 +235,7 @@ def test_end_to_end_computes_the_same_from_copies(backend: CpuBackend) -> None:
     poison(operands.output)
     backend.bind(point, operands).run()
     assert np.allclose(operands.output, operands.inputs[0] @ operands.inputs[1])
-    assert not set(seen) & {array.ctypes.data for array in operands.sets[0]}
+    assert not set(addresses) & {array.ctypes.data for array in operands.sets[0]}
 
 
 def test_a_kernel_that_does_not_build_or_run_is_an_error_of_its_line(backend: CpuBackend) -> None:

@@ -83,4 +83,4 @@ def test_each_set_of_odd_matrices_begins_where_an_allocation_may(dtype: str) -> 
         assert stack.shape == (3, *shape)
         assert stack.base is not None  # views: what is written into a set stays in the memory
         assert stack.strides[0] % ALIGNED_BYTES == 0
-        assert all((one.T if by_columns else one).flags.c_contiguous for one in stack)
+        assert all((matrix.T if by_columns else matrix).flags.c_contiguous for matrix in stack)

@@ -123,8 +123,8 @@ def check_looks(tab: Page, screenshots: Path | None) -> None:
         tab.set_viewport_size(size)
         tab.emulate_media(color_scheme=scheme)
         tab.evaluate("scrollTo(0, 0)")
-        least, where = tab.evaluate(CONTRAST)
-        assert least >= LEAST_CONTRAST, (scheme, least, where)
+        contrast, where = tab.evaluate(CONTRAST)
+        assert contrast >= LEAST_CONTRAST, (scheme, contrast, where)
         width = tab.evaluate("document.documentElement.scrollWidth")
         assert width <= size["width"], (scheme, name)
         empty = tab.locator(".scroll").evaluate_all(

@@ -29,9 +29,9 @@ def test_the_page_is_short_and_names_what_exists() -> None:
     assert set(re.findall(r"--[a-z][\w-]+", TEXT)) <= options | {"--help"}
     schema = json.loads((PAGES / "schema" / "diff-1.json").read_text())["properties"]
     of_point = schema["points"]["items"]["properties"]
-    known = {*schema, *of_point, *NAMES, *DiffVerdict, *commands, "ok", "cpu_blas"}
+    all_names = {*schema, *of_point, *NAMES, *DiffVerdict, *commands, "ok", "cpu_blas"}
     named = set(re.findall(r"`(\w+)`", TEXT))
-    assert named <= known
+    assert named <= all_names
     assert {"exit_code", "verdict", "status", "median_us", "ambiguous", "clock"} <= named
 
 

@@ -40,9 +40,9 @@ def gpubench_commands() -> list[list[str]]:
     """The words after `gpubench` in every line of every `run`, and those of the action."""
     commands = []
     for inputs in uses_of_the_action():
-        given = [inputs["base"], inputs["new"], *inputs.get("options", "").split()]
+        arguments = [inputs["base"], inputs["new"], *inputs.get("options", "").split()]
         compares = inputs.get("gate") == "static" or inputs["base"].endswith(".csv")
-        commands.append(["diff" if compares else "ab", *given])
+        commands.append(["diff" if compares else "ab", *arguments])
         if options := inputs.get("build-options"):
             commands.append(["build", "all", *options.split()])
     for workflow in WORKFLOWS:
@@ -83,14 +83,16 @@ def test_every_command_exists_and_takes_its_options() -> None:
     assert {words[0] for words in commands} == {"ab", "sweep", "diff", "history", "build"}
     for words in commands:
         command = COMMANDS[words[0]]
-        given = command.make_context(words[0], words[1:]).params  # raises for an unknown option
+        parameters = command.make_context(
+            words[0], words[1:]
+        ).params  # raises for an unknown option
         if words[0] == "sweep":
             names = ("sizes", "tiles", "device", "rounds", "budget")
-            read_sweep({name: given[name] for name in names}, None)
+            read_sweep({name: parameters[name] for name in names}, None)
         elif words[0] == "diff":
-            sides = len(given["files"] or ())
-            assert given["base"] or given["against"] or sides, words
-            assert given["new"] or sides > 1, words
+            sides = len(parameters["files"] or ())
+            assert parameters["base"] or parameters["against"] or sides, words
+            assert parameters["new"] or sides > 1, words
 
 
 def test_our_own_workflow_compares_our_kernels_with_the_kept_file() -> None:

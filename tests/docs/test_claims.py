@@ -62,8 +62,8 @@ def test_a_ratio_is_shown_missed_or_not_decided_by_its_interval() -> None:
     own = sample("packed_panels", median_us=100.0, cache="cold", round_medians_us=(100, 100, 100))
     library = replace(own, variant="cublas", tile="", median_us=104.0)
 
-    def outcome(least: float, *rounds: float) -> str:
-        return claims.in_sweep(own, replace(library, round_medians_us=rounds), least)[1]
+    def outcome(at_least: float, *rounds: float) -> str:
+        return claims.in_sweep(own, replace(library, round_medians_us=rounds), at_least)[1]
 
     assert outcome(1.03, 104, 104.2, 104.1) == "shown"
     assert outcome(1.05, 104, 104.2, 104.1) == "**missed**"

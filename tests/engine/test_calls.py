@@ -35,7 +35,7 @@ POINTS = tuple(
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.label)
 def test_a_call_arrives_as_it_was_made(point: Point) -> None:
-    arguments = bound(Runner.measure, point, 0.5, measurement(of=point), seed=3)
+    arguments = bound(Runner.measure, point, 0.5, measurement(at=point), seed=3)
     call = msgspec.msgpack.decode(encode_call(Runner.measure, arguments), type=Call)
     received = decode_arguments(Runner.measure, call.arguments)
     assert call.method == "Runner.measure"
@@ -54,7 +54,7 @@ def test_a_result_comes_back_with_the_points_that_were_requested() -> None:
     points = {"point": POINTS[1], "library": POINTS[0]}
     pairs = PairedTimes(heated_s=1.0, times_us=(2.0,), library_times_us=(3.0,))
     for method, result in (
-        (Runner.measure, measurement(of=POINTS[1])),
+        (Runner.measure, measurement(at=POINTS[1])),
         (Runner.measure_pairs, pairs),
         (Runner.measure_pairs, "too short"),
         (Runner.ceilings, {"copy": 1.0}),
@@ -66,7 +66,7 @@ def test_a_result_comes_back_with_the_points_that_were_requested() -> None:
     "changed", [{"seed": "1"}, {"status": "fine"}, {"status": "ok", "series": None}]
 )
 def test_a_result_that_no_measurement_can_be_is_refused(changed: dict[str, object]) -> None:
-    taken = measurement(of=POINTS[0])
+    taken = measurement(at=POINTS[0])
     assert taken.status == Status.OK
     content = msgspec.msgpack.encode(msgspec.msgpack.decode(encode(taken)) | changed)
     with pytest.raises(ValueError, match=r"Expected `int|Invalid enum|has no times"):

@@ -120,21 +120,21 @@ def test_the_points_of_a_problem_take_turns_if_they_are_compared() -> None:
 
 def test_a_baseline_is_not_measured_at_a_problem_where_all_kernels_failed() -> None:
     names = [variant(name=name) for name in ("broken", "right", "blas")]
-    points = [point(one, size=(n, n, n)) for one in names for n in (8, 16)]
-    points = [one for one in points if one.variant.name != "right" or one.problem.m == 16]
+    points = [point(each, size=(n, n, n)) for each in names for n in (8, 16)]
+    points = [each for each in points if each.variant.name != "right" or each.problem.m == 16]
     strategy = InRounds(whole_problems=True, baselines={"blas"})
     for seed in range(40):
         fails_in = {8: 1, 16: (1, 5)[seed % 2]}  # in the last round, the right one may be done
         rounds = Rounds(points, Timing(rounds=5), seed, strategy=strategy)
-        known: defaultdict[Point, list[Measurement]] = defaultdict(list)
-        for visit in rounds.each(known):
-            number = len(known[visit.point]) + 1
+        rounds_by_point: defaultdict[Point, list[Measurement]] = defaultdict(list)
+        for visit in rounds.each(rounds_by_point):
+            number = len(rounds_by_point[visit.point]) + 1
             fails = (
                 visit.point.variant.name == "broken" and number == fails_in[visit.point.problem.m]
             )
             status = Status.WRONG if fails else Status.OK
-            known[visit.point].append(replace(measurement(of=visit.point), status=status))
-        counts = {(p.variant.name, p.problem.m): len(taken) for p, taken in known.items()}
+            rounds_by_point[visit.point].append(replace(measurement(at=visit.point), status=status))
+        counts = {(p.variant.name, p.problem.m): len(taken) for p, taken in rounds_by_point.items()}
         assert counts.pop(("blas", 8), 0) <= 1
         failing = {("broken", n): number for n, number in fails_in.items()}
         assert counts == {**failing, ("right", 16): 5, ("blas", 16): 5}
@@ -142,10 +142,10 @@ def test_a_baseline_is_not_measured_at_a_problem_where_all_kernels_failed() -> N
 
 def visited(rounds: Rounds) -> list[Point]:
     """The points in the order of the visits."""
-    known: defaultdict[Point, list[Measurement]] = defaultdict(list)
-    for visit in rounds.each(known):
-        known[visit.point].append(measurement(of=visit.point))
-    return list(known)
+    rounds_by_point: defaultdict[Point, list[Measurement]] = defaultdict(list)
+    for visit in rounds.each(rounds_by_point):
+        rounds_by_point[visit.point].append(measurement(at=visit.point))
+    return list(rounds_by_point)
 
 
 def test_each_measurement_of_a_function_has_a_new_seed(worker: Worker, folder: Path) -> None:
@@ -180,7 +180,7 @@ def test_what_load_can_cause_must_happen_three_times_and_all_else_is_wrong_at_on
         wrong = left.pop(0)
         return (as_judged(result, wrong), wrong.may_be_load) if wrong else (result, False)
 
-    monkeypatch.setattr(worker, "_attempt", lambda *_: (measurement(of=mine), False))
+    monkeypatch.setattr(worker, "_attempt", lambda *_: (measurement(at=mine), False))
     monkeypatch.setattr(worker._examination, "judge", examine)
     for observed, status in (
         ([late, late, late], Status.WRONG),
@@ -198,7 +198,7 @@ def test_a_policy_says_how_many_measurements_of_cuda_sources_the_clock_examines(
     examined_in: int, counts: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     naive = of_op("gemm")["naive"]
-    result = measurement(of=point(replace(naive, path=tmp_path / "mine.py")))
+    result = measurement(at=point(replace(naive, path=tmp_path / "mine.py")))
     child: Any = SimpleNamespace(
         living=SimpleNamespace(pid=0), usable=True, request=lambda *_, **_limit: ""
     )
@@ -218,7 +218,7 @@ def test_an_instance_is_launched_at_an_unusual_size_once(
     monkeypatch.setattr(examination, "require_time", lambda *_, **_kind: 1.0)
     examine = Examination(child, CPU).judge
     for n in (64, 128):
-        taken = measurement(of=point(mine, size=(n, n, n)))
+        taken = measurement(at=point(mine, size=(n, n, n)))
         assert examine(taken, Timing(), is_first=True)[0].notes == "wrong there"
 
 
@@ -240,5 +240,5 @@ def test_a_variant_that_ended_its_child_at_an_unusual_size_is_not_launched_there
     examine = Examination(child, CPU).judge
     for tile in naive.tiles.defaults[:2]:
         at = replace(point(replace(naive, path=tmp_path / "mine.py")), tile=tile)
-        examine(measurement(of=at), Timing(), is_first=True)
+        examine(measurement(at=at), Timing(), is_first=True)
     assert asked == [Examiner.at_unusual_size]

@@ -33,9 +33,9 @@ MINE = Path("mine.py")
 QUICK = Timing(min_samples=2, min_device_s=0.0, max_wall_s=0.2)
 
 
-def measured(of: Variant, **facts: Any) -> tuple[Measurement, Row]:
+def measured(called: Variant, **facts: Any) -> tuple[Measurement, Row]:
     """What the CPU backend makes of a variant."""
-    at = point(of, **facts)
+    at = point(called, **facts)
     backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**16))
     result = Runner(backend, QUICK, seed=1, sleep=lambda _seconds: None).measure(at)
     return result, row(result, backend.device, "")
@@ -49,10 +49,10 @@ def test_bfloat16_passes_as_the_bits_that_dlpack_knows(monkeypatch: pytest.Monke
 
 
 def test_a_function_on_tensors_is_measured_and_checked() -> None:
-    seen = []
+    types = []
 
     def call(a: Any, b: Any, c: Any) -> None:
-        seen.append(type(a))
+        types.append(type(a))
         matmul(a, b, c)
 
     for scope in Scope:
@@ -60,7 +60,7 @@ def test_a_function_on_tensors_is_measured_and_checked() -> None:
         assert (result.status, result.reason) == (Status.OK, "")
     wrong, _ = measured(variant(lambda _a, _b, c: c.fill(0), tensors="numpy"))
     assert wrong.status == Status.WRONG
-    assert set(seen) == {np.ndarray}
+    assert set(types) == {np.ndarray}
 
 
 def allocates(a: Any, b: Any, c: Any) -> None:
@@ -100,7 +100,7 @@ def test_column_major_matrices_lie_so_and_the_row_says_it(matrices: tuple[str, .
     strides: set[tuple[bool, ...]] = set()
 
     def call(*arrays: Any) -> None:
-        strides.add(tuple(bool(one.flags.f_contiguous) for one in arrays))
+        strides.add(tuple(bool(array.flags.f_contiguous) for array in arrays))
         matmul(*arrays)
 
     # The slow-launch forecast takes fewer rows: only whole arrays tell.

@@ -55,13 +55,13 @@ def kernel(
     Its time is multiplied by `filled` where the output holds numbers, and by `new` for a first
     operand that it has not seen before.
     """
-    seen: set[bytes] = set()
+    used: set[bytes] = set()
 
     def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
         time_us = us * noise()
         time_us *= filled if np.isfinite(c).all() else 1.0
-        time_us *= 1.0 if a.tobytes() in seen else new
-        seen.add(a.tobytes())
+        time_us *= 1.0 if a.tobytes() in used else new
+        used.add(a.tobytes())
         c[...] = product(op, a, b)
         return time_us
 
@@ -75,7 +75,7 @@ def noise(seed: int, *factors: float) -> Callable[[], float]:
 
 
 OUTPUT = "its time depends on what the output holds"
-SEEN = "its time depends on operands that it has seen before"
+DEPENDS_ON_USED = "its time depends on operands that it has seen before"
 
 
 @pytest.mark.parametrize("op", ["gemm", "gemv", "gemv_t", "atax"])
@@ -129,13 +129,13 @@ def test_a_kernel_that_gains_where_the_output_is_filled_is_wrong_if_the_clock_sh
 
 
 def test_a_result_kept_by_the_operands_values_is_wrong() -> None:
-    with pytest.raises(WrongError, match=SEEN):
+    with pytest.raises(WrongError, match=DEPENDS_ON_USED):
         check(kernel(us=1.0, new=10.0))
 
 
 @pytest.mark.parametrize(("longer", "is_wrong"), [(1.17, False), (1.4, True)])
 def test_operands_just_written_may_make_a_launch_longer(longer: float, is_wrong: bool) -> None:
-    with pytest.raises(WrongError, match=SEEN) if is_wrong else nullcontext():
+    with pytest.raises(WrongError, match=DEPENDS_ON_USED) if is_wrong else nullcontext():
         check(kernel(us=40, new=longer))
 
 

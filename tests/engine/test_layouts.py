@@ -59,8 +59,8 @@ def test_every_kind_of_operands_is_measured() -> None:
 @pytest.mark.parametrize(("layout", "lying"), [("nt", (0, 1)), ("tn", (1, 0)), ("tt", (1, 1))])
 def test_transposed_operands_lie_transposed_in_memory(layout: str, lying: tuple[int, int]) -> None:
     problem = Problem(op="gemm", m=5, n=6, k=7, dtype="float32", column_major=LAYOUTS[layout])
-    given = np.ones((5, 7), np.float32), np.ones((7, 6), np.float32)
-    operands = CpuBackend().load(problem, given, cold=False)
+    arrays = np.ones((5, 7), np.float32), np.ones((7, 6), np.float32)
+    operands = CpuBackend().load(problem, arrays, cold=False)
     assert [int(array.flags.f_contiguous) for array in operands.inputs] == list(lying)
     assert operands.output.flags.c_contiguous
 

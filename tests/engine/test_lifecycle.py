@@ -89,7 +89,7 @@ def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: P
         "fake at 16 float32": 1,
         "fake at 24 float32": 3,
     }
-    assert [one.status for one in outcome.rows] == ["ok", "error", "ok"]
+    assert [each.status for each in outcome.rows] == ["ok", "error", "ok"]
     assert outcome.rows[1].reason == "an illegal memory access was encountered"
     assert outcome.rows[1].median_us is None
     assert outcome.failed
@@ -121,7 +121,7 @@ def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
         asked(variants=("cpu_naive", "cpu_blas"), dtypes=("int32",), sizes=((8, 8, 8),)),
         Runner(FakeBackend()),
     )
-    assert [(one.variant, one.status) for one in outcome.rows] == [
+    assert [(each.variant, each.status) for each in outcome.rows] == [
         ("cpu_naive", "ok"),
         ("cpu_blas", "skipped"),
     ]
@@ -145,16 +145,16 @@ def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
     free = run_sweep(asked(), Runner(FakeBackend(noisy)))
     tight = asked(timing=Timing(rounds=3, budget_s=1e-9))
     outcome = run_sweep(tight, Runner(FakeBackend(noisy)))
-    assert [one.samples for one in outcome.rows] == [12, 12, 12]
-    assert min(one.samples for one in free.rows) > 18
+    assert [each.samples for each in outcome.rows] == [12, 12, 12]
+    assert min(each.samples for each in free.rows) > 18
 
 
 def test_a_wrong_point_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     lazy = variant(lambda _a, _b, _c: None, "lazy")
     monkeypatch.setattr(plan, "choose", lambda *_: (lazy,))
     outcome = run_sweep(asked(), Runner(FakeBackend()))
-    assert {one.status for one in outcome.rows} == {Status.WRONG}
-    assert {one.gflops for one in outcome.rows} == {None}
+    assert {each.status for each in outcome.rows} == {Status.WRONG}
+    assert {each.gflops for each in outcome.rows} == {None}
     assert outcome.failed
 
 
@@ -179,7 +179,7 @@ def test_a_source_hash_changes_with_either_file(tmp_path: Path) -> None:
     hashes = {hash_of("a", "b"), hash_of("A", "b"), hash_of("a", "B")}
     assert len(hashes) == 3
     assert hash_of("a", "b") == hash_of("a", "b")
-    assert {len(one) for one in hashes} == {12}
+    assert {len(digits) for digits in hashes} == {12}
 
 
 def test_a_source_hash_changes_with_a_librarys_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,16 +198,16 @@ def test_a_source_hash_changes_with_a_librarys_version(monkeypatch: pytest.Monke
 
 
 def test_operands_have_the_sweeps_seed_and_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
+    drawn = []
 
     def remember(_problem: object, seed: int, fill: Fill) -> object:
-        seen.append((seed, fill))
+        drawn.append((seed, fill))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gpubench.engine.operands.cache.make_inputs", remember)
     sweep = asked(variants=("cpu_blas",), seed=77, operands=(Fill.INDEX,))
     run_sweep(sweep, Runner(FakeBackend()))
-    assert seen == [(77, Fill.INDEX)]
+    assert drawn == [(77, Fill.INDEX)]
 
 
 # ---- going on
@@ -243,8 +243,8 @@ def test_a_sweep_resumed_anywhere_measures_the_rest_and_no_more(tmp_path: Path, 
     uninterrupted = InterruptedAfter(99)
     whole = run_sweep(asked(), uninterrupted)
     assert begun.measured + rest.measured == uninterrupted.measured  # in the same order
-    timeless = [replace(one, started_utc=None) for one in resumed.rows]
-    assert timeless == [replace(one, started_utc=None) for one in whole.rows]
+    timeless = [replace(each, started_utc=None) for each in resumed.rows]
+    assert timeless == [replace(each, started_utc=None) for each in whole.rows]
     assert table.read(path) == resumed.rows
     assert [left.name for left in tmp_path.iterdir()] == ["a.csv"]
 
@@ -254,7 +254,7 @@ def test_a_sweep_with_a_skip_is_resumed_over_its_own_rows(tmp_path: Path) -> Non
     both = asked(variants=("cpu_naive", "cpu_blas"), dtypes=("int32",), sizes=((8, 8, 8),))
     assert run_sweep(both, InterruptedAfter(1), None, ResultFile(path)).interrupted
     resumed = run_sweep(both, InterruptedAfter(99), None, ResultFile(path, resume=True))
-    assert [one.status for one in resumed.rows] == ["ok", "skipped"]
+    assert [each.status for each in resumed.rows] == ["ok", "skipped"]
 
 
 @pytest.mark.usefixtures("one_variant")
@@ -274,7 +274,7 @@ def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Pat
     rest = InterruptedAfter(99)
     outcome = run_sweep(asked(), rest, None, ResultFile(path, resume=True))
     assert "fake at 16 float32" not in rest.measured
-    assert [one.status for one in outcome.rows] == ["ok", "error", "ok"]
+    assert [each.status for each in outcome.rows] == ["ok", "error", "ok"]
 
 
 @pytest.mark.parametrize(("op", "copies"), [("gemv", 1), ("gemm", 0)])
@@ -287,11 +287,11 @@ def test_a_copy_is_measured_once(monkeypatch: pytest.MonkeyPatch, op: str, copie
     assert len([event for event in backend.events if event.what == "copy"]) == copies
     expected = [4 * (n * n + 2 * n) / 2.0 / 1e3 for n in (8, 9)]
     if copies:
-        assert [one.gbytes_per_s for one in rows] == pytest.approx(expected)
+        assert [each.gbytes_per_s for each in rows] == pytest.approx(expected)
         shares = [100 * rate / COPY_GBYTES_PER_S for rate in expected]
-        assert [one.percent_of_copy for one in rows] == pytest.approx(shares)
+        assert [each.percent_of_copy for each in rows] == pytest.approx(shares)
     else:
-        assert [one.percent_of_copy for one in rows] == [None, None]
+        assert [each.percent_of_copy for each in rows] == [None, None]
 
 
 @pytest.mark.usefixtures("one_variant")

@@ -37,28 +37,28 @@ def test_a_place_is_put_into_a_measurement_and_read_from_it() -> None:
 
 
 def test_rounds_of_two_places_do_not_finish_a_point_together(job: Job) -> None:
-    known = Measurements(job)
+    measurements = Measurements(job)
     point = job.points[0]
-    known.add(FIRST.put_into(measurement(10.0, point)))
-    known.add(SECOND.put_into(measurement(11.0, point)))
-    assert not known.is_finished(point)
-    known.add(SECOND.put_into(replace(measurement(12.0, point), started_utc="later")))
-    assert known.is_finished(point)
-    assert len(known.known_at(Place("host", "2", "GPU-3"))[point]) == 2  # finished elsewhere
-    here, there = known.known_at(FIRST), known.known_at(SECOND)
+    measurements.add(FIRST.put_into(measurement(10.0, point)))
+    measurements.add(SECOND.put_into(measurement(11.0, point)))
+    assert not measurements.is_finished(point)
+    measurements.add(SECOND.put_into(replace(measurement(12.0, point), started_utc="later")))
+    assert measurements.is_finished(point)
+    assert len(measurements.known_at(Place("host", "2", "GPU-3"))[point]) == 2  # finished elsewhere
+    here, there = measurements.known_at(FIRST), measurements.known_at(SECOND)
     assert [taken.device_uuid for taken in there[point]] == ["GPU-2", "GPU-2"]
     assert len(here[point]) == 1
     assert here[job.points[1]] == ()
 
 
 def test_a_repeated_round_is_not_new(job: Job) -> None:
-    known = Measurements(job)
+    measurements = Measurements(job)
     taken = FIRST.put_into(measurement(10.0, job.points[0]))
-    assert known.is_new(taken)
-    known.add(taken)
-    assert not known.is_new(taken)
-    assert known.is_new(replace(taken, started_utc="later"))
-    assert known.is_new(SECOND.put_into(taken))
+    assert measurements.is_new(taken)
+    measurements.add(taken)
+    assert not measurements.is_new(taken)
+    assert measurements.is_new(replace(taken, started_utc="later"))
+    assert measurements.is_new(SECOND.put_into(taken))
 
 
 def test_a_sweep_resumed_on_another_gpu_mixes_no_rounds(job: Job, tmp_path: Path) -> None:

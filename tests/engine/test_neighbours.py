@@ -125,8 +125,8 @@ def statuses(call: Product, sizes: tuple[Size, ...], cache: Cache) -> dict[Size,
     """How each size ends in a sweep of sizes in this order."""
     backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**14), max_sets=3)
     runner = Runner(backend, QUICK, seed=1)
-    of = variant(call, path=Path("mine.py"))
-    return {size: runner.measure(point(of, size=size, cache=cache)).status for size in sizes}
+    function = variant(call, path=Path("mine.py"))
+    return {size: runner.measure(point(function, size=size, cache=cache)).status for size in sizes}
 
 
 def orders(count: int) -> list[tuple[Size, ...]]:

@@ -115,8 +115,8 @@ def test_new_operands_are_aligned(layout: tuple[str, ...], dtype: str, position:
     assert np.allclose(np.frombuffer(results, dtype).reshape(4, -1), expected, atol=1e-6)
 
 
-def judged(gpu: Gpu, of: Measurement) -> float | None:
-    return OnNewOperands(gpu, os.getpid(), of, GPU).judge()
+def judged(gpu: Gpu, taken: Measurement) -> float | None:
+    return OnNewOperands(gpu, os.getpid(), taken, GPU).judge()
 
 
 def test_launches_that_take_the_reported_time_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,12 +178,12 @@ def test_a_new_operand_that_is_rounded_is_wrong_and_chance_decides_which_is_new(
 ) -> None:
     gpu, at = Gpu(monkeypatch), result()
     at = replace(at, point=replace(at.point, problem=gemm(40, 24, 1000)))
-    gpu.bits, found = 18, set()
+    gpu.bits, kinds = 18, set()
     for _ in range(30):
         with pytest.raises(WrongError, match="was rounded, to about 18 bits") as caught:
             judged(gpu, at)
-        found.add((gpu.position, str(caught.value)[0]))
-    assert found == {(0, "A"), (1, "B")}
+        kinds.add((gpu.position, str(caught.value)[0]))
+    assert kinds == {(0, "A"), (1, "B")}
 
 
 @pytest.mark.parametrize(

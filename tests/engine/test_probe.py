@@ -76,16 +76,16 @@ def test_the_right_product_is_exact_and_one_that_differs_in_an_element_is_not(at
 @pytest.mark.parametrize("size", SIZES)
 def test_every_k_has_a_product_and_none_is_a_sum(size: tuple[int, int, int]) -> None:
     at = problem("gemm", "float32", size)
-    for first, seen in ((True, set()), (False, set())):
+    for first, places in ((True, set()), (False, set())):
         probes = make_probes(at, 1)
         half = len(probes) // 2
         for probe in probes[:half] if first else probes[half:]:
             a, b = probe.inputs()
             terms = (a != 0).astype(int) @ (b != 0).astype(int)
             assert terms.max() <= 1
-            seen |= set(np.flatnonzero((a != 0).any(axis=0) & (b != 0).any(axis=1)))
+            places |= set(np.flatnonzero((a != 0).any(axis=0) & (b != 0).any(axis=1)))
         m, n, k = size
-        assert len(seen) == min(k, 8 * m * n)
+        assert len(places) == min(k, 8 * m * n)
 
 
 @pytest.mark.parametrize("dtype", CORE_DTYPES)
@@ -174,14 +174,14 @@ def test_a_probe_has_a_size_of_the_points_own_kind(size: tuple[int, int, int]) -
         assert probed % PERIOD == extent % PERIOD or probed == extent
         assert probed >= min(extent, 32)
         assert probed <= PERIOD + 32
-    wanted = -(-own.problem.m // 64)
-    assert fewer_rows(own, wanted) == wanted
-    rows = fewer_rows(replace(own, variant=replace(tiled, path=Path("mine.py"))), wanted)
-    assert wanted <= rows <= own.problem.m
+    row_count = -(-own.problem.m // 64)
+    assert fewer_rows(own, row_count) == row_count
+    rows = fewer_rows(replace(own, variant=replace(tiled, path=Path("mine.py"))), row_count)
+    assert row_count <= rows <= own.problem.m
     assert rows % PERIOD == own.problem.m % PERIOD or rows == own.problem.m
     squares = replace(tiled, path=Path("mine.py"), refuse=lambda _, at: (None, "no")[at.m != at.n])
     alike = replace(own, variant=squares, problem=replace(own.problem, n=own.problem.m))
-    assert fewer_rows(alike, wanted) == own.problem.m
+    assert fewer_rows(alike, row_count) == own.problem.m
 
 
 def test_tiles_that_do_not_divide_the_period_lengthen_it_for_a_users_kernel() -> None:
@@ -204,9 +204,9 @@ def test_a_large_product_has_one_probe_with_few_elements() -> None:
 def points() -> list[Point]:
     """Each variant at its defaults, at a size that tiles divide and at one that none does."""
     return [
-        point(one, tile=tile, size=(n, n, n), dtype=one.dtypes[0], cache="hot", timer="events")
-        for one in variants()
-        for tile in (one.tiles.defaults if one.tiles else (None,))
+        point(each, tile=tile, size=(n, n, n), dtype=each.dtypes[0], cache="hot", timer="events")
+        for each in variants()
+        for tile in (each.tiles.defaults if each.tiles else (None,))
         for n in (509, 512, 4096)
     ]
 

@@ -78,9 +78,9 @@ def test_a_probe_is_launched_twice_as_a_launch_may_leave_data() -> None:
         repeats, last = (repeats + 1 if np.array_equal(a, last) else 0), a.copy()
         c[...] = a @ b + (repeats == 2 and a.shape == (64, 64))  # a launch came before the probe
 
-    found = runner(FakeBackend()).measure(point(variant(leaves), size=(64, 48, 320)))
-    assert found.status == Status.WRONG
-    assert found.reason.startswith("exact probe at 64x48x64")
+    measured_point = runner(FakeBackend()).measure(point(variant(leaves), size=(64, 48, 320)))
+    assert measured_point.status == Status.WRONG
+    assert measured_point.reason.startswith("exact probe at 64x48x64")
 
 
 def test_a_point_of_ones_is_verified_on_uniform_operands_too() -> None:
@@ -95,19 +95,19 @@ def test_a_point_of_ones_is_verified_on_uniform_operands_too() -> None:
 class AnyVariant(FakeBackend):
     """A backend of compiled kernels, too."""
 
-    def bind(self, of: Point, *arguments: Any, **rows: Any) -> FakeKernel:
-        return super().bind(replace(of, variant=variant()), *arguments, **rows)
+    def bind(self, asked_point: Point, *arguments: Any, **rows: Any) -> FakeKernel:
+        return super().bind(replace(asked_point, variant=variant()), *arguments, **rows)
 
 
 def test_a_later_process_launches_on_few_rows_first_unless_the_launch_is_short() -> None:
     source = of_op("gemm")["naive"]
-    for of, time_us, expected in (
+    for own, time_us, expected in (
         (variant(), 10.0, 1),
         (variant(), 5000.0, 1),
         (source, 10.0, 0),
         (source, 5000.0, 1),
     ):
-        backend, here = AnyVariant(time_us), point(of)
+        backend, here = AnyVariant(time_us), point(own)
         earlier = measurement(time_us, here)
         assert runner(backend).measure(here, earlier=earlier).status == Status.OK
         assert len(backend.events_of("run", whole=False)) == expected
@@ -313,9 +313,9 @@ def test_rounds_together_take_ten_samples_and_fifty_milliseconds() -> None:
     ):
         it = runner(FakeBackend(launch_us), rounds=rounds)
         results = [it.measure(point()).series for _ in range(rounds)]
-        assert sum(len(one.times_us) for one in results) >= 10
-        assert sum(one.device_s for one in results) >= 0.0499
-        assert min(len(one.times_us) for one in results) >= 2
+        assert sum(len(each.times_us) for each in results) >= 10
+        assert sum(each.device_s for each in results) >= 0.0499
+        assert min(len(each.times_us) for each in results) >= 2
 
 
 @pytest.mark.parametrize(("time_us", "status"), [(0.09, Status.WRONG), (0.11, Status.OK)])

@@ -128,8 +128,8 @@ def test_slow_launches_are_sampled_for_the_wall_time_of_others_and_at_least_thre
     ]:
         scripts = [Script(1e6 * launch_s) for _ in range(rounds)]
         series = [script.collect(Timing(rounds=rounds)) for script in scripts]
-        assert sum(len(one.times_us) for one in series) == samples
-        assert {one.stop_reason for one in series} == {"time limit"}
+        assert sum(len(each.times_us) for each in series) == samples
+        assert {each.stop_reason for each in series} == {"time limit"}
         asked = [launches * count for script in scripts for launches, count in script.asked]
         assert sum(asked) == samples
 

@@ -45,15 +45,15 @@ def test_the_rounds_find_the_slow_down_in_nine_of_ten_comparisons_and_half_of_th
     slowed = {"kernel": np.arange(42) // 10 == 1, "point": np.arange(42) == 5}
     for what, number in (("kernel", needed.kernel), ("point", needed.point)):
         for rounds, enough in ((number, True), (number // 2, False)):
-            found = 0
+            hit_count = 0
             for _ in range(100):
                 base, new = scatter * rng.standard_normal((2, 42, rounds))
                 new[slowed[what]] += np.log1p(size)
                 sides = summarize(base), summarize(new)
                 effect = sides[1].mean - sides[0].mean
                 p = adjusted(p_values(effect, np.log1p(threshold), moderate(*sides)))
-                found += np.mean(p[slowed[what]] <= q) >= 0.5
-            assert (found >= 90) == enough, (what, rounds, found)
+                hit_count += np.mean(p[slowed[what]] <= q) >= 0.5
+            assert (hit_count >= 90) == enough, (what, rounds, hit_count)
 
 
 def test_a_kernel_with_two_speeds_needs_as_many_rounds_as_show_both() -> None:
@@ -98,9 +98,9 @@ def test_sweeps_of_ab_are_pooled_and_on_a_cpu_they_count_as_one_time_each() -> N
             for each in sweep(0.001, seed=number, rounds=1)
         ]
         write(rows[:2], Path(f"results/1-ab/base-{number:03}.csv"))
-    found = rounds_needed("10%", CPU)
-    assert (found.unit, found.source) == ("sweep", "results/1-ab/base-000.csv and 7 more")
-    assert found.needed.kernel
+    rounds = rounds_needed("10%", CPU)
+    assert (rounds.unit, rounds.source) == ("sweep", "results/1-ab/base-000.csv and 7 more")
+    assert rounds.needed.kernel
 
 
 @pytest.mark.parametrize(

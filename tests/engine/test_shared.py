@@ -58,7 +58,7 @@ BLAS = variant(matmul, "blas", baseline="blas")
 @pytest.fixture(autouse=True)
 def fake_variants(monkeypatch: pytest.MonkeyPatch) -> None:
     def choose(_op: str, _backend: str, names: Sequence[str], *_: object) -> tuple[Variant, ...]:
-        return tuple(known for known in (TILED, BLAS) if not names or known.name in names)
+        return tuple(each for each in (TILED, BLAS) if not names or each.name in names)
 
     for module in (plan, tuning):
         monkeypatch.setattr(module, "choose", choose)
@@ -73,9 +73,9 @@ def client() -> Iterator[Client]:
         LocalCluster(
             n_workers=3, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as workers,
-        Client(workers) as found,
+        Client(workers) as connected,
     ):
-        yield found
+        yield connected
 
 
 Opened = Callable[[int], float]
@@ -184,7 +184,7 @@ def test_a_sweep_without_baselines_has_a_few_points_in_common() -> None:
 
 def test_all_sizes_of_a_kernel_are_in_one_share_and_neighbouring_tiles_in_different_ones() -> None:
     kernels = [variant(matmul, f"v{number}") for number in range(6)]
-    dealt = deal([point(of, size=(n, n, n)) for n in (8, 16) for of in kernels], 2, InRounds())
+    dealt = deal([point(each, size=(n, n, n)) for n in (8, 16) for each in kernels], 2, InRounds())
     assert [[p.variant.name for p in share[::2]] for share in dealt] == [
         ["v0", "v3", "v4"],
         ["v1", "v2", "v5"],
@@ -195,7 +195,7 @@ def test_all_sizes_of_a_kernel_are_in_one_share_and_neighbouring_tiles_in_differ
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_shares_of_tiles_that_cost_more_and_more_cost_the_same(count: int) -> None:
     kernels = [variant(matmul, f"v{number}") for number in range(count * 2)]
-    dealt = deal([point(of) for of in kernels], count, InRounds())
+    dealt = deal([point(each) for each in kernels], count, InRounds())
     costs = [sum(int(p.variant.name[1:]) for p in share) for share in dealt]
     assert costs == [costs[0]] * count
 
@@ -203,19 +203,21 @@ def test_shares_of_tiles_that_cost_more_and_more_cost_the_same(count: int) -> No
 def test_devices_differ_by_the_median_of_the_points_that_several_measured() -> None:
     points = [point(variant(matmul, name)) for name in ("a", "b", "c", "only here")]
 
-    known = Measurements(prepare(ASKED, find_devices("cpu")[0][0]))
+    measurements = Measurements(prepare(ASKED, find_devices("cpu")[0][0]))
 
     def take(place: Place, times_us: dict[str, float]) -> None:
-        for of in points:
-            if of.variant.name in times_us:
-                taken = measurement(times_us[of.variant.name], of)
-                known.add(place.put_into(taken))
+        for each in points:
+            if each.variant.name in times_us:
+                taken = measurement(times_us[each.variant.name], each)
+                measurements.add(place.put_into(taken))
 
     first, second = Place("host", "0", "GPU-a"), Place("host", "1", "GPU-b")
     take(first, {"a": 10, "b": 20, "c": 5})
-    assert known.device_speeds() == {}
+    assert measurements.device_speeds() == {}
     take(second, {"a": 30, "b": 20, "only here": 7})
-    assert known.device_speeds() == pytest.approx({first: 150.0, second: (200 / 3 + 100) / 2})
+    assert measurements.device_speeds() == pytest.approx(
+        {first: 150.0, second: (200 / 3 + 100) / 2}
+    )
 
 
 def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Client) -> None:
@@ -225,9 +227,9 @@ def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Cl
         (replace(device, name="Other"), f"{device.name} and Other"),
         (replace(device, versions={"driver": "1"}), "and driver 1"),
     ):
-        found = {"a": mine, "b": Member("1", "node2", other, "abc")}
+        workers = {"a": mine, "b": Member("1", "node2", other, "abc")}
         with pytest.raises(UsageError, match=f"node1 0 and node2 1 .*{re.escape(difference)}"):
-            require_one_kind(found)
+            require_one_kind(workers)
     with pytest.raises(UsageError, match="gpubench files abc and gpubench files def"):
         require_one_kind({"a": mine, "b": mine._replace(tree_hash="def")})
     assert len(members(client, "cpu")) == 3
@@ -312,7 +314,9 @@ def test_workers_that_do_not_start_and_a_missing_dask_end_in_a_line(
 
 
 def test_devices_are_looked_for_in_a_process_of_its_own() -> None:
-    assert [one.name for one in devices_of("cpu")] == [one.name for one in find_devices("cpu")[0]]
+    assert [device.name for device in devices_of("cpu")] == [
+        device.name for device in find_devices("cpu")[0]
+    ]
     with pytest.raises(DeviceUnavailableError, match="no NVIDIA driver"):
         devices_of("cuda")
 
@@ -333,7 +337,7 @@ def test_a_cluster_that_is_interrupted_while_it_starts_is_closed_as_a_whole() ->
 def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_asks_for_its_keys() -> None:
     def listening() -> set[tuple[str, int]]:
         ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        sockets = [found for process in ours for found in process.net_connections()]
+        sockets = [workers for process in ours for workers in process.net_connections()]
         return {tuple(s.laddr) for s in sockets if s.status == psutil.CONN_LISTEN}
 
     before = listening()
@@ -343,8 +347,8 @@ def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_asks_for_its_key
         assert len(its_own) > 2  # of scheduler, nanny and worker
         assert {ip for ip, _port in its_own} == {"127.0.0.1"}
         assert address.startswith("tls://127.0.0.1:")
-        found = members(client, "not looked for again")
-        assert [member.device.name for member in found.values()] == [devices_of("cpu")[0].name]
+        workers = members(client, "not looked for again")
+        assert [member.device.name for member in workers.values()] == [devices_of("cpu")[0].name]
         with pytest.raises((UsageError, OSError)), connected(address, "cpu"):
             pass
 

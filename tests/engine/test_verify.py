@@ -195,8 +195,8 @@ def test_a_reference_is_far_more_exact_than_its_dtype(op: str) -> None:
             abs(float(sum(Fraction(float(part[i])) for part in reference.parts) - value))
             for i, value in enumerate(exact(op, a, x))
         ]
-        least = np.finfo(np.float64).tiny  # for zeros
-        assert np.max(errors / np.maximum(scale, least)) <= (
+        smallest = np.finfo(np.float64).tiny  # for zeros
+        assert np.max(errors / np.maximum(scale, smallest)) <= (
             2**-58 if dtype == "float64" else 2**-44
         )
 

@@ -333,9 +333,9 @@ def test_only_memory_that_grows_steadily_is_noted(
 
 
 def test_launches_take_at_least_their_cpu_time_on_the_stated_threads() -> None:
-    seen = Seen(wall_us=110.0, cpu_us=180.0, child_us=1.0, lost=0)
-    assert time_us(seen, 10.0, threads=1) == 180
-    assert time_us(seen, 10.0, threads=2) == 100
+    request = Seen(wall_us=110.0, cpu_us=180.0, child_us=1.0, lost=0)
+    assert time_us(request, 10.0, threads=1) == 180
+    assert time_us(request, 10.0, threads=2) == 100
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8"])

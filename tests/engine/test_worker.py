@@ -121,7 +121,7 @@ def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, fo
     reasons = {edge: worker.measure(at(folder, edge)) for edge in (2, 4)}
     worker.begin(replace(QUICK, point_limit_s=1.0), 1)
     reasons[3] = worker.measure(at(folder, 3))
-    assert {one.status for one in reasons.values()} == {Status.ERROR}
+    assert {each.status for each in reasons.values()} == {Status.ERROR}
     assert reasons[2].reason == "crashed: Segmentation fault (signal 11)"
     assert reasons[3].reason == "hung: no answer within 1 s; killed"
     assert reasons[4].reason == "ended by itself with exit code 7"
@@ -159,13 +159,13 @@ def test_a_variant_that_takes_child_after_child_down_is_skipped_unless_a_point_w
     faulty = variant(name="faulty")
     good, crashing = point(faulty, size=(8, 8, 8)), point(faulty, size=(9, 9, 9))
 
-    def attempt(of: Point, _limit_s: float | None) -> tuple[Measurement, bool]:
-        return measurement(of=of) if of != crashing else failed, of == crashing
+    def attempt(at: Point, _limit_s: float | None) -> tuple[Measurement, bool]:
+        return measurement(at=at) if at != crashing else failed, at == crashing
 
     failed = Measurement(point=crashing, status=Status.ERROR, reason="crashed")
     monkeypatch.setattr(worker, "_attempt", attempt)
-    outcomes = [worker.measure(of) for of in (crashing, good, crashing, crashing, crashing)]
-    assert [one.status for one in outcomes] == [
+    outcomes = [worker.measure(each) for each in (crashing, good, crashing, crashing, crashing)]
+    assert [each_outcome.status for each_outcome in outcomes] == [
         *(Status.ERROR, Status.OK, Status.ERROR, Status.ERROR, Status.SKIPPED)
     ]
     assert "2 points of faulty in a row" in outcomes[-1].reason

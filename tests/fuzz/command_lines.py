@@ -63,22 +63,22 @@ def prepared(folder: Path) -> None:
 
 def words(data: bytes, chance: Random) -> bytes:
     """Return a command line with words edited: options of its command, and `WORDS`."""
-    given = data.split(SEPARATOR)
-    command = COMMANDS.get(given[0].decode(errors="replace")) or COMMANDS["sweep"]
+    texts = data.split(SEPARATOR)
+    command = COMMANDS.get(texts[0].decode(errors="replace")) or COMMANDS["sweep"]
     options = [flag for parameter in command.params for flag in parameter.opts]
     if chance.random() < 0.5:
-        given.insert(chance.randint(1, len(given)), _bytes(chance.choice(options)))
-    at = chance.randrange(len(given) + 1)
+        texts.insert(chance.randint(1, len(texts)), _bytes(chance.choice(options)))
+    at = chance.randrange(len(texts) + 1)
     match chance.randrange(5):
         case 0:
-            given[at : at + 1] = []
+            texts[at : at + 1] = []
         case 1:
-            given.insert(at, chance.choice(given))
+            texts.insert(at, chance.choice(texts))
         case 2 if at == 0:
-            given[0] = _bytes(chance.choice(sorted(COMMANDS)))
+            texts[0] = _bytes(chance.choice(sorted(COMMANDS)))
         case _:
-            given[max(at, 1) : at + 1] = [_bytes(chance.choice(WORDS))]
-    return SEPARATOR.join(given)
+            texts[max(at, 1) : at + 1] = [_bytes(chance.choice(WORDS))]
+    return SEPARATOR.join(texts)
 
 
 def _bytes(word: str) -> bytes:

@@ -14,10 +14,13 @@ def test_an_architecture_names_a_capability_and_an_example_gpu_if_there_is_a_pro
         ("sm_90a", (9, 0), "NVIDIA H200", 132),
         ("sm_88", (8, 8), "", 0),
     ):
-        found = example(text)
-        assert (found.compute_capability, found.multiprocessors) == (capability, multiprocessors)
-        assert found.name.startswith(name)
-        assert bool(found.name) == bool(name)
+        example_gpu = example(text)
+        assert (example_gpu.compute_capability, example_gpu.multiprocessors) == (
+            capability,
+            multiprocessors,
+        )
+        assert example_gpu.name.startswith(name)
+        assert bool(example_gpu.name) == bool(name)
     for number, device in EXAMPLES.items():
         assert number in LIMITS
         assert (peak_gflops(device, "float32") is None) == (device.sm_clock_mhz is None)

@@ -62,21 +62,21 @@ def test_without_peak_or_bandwidth_there_is_no_roofline() -> None:
 def test_no_honest_time_is_under_the_least() -> None:
     for extent, dtype in itertools.product([64, 1024, 8192], DTYPES):
         at = problem(extent, extent, extent, dtype)
-        least = least_us(at, H200)
-        assert 0 < least <= roofline(at, H200, dtype).bound_us
+        limit_us = least_us(at, H200)
+        assert 0 < limit_us <= roofline(at, H200, dtype).bound_us
 
 
 def test_the_least_time_is_that_of_memory_without_what_a_cache_keeps_or_of_the_load_paths() -> None:
     device = replace(H200, l2_bytes=60 * 2**20)
     at = Problem(op="gemv", m=32768, n=8192, dtype="float32")
-    least = (at.bytes - device.l2_bytes) / H200.memory_bandwidth_gbytes_per_s / 1e3
-    assert least_us(at, device) == pytest.approx(least, rel=1e-3)
+    limit_us = (at.bytes - device.l2_bytes) / H200.memory_bandwidth_gbytes_per_s / 1e3
+    assert least_us(at, device) == pytest.approx(limit_us, rel=1e-3)
     assert least_us(problem(32, 32, 32, "float16"), device) == 2 * 32**2 * 2 / (132 * 128 * 1980)
 
 
 def test_the_least_time_of_tensor_cores_is_at_the_highest_clock() -> None:
-    least = 2 * 8192**3 / (132 * 4096 * 1980e6) * 1e6
-    assert least_us(problem(8192, 8192, 8192, "float16"), H200) == pytest.approx(least)
+    limit_us = 2 * 8192**3 / (132 * 4096 * 1980e6) * 1e6
+    assert least_us(problem(8192, 8192, 8192, "float16"), H200) == pytest.approx(limit_us)
 
 
 def test_a_device_of_which_nothing_is_known_has_no_least_time() -> None:

@@ -48,8 +48,8 @@ def test_blocks_are_those_of_the_toolkits_calculator() -> None:
         ((6, 0), 168, 320, 0, 0, 1),
         ((6, 0), 172, 320, 0, 0, 0),
     ):
-        found = of(capability, registers, threads, static, dynamic).blocks
-        assert found == blocks, (capability, registers, threads, static, dynamic)
+        resident = of(capability, registers, threads, static, dynamic).blocks
+        assert resident == blocks, (capability, registers, threads, static, dynamic)
 
 
 def test_what_limits_is_every_resource_that_allows_no_further_block() -> None:
@@ -101,25 +101,25 @@ def test_allocations_fit(capability: Capability, registers: int, threads: int, s
 
 @given(CAPABILITIES, THREADS)
 def test_registers_allowed_are_the_most_for_a_block(capability: Capability, threads: int) -> None:
-    most = registers_allowed(capability, threads)
-    assert of(capability, most, threads).blocks >= 1
-    assert most == 255 or of(capability, most + 1, threads).blocks == 0
+    max_registers = registers_allowed(capability, threads)
+    assert of(capability, max_registers, threads).blocks >= 1
+    assert max_registers == 255 or of(capability, max_registers + 1, threads).blocks == 0
 
 
 def test_waves_are_the_grid_over_what_the_gpu_holds() -> None:
     resident = of((9, 0), 32, 256)
-    found = waves(4096, 132, resident)
-    assert found
-    assert (found.blocks_per_wave, found.tail_blocks) == (1056, 928)
-    assert found.waves == pytest.approx(3.879, abs=1e-3)
-    assert found.idle_multiprocessors == 0
+    grid_waves = waves(4096, 132, resident)
+    assert grid_waves
+    assert (grid_waves.blocks_per_wave, grid_waves.tail_blocks) == (1056, 928)
+    assert grid_waves.waves == pytest.approx(3.879, abs=1e-3)
+    assert grid_waves.idle_multiprocessors == 0
 
 
 def test_a_small_grid_leaves_multiprocessors_idle() -> None:
-    few = waves(16, 132, of((9, 0), 255, 64))
-    assert few
-    assert (few.idle_multiprocessors, few.tail_blocks) == (116, 16)
-    assert few.waves < 1
+    small = waves(16, 132, of((9, 0), 255, 64))
+    assert small
+    assert (small.idle_multiprocessors, small.tail_blocks) == (116, 16)
+    assert small.waves < 1
 
 
 def test_there_are_no_waves_of_a_kernel_or_a_gpu_that_holds_nothing() -> None:

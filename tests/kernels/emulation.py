@@ -12,7 +12,7 @@ from pathlib import Path
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.on_cpu.run import gxx
 
-FEW = Gpu(multiprocessors=4, threads_per_multiprocessor=2048)
+SMALL_GPU = Gpu(multiprocessors=4, threads_per_multiprocessor=2048)
 """Blocks that stay take several tiles each."""
 
 INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
@@ -20,13 +20,13 @@ DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[
 STATIC = re.compile(r"__shared__ ([\w<>:, ]+?) (\w+)((?:\[[^\]]+\])*);")
 
 
-def flattened(source: Path, seen: set[Path]) -> str:
+def flattened(source: Path, inserted: set[Path]) -> str:
     """Return a source with its includes, each once."""
-    if source in seen:
+    if source in inserted:
         return ""
-    seen.add(source)
+    inserted.add(source)
     text = source.read_text(encoding="utf-8").replace("#pragma once\n", "")
-    return INCLUDE.sub(lambda name: flattened((source.parent / name[1]).resolve(), seen), text)
+    return INCLUDE.sub(lambda name: flattened((source.parent / name[1]).resolve(), inserted), text)
 
 
 def pieces(text: str, separator: str) -> Iterator[str]:
@@ -66,9 +66,9 @@ def emulated(text: str) -> str:
     text = DYNAMIC.sub(r"auto* const \2 = emulated::dynamic_shared<\1>();", text)
     names: dict[str, int] = {}
 
-    def static(found: re.Match[str]) -> str:
-        number = names.setdefault(found[2], len(names))
-        return f"auto& {found[2]} = emulated::static_shared<{found[1]}{found[3]}>({number});"
+    def static(match: re.Match[str]) -> str:
+        number = names.setdefault(match[2], len(names))
+        return f"auto& {match[2]} = emulated::static_shared<{match[1]}{match[3]}>({number});"
 
     return STATIC.sub(static, text)
 
@@ -92,27 +92,29 @@ def planted(source: str, faults: Sequence[tuple[str, str]]) -> str:
     return source
 
 
-def step(variant: CudaVariant, tile: Config, problem: Problem, first: Launch, one: Launch) -> str:
+def step(
+    variant: CudaVariant, tile: Config, problem: Problem, first: Launch, launch: Launch
+) -> str:
     """Return a launch of a sequence, whose first launch has the workspace, in C++."""
     scalar = problem.precision.cpp
     boxes = ", ".join(
         f"{{{m.array}, {m.offset_bytes}, {m.shape[0]}, {m.shape[1]}, {m.pitch or m.shape[1]}, "
         f"{m.box[0]}, {m.box[1]}, {m.precision(problem).item_bytes}, {m.swizzle_bytes}}}"
-        for m in one.tensor_maps
+        for m in launch.tensor_maps
     )
-    grid, blocks = (*one.grid, 1, 1), one.cluster[0] if one.cluster else 1
-    numbers = (grid[0], grid[1], blocks, one.threads_per_block, one.shared_bytes)
-    with_workspace = first.workspace_bytes > 0 and one.takes_workspace
+    grid, blocks = (*launch.grid, 1, 1), launch.cluster[0] if launch.cluster else 1
+    numbers = (grid[0], grid[1], blocks, launch.threads_per_block, launch.shared_bytes)
+    with_workspace = first.workspace_bytes > 0 and launch.takes_workspace
     arguments = ["A", "B", "C", *["workspace"] * with_workspace, "M", "N", "K"]
     arguments += [
-        *map(str, one.int_arguments),
-        *(f"maps[{i}]" for i in range(len(one.tensor_maps))),
+        *map(str, launch.int_arguments),
+        *(f"maps[{i}]" for i in range(len(launch.tensor_maps))),
     ]
     return (
         f"{{{', '.join(map(str, numbers))}, {{{boxes}}}, "
         f"[](const {scalar}* A, const {scalar}* B, {scalar}* C, {scalar}* workspace, "
         f"int M, int N, int K, const CUtensorMap* maps) "
-        f"{{ {variant.instance(tile, problem.dtype, one.kernel)}({', '.join(arguments)}); }}}}"
+        f"{{ {variant.instance(tile, problem.dtype, launch.kernel)}({', '.join(arguments)}); }}}}"
     )
 
 
@@ -133,8 +135,8 @@ def program(
     tolerance = precision.tolerance if has_better else 0
     lines = []
     for number, (tile, problem) in enumerate(cases):
-        launch = variant.launch_on(FEW, tile, problem)
-        steps = ", ".join(step(variant, tile, problem, launch, one) for one in launch.sequence)
+        launch = variant.launch_on(SMALL_GPU, tile, problem)
+        steps = ", ".join(step(variant, tile, problem, launch, each) for each in launch.sequence)
         along_k = int("B" in problem.column_major)
         lines.append(
             f"  if (only < 0 || only == {number}) "

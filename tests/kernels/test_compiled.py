@@ -42,7 +42,7 @@ they cannot (16 × 16 is 256). Between, it is the compiler's art."""
 LARGEST = 40
 """Largest tile of register_tile to compile: it takes 7 s, and 64 takes a minute and a half."""
 
-ON_GPU = [one for one in variants() if isinstance(one, CudaVariant) and one.tiles]
+ON_GPU = [each for each in variants() if isinstance(each, CudaVariant) and each.tiles]
 
 
 def on_tensor_cores(variant: CudaVariant) -> bool:
@@ -91,13 +91,13 @@ def instances(variant: CudaVariant) -> list[Instance]:
     """
     tiles, dtypes = variant.tiles.defaults, variant.dtypes
     aligned, odd = (of_tile(variant, tiles[0], dtypes[0], sizes=[size]) for size in SIZES)
-    found = aligned or odd
+    chosen = aligned or odd
     if variant.name in QUICK or len(variant.tiles.block) == 1:
-        found += of_tile(variant, tiles[-1], dtypes[-1], max(variant.capability, TURING))
+        chosen += of_tile(variant, tiles[-1], dtypes[-1], max(variant.capability, TURING))
     if variant.name == "register_tile":
         for edge in (FITS, SPILLS):
-            found += of_tile(variant, variant.tiles.read(str(edge)), dtypes[0])
-    return found
+            chosen += of_tile(variant, variant.tiles.read(str(edge)), dtypes[0])
+    return chosen
 
 
 def every_instance(variant: CudaVariant) -> list[Instance]:
@@ -107,68 +107,70 @@ def every_instance(variant: CudaVariant) -> list[Instance]:
         tiles = (*variant.tiles.defaults, *variant.tiles.sample(1, seed=1))
     elif variant.name == "register_tile":
         tiles = tuple(tile for tile in tiles if tile["edge"] <= LARGEST)
-    found = [one for tile in tiles for one in of_tile(variant, tile, variant.dtypes[0])]
+    chosen = [each for tile in tiles for each in of_tile(variant, tile, variant.dtypes[0])]
     for dtype in variant.dtypes[1:]:
-        found += [one for tile in variant.tiles.defaults for one in of_tile(variant, tile, dtype)]
-    return found
+        chosen += [
+            each for tile in variant.tiles.defaults for each in of_tile(variant, tile, dtype)
+        ]
+    return chosen
 
 
-def built(wanted: list[Instance]) -> dict[Instance, Compiled]:
+def built(asked: list[Instance]) -> dict[Instance, Compiled]:
     """All at once, in as many threads as there are CPUs, the slowest first."""
 
-    def build(one: Instance) -> Compiled:
-        expression = one.variant.instance(one.tile, one.dtype, one.launch.kernel)
-        architecture = one.variant.architecture("sm_{}{}".format(*one.capability))
-        return compile_instance(one.variant.source, expression, architecture)
+    def build(each: Instance) -> Compiled:
+        expression = each.variant.instance(each.tile, each.dtype, each.launch.kernel)
+        architecture = each.variant.architecture("sm_{}{}".format(*each.capability))
+        return compile_instance(each.variant.source, expression, architecture)
 
-    wanted = sorted(wanted, key=lambda one: -len(str(one.tile)))
+    asked = sorted(asked, key=lambda each: -len(str(each.tile)))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(wanted, pool.map(build, wanted), strict=True))
+        return dict(zip(asked, pool.map(build, asked), strict=True))
 
 
 @pytest.fixture(scope="module")
 def compiled() -> dict[Instance, Compiled]:
-    return built([x for one in ON_GPU if one.name not in STEPS for x in instances(one)])
+    return built([x for each in ON_GPU if each.name not in STEPS for x in instances(each)])
 
 
 @pytest.mark.slow
 def test_every_instance_fits_a_gpu_without_spilling(compiled: dict[Instance, Compiled]) -> None:
     check_that_they_fit(compiled)
-    codes = {one.cubin for one in compiled.values()}
+    codes = {each.cubin for each in compiled.values()}
     assert len(codes) == len(compiled)
 
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("variant", ON_GPU, ids=lambda one: f"{one.op}-{one.name}")
+@pytest.mark.parametrize("variant", ON_GPU, ids=lambda each: f"{each.op}-{each.name}")
 def test_every_tile_fits_a_gpu_without_spilling(variant: CudaVariant) -> None:
     every = built(every_instance(variant))
     check_that_they_fit(every)
     if on_tensor_cores(variant):
-        for one, result in every.items():
-            if not one.launch.kernel:
-                check_loops(one, listing_of(result))
+        for each, result in every.items():
+            if not each.launch.kernel:
+                check_loops(each, listing_of(result))
 
 
 def check_that_they_fit(compiled: dict[Instance, Compiled]) -> None:
-    for one, result in compiled.items():
-        variant, launch, resources = one.variant, one.launch, result.resources
-        edge = one.tile["edge"] if variant.name == "register_tile" else 0
+    for each, result in compiled.items():
+        variant, launch, resources = each.variant, each.launch, result.resources
+        edge = each.tile["edge"] if variant.name == "register_tile" else 0
         if edge >= SPILLS:
-            assert min(resources.spill_bytes, resources.local_bytes) > 0, one.label
+            assert min(resources.spill_bytes, resources.local_bytes) > 0, each.label
         elif edge <= FITS:
-            assert resources.spill_bytes <= MAY_SPILL.get(variant.name, 0), one.label
-            assert resources.local_bytes <= MAY_SPILL.get(variant.name, 0), one.label
-        assert (launch.kernel or variant.name).partition("<")[0] in result.symbol, one.label
-        assert result.symbol.encode() in result.cubin, one.label
+            assert resources.spill_bytes <= MAY_SPILL.get(variant.name, 0), each.label
+            assert resources.local_bytes <= MAY_SPILL.get(variant.name, 0), each.label
+        assert (launch.kernel or variant.name).partition("<")[0] in result.symbol, each.label
+        assert result.symbol.encode() in result.cubin, each.label
         # All its blocks' threads at once, as the launch wants them.
-        assert launch.threads_per_block <= 1024, one.label
-        assert resources.registers * launch.threads_per_block <= 65_536, one.label
-        assert resources.shared_bytes <= 48 * 1024, one.label
-        assert resources.shared_bytes + launch.shared_bytes <= MAX_SHARED_BYTES, one.label
+        assert launch.threads_per_block <= 1024, each.label
+        assert resources.registers * launch.threads_per_block <= 65_536, each.label
+        assert resources.shared_bytes <= 48 * 1024, each.label
+        assert resources.shared_bytes + launch.shared_bytes <= MAX_SHARED_BYTES, each.label
         if variant.name == "shared_tile":
-            two_tiles = 2 * one.tile["edge"] ** 2 * PRECISIONS[one.dtype].item_bytes
-            assert resources.shared_bytes == two_tiles, one.label
+            two_tiles = 2 * each.tile["edge"] ** 2 * PRECISIONS[each.dtype].item_bytes
+            assert resources.shared_bytes == two_tiles, each.label
 
 
 # ---- machine code
@@ -219,33 +221,33 @@ PRODUCTS = {"HMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA"}
 
 @pytest.mark.slow
 def test_loops_on_tensor_cores_multiply_as_written(compiled: dict[Instance, Compiled]) -> None:
-    found = {}
-    for one, result in compiled.items():
-        variant = one.variant
-        is_own = one.launch.kernel.partition("<")[0] in {"", variant.name}
-        if on_tensor_cores(variant) and one.capability == HOPPER and is_own:
+    texts_by_name = {}
+    for each, result in compiled.items():
+        variant = each.variant
+        is_own = each.launch.kernel.partition("<")[0] in {"", variant.name}
+        if on_tensor_cores(variant) and each.capability == HOPPER and is_own:
             listing = listing_of(result)
-            check_loops(one, listing)
+            check_loops(each, listing)
             counts = Counter(COUNTED.findall(listing))
-            if loop := inner_loop(listing, one.dtype):
+            if loop := inner_loop(listing, each.dtype):
                 counts |= {f"LDS.{bits}": loop.shared_loads.get(bits, 0) for bits in ("64", "128")}
                 counts["FADD"] = loop.opcodes.get("FADD", 0)
             texts = (f"{count} {code}" for code, count in sorted(counts.items()) if count)
-            found[variant.name] = ", ".join(texts)
-    assert found == CODE
+            texts_by_name[variant.name] = ", ".join(texts)
+    assert texts_by_name == CODE
 
 
-def check_loops(one: Instance, listing: str) -> None:
+def check_loops(each: Instance, listing: str) -> None:
     loops = [text for text in between_labels(listing) if PRODUCTS & {*opcodes(text)}]
-    assert loops, one.label
+    assert loops, each.label
     # Released in the cluster, arrivals and waits would become these.
     fences = ("MEMBAR.ALL.GPU", "CCTL.IVALL")
-    assert not any(fence in text for text in loops for fence in fences), one.label
-    assert one.variant.name in SHARES_SUMS or fences[0] not in listing, one.label
-    assert not {"LDL", "STL"} & {*opcodes(listing)}, one.label
-    if "cluster" in one.tile and one.variant.dtypes != ("float32",):
-        blocks = one.tile["cluster"] != "1x1"
-        assert ("MULTICAST" in listing) == blocks, one.label
+    assert not any(fence in text for text in loops for fence in fences), each.label
+    assert each.variant.name in SHARES_SUMS or fences[0] not in listing, each.label
+    assert not {"LDL", "STL"} & {*opcodes(listing)}, each.label
+    if "cluster" in each.tile and each.variant.dtypes != ("float32",):
+        blocks = each.tile["cluster"] != "1x1"
+        assert ("MULTICAST" in listing) == blocks, each.label
 
 
 def test_the_measured_peak_multiplies_without_a_pause() -> None:
@@ -266,8 +268,8 @@ def test_the_measured_peak_multiplies_without_a_pause() -> None:
 def test_the_timers_own_kernels_compile() -> None:
     source = Path(module.__file__).with_name("stream.cu")
     pattern = r"(template.*\n)?__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\("
-    found = re.findall(pattern, source.read_text(encoding="utf-8"))
-    kernels = [f"{name}{'<short>' * bool(template)}" for template, name in found]
+    templates = re.findall(pattern, source.read_text(encoding="utf-8"))
+    kernels = [f"{name}{'<short>' * bool(template)}" for template, name in templates]
     assert len(kernels) >= 3
     for kernel in kernels:
         assert compile_instance(source, kernel, "sm_75").resources.spill_bytes == 0, kernel

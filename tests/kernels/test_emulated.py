@@ -201,7 +201,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 )
 def test_elements_are_right_in_any_schedule(name: str, programs: Callable[[str], Path]) -> None:
     lines = list(run(programs(name)))
-    assert lines == [f"right: {tile} {of.size}" for tile, of in cases(name)]
+    assert lines == [f"right: {tile} {each.size}" for tile, each in cases(name)]
 
 
 @pytest.mark.slow

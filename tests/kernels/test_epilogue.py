@@ -60,7 +60,7 @@ def test_without_an_activation_a_probe_shows_what_the_tolerance_hides(op: str) -
 
     inputs = make_inputs(problem, 1)
     require_right_on(np, problem, inputs, cleared(*inputs))
-    found = 0
+    hit_count = 0
     for probe in all_probes(problem, 1):
         operands = inputs_of(probe)
         assert [x.shape for x in operands] == list(problem.input_shapes)
@@ -68,8 +68,8 @@ def test_without_an_activation_a_probe_shows_what_the_tolerance_hides(op: str) -
         try:
             require_exact(probe, np, cleared(*operands))
         except WrongError as wrong:
-            found += "exact probe" in str(wrong)
-    assert found
+            hit_count += "exact probe" in str(wrong)
+    assert hit_count
     assert not all_probes(Problem(op="gemm_relu", m=37, n=45, k=64, dtype="float32"), 1)
 
 

@@ -13,18 +13,18 @@ from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, clusters, e
 from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import KERNELS, of_op
 
-GEMM = {name: one for name, one in of_op("gemm").items() if isinstance(one, CudaVariant)}
-EDGES = [one for one in GEMM.values() if one.tiles and len(one.tiles.block) == 1]
+GEMM = {name: each for name, each in of_op("gemm").items() if isinstance(each, CudaVariant)}
+EDGES = [each for each in GEMM.values() if each.tiles and len(each.tiles.block) == 1]
 BLOCKS = [
-    one
-    for one in GEMM.values()
-    if one.tiles and len(one.tiles.block) == 3 and "float32" in one.dtypes
+    each
+    for each in GEMM.values()
+    if each.tiles and len(each.tiles.block) == 3 and "float32" in each.dtypes
 ]
 FITTED = ("wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_any_rows")
 WGMMA = [
-    one
-    for name, one in GEMM.items()
-    if name.startswith("wgmma") and set(one.dtypes) == set(DTYPES) and name not in FITTED
+    each
+    for name, each in GEMM.items()
+    if name.startswith("wgmma") and set(each.dtypes) == set(DTYPES) and name not in FITTED
 ]
 WIDE = [GEMM[name] for name in ("wgmma_tf32", "wgmma_tf32_wide", "dmma")]
 BYTES = [GEMM[name] for name in ("wgmma_bytes", "wgmma_mixed_bytes", "wgmma_split")]
@@ -44,7 +44,7 @@ def of_cluster(tile: Config) -> tuple[int, int]:
 # ---- grids
 
 
-@pytest.mark.parametrize("variant", EDGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("variant", EDGES, ids=lambda each: each.name)
 def test_a_tile_changes_the_run_and_blocks_cover_the_result(variant: CudaVariant) -> None:
     tiles = list(variant.tiles)
     size = problem(1000, 777, 8)
@@ -61,7 +61,7 @@ def test_a_tile_changes_the_run_and_blocks_cover_the_result(variant: CudaVariant
             assert (across - 1) * columns < n <= across * columns, (tile, m, n)
 
 
-@pytest.mark.parametrize("variant", BLOCKS, ids=lambda one: one.name)
+@pytest.mark.parametrize("variant", BLOCKS, ids=lambda each: each.name)
 def test_block_tiles_cover_the_result_and_none_is_idle(variant: CudaVariant) -> None:
     for tile in variant.tiles.sample(200, seed=3):
         for m, n in ((1, 1), (7, 1000), (1000, 7), (97, 101)):
@@ -72,7 +72,7 @@ def test_block_tiles_cover_the_result_and_none_is_idle(variant: CudaVariant) -> 
             assert blocks == splits * tiles_of_c(tile, problem(m, n, 8)), (tile, m, n)
 
 
-@pytest.mark.parametrize("variant", [*WGMMA, *WIDE, *BYTES], ids=lambda one: one.name)
+@pytest.mark.parametrize("variant", [*WGMMA, *WIDE, *BYTES], ids=lambda each: each.name)
 def test_every_grid_is_whole_clusters_and_no_larger_than_the_gpu(variant: CudaVariant) -> None:
     for tile in variant.tiles.sample(100, seed=3):
         rows, columns = of_cluster(tile)
@@ -148,7 +148,7 @@ def test_persistent_blocks_share_the_steps_of_what_does_not_come_out_even() -> N
 # ---- boxes and workspaces
 
 
-@pytest.mark.parametrize("variant", [*WGMMA, *WIDE, *BYTES], ids=lambda one: one.name)
+@pytest.mark.parametrize("variant", [*WGMMA, *WIDE, *BYTES], ids=lambda each: each.name)
 def test_boxes_are_what_a_tensor_map_takes_and_fill_a_stage(variant: CudaVariant) -> None:
     for tile in variant.tiles.sample(100, seed=3):
         dtype = variant.dtypes[0]
@@ -157,9 +157,9 @@ def test_boxes_are_what_a_tensor_map_takes_and_fill_a_stage(variant: CudaVariant
         a, b, *c = launch.tensor_maps
         bm, bn, bk = tile.numbers("BM", "BN", "BK")
         down, across = of_cluster(tile)
-        assert [one.box[1] * item for one in (a, b)] == [128, 128], tile
-        assert all(extent <= 256 for one in (a, b, *c) for extent in one.box), tile
-        assert {one.swizzle_bytes for one in (a, b, *c)} == {128}
+        assert [each.box[1] * item for each in (a, b)] == [128, 128], tile
+        assert all(extent <= 256 for each in (a, b, *c) for extent in each.box), tile
+        assert {each.swizzle_bytes for each in (a, b, *c)} == {128}
         # The swizzle repeats after 1024 bytes: every box must begin at a multiple of them.
         assert a.box[0] % 8 == b.box[0] % 8 == 0, tile
         assert a.box[0] * across == bm, tile
@@ -231,9 +231,9 @@ def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
 
 
 def test_rows_that_are_no_multiple_of_16_bytes_are_copied_first_or_read_by_another_kernel() -> None:
-    few, bytes_ = GEMM["dot_few_rows"], GEMM["wgmma_bytes_cluster"]
-    tile = few.tiles.read("16x64/k2/rows=16/unroll=1")
-    assert few.launch(tile, at("3x6x8", few)).kernel.endswith(", false>")
+    few_rows, bytes_ = GEMM["dot_few_rows"], GEMM["wgmma_bytes_cluster"]
+    tile = few_rows.tiles.read("16x64/k2/rows=16/unroll=1")
+    assert few_rows.launch(tile, at("3x6x8", few_rows)).kernel.endswith(", false>")
     split_k = GEMM["splitk_cluster"]
     tile = split_k.tiles.read("64x64x32/8x8/s3/k4")
     assert split_k.launch(tile, at("7x7x7", split_k)).kernel.endswith(", false>")
@@ -284,8 +284,8 @@ BYTES_TILE = "128x192x128/s4/cluster=2x1/group=8"
     ("name", "tile", "size", "dtype", "capability", "reason"),
     [
         *(
-            (one.name, "", *rest)
-            for one in WGMMA
+            (each.name, "", *rest)
+            for each in WGMMA
             for rest in (
                 ("1021x512x1024", "", (9, 0), None),
                 ("1021x509x1019", "", (9, 0),
@@ -334,13 +334,13 @@ def test_a_problem_or_gpu_that_a_kernel_cannot_take_is_refused_with_the_reason(
 
 
 def test_few_rows_are_taken_whatever_their_size() -> None:
-    few = GEMM["dot_few_rows"]
+    variant = GEMM["dot_few_rows"]
     for size, dtype in (("1x7x7", "float32"), ("16x1312x2592", "float32"), ("3x8x8", "bfloat16")):
-        tiles = few.tiles_for(at(size, few, dtype), 132)
-        assert {few.why_not(tile, at(size, few, dtype), (9, 0)) for tile in tiles} == {None}
+        tiles = variant.tiles_for(at(size, variant, dtype), 132)
+        assert {variant.why_not(tile, at(size, variant, dtype), (9, 0)) for tile in tiles} == {None}
 
 
-@pytest.mark.parametrize("variant", BYTES, ids=lambda one: one.name)
+@pytest.mark.parametrize("variant", BYTES, ids=lambda each: each.name)
 def test_every_dtype_of_bytes_has_a_default_tile_that_takes_it(variant: CudaVariant) -> None:
     for dtype in variant.dtypes:
         size = problem(512, 512, 512, dtype)

@@ -211,9 +211,9 @@ def test_the_tiles_that_are_run_have_the_defaults_and_the_ends_among_them() -> N
 
 def test_sizes_are_odd_in_every_way_and_depend_on_the_area_of_a_block_alone() -> None:
     shared_tile, register_tile = ON_GPU["gemm", "shared_tile"], ON_GPU["gemm", "register_tile"]
-    found = {(p.m, p.n, p.k) for p in problems(shared_tile, Config.parse("16"), "float32")}
+    sizes = {(p.m, p.n, p.k) for p in problems(shared_tile, Config.parse("16"), "float32")}
     cubes = {(edge, edge, edge) for edge in (1, 17, 32, 13)}
-    assert found == {*cubes, (17, 1, 35), (1, 17, 47)}
+    assert sizes == {*cubes, (17, 1, 35), (1, 17, 47)}
     found_m = {p.m for p in problems(register_tile, Config.parse("4"), "float32")}
     assert found_m == {1, 33, 48, 31}
 
@@ -236,12 +236,12 @@ def refusing(why: Callable[[Problem], bool]) -> CudaVariant:
 
 
 def test_a_refused_size_is_rounded_to_an_accepted_size() -> None:
-    wanted = Problem(op="gemm", m=17, n=9, k=5, dtype="float32")
+    refused = Problem(op="gemm", m=17, n=9, k=5, dtype="float32")
     aligned = refusing(lambda p: (p.m | p.n | p.k) % 4 != 0)
-    assert nearest(aligned, Config.parse("1"), wanted) == replace(wanted, m=20, n=12, k=8)
+    assert nearest(aligned, Config.parse("1"), refused) == replace(refused, m=20, n=12, k=8)
     small = refusing(lambda p: p.m > 16)
-    assert nearest(small, Config.parse("1"), wanted) == replace(wanted, m=16, n=8, k=4)
-    assert nearest(refusing(lambda _p: True), Config.parse("1"), wanted) is None
+    assert nearest(small, Config.parse("1"), refused) == replace(refused, m=16, n=8, k=4)
+    assert nearest(refusing(lambda _p: True), Config.parse("1"), refused) is None
 
 
 def test_a_kernel_that_refuses_nearly_all_sizes_is_an_error() -> None:

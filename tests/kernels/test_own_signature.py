@@ -40,9 +40,9 @@ RIGHT = "const float* A, long ldb, const float* B, float* C, int rows=M"
 
 
 def example() -> CudaVariant:
-    found = of_op("gemm", EXAMPLE)["sgemm"]
-    assert isinstance(found, CudaVariant)
-    return found
+    sgemm = of_op("gemm", EXAMPLE)["sgemm"]
+    assert isinstance(sgemm, CudaVariant)
+    return sgemm
 
 
 def mine(folder: Path, signature: str = RIGHT, further: str = "") -> CudaVariant:
@@ -51,9 +51,9 @@ def mine(folder: Path, signature: str = RIGHT, further: str = "") -> CudaVariant
     (folder / "include/factor.cuh").write_text("#define FACTOR 2\n")
     (folder / "sources/mine.cu").write_text(MINE)
     (folder / "mine.py").write_text(DESCRIBED.format(signature=signature, further=further))
-    found = load(folder / "mine.py", "gemm")
-    assert isinstance(found, CudaVariant)
-    return found
+    described = load(folder / "mine.py", "gemm")
+    assert isinstance(described, CudaVariant)
+    return described
 
 
 def compiled(variant: CudaVariant) -> None:
@@ -135,11 +135,11 @@ def test_column_major_matrices_are_a_layout_of_their_own_and_not_end_to_end(tmp_
     sweep = Sweep(
         variants=("mine", "cublas"), sizes=((8, 9, 10),), kernels=tmp_path, scopes=tuple(Scope)
     )
-    found = {
+    layouts = {
         (point.variant.name, point.scope): (point.key.layout, reason)
         for point, reason in plan(sweep, "cuda").items()
     }
-    assert found["mine", Scope.KERNEL] == ("column-major B", None)
-    assert found["cublas", Scope.KERNEL] == ("row-major", None)
-    assert found["mine", Scope.END_TO_END][1] == "end-to-end is for row-major matrices"
-    assert found["cublas", Scope.END_TO_END][1] is None
+    assert layouts["mine", Scope.KERNEL] == ("column-major B", None)
+    assert layouts["cublas", Scope.KERNEL] == ("row-major", None)
+    assert layouts["mine", Scope.END_TO_END][1] == "end-to-end is for row-major matrices"
+    assert layouts["cublas", Scope.END_TO_END][1] is None

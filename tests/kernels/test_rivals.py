@@ -78,9 +78,9 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def rival(name: str) -> CallVariant:
-    found = of_op("gemm")[name]
-    assert isinstance(found, CallVariant)
-    return found
+    variant = of_op("gemm")[name]
+    assert isinstance(variant, CallVariant)
+    return variant
 
 
 class Tensor(np.ndarray):

@@ -30,9 +30,9 @@ SHARED = {
 
 
 def variant() -> CudaVariant:
-    (found,) = choose("gemm", "cuda", ("packed_panels",))
-    assert isinstance(found, CudaVariant)
-    return found
+    (packed,) = choose("gemm", "cuda", ("packed_panels",))
+    assert isinstance(packed, CudaVariant)
+    return packed
 
 
 def case(tile: str) -> Case:
@@ -99,8 +99,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for sanitizer, outputs in zip(CASES, pool.map(run, CASES), strict=True):
-            for one, output in zip(CASES[sanitizer], outputs, strict=True):
-                np.testing.assert_array_equal(output, expected(one.problem), err_msg=one.label)
+            for each, output in zip(CASES[sanitizer], outputs, strict=True):
+                np.testing.assert_array_equal(output, expected(each.problem), err_msg=each.label)
     return folder
 
 

@@ -35,7 +35,7 @@ from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import plan
 
-GEMM = {name: one for name, one in of_op("gemm").items() if isinstance(one, CudaVariant)}
+GEMM = {name: each for name, each in of_op("gemm").items() if isinstance(each, CudaVariant)}
 
 MODELLED = {
     name: (variant, variant.auto_tiles.form)
@@ -106,9 +106,9 @@ def test_weights_that_exceed_the_l2_cache_come_in_large_pieces_to_many_blocks() 
 
 
 def test_few_rows_have_narrow_tiles_because_a_multiprocessor_receives_64_bytes_a_clock() -> None:
-    few = problem(28, 3600, 6128, "float8_e4m3")
+    few_rows = problem(28, 3600, 6128, "float8_e4m3")
     # On an H100, 32x64 takes 8.2 µs, and 32x192 11.9, both in two parts of K and clusters of 1x4.
-    assert next(iter(ranked(choices_of(BYTES), few, 132))).columns <= 2 * BY_64
+    assert next(iter(ranked(choices_of(BYTES), few_rows, 132))).columns <= 2 * BY_64
 
 
 def test_auto_tiles_are_few_for_each_size_and_depend_on_it() -> None:
@@ -142,7 +142,7 @@ def test_kernels_of_a_precision_are_ranked_together_and_each_has_a_pick() -> Non
         limit_us = times[PICKS_TOGETHER - 1]
         for form, own in of_form.items():
             assert own == list(ranked(choices_of(form), of_shape, 132))[: len(own)]
-            slow = [one for one in own if time_us(one, of_shape) > limit_us]
+            slow = [each for each in own if time_us(each, of_shape) > limit_us]
             assert not slow or own == slow == [own[0]]
 
 

@@ -12,21 +12,21 @@ H200 = Gpu(multiprocessors=132, threads_per_multiprocessor=2048)
 TITAN_RTX = Gpu(multiprocessors=72, threads_per_multiprocessor=1024)
 
 OF_VECTORS = {
-    one.name: one
-    for one in variants()
-    if isinstance(one, CudaVariant) and not OPERATIONS[one.op].has_k
+    kernel.name: kernel
+    for kernel in variants()
+    if isinstance(kernel, CudaVariant) and not OPERATIONS[kernel.op].has_k
 }
 EXTENTS = (1, 31, 32, 33, 127, 1000, 4097, 199_999)
 SHAPES = list(product(EXTENTS, repeat=2))
 
 
-def problem(one: CudaVariant, m: int = 1000, n: int = 1000, dtype: str = "float32") -> Problem:
-    return Problem(op=one.op, m=m, n=n, dtype=dtype)
+def problem(kernel: CudaVariant, m: int = 1000, n: int = 1000, dtype: str = "float32") -> Problem:
+    return Problem(op=kernel.op, m=m, n=n, dtype=dtype)
 
 
-def tiles_of(one: CudaVariant) -> tuple[Config, ...]:
-    assert one.tiles
-    return one.tiles.defaults
+def tiles_of(kernel: CudaVariant) -> tuple[Config, ...]:
+    assert kernel.tiles
+    return kernel.tiles.defaults
 
 
 def test_every_legal_tile_changes_the_launch_or_the_instance() -> None:
@@ -47,21 +47,21 @@ def test_every_legal_tile_changes_the_launch_or_the_instance() -> None:
 
 @pytest.mark.parametrize("name", ["gemv_thread", "gemv_warp", "gemv_vectorized"])
 def test_blocks_cover_all_rows_and_none_is_idle(name: str) -> None:
-    one = OF_VECTORS[name]
-    for tile, (m, n) in product(tiles_of(one), SHAPES):
+    kernel = OF_VECTORS[name]
+    for tile, (m, n) in product(tiles_of(kernel), SHAPES):
         threads, rows = tile["threads"], tile.get("rows_per_warp")
         covered = threads // 32 * rows if rows else threads
-        blocks = one.launch(tile, problem(one, m, n)).blocks
+        blocks = kernel.launch(tile, problem(kernel, m, n)).blocks
         assert (blocks - 1) * covered < m <= blocks * covered
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["gemv_t_vectorized", "atax_pair"])
 def test_slabs_cover_the_matrix_and_parts_fit_the_workspace(name: str, dtype: str) -> None:
-    item, one = ITEM_BYTES[dtype], OF_VECTORS[name]
-    for tile, (m, n) in product(tiles_of(one), SHAPES):
+    item, kernel = ITEM_BYTES[dtype], OF_VECTORS[name]
+    for tile, (m, n) in product(tiles_of(kernel), SHAPES):
         threads, rows = tile.numbers("threads", "rows_per_slab")
-        launch = one.launch(tile, problem(one, m, n, dtype))
+        launch = kernel.launch(tile, problem(kernel, m, n, dtype))
         slabs = next(part for part in launch.sequence if part.kernel != "atax_pair")
         if name == "atax_pair":
             assert launch.grid == (m,)
@@ -79,9 +79,9 @@ def test_slabs_cover_the_matrix_and_parts_fit_the_workspace(name: str, dtype: st
 
 @pytest.mark.parametrize("gpu", [H200, TITAN_RTX])
 def test_the_fused_pass_has_as_many_parts_as_blocks_and_no_more_than_fit(gpu: Gpu) -> None:
-    one = OF_VECTORS["atax_fused"]
-    for tile, (m, n) in product(tiles_of(one), SHAPES[: -len(EXTENTS)]):
-        launch = one.launch_on(gpu, tile, problem(one, m, n))
+    kernel = OF_VECTORS["atax_fused"]
+    for tile, (m, n) in product(tiles_of(kernel), SHAPES[: -len(EXTENTS)]):
+        launch = kernel.launch_on(gpu, tile, problem(kernel, m, n))
         assert launch.blocks <= m
         assert launch.blocks * launch.threads_per_block <= (
             gpu.multiprocessors * gpu.threads_per_multiprocessor
@@ -93,12 +93,12 @@ def test_the_fused_pass_has_as_many_parts_as_blocks_and_no_more_than_fit(gpu: Gp
 
 
 def test_a_row_that_no_block_can_hold_is_refused_with_the_reason() -> None:
-    one = OF_VECTORS["atax_fused"]
-    assert one.tiles
-    tile = one.tiles.read("512x8x2")
-    assert one.refuse(tile, problem(one, 5, 16_384)) is None
-    assert "up to 16384 elements" in (one.refuse(tile, problem(one, 5, 16_385)) or "")
-    assert "up to 8192 elements" in (one.refuse(tile, problem(one, 5, 8193, "float64")) or "")
+    kernel = OF_VECTORS["atax_fused"]
+    assert kernel.tiles
+    tile = kernel.tiles.read("512x8x2")
+    assert kernel.refuse(tile, problem(kernel, 5, 16_384)) is None
+    assert "up to 16384 elements" in (kernel.refuse(tile, problem(kernel, 5, 16_385)) or "")
+    assert "up to 8192 elements" in (kernel.refuse(tile, problem(kernel, 5, 8193, "float64")) or "")
 
 
 # ---- the published grid
@@ -122,9 +122,9 @@ def test_shares_leave_no_block_idle_and_no_row_out() -> None:
 
 
 def test_both_halves_of_the_published_pair_are_fitted() -> None:
-    one = OF_VECTORS["atax_staged"]
-    assert one.tiles
-    launch = one.launch_on(TITAN_RTX, one.tiles.read("128x14"), problem(one, 16_384, 1152))
+    kernel = OF_VECTORS["atax_staged"]
+    assert kernel.tiles
+    launch = kernel.launch_on(TITAN_RTX, kernel.tiles.read("128x14"), problem(kernel, 16_384, 1152))
     (second,) = launch.next_launches
     assert (launch.grid, second.grid) == ((512,), (576,))
     assert launch.workspace_bytes == 4 * 16_384

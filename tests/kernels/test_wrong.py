@@ -156,15 +156,15 @@ def test_every_wrong_kernel_has_its_check() -> None:
 def test_a_fault_is_caught_by_its_check_at_its_line(name: str, programs: Programs) -> None:
     with pytest.raises(KernelFaultError) as raised:
         programs.run(name)
-    fault, wanted = raised.value, CAUGHT[name]
-    assert re.match(wanted.check, fault.finding), fault.report
+    fault, caught = raised.value, CAUGHT[name]
+    assert re.match(caught.check, fault.finding), fault.report
     source = text_of(name).splitlines()
-    for file, line in fault.lines[: len(wanted.at)]:
+    for file, line in fault.lines[: len(caught.at)]:
         assert file == f"{name}.cu"
-        assert any(piece in source[line - 1] for piece in wanted.at), fault.report
-    if wanted.check == RACE:
+        assert any(piece in source[line - 1] for piece in caught.at), fault.report
+    if caught.check == RACE:
         named = "\n".join(source[line - 1] for _, line in fault.lines[:2])
-        assert all(piece in named for piece in wanted.at), fault.report
+        assert all(piece in named for piece in caught.at), fault.report
 
 
 @pytest.mark.slow
@@ -177,8 +177,8 @@ def test_a_fault_that_no_sanitizer_sees_shows_in_the_result(name: str, programs:
         if not np.array_equal(output, expected(case.problem))
     ]
     assert wrong
-    seen = {"NaN" if np.isnan(output).any() else "a wrong sum" for output in wrong}
-    assert SEEN_IN_THE_RESULT[name] in seen
+    shown = {"NaN" if np.isnan(output).any() else "a wrong sum" for output in wrong}
+    assert SEEN_IN_THE_RESULT[name] in shown
 
 
 @pytest.mark.slow

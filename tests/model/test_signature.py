@@ -23,14 +23,16 @@ PROBLEM = Problem(op="gemm", m=3, n=5, k=7, dtype="float32")
 def values(signature: str, problem: Problem = PROBLEM) -> list[float | str]:
     """Arrays by their index as `@0`, numbers as they are."""
     return [
-        f"@{array_index(one, problem.op)}" if one.is_pointer else number(one, problem)
-        for one in parameters(signature)
+        f"@{array_index(parameter, problem.op)}"
+        if parameter.is_pointer
+        else number(parameter, problem)
+        for parameter in parameters(signature)
     ]
 
 
 def test_the_order_of_the_source_is_kept_and_constants_have_their_values() -> None:
     assert values(LADDER) == [3, 5, 7, 1, "@0", "@1", 0, "@2"]
-    assert [one.cpp for one in parameters(LADDER)] == (
+    assert [parameter.cpp for parameter in parameters(LADDER)] == (
         ["int"] * 3 + ["float", "const float*", "const float*", "float", "float*"]
     )
 
@@ -43,8 +45,8 @@ def test_a_parameter_is_read_however_it_is_written() -> None:
         "const float A[]",
         "const  float\n *__restrict__  A",
     ):
-        (one,) = parameters(text)
-        assert (one.cpp, one.name, one.value) == ("const float*", "A", "A"), text
+        (parameter,) = parameters(text)
+        assert (parameter.cpp, parameter.name, parameter.value) == ("const float*", "A", "A"), text
 
 
 def test_names_count_in_any_case_and_others_say_what_they_mean() -> None:
@@ -71,8 +73,8 @@ def test_leading_dimensions_follow_the_layout() -> None:
     ],
 )
 def test_a_parameter_without_a_known_meaning_is_marked(text: str, reason: str) -> None:
-    (one,) = parameters(text)
-    assert reason in (why_unknown(one, "gemm") or "")
+    (parameter,) = parameters(text)
+    assert reason in (why_unknown(parameter, "gemm") or "")
 
 
 def test_operations_on_vectors_have_their_own_names() -> None:
@@ -92,8 +94,8 @@ def test_numbers_are_packed_as_their_types() -> None:
         ("long long M", "float", struct.pack("q", 3)),
         ("const unsigned int M", "float", struct.pack("I", 3)),
     ):
-        (one,) = parameters(text)
-        assert packed(one, number(one, PROBLEM), scalar) == expected, text
+        (parameter,) = parameters(text)
+        assert packed(parameter, number(parameter, PROBLEM), scalar) == expected, text
 
 
 def test_a_pointer_to_elements_of_another_size_than_the_array_is_refused() -> None:

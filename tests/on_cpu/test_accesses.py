@@ -207,7 +207,7 @@ def sound_build(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_planted_fault_is_rejected_by_line(turn: int, tmp_path: Path, sound_build: str) -> None:
     groups: tuple[list[Fault], list[Fault]] = ([], [])
     for fault in FAULTS:  # a kernel has up to two faults, one in each group
-        groups[fault.kernel in {one.kernel for one in groups[0]}].append(fault)
+        groups[fault.kernel in {each.kernel for each in groups[0]}].append(fault)
     kernels = tmp_path / "kernels"
     planted(groups[turn], kernels)
     new = build(tmp_path, kernels)

@@ -12,9 +12,9 @@ BOTH = (f"{PDL}=0", f"{PDL}=1")
 HOPPER = (9, 0)
 
 
-def planned(**given: object) -> dict[tuple[str, str, str], str | None]:
+def planned(**options: object) -> dict[tuple[str, str, str], str | None]:
     """Return the reason of each point by variant, tile and launches."""
-    sweep = Sweep(sizes=((512, 512, 512),), dtypes=("bfloat16",), **given)  # type: ignore[arg-type]
+    sweep = Sweep(sizes=((512, 512, 512),), dtypes=("bfloat16",), **options)  # type: ignore[arg-type]
     return {
         (point.variant.name, str(point.tile or ""), str(point.launches)): reason
         for point, reason in plan(sweep, "cuda", HOPPER).items()
@@ -66,13 +66,13 @@ def test_default_tiles_that_are_one_are_not_listed_twice() -> None:
 
 @pytest.mark.parametrize("launches", [Launches.GRAPH, Launches.WAITED])
 @pytest.mark.parametrize(
-    "given", [{"states": (State.SUSTAINED,), "caches": (Cache.HOT,)}, {"timer": Timer.CUPTI}]
+    "options", [{"states": (State.SUSTAINED,), "caches": (Cache.HOT,)}, {"timer": Timer.CUPTI}]
 )
 def test_a_graph_and_waits_are_for_bursts_that_are_timed_by_events(
-    launches: Launches, given: dict[str, object]
+    launches: Launches, options: dict[str, object]
 ) -> None:
     with pytest.raises(UsageError, match=f"--launches {launches} is for bursts and events"):
-        planned(variants=("cublas",), launches=(launches,), **given)
+        planned(variants=("cublas",), launches=(launches,), **options)
 
 
 def test_launches_on_a_cpu_are_alone() -> None:

@@ -134,8 +134,8 @@ list_like = st.one_of(
 @example("1x" * 50_000 + "1")
 def test_any_text_is_a_bounded_list_or_refused_in_one_line(text: str) -> None:
     sizes, tiles = items(parse_sizes, text), items(parse_tiles, text)
-    for found in (sizes, tiles):
-        assert found is None or 1 <= len(found) == len(set(found)) <= MAX_ITEMS
+    for read_items in (sizes, tiles):
+        assert read_items is None or 1 <= len(read_items) == len(set(read_items)) <= MAX_ITEMS
     assert all(1 <= extent <= LARGEST for size in sizes or () for extent in size)
     assert all(str(Config.parse(tile)) == tile for tile in tiles or ())
 

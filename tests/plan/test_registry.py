@@ -17,9 +17,11 @@ from gpubench.plan.sweep import Sweep, plan
 ALL = variants()
 
 
-def baseline_of(one: Variant) -> Variant:
-    (found,) = (other for other in ALL if (other.op, other.name) == (one.op, one.baseline))
-    return found
+def baseline_of(variant: Variant) -> Variant:
+    (baseline,) = (
+        other for other in ALL if (other.op, other.name) == (variant.op, variant.baseline)
+    )
+    return baseline
 
 
 def test_every_descriptor_file_is_a_variant() -> None:
@@ -111,9 +113,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_users_variants_stand_beside_ours(folder: Path) -> None:
-    found = of_op("gemm", folder)
-    assert set(found) - set(of_op("gemm")) == {"mine", "calls"}
-    mine, calls = found["mine"], found["calls"]
+    by_name = of_op("gemm", folder)
+    assert set(by_name) - set(of_op("gemm")) == {"mine", "calls"}
+    mine, calls = by_name["mine"], by_name["calls"]
     assert (mine.op, mine.name, mine.path) == ("gemm", "mine", folder / "mine.py")
     assert isinstance(mine, CudaVariant)
     assert mine.source == folder / "mine.cu"
@@ -179,7 +181,7 @@ def test_one_broken_file_does_not_block_the_others_and_is_a_skip_with_its_reason
 ) -> None:
     (folder / "broken.py").write_text("import numpy\n1 / 0\nVARIANT = 1")
     (folder / "half.cu").write_text("")
-    assert [one.name for one in choose("gemm", "cuda", ("mine",), folder)] == ["mine"]
+    assert [each.name for each in choose("gemm", "cuda", ("mine",), folder)] == ["mine"]
     planned = plan(Sweep(kernels=folder, sizes=((64, 64, 64),)), "cpu")
     reasons = {point.variant.name: reason for point, reason in planned.items() if reason}
     assert reasons["broken"] == f"{folder}/broken.py:2: ZeroDivisionError: division by zero"

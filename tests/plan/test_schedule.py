@@ -49,13 +49,13 @@ def shares(budget_s: float, clock: list[float]) -> list[float | None]:
     """What each visit to two points may take; `clock` is read once before, twice a visit."""
     points = [point(size=(n, n, n)) for n in (8, 16)]
     timing = Timing(rounds=1, budget_s=budget_s)
-    known: dict[Point, list[Measurement]] = {at: [] for at in points}
+    rounds_by_point: dict[Point, list[Measurement]] = {at: [] for at in points}
     ticks = iter(clock)
-    schedule, found = Rounds(points, timing, 0, lambda: next(ticks)), []
-    for visit in schedule.each(known):
-        found.append(visit.wall_limit_s)
-        known[visit.point].append(measurement(1.0, visit.point))
-    return found
+    schedule, limits = Rounds(points, timing, 0, lambda: next(ticks)), []
+    for visit in schedule.each(rounds_by_point):
+        limits.append(visit.wall_limit_s)
+        rounds_by_point[visit.point].append(measurement(1.0, visit.point))
+    return limits
 
 
 def test_unused_time_of_a_budget_goes_to_the_remaining_points() -> None:
@@ -78,14 +78,14 @@ def test_slow_launches_end_with_the_round_in_which_their_time_is_up(
     launch_us: float, state: State, visits: int
 ) -> None:
     at = replace(point(), state=state)
-    known: dict[Point, list[Measurement]] = {at: []}
+    rounds_by_point: dict[Point, list[Measurement]] = {at: []}
     schedule = Rounds([at], Timing(rounds=5), 0)
-    one = Series(times_us=(launch_us,), launches_per_sample=1, stop_reason="time limit")
-    for visit in schedule.each(known):
-        known[at].append(replace(measurement(of=visit.point), series=one))
-    assert len(known[at]) == visits
-    assert InRounds().is_done(known[at], Timing(rounds=5))
-    assert not InRounds().is_done(known[at][:-1], Timing(rounds=5))
+    series = Series(times_us=(launch_us,), launches_per_sample=1, stop_reason="time limit")
+    for visit in schedule.each(rounds_by_point):
+        rounds_by_point[at].append(replace(measurement(at=visit.point), series=series))
+    assert len(rounds_by_point[at]) == visits
+    assert InRounds().is_done(rounds_by_point[at], Timing(rounds=5))
+    assert not InRounds().is_done(rounds_by_point[at][:-1], Timing(rounds=5))
 
 
 def test_a_point_takes_its_fewest_samples_and_slow_launches_fewer() -> None:

@@ -90,10 +90,10 @@ def test_a_named_variant_without_any_of_the_dtypes_is_skipped_with_its_reason() 
 
 
 def test_nothing_to_measure_is_a_usage_error_with_each_reason_once() -> None:
-    one, both = (
+    single, both = (
         refused("cpu", variants=(names,), dtypes=("int32",)) for names in ("cpu_blas", "cpu_blas*")
     )
-    assert one.startswith("nothing to measure: cpu_blas has no int32")
+    assert single.startswith("nothing to measure: cpu_blas has no int32")
     assert re.search(r"measure: cpu_blas, cpu_blas_parallel: has no int32, .*4$", both)
 
 
@@ -104,9 +104,9 @@ def test_a_grid_with_too_many_rows_of_blocks_is_skipped(
     variant: str, size: tuple[int, int, int]
 ) -> None:
     points = planned("cuda", variants=(variant,), tiles=edges(1, 2), sizes=(size,))
-    (one, two) = points.values()
-    assert "at most 65535 in y" in one
-    assert two is None
+    (first, second) = points.values()
+    assert "at most 65535 in y" in first
+    assert second is None
     largest = planned("cuda", variants=("naive",), tiles=edges(1), sizes=((MAX_GRID_Y, 1, 1),))
     assert list(largest.values()) == [None]
 
@@ -179,7 +179,8 @@ def test_a_kernel_for_one_architecture_is_skipped_on_others() -> None:
 
 def test_any_variant_may_refuse_a_problem_and_need_a_capability() -> None:
     small = variant(
-        capability=(8, 0), refuse=lambda _tile, of: "is for small ones" if of.m > 8 else None
+        capability=(8, 0),
+        refuse=lambda _tile, refused: "is for small ones" if refused.m > 8 else None,
     )
     little, large = (Problem(op="gemm", m=m, n=8, k=8, dtype="float32") for m in (8, 9))
     assert small.why_not(None, little, (8, 0)) is None

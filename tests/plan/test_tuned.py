@@ -19,18 +19,18 @@ TILE = load(KERNELS / "gemm" / "cpu_tile.py", "gemm")
 
 
 def winner(tile: str = "16", n: int = 512, **facts: Any) -> Winner:
-    of = {"device": CPU.name, "op": "gemm", "variant": "cpu_tile", "dtype": "float32"}
+    place = {"device": CPU.name, "op": "gemm", "variant": "cpu_tile", "dtype": "float32"}
     size = {"m": n, "n": n, "k": n, "layout": "row-major"}
     race = {"simplest": "8", "group": 3, "configurations": 256, "within": 0.01, "median_us": 12.5}
-    known = {"percent_of_blas": None, "source_hash": source_hash(TILE), "gpubench": "0.1.0"}
-    usual = {**of, **size, **race, **known, "tuned_utc": "2026-01-01T00:00:00+00:00"}
+    facts_now = {"percent_of_blas": None, "source_hash": source_hash(TILE), "gpubench": "0.1.0"}
+    usual = {**place, **size, **race, **facts_now, "tuned_utc": "2026-01-01T00:00:00+00:00"}
     return Winner(**{"tile": tile, **usual, **facts})
 
 
 def chosen(*, tiles: str = "tuned", **options: Any) -> tuple[dict[tuple[str, str], str], list[str]]:
     """The tile of each variant and size, and the notes."""
-    given = {"variants": "cpu_tile", "device": "cpu", "tiles": tiles} | options
-    job = prepare(read_sweep(given), CPU)
+    asked = {"variants": "cpu_tile", "device": "cpu", "tiles": tiles} | options
+    job = prepare(read_sweep(asked), CPU)
     return {(p.variant.name, p.problem.size): str(p.tile) for p in job.planned}, list(job.notes)
 
 
@@ -97,7 +97,7 @@ def test_no_winner_is_lost_when_several_processes_write() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: keep_winners(TUNED, [winner("8", n)]), range(1, 25)))
-    assert {one.n for one in read_winners(TUNED)} == set(range(1, 25))
+    assert {each.n for each in read_winners(TUNED)} == set(range(1, 25))
     assert [path.name for path in TUNED.parent.iterdir()] == [TUNED.name]
 
 

@@ -143,12 +143,12 @@ FORMULAS = ("=1+1", "+x", "-x", "@x", "'=x", "''+x", "=cmd|' /C calc'!A0")
 
 @pytest.mark.parametrize("text", [*FORMULAS, "'quoted'", "a=b", "'", "don't"])
 def test_no_text_is_a_formula_in_a_spreadsheet_and_all_read_back(tmp_path: Path, text: str) -> None:
-    one = replace(measured(), reason=text, variant=text, temperature_c=-4.5)
-    write([one], tmp_path / "a.csv")
+    row = replace(measured(), reason=text, variant=text, temperature_c=-4.5)
+    write([row], tmp_path / "a.csv")
     line = dict(zip(*cells(tmp_path / "a.csv"), strict=True))
     assert line["reason"] == line["variant"] == "'" * (text in FORMULAS) + text
     assert line["temperature_c"] == "-4.5"  # a number
-    assert read(tmp_path / "a.csv") == [one]
+    assert read(tmp_path / "a.csv") == [row]
 
 
 def test_every_column_has_a_group_and_a_meaning_and_groups_stand_together() -> None:
@@ -209,11 +209,11 @@ def test_a_file_that_pandas_rewrote_is_read_as_before(tmp_path: Path) -> None:
     for style in ({}, {"na_rep": "NaN"}, {"float_format": "%.6e"}, {"sep": ";"}, {"sep": "\t"}):
         pd.read_csv(path).to_csv(tmp_path / "again.csv", index=False, **style)
         again = read(tmp_path / "again.csv")
-        assert [one.key for one in again] == [one.key for one in written]
-        for one, other in zip(again, written, strict=True):
-            assert one.registers == other.registers
-            assert one.samples == other.samples
-            assert one.median_us == pytest.approx(other.median_us)
+        assert [read_row.key for read_row in again] == [read_row.key for read_row in written]
+        for read_row, other in zip(again, written, strict=True):
+            assert read_row.registers == other.registers
+            assert read_row.samples == other.samples
+            assert read_row.median_us == pytest.approx(other.median_us)
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_read_over(csv_file: Path) -> None:

@@ -104,17 +104,17 @@ def test_a_row_says_what_was_measured_on_what_and_why_it_is_that_fast() -> None:
         "environment": "CUPY_TF32=1",
         "source_hash": "abc",
     }
-    one = row_on_gpu()
-    assert one.gpubench
+    built_row = row_on_gpu()
+    assert built_row.gpubench
     for name, value in expected.items():
         near = value if isinstance(value, str) else pytest.approx(value, rel=0.02)
-        assert getattr(one, name) == near, name
+        assert getattr(built_row, name) == near, name
 
 
 def test_a_row_counts_spills_and_the_warps_they_leave_room_for() -> None:
     spilling = Resources(registers=255, local_bytes=440, spill_bytes=736, shared_bytes=0)
-    one = row_on_gpu(resources=spilling, launch=Launch(grid=(8, 8), block=(8, 8)))
-    assert (one.local_bytes, one.spill_bytes, one.occupancy) == (440, 736, 8 / 64)
+    built_row = row_on_gpu(resources=spilling, launch=Launch(grid=(8, 8), block=(8, 8)))
+    assert (built_row.local_bytes, built_row.spill_bytes, built_row.occupancy) == (440, 736, 8 / 64)
     routine = row_on_gpu(resources=None, launch=None)
     assert {routine.registers, routine.spill_bytes, routine.occupancy, routine.blocks} == {None}
 
@@ -123,18 +123,18 @@ def test_a_row_says_which_algorithms_of_a_library_and_which_gpus_ran() -> None:
     names = ("heuristic 3 of 8, tuned", "heuristic 3 of 8, tuned", "heuristic 1 of 8, not tuned")
     uuids = ("GPU-1", "GPU-2", "GPU-1")
     rounds = [on_gpu(algorithm=a, device_uuid=u) for a, u in zip(names, uuids, strict=True)]
-    one = row_of(*rounds, device=H200)
-    assert one.algorithm == "heuristic 3 of 8, tuned;heuristic 1 of 8, not tuned"
-    assert one.device_uuid == "GPU-1;GPU-2"
+    built_row = row_of(*rounds, device=H200)
+    assert built_row.algorithm == "heuristic 3 of 8, tuned;heuristic 1 of 8, not tuned"
+    assert built_row.device_uuid == "GPU-1;GPU-2"
     assert row_on_gpu().algorithm is None
 
 
 def test_a_row_has_the_energy_of_an_operation() -> None:
     at = point(TILED, size=(100, 100, 50), tile=Config.parse("16"), state=State.SUSTAINED)
     rounds = [on_gpu(point=at, series=replace(series(), joules=joules)) for joules in (2e-6, 4e-6)]
-    found = build_rows({at: rounds}, H200, {TILED: "abc"})[0]
-    assert (found.state, found.joules) == ("sustained", 3e-6)
-    assert found.pj_per_operation == pytest.approx(3)  # a million operations
+    row = build_rows({at: rounds}, H200, {TILED: "abc"})[0]
+    assert (row.state, row.joules) == ("sustained", 3e-6)
+    assert row.pj_per_operation == pytest.approx(3)  # a million operations
 
 
 def with_overheads(
@@ -149,8 +149,8 @@ def with_overheads(
 
 @pytest.mark.parametrize(("timer", "overhead_us"), [(Timer.EVENTS, 2.2), (Timer.CUPTI, None)])
 def test_a_row_has_the_overhead_of_its_timer(timer: Timer, overhead_us: float | None) -> None:
-    one = with_overheads(2.1, 2.3, 2.2, timer=timer)
-    assert (one.status, one.overhead_us) == (Status.OK, overhead_us)
+    built_row = with_overheads(2.1, 2.3, 2.2, timer=timer)
+    assert (built_row.status, built_row.overhead_us) == (Status.OK, overhead_us)
 
 
 @pytest.mark.parametrize(("spread_us", "sample_us"), [(1.01, 100.0), (10.1, 1000.0)])
@@ -168,8 +168,12 @@ def test_a_round_that_failed_is_the_reason_whatever_the_overheads() -> None:
     overheads = (Health(overhead_us=2.2), Health(overhead_us=9.9))
     right = [on_gpu(point=at, series=series(1.0), after=health) for health in overheads]
     wrong = replace(right[0], status=Status.WRONG, reason="it is wrong", series=None)
-    one = build_rows({at: [*right, wrong]}, H200, {TILED: "abc"})[0]
-    assert (one.status, one.reason, one.median_us) == (Status.WRONG, "it is wrong", None)
+    built_row = build_rows({at: [*right, wrong]}, H200, {TILED: "abc"})[0]
+    assert (built_row.status, built_row.reason, built_row.median_us) == (
+        Status.WRONG,
+        "it is wrong",
+        None,
+    )
 
 
 def test_a_note_that_differs_between_rounds_in_its_number_is_said_once() -> None:
@@ -177,26 +181,31 @@ def test_a_note_that_differs_between_rounds_in_its_number_is_said_once() -> None
     notes = [f"allocates memory ({count:,} bytes seen)" for count in (2024, 196, 71)]
     copies = Launch(grid=(1,), block=(32,), note="copies A first")
     rounds = [on_gpu(point=at, notes=note, launch=copies) for note in [*notes, "timed in a graph"]]
-    one = build_rows({at: rounds}, H200, {TILED: "abc"})[0]
-    assert one.notes == "copies A first;allocates memory (2,024 bytes seen);timed in a graph"
+    built_row = build_rows({at: rounds}, H200, {TILED: "abc"})[0]
+    assert built_row.notes == "copies A first;allocates memory (2,024 bytes seen);timed in a graph"
 
 
 def test_a_row_keeps_the_hottest_moment_every_throttle_and_the_median_of_clocks() -> None:
     before = Health(temperature_c=60, power_w=700, throttle=("power cap",))
     hot = Health(nvml_sm_mhz=1980, temperature_c=70, power_w=300, throttle=("thermal slowdown",))
     afters = (replace(hot, sm_mhz=990), Health(sm_mhz=1980, temperature_c=50), Health(sm_mhz=900))
-    one = row_of(*(on_gpu(before=before, after=after) for after in afters), device=H200)
-    assert (one.temperature_c, one.power_w) == (70, 700)
-    assert one.throttle == "power cap;thermal slowdown"
-    assert (one.sm_mhz, one.nvml_sm_mhz, one.memory_mhz) == (990, 1980, None)
-    assert one.percent_of_peak_at_clock == pytest.approx(2 * one.percent_of_peak)
+    built_row = row_of(*(on_gpu(before=before, after=after) for after in afters), device=H200)
+    assert (built_row.temperature_c, built_row.power_w) == (70, 700)
+    assert built_row.throttle == "power cap;thermal slowdown"
+    assert (built_row.sm_mhz, built_row.nvml_sm_mhz, built_row.memory_mhz) == (990, 1980, None)
+    assert built_row.percent_of_peak_at_clock == pytest.approx(2 * built_row.percent_of_peak)
 
 
 def test_a_row_without_times_has_no_rates() -> None:
-    one = row_on_gpu(status=Status.WRONG, reason="relative error 1", series=None)
-    assert (one.status, one.reason) == ("wrong", "relative error 1")
-    assert {one.gflops, one.gbytes_per_s, one.percent_of_peak, one.median_us} == {None}
-    assert {one.samples, one.rounds, one.percent_of_peak_at_clock} == {None}
+    built_row = row_on_gpu(status=Status.WRONG, reason="relative error 1", series=None)
+    assert (built_row.status, built_row.reason) == ("wrong", "relative error 1")
+    assert {
+        built_row.gflops,
+        built_row.gbytes_per_s,
+        built_row.percent_of_peak,
+        built_row.median_us,
+    } == {None}
+    assert {built_row.samples, built_row.rounds, built_row.percent_of_peak_at_clock} == {None}
 
 
 # ---- rounds and baselines
@@ -267,9 +276,9 @@ def test_every_column_has_a_value_if_all_is_known_and_a_failed_point_lacks_times
     monkeypatch.setattr(plan, "choose", lambda *_: (replace(TILED, baseline="tiled"),))
     monkeypatch.setattr(preparing, "package_version", lambda: ("abc", "def+"))
     listed = ListedProblem(name="ffn", m=64, n=64, k=64, dtype="float32")
-    given = {"sizes": (listed.size,), "problems": (listed,), "options": {"sizes": "a.csv"}}
+    asked = {"sizes": (listed.size,), "problems": (listed,), "options": {"sizes": "a.csv"}}
     device = replace(H200, facts=H200.facts | {"measured_copy_gbytes_per_s": 50.0})
-    job = preparing.prepare(plan.Sweep(tiles=("16",), **given), device)
+    job = preparing.prepare(plan.Sweep(tiles=("16",), **asked), device)
     numbers = (
         "sm_mhz",
         "host_us",
@@ -294,12 +303,12 @@ def test_every_column_has_a_value_if_all_is_known_and_a_failed_point_lacks_times
     taken = Measurements(job)
     for slot in ("slot 1", "slot 2", "slot 2", "slot 2"):
         taken.add(Place("host", slot, "GPU-1").put_into(full))
-    (found,) = _rows(job, LocalPool(Runner(FakeBackend(device=device))), taken)
+    (row,) = _rows(job, LocalPool(Runner(FakeBackend(device=device))), taken)
     if not failed:
         times_us = {"times_us": (1.0, 1.0), "library_times_us": (1.0, 1.0)}
         paired = PairedTimes(heated_s=1.0, **times_us, joules=1.0, library_joules=1.0)
-        found = _filled(found, found, [paired, paired])
+        row = _filled(row, row, [paired, paired])
     lacking = {"time", "rates", "pairs"} if failed else set()
     columns = [each.name for each in COLUMNS if each.metadata["group"] not in lacking]
     of_times = ["joules", "pj_per_operation", "percent_of_devices"] if failed else []
-    assert [name for name in columns if getattr(found, name) is None] == of_times
+    assert [name for name in columns if getattr(row, name) is None] == of_times

@@ -17,7 +17,7 @@ FIRST = np.array([float(name == "first") for name in KERNELS])
 
 def bounds(*, hides: Floats = ZEROS, aside: Floats = ZEROS, **changed: object) -> Detectable:
     """Return the bounds of points that repeat exactly, beyond a margin of 0.02."""
-    given = {"error": ZEROS, "others": ZEROS, "machine": 0.0} | changed
+    arguments = {"error": ZEROS, "others": ZEROS, "machine": 0.0} | changed
     explain = np.zeros(len(KERNELS), bool)
     return smallest(
         KERNELS,
@@ -25,7 +25,7 @@ def bounds(*, hides: Floats = ZEROS, aside: Floats = ZEROS, **changed: object) -
         margin=np.full(len(KERNELS), 0.02),
         q=0.01,
         modes=Modes({}, explain, hides, aside),
-        **given,  # type: ignore[arg-type]
+        **arguments,  # type: ignore[arg-type]
     )
 
 
@@ -34,21 +34,21 @@ def size(log: float) -> Any:
 
 
 def test_a_slow_down_must_exceed_the_margin_and_the_error_in_either_direction() -> None:
-    found = bounds(error=-0.03 * FIRST)
-    assert found == Detectable(everything=size(0.05), kernel=size(0.05), point=size(0.05))
+    slow_downs = bounds(error=-0.03 * FIRST)
+    assert slow_downs == Detectable(everything=size(0.05), kernel=size(0.05), point=size(0.05))
     one_in_ten = 0.03 * np.eye(len(KERNELS))[-1]
     assert bounds(error=one_in_ten).point == size(0.05)
 
 
 def test_two_speeds_hide_a_slow_down() -> None:
     assert bounds(hides=0.1 * FIRST).kernel == size(0.1)
-    found = bounds(others=0.1 * FIRST)
-    assert (found.kernel, found.point) == (size(0.02), size(0.1))
+    slow_downs = bounds(others=0.1 * FIRST)
+    assert (slow_downs.kernel, slow_downs.point) == (size(0.02), size(0.1))
 
 
 def test_a_slow_down_of_at_least_half_of_the_points_may_be_the_machine_s() -> None:
-    found = bounds(machine=0.01)
-    assert found == Detectable(everything=size(0.03), kernel=size(0.03), point=size(0.02))
+    slow_downs = bounds(machine=0.01)
+    assert slow_downs == Detectable(everything=size(0.03), kernel=size(0.03), point=size(0.02))
 
 
 def test_a_slow_down_like_a_round_that_was_left_out_is_not_found() -> None:
@@ -57,10 +57,10 @@ def test_a_slow_down_like_a_round_that_was_left_out_is_not_found() -> None:
 
 
 def test_without_own_points_nothing_is_said() -> None:
-    found = smallest(
+    slow_downs = smallest(
         [None],
         *(np.zeros(1), Variance(np.ones(1), np.ones(1)), np.zeros(1), 0.01),
         Modes({}, np.zeros(1, bool), np.zeros(1), np.zeros(1)),
         *(np.zeros(1), 0.0),
     )
-    assert found == Detectable()
+    assert slow_downs == Detectable()

@@ -21,12 +21,12 @@ RNG = np.random.default_rng(2006)
 def test_the_statistics_of_each_point_are_those_of_its_own_rounds() -> None:
     none = np.nan
     logs = np.array([[3.0, none, 1.0, 1.5], [none, 7.0, none, none], [2.0, 2.5, 9.0, 9.5]])
-    of = summarize(logs)
-    assert of.mean == pytest.approx([5.5 / 3, 7.0, 5.75])
-    assert of.squares == pytest.approx([np.nanvar(logs[0]) * 3, 0.0, np.var(logs[2]) * 4])
-    assert (of.low.tolist(), of.high.tolist()) == ([1.0, 7.0, 2.0], [3.0, 7.0, 9.5])
-    assert of.gap == pytest.approx([1.5, 0.0, 6.5])
-    assert of.group == pytest.approx([0.5, 0.0, 0.5])
+    summary = summarize(logs)
+    assert summary.mean == pytest.approx([5.5 / 3, 7.0, 5.75])
+    assert summary.squares == pytest.approx([np.nanvar(logs[0]) * 3, 0.0, np.var(logs[2]) * 4])
+    assert (summary.low.tolist(), summary.high.tolist()) == ([1.0, 7.0, 2.0], [3.0, 7.0, 9.5])
+    assert summary.gap == pytest.approx([1.5, 0.0, 6.5])
+    assert summary.group == pytest.approx([0.5, 0.0, 0.5])
 
 
 def test_one_point_alone_is_judged_by_the_t_test_of_the_textbook() -> None:

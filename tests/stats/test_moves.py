@@ -20,14 +20,14 @@ def test_of_histories_in_which_nothing_moved_one_in_a_hundred_has_a_move() -> No
 
 
 def test_a_step_of_six_percent_is_found_at_its_result() -> None:
-    found = exact = 0
+    hits = exact = 0
     for seed in range(15):
         logs = levels(1000 + seed)
         logs[7, 3:] += np.log(1.06)
         moves = find_moves(logs, np.zeros(POINTS))
-        found += any(move.point == 7 for move in moves)
+        hits += any(move.point == 7 for move in moves)
         exact += [(move.point, move.at) for move in moves] == [(7, 3)]
-    assert found >= 13
+    assert hits >= 13
     assert exact >= 12
 
 
@@ -65,10 +65,10 @@ def test_a_difference_from_the_anchor_has_an_interval_and_a_point_without_it_non
     anchor, logs = levels(8, 0.002)[:, :3], levels(9, 0.002)
     logs[4] += np.log(1.05)
     anchor[6] = np.nan
-    found = since_anchor(anchor, logs, [[]] * POINTS, 2 * MARGIN, 0.01)
-    assert np.flatnonzero(found.p <= 0.01).tolist() == [4]
-    assert found.low[4] < np.log(1.05) < found.high[4]
-    assert np.isnan(found.step[6])
+    steps = since_anchor(anchor, logs, [[]] * POINTS, 2 * MARGIN, 0.01)
+    assert np.flatnonzero(steps.p <= 0.01).tolist() == [4]
+    assert steps.low[4] < np.log(1.05) < steps.high[4]
+    assert np.isnan(steps.step[6])
     alone = since_anchor(anchor[:, :1], logs[:, :1], [[]] * POINTS, 2 * MARGIN, 0.01)
     assert np.isfinite(alone.step).sum() == POINTS - 1
     assert np.isnan(alone.p).all()

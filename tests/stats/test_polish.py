@@ -28,8 +28,8 @@ def test_points_that_lack_rounds_do_not_disturb_the_others() -> None:
 
 
 def test_a_round_of_few_points_or_few_points_in_all_stay_as_they_are() -> None:
-    few = RNG.normal(0, 0.1, (MIN_POINTS - 1, 5))
-    assert polish(few).logs.tolist() == few.tolist()
+    few_points = RNG.normal(0, 0.1, (MIN_POINTS - 1, 5))
+    assert polish(few_points).logs.tolist() == few_points.tolist()
     logs = np.full((20, 6), np.nan)
     logs[:, :5] = RNG.normal(0, 0.001, (20, 5))
     logs[0, 5] = 1.0

@@ -14,13 +14,13 @@ TILES = edges(1, 64, because="of a test")
 
 
 def timed(name: str, median_us: float, half_us: float = 0.1, size: int = 64, tile: int = 0) -> Row:
-    of = point(
+    at = point(
         variant(name=name, tiles=TILES),
         tile=Config.parse(str(tile)) if tile else None,
         size=(size, size, size),
     )
     interval = {"ci_low_us": median_us - half_us, "ci_high_us": median_us + half_us}
-    return measured(median_us, of, **interval)
+    return measured(median_us, at, **interval)
 
 
 def beside_blas(kernel: Row, blas_us: float, half_us: float = 0.1) -> list[Row]:

@@ -32,13 +32,13 @@ def lines_of(shown: RenderableType) -> list[list[str]]:
     return [words for line in printed(shown).splitlines() if (words := line.split())]
 
 
-def at(tile: int | None, of: Any = TILED, **facts: Any) -> Point:
-    return point(of, tile=Config.parse(str(tile)) if tile else None, **facts)
+def at(tile: int | None, variant: Any = TILED, **facts: Any) -> Point:
+    return point(variant, tile=Config.parse(str(tile)) if tile else None, **facts)
 
 
-def row_of(tile: int, median_us: float, spread_us: float = 0.0, of: Any = TILED) -> Row:
+def row_of(tile: int, median_us: float, spread_us: float = 0.0, variant: Any = TILED) -> Row:
     interval = {"ci_low_us": median_us - spread_us, "ci_high_us": median_us + spread_us}
-    return measured(median_us, at(tile, of), **interval)
+    return measured(median_us, at(tile, variant), **interval)
 
 
 def test_times_have_four_digits() -> None:
@@ -70,8 +70,8 @@ def test_the_tile_table_is_in_the_order_of_tiles_and_marks_the_best_of_each_vari
         row_of(16, 10.0),
         row_of(8, 20.0),
         row_of(100, 30.0),
-        row_of(16, 40.0, of=OTHER),
-        row_of(8, 35.0, of=OTHER),
+        row_of(16, 40.0, variant=OTHER),
+        row_of(8, 35.0, variant=OTHER),
     ]
     _, _, *lines = lines_of(tile_table(rows))
     assert lines == [
@@ -91,7 +91,7 @@ def test_tiles_whose_intervals_overlap_with_the_best_are_tied() -> None:
 
 
 def test_the_best_table_is_fastest_first_and_alone_in_a_comparison() -> None:
-    rows = [row_of(8, 20.0), row_of(16, 10.0), row_of(4, 5.0, of=OTHER)]
+    rows = [row_of(8, 20.0), row_of(16, 10.0), row_of(4, 5.0, variant=OTHER)]
     header, _, *lines = lines_of(best_table(rows))
     assert [line[:2] for line in lines] == [["other", "4"], ["tiled", "16"]]
     # A CPU has no known peak: the column says nothing, and is not there.
@@ -172,8 +172,8 @@ def test_text_of_files_steers_no_terminal(
 
 
 def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_peak() -> None:
-    one = replace(measured(), op="gemv", m=8, n=9, k=1, gbytes_per_s=1234.5, percent_of_copy=98.7)
-    text = printed(results([one]))
+    row = replace(measured(), op="gemv", m=8, n=9, k=1, gbytes_per_s=1234.5, percent_of_copy=98.7)
+    text = printed(results([row]))
     assert "gemv 8x9 float32" in text
     assert "GB/s" in text
     assert re.search(r"% of\n.* copy\n", text)

@@ -79,16 +79,16 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         "cupy_backends": {},
         "cupy_backends.cuda": {},
         "cupy_backends.cuda.api": {},
-        "cupy_backends.cuda.api.driver": {"launchKernel": lambda *given: launched.append(given)},
+        "cupy_backends.cuda.api.driver": {"launchKernel": lambda *launch: launched.append(launch)},
     }
     install_modules(monkeypatch, parts)
     package = importlib.import_module("gpubench.backends.cuda")
     before = {name: sys.modules.pop(f"{package.__name__}.{name}", None) for name in MODULES}
-    found = {
+    modules = {
         name: importlib.import_module(f"{package.__name__}.{name}")
         for name in ("launching", "kernel", "backend")
     }
-    yield SimpleNamespace(**found, launched=launched)
+    yield SimpleNamespace(**modules, launched=launched)
     for name, module in before.items():
         sys.modules.pop(f"{package.__name__}.{name}", None)
         vars(package).pop(name, None)
@@ -118,9 +118,9 @@ def test_a_kernel_with_its_own_signature_gets_its_arguments(cuda: SimpleNamespac
     routine = instances(cuda).routine(at, PROBLEM)
     launch = routine.bind(arrays(0x100, 0x200, 0x300))
     launch()
-    ((function, *dimensions, shared, _stream, given, _extra),) = cuda.launched
+    ((function, *dimensions, shared, _stream, arguments, _extra),) = cuda.launched
     assert (function, dimensions, shared) == (7, [7, 5, 1, 64, 1, 1], 0)
-    pointers = (ctypes.c_void_p * 8).from_address(given)
+    pointers = (ctypes.c_void_p * 8).from_address(arguments)
     kinds = [ctypes.c_int] * 3 + [ctypes.c_float] + [ctypes.c_void_p] * 2
     kinds += [ctypes.c_float, ctypes.c_void_p]
     values = [kind.from_address(at).value for kind, at in zip(kinds, pointers, strict=True)]
@@ -137,12 +137,12 @@ def test_a_function_is_built_once_for_all_that_it_is_bound_to(cuda: SimpleNamesp
 
     variant = fakes.variant(runs_on="cuda", build=build, tensors="numpy")
     kept = instances(cuda)
-    given = [np.zeros(2) for _ in range(3)]
+    arrays = [np.zeros(2) for _ in range(3)]
     for _ in range(2):
-        kept.routine(point(variant), PROBLEM).bind(given)()
+        kept.routine(point(variant), PROBLEM).bind(arrays)()
     assert built[0] == "float32"
     assert len(built) == 3
-    assert all(isinstance(one, np.ndarray) for one in built[1])
+    assert all(isinstance(array, np.ndarray) for array in built[1])
 
 
 def test_the_result_that_a_function_returns_is_copied_in_the_launch(
@@ -345,8 +345,8 @@ def test_a_host_function_gets_the_arrays_addresses(cuda: SimpleNamespace, tmp_pa
         idea="of a test", entry="run", file="mine.so", path=tmp_path / "mine.py", op="gemm",
         signature="int M, float a=2, const float* A, float* C",
     )  # fmt: skip
-    given, result = np.full(1, 1.5, np.float32), np.zeros(1, np.float32)
-    addresses = [given.ctypes.data, 0, result.ctypes.data]
+    factor, result = np.full(1, 1.5, np.float32), np.zeros(1, np.float32)
+    addresses = [factor.ctypes.data, 0, result.ctypes.data]
     routine = instances(cuda).routine(point(variant), PROBLEM)
     routine.bind(arrays(*addresses))()
     assert result[0] == 43

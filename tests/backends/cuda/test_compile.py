@@ -104,7 +104,7 @@ def test_what_is_no_cubin_costs_nothing_else(source: Path, put: Callable[[Path],
     file.unlink()
     put(file)
     assert compile_instance(source, "twice<float, 2>", "sm_90") == good
-    assert [one.name for one in file.parent.iterdir()] == [file.name]
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
 
 
 def test_what_a_source_includes_decides_too(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

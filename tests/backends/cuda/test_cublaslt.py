@@ -62,8 +62,8 @@ class Library:
 
     cublasLtMatmulDescSetAttribute = cublasLtMatmulPreferenceSetAttribute = _set  # noqa: N815 # cuBLASLt's name
 
-    def cublasLtMatmulAlgoGetHeuristic(self, *given: Any) -> int:  # noqa: N802 # cuBLASLt's name
-        *_, descriptor, _a, _b, c, d, _preference, _most, _proposals, count = given
+    def cublasLtMatmulAlgoGetHeuristic(self, *arguments: Any) -> int:  # noqa: N802 # cuBLASLt's name
+        *_, descriptor, _a, _b, c, d, _preference, _most, _proposals, count = arguments
         if self.table[descriptor.value].get(7, 1) & 4:  # the bias's address has an alignment
             assert self.table[descriptor.value][8] % 256 == 0
         assert c.value == d.value
@@ -77,9 +77,9 @@ class Library:
         memory = np.frombuffer((ctypes.c_char * size).from_address(address.value), kind)
         return memory.reshape(facts["columns"], leading)[:, : facts["rows"]].T
 
-    def cublasLtMatmul(self, *given: Any) -> int:  # noqa: N802 # cuBLASLt's name
+    def cublasLtMatmul(self, *arguments: Any) -> int:  # noqa: N802 # cuBLASLt's name
         (_handle, described, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout) = (
-            given[:12]
+            arguments[:12]
         )
         self.calls += 1
         facts = self.table[described.value]
@@ -125,7 +125,7 @@ def lt(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         "cupy_backends": {},
         "cupy_backends.cuda": {},
         "cupy_backends.cuda.api": {},
-        "cupy_backends.cuda.api.driver": {"launchKernel": lambda *given: launches.append(given)},
+        "cupy_backends.cuda.api.driver": {"launchKernel": lambda *launch: launches.append(launch)},
     }
     install_modules(monkeypatch, parts)
     own = [f"gpubench.backends.cuda.{name}" for name in NAMES]
@@ -204,14 +204,16 @@ def test_the_pass_reads_sums_that_are_not_rounded(
     form = FORMS["gemm_silu_residual"]
     *inputs, c = operands("gemm_silu_residual", kind)
     product = lt.gemm(dtype, lt.epilogues.before_pass(dtype))
-    lt.epilogues._elementwise = lambda *given: launched.append(given) or SimpleNamespace(ptr=7)
+    lt.epilogues._elementwise = lambda *arguments: (
+        launched.append(arguments) or SimpleNamespace(ptr=7)
+    )
     launched: list[Any] = []
     call = lt.epilogues.with_pass(form.act, dtype, product).bind(*inputs, c)
     call()
     assert launched == [("silu", True, dtype, 4)]  # twelve columns are three times four
-    ((function, *dimensions, _shared, _stream, given, _extra),) = lt.launches
+    ((function, *dimensions, _shared, _stream, arguments, _extra),) = lt.launches
     assert (function, dimensions) == (7, [1, 7, 1, 128, 1, 1])
-    pointers = (ctypes.c_void_p * 6).from_address(given)
+    pointers = (ctypes.c_void_p * 6).from_address(arguments)
     addresses = [ctypes.c_void_p.from_address(at).value for at in pointers[:4]]
     assert addresses[1:] == [array.ctypes.data for array in (inputs[2], inputs[3], c)]
     assert (addresses[0] == c.ctypes.data) == (dtype == "float32")

@@ -42,7 +42,7 @@ def test_a_gpu_that_seems_to_be_there_is_reported_missing(monkeypatch: pytest.Mo
     ):
         monkeypatch.setattr(devices, "DRIVER_FILES", ("/",) if with_driver else ())
         monkeypatch.setattr(devices, "_cupy_is_installed", lambda cupy=cupy: cupy)
-        monkeypatch.setattr(devices, "_nvidia_on_the_bus", lambda found=on_the_bus: found)
+        monkeypatch.setattr(devices, "_nvidia_on_the_bus", lambda is_there=on_the_bus: is_there)
         with pytest.raises(DeviceUnavailableError, match=message) as caught:
             devices.cuda_devices()
         assert caught.value.expected == expected

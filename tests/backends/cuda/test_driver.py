@@ -41,9 +41,9 @@ def test_only_bit_21_of_the_second_word_is_cleared_for_small_tensors(encoded: by
 
 
 def test_a_tensor_map_describes_the_matrix_innermost_extent_first() -> None:
-    wanted = TensorMap(array=0, shape=(96, 40), box=(64, 32), offset_bytes=256, swizzle_bytes=64)
+    described = TensorMap(array=0, shape=(96, 40), box=(64, 32), offset_bytes=256, swizzle_bytes=64)
     kind, rank, address, extents, strides, box, steps, _, swizzle, *_ = tensor_map_arguments(
-        wanted, 0x1000, "float32"
+        described, 0x1000, "float32"
     )
     assert kind == driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32
     assert (rank, address) == (2, 0x1100)
@@ -55,8 +55,8 @@ def test_a_tensor_map_describes_the_matrix_innermost_extent_first() -> None:
 
 
 def test_what_the_l2_cache_fetches_at_once_is_128_bytes_unless_the_map_says_otherwise() -> None:
-    def promotion(**wanted: int) -> int:
-        a_map = TensorMap(array=0, shape=(8, 8), box=(8, 8), **wanted)
+    def promotion(**described: int) -> int:
+        a_map = TensorMap(array=0, shape=(8, 8), box=(8, 8), **described)
         return int(tensor_map_arguments(a_map, 0, "float32")[-2])
 
     assert promotion() == promotion(l2_promotion_bytes=128) == 2
@@ -96,8 +96,8 @@ def test_an_encoded_tensor_map_is_128_bytes_by_value(monkeypatch: pytest.MonkeyP
     answer.opaque = [driver.cuuint64_t(2**64 - 1 - index) for index in range(16)]
     fake_driver(monkeypatch, driver.CUresult.CUDA_SUCCESS, answer)
     for rows, cleared in ((512, 0), (511, 1 << 21)):  # 512 rows of 256 bytes are 128 KiB
-        wanted = TensorMap(array=0, shape=(rows, 64), box=(8, 8))
-        encoded = encode_tensor_map(wanted, 0, "float32")
+        described = TensorMap(array=0, shape=(rows, 64), box=(8, 8))
+        encoded = encode_tensor_map(described, 0, "float32")
         assert ctypes.sizeof(encoded) == TENSOR_MAP_BYTES
         expected = [2**64 - 1 - index for index in range(16)]
         expected[1] &= ~cleared
@@ -120,25 +120,27 @@ def attributes(launch: Launch) -> tuple[Any, dict[str, Any]]:
 def test_a_tensor_map_of_a_result_has_the_type_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = of_op("gemm")["wgmma_bytes"]
     assert isinstance(kernel, CudaVariant)
-    seen: list[tuple[int, str]] = []
+    encoded_types: list[tuple[int, str]] = []
     monkeypatch.setattr(
-        module, "encode_tensor_map", lambda wanted, _, dtype: seen.append((wanted.array, dtype))
+        module,
+        "encode_tensor_map",
+        lambda described, _, dtype: encoded_types.append((described.array, dtype)),
     )
     for dtype, result in (("int8", "int32"), ("float8_e4m3", "bfloat16")):
         problem = Problem(op="gemm", m=256, n=256, k=256, dtype=dtype)
         (tile, *_) = kernel.tiles.defaults
         launch = kernel.launch(tile, problem)
         module.kernel_arguments(kernel.parameters(launch), problem, launch)((1, 2, 3))
-        assert seen == [(0, dtype), (1, dtype), (2, result)]
-        seen.clear()
+        assert encoded_types == [(0, dtype), (1, dtype), (2, result)]
+        encoded_types.clear()
 
 
 def test_a_launch_config_has_the_dimensions_and_the_stream() -> None:
-    config, found = attributes(Launch(grid=(6, 5), block=(32, 4, 2), shared_bytes=99))
+    config, by_name = attributes(Launch(grid=(6, 5), block=(32, 4, 2), shared_bytes=99))
     assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (6, 5, 1)
     assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (32, 4, 2)
     assert (config.sharedMemBytes, int(config.hStream)) == (99, 7)
-    assert found == {}
+    assert by_name == {}
 
 
 def test_clusters_and_programmatic_dependent_launches_are_attributes() -> None:
@@ -152,10 +154,10 @@ def test_clusters_and_programmatic_dependent_launches_are_attributes() -> None:
         True,
         True,
     ]
-    _, found = attributes(both)
-    size = found["CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"].clusterDim
+    _, by_name = attributes(both)
+    size = by_name["CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"].clusterDim
     assert (size.x, size.y, size.z) == (4, 2, 1)
-    allowed = found["CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"]
+    allowed = by_name["CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"]
     assert allowed.programmaticStreamSerializationAllowed == 1
     assert list(attributes(cluster)[1]) == ["CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"]
     assert list(attributes(pdl)[1]) == ["CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"]

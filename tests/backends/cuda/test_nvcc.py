@@ -121,7 +121,7 @@ def test_a_pointer_may_be_null() -> None:
         signature="float* out=C, const float* inp=A, const float* bias=null, size_t C=K",
     )  # fmt: skip
     launch = variant.launch(Config(), PROBLEM)
-    given = kernel_arguments(variant.parameters(launch), PROBLEM, launch)((1, 2, 3))
-    assert [one.value for one in given[:3]] == [3, 1, None]
+    arguments = kernel_arguments(variant.parameters(launch), PROBLEM, launch)((1, 2, 3))
+    assert [argument.value for argument in arguments[:3]] == [3, 1, None]
     case = Case(variant=variant, tile=Config(), problem=PROBLEM)
     assert _arguments(case, launch, workspace=False) == ([2, 0, NULL_POINTER], [7])

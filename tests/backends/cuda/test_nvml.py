@@ -115,9 +115,9 @@ def test_what_a_gpu_does_not_report_is_missing(monkeypatch: pytest.MonkeyPatch) 
     lacking = fake_nvml(
         0x4, broken=("nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature", "reasons")
     )
-    found = health(monkeypatch, lacking)
-    assert (found.power_w, found.temperature_c, found.throttle) == (None, None, ())
-    assert found.nvml_sm_mhz == 1755
+    readings = health(monkeypatch, lacking)
+    assert (readings.power_w, readings.temperature_c, readings.throttle) == (None, None, ())
+    assert readings.nvml_sm_mhz == 1755
 
 
 def test_each_reason_to_throttle_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,8 +154,8 @@ def test_what_may_explain_a_gpus_speed_is_read_if_reported(monkeypatch: pytest.M
         setattr(nvml, name, lambda *_, value=value: value)
 
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    found = Nvml("GPU-1").configuration()
-    assert found == {
+    configuration = Nvml("GPU-1").configuration()
+    assert configuration == {
         "power_limit_w": 700.0,
         "max_sm_mhz": 1980,
         "pcie_generation": 5,

@@ -70,11 +70,13 @@ def test_slower_algorithms_leave_early() -> None:
 
 
 @pytest.mark.parametrize(
-    ("launch_us", "most", "launches"), [(3.0, 256, 34), (3.0, 8, 8), (150, 256, 1)]
+    ("launch_us", "max_launches", "launches"), [(3.0, 256, 34), (3.0, 8, 8), (150, 256, 1)]
 )
-def test_the_fastest_decides_on_the_launches(launch_us: float, most: int, launches: int) -> None:
+def test_the_fastest_decides_on_the_launches(
+    launch_us: float, max_launches: int, launches: int
+) -> None:
     track = Track([4 * launch_us, launch_us])
-    track.race(most)
+    track.race(max_launches)
     assert {count for _, count in track.taken[2:]} == {launches}
 
 
@@ -83,7 +85,7 @@ def test_the_order_changes_from_round_to_round() -> None:
     track.race()
     order = [algorithm for algorithm, _ in track.taken[5:]]
     rounds = [tuple(order[at : at + 5]) for at in range(0, len(order), 5)]
-    assert all(sorted(one) == list(range(5)) for one in rounds)
+    assert all(sorted(round_order) == list(range(5)) for round_order in rounds)
     assert len(set(rounds)) > ROUNDS / 2
 
 

@@ -281,8 +281,8 @@ class FakeCupti:
 @pytest.mark.parametrize("apart_us", [0.0, -1.0, 2.8])
 def test_an_empty_launch_is_timed_by_the_device_without_events(apart_us: float) -> None:
     stream = EmptyChain(apart_us)
-    found = empty_launch_us(stream, timer_on(stream), FakeCupti())
-    assert found == pytest.approx({"device": 1.5, "events": 1.5 + apart_us, "cupti": 0.9})
+    times_us = empty_launch_us(stream, timer_on(stream), FakeCupti())
+    assert times_us == pytest.approx({"device": 1.5, "events": 1.5 + apart_us, "cupti": 0.9})
 
 
 def test_a_host_that_is_slow_blocks_the_device_for_longer_or_is_named() -> None:

@@ -21,22 +21,22 @@ def step(name: str, median_us: float, size: int = 64) -> Row:
 
 
 def test_steps_stand_in_the_order_in_which_they_follow_each_other() -> None:
-    known = [
+    variants = [
         variant(name="c", after="b"),
         variant(name="alone"),
         variant(name="b", after="a"),
         variant(name="d", after="b"),
         variant(name="a"),
     ]
-    assert steps(known) == {"a": "", "b": "a", "c": "b", "d": "b"}
+    assert steps(variants) == {"a": "", "b": "a", "c": "b", "d": "b"}
 
 
 def test_our_ladder_has_every_step_once_and_after_the_one_that_it_follows() -> None:
-    known = choose("gemm", "cuda", ())
-    follows = steps(known)
+    variants = choose("gemm", "cuda", ())
+    follows = steps(variants)
     order = list(follows)
     assert order[:4] == ["naive_uncoalesced", "naive", "shared_tile", "blocktile_1d"]
-    assert {one.name for one in known if one.after} <= {*order}
+    assert {each.name for each in variants if each.after} <= {*order}
     assert all(order.index(after) < order.index(step) for step, after in follows.items() if after)
 
 

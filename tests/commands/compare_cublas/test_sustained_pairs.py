@@ -74,10 +74,10 @@ def test_the_file_has_the_pairs_a_failed_pair_is_a_line_and_ctrl_c_keeps_those_o
 def test_several_devices_measure_no_pairs_and_say_so(capfd: pytest.CaptureFixture[str]) -> None:
     job = job_of_sizes(16)
     rows = run(job, LocalPool(Pairs([]))).rows
-    several = cast("Pool", object())
-    assert add_pairs(job, several, rows) == rows
+    pool = cast("Pool", object())
+    assert add_pairs(job, pool, rows) == rows
     assert "without --on" in capfd.readouterr().err
-    assert add_pairs(job, several, []) == []
+    assert add_pairs(job, pool, []) == []
     assert capfd.readouterr().err == ""
 
 

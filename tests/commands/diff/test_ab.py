@@ -73,16 +73,16 @@ def test_either_side_may_be_first_in_a_pair(call: Call) -> None:
 
 
 def test_a_cpu_has_more_pairs_by_default(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+    pair_counts = []
 
     def measure(_sides: object, _options: object, _directory: Path, pairs: int, *_: object) -> None:
-        found.append(pairs)
+        pair_counts.append(pairs)
         raise UsageError("enough")
 
     monkeypatch.setattr(ab, "measure_in_turns", measure)
     for device in ("cpu", "cuda:0"):
         call(side(f"old {device}", rows()), side(f"new {device}", rows()), "--device", device)
-    assert found == [72, 26]
+    assert pair_counts == [72, 26]
 
 
 def test_the_scatter_of_earlier_results_chooses_the_number_of_pairs(

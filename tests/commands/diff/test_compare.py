@@ -70,43 +70,48 @@ def test_a_shift_beyond_the_threshold_is_found_and_a_smaller_one_is_shown_to_be_
         (1 / 1.05, DiffVerdict.FASTER),
         (3.0, DiffVerdict.SLOWER),
     ):
-        found = finding(pooled(), pooled(factor=factor))
-        assert found.verdict == verdict
-        assert found.ratio == pytest.approx(factor)
-        assert found.p is not None
-        of_four_points = min(1.0, 4 * found.p)
-        assert found.p_adjusted == pytest.approx(of_four_points, rel=1e-6, abs=0)
-        assert found.ratio_low is not None
-        assert found.ratio_high is not None
-        assert found.ratio_low <= factor * (1 + 1e-9)
-        assert found.ratio_high >= factor * (1 - 1e-9)
+        judgement = finding(pooled(), pooled(factor=factor))
+        assert judgement.verdict == verdict
+        assert judgement.ratio == pytest.approx(factor)
+        assert judgement.p is not None
+        of_four_points = min(1.0, 4 * judgement.p)
+        assert judgement.p_adjusted == pytest.approx(of_four_points, rel=1e-6, abs=0)
+        assert judgement.ratio_low is not None
+        assert judgement.ratio_high is not None
+        assert judgement.ratio_low <= factor * (1 + 1e-9)
+        assert judgement.ratio_high >= factor * (1 - 1e-9)
 
 
 def test_few_rounds_with_two_speeds_do_not_judge_a_shift_from_one_to_the_other() -> None:
     fast, slow = (tuple(level + 0.1 * n for n in range(8)) for level in (100.0, 108.0))
-    found = finding(pooled((*fast, slow[0])), pooled((*slow, slow[1])))
-    assert (found.verdict, found.reason.partition(":")[0]) == (DiffVerdict.AMBIGUOUS, "two speeds")
+    judgement = finding(pooled((*fast, slow[0])), pooled((*slow, slow[1])))
+    assert (judgement.verdict, judgement.reason.partition(":")[0]) == (
+        DiffVerdict.AMBIGUOUS,
+        "two speeds",
+    )
     assert finding(pooled(fast), pooled(slow)).verdict == DiffVerdict.SLOWER
 
 
 def test_a_ratio_beyond_the_threshold_is_ambiguous_while_its_interval_is_not() -> None:
-    found = finding(pooled(), pooled(factor=1.021))
-    assert found.verdict == DiffVerdict.AMBIGUOUS
-    assert found.ratio == pytest.approx(1.021)
+    judgement = finding(pooled(), pooled(factor=1.021))
+    assert judgement.verdict == DiffVerdict.AMBIGUOUS
+    assert judgement.ratio == pytest.approx(1.021)
 
 
 def test_the_p_value_that_is_adjusted_for_all_points_decides() -> None:
-    found = [finding(pooled(), pooled(factor=1.02 + step / 2000)) for step in range(20)]
-    raw, adjusted = ([getattr(one, at) <= 0.01 for one in found] for at in ("p", "p_adjusted"))
-    assert [one.verdict == DiffVerdict.SLOWER for one in found] == adjusted != raw
+    judgements = [finding(pooled(), pooled(factor=1.02 + step / 2000)) for step in range(20)]
+    raw, adjusted = (
+        [getattr(judgement, at) <= 0.01 for judgement in judgements] for at in ("p", "p_adjusted")
+    )
+    assert [judgement.verdict == DiffVerdict.SLOWER for judgement in judgements] == adjusted != raw
 
 
 def test_a_time_that_may_have_moved_too_far_with_the_machine_is_not_the_same() -> None:
     draw = random.Random(1)  # noqa: S311 # not a secret
     keys = [point(name, m) for name in ("blas", "own") for m in (1, 2, 3)]
     side = {key: pooled(draw.sample(QUIET, len(QUIET))) for key in keys}
-    found = judged(side, scaled(side, 1.019)).findings.values()
-    assert {one.verdict for one in found} == {DiffVerdict.AMBIGUOUS}
+    judgements = judged(side, scaled(side, 1.019)).findings.values()
+    assert {judgement.verdict for judgement in judgements} == {DiffVerdict.AMBIGUOUS}
 
 
 def test_without_a_clock_on_both_sides_the_clock_explains_nothing() -> None:
@@ -121,10 +126,10 @@ def test_one_sided_points_are_reported_and_what_was_right_and_is_wrong_is_broken
     new = {"a": wrong, "b": skipped, "c": partly, "e": ok, "f": skipped, "g": ok}
     new |= {"h": partly, "i": skipped}
     comparison = judged(
-        {point(name): of for name, of in base.items()},
-        {point(name): of for name, of in new.items()},
+        {point(name): data for name, data in base.items()},
+        {point(name): data for name, data in new.items()},
     )
-    assert {key.variant: found.verdict for key, found in comparison.findings.items()} == {
+    assert {key.variant: judgement.verdict for key, judgement in comparison.findings.items()} == {
         "a": DiffVerdict.BROKEN,
         "b": DiffVerdict.BROKEN,
         "c": DiffVerdict.BROKEN,
@@ -175,8 +180,9 @@ MIRROR = {
 def test_swapping_base_and_new_mirrors_every_verdict(base: Side, new: Side) -> None:
     forth, back = judged(base, new), judged(new, base)
     assert {
-        key: MIRROR.get(found.verdict, found.verdict) for key, found in forth.findings.items()
-    } == {key: found.verdict for key, found in back.findings.items()}
+        key: MIRROR.get(judgement.verdict, judgement.verdict)
+        for key, judgement in forth.findings.items()
+    } == {key: judgement.verdict for key, judgement in back.findings.items()}
     assert forth.drift == pytest.approx(1 / back.drift)
 
 
@@ -221,8 +227,8 @@ def test_the_order_of_rows_and_files_does_not_matter(base: Side, new: Side) -> N
             for key, point in reversed(side.items())
         }
 
-    found, again = judged(base, new).findings, judged(turned(base), turned(new)).findings
-    assert {key: finding.verdict for key, finding in found.items()} == {
+    findings, again = judged(base, new).findings, judged(turned(base), turned(new)).findings
+    assert {key: finding.verdict for key, finding in findings.items()} == {
         key: finding.verdict for key, finding in again.items()
     }
-    assert all(again[key].p == pytest.approx(finding.p) for key, finding in found.items())
+    assert all(again[key].p == pytest.approx(finding.p) for key, finding in findings.items())

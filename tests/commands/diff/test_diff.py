@@ -136,22 +136,22 @@ def test_another_gpu_of_one_kind_is_said_and_allowed_for(file: Write, run: Run) 
     assert out.splitlines()[0] == "no confirmed regression: of 9 points 6 same, 3 ambiguous"
     assert "the sides ran on different GPUs of one kind" in out
     assert run(base, file("slower.csv", slower))[0] == 1
-    several = file("several.csv", on_gpu("GPU-1;GPU-2", rows()))
+    two_gpus = file("several.csv", on_gpu("GPU-1;GPU-2", rows()))
     same = file("turned.csv", on_gpu("GPU-2;GPU-1", rows(own=1.05)))
-    for arguments in ((base, file("slow.csv", slow), "--ignore-device"), (several, same)):
+    for arguments in ((base, file("slow.csv", slow), "--ignore-device"), (two_gpus, same)):
         code, out, _ = run(*arguments)
         assert (code, "GPUs of one kind" in out) == (1, False)
 
 
 def test_gpus_and_clocks_that_some_files_lack_are_unknown(file: Write, run: Run) -> None:
-    one, other = file("a.csv", on_gpu("GPU-1", rows())), file("b.csv", rows())
+    first, other = file("a.csv", on_gpu("GPU-1", rows())), file("b.csv", rows())
     new = file("c.csv", on_gpu("GPU-1", rows(own=1.05)))
-    assert run("--base", one, other, "--new", new)[0] == 1
+    assert run("--base", first, other, "--new", new)[0] == 1
     lower = dict.fromkeys(("cublas", "own", "other"), 1980 / 1600)
-    base, known = file("d.csv", rows(mhz=1980.0)), file("e.csv", rows(mhz=1600.0, **lower))
+    base, slower = file("d.csv", rows(mhz=1980.0)), file("e.csv", rows(mhz=1600.0, **lower))
     unknown = file("f.csv", rows(**lower))
-    assert "of 9 points 9 clock" in run(base, known)[1]
-    assert "of 9 points 9 ambiguous" in run("--base", base, "--new", known, unknown)[1]
+    assert "of 9 points 9 clock" in run(base, slower)[1]
+    assert "of 9 points 9 ambiguous" in run("--base", base, "--new", slower, unknown)[1]
 
 
 def test_a_configuration_that_a_race_eliminated_is_missing(file: Write, run: Run) -> None:
@@ -245,7 +245,7 @@ def test_several_files_a_side_pool_their_rounds(file: Write, run: Run) -> None:
     base = [half("b1.csv", 0), half("b2.csv", 1)]
     new = [half("n1.csv", 0, own=1.05), half("n2.csv", 1, own=1.05)]
     code, out, _ = run("--base", *base, "--new", *new, "--format", "json")
-    (own, *_) = [found for found in json.loads(out)["points"] if found["variant"] == "own"]
+    (own, *_) = [point for point in json.loads(out)["points"] if point["variant"] == "own"]
     assert (code, own["base_rounds"], own["new_rounds"], own["verdict"]) == (1, 5, 5, "slower")
     spelled = ("--base", base[0], "--base", base[1], "--new", new[0], "--new", new[1])
     assert run(*spelled, "--format", "json") == (1, out, "")
@@ -273,7 +273,7 @@ def test_text_in_a_file_has_no_colour_and_names_are_no_markup(
     monkeypatch.setenv("FORCE_COLOR", "1")
     report = tmp_path / "report.txt"
     both = ("a.csv", rows()), ("b.csv", rows(own=1.05))
-    named = [file(name, [replace(row, dtype="[red]") for row in of]) for name, of in both]
+    named = [file(name, [replace(row, dtype="[red]") for row in side]) for name, side in both]
     run(*named, "-o", str(report))
     assert "[red]" in report.read_text()
     assert "\x1b" not in report.read_text()
@@ -291,7 +291,7 @@ def test_json_has_the_form_that_is_documented(file: Write, run: Run) -> None:
     counts = {"slower": 3, "missing": 1, "same": 5}
     assert report["counts"] == dict.fromkeys(DiffVerdict, 0) | counts
     assert report["untimed"][0]["reason"] == "too large"
-    (slower, *_) = [found for found in report["points"] if found["verdict"] == "slower"]
+    (slower, *_) = [point for point in report["points"] if point["verdict"] == "slower"]
     assert slower["ratio_low"] < slower["ratio"] < slower["ratio_high"]
     assert slower["ratio"] == pytest.approx(1.05)
     assert slower["judged_ratio"] == pytest.approx(slower["ratio"])

@@ -103,8 +103,10 @@ def test_kernels_that_became_slower_while_the_machine_became_faster_are_slower(
     first = "machine-wide shift of -9.1 %: slower: 6 of 9 points, by up to 10.0 %"
     assert (code, out.partition(" (")[0]) == (1, first)
     assert "if slower by: everything 2." in out  # what was found is no error
-    one = [line for line in new if line.variant != "cublas" or line.m == 64]
-    assert run(base, file("one.csv", one))[0] == 0  # a single BLAS point may have two speeds
+    single_blas = [line for line in new if line.variant != "cublas" or line.m == 64]
+    assert (
+        run(base, file("one.csv", single_blas))[0] == 0
+    )  # a single BLAS point may have two speeds
     other = [replace(line, library="cuBLAS 14") for line in new]
     assert run(base, file("other.csv", other))[0] == 0
     apart = swapped(new, row("cublas", 64))

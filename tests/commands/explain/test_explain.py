@@ -139,8 +139,8 @@ def refusal(variant: str, **asked: Any) -> str:
 
 def row(tile: int, median_us: float, **facts: Any) -> Row:
     at = point(KERNELS["shared_tile"], size=(1024, 1024, 1024), tile=Config.parse(str(tile)))
-    known = {"device": "NVIDIA H200", "compute_capability": "9.0"}
-    return replace(measured(median_us, at), **(known | facts))
+    device = {"device": "NVIDIA H200", "compute_capability": "9.0"}
+    return replace(measured(median_us, at), **(device | facts))
 
 
 # ---- one tile
@@ -197,7 +197,7 @@ def test_several_tiles_are_a_table_that_fits_and_an_illegal_one_is_skipped(
 
 def test_all_means_every_legal_tile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = as_json(capsys, "mine", kernels=mine(tmp_path, first=31), arch="sm_90", every=True)
-    assert [found["tile"] for found in answer["explanations"]] == ["31", "32"]
+    assert [explanation["tile"] for explanation in answer["explanations"]] == ["31", "32"]
     assert answer["not_explained"] == []
 
 
@@ -217,8 +217,8 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained
 def test_json_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
     answer = as_json(capsys, "shared_tile", tiles="8")
     assert set(answer) == {"explanations", "not_explained"}
-    (found,) = answer["explanations"]
-    assert set(found) == {
+    (explanation,) = answer["explanations"]
+    assert set(explanation) == {
         "variant", "op", "tile", "dtype", "m", "n", "k", "architecture", "device",
         "kernel", "launch", "launches",
         "registers", "registers_allowed", "spill_bytes", "local_bytes",
@@ -228,11 +228,11 @@ def test_json_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
         "accesses", "access_us", "not_judged",
         "issue_bound", "shared_share", "measured_us", "roofline_share", "words",
     }  # fmt: skip
-    assert found["device"]["is_here"] is False
-    assert found["occupancy"]["blocks_by"]["shared memory"] == 152
-    assert found["inner_loop"]["shared_loads"] == {"32": 16, "128": 4}
-    assert found["measured_us"] is None
-    assert len(found["words"]) == 7
+    assert explanation["device"]["is_here"] is False
+    assert explanation["occupancy"]["blocks_by"]["shared memory"] == 152
+    assert explanation["inner_loop"]["shared_loads"] == {"32": 16, "128": 4}
+    assert explanation["measured_us"] is None
+    assert len(explanation["words"]) == 7
 
 
 # ---- times

@@ -36,7 +36,7 @@ def explained(
     kernel: str | CudaVariant = "shared_tile",
     tile: int = 16,
     *,
-    of: Problem | None = None,
+    asked: Problem | None = None,
     architecture: str = "sm_90",
     resources: Resources = FITTING,
     inner_loop: InnerLoop | None = None,
@@ -44,12 +44,12 @@ def explained(
     **facts: Any,
 ) -> Explanation:
     variant = KERNELS[kernel] if isinstance(kernel, str) else kernel
-    device, of = example(architecture), of or problem()
-    sequence = launch_on(variant, Config.parse(str(tile)), of, device).sequence
+    device, asked = example(architecture), asked or problem()
+    sequence = launch_on(variant, Config.parse(str(tile)), asked, device).sequence
     return Explanation(
         variant=variant,
         tile=Config.parse(str(tile)),
-        problem=of,
+        problem=asked,
         architecture=architecture,
         device=device,
         code=Code(resources=resources, loop=inner_loop),
@@ -72,15 +72,15 @@ def variant(launch: Callable[[Config, Problem], Launch]) -> CudaVariant:
 
 
 def test_an_explanation_holds_what_is_known_and_guesses_nothing() -> None:
-    known, unknown = explained(measured_us=64.19), explained(architecture="sm_107")
-    assert (known.launch.blocks, known.registers_allowed) == (4096, 255)
-    assert known.occupancy
-    assert known.waves
-    assert known.roofline
-    assert (known.occupancy.fraction, known.waves.blocks_per_wave) == (1, 1056)
-    assert known.cgma == pytest.approx(16, rel=0.02)
-    assert known.cgma_flop_per_byte == known.cgma / 4
-    assert known.roofline_share == pytest.approx(0.5, rel=1e-3)
+    explanation, unknown = explained(measured_us=64.19), explained(architecture="sm_107")
+    assert (explanation.launch.blocks, explanation.registers_allowed) == (4096, 255)
+    assert explanation.occupancy
+    assert explanation.waves
+    assert explanation.roofline
+    assert (explanation.occupancy.fraction, explanation.waves.blocks_per_wave) == (1, 1056)
+    assert explanation.cgma == pytest.approx(16, rel=0.02)
+    assert explanation.cgma_flop_per_byte == explanation.cgma / 4
+    assert explanation.roofline_share == pytest.approx(0.5, rel=1e-3)
     for figure in ("occupancy", "waves", "roofline", "registers_allowed", "issue_bound"):
         assert getattr(unknown, figure) is None
     assert (unknown.roofline_share, unknown.code.loop) == (None, None)
@@ -92,10 +92,18 @@ def test_elements_of_c_belong_to_as_many_threads_as_compute_them() -> None:
         *(("naive", 16, 1), ("shared_tile", 32, 1)),
         *(("register_tile", tile, tile * tile) for tile in (1, 7, 16, 63, 64)),
     ):
-        assert explained(name, tile, of=problem(3, 5, 7)).accumulators == elements
+        assert explained(name, tile, asked=problem(3, 5, 7)).accumulators == elements
     for launch, elements in (
-        (lambda _tile, of: Launch(grid=(-(-of.n // 64), -(-of.m // 64), 4), block=(256,)), 16),
-        (lambda _tile, of: Launch(grid=(of.m, of.n), block=(24,)), None),  # a warp a row
+        (
+            lambda _tile, problem_of: Launch(
+                grid=(-(-problem_of.n // 64), -(-problem_of.m // 64), 4), block=(256,)
+            ),
+            16,
+        ),
+        (
+            lambda _tile, problem_of: Launch(grid=(problem_of.m, problem_of.n), block=(24,)),
+            None,
+        ),  # a warp a row
         (lambda _tile, _of: Launch(grid=(132,), block=(384,)), None),  # does not grow with C
     ):
         assert explained(variant(launch), 4).accumulators == elements
@@ -104,8 +112,10 @@ def test_elements_of_c_belong_to_as_many_threads_as_compute_them() -> None:
 def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> None:
     add = Launch(grid=(8,), block=(64,), kernel="add")
     split = variant(
-        lambda _tile, of: Launch(
-            grid=(-(-of.n // 64), -(-of.m // 64), 4), block=(256,), next_launches=(add,)
+        lambda _tile, problem_of: Launch(
+            grid=(-(-problem_of.n // 64), -(-problem_of.m // 64), 4),
+            block=(256,),
+            next_launches=(add,),
         )
     )
     first, second = (explained(split, 4, step=step) for step in (0, 1))
@@ -119,7 +129,7 @@ def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> No
 
 def test_the_issue_bound_is_the_share_of_multiply_adds_in_the_issue_slots() -> None:
     float64 = problem(dtype="float64")
-    for architecture, of, code, bound in (
+    for architecture, problem_of, code, bound in (
         ("sm_90", None, loop(64, 16), 0.25),
         # The A100 has 64 float32 lanes: a multiply-add of a warp keeps them busy for two clocks.
         ("sm_80", None, loop(64, 16), 0.5),
@@ -127,13 +137,16 @@ def test_the_issue_bound_is_the_share_of_multiply_adds_in_the_issue_slots() -> N
         ("sm_90", float64, loop(64, 60), 0.5),  # without tensor cores, half of the H200's peak
         ("sm_90", None, loop(64, 16, tensor=4), None),
     ):
-        assert explained(architecture=architecture, of=of, inner_loop=code).issue_bound == bound
+        assert (
+            explained(architecture=architecture, asked=problem_of, inner_loop=code).issue_bound
+            == bound
+        )
 
 
 # ---- in words
 
 
-def of(registers: int = 32, local: int = 0, spilled: int = 0, shared: int = 0) -> Resources:
+def problem_of(registers: int = 32, local: int = 0, spilled: int = 0, shared: int = 0) -> Resources:
     return Resources(
         registers=registers, local_bytes=local, spill_bytes=spilled, shared_bytes=shared
     )
@@ -143,15 +156,27 @@ THIN = problem(4096, 1, 4096)
 
 WORDS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("registers", {"kernel": "register_tile", "resources": SPILLING}, ("256", "255", "1248")),
-    ("registers", {"tile": 32, "resources": of(64, 8, 8)}, ("64 registers", "1024 threads", "8 b")),
-    ("registers", {"kernel": "register_tile", "resources": of(32, 7120, 17312)}, ("only 32",)),
+    (
+        "registers",
+        {"tile": 32, "resources": problem_of(64, 8, 8)},
+        ("64 registers", "1024 threads", "8 b"),
+    ),
+    (
+        "registers",
+        {"kernel": "register_tile", "resources": problem_of(32, 7120, 17312)},
+        ("only 32",),
+    ),
     ("warps", {"kernel": "naive", "tile": 3}, ("9 threads", "23 of 32 lanes")),
     ("resident", {"kernel": "register_tile", "resources": SPILLING}, ("4 blocks", "8 of 64 warps")),
-    ("resident", {"kernel": "naive", "tile": 32, "resources": of(65)}, ("cannot be launched",)),
-    ("grid", {"kernel": "register_tile", "of": problem(512, 512)}, ("16 blocks", "132", "116")),
-    ("grid", {"of": problem(16 * 133, 16)}, ("All 133", "1,056", "get 2", "average 1.0")),
+    (
+        "resident",
+        {"kernel": "naive", "tile": 32, "resources": problem_of(65)},
+        ("cannot be launched",),
+    ),
+    ("grid", {"kernel": "register_tile", "asked": problem(512, 512)}, ("16 blocks", "132", "116")),
+    ("grid", {"asked": problem(16 * 133, 16)}, ("All 133", "1,056", "get 2", "average 1.0")),
     ("bound", {}, ("above", "13.9", "arithmetic")),
-    ("bound", {"kernel": "naive", "of": THIN}, ("below", "13.9", "memory")),
+    ("bound", {"kernel": "naive", "asked": THIN}, ("below", "13.9", "memory")),
     ("traffic", {"kernel": "naive"}, ("55.8 times",)),
     ("loop", {"inner_loop": loop(64, 16, shared_loads={"32": 20})}, ("16", "64", "0.8", "25 %")),
     ("loop", {"inner_loop": loop(493, 256, local_loads=91, local_stores=43)}, ("91", "43")),

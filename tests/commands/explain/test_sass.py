@@ -12,9 +12,9 @@ def recorded(name: str) -> str:
 
 
 def loop_of(name: str, dtype: str) -> InnerLoop:
-    found = inner_loop(recorded(name), dtype)
-    assert found
-    return found
+    inner = inner_loop(recorded(name), dtype)
+    assert inner
+    return inner
 
 
 def listing(*lines: str) -> str:
@@ -119,8 +119,8 @@ def test_spills_widths_copies_and_matrix_instructions_are_counted() -> None:
 
 def test_what_matrix_instructions_read_from_shared_memory_is_counted() -> None:
     def bytes_per_operation(*code: str) -> float | None:
-        found = inner_loop(listing(".L_x_0:", *code, "BRA `(.L_x_0)"), "bfloat16")
-        return found and found.shared_bytes_per_operation
+        inner = inner_loop(listing(".L_x_0:", *code, "BRA `(.L_x_0)"), "bfloat16")
+        return inner and inner.shared_bytes_per_operation
 
     both = "HGMMA.64x256x16.F32.BF16 R24, gdesc[UR12].tnspB, R24, gsb0"
     assert bytes_per_operation(both) == (64 + 256) * 16 * 2 / (2 * 64 * 256 * 16)

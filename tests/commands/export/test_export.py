@@ -34,9 +34,9 @@ CHOSEN = {
 
 
 def kernel(name: str, op: str = "gemm") -> CudaVariant:
-    found = of_op(op, OWN if name == "sgemm" else None)[name]
-    assert isinstance(found, CudaVariant)
-    return found
+    variant = of_op(op, OWN if name == "sgemm" else None)[name]
+    assert isinstance(variant, CudaVariant)
+    return variant
 
 
 def source(

@@ -67,28 +67,28 @@ def report(
 
 def fleet(*special: Report, devices: int = 8) -> list[Report]:
     """Good devices and these."""
-    numbers = {one.member.name for one in special}
+    numbers = {report_of.member.name for report_of in special}
     return [*special, *(report(n) for n in range(devices) if str(n) not in numbers)]
 
 
-def of(found: Fleet, number: int) -> Any:
-    return next(device for device in found.devices if device.uuid == f"GPU-{number}")
+def of(assessed: Fleet, number: int) -> Any:
+    return next(device for device in assessed.devices if device.uuid == f"GPU-{number}")
 
 
 def test_a_good_fleet_is_fine() -> None:
-    found = assess(fleet())
-    assert {device.verdict for device in found.devices} == {FleetVerdict.FINE}
-    assert found.exit_code == 0
-    assert found.differences == {}
-    assert "8 devices: 8 fine" in printed(as_tables(found))
+    assessed = assess(fleet())
+    assert {device.verdict for device in assessed.devices} == {FleetVerdict.FINE}
+    assert assessed.exit_code == 0
+    assert assessed.differences == {}
+    assert "8 devices: 8 fine" in printed(as_tables(assessed))
 
 
 def test_a_slow_device_comes_first_with_what_may_explain_it() -> None:
     why = {"sm_mhz": 1410.0, "temperature_c": 83.0, "throttle": "thermal slowdown"}
     slow = report(3, {"copy": 1.2}, {"vbios": "95.00", "ecc_errors_uncorrected": 2}, **why)
-    found = assess(fleet(slow))
-    assert found.exit_code == 1
-    first = found.devices[0]
+    assessed = assess(fleet(slow))
+    assert assessed.exit_code == 1
+    first = assessed.devices[0]
     assert (first.uuid, first.verdict) == ("GPU-3", FleetVerdict.SLOW)
     (unit,) = [unit for unit in first.units if unit.verdict == FleetVerdict.SLOW]
     assert unit.unit == "copy"
@@ -100,25 +100,25 @@ def test_a_slow_device_comes_first_with_what_may_explain_it() -> None:
         "vbios 95.00, others 96.00",
         "ecc errors uncorrected: 2",
     }
-    assert found.differences == {
+    assert assessed.differences == {
         "vbios": {
             "95.00": ["node1 0000:03:00.0"],
             "96.00": [f"node1 0000:0{n}:00.0" for n in range(8) if n != 3],
         }
     }
-    text = printed(as_tables(found))
+    text = printed(as_tables(assessed))
     assert "copy, alone: " in text
     assert "Configurations differ" in text
-    assert json.loads(as_json(found))["devices"][0]["reasons"] == list(first.reasons)
+    assert json.loads(as_json(assessed))["devices"][0]["reasons"] == list(first.reasons)
     plain = assess(fleet(report(3, {"copy": 1.2})))
     assert plain.devices[0].reasons[0].startswith("no reason found")
 
 
 def test_a_product_whose_bits_differ_is_wrong_on_the_device_that_is_alone_with_them() -> None:
-    found = assess(fleet(report(5, bits=8)))
-    assert of(found, 5).verdict == FleetVerdict.WRONG
-    assert [d.verdict for d in found.devices].count(FleetVerdict.WRONG) == 1
-    assert found.exit_code == 1
+    assessed = assess(fleet(report(5, bits=8)))
+    assert of(assessed, 5).verdict == FleetVerdict.WRONG
+    assert [d.verdict for d in assessed.devices].count(FleetVerdict.WRONG) == 1
+    assert assessed.exit_code == 1
     both = assess([report(0, bits=7), report(1, bits=8)])
     assert {device.verdict for device in both.devices} == {FleetVerdict.WRONG}
     assert "no bits have a majority" in both.devices[0].reasons[0]
@@ -130,10 +130,10 @@ def test_a_unit_that_fails_makes_a_device_wrong_and_a_lost_worker_leaves_it_unkn
         broken.times[0], status="error", reason="illegal access", time_us=None
     )
     lost = report(4)._replace(times=[], bits={}, configuration={}, error="its worker is gone")
-    found = assess(fleet(broken, lost))
-    assert of(found, 2).verdict == FleetVerdict.WRONG
-    assert of(found, 2).reasons == ("copy: illegal access",)
-    gone = of(found, 4)
+    assessed = assess(fleet(broken, lost))
+    assert of(assessed, 2).verdict == FleetVerdict.WRONG
+    assert of(assessed, 2).reasons == ("copy: illegal access",)
+    gone = of(assessed, 4)
     assert (gone.verdict, gone.reasons) == (FleetVerdict.UNKNOWN, ("its worker is gone",))
     assert assess(fleet(lost)).exit_code == 3
 
@@ -171,7 +171,7 @@ def test_a_damaged_earlier_run_is_passed_over_and_named(
     damage: Callable[[bytes], bytes],
 ) -> None:
     monkeypatch.setenv(store.VARIABLE, str(tmp_path))
-    kept = [time for one in fleet() for time in one.times]
+    kept = [time for device_report in fleet() for time in device_report.times]
     times.keep(kept)
     times.keep(kept)
     assert [*times.earlier([GPU.name], runs=1)] == kept
@@ -229,14 +229,14 @@ def measuring(
 def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
 ) -> None:
-    found, path = measuring({2: 1.3})
-    assert found
+    assessed, path = measuring({2: 1.3})
+    assert assessed
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert len(rows) == 4 * 2 * 3 * 2  # devices, units, rounds, phases
     assert {(row["phase"], row["slot"]) for row in rows} == {
         (phase, str(n)) for phase in ("alone", "together") for n in range(4)
     }
-    assert [(d.slot, d.verdict) for d in found.devices if d.verdict != FleetVerdict.FINE] == [
+    assert [(d.slot, d.verdict) for d in assessed.devices if d.verdict != FleetVerdict.FINE] == [
         ("2", FleetVerdict.SLOW)
     ]
     again, _ = measuring(dict.fromkeys(range(4), 1.3))  # all are slower than in the run before
@@ -292,10 +292,10 @@ def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -
     client.scheduler_info.return_value = {"workers": {}}
     reports: list[Report] = []
     workers = {"tcp://a": Member("0", "node1", GPU, "abc")}
-    run.FleetRun(client, workers, "cuda", 3, lambda one, *_: reports.append(one)).measure()
+    run.FleetRun(client, workers, "cuda", 3, lambda lost, *_: reports.append(lost)).measure()
     (asked,) = client.submit.call_args_list  # of three rounds
     assert asked.kwargs["workers"] == ["tcp://a"]
-    assert [one.error for one in reports] == ["its worker is gone"]
+    assert [lost.error for lost in reports] == ["its worker is gone"]
     cancelled = [future for each in client.cancel.call_args_list for future in each.args[0]]
     assert cancelled == [client.submit.return_value]
 

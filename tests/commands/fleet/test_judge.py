@@ -14,80 +14,80 @@ def times(devices: int = 8, units: int = 6, rounds: int = 3, seed: int = 1) -> n
 
 
 def test_one_slow_device_is_found_in_its_unit_and_no_other() -> None:
-    found = times()
-    found[2, 4] += np.log(1.06)
-    judgement = judge(found)
+    logs = times()
+    logs[2, 4] += np.log(1.06)
+    judgement = judge(logs)
     assert np.argwhere(judgement.slow).tolist() == [[2, 4]]
     assert np.exp(judgement.effect[2, 4]) == pytest.approx(1.06, abs=0.01)
 
 
 def test_a_device_that_is_slow_in_all_units_is_found_in_a_fleet_of_heavy_tails() -> None:
     rng = np.random.default_rng(6)
-    found = 0.0025 * rng.standard_t(3, (64, 16, 1)) + np.zeros((64, 16, 3))
-    assert not judge(found).slow.any()
-    found[2] += np.log(1.05)
-    assert judge(found).slow.any(axis=1).nonzero()[0].tolist() == [2]
+    logs = 0.0025 * rng.standard_t(3, (64, 16, 1)) + np.zeros((64, 16, 3))
+    assert not judge(logs).slow.any()
+    logs[2] += np.log(1.05)
+    assert judge(logs).slow.any(axis=1).nonzero()[0].tolist() == [2]
 
 
 def test_a_process_with_the_slower_of_two_speeds_is_no_slow_device() -> None:
     rng = np.random.default_rng(7)
-    found = times(units=2)
-    found[:, 0] += 0.04 * rng.integers(2, size=(8, 3))  # alone, a process a round
-    found[3, 1] += 0.04  # together, one process
-    assert judge(found).slow[3, 1]
-    assert not judge(found, processes=[0, 0]).slow.any()
+    logs = times(units=2)
+    logs[:, 0] += 0.04 * rng.integers(2, size=(8, 3))  # alone, a process a round
+    logs[3, 1] += 0.04  # together, one process
+    assert judge(logs).slow[3, 1]
+    assert not judge(logs, processes=[0, 0]).slow.any()
 
 
 def test_a_difference_below_the_threshold_is_none_however_certain() -> None:
-    found = times()
-    found[2, 4] += np.log(1.06)
-    assert not judge(found, threshold=0.10).slow.any()
+    logs = times()
+    logs[2, 4] += np.log(1.06)
+    assert not judge(logs, threshold=0.10).slow.any()
 
 
 def test_a_faster_device_is_not_slow_and_does_not_make_the_others_slow() -> None:
-    found = times()
-    found[0] -= 0.3
-    assert not judge(found).slow.any()
+    logs = times()
+    logs[0] -= 0.3
+    assert not judge(logs).slow.any()
 
 
 def test_a_device_whose_own_rounds_disagree_is_ambiguous() -> None:
-    found = times(rounds=3)
-    found[2, 4] += [0.0, 0.12, 0.25]
-    judgement = judge(found)
+    logs = times(rounds=3)
+    logs[2, 4] += [0.0, 0.12, 0.25]
+    judgement = judge(logs)
     assert not judgement.slow.any()
     assert judgement.ambiguous[2, 4]
 
 
 @pytest.mark.parametrize("devices", [4, 8, 17])
 def test_a_device_that_was_disturbed_in_one_round_of_all_units_is_fine(devices: int) -> None:
-    found = times(devices)
-    found[2, :, 1] += np.log(1.3)
-    judgement = judge(found)
+    logs = times(devices)
+    logs[2, :, 1] += np.log(1.3)
+    judgement = judge(logs)
     assert not (judgement.slow | judgement.ambiguous).any()
-    found[2] += np.log(1.15)
-    assert judge(found).slow[2].any()
+    logs[2] += np.log(1.15)
+    assert judge(logs).slow[2].any()
 
 
 def test_unequal_slow_devices_do_not_hide_one_another() -> None:
     for devices, slowdowns in ((9, (1.06, 1.09, 1.15)), (16, (1.06, 1.08, 1.10, 1.12, 1.15))):
-        found = times(devices)
-        found[: len(slowdowns)] += np.log(slowdowns)[:, None, None]
-        assert judge(found).slow.any(axis=1).nonzero()[0].tolist() == [*range(len(slowdowns))]
+        logs = times(devices)
+        logs[: len(slowdowns)] += np.log(slowdowns)[:, None, None]
+        assert judge(logs).slow.any(axis=1).nonzero()[0].tolist() == [*range(len(slowdowns))]
 
 
 def test_a_single_good_device_beyond_the_median_deviation_of_the_others_is_not_slow() -> None:
-    found = times(units=1)
-    found[:, 0] = 5 + np.array([[0.0, 0.0001, 0.0002, 0.0003, 0.0004, 0.05, -0.06, 0.06]]).T
-    found[5] = 5.0005
-    judgement = judge(found)
+    logs = times(units=1)
+    logs[:, 0] = 5 + np.array([[0.0, 0.0001, 0.0002, 0.0003, 0.0004, 0.05, -0.06, 0.06]]).T
+    logs[5] = 5.0005
+    judgement = judge(logs)
     assert judgement.ambiguous.any(axis=1).nonzero()[0].tolist() == [7]
 
 
 def test_few_devices_may_differ_by_what_good_ones_do() -> None:
     for slowdown, slow in ((1.08, False), (1.25, True)):
-        found = times(devices=2)
-        found[1, 3] += np.log(slowdown)
-        judgement = judge(found)
+        logs = times(devices=2)
+        logs[1, 3] += np.log(slowdown)
+        judgement = judge(logs)
         assert judgement.slow[1, 3] == slow
         assert judgement.slow.sum() == slow
 
@@ -99,11 +99,11 @@ def test_a_single_device_cannot_be_judged_by_others() -> None:
 
 
 def test_a_device_without_a_time_in_a_unit_is_left_out_there_alone() -> None:
-    found = times()
-    found[2, 4] += np.log(1.06)
-    found[3, 4] = np.nan
-    found[5, :, 1] = np.nan
-    judgement = judge(found)
+    logs = times()
+    logs[2, 4] += np.log(1.06)
+    logs[3, 4] = np.nan
+    logs[5, :, 1] = np.nan
+    judgement = judge(logs)
     assert np.isnan(judgement.effect[3, 4])
     assert np.argwhere(judgement.slow).tolist() == [[2, 4]]
 

@@ -51,8 +51,8 @@ def judged(*rows: Row, claim: float = 1.0) -> list[Judged]:
 
 
 def verdicts(*rows: Row, claim: float = 1.0) -> tuple[list[str], int]:
-    found = judged(*rows, claim=claim)
-    return [str(each.verdict) for each in found], exit_code(found)
+    results = judged(*rows, claim=claim)
+    return [str(each.verdict) for each in results], exit_code(results)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_an_interval_around_the_claim_decides_nothing() -> None:
     assert verdicts(timed("mine", 0.5, n=96)) == (["not decided"], 3)  # the baseline has no 96
     lost = timed("tuned", 1.0, status="error", reason="crashed")  # it might be faster than "blas"
     rows = timed("blas", 1.0), lost, timed("mine", 0.5)
-    (found,) = judge_rows(rows, {"mine": ("blas", "tuned")})
-    assert found.reason == "the baseline has no time: tuned: crashed"
+    (result,) = judge_rows(rows, {"mine": ("blas", "tuned")})
+    assert result.reason == "the baseline has no time: tuned: crashed"
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_a_speed_that_another_clock_denies_is_not_decided(
 ) -> None:
     rows = [timed(*x, timer=timer, cache=cache) for x in (("blas", 1.0), ("mine", factor))]
     row = replace(rows[1], clock_ratio=clock_ratio)
-    (found,) = judge_rows([rows[0], row], {"mine": ("blas",)})
-    assert found.verdict == verdict
+    (result,) = judge_rows([rows[0], row], {"mine": ("blas",)})
+    assert result.verdict == verdict
     reason = f"takes {clock_ratio:.2f} times as long"
-    assert (reason in found.reason) == (verdict == "not decided")
+    assert (reason in result.reason) == (verdict == "not decided")
 
 
 def test_a_wrong_tile_or_a_lost_result_makes_a_kernel_wrong() -> None:
@@ -117,12 +117,12 @@ def test_more_verdicts_have_wider_intervals_so_that_all_hold_together() -> None:
         replace(timed("mine", 0.99, n=n), round_medians_us=(99, 98, 100, 99.5, 98.5))
         for n in (64, 96, 128)
     ]
-    one = judged(mine[0])[0].ratio
+    single = judged(mine[0])[0].ratio
     blas = [timed("blas", 1.0, n=n) for n in (96, 128)]
     many = judged(*mine, *blas)[0].ratio
-    assert one
+    assert single
     assert many
-    assert many.low < one.low < one.high < many.high
+    assert many.low < single.low < single.high < many.high
 
 
 def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(
@@ -141,15 +141,22 @@ def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(
     assert "names cpu_naive, which is no library: name the baseline" in refused.err
     document = json.loads(done.out)
     assert (done.code, document["exit_code"]) == (1, 1)
-    found = {each["variant"]: each for each in document["verdicts"]}
-    assert (found["lazy"]["verdict"], found["lazy"]["reason"]) == ("wrong", "half is missing")
-    assert (found["honest"]["verdict"], found["honest"]["reason"]) == ("same", "")
-    assert found["honest"]["ratio_low"] <= found["honest"]["ratio"] <= found["honest"]["ratio_high"]
+    by_variant = {each["variant"]: each for each in document["verdicts"]}
+    assert (by_variant["lazy"]["verdict"], by_variant["lazy"]["reason"]) == (
+        "wrong",
+        "half is missing",
+    )
+    assert (by_variant["honest"]["verdict"], by_variant["honest"]["reason"]) == ("same", "")
+    assert (
+        by_variant["honest"]["ratio_low"]
+        <= by_variant["honest"]["ratio"]
+        <= by_variant["honest"]["ratio_high"]
+    )
     schema = make_schemas.schemas()["judge-2.json"]
     check = jsonschema.Draft202012Validator(schema)
     check.validate(document)
     assert not check.is_valid(document | {"format": 0})
-    assert not check.is_valid(document | {"verdicts": [found["lazy"] | {"verdict": "right"}]})
+    assert not check.is_valid(document | {"verdicts": [by_variant["lazy"] | {"verdict": "right"}]})
 
 
 KERNEL = """
@@ -236,9 +243,9 @@ def test_a_library_is_described_by_a_signature_that_the_user_states(tmp_path: Pa
 
 
 def test_the_table_names_verdict_ratio_and_reason() -> None:
-    found = judged(timed("mine", 0.5), timed("mine", 1.0, n=96))
+    results = judged(timed("mine", 0.5), timed("mine", 1.0, n=96))
     assert "not decided: nothing was measured" in str(as_tables([], 1.0)[-1])
-    shown = "\n".join(str(part) for part in as_tables(found, 1.0)[1:])
+    shown = "\n".join(str(part) for part in as_tables(results, 1.0)[1:])
     assert "not decided: mine 16 at 96 (float32, cold cache): the baseline has no time" in shown
     assert "not decided (claim: the baseline): 2 verdicts, 1 faster, 1 not decided" in shown
 
@@ -266,14 +273,14 @@ def outside(variant: str, factor: float, **facts: object) -> Row:
 
 
 def test_a_time_that_is_too_short_for_the_wall_decides_nothing() -> None:
-    (found,) = judge_rows([outside("blas", 1.0), outside("mine", 0.5)], {"mine": ("blas",)})
-    assert found.verdict == "faster"
+    (result,) = judge_rows([outside("blas", 1.0), outside("mine", 0.5)], {"mine": ("blas",)})
+    assert result.verdict == "faster"
     texts = "above 5 %", "µs a launch is too short"
     for facts, factor, text in (({"overhead_us": 30.0}, 0.5, texts[0]), ({}, 0.3, texts[1])):
         rows = [outside("blas", 1.0), outside("mine", factor, **facts)]
-        (found,) = judge_rows(rows, {"mine": ("blas",)})
-        assert found.verdict == "not decided"
-        assert text in found.reason
+        (result,) = judge_rows(rows, {"mine": ("blas",)})
+        assert result.verdict == "not decided"
+        assert text in result.reason
 
 
 def test_the_fastest_of_several_tiles_needs_more_proof_than_a_single_tile() -> None:
@@ -293,5 +300,5 @@ def test_the_table_states_the_threads_of_both_sides(
 ) -> None:
     own, base = counts
     rows = timed("blas", 1.0, cpu_threads=base), timed("mine", 0.5, cpu_threads=own)
-    (found,) = judge_rows(rows, {"mine": ("blas",)})
-    assert threads(found) == text
+    (result,) = judge_rows(rows, {"mine": ("blas",)})
+    assert threads(result) == text

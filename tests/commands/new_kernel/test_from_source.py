@@ -294,9 +294,9 @@ def test_one_extent_means_squares_and_m_and_k_of_a_vector_product_are_its_m_and_
         "__global__ void rows(const float* a, const float* x, float* y, int M, int K) {}\n"
     )
     describe_source("one", None, source, tmp_path / "own", force=False)
-    one = loaded(tmp_path / "own", "one")
-    assert one.refuse(Config(), PROBLEM) == "takes squares only"
-    assert one.refuse(Config(), Problem(op="gemm", m=8, n=8, k=8, dtype="float32")) is None
+    variant = loaded(tmp_path / "own", "one")
+    assert variant.refuse(Config(), PROBLEM) == "takes squares only"
+    assert variant.refuse(Config(), Problem(op="gemm", m=8, n=8, k=8, dtype="float32")) is None
     describe_source("rows", "gemv", source, tmp_path / "own", force=False)
     text = (tmp_path / "own/gemv/rows.py").read_text()
     assert "int M, int K=N" in " ".join(text.split()).replace('" "', "")
@@ -333,9 +333,17 @@ def test_every_form_of_a_kernel_is_read_and_comments_are_not() -> None:
     read = list(kernels(BLOCKS))
     assert [kernel.name for kernel in read] == ["helper", "blocks", "plain"]
     assert read[1].threads == "(BM * BN) / (TM * TN)"
-    assert [one.name for one in read[1].template] == ["T", "BM", "BN", "BK", "WM", "TM", "TN"]
+    assert [parameter.name for parameter in read[1].template] == [
+        "T",
+        "BM",
+        "BN",
+        "BK",
+        "WM",
+        "TM",
+        "TN",
+    ]
     (early,) = kernels("template <int N> static __launch_bounds__(64) __global__ void f() {}")
-    assert (early.threads, [one.name for one in early.template]) == ("64", ["N"])
+    assert (early.threads, [parameter.name for parameter in early.template]) == ("64", ["N"])
     for text in (
         "__global__ void declared(int M);",
         'const char* text = "__global__ void in_a_text() {}";',

@@ -17,9 +17,9 @@ PROBLEM = Problem(op="gemm", m=100, n=70, k=30, dtype="float32")
 
 def written(folder: Path, name: str = "mine", like: str | None = None) -> CudaVariant:
     write_pair(name, None, like, folder, force=False)
-    (found,) = choose("gemm", "cuda", [name], folder)
-    assert isinstance(found, CudaVariant)
-    return found
+    (described,) = choose("gemm", "cuda", [name], folder)
+    assert isinstance(described, CudaVariant)
+    return described
 
 
 def refusal(

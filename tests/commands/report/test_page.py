@@ -85,7 +85,7 @@ def test_the_page_is_sound_and_small_and_needs_no_network_and_no_script_but_its_
     for _, attributes in outline.elements:
         for name in ("src", "href", "xlink:href", "data", "action", "srcset"):
             assert (attributes.get(name) or "#").startswith(("#", "data:,"))
-    (policy,) = (one for one in outline.all("meta") if "http-equiv" in one)
+    (policy,) = (element for element in outline.all("meta") if "http-equiv" in element)
     assert str(policy["content"]).startswith("default-src 'none'")
     assert "@import" not in h200
     assert not re.search(r"url\((?!#)", h200)
@@ -103,9 +103,9 @@ def test_what_screen_readers_need_is_there(h200: str) -> None:
     for _, attributes in outline.elements:
         for name in ("aria-labelledby", "aria-describedby"):
             assert attributes.get(name, ids[0]) in ids
-    assert {one.get("scope") for one in outline.all("th")} == {"col", "row"}
+    assert {element.get("scope") for element in outline.all("th")} == {"col", "row"}
     assert len(outline.all("caption")) == len(outline.all("table")) == 3
-    assert all(one["role"] == "img" and one["aria-label"] for one in outline.all("svg"))
+    assert all(element["role"] == "img" and element["aria-label"] for element in outline.all("svg"))
     assert outline.all("a")[0] == {"class": "skip", "href": "#content"}
     assert "content" in ids
     fields = len(outline.all("input")) + len(outline.all("select"))
@@ -123,7 +123,9 @@ def test_markup_from_a_file_is_text() -> None:
     outline = Outline(text)
     assert len(outline.all("script")) == 1
     assert outline.all("img") == []
-    assert not [one for _, one in outline.elements if {"onerror", "onload"} & one.keys()]
+    assert not [
+        element for _, element in outline.elements if {"onerror", "onload"} & element.keys()
+    ]
     assert outline.texts[ATTACK] >= len(rows)
 
 
@@ -138,8 +140,8 @@ def test_every_point_is_a_row_and_every_failure_has_its_reason() -> None:
     assert names["naive"] >= 3
     assert names["33..34"] == 1
     assert names["too many threads"] == names["off by 1e3"] == 1
-    marked = [one for tag, one in outline.elements if tag == "tr" and one.get("class")]
-    assert [one["class"] for one in marked] == ["best", "best", "bad"]
+    marked = [element for tag, element in outline.elements if tag == "tr" and element.get("class")]
+    assert [element["class"] for element in marked] == ["best", "best", "bad"]
 
 
 def test_no_rows_are_nothing_to_report() -> None:

@@ -77,8 +77,8 @@ def test_a_users_own_experiment_is_measured_and_its_verdicts_are_kept(folder: Pa
         assert part in out
     assert "mine, sweep 1 of 1: cpu_naive, cpu_blas (gemm, float32)" in err
     assert files_in(target) == ["mine.csv", "reproduce.csv", "reproduce.md"]
-    rows = {one.variant: one for one in read(target / "mine.csv")}
-    assert {one.rounds for one in rows.values()} == {1}
+    rows = {row.variant: row for row in read(target / "mine.csv")}
+    assert {row.rounds for row in rows.values()} == {1}
     with (target / "reproduce.csv").open(newline="", encoding="utf-8") as file:
         lines = {line["label"]: line for line in csv.DictReader(file)}
     assert float(lines["cpu_blas"]["measured"]) * 1e3 == pytest.approx(rows["cpu_blas"].median_us)

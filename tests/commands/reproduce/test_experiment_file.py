@@ -164,8 +164,8 @@ def test_experiments_are_found_by_name_and_by_file_and_none_has_the_name_of_anot
     tmp_path: Path,
 ) -> None:
     mine = written(tmp_path, WHOLE)
-    found = find(["p100-tiles", str(mine), "p100-tiles"])
-    assert [one.name for one in found] == ["p100-tiles", "mine"]
+    experiments = find(["p100-tiles", str(mine), "p100-tiles"])
+    assert [each.name for each in experiments] == ["p100-tiles", "mine"]
     (tmp_path / "sub").mkdir()
     with pytest.raises(UsageError, match="have one name"):
         find([str(mine), str(written(tmp_path / "sub", WHOLE))])

@@ -52,9 +52,11 @@ tiles = [4]
 class Fake(FakeBackend):
     """Runs any variant as NumPy's product."""
 
-    def bind(self, of: Point, operands: OperandSets, rows: int | None = None) -> FakeKernel:
-        as_numpy = replace(of, variant=replace(FAKE, name=of.variant.name))
-        return replace(super().bind(as_numpy, operands, rows), point=of)
+    def bind(
+        self, asked_point: Point, operands: OperandSets, rows: int | None = None
+    ) -> FakeKernel:
+        as_numpy = replace(asked_point, variant=replace(FAKE, name=asked_point.variant.name))
+        return replace(super().bind(as_numpy, operands, rows), point=asked_point)
 
 
 @pytest.fixture(autouse=True)
@@ -67,16 +69,16 @@ def loops(folder: Path) -> list[Path]:
     return list((folder / "cache" / "gpubench" / "loops").glob("*"))
 
 
-def ran(folder: Path, *, gpu: bool = False, **given: Any) -> Any:
+def ran(folder: Path, *, gpu: bool = False, **options: Any) -> Any:
     """Run the experiment on fake backends; other arguments are options."""
     path = folder / "mine.toml"
     path.write_text(TEXT)
-    backends: dict[str, Any] = {"cpu": given.pop("cpu", Fake())}
+    backends: dict[str, Any] = {"cpu": options.pop("cpu", Fake())}
     if gpu:
-        backends["cuda"] = given.pop("cuda", Fake(device=GPU))
+        backends["cuda"] = options.pop("cuda", Fake(device=GPU))
     pools = {name: LocalPool(Runner(backend)) for name, backend in backends.items()}
     (folder / "out").mkdir(exist_ok=True)
-    asked = read_sweep(given)
+    asked = read_sweep(options)
     done = reproduce(read_experiment(path), pools, folder / "out", asked, Watcher(), force=True)
     return done, backends
 

@@ -66,8 +66,8 @@ TILE, LOOP = variant(name="cpu_tile"), variant(name="cpu_naive")
 
 
 def tiled(edge: int, time_us: float, scope: Scope = Scope.KERNEL) -> Row:
-    of = point(TILE, size=(64, 64, 64), tile=Config.parse(str(edge)), scope=scope)
-    return measured(time_us, of, round_medians_us=(time_us,) * 3)
+    at = point(TILE, size=(64, 64, 64), tile=Config.parse(str(edge)), scope=scope)
+    return measured(time_us, at, round_medians_us=(time_us,) * 3)
 
 
 ROWS = [
@@ -127,8 +127,8 @@ def test_what_was_not_measured_or_failed_has_no_figure_and_no_rule(
     assert values(times) == [[1.0, 0.8, None], [None] * 3, [None] * 3]
     assert times[1][0].row is None
     assert judged(experiment, [ROWS[0], ROWS[3]])[0].holds is None
-    of = point(TILE, size=(64, 64, 64), tile=Config.parse("8"), scope=Scope.END_TO_END)
-    wrong = failed(Status.WRONG, "off by one", of)
+    at = point(TILE, size=(64, 64, 64), tile=Config.parse("8"), scope=Scope.END_TO_END)
+    wrong = failed(Status.WRONG, "off by one", at)
     times, rates = compared(experiment, [ROWS[0], wrong])
     assert (times[1][0].measured, times[1][0].row) == (None, wrong)
     assert rates[0][0].row is None

@@ -38,8 +38,8 @@ CASES: dict[str, tuple[Rule, dict[str, float], bool, str]] = {
 
 
 def test_a_rule_looks_at_figures_and_says_what_it_saw() -> None:
-    for case, (claim, figures, holds, seen) in CASES.items():
-        assert claim.observe(figures) == (holds, seen), case
+    for case, (claim, figures, holds, observed) in CASES.items():
+        assert claim.observe(figures) == (holds, observed), case
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_figures_that_were_measured_besides_do_not_count() -> None:
 def test_the_slower_series_may_be_the_one_that_lacks_a_figure() -> None:
     figures = {"1024": 44.0, "2048": 255.0}
     faster = rule("faster-than", than="naive")
-    both, one = (
+    both, short = (
         faster.concerned(Figure.SPEEDUP, figures, {"naive": slower})
         for slower in ({"1024": 40.0, "2048": 41.0}, {"1024": 40.0})
     )
     assert judge(faster, both, both).sentence.startswith("shape holds: faster than naive: measured")
-    lacking = judge(faster, both, one)
+    lacking = judge(faster, both, short)
     assert (lacking.holds, "nothing measured at 2048" in lacking.sentence) == (None, True)

@@ -89,19 +89,19 @@ def test_devices_stand_then_and_now() -> None:
 
 
 def test_without_a_gpu_the_published_figures_still_stand_in_markdown() -> None:
-    found = tables_of("p100-tiles", gpu=False, whole=True)
-    naive = found["naive, 8×8 threads a block (ms)"]
+    tables = tables_of("p100-tiles", gpu=False, whole=True)
+    naive = tables["naive, 8×8 threads a block (ms)"]
     assert (naive.table.headings, naive.table.lines) == (("tile", "published"), [("8", "3.006406")])
-    stand_in = found["cpu_tile: T×T tiles in scratch memory, in place of a GPU (ms)"]
+    stand_in = tables["cpu_tile: T×T tiles in scratch memory, in place of a GPU (ms)"]
     assert stand_in.table.headings == ("tile", "measured")
-    shared_tile = found["shared_tile: T×T threads a block, one element each (ms)"]
+    shared_tile = tables["shared_tile: T×T threads a block, one element each (ms)"]
     assert "shape not judged" in shared_tile.below[0]
 
 
 def test_a_point_that_went_wrong_says_so_in_its_place() -> None:
     ran = done("p100-tiles")
     lost = {"status": "wrong", "reason": "off by one", "median_us": None}
-    rows = [replace(one, **lost) if one.variant == "naive" else one for one in ran.rows]
+    rows = [replace(each, **lost) if each.variant == "naive" else each for each in ran.rows]
     ran = replace(ran, rows=rows)
     assert grids(ran, whole=False)[0].table.lines[0][:3] == ("8", "3.006406", "wrong")
     wrong = "wrong: naive 8 at 512x512x1024 int32: off by one"  # in both scopes

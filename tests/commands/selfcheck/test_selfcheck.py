@@ -49,7 +49,7 @@ def timed(name: str, tile: str, timer: str, us: float, launches: str = "alone") 
 
 
 def test_only_kernels_timed_by_both_timers_have_a_gap() -> None:
-    found = launch_gaps(
+    gaps = launch_gaps(
         [
             timed("long", "16", "events", 101.0),
             timed("short", "16", "events", 3.0),
@@ -61,10 +61,10 @@ def test_only_kernels_timed_by_both_timers_have_a_gap() -> None:
             timed("by one timer", "16", "cupti", 5.0),
         ]
     )
-    assert [(gap.label.split()[0], gap.is_library, gap.is_control) for gap in found] == [
+    assert [(gap.label.split()[0], gap.is_library, gap.is_control) for gap in gaps] == [
         ("short", False, False), ("short", False, True), ("library", True, False),
     ]  # fmt: skip
-    assert [round(gap.gap_us, 3) for gap in found] == [1.0, 0.1, 3.0]
+    assert [round(gap.gap_us, 3) for gap in gaps] == [1.0, 0.1, 3.0]
 
 
 ALONE = gaps((2, 1.0), (10, 1.1), (100, 0.9))
@@ -75,7 +75,7 @@ DEVIATING = gaps((2, 1.0), (10, 1.0), (20, 1.0), (30, 2.0))
 
 
 @pytest.mark.parametrize(
-    ("found", "trusted", "named"),
+    ("gaps", "trusted", "named"),
     [
         ([*ALONE, CONTROL], True, "launches that overlap are found"),
         ([*ALONE, CONTROL._replace(events_us=4.0)], False, "launches of control overlap"),
@@ -89,9 +89,9 @@ DEVIATING = gaps((2, 1.0), (10, 1.0), (20, 1.0), (30, 2.0))
     ],
 )
 def test_gaps_are_trusted_if_they_are_alike_and_short_and_a_control_overlaps(
-    found: list[Gap], trusted: bool, named: str
+    gaps: list[Gap], trusted: bool, named: str
 ) -> None:
-    verdict = judge_gaps(found, EMPTY)
+    verdict = judge_gaps(gaps, EMPTY)
     assert (verdict.trusted, named in verdict.sentence) == (trusted, True), verdict.sentence
     assert deviating(DEVIATING) == DEVIATING[-1:]
 
@@ -134,11 +134,11 @@ def test_a_gap_that_deviates_only_once_is_not_held_against_the_machine() -> None
         measured_again.append(len(keys))
         return [always._replace(events_us=always.events_us + 6)] + [once] * (once.key in keys)
 
-    found = confirmed(disturbed, measure)
+    gaps = confirmed(disturbed, measure)
     assert measured_again == [2, *[1] * (REPEATS - 1)]
-    assert [gap.key for gap in deviating(found)] == [always.key]
-    assert found[4].gap_us == 6.0
-    assert not judge_gaps(found, EMPTY).trusted
+    assert [gap.key for gap in deviating(gaps)] == [always.key]
+    assert gaps[4].gap_us == 6.0
+    assert not judge_gaps(gaps, EMPTY).trusted
     assert confirmed(right, measure) == right
 
 

@@ -19,7 +19,7 @@ H200 = REPOSITORY / "results" / "h200" / "sweep.csv"
 
 
 @pytest.fixture
-def few(tmp_path: Path) -> Path:
+def few_rows(tmp_path: Path) -> Path:
     """Every 20th row of a sweep on an H200, and a row of each status."""
     rows = read(H200)[::20]
     lost = [replace(rows[0], tile=f"{n}", status=status, reason=f"{status}, why", median_us=None)
@@ -34,29 +34,29 @@ def written(path: Path, name: str) -> Path:
     return path.parent / name
 
 
-def test_nothing_is_overwritten_without_force(few: Path) -> None:
-    (few.parent / "a.json").write_text("mine")
+def test_nothing_is_overwritten_without_force(few_rows: Path) -> None:
+    (few_rows.parent / "a.json").write_text("mine")
     words = ("show", "few.csv", "-o", "a.json")
-    done = call(few.parent, *words)
+    done = call(few_rows.parent, *words)
     assert (done.code, done.err) == (
         2,
         "gpubench: --output: a.json exists; --force overwrites it\n",
     )
-    assert call(few.parent, *words, "--force").code == 0
-    assert json.loads((few.parent / "a.json").read_text())["format"] == 2
+    assert call(few_rows.parent, *words, "--force").code == 0
+    assert json.loads((few_rows.parent / "a.json").read_text())["format"] == 2
 
 
-def test_rows_are_written_again_as_they_were_read(few: Path) -> None:
-    assert read(written(few, "again.csv")) == read(few)
-    chosen = call(few.parent, "show", "few.csv", "--format", "csv", "--only", "shared_tile")
+def test_rows_are_written_again_as_they_were_read(few_rows: Path) -> None:
+    assert read(written(few_rows, "again.csv")) == read(few_rows)
+    chosen = call(few_rows.parent, "show", "few.csv", "--format", "csv", "--only", "shared_tile")
     assert {line.split(",")[1] for line in chosen.out.splitlines()[1:]} == {"shared_tile"}
 
 
-def test_tables_in_a_file_are_those_of_the_terminal(few: Path) -> None:
-    shown = call(few.parent, "show", "few.csv").out
-    assert written(few, "tables.txt").read_text() == shown
-    in_file = written(few, "tables.md").read_text()
-    assert in_file == call(few.parent, "show", "few.csv", "--format", "markdown").out
+def test_tables_in_a_file_are_those_of_the_terminal(few_rows: Path) -> None:
+    shown = call(few_rows.parent, "show", "few.csv").out
+    assert written(few_rows, "tables.txt").read_text() == shown
+    in_file = written(few_rows, "tables.md").read_text()
+    assert in_file == call(few_rows.parent, "show", "few.csv", "--format", "markdown").out
     assert "| --- " in in_file
 
 
@@ -68,10 +68,10 @@ def test_tables_in_a_file_are_those_of_the_terminal(few: Path) -> None:
         ("--format csv --top 3", "--format: csv takes one file, and no --sort or --top"),
     ],
 )
-def test_a_format_that_does_not_fit_is_refused(few: Path, words: str, refused: str) -> None:
-    done = call(few.parent, "show", "few.csv", *words.split())
+def test_a_format_that_does_not_fit_is_refused(few_rows: Path, words: str, refused: str) -> None:
+    done = call(few_rows.parent, "show", "few.csv", *words.split())
     assert (done.code, done.err) == (2, f"gpubench: {refused}\n")
-    assert not (few.parent / "x.xls").exists()
+    assert not (few_rows.parent / "x.xls").exists()
 
 
 # ---- the schemas
@@ -85,10 +85,10 @@ def test_the_schemas_are_those_of_the_classes() -> None:
     assert on_disk == SCHEMAS
 
 
-def test_what_is_written_for_programs_fits_its_schema(few: Path) -> None:
-    rows = json.loads(written(few, "rows.json").read_text())
+def test_what_is_written_for_programs_fits_its_schema(few_rows: Path) -> None:
+    rows = json.loads(written(few_rows, "rows.json").read_text())
     done = call(
-        few.parent, "diff", str(H200), str(H200.parent / "sweep_again.csv"), "--format", "json"
+        few_rows.parent, "diff", str(H200), str(H200.parent / "sweep_again.csv"), "--format", "json"
     )
     diff = json.loads(done.out)
     assert len(diff["points"]) > 100

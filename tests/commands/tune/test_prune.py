@@ -31,8 +31,8 @@ class Reported(Builds):
         super().__init__(H200)
         self.report = report
 
-    def resources(self, of: Point) -> Resources | None:
-        return self.report.get(of)
+    def resources(self, asked_point: Point) -> Resources | None:
+        return self.report.get(asked_point)
 
 
 def test_a_kernel_of_which_no_block_fits_needs_no_launch() -> None:
@@ -56,17 +56,20 @@ def test_spilled_registers_cannot_win_against_a_kernel_without() -> None:
 
 def test_waves_longer_than_the_fastest_time_cannot_win() -> None:
     # 16 blocks of 256×192 for 1000×1000: 132 multiprocessors, of which 24 get one.
-    few, many = at("wgmma_mixed", "256x192x64/s3/cluster=1x2/group=16", 1000, "bfloat16"), None
-    many = at("wgmma", "64x128x64/s4", 1000, "bfloat16")
-    builds = Reported({few: PLAIN, many: PLAIN})
-    launch = builds.launch(few)
+    few_waves, many_waves = (
+        at("wgmma_mixed", "256x192x64/s3/cluster=1x2/group=16", 1000, "bfloat16"),
+        None,
+    )
+    many_waves = at("wgmma", "64x128x64/s4", 1000, "bfloat16")
+    builds = Reported({few_waves: PLAIN, many_waves: PLAIN})
+    launch = builds.launch(few_waves)
     assert launch
-    bound_us = builds.least_us(few)
+    bound_us = builds.least_us(few_waves)
     assert bound_us == pytest.approx(2e9 / 1070e12 * 1e6 * 132 / launch.blocks, rel=0.01)
-    assert "waves" in (builds.why_not(few, many, 0.9 * bound_us) or "")
-    assert builds.why_not(few, many, 1.1 * bound_us) is None
+    assert "waves" in (builds.why_not(few_waves, many_waves, 0.9 * bound_us) or "")
+    assert builds.why_not(few_waves, many_waves, 1.1 * bound_us) is None
     # A kernel that beats its own bound says that the peak is another one.
-    assert builds.why_not(few, many, 0.1 * builds.least_us(many)) is None
+    assert builds.why_not(few_waves, many_waves, 0.1 * builds.least_us(many_waves)) is None
 
 
 def test_the_authors_choice_comes_first_and_then_the_lowest_bound() -> None:
@@ -86,9 +89,9 @@ def test_kernels_are_compiled_here_in_the_order_that_was_given() -> None:
     with closing(Builds(H200)) as builds:
         builds.start(tiles)
         assert builds.first_ready(tiles) in {0, 1}
-        found = builds.resources(tiles[0])
-        assert found
-        assert found.shared_bytes == 2 * 8 * 8 * 4
+        resources = builds.resources(tiles[0])
+        assert resources
+        assert resources.shared_bytes == 2 * 8 * 8 * 4
         wrong = at("shared_tile", "2", 256)
         assert builds.first_ready([wrong]) == 0  # nobody compiles it: it is not waited for
 

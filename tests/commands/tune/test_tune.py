@@ -89,10 +89,10 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Space], None]:
 
     def install(space: Space) -> None:
         fake = variant(matmul, "fake", tiles=space, baseline="library")
-        known = {"fake": fake, "library": LIBRARY}
+        variants = {"fake": fake, "library": LIBRARY}
 
         def chosen(_op: str, _backend: str, names: Sequence[str], *_: object) -> Any:
-            return tuple(known[name] for name in names)
+            return tuple(variants[name] for name in names)
 
         monkeypatch.setattr(plan, "choose", chosen)
         monkeypatch.setattr(tuning, "choose", chosen)
@@ -103,8 +103,8 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Space], None]:
 
 
 def settings(**options: Any) -> Settings:
-    given = {"variants": "fake", "sizes": "16", "device": "cpu", "rounds": 2, "kernels": None}
-    return read_settings(given | options)
+    defaults = {"variants": "fake", "sizes": "16", "device": "cpu", "rounds": 2, "kernels": None}
+    return read_settings(defaults | options)
 
 
 def tuned(
@@ -131,7 +131,7 @@ def tuned(
 def test_the_group_is_what_is_as_fast_and_all_else_is_eliminated_with_its_rounds(
     tmp_path: Path,
 ) -> None:
-    found = tuned(output=tmp_path / "a.csv")
+    outcome = tuned(output=tmp_path / "a.csv")
     rows = {row.tile: row for row in read(tmp_path / "a.csv")}
     assert len(rows) == 16
     assert {tile for tile, row in rows.items() if row.status == "ok"} == {"4", "8", "12"}
@@ -142,18 +142,18 @@ def test_the_group_is_what_is_as_fast_and_all_else_is_eliminated_with_its_rounds
     assert max(row.rounds or 0 for row in gone) <= (rows["8"].rounds or 0)
     assert min(row.rounds or 0 for row in gone) == 3
     assert not partial_of(tmp_path / "a.csv").exists()
-    assert list(found.race.endings.values()) == ["all that are left are within 1 % of each other"]
+    assert list(outcome.race.endings.values()) == ["all that are left are within 1 % of each other"]
 
 
 @pytest.mark.usefixtures("choose")
 def test_winner_and_simplest_are_measured_again_beside_the_library(tmp_path: Path) -> None:
-    found = tuned(output=tmp_path / "a.csv")
+    outcome = tuned(output=tmp_path / "a.csv")
     again = read(tmp_path / "a.confirmed.csv")
     assert {row.variant for row in again} == {"fake", "library"}
-    group = group_of(found.race.rows)
+    group = group_of(outcome.race.rows)
     assert {row.tile for row in again if row.tile} == {group[0].tile, "4"}
     assert all(row.rounds == 2 and row.percent_of_blas for row in again)
-    (winner,) = found.winners
+    (winner,) = outcome.winners
     assert (winner.simplest, winner.group, winner.configurations) == ("4", 3, 16)
     assert winner.tile in {"4", group[0].tile}
     assert winner.percent_of_blas == pytest.approx(50, rel=0.01)
@@ -161,10 +161,10 @@ def test_winner_and_simplest_are_measured_again_beside_the_library(tmp_path: Pat
 
 @pytest.mark.usefixtures("choose")
 def test_where_within_and_the_budget_are_kept_to() -> None:
-    found = tuned(where="edge > 8 and edge % 2 == 0", within="30%")
-    assert {row.tile for row in found.race.rows} == {"10", "12", "14", "16"}
-    assert {row.tile for row in found.race.rows if row.status == "ok"} >= {"10", "12"}
-    assert found.winners[0].within == 0.3
+    outcome = tuned(where="edge > 8 and edge % 2 == 0", within="30%")
+    assert {row.tile for row in outcome.race.rows} == {"10", "12", "14", "16"}
+    assert {row.tile for row in outcome.race.rows if row.status == "ok"} >= {"10", "12"}
+    assert outcome.winners[0].within == 0.3
     with pytest.raises(UsageError, match="no configuration of fake fulfils it"):
         tuned(where="edge > 16")
     with pytest.raises(UsageError, match="--within: '200%' is not a percentage"):
@@ -175,10 +175,10 @@ def test_where_within_and_the_budget_are_kept_to() -> None:
 
 def test_several_variants_and_sizes_are_races_of_their_own(choose: Callable[[Space], None]) -> None:
     choose(edges(1, 4, because="a test"))
-    found = tuned(sizes="8,16")
-    assert len(races(found.race.rows)) == 2
-    assert [(winner.m, winner.n) for winner in found.winners] == [(8, 8), (16, 16)]
-    text = text_of(found)
+    outcome = tuned(sizes="8,16")
+    assert len(races(outcome.race.rows)) == 2
+    assert [(winner.m, winner.n) for winner in outcome.winners] == [(8, 8), (16, 16)]
+    text = text_of(outcome)
     assert text.count("fake: ") == 2
     assert "is not shown to be more than 1 % slower" in text
     assert "eliminated: shown to be more than 1 % slower than the best" in text
@@ -194,12 +194,12 @@ def test_a_tuning_that_was_interrupted_is_continued_where_it_was(tmp_path: Path)
     assert interrupted.confirmed is None
     before = partial_of(output).read_text().count('"ok"')
     backend = Timed(by_edge)
-    found = tuned(backend, output=output, resume=True)
+    outcome = tuned(backend, output=output, resume=True)
     assert before == 89
     firsts = [event for event in backend.events_of("sample") if event.count <= 2]
     assert len({str(event.point and event.point.tile) for event in firsts}) < 16
-    assert {row.tile for row in group_of(found.race.rows)} == {"4", "8", "12"}
-    assert len(found.race.rows) == len(whole.race.rows)
+    assert {row.tile for row in group_of(outcome.race.rows)} == {"4", "8", "12"}
+    assert len(outcome.race.rows) == len(whole.race.rows)
     with pytest.raises(UsageError, match="exists; --force"):
         tuned(output=output, resume=True)
 
@@ -241,17 +241,17 @@ def test_winners_that_could_not_be_written_are_kept_by_a_resumed_race(tmp_path: 
 @pytest.mark.usefixtures("choose")
 def test_a_failed_configuration_is_a_row_and_the_race_goes_on() -> None:
     class Failing(Timed):
-        def bind(self, of: Any, operands: Any, rows: int | None = None) -> FakeKernel:
-            kernel = super().bind(of, operands, rows)
-            if of.tile and of.tile["edge"] == 8:
+        def bind(self, asked_point: Any, operands: Any, rows: int | None = None) -> FakeKernel:
+            kernel = super().bind(asked_point, operands, rows)
+            if asked_point.tile and asked_point.tile["edge"] == 8:
                 return replace(kernel, call=lambda _a, _b, c: c.fill(0))
             return kernel
 
-    found = tuned(Failing(by_edge))
-    statuses = {row.tile: row.status for row in found.race.rows}
+    outcome = tuned(Failing(by_edge))
+    statuses = {row.tile: row.status for row in outcome.race.rows}
     assert statuses["8"] == "wrong"
     assert {tile for tile, status in statuses.items() if status == "ok"} == {"4", "12"}
-    assert found.race.failed
+    assert outcome.race.failed
 
 
 def test_of_a_large_space_a_sample_is_raced_and_then_the_leaders_neighbours(
@@ -273,10 +273,10 @@ def test_of_a_large_space_a_sample_is_raced_and_then_the_leaders_neighbours(
     output = tmp_path / "a.csv"
     interrupted = tuned(Timed(bowl), watcher=Counting(race_ends_at=60), output=output)
     assert interrupted.race.interrupted
-    found = tuned(Timed(bowl), output=output, resume=True)
-    assert found.winners[0].tile == "20x12"
-    assert 20 < len(found.race.rows) <= 200
-    assert not any("odd" in (row.reason or "") for row in found.race.rows)
+    outcome = tuned(Timed(bowl), output=output, resume=True)
+    assert outcome.winners[0].tile == "20x12"
+    assert 20 < len(outcome.race.rows) <= 200
+    assert not any("odd" in (row.reason or "") for row in outcome.race.rows)
 
 
 @pytest.mark.usefixtures("choose")
@@ -288,8 +288,8 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert not output.exists()
 
 
-def text_of(found: Tuned) -> str:
-    return printed(summary(found, 0.01))
+def text_of(outcome: Tuned) -> str:
+    return printed(summary(outcome, 0.01))
 
 
 OWN = """
@@ -335,20 +335,22 @@ def test_a_race_that_the_budget_ended_is_undecided_and_keeps_nothing(
     defaults = schedule.Races.__init__.__kwdefaults__
     assert defaults
     monkeypatch.setitem(defaults, "clock", lambda: float(next(ticks)))
-    found = tuned(budget="30")
-    assert found.undecided
-    assert found.winners == []
-    text = " ".join(text_of(found).split())
+    outcome = tuned(budget="30")
+    assert outcome.undecided
+    assert outcome.winners == []
+    text = " ".join(text_of(outcome).split())
     assert "undecided." in text
     assert "No winner is kept" in text
     assert "not shown to be" not in text
 
 
 def test_a_winner_is_judged_by_seven_rounds_or_was_the_only_configuration_measured() -> None:
-    def of(rounds: int, status: str = "ok", reason: str = "") -> Any:
+    def asked_point(rounds: int, status: str = "ok", reason: str = "") -> Any:
         return replace(ROW, rounds=rounds, status=status, reason=reason)
 
-    assert not is_undecided([of(7), of(9), of(1, "eliminated")])
-    assert is_undecided([of(7), of(6)])
-    assert not is_undecided([of(2), of(1, "eliminated")])
-    assert is_undecided([of(2), of(0, "skipped", schedule.SkipReason.BUDGET_ENDED)])
+    assert not is_undecided([asked_point(7), asked_point(9), asked_point(1, "eliminated")])
+    assert is_undecided([asked_point(7), asked_point(6)])
+    assert not is_undecided([asked_point(2), asked_point(1, "eliminated")])
+    assert is_undecided(
+        [asked_point(2), asked_point(0, "skipped", schedule.SkipReason.BUDGET_ENDED)]
+    )

@@ -102,12 +102,12 @@ def test_no_label_lies_over_another_or_over_the_edge() -> None:
         ]
         assert off == []
         pairs = combinations(boxes, 2)
-        assert [(one, other) for (one, a), (other, b) in pairs if a.overlaps(b)] == []
+        assert [(first, other) for (first, a), (other, b) in pairs if a.overlaps(b)] == []
 
 
 def test_auto_shows_what_the_file_varies() -> None:
     beside_cublas = [sample(percent_of_blas=20.0), sample("cublas", "", percent_of_blas=100.0)]
-    for of, kind in (
+    for each, kind in (
         (of_files(SWEEP), "tiles"),
         (of_files(COMPARE), "sizes"),
         (gpu_and_cpu(), "sizes"),
@@ -115,7 +115,7 @@ def test_auto_shows_what_the_file_varies() -> None:
         (source(sample()), "tiles"),
         (source(sample(tile="")), "sizes"),
     ):
-        assert resolve(of, "auto") == kind
+        assert resolve(each, "auto") == kind
 
 
 def test_the_best_tile_is_named_with_its_time() -> None:
@@ -137,7 +137,7 @@ def test_tiles_that_use_local_memory_are_crossed_and_said_to_be() -> None:
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_figures_of_rounds_that_disagree_are_marked_and_the_mark_is_explained(kind: str) -> None:
     def marks(*medians: float) -> tuple[int, bool]:
-        rows = [replace(row, round_medians_us=medians) for of in files(kind) for row in of.rows]
+        rows = [replace(row, round_medians_us=medians) for each in files(kind) for row in each.rows]
         figure = draw(source(*rows), kind)
         lines = [line for axes in figure.axes for line in axes.lines]
         rings = sum(len(line.get_xdata()) for line in lines if line.get_fillstyle() == "none")
@@ -211,11 +211,11 @@ def test_names_of_problems_without_room_are_numbered_and_none_is_rotated() -> No
 def test_the_roof_slopes_where_the_bandwidth_is_known() -> None:
     rows = [replace(row, percent_of_peak=10.0) for row in by_size("naive", (9, 40, 300, 2000))]
     flat = draw(source(*rows), "roofline")
-    given = draw(source(*rows, copy_gbytes_per_s=4000.0), "roofline")
+    with_bandwidth = draw(source(*rows, copy_gbytes_per_s=4000.0), "roofline")
     rows[0] = replace(rows[0], gbytes_per_s=300.0, percent_of_copy=10.0)
     told = draw(source(*rows), "roofline")
     assert not [text for text in words(flat) if "GB/s" in text]
-    assert "copy 4,000 GB/s" in words(given)
+    assert "copy 4,000 GB/s" in words(with_bandwidth)
     assert "copy 3,000 GB/s" in words(told)
 
 
@@ -224,7 +224,7 @@ def test_no_two_variants_of_a_panel_are_drawn_alike(kind: str) -> None:
     blas = by_size("cublas", (8, 30, 200, 1500), percent_of_blas=100.0)
     more = [replace(row, variant="cublaslt") for row in blas]
     untiled = [replace(row, tile="") for row in (*blas, *more)]
-    every = [*(row for of in gpu_and_cpu() for row in of.rows), *untiled]
+    every = [*(row for each in gpu_and_cpu() for row in each.rows), *untiled]
     for axes in draw(source(*every, *curve("naive", (8, 4, 6))), kind).axes:
         legend = axes.get_legend()
         assert legend is not None
@@ -285,10 +285,10 @@ def test_a_picture_survives_names_that_mean_something_elsewhere() -> None:
     name = r"$\frac{1}{0}$ <b>&amp; _a_very_long_name_that_goes_on_and_on_and_on"
     rows = [sample(name, str(tile), device=name, library=name) for tile in (1, 2, 4)]
     rows += [sample(name, "", n=n, percent_of_blas=5.0, device=name) for n in SIZES]
-    of = source(*(replace(row, percent_of_peak=5.0) for row in rows))
-    for kind in fitting(of):
-        FigureCanvasAgg(draw(of, kind)).draw()
-    assert fitting(of) == ["tiles", "sizes", "blas", "roofline"]
+    each = source(*(replace(row, percent_of_peak=5.0) for row in rows))
+    for kind in fitting(each):
+        FigureCanvasAgg(draw(each, kind)).draw()
+    assert fitting(each) == ["tiles", "sizes", "blas", "roofline"]
     # Only kinds that show more than one figure fit.
     assert fitting(source(sample())) == fitting(sources([])) == []
     assert fitting(gpu_and_cpu()) == ["sizes", "roofline"]

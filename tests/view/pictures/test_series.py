@@ -11,7 +11,7 @@ from gpubench.view.pictures.series import extent, panels, sources, titles
 
 
 def labels(*files: tuple[str, Row]) -> list[str]:
-    return [of.label for of in sources([(Path(name), [row]) for name, row in files])]
+    return [each.label for each in sources([(Path(name), [row]) for name, row in files])]
 
 
 def test_a_lone_source_needs_no_label() -> None:
@@ -33,8 +33,8 @@ def test_sources_are_labelled_by_what_differs_first() -> None:
 def test_device_and_version_stand_together_where_one_does_not_suffice() -> None:
     here = sample()
     other = replace(here, device="Other GPU")
-    of = [here, other, replace(other, gpubench="9.9.9")]
-    assert [one.label for one in sources([(Path("a.csv"), of)])] == [
+    rows = [here, other, replace(other, gpubench="9.9.9")]
+    assert [source.label for source in sources([(Path("a.csv"), rows)])] == [
         f"Fake GPU, gpubench {here.gpubench}",
         f"Other GPU, gpubench {here.gpubench}",
         "Other GPU, gpubench 9.9.9",
@@ -49,14 +49,14 @@ def test_panels_hold_what_may_be_compared() -> None:
         sample(n=2048),
         sample(cache="hot"),
     ]
-    (of,) = sources([(Path("a.csv"), rows)])
-    assert [panel.title for panel in panels([of], titles([of], by_size=True))] == [
+    (each,) = sources([(Path("a.csv"), rows)])
+    assert [panel.title for panel in panels([each], titles([each], by_size=True))] == [
         "gemm 1024 float32 on Fake GPU, cold cache",
         "gemm 1024 float64 on Fake GPU, cold cache",
         "gemm 2048 float32 on Fake GPU, cold cache",
         "gemm 1024 float32 on Fake GPU, hot cache",
     ]
-    assert len(panels([of], titles([of], by_size=False))) == 3
+    assert len(panels([each], titles([each], by_size=False))) == 3
 
 
 def test_the_extent_is_the_edge_of_a_cube_or_square_with_as_much_work() -> None:

@@ -48,9 +48,9 @@ def linear(colour: str) -> np.ndarray:
     return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, second: str) -> float:
     """WCAG 2.2's contrast ratio."""
-    lights = sorted(float(linear(colour) @ [0.2126, 0.7152, 0.0722]) for colour in (one, other))
+    lights = sorted(float(linear(colour) @ [0.2126, 0.7152, 0.0722]) for colour in (first, second))
     return (lights[1] + 0.05) / (lights[0] + 0.05)
 
 
@@ -78,9 +78,9 @@ def test_a_page_of_its_own_has_strong_text() -> None:
 
 @pytest.mark.parametrize("kind", CONE_LOSS)
 def test_colours_differ_for_colour_blind_readers(kind: str) -> None:
-    seen = [lab(np.array(CONE_LOSS[kind]) @ linear(colour)) for colour in COLOURS[:10]]
-    least = min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2))
-    assert least > 4 * JUST_NOTICEABLE
+    perceived = [lab(np.array(CONE_LOSS[kind]) @ linear(colour)) for colour in COLOURS[:10]]
+    distance = min(float(np.linalg.norm(a - b)) for a, b in combinations(perceived, 2))
+    assert distance > 4 * JUST_NOTICEABLE
 
 
 def test_a_look_repeats_only_after_every_pair_of_colour_and_marker() -> None:
@@ -181,10 +181,10 @@ def test_at_most_eight_kernels_of_a_panel_are_in_colour_and_the_others_are_named
 
 
 def test_a_variant_has_the_same_colour_in_all_pictures_of_a_page() -> None:
-    of = sources([(SWEEP, [row for row in read(SWEEP) if row.n == 1024])])
-    page = looks_of(of)
+    drawn_sources = sources([(SWEEP, [row for row in read(SWEEP) if row.n == 1024])])
+    page = looks_of(drawn_sources)
     for kind in ("tiles", "roofline"):
-        for axes in draw(of, kind, looks=page).axes:
+        for axes in draw(drawn_sources, kind, looks=page).axes:
             for text in axes.get_legend().texts if axes.get_legend() else ():
                 name = text.get_text().splitlines()[0]
                 if name in page and page[name].colour:
