@@ -26,6 +26,9 @@ GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
 """Values of template parameters with these names, if the source has no values. Other parameters:
 32."""
 
+OTHER_NAMES = {f"block_size_{each}": f"B{each.upper()}" for each in "mnk"}
+OTHER_NAMES |= {"thread_size_y": "TM", "thread_size_x": "TN"}
+
 LONGEST = 20  # maximum number of characters of an axis. Longer names lose their middle
 EDGE = 32  # a guess: the edge of a block of two dimensions
 THREADS = 256  # a guess: the threads of a block of one dimension
@@ -150,7 +153,7 @@ def describe_file(
 
 def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     """Read a source. Raises UsageError as `describe_file` does."""
-    text, (folders, linked) = source_text(source), needed(source)
+    text, (folders, linked, standard) = source_text(source), needed(source)
     macros = _numeric_macros(text)
     text, included, _ = expanded(source, folders, macros)
     try:
@@ -164,6 +167,7 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
         raise UsageError(f"--from: {source}: {error}") from error
     launch = Dimensions()
     options = [f"-I{os.path.relpath(folder, home)}" for folder in folders]
+    options += standard
     body = "\n".join(each.body for each in reachable(last(function.name), by_name))
     others = [each.name for each in _candidates(defined) if each.name != function.name]
     if function.is_kernel:
@@ -339,6 +343,8 @@ def _axis_name(name: str) -> str:
     if name in {*BLOCK, *THREAD}:
         return name
     name = name.lower()
+    if name in OTHER_NAMES:
+        return OTHER_NAMES[name]
     return name if len(name) <= LONGEST else f"{name[:9]}_{name[9 - LONGEST + 1 :]}"
 
 

@@ -20,6 +20,10 @@ MAX_INCLUDED_BYTES = 2**20  # headers with more are libraries: only those beside
 
 _ELF = b"\x7fELF"  # first bytes of a shared library
 
+_OF_CUDA = re.compile(r"(cu|nv|mma|cooperative_|device_|driver_|math_|sm_|vector_)\w*\.h")
+"""Headers of the toolkit. A library such as CUTLASS has an `mma.h` of its own."""
+
+_CONCEPT = re.compile(r"\bconcept\s+\w+\s*=")  # of C++20
 _LINE_MARKER = re.compile(r'^# \d+ "(.*?)"[^\n]*\n?', re.MULTILINE)
 
 
@@ -103,8 +107,8 @@ def _by_file(text: str, source: str) -> tuple[str, str, str]:
     return "".join(parts[0]), "".join(parts[1]), "".join(parts[2])
 
 
-def needed(source: Path) -> tuple[list[Path], list[Path]]:
-    """Return the include folders that a source needs, and the files that must be linked with it.
+def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
+    """Return the include folders that a source needs, the files to link with it, and options.
 
     A header that is not beside its file is searched in neighbouring folders, and then in the
     repository. A source that has the name of an included header, such as `utils.cu` for
@@ -132,7 +136,8 @@ def needed(source: Path) -> tuple[list[Path], list[Path]]:
             path for path in paths if path.is_file() and path.with_suffix("") not in included
         ]
         linked |= dict.fromkeys(candidates[:1])
-    return list(folders), list(linked)
+    has_concepts = any(_CONCEPT.search(read_source(file)) for file in files)
+    return list(folders), list(linked), ["-std=c++20"] * has_concepts
 
 
 def neighbours(source: Path) -> list[Path]:
@@ -161,8 +166,8 @@ def of_repository(source: Path) -> list[Path]:
 
 def _homes_in_repository(source: Path, name: str) -> list[Path]:
     """Return the folders in a source's repository that contain a header of this name."""
-    if "/" not in name and not name.endswith((".cuh", ".hpp")):  # a header of the system
-        return []
+    if "." not in name or _OF_CUDA.fullmatch(name) or Path("/usr/include", name).exists():
+        return []  # a header of the system
     paths = _headers(root_of(source)).get(Path(name).name, ())
     parts = Path(name).parts
     return [path.parents[len(parts) - 1] for path in paths if path.parts[-len(parts) :] == parts]
