@@ -27,7 +27,9 @@ from gpubench.results.row import Row, read
 from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.text import shown
 from gpubench.view.numbers import time_text
-from gpubench.view.tables import console, table
+from gpubench.view.tables import console, say, table
+
+NOT_JUDGED = 3  # exit code if a problem of a folder cannot be used
 
 FEW_BITS = 2  # number of bits by which a result may be less exact than the reference, unsaid
 
@@ -73,22 +75,23 @@ def judge_problems(
 
     A budget is shared by the problems. Raises UsageError.
     """
-    if len(names) != 1:
-        raise UsageError("--solution: name the problem, or a folder of problems, as KERNEL")
-    problems = forms.find(Path(names[0]))
-    if not problems:
-        raise UsageError(f"KERNEL: {shown(names[0])} has no problem of {', '.join(forms.FORMS)}")
+    problems = _found(names, solutions)
     folder = Path(options["output"]) if options.get("output") else None
     if folder and folder.suffix == ".csv" and len(problems) > 1:
         raise UsageError("-o: the results of several problems need a folder")
     if choices.resume and folder is None:
         raise UsageError("--resume: name the folder of the results as -o DIR")
-    started, done, is_interrupted = perf_counter(), list[Problem](), False
-    for number, (form, path) in enumerate(problems):
-        beside = forms.solutions(form, path) if solutions is None else solutions
-        if not beside:
+    started, done, code = perf_counter(), list[Problem](), 0
+    for number, (path, beside) in enumerate(problems):
+        given = {**options, "op": str(path), "output": None}
+        try:
+            sweep = option.read_sweep(given, defaults=defaults, solutions=beside)
+        except UsageError as error:
+            if len(problems) == 1:
+                raise
+            say(f"not judged: {error}", "yellow", err=True)
+            code = NOT_JUDGED
             continue
-        sweep = option.read_sweep({**options, "op": str(path)}, defaults=defaults, solutions=beside)
         if sweep.timing.rounds < MIN_ROUNDS:
             raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
         if budget_s := sweep.timing.budget_s:
@@ -98,21 +101,32 @@ def judge_problems(
         problem, is_interrupted = _judged(sweep, folder, choices)
         done.append(problem)
         if is_interrupted:
+            code = INTERRUPTED
             break
-    if not done:
-        raise UsageError("--solution: name a solution; none lies beside the problem")
     judged = [each for problem in done for each in problem.judged]
     if as_json:
+        facts: dict[str, object] = {"claim": choices.claim, "threshold": choices.same}
+        facts |= {"problems": [*map(_members, done)]}
         rows = [row for problem in done for row in problem.rows]
-        facts = {
-            "claim": choices.claim,
-            "threshold": choices.same,
-            "problems": list(map(_members, done)),
-        }
         typer.echo(view.as_json(judged, rows, facts))
     else:
         console().print(Group(*as_tables(done, choices.claim)))
-    return INTERRUPTED if is_interrupted else exit_code(judged)
+    return code if code == INTERRUPTED else exit_code(judged) or code
+
+
+def _found(
+    names: Sequence[str], solutions: Sequence[Path] | None
+) -> list[tuple[Path, Sequence[Path]]]:
+    """Return the problems of a path that have solutions. Raises UsageError without any."""
+    if len(names) != 1:
+        raise UsageError("--solution: name the problem, or a folder of problems, as KERNEL")
+    found = forms.find(Path(names[0]))
+    if not found:
+        raise UsageError(f"KERNEL: {shown(names[0])} has no problem of {', '.join(forms.FORMS)}")
+    pairs = ((path, solutions or forms.solutions(form, path)) for form, path in found)
+    if problems := [(path, beside) for path, beside in pairs if beside]:
+        return problems
+    raise UsageError("--solution: name a solution; none lies beside the problem")
 
 
 def _judged(sweep: Sweep, folder: Path | None, choices: Choices) -> tuple[Problem, bool]:
