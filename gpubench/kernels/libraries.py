@@ -79,7 +79,7 @@ def numpy_blas(op: str, *, threads: int) -> CallVariant:
     operation = OPERATIONS[op]
     on = "one thread" if threads else "the fastest number of threads"
     return CallVariant(
-        idea=f"NumPy's BLAS, {on}{', two calls' * operation.is_chain}",
+        idea=f"NumPy's BLAS, {on}{', two calls' if operation.is_chain else ''}",
         dtypes=("float32", "float64"),
         runs_on="cpu",
         build=build,

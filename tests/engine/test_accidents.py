@@ -110,7 +110,7 @@ def test_a_build_that_hangs_ends_at_the_point_limit(tmp_path: Path) -> None:
 def test_what_a_kernel_starts_does_not_outlive_the_sweep(tmp_path: Path, ended_by: str) -> None:
     seconds = f"98765{tmp_path.stat().st_ino}"
     starts = f"DONE or DONE.append(subprocess.Popen(['sleep', '{seconds}']))"
-    hangs = "; time.sleep(600)" * (ended_by == "a kill")
+    hangs = "; time.sleep(600)" if ended_by == "a kill" else ""
     with start(tmp_path, *command(tmp_path, mine={"call": starts + hangs})) as process:
         while not (started := running(seconds)):
             assert process.poll() is None

@@ -1,5 +1,6 @@
 """What kernels of gemm launch: grids that cover C, boxes that fill a stage, and refusals."""
 
+from bisect import bisect_right
 from functools import partial
 from itertools import product
 
@@ -51,14 +52,19 @@ def test_a_tile_changes_the_run_and_blocks_cover_the_result(variant: CudaVariant
     runs = {(variant.launch(tile, size), variant.instance(tile, "float32")) for tile in tiles}
     assert len(runs) == len(tiles)
     for tile in tiles:
-        columns, rows = variant.launch(tile, size).block[:2]
-        if variant.name == "register_tile":
-            rows = columns = 8 * tile["edge"]
+        rows, columns = covered(variant, tile)
+        assert rows * columns % variant.launch(tile, size).threads_per_block == 0, tile
         for m, n in ((1, 1), (7, 1000), (1000, 7), (97, 101), (256, 512)):
-            x, y = variant.launch(tile, problem(m, n, 8)).grid
-            across, down = (y, x) if variant.name == "naive_uncoalesced" else (x, y)
-            assert (down - 1) * rows < m <= down * rows, (tile, m, n)
-            assert (across - 1) * columns < n <= across * columns, (tile, m, n)
+            blocks = variant.launch(tile, problem(m, n, 8)).blocks
+            assert blocks == -(-m // rows) * -(-n // columns), (tile, m, n)
+
+
+def covered(variant: CudaVariant, tile: Config) -> tuple[int, int]:
+    """Rows and columns of C that a block covers: the largest with which there is one block."""
+    sizes = range(1, 1025)
+    rows = bisect_right(sizes, 1, key=lambda m: variant.launch(tile, problem(m, 1, 8)).blocks)
+    columns = bisect_right(sizes, 1, key=lambda n: variant.launch(tile, problem(1, n, 8)).blocks)
+    return rows, columns
 
 
 @pytest.mark.parametrize("variant", BLOCKS, ids=lambda each: each.name)

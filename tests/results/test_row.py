@@ -146,7 +146,8 @@ def test_no_text_is_a_formula_in_a_spreadsheet_and_all_read_back(tmp_path: Path,
     row = replace(measured(), reason=text, variant=text, temperature_c=-4.5)
     write([row], tmp_path / "a.csv")
     line = dict(zip(*cells(tmp_path / "a.csv"), strict=True))
-    assert line["reason"] == line["variant"] == "'" * (text in FORMULAS) + text
+    guard = "'" if text in FORMULAS else ""
+    assert line["reason"] == line["variant"] == guard + text
     assert line["temperature_c"] == "-4.5"  # a number
     assert read(tmp_path / "a.csv") == [row]
 

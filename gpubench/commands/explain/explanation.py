@@ -304,8 +304,9 @@ def resident(explanation: Explanation) -> str:
     if state.warps == state.max_warps:
         return f"Occupancy is full: {held}, {occupied}."
     allow = "allows" if limits == "shared memory" else "allow"
-    advice = ", so latency must be hidden by independent instructions within a warp"
-    advice *= state.fraction <= 1 / 4
+    advice = ""
+    if state.fraction <= 1 / 4:
+        advice = ", so latency must be hidden by independent instructions within a warp"
     return f"{limits[0].upper()}{limits[1:]} {allow} no more than {held}: {occupied}{advice}."
 
 

@@ -232,7 +232,7 @@ def never_written(variant: Variant) -> str:
     if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
         advice = "; write into the last argument, as in c[:] = …, and not c += …; returns=True is "
         advice += "for a function that takes the inputs alone and returns the result"
-    return f"the result was never written{advice * (not variant.reads_output)}"
+    return f"the result was never written{'' if variant.reads_output else advice}"
 
 
 def is_unwritten(xp: Any, output: Any) -> bool:

@@ -160,7 +160,8 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
         defined = list(functions(text))
         everything = sorted((*functions(included), *defined), key=lambda each: not each.is_kernel)
         by_name = {last(each.name): each for each in everything}
-        function = _chosen(defined, by_name, entry or name * (name in by_name), source)
+        chosen_name = entry or (name if name in by_name else "")
+        function = _chosen(defined, by_name, chosen_name, source)
         kernels = {last(each.name): each for each in everything if each.is_kernel}
         arguments, column_major = meanings(function, kernels, op)
     except ValueError as error:
@@ -315,7 +316,7 @@ def _has_one_extent(arguments: Sequence[Parameter]) -> bool:
 def _listed(texts: Iterable[str]) -> str:
     """Return texts in the form of a tuple of Python."""
     quoted = [json.dumps(text, ensure_ascii=False) for text in texts]
-    return f"({', '.join(quoted)}{',' * (len(quoted) == 1)})"
+    return f"({', '.join(quoted)}{',' if len(quoted) == 1 else ''})"
 
 
 def _numbers(texts: Sequence[str]) -> str:
@@ -396,7 +397,8 @@ def _dtypes(
             if precision.cpp == operand
         }
         why = f"{NO_PRECISION} {shown(operand)} and {shown(result)} as C"
-        why += f", but {' or '.join(sorted(usual))}" * bool(usual)
+        if usual:
+            why += f", but {' or '.join(sorted(usual))}"
         return f'    dtypes=("float32",),  # a guess: {why}', True
     return '    dtypes=("float32",),  # a guess: the type of the elements is not known', True
 

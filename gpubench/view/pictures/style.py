@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from hashlib import sha256
 from itertools import chain, count, cycle
 from pathlib import Path
@@ -24,8 +23,6 @@ from matplotlib.transforms import ScaledTranslation
 
 from gpubench.errors import UsageError
 from gpubench.files import Output
-from gpubench.model import OPERATIONS
-from gpubench.plan.registry import descriptors, home
 from gpubench.results.row import Row
 from gpubench.text import clean, clean_lines
 from gpubench.view.pictures import Theme
@@ -190,7 +187,7 @@ def looks(variants: Sequence[str]) -> dict[str, Look]:
     """
     taken: dict[int, str] = {}
     for name in dict.fromkeys(name for name in variants if not is_library(name)):
-        first = _places().get(name, crc32(name.encode()))
+        first = crc32(name.encode())  # whatever other variants there are
         numbers = chain(((first + step) % SAFE for step in range(SAFE)), count(SAFE))
         taken[next(number for number in numbers if number not in taken)] = name
     libraries = sorted(set(filter(is_library, variants)))
@@ -202,15 +199,6 @@ def looks(variants: Sequence[str]) -> dict[str, Look]:
 def is_library(variant: str) -> bool:
     """Return whether a variant is a vendor's library, by its name."""
     return "blas" in variant
-
-
-@cache
-def _places() -> dict[str, int]:
-    """Return the place of each variant of gpubench among all."""
-    paths = (
-        path for folder in dict.fromkeys(map(home, OPERATIONS)) for path in descriptors(folder)
-    )
-    return {path.stem: place for place, path in enumerate(paths)}
 
 
 def look(number: int) -> Look:
