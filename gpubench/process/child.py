@@ -106,9 +106,9 @@ def start(
 ) -> Child:
     """Start a child that calls a function with the descriptor of its socket, and with `words`.
 
-    `speaker` is named with what the child prints. `environment` replaces the environment of this
-    process. The child writes into `folder` alone, if one is given (`confine`). It has a session of
-    its own, so Ctrl-C does not reach it.
+    The name `speaker` stands before each line that the child prints. `environment` replaces the
+    environment of this process. The child writes into `folder` alone, if one is given (`confine`).
+    It has a session of its own, so Ctrl-C does not reach it.
     """
     killed_before = oom_kills()
     ours, theirs = socket.socketpair()

@@ -55,7 +55,7 @@ class Modes(NamedTuple):
 
     @property
     def overlapping(self) -> list[Speeds]:
-        """The speeds of the points whose sides are no further apart than their speeds."""
+        """The speeds of the points whose two sides differ by no more than these speeds."""
         return [speeds for point, speeds in self.speeds.items() if self.explain[point]]
 
 

@@ -337,7 +337,7 @@ def test_a_cluster_that_is_interrupted_while_it_starts_is_closed_as_a_whole() ->
 def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_asks_for_its_keys() -> None:
     def listening() -> set[tuple[str, int]]:
         ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        sockets = [workers for process in ours for workers in process.net_connections()]
+        sockets = [connection for process in ours for connection in process.net_connections()]
         return {tuple(s.laddr) for s in sockets if s.status == psutil.CONN_LISTEN}
 
     before = listening()

@@ -39,8 +39,8 @@ FRACTIONS = (64, 16, 4)
 """A slow launch is predicted from launches on 1/64, 1/16 and 1/4 of the rows."""
 
 HOPELESS = 4.0
-"""A prediction of more than this many times the limit is accepted. Below it, a launch on more rows
-is tried."""
+"""A prediction of more than this many times the limit is accepted. Below this prediction, a launch
+on more rows is tried."""
 
 SETTLED = 0.9  # A prediction of at least this fraction of the previous prediction is accepted too
 

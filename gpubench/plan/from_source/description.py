@@ -442,7 +442,7 @@ def dtype_of(cpp: str) -> str | None:
 
 
 def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
-    """Return the tile of the values in the source, or of guesses, and the lines of its space.
+    """Return the tile and the lines of its space; its values are from the source, or guesses.
 
     A kernel without parameters that a tile can begin with has no space.
     """
