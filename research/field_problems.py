@@ -60,7 +60,7 @@ def cases(checkout: Path, scratch: Path, *, is_cpu: bool) -> Iterator[Case]:
         yield Case(product, product / "solutions" / "correct" / "ref.py", RIGHT, "1,4")
         yield Case(product, product / "solutions" / "wrong" / "low-precision.py", WRONG, "1,4")
         vector_sum = problems / "pmpp_v2" / "vectorsum_py"
-        yield Case(vector_sum, vector_sum / "solutions" / "wrong" / "cheat.py", WRONG, "1")
+        yield Case(vector_sum, vector_sum / "solutions" / "wrong" / "cheat.py", WRONG, "8")
     for name in TASKS if problems.is_dir() else ():
         text = "from reference import ref_kernel as custom_kernel\n"
         yield Case(problems / name, _written(scratch / "as_submission.py", text), RIGHT)

@@ -140,15 +140,15 @@ def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
     listed = enumerate(ran.outputs)
     outputs, output_bytes = parts_of((at if at < ran.returned else -1, x) for at, x in listed)
     inputs, input_bytes = parts_of((at, x) for at, x in enumerate(before) if is_tensor(x))
-    place_of = dict[int, tuple[int, bool]]()
+    place_of, empty = dict[int, tuple[int, bool]](), _without_content(program, number)
     for output, tensor in enumerate(ran.outputs):
         own = ran.leaf_of[output]
-        free = (part.leaf for part in inputs if part.leaf not in {*place_of, *ran.leaf_of})
+        free = empty - {*place_of, *ran.leaf_of}
         at = own if own >= 0 else next((x for x in free if _is_alike(before[x], tensor)), -1)
-        if at >= 0:
-            is_read = not _is_ignored(program, number, at, ran)
-            if at in ran.changed or not is_read:
-                place_of[at] = output, is_read
+        if at in empty:
+            place_of[at] = output, False
+        elif at in ran.changed:
+            place_of[at] = output, not _is_ignored(program, number, at, ran)
     bound = [
         msgspec.structs.replace(part, output=place_of[part.leaf][0], is_read=place_of[part.leaf][1])
         if part.leaf in place_of
@@ -188,6 +188,18 @@ def _same(left: Any, right: Any) -> bool:
 
 def _is_alike(leaf: Any, output: Any) -> bool:
     return bool(leaf.dtype == output.dtype and leaf.numel() == output.numel())
+
+
+def _without_content(program: Program, number: int) -> set[int]:
+    """Return the inputs that nothing was written into: they are memory for a result."""
+    first, second = (_with_noise(program, number, noise) for noise in NOISE.values())
+    return {at for at, (x, y) in enumerate(zip(first, second, strict=True)) if not _same(x, y)}
+
+
+def _with_noise(program: Program, number: int, noise: int) -> Leaves:
+    """Return a workload's inputs, where new memory holds noise."""
+    with values.filled_with(noise):
+        return inputs_of(program, number, seed=1)[0]
 
 
 def _is_ignored(program: Program, number: int, at: int, expected: Ran) -> bool:

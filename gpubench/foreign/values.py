@@ -127,6 +127,23 @@ def modes() -> tuple[Any, Any]:
     return OnCpu(), Wide()
 
 
+def filled_with(noise: int) -> Any:
+    """Return a mode of torch in which memory without content holds a byte everywhere."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    empty = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty}
+
+    class Filled(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, _: Any, given: Any = (), named: Any = None):  # type: ignore[no-untyped-def]
+            made = function(*given, **(named or {}))
+            if function in empty:
+                made.untyped_storage().fill_(noise)
+            return made
+
+    return Filled()
+
+
 def _on_cpu(value: Any) -> Any:
     import torch
 

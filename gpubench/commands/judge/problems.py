@@ -29,6 +29,9 @@ from gpubench.text import shown
 from gpubench.view.numbers import time_text
 from gpubench.view.tables import console, say, table
 
+VISIT_S = 5.0
+"""Time that a function takes in a round, in which its process imports torch, until it is known."""
+
 NOT_JUDGED = 3  # exit code if a problem of a folder cannot be used
 
 FEW_BITS = 2  # number of bits by which a result may be less exact than the reference, unsaid
@@ -81,7 +84,7 @@ def judge_problems(
         raise UsageError("-o: the results of several problems need a folder")
     if choices.resume and folder is None:
         raise UsageError("--resume: name the folder of the results as -o DIR")
-    started, done, code = perf_counter(), list[Problem](), 0
+    started, done, code, visit_s = perf_counter(), list[Problem](), 0, VISIT_S
     for number, (path, beside) in enumerate(problems):
         given = {**options, "op": str(path), "output": None}
         try:
@@ -97,9 +100,15 @@ def judge_problems(
         if budget_s := sweep.timing.budget_s:
             left_s = budget_s - (perf_counter() - started)
             share_s = max(left_s / (len(problems) - number), 1.0)
-            sweep = replace(sweep, timing=replace(sweep.timing, budget_s=share_s))
+            visits = (len(beside) + 1) * len(sweep.problems)
+            rounds = max(1, min(sweep.timing.rounds, int(share_s / visits / visit_s)))
+            timing = replace(sweep.timing, budget_s=share_s, rounds=rounds)
+            sweep = replace(sweep, timing=timing)
+        began = perf_counter()
         problem, is_interrupted = _judged(sweep, folder, choices)
         done.append(problem)
+        if (taken_s := perf_counter() - began) > visit_s:  # and not read from a file
+            visit_s = taken_s / max(1, sum(row.rounds or 1 for row in problem.rows))
         if is_interrupted:
             code = INTERRUPTED
             break
