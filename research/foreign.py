@@ -3,10 +3,11 @@
     python research/foreign.py CHECKOUTS -o results/cpu/foreign.csv --compile --check
 
 CHECKOUTS is a folder with checkouts of the repositories in `foreign_kernels.csv`, under their names
-without the owner. No source is edited. That table also states what each description must say:
-types, layout, and the launch at `EXTENTS` (`16x32 256 0`: blocks, threads, bytes of shared memory).
-People read these facts in the sources. `?` is a launch that the source does not state. A
-description is right if it says the same and compiles, so that no line of it must be changed.
+without the owner, with their submodules. No source is edited. That table also states what each
+description must say: types, layout, and the launch at `EXTENTS` (`16x32 256 0`: blocks, threads,
+bytes of shared memory). People read these facts in the sources. `?` is a launch that the source
+does not state. A description is right if it says the same and compiles, so that no line of it must
+be changed.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def differences(row: dict[str, str], variant: Variant, text: str) -> tuple[list[str], str]:
+def differences(
+    row: dict[str, str], variant: Variant, text: str, *, is_proved: bool
+) -> tuple[list[str], str]:
     """Return the fields of a description that are not as in the source, and its launch."""
     fields, launch = [], ""
     if " ".join(variant.dtypes) != row["dtypes"]:
@@ -85,7 +88,7 @@ def differences(row: dict[str, str], variant: Variant, text: str) -> tuple[list[
         launch = " ".join((*parts, str(found.shared_bytes)))
         expected = row["launch"].split()
         if row["launch"] == "?" or not expected:
-            fields += ["grid, block"] if GUESS.search(text) else []
+            fields += ["grid, block"] if GUESS.search(text) and not is_proved else []
         else:
             pairs = zip(("grid", "block", "shared_bytes"), launch.split(), expected, strict=True)
             fields += [f"{name}={value}" for name, value, each in pairs if value != each]
@@ -104,7 +107,8 @@ def compiled(variant: Variant) -> tuple[str, str]:
     started, dtype = perf_counter(), variant.dtypes[0]
     try:
         if isinstance(variant, HostVariant):
-            compile_library(variant, None, dtype, ARCHITECTURE)
+            tile = variant.tiles.defaults[0] if variant.tiles else None
+            compile_library(variant, tile, dtype, ARCHITECTURE)
         elif isinstance(variant, CudaVariant):
             tile = variant.tiles.defaults[0]
             name, options = variant.instance(tile, dtype), variant.options(tile, dtype)
@@ -123,6 +127,7 @@ def examine(row: dict[str, str], checkouts: Path, options: Namespace) -> dict[st
         result: dict[str, object] = dict.fromkeys(COLUMNS, "")
         result |= {key: row[key] for key in COLUMNS[:4]}
         result |= {**said, "launch_in_source": row["launch"]}
+        is_complete = str(said["says"]).startswith("The description is complete")
         fields: list[str] = []
         try:
             if not path.exists():
@@ -131,13 +136,12 @@ def examine(row: dict[str, str], checkouts: Path, options: Namespace) -> dict[st
                 fields.append("signature")
             else:
                 variant = of_op(row["operation"], own, ["mine"])["mine"]
-                fields, result["launch"] = differences(row, variant, text)
+                fields, result["launch"] = differences(row, variant, text, is_proved=is_complete)
                 if options.compile:
                     result["compiled_s"], error = compiled(variant)
                     fields += [f"compile: {error}"] if error else []
         except (UsageError, LaunchError, ValueError) as error:
             fields.append(f"refused: {error}")
-        is_complete = str(said["says"]).startswith("The description is complete")
         result["changed_lines"] = len(fields)
         result["differs"] = "; ".join(fields)
         result["is_true"] = ("no" if fields else "yes") if is_complete else ""

@@ -23,7 +23,13 @@ _ELF = b"\x7fELF"  # first bytes of a shared library
 _OF_CUDA = re.compile(r"(cu|nv|mma|cooperative_|device_|driver_|math_|sm_|vector_)\w*\.h")
 """Headers of the toolkit. A library such as CUTLASS has an `mma.h` of its own."""
 
-_CONCEPT = re.compile(r"\bconcept\s+\w+\s*=")  # of C++20
+_OPTIONS = {
+    "-std=c++20": re.compile(r"\bconcept\s+\w+\s*="),
+    "--expt-relaxed-constexpr": re.compile(r"\bstd::bit_cast\b"),
+    "--extended-lambda": re.compile(r"[=(,]\s*\[[&=\w, ]*\]\s*(?:__host__\s*)?__device__"),
+}
+"""Options of nvcc by the code that needs them."""
+
 _LINE_MARKER = re.compile(r'^# \d+ "(.*?)"[^\n]*\n?', re.MULTILINE)
 
 
@@ -136,8 +142,9 @@ def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
             path for path in paths if path.is_file() and path.with_suffix("") not in included
         ]
         linked |= dict.fromkeys(candidates[:1])
-    has_concepts = any(_CONCEPT.search(read_source(file)) for file in files)
-    return list(folders), list(linked), ["-std=c++20"] * has_concepts
+    texts = list(map(read_source, files))
+    options = [option for option, form in _OPTIONS.items() if any(map(form.search, texts))]
+    return list(folders), list(linked), options
 
 
 def neighbours(source: Path) -> list[Path]:
