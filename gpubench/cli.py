@@ -125,12 +125,18 @@ def main() -> None:
     for number in _INTERRUPTING:
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and shells' background jobs
             signal.signal(number, _interrupt)
+    handlers = [signal.getsignal(number) for number in _INTERRUPTING]
     streams = guard_streams()
     with all_ended(), _interrupted_again():
         try:
             code = _run()
             _ignore(_INTERRUPTING)
         except KeyboardInterrupt:  # as it ended
+            code = INTERRUPTED
+        except Exception:
+            # A library in C that a signal interrupts may raise any error, such as ImportError.
+            if handlers == [signal.getsignal(number) for number in _INTERRUPTING]:
+                raise
             code = INTERRUPTED
         _ignore(_INTERRUPTING)  # what follows ends soon
         if descriptions := sys.modules.get("gpubench.plan.description_process"):

@@ -370,7 +370,24 @@ cli.main()
 """
 
 
-@pytest.mark.parametrize("script", [INTERRUPTED_IN_A_DESTRUCTOR, INTERRUPTED_IN_AN_IMPORT])
+INTERRUPTED_IN_A_LIBRARY = """
+import os, signal, sys
+from gpubench import cli
+
+def run():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except KeyboardInterrupt:
+        raise ImportError("initialization failed") from None  # as modules of pybind11
+
+cli._run = run
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "script", [INTERRUPTED_IN_A_DESTRUCTOR, INTERRUPTED_IN_AN_IMPORT, INTERRUPTED_IN_A_LIBRARY]
+)
 def test_a_signal_ends_a_command_wherever_it_comes(tmp_path: Path, script: str) -> None:
     words = [sys.executable, "-c", script]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
