@@ -60,7 +60,7 @@ def cases(checkout: Path, scratch: Path, *, is_cpu: bool) -> Iterator[Case]:
         yield Case(product, product / "solutions" / "correct" / "ref.py", RIGHT, "1,4")
         yield Case(product, product / "solutions" / "wrong" / "low-precision.py", WRONG, "1,4")
         vector_sum = problems / "pmpp_v2" / "vectorsum_py"
-        yield Case(vector_sum, vector_sum / "solutions" / "wrong" / "cheat.py", WRONG, "8")
+        yield Case(vector_sum, vector_sum / "solutions" / "wrong" / "cheat.py", WRONG, "6")
     for name in TASKS if problems.is_dir() else ():
         text = "from reference import ref_kernel as custom_kernel\n"
         yield Case(problems / name, _written(scratch / "as_submission.py", text), RIGHT)
@@ -81,7 +81,7 @@ def _of_model(file: Path, scratch: Path, *, is_cpu: bool) -> Case:
     text = file.read_text()
     if is_cpu:
         text = _EXTENT.sub(_smaller, text)
-    problem = _written(scratch / file.name, text)
+    problem = _written(_folder(scratch / "KernelBench") / file.name, text)
     new = text.replace("class Model(", "class ModelNew(").replace("super(Model,", "super(ModelNew,")
     return Case(problem, _written(scratch / f"new_{file.stem}.py".lower(), new), RIGHT)
 
@@ -94,6 +94,11 @@ def _smaller(found: re.Match[str]) -> str:
     return f"{found[1]} = {min(value, LARGEST)}"
 
 
+def _folder(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    return path
+
+
 def _written(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
@@ -104,7 +109,9 @@ def judge(case: Case, scratch: Path, device: str) -> tuple[str, str]:
     out = scratch / "rows.csv"
     command = [sys.executable, "-m", "gpubench", "judge", str(case.problem)]
     command += ["--solution", str(case.solution), "--device", device, "--sizes", case.sizes]
-    command += ["--rounds", "3", "--budget", "30", "--force", "-o", str(out)]
+    command += ["--rounds", "3", "--force", "-o", str(out)]
+    if "KernelBench" not in str(case.problem):  # one round shows whether a solution is right
+        command += ["--budget", "10"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in {0, 1, 3}:
         return REFUSED, done.stderr.strip().splitlines()[-1]
