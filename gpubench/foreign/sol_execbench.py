@@ -59,8 +59,7 @@ def find(path: Path) -> list[Path]:
 
 def solutions(path: Path) -> list[Path]:
     """Return the solutions that lie beside a definition."""
-    root = _root(path)
-    if root is None:
+    if (root := _root(path)) is None:
         return sorted(path.parent.glob("solution*.json"))
     name = f'"{path.stem}"'
     return [each for each in sorted(root.glob("solutions/**/*.json")) if name in read_text(each)]
@@ -76,16 +75,15 @@ def _read(path: Path) -> tuple[_Definition, list[_Line]]:
     file = path.parent / "workload.jsonl"
     if root:
         file = root / "workloads" / path.relative_to(root / "definitions").with_suffix(".jsonl")
-    lines = [text for text in read_text(file).splitlines() if text.strip()][:MAX_WORKLOADS]
-    stated = [msgspec.json.decode(line, type=dict[str, Any]) for line in lines]
+    lines = [line for line in read_text(file).splitlines() if line.strip()]
+    stated = [msgspec.json.decode(line, type=dict[str, Any]) for line in lines[:MAX_WORKLOADS]]
     return definition, [msgspec.convert(x["workload"] if root else x, _Line) for x in stated]
 
 
 def read(path: Path) -> Statement:
     """Return what a definition states. Raises ValueError for what cannot be used, or OSError."""
     definition, listed = _read(path)
-    share = 1.0 if _root(path) else 0.99  # FlashInfer-Trace accepts no wrong element
-    workloads = list[Workload]()
+    workloads, share = list[Workload](), 1.0 if _root(path) else 0.99  # FlashInfer-Trace: all
     for line in listed:
         _shapes(definition, line)
         given = {SHARE: share, **(line.tolerance or {})}

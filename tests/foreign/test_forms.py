@@ -90,3 +90,8 @@ def test_a_task_that_cannot_be_used_is_one_line(text: str, reason: str, tmp_path
     path.write_text(text)
     with pytest.raises(UsageError, match=reason):
         forms.read("gpu-mode", path)
+
+
+def test_a_form_is_one_module_of_at_most_150_lines() -> None:
+    for form in forms.FORMS.values():
+        assert len(Path(str(form.__file__)).read_text().splitlines()) <= 150
