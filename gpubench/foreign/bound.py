@@ -5,8 +5,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gpubench.errors import LaunchError
 from gpubench.foreign import values
+from gpubench.foreign.arrange import arrange
 from gpubench.foreign.statement import Facts, Program
 from gpubench.foreign.tensors import Leaves, inputs_of, is_tensor, nested, results_of, view, write
 
@@ -47,12 +50,16 @@ def fill(program: Program, facts: Facts, number: int, seed: int) -> bytes:
     import torch
 
     leaves, _ = inputs_of(program, number, seed)
+    generator = np.random.default_rng([seed, number])
     memory = torch.zeros(facts.input_bytes, dtype=torch.uint8)
     for part in facts.inputs:
         tensor, target = leaves[part.leaf], view(memory, part)
         if tensor.shape != target.shape or tensor.dtype != target.dtype:
             raise LaunchError("the shapes of its inputs depend on the seed")
         write(tensor, target)
+        if target.is_contiguous() and target.dim():
+            content = target.unsqueeze(-1).view(torch.uint8).numpy()
+            arrange(content, part.dtype, generator)
     return bytes(memory.numpy().tobytes())
 
 
@@ -109,6 +116,7 @@ class Solution:
         function: Callable[..., Any],
         *,
         takes_outputs: bool,
+        clocks: dict[str, Any],
     ) -> None:
         self._program, self._facts = program, facts
         self._function, self._takes_outputs = function, takes_outputs
@@ -116,7 +124,7 @@ class Solution:
         self._returned = sum(part.leaf >= 0 for part in parts)
         self._bounds: dict[tuple[int, ...], tuple[Any, Bound]] = {}
         self._streams = _watched_streams()
-        self._clocks = _clocks()
+        self._clocks = clocks
 
     def __call__(self, inputs: Any, outputs: Any) -> None:
         """Compute the results of a launch."""
@@ -158,7 +166,7 @@ class Solution:
         """
         import torch
 
-        now = _clocks()
+        now = clocks()
         for name, each in self._clocks.items():
             if now[name] is not each and not _is_of_library(now[name]):
                 raise LaunchError(f"it replaces {name}")
@@ -193,7 +201,7 @@ def _watched_streams() -> list[Any]:
     return made
 
 
-def _clocks() -> dict[str, Any]:
+def clocks() -> dict[str, Any]:
     """Return the functions by which torch and Python time, by name."""
     import torch
 

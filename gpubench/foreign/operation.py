@@ -129,11 +129,12 @@ def _built(file: str, solution: str, digest: str, dtype: str) -> Callable[..., N
         def reference(*arguments: Any) -> Any:
             return program.reference(arguments)
 
-        return bound.Solution(program, facts, reference, takes_outputs=False)
+        return bound.Solution(program, facts, reference, takes_outputs=False, clocks=bound.clocks())
     if digest_of(Path(solution)) != digest:
         raise CompileError(f"{Path(solution).name} has changed since it was described")
+    clocks = bound.clocks()
     function, takes_outputs = solutions.load(program, Path(solution), dtype)
-    return bound.Solution(program, facts, function, takes_outputs=takes_outputs)
+    return bound.Solution(program, facts, function, takes_outputs=takes_outputs, clocks=clocks)
 
 
 def digest_of(path: Path) -> str:

@@ -68,6 +68,17 @@ def test_the_share_that_must_be_right_is_counted() -> None:
     assert compared(set_at(0, 0.05), Tolerance(1e-2, 1e-2, 1.0)).reason
 
 
+@pytest.mark.parametrize("seed", [0, 2])
+def test_the_result_of_an_earlier_launch_is_named(seed: int) -> None:
+    kept = np.random.default_rng(seed).standard_normal(COUNT)
+    reason = compared(lambda _: kept, LOOSE, pairs=3).reason
+    assert reason == "the result is that of an earlier launch: it was kept, and not computed"
+
+
+def test_a_single_wrong_element_is_not_rounded_to_all_right() -> None:
+    assert "99.9 % of" in compared(set_at(0, 0.5), Tolerance(1e-2, 1e-2)).reason
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -1,0 +1,89 @@
+"""Arranges the values of an input, so that its parts differ.
+
+Of independent values, every eighth one has nearly the sum of all, divided by 8, and each row has
+nearly the same sum. A solution may then leave out most of a sum, or all of it, within a tolerance.
+In an arranged input the values are the same, and their places are not.
+"""
+
+from itertools import chain
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+TYPES = {"float16", "bfloat16", "float32", "float64"}
+SMALLEST, LARGEST = 64, 2**26  # number of elements of an input that is arranged
+SHARE = 0.9  # of the inputs that are arranged
+SHORT = (1, 1, 2, 3, 4, 5, 8)  # numbers of elements in a short block
+PARTS = 8  # number of parts of the lines, each with blocks of its own, in every second input
+STEPS = 4  # number of times that each value is compared with another one
+MOST_ZEROS = 1e-3  # share of zeros in values that are independent
+MIN_LINES = 16  # number of lines whose sums show whether values are independent
+FACTOR = 3.0  # by which the variance of their sums may differ from that of independent values
+
+
+def arrange(memory: NDArray[np.uint8], dtype: str, generator: np.random.Generator) -> None:
+    """Move the values of a contiguous tensor in place. `memory` has its shape, and its bytes last.
+
+    Values that depend on each other, as those of a triangular matrix, stay where they are.
+    """
+    if dtype not in TYPES:
+        return
+    values = memory.view(np.dtype(getattr(ml_dtypes, dtype, dtype)))[..., 0]
+    if generator.random() >= SHARE or not SMALLEST <= values.size <= LARGEST:
+        return
+    if not is_independent(values.astype(np.float64 if dtype == "float64" else np.float32)):
+        return
+    by_size = bool(generator.integers(2))
+    axis = int(generator.choice([at for at, extent in enumerate(values.shape) if extent > 1]))
+    lines = np.moveaxis(values, axis, -1)
+    parts = PARTS if values.ndim > 1 and generator.integers(2) else 1
+    for part in np.array_split(lines, parts):
+        _separate(part, generator, by_size=by_size)
+
+
+def is_independent(values: NDArray[Any]) -> bool:
+    """Whether values look like independent ones of one distribution."""
+    if not np.isfinite(values).all() or (values == 0).mean() > MOST_ZEROS:
+        return False
+    is_square = values.ndim > 1 and values.shape[-1] == values.shape[-2]
+    if is_square and np.array_equal(values, values.swapaxes(-1, -2)):
+        return False
+    return all(
+        1 / FACTOR <= ratio <= FACTOR
+        for ratio in chain(_ratios(values), _ratios(np.square(values, dtype=np.float64)))
+    )
+
+
+def _ratios(values: NDArray[Any]) -> list[float]:
+    """Return for each axis how the means of its lines vary, relative to independent values."""
+    variance = float(values.var(dtype=np.float64))
+    if not 0 < variance < np.inf:
+        return [0.0]
+    return [
+        float(values.mean(axis, dtype=np.float64).var()) * extent / variance
+        for axis, extent in enumerate(values.shape)
+        if extent > 1 and values.size // extent >= MIN_LINES
+    ]
+
+
+def _separate(lines: NDArray[Any], generator: np.random.Generator, *, by_size: bool) -> None:
+    """Move large values into every second block of a line. The blocks are short, or long."""
+    extent = lines.shape[-1]
+    if not lines.size:
+        return
+    if generator.integers(2):
+        block = min(int(generator.choice(SHORT)), extent // 2)
+    else:
+        block = int(generator.integers(1 + extent // 8, extent // 2 + 1))
+    whole = extent - extent % (2 * block)
+    pairs = lines[..., :whole].reshape(*lines.shape[:-1], -1, 2, block)
+    low, high = pairs[..., 0, :], pairs[..., 1, :]
+    for _ in range(STEPS):
+        shifts = [int(generator.integers(size)) for size in low.shape[-2:]]
+        low = np.roll(low, shifts, (-2, -1))
+        is_larger = abs(low) > abs(high) if by_size else low > high
+        low, high = np.where(is_larger, high, low), np.where(is_larger, low, high)
+    order = (high, low) if generator.integers(2) else (low, high)
+    lines[..., :whole] = np.stack(order, -2).reshape(*lines.shape[:-1], whole)
