@@ -18,7 +18,7 @@ import platformdirs
 
 from gpubench.errors import UsageError
 from gpubench.files import Output, open_regular
-from gpubench.process.confine import few_variables
+from gpubench.process.confine import TEMPORARY, few_variables
 
 _PROBE_BYTES = 2**16
 """The size of a small kernel."""
@@ -85,7 +85,7 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
         return {"NUMBA_CACHE_DIR": str(directory / "numba"), **os.environ}, ""
     notice = f"kernels are compiled for this run alone, as {directory} cannot be used: {why}"
     try:
-        directory = Path(tempfile.mkdtemp(prefix="gpubench-"))
+        directory = Path(tempfile.mkdtemp(prefix=TEMPORARY))
     except OSError as error:
         return {**os.environ}, f"{notice}; nor can a temporary directory: {error.strerror}"
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -106,9 +106,9 @@ def environment_of_foreign(
     """
     there = kernels.resolve()
     folder = user_cache("foreign", hashlib.sha256(bytes(there)).hexdigest()[:16])
-    if there.is_relative_to(Path(tempfile.gettempdir()).resolve()) or _why_unusable(folder):
+    if there.is_relative_to(_temporary_folder()) or _why_unusable(folder):
         try:
-            folder = Path(tempfile.mkdtemp(prefix="gpubench-"))
+            folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
         except OSError:
             return few_variables(os.environ, None), None
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -119,6 +119,15 @@ def environment_of_foreign(
         with suppress(OSError, shutil.Error):
             shutil.copytree(user_cache("rates"), rates, dirs_exist_ok=True)
     return few_variables(os.environ, folder), folder
+
+
+def _temporary_folder() -> Path:
+    """Return the folder of the system's temporary files, which another gpubench may have replaced.
+
+    It starts sweeps with a folder of their own in it.
+    """
+    folder = Path(tempfile.gettempdir()).resolve()
+    return folder.parent if folder.name.startswith(TEMPORARY) else folder
 
 
 def _why_unusable(directory: Path) -> str | None:

@@ -1,6 +1,7 @@
 """The user's cache: what was kept comes back whole or not at all."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,19 @@ def test_rates_of_this_cpu_are_known_beside_foreign_code(
     path = cache_file("rates", "a CPU")
     assert path.is_relative_to(folder)
     assert kept(path, dict[str, float]) == {"fma": 7.0}
+
+
+@pytest.mark.parametrize("is_below_another", [False, True])
+def test_kernels_in_a_temporary_folder_leave_nothing_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_below_another: bool
+) -> None:
+    """`ab` starts sweeps with a temporary folder of their own, beside its unpacked kernels."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    of_a_sweep = tmp_path / "gpubench-sweep"
+    of_a_sweep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(of_a_sweep if is_below_another else tmp_path))
+    (tmp_path / "unpacked").mkdir()
+    _, folder = environment_of_foreign(tmp_path / "unpacked")
+    assert folder
+    assert folder.is_relative_to(tempfile.gettempdir())
+    assert not user_cache().exists()

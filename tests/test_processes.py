@@ -23,7 +23,7 @@ from gpubench.hardware import host
 from gpubench.model import Timer, Timing
 from gpubench.plan import description_process
 from gpubench.process import descendants
-from gpubench.process.child import BOOT, end_programs, run_compiler, start_program
+from gpubench.process.child import BOOT, end_programs, run_with_folder, start_program
 from gpubench.process.child import start as start_child
 from gpubench.process.streams import MAX_LINES, Copier
 
@@ -221,7 +221,7 @@ def test_a_compiler_that_is_ended_leaves_no_temporary_file(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     script = 'touch "$TMPDIR/of-the-compiler"; exec sleep 60'
     with ThreadPoolExecutor(1) as beside:
-        ended = beside.submit(run_compiler, ["sh", "-c", script])
+        ended = beside.submit(run_with_folder, ["sh", "-c", script])
         while not [*tmp_path.rglob("of-the-compiler")]:
             time.sleep(0.001)
         end_programs()

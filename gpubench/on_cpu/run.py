@@ -26,7 +26,7 @@ from gpubench.model.sources import encoded_source, include_folders
 from gpubench.on_cpu.case import Case, encoded, operands, words
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.unit import MISSING_HEADER, SHIM, translation_unit
-from gpubench.process.child import run_compiler, start_program
+from gpubench.process.child import run_with_folder, start_program
 from gpubench.text import clean
 
 ONE_AT_A_TIME = Lock()
@@ -190,7 +190,7 @@ def gxx(*arguments: str, text: str = "") -> str:
         raise UsageError(
             "g++ is missing, which compiles kernels for the CPU; Debian: apt install g++"
         )
-    done = run_compiler([compiler, "-std=c++20", *arguments], encoded_source(text))
+    done = run_with_folder([compiler, "-std=c++20", *arguments], encoded_source(text))
     if done.returncode:
         said = done.stderr.decode(errors="replace")  # it quotes the source, in any encoding
         errors = re.findall(r"^.*(?:rror:|undefined reference|cannot find).*$", said, re.MULTILINE)

@@ -17,6 +17,7 @@ from weakref import WeakSet
 from gpubench.errors import NO_MORE_PROCESSES
 from gpubench.hardware.host import oom_kills
 from gpubench.process.channel import Channel
+from gpubench.process.confine import TEMPORARY
 from gpubench.process.descendants import first_child
 from gpubench.process.streams import Copier
 from gpubench.process.warden import CANNOT_FORK, OVER_MEMORY
@@ -182,11 +183,11 @@ def run_program(
     return subprocess.CompletedProcess(program.args, program.returncode, out, err)
 
 
-def run_compiler(
+def run_with_folder(
     command: Sequence[str | Path], text: bytes | None = None, limit_s: float | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a compiler as `run_program` does. No temporary file is left, even if it is killed."""
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:
+    """Run a program as `run_program` does. No temporary file is left, even if it is killed."""
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         return run_program(command, text, limit_s, {**os.environ, "TMPDIR": folder})
 
 

@@ -20,7 +20,7 @@ from gpubench.cache import cache_file, made_once
 from gpubench.errors import CompileError, install_command
 from gpubench.model import PRECISIONS, Config, HostVariant
 from gpubench.model.sources import encoded_source, read_source
-from gpubench.process.child import run_compiler
+from gpubench.process.child import run_with_folder
 
 MAX_COMPILE_S = 900
 """Time limit of a compilation. Large templates such as CUTLASS's take minutes."""
@@ -85,7 +85,7 @@ def run(arguments: Sequence[str | Path]) -> tuple[str, str]:
     if not shutil.which("g++") and not any(str(part).startswith("-ccbin") for part in arguments):
         raise CompileError("nvcc needs g++, which is not installed: install a C++ compiler")
     try:
-        ended = run_compiler((nvcc, *arguments), limit_s=MAX_COMPILE_S)
+        ended = run_with_folder((nvcc, *arguments), limit_s=MAX_COMPILE_S)
     except subprocess.TimeoutExpired as error:
         raise CompileError(f"nvcc did not end within {MAX_COMPILE_S} s") from error
     out, err = (text.decode(errors="replace") for text in (ended.stdout, ended.stderr))

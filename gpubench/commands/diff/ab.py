@@ -25,7 +25,7 @@ from gpubench.engine.scatter import rounds_needed
 from gpubench.errors import UsageError
 from gpubench.files import Output, make_directory
 from gpubench.options import OPTIONS, option_texts, read_sweep
-from gpubench.process.child import run_program
+from gpubench.process.child import run_program, run_with_folder
 from gpubench.stats import looks
 from gpubench.text import shown
 from gpubench.view.progress import Steps
@@ -76,7 +76,7 @@ class Build:
             texts["kernels"] = str(self.kernels)
         command = [self.interpreter, "-P", "-m", "gpubench", "sweep"]  # no module of this folder
         command += [f"{OPTIONS[name].flag}={text}" for name, text in texts.items()]
-        ended = run_program(command)
+        ended = run_with_folder(command)
         if ended.returncode in {-2, 130}:
             raise KeyboardInterrupt
         if not output.exists():
