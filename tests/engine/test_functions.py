@@ -247,7 +247,7 @@ def test_what_a_function_reports_of_itself_is_checked_first(answers: dict[str, A
         setattr(call, name, value)
     result, _ = measured(variant(call))
     assert (result.status, result.series) == (Status.ERROR, None)
-    assert result.reason.startswith(f"{next(iter(answers))}: it is no ") or "registers" in (
+    assert result.reason.startswith(f"{next(iter(answers))}: it is not ") or "registers" in (
         result.reason
     )
 

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-import field_problems
 import pytest
+import stated_problems
 
 from gpubench.errors import UsageError
 from gpubench.foreign import forms
@@ -13,10 +13,10 @@ from gpubench.foreign.statement import Tolerance
 
 def test_each_form_is_recognized_by_content_also_in_folders_of_folders(tmp_path: Path) -> None:
     paths = [
-        field_problems.definition(tmp_path / "a" / "sol") / "definition.json",
-        field_problems.traces(tmp_path / "b") / "definitions" / "norms" / "row_scale.json",
-        field_problems.task(tmp_path / "c") / "task.yml",
-        field_problems.model(tmp_path / "d"),
+        stated_problems.definition(tmp_path / "a" / "sol") / "definition.json",
+        stated_problems.traces(tmp_path / "b") / "definitions" / "norms" / "row_scale.json",
+        stated_problems.task(tmp_path / "c") / "task.yml",
+        stated_problems.model(tmp_path / "d"),
     ]
     (tmp_path / "d" / "solution.py").write_text("class ModelNew: pass\n")
     names = ["SOL-ExecBench", "SOL-ExecBench", "gpu-mode", "KernelBench"]
@@ -27,16 +27,16 @@ def test_each_form_is_recognized_by_content_also_in_folders_of_folders(tmp_path:
 
 
 def test_a_definition_states_workloads_with_their_axes_and_tolerances(tmp_path: Path) -> None:
-    ((form, path),) = forms.find(field_problems.definition(tmp_path))
+    ((form, path),) = forms.find(stated_problems.definition(tmp_path))
     statement = forms.read(form, path)
     assert [each.name for each in statement.workloads] == ["ROWS=40", "ROWS=1000"]
     assert statement.workloads[0].tolerance == Tolerance(1e-4, 1e-3, 0.99)
-    ((form, path),) = forms.find(field_problems.traces(tmp_path / "traces"))
+    ((form, path),) = forms.find(stated_problems.traces(tmp_path / "traces"))
     assert forms.read(form, path).workloads[0].tolerance == Tolerance(1e-2, 1e-2, 1.0)
 
 
 def test_a_task_states_tests_and_benchmarks(tmp_path: Path) -> None:
-    ((form, path),) = forms.find(field_problems.task(tmp_path))
+    ((form, path),) = forms.find(stated_problems.task(tmp_path))
     statement = forms.read(form, path)
     names = [each.name for each in statement.workloads]
     assert names == ["rows=64 is_flat=True", "rows=640 is_flat=False"]
@@ -48,9 +48,9 @@ def test_a_task_states_tests_and_benchmarks(tmp_path: Path) -> None:
 
 
 def test_solutions_lie_beside_their_problem(tmp_path: Path) -> None:
-    root = field_problems.traces(tmp_path)
+    root = stated_problems.traces(tmp_path)
     path = root / "solutions" / "mine.json"
-    field_problems.solution(path, "run = None")
+    stated_problems.solution(path, "run = None")
     (root / "solutions" / "other.json").write_text('{"definition": "another"}')
     ((form, file),) = forms.find(root)
     assert forms.solutions(form, file) == [path]
@@ -68,9 +68,9 @@ def test_solutions_lie_beside_their_problem(tmp_path: Path) -> None:
 def test_a_definition_that_cannot_be_used_is_one_line(
     change: dict[str, object], reason: str, tmp_path: Path
 ) -> None:
-    field_problems.definition(tmp_path)
+    stated_problems.definition(tmp_path)
     path = tmp_path / "definition.json"
-    path.write_text(json.dumps({**field_problems.DEFINITION, **change}))
+    path.write_text(json.dumps({**stated_problems.DEFINITION, **change}))
     with pytest.raises(UsageError, match=r"definition.json: SOL-ExecBench: ") as error:
         forms.read("SOL-ExecBench", path)
     assert reason in str(error.value)

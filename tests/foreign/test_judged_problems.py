@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-import field_problems
 import pytest
+import stated_problems
 from commandline import run
 
 from gpubench.model import Status
@@ -30,11 +30,11 @@ def right(found: dict[str, str]) -> set[str]:
 
 def sol_solution(folder: Path, name: str, body: str) -> None:
     text = f"import torch\n\n\ndef run(x, pairs, factor):\n    {body}\n"
-    field_problems.solution(folder / f"solution_{name}.json", text)
+    stated_problems.solution(folder / f"solution_{name}.json", text)
 
 
 def test_solutions_of_sol_execbench_are_judged(tmp_path: Path) -> None:
-    home = field_problems.definition(tmp_path / "problem")
+    home = stated_problems.definition(tmp_path / "problem")
     softmax, count = "torch.softmax(x * factor, 1)", "pairs.sum(1)"
     sol_solution(home, "right", f"return {softmax}, {count}")
     sol_solution(home, "half", f"return {softmax}.half(), {count}")
@@ -44,7 +44,7 @@ def test_solutions_of_sol_execbench_are_judged(tmp_path: Path) -> None:
     into = "import torch\n\n\ndef run(x, pairs, factor, y, count):\n"
     into += "    torch.softmax(x * factor, 1, out=y)\n    count.copy_(pairs.sum(1))\n"
     path = home / "solution_into.json"
-    field_problems.solution(path, into, destination_passing_style=True)
+    stated_problems.solution(path, into, destination_passing_style=True)
     found = reasons(home, tmp_path, "--sizes", "2")
     assert right(found) == {"solution_right", "solution_half", "solution_into"}
     assert "all zeros" in found["solution_zeros"]
@@ -52,7 +52,7 @@ def test_solutions_of_sol_execbench_are_judged(tmp_path: Path) -> None:
 
 
 def test_submissions_of_gpu_mode_are_judged_without_a_gpu(tmp_path: Path) -> None:
-    home = field_problems.task(tmp_path / "problems")
+    home = stated_problems.task(tmp_path / "problems")
     bodies = {
         "right": "x, total = data\n    torch.sum(x, 1, out=total)\n    return total",
         "returned": "return data[0].to('cuda').sum(1)",
@@ -71,8 +71,8 @@ def test_submissions_of_gpu_mode_are_judged_without_a_gpu(tmp_path: Path) -> Non
 
 
 def test_a_model_of_kernelbench_is_neither_faster_nor_slower_than_itself(tmp_path: Path) -> None:
-    problem = field_problems.model(tmp_path / "level1")
-    new = field_problems.MODEL.replace("Model(nn", "ModelNew(nn")
+    problem = stated_problems.model(tmp_path / "level1")
+    new = stated_problems.MODEL.replace("Model(nn", "ModelNew(nn")
     (tmp_path / "new.py").write_text(new)
     lossy = new.replace("self.linear(x)", "self.linear(x.bfloat16().float())")
     (tmp_path / "lossy.py").write_text(lossy)
@@ -88,15 +88,15 @@ def test_a_model_of_kernelbench_is_neither_faster_nor_slower_than_itself(tmp_pat
 
 
 def test_a_folder_of_problems_is_one_table_and_is_continued(tmp_path: Path) -> None:
-    root = field_problems.traces(tmp_path / "traces")
+    root = stated_problems.traces(tmp_path / "traces")
     text = "import torch\n\n\ndef run(x, pairs, factor):\n"
     text += "    return torch.softmax(x * factor, 1), pairs.sum(1)\n"
-    field_problems.solution(root / "solutions" / "norms" / "mine.json", text)
-    home = field_problems.task(tmp_path / "problems")
+    stated_problems.solution(root / "solutions" / "norms" / "mine.json", text)
+    home = stated_problems.task(tmp_path / "problems")
     (home / "submission.py").write_text("from reference import ref_kernel as custom_kernel\n")
-    words = "judge", str(tmp_path), "--device", "cpu", "--rounds", "3", "-o", "rows"
-    first = run(tmp_path, *words, "--budget", "90")
+    words = "judge", str(tmp_path), "--device", "cpu", "--rounds", "3", "--budget", "90"
+    first = run(tmp_path, *words, "-o", "rows")
     assert first.out.count("mine") >= 2
     assert first.out.count("submission") >= 2
-    again = run(tmp_path, *words, "--budget", "90", "--resume")
+    again = run(tmp_path, *words, "--resume", "rows")
     assert again.out == first.out

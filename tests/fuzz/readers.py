@@ -13,10 +13,10 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import command_lines
-import field_problems
 import msgspec
 import mutations
 import numpy as np
+import stated_problems
 from contract import (
     BrokenContractError,
     call_within_contract,
@@ -474,7 +474,7 @@ def foreign(name: str) -> Callable[[bytes, Path], None]:
 
     def read(data: bytes, folder: Path) -> None:
         if name != "task.yml":
-            field_problems.definition(folder)
+            stated_problems.definition(folder)
         (folder / name).write_bytes(data)
         call_within_contract(lambda: [forms.read(*each) for each in forms.find(folder)], folder)
 
@@ -495,15 +495,15 @@ READERS: Mapping[str, Reader] = {
     "python": Reader(python, lambda: (PYTHON,), TEXT),
     "declared": Reader(declared, lambda: DECLARATIONS, TEXT),
     "definition": Reader(
-        foreign("definition.json"), lambda: (json.dumps(field_problems.DEFINITION).encode(),), TEXT
+        foreign("definition.json"), lambda: (json.dumps(stated_problems.DEFINITION).encode(),), TEXT
     ),
     "workloads": Reader(
         foreign("workload.jsonl"),
-        lambda: ("\n".join(map(json.dumps, field_problems.WORKLOADS)).encode(),),
+        lambda: ("\n".join(map(json.dumps, stated_problems.WORKLOADS)).encode(),),
         TEXT,
     ),
-    "task": Reader(foreign("task.yml"), lambda: (field_problems.TASK.encode(),), TEXT),
-    "model": Reader(foreign("model.py"), lambda: (field_problems.MODEL.encode(),), TEXT),
+    "task": Reader(foreign("task.yml"), lambda: (stated_problems.TASK.encode(),), TEXT),
+    "model": Reader(foreign("model.py"), lambda: (stated_problems.MODEL.encode(),), TEXT),
     "problems": CSV(lambda: PROBLEMS, "sweep --sizes a.csv --device cpu --dry-run"),
     "weights": Reader(weights, lambda: (WEIGHTS,), TABLE),
     "compressed": of_commands(

@@ -60,9 +60,12 @@ def judge(
         ),
     ] = None,
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Continue the judgement of problems in the folder of -o."),
-    ] = False,
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Continue the judgement of problems whose results are in this folder.",
+        ),
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(

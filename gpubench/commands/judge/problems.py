@@ -43,7 +43,7 @@ class Choices:
 
     claim: float
     same: float  # the largest relative difference that counts as the same
-    resume: bool
+    resume: Path | None  # the folder of the results of an earlier call
     force: bool
 
 
@@ -79,11 +79,14 @@ def judge_problems(
     A budget is shared by the problems. Raises UsageError.
     """
     problems = _found(names, solutions)
-    folder = Path(options["output"]) if options.get("output") else None
+    output = Path(options["output"]) if options.get("output") else None
+    if choices.resume and output:
+        raise UsageError("-o: --resume names the folder already")
+    if choices.resume and not choices.resume.exists():
+        raise UsageError(f"--resume: {shown(str(choices.resume))}: no such folder")
+    folder = choices.resume or output
     if folder and folder.suffix == ".csv" and len(problems) > 1:
         raise UsageError("-o: the results of several problems need a folder")
-    if choices.resume and folder is None:
-        raise UsageError("--resume: name the folder of the results as -o DIR")
     started, done, code, visit_s = perf_counter(), list[Problem](), 0, VISIT_S
     for number, (path, beside) in enumerate(problems):
         given = {**options, "op": str(path), "output": None}
