@@ -16,6 +16,8 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from threading import Timer
+from time import monotonic
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -122,10 +124,10 @@ def root(
 
 def main() -> None:
     """Run the command line. Every expected failure is one line on stderr and an exit code."""
+    _received_s.clear()
     for number in _INTERRUPTING:
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and shells' background jobs
             signal.signal(number, _interrupt)
-    handlers = [signal.getsignal(number) for number in _INTERRUPTING]
     streams = guard_streams()
     with all_ended(), _interrupted_again():
         try:
@@ -133,9 +135,8 @@ def main() -> None:
             _ignore(_INTERRUPTING)
         except KeyboardInterrupt:  # as it ended
             code = INTERRUPTED
-        except Exception:
-            # A library in C that a signal interrupts may raise any error, such as ImportError.
-            if handlers == [signal.getsignal(number) for number in _INTERRUPTING]:
+        except Exception:  # of a library in C that a signal interrupted, such as ImportError
+            if not _received_s:
                 raise
             code = INTERRUPTED
         _ignore(_INTERRUPTING)  # what follows ends soon
@@ -150,11 +151,16 @@ def main() -> None:
     sys.exit(code)
 
 
-def _interrupt(_number: int, _frame: object) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     """End the command, which keeps what it measured. Threads that wait for programs go on.
 
-    Only another Ctrl-C can end it earlier, as systems send other signals in pairs.
+    The signal comes again after an import: libraries in C print a traceback if theirs fails. Only
+    another Ctrl-C can end the command earlier, as systems send other signals in pairs.
     """
+    _received_s.append(monotonic())
+    if _is_importing(frame) and _received_s[-1] < _received_s[0] + IMPORT_S:
+        _send_again(number)
+        return
     _ignore((signal.SIGTERM, signal.SIGHUP))
     module = sys.modules.get("gpubench.process.child")  # this may interrupt the import of it
     if end_programs := getattr(module, "end_programs", None):
@@ -162,7 +168,21 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-AGAIN_S = 0.01  # time until the signal comes again that Python ignored in a destructor
+_received_s: list[float] = []
+"""When the signals came that interrupted this command."""
+
+IMPORT_S = 2.0  # time that an import may take before a signal interrupts it
+AGAIN_S = 0.01  # time until a signal comes again
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _send_again(number: int) -> None:
+    Timer(AGAIN_S, os.kill, (os.getpid(), number)).start()
 
 
 @contextmanager
@@ -173,7 +193,7 @@ def _interrupted_again() -> Iterator[None]:
     def again(ignored: Any) -> None:
         if ignored.exc_type is KeyboardInterrupt:
             signal.signal(signal.SIGTERM, _interrupt)
-            Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            _send_again(signal.SIGTERM)
         else:
             report(ignored)
 

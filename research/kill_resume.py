@@ -189,8 +189,12 @@ def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
 
 
 def empty_fields(row: Row) -> set[str]:
-    """Return the columns that are empty in a row; except the reason."""
-    return {name for name, value in asdict(row).items() if value in {None, ""}} - {"reason"}
+    """Return the columns that are empty in a row; except the reason, and the commit.
+
+    The child that is killed may be `git`, which says the commit.
+    """
+    empty = {name for name, value in asdict(row).items() if value in {None, ""}}
+    return empty - {"reason", "commit"}
 
 
 def require(condition: bool, message: str) -> None:

@@ -370,6 +370,24 @@ cli.main()
 """
 
 
+INTERRUPTED_IN_THE_IMPORT_OF_A_LIBRARY = """
+import os, pathlib, signal, sys, time
+from gpubench import cli
+
+pathlib.Path("library.py").write_text("import os, time; os.kill(os.getpid(), 15); time.sleep(0.1)")
+sys.path.insert(0, "")
+
+def run():
+    try:
+        import library
+    except KeyboardInterrupt:
+        print("Traceback", file=sys.stderr)  # as NumPy's functions in C
+    time.sleep(60)
+
+cli._run = run
+cli.main()
+"""
+
 INTERRUPTED_IN_A_LIBRARY = """
 import os, signal, sys
 from gpubench import cli
@@ -386,7 +404,13 @@ cli.main()
 
 
 @pytest.mark.parametrize(
-    "script", [INTERRUPTED_IN_A_DESTRUCTOR, INTERRUPTED_IN_AN_IMPORT, INTERRUPTED_IN_A_LIBRARY]
+    "script",
+    [
+        INTERRUPTED_IN_A_DESTRUCTOR,
+        INTERRUPTED_IN_AN_IMPORT,
+        INTERRUPTED_IN_THE_IMPORT_OF_A_LIBRARY,
+        INTERRUPTED_IN_A_LIBRARY,
+    ],
 )
 def test_a_signal_ends_a_command_wherever_it_comes(tmp_path: Path, script: str) -> None:
     words = [sys.executable, "-c", script]
