@@ -75,11 +75,12 @@ def test_kernels_that_fork_or_write_into_all_files_cost_own_points(tmp_path: Pat
     assert (code, rows["cpu_blas"].status) == (1, "ok")
     assert (rows["forks"].median_us or 0) > 4000 > (rows["cpu_blas"].median_us or 4000)
     endings = {
-        "writes": "sent data that is not an answer; killed",
-        "forks_always": "ended by itself",
+        "writes": ("sent data that is not an answer; killed",),
+        # A copy may end within the timed launches, before there are too many.
+        "forks_always": ("ended by itself", "ended a process during its launches"),
     }
-    for name, ending in endings.items():
-        assert (rows[name].status, rows[name].reason[: len(ending)]) == ("error", ending)
+    for name, each in endings.items():
+        assert (rows[name].status, (rows[name].reason or "").startswith(each)) == ("error", True)
 
 
 def test_a_patched_clock_times_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
