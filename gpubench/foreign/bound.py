@@ -180,9 +180,9 @@ class Solution:
 
 
 def _is_of_library(thing: Any) -> bool:
-    """Whether a function or class is of torch, or of Python, and not of a solution."""
+    """Whether a function or class is of torch, or of the pools in which it compiles."""
     package = str(getattr(thing, "__module__", "")).partition(".")[0]
-    return package in {"torch", "triton", *sys.stdlib_module_names}
+    return package in {"torch", "triton", "concurrent", "multiprocessing"}
 
 
 def _watched_streams() -> list[Any]:
