@@ -70,8 +70,8 @@ class Comparison:
         launches = [each for each in (self._first, self._last) if each]
         earlier = [[values[at] for values in launches] for at in range(len(right))]
         self._learn(right)
-        known = self._pairs >= MIN_PAIRS
-        spreads = [each / self._pairs if known else None for each in self._squares]
+        has_spread = self._pairs >= MIN_PAIRS
+        spreads = [each / self._pairs if has_spread else None for each in self._squares]
         return WithReference(self._facts, [*map(_Right, right, own, spreads, earlier)])
 
     def _learn(self, right: list[Values]) -> None:

@@ -50,16 +50,16 @@ def prepared(
     Runs the reference on the workloads of these numbers, once for all calls. Raises UsageError.
     """
     statement = forms.read(form, file)
-    known = range(1, len(statement.workloads) + 1)
+    listed = range(1, len(statement.workloads) + 1)
     for number in numbers:
-        if number not in known:
-            raise UsageError(f"--sizes: {unknown('workload', str(number), map(str, known))}")
+        if number not in listed:
+            raise UsageError(f"--sizes: {unknown('workload', str(number), map(str, listed))}")
     op = _name(statement.name)
     op = f"{op}_problem" if OPERATIONS.is_ours(op) else op
     named = {_name(each.stem, "solution"): Path(each).absolute() for each in solutions}
     if len(named) < len(solutions):
         raise UsageError("--solution: two files have the same name")
-    facts = {number: _facts(statement, number, device) for number in numbers or known}
+    facts = {number: _facts(statement, number, device) for number in numbers or listed}
     digests = {name: digest_of(path) for name, path in named.items()}
     root = cache_file("problems", statement, device, sorted(facts), sorted(digests.items()))
     record = Record(statement, device, _of_own_sizes(facts))

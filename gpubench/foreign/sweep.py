@@ -15,7 +15,7 @@ from gpubench.text import shown
 
 def is_problem(text: str) -> bool:
     """Whether the value of `--op` is the path of a problem, and not the name of an operation."""
-    return bool(text) and text not in OPERATIONS and ("/" in text or os.path.exists(text))  # noqa: PTH110 # a long name is no path
+    return bool(text) and text not in OPERATIONS and ("/" in text or os.path.exists(text))  # noqa: PTH110 # Path.exists raises for a long name
 
 
 def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> dict[str, Any]:
@@ -35,8 +35,8 @@ def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> d
     device = find_devices(fields.get("device", "auto"))[0][0].backend
     beside = forms.solutions(form, path) if solutions is None else solutions
     numbers = [size[0] for size in parse_sizes(fields["sizes"])] if "sizes" in fields else []
-    found = folder.prepared(form, path, numbers, beside, device)
-    op = operation_named(found.op, found.path)
+    home = folder.prepared(form, path, numbers, beside, device)
+    op = operation_named(home.op, home.path)
     operation = OPERATIONS[op]
     listed = tuple(
         ListedProblem(name=f"{number}: {each.name}"[:60], further=(number,), dtype=operation.dtype)
@@ -44,6 +44,6 @@ def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> d
         if each.name
     )
     sizes: tuple[Size, ...] = tuple(each.size for each in listed)
-    return {"op": op, "kernels": found.path, "problems": listed, "sizes": sizes} | {
+    return {"op": op, "kernels": home.path, "problems": listed, "sizes": sizes} | {
         "dtypes": (operation.dtype,)
     }
