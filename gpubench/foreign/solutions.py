@@ -4,12 +4,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gpubench.backends.cuda import nvcc
+from gpubench.cache import cache_file, keep_value, kept
 from gpubench.errors import CompileError, DoesNotFitError
 from gpubench.foreign import values
 from gpubench.foreign.statement import Program, read_text
@@ -104,15 +106,26 @@ def _of_json(solution: Solution) -> tuple[Function, bool]:
 
 
 def _compiled(solution: Solution, folder: Path) -> Any:
+    """Return the module of a solution's CUDA C++. The library is kept, as it takes long to make."""
+    import torch
     from torch.utils import cpp_extension
 
+    if not cpp_extension.is_ninja_available():
+        raise DoesNotFitError("its CUDA C++ needs ninja, which is missing")
+    device = torch.cuda.get_device_capability()
+    file = cache_file("extensions", solution, torch.__version__, nvcc.version(), device)
+    name = f"solution_{file.name[:16]}"
+    if library := kept(file, bytes):
+        (folder / f"{name}.so").write_bytes(library)
+        sys.path.insert(0, str(folder))
+        return import_module(name)
     suffixes = {".cu", ".cpp", ".cc", ".c"}
     options = solution.spec.compile_options or Options()
     build = folder / "build"
     build.mkdir()
     sources = [folder / source.path for source in solution.sources]
-    return cpp_extension.load(
-        name=f"solution_{abs(hash(solution.name))}",
+    module = cpp_extension.load(
+        name=name,
         sources=[str(each) for each in sources if each.suffix in suffixes],
         extra_cflags=options.cflags,
         extra_cuda_cflags=options.cuda_cflags,
@@ -120,3 +133,5 @@ def _compiled(solution: Solution, folder: Path) -> Any:
         extra_include_paths=[str(folder)],
         build_directory=str(build),
     )
+    keep_value(file, Path(module.__file__).read_bytes())
+    return module

@@ -54,6 +54,13 @@ def test_solutions_lie_beside_their_problem(tmp_path: Path) -> None:
     (root / "solutions" / "other.json").write_text('{"definition": "another"}')
     ((form, file),) = forms.find(root)
     assert forms.solutions(form, file) == [path]
+    model = stated_problems.model(tmp_path / "level1")
+    (tmp_path / "level1" / "solutions").mkdir()
+    names = f"{model.stem}.py", f"{model.stem}_fused.py", f"{model.stem}6.py", "8_Softmax.py"
+    paths = [tmp_path / "level1" / "solutions" / name for name in names]
+    for each in paths:
+        each.write_text("class ModelNew: pass\n")
+    assert forms.solutions("KernelBench", model) == paths[:2]
 
 
 @pytest.mark.parametrize(

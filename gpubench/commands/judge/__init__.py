@@ -105,13 +105,12 @@ def judge(
 
     from gpubench.backends import find_devices
     from gpubench.commands.judge import view
-    from gpubench.commands.judge.measured import measured
+    from gpubench.commands.judge.measured import measured, read_judged
     from gpubench.commands.judge.problems import Choices, judge_problems, names_problem
     from gpubench.commands.judge.reproducible import as_members, as_table, compare_bits
     from gpubench.commands.judge.verdicts import exit_code, judge_rows
     from gpubench.model import Launches
     from gpubench.plan.ranges import parse_fraction
-    from gpubench.stats.intervals import MIN_ROUNDS
     from gpubench.view.job import where_time_went
     from gpubench.view.tables import console
 
@@ -126,9 +125,7 @@ def judge(
         raise typer.Exit(code)
     if resume:
         raise UsageError("--resume: goes with a problem of another project")
-    sweep = option.read_sweep(options, defaults=defaults)
-    if sweep.timing.rounds < MIN_ROUNDS:
-        raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
+    sweep = read_judged(options, defaults)
     backend = find_devices(sweep.device)[0][0].backend
 
     sweep, baselines, compared = _with_baselines(sweep, backend, names, baseline)

@@ -1,12 +1,27 @@
 """Measures what is judged, and the baselines, in rounds of whole problems."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from gpubench import options as option
 from gpubench.engine.run import AddMore, Outcome, measure
+from gpubench.errors import UsageError
 from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
+from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.view.progress import SweepProgress
 from gpubench.view.tables import console
+
+
+def read_judged(
+    values: Mapping[str, Any], defaults: Sweep, solutions: Sequence[Path] | None = None
+) -> Sweep:
+    """Return the sweep that the options describe. Raises UsageError for too few rounds."""
+    sweep = option.read_sweep(values, defaults=defaults, solutions=solutions)
+    if sweep.timing.rounds < MIN_ROUNDS:
+        raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
+    return sweep
 
 
 def measured(

@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -13,10 +12,10 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench import options as option
 from gpubench.cache import cache_file
 from gpubench.commands.judge import view
-from gpubench.commands.judge.measured import measured
+from gpubench.commands.judge.budget import Budget
+from gpubench.commands.judge.measured import measured, read_judged
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.errors import INTERRUPTED, UsageError
 from gpubench.foreign import forms
@@ -24,13 +23,9 @@ from gpubench.foreign.operation import REFERENCE, Record, read_record
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row, read
-from gpubench.stats.intervals import MIN_ROUNDS
-from gpubench.text import shown
+from gpubench.text import counted, shown
 from gpubench.view.numbers import time_text
 from gpubench.view.tables import console, say, table
-
-VISIT_S = 5.0
-"""Time that a function takes in a round, in which its process imports torch, until it is known."""
 
 NOT_JUDGED = 3  # exit code if a problem of a folder cannot be used
 
@@ -87,31 +82,27 @@ def judge_problems(
     folder = choices.resume or output
     if folder and folder.suffix == ".csv" and len(problems) > 1:
         raise UsageError("-o: the results of several problems need a folder")
-    started, done, code, visit_s = perf_counter(), list[Problem](), 0, VISIT_S
-    for number, (path, beside) in enumerate(problems):
+    done, code, budget = list[Problem](), 0, Budget(len(problems))
+    for path, beside in problems:
+        if not budget.begin():
+            say(_beyond(budget, folder), "yellow", err=True)
+            code = NOT_JUDGED
+            break
         given = {**options, "op": str(path), "output": None}
         try:
-            sweep = option.read_sweep(given, defaults=defaults, solutions=beside)
+            sweep = read_judged(given, defaults, beside)
         except UsageError as error:
             if len(problems) == 1:
                 raise
             say(f"not judged: {error}", "yellow", err=True)
             code = NOT_JUDGED
+            budget.problems_left -= 1
             continue
-        if sweep.timing.rounds < MIN_ROUNDS:
-            raise UsageError(f"--rounds: a verdict needs at least {MIN_ROUNDS} rounds")
-        if budget_s := sweep.timing.budget_s:
-            left_s = budget_s - (perf_counter() - started)
-            share_s = max(left_s / (len(problems) - number), 1.0)
-            visits = (len(beside) + 1) * len(sweep.problems)
-            rounds = max(1, min(sweep.timing.rounds, int(share_s / visits / visit_s)))
-            timing = replace(sweep.timing, budget_s=share_s, rounds=rounds)
-            sweep = replace(sweep, timing=timing)
-        began = perf_counter()
+        sweep = budget.share(sweep, len(beside) + 1)
         problem, is_interrupted = _judged(sweep, folder, choices)
         done.append(problem)
-        if (taken_s := perf_counter() - began) > visit_s:  # and not read from a file
-            visit_s = taken_s / max(1, sum(row.rounds or 1 for row in problem.rows))
+        budget.judged(sum(row.rounds or 1 for row in problem.rows))
+        budget.problems_left -= 1
         if is_interrupted:
             code = INTERRUPTED
             break
@@ -124,6 +115,13 @@ def judge_problems(
     else:
         console().print(Group(*as_tables(done, choices.claim)))
     return code if code == INTERRUPTED else exit_code(judged) or code
+
+
+def _beyond(budget: Budget, folder: Path | None) -> str:
+    """Return that problems were not judged because the budget is used up, and what to do."""
+    rest = counted(budget.problems_left, "problem")
+    how = f"--resume {shown(str(folder))} judges the rest" if folder else "name a folder as -o"
+    return f"--budget {budget.budget_s:g} is used up before {rest}; {how}"
 
 
 def _found(

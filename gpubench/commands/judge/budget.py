@@ -1,0 +1,53 @@
+"""Divides the time of `--budget` among the problems of a folder."""
+
+from dataclasses import replace
+from time import perf_counter
+
+from gpubench.plan.sweep import Sweep
+
+VISIT_S = 5.0
+"""Time that a function takes in a round, in which its process imports torch, until it is known."""
+
+MIN_SHARE_S = 1.0
+
+
+class Budget:
+    """The time that is left for the problems that are not judged yet."""
+
+    def __init__(self, problems: int) -> None:
+        """Start the clock."""
+        self.problems_left = problems
+        self.budget_s: float | None = None  # known from the first problem's sweep
+        self._started_s = self._began_s = perf_counter()
+        self._visit_s = VISIT_S
+
+    @property
+    def _left_s(self) -> float:
+        return (self.budget_s or 0.0) - (perf_counter() - self._started_s)
+
+    def begin(self) -> bool:
+        """Begin a problem. Return whether there is time for it."""
+        self._began_s = perf_counter()
+        return self.budget_s is None or self._left_s > 0
+
+    def share(self, sweep: Sweep, functions: int) -> Sweep:
+        """Return the sweep of the problem with its share of the time, and the rounds that fit.
+
+        Later problems need the time to be prepared, too.
+        """
+        prepared_s = perf_counter() - self._began_s
+        self._began_s = perf_counter()
+        self.budget_s = sweep.timing.budget_s
+        if self.budget_s is None:
+            return sweep
+        left_s = self._left_s - (self.problems_left - 1) * prepared_s
+        share_s = max(left_s / self.problems_left, MIN_SHARE_S)
+        visits = functions * len(sweep.problems)
+        rounds = max(1, min(sweep.timing.rounds, int(share_s / visits / self._visit_s)))
+        return replace(sweep, timing=replace(sweep.timing, budget_s=share_s, rounds=rounds))
+
+    def judged(self, visits: int) -> None:
+        """End a problem whose functions were visited this number of times."""
+        taken_s = perf_counter() - self._began_s
+        if taken_s > self._visit_s:  # and not read from a file
+            self._visit_s = taken_s / max(1, visits)

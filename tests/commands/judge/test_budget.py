@@ -1,0 +1,64 @@
+"""How judge divides --budget among problems."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpubench.commands.judge import budget as budgets
+from gpubench.commands.judge.budget import Budget
+from gpubench.options import DEFAULT
+from gpubench.plan.problems import ListedProblem
+
+PROBLEM = ListedProblem(name="1", further=(1,), dtype="float32")
+SWEEP = replace(
+    DEFAULT, problems=(PROBLEM,), timing=replace(DEFAULT.timing, rounds=15, budget_s=600.0)
+)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(budgets, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_a_problem_gets_its_share_of_what_the_others_need_to_be_prepared(
+    clock: list[float],
+) -> None:
+    budget = Budget(30)
+    assert budget.begin()
+    clock[0] += 10
+    sweep = budget.share(SWEEP, 2)
+    assert sweep.timing.budget_s == pytest.approx((590 - 29 * 10) / 30)
+    assert sweep.timing.rounds == 1
+
+
+def test_rounds_follow_from_the_time_that_visits_took(clock: list[float]) -> None:
+    budget = Budget(2)
+    visits = 2
+    assert budget.begin()
+    assert budget.share(SWEEP, 2).timing.rounds == 15
+    clock[0] += 20 * visits
+    budget.judged(visits)
+    budget.problems_left -= 1
+    assert budget.begin()
+    left_s = 600 - clock[0]
+    assert budget.share(SWEEP, 2).timing.rounds == max(1, int(left_s / visits / 20))
+
+
+def test_no_problem_begins_when_the_budget_is_used_up(clock: list[float]) -> None:
+    budget = Budget(2)
+    assert budget.begin()
+    budget.share(SWEEP, 2)
+    clock[0] = 599
+    assert budget.begin()
+    clock[0] = 601
+    assert not budget.begin()
+
+
+def test_without_a_budget_nothing_changes(clock: list[float]) -> None:
+    budget, sweep = Budget(2), replace(SWEEP, timing=DEFAULT.timing)
+    assert budget.begin()
+    assert budget.share(sweep, 2) is sweep
+    clock[0] = 1e6
+    assert budget.begin()
