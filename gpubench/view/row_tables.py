@@ -151,7 +151,8 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True)
         )
     for note in dict.fromkeys(row.notes for row in measured if row.notes):
         first, *more = dict.fromkeys(row.variant for row in measured if row.notes == note)
-        lines.append(f"{first} and {len(more)} more: {note}" if more else f"{first}: {note}")
+        named = f"{first} and {len(more)} more" if more else first
+        lines.append(f"{named}: {note.replace(';', '; ')}")
     lines = list(filter(None, [*lines, *_contradicting(measured), _devices_differ(measured)]))
     return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
 

@@ -286,8 +286,8 @@ def errors_of(
         error -= factor * part
     error = xp.abs(error)
     size = xp.abs(factor * reference.parts[0])
-    scale = abs(factor) * reference.row_norms * reference.column_norms
-    scale += math.sqrt(reference.terms) * size  # NumPy's numbers let CuPy import SciPy
+    scale = math.sqrt(reference.terms) * size  # NumPy's numbers let CuPy import SciPy
+    scale += abs(factor) * reference.row_norms * reference.column_norms
     scale += abs(factor) * reference.inherited
     # A zero row or column must give exact zeros: any error over the smallest number is huge.
     scale = xp.maximum(scale, np.finfo(np.float64).tiny)

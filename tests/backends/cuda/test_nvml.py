@@ -76,6 +76,20 @@ def test_who_else_computes_on_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) 
         assert bool(others) == bool(named)
 
 
+def test_a_sibling_of_one_run_of_gpubench_is_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getpid", lambda: 11)
+    monkeypatch.setattr("os.getppid", lambda: 10)
+    parent_name = {"/proc/10/comm": "gpubench"}
+    files = {"/proc/11/comm": "gpubench", "/proc/12/status": "Name:\tgpubench\nPPid:\t10\nUid:\t0"}
+    monkeypatch.setattr(
+        "gpubench.backends.cuda.nvml.read_text", lambda path: (files | parent_name).get(path, "")
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", computing(11, 12))
+    assert not Nvml("GPU-1").others()
+    parent_name["/proc/10/comm"] = "bash"  # each is a command of its own
+    assert Nvml("GPU-1").others() == "process (12)"
+
+
 def health(monkeypatch: pytest.MonkeyPatch, nvml: SimpleNamespace) -> Health:
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     return Nvml("GPU-1").health(1750.0)
