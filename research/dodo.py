@@ -164,8 +164,13 @@ CLAIMS = {"sgemm-cuda": "SGEMM_CUDA", "fast-cu": "fast.cu", "cuda-l2": "CUDA-L2"
 
 EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax", "reproduce")
 RIVALS = ("bfloat16", "float16", "tf32", "float32")
+TENSOR_CORE_DTYPES = ("bfloat16", "float16", "float8_e4m3", "int8")
 FEW_ROWS = {dtype: seed for seed, dtype in enumerate(ALONE_DTYPES, 231) if dtype != "tf32"}
 """Seeds of products of few rows. In TF32, the library multiplies one row in float32."""
+
+SOME_ROWS = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 931)}
+LARGE = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 941)}
+"""Seeds of products of 65 to 383 rows, and of products of extents of 4096 to 16384."""
 
 CLUSTERS = {
     "float64": "dmma_split_cluster",
@@ -226,6 +231,7 @@ SHAPES = {
         )
         for seed, dtype in enumerate(dtypes, first)
     },
+    **{f"alone_large_{dtype}": f"--seed {seed} --count 16 --large --dtype {dtype}" for dtype, seed in LARGE.items()},
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
     "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}" for seed, count, dtype in ((401, 80, "bfloat16"), (404, 80, "tf32"), (17, 60, "bfloat16"), (18, 30, "float16"))},
@@ -277,6 +283,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for dtype, seed in FEW_ROWS.items():
         count = 30 if dtype in {"bfloat16", "float16"} else 24
         yield step(f"gpu:few_rows_{dtype}", f"python SCRIPTS/shapes.py --few-rows --seed {seed} --count {count} --dtype {dtype} --output CARD/few_rows_{dtype}.csv")
+    for dtype, seed in SOME_ROWS.items():
+        yield step(f"gpu:some_rows_{dtype}", f"python SCRIPTS/shapes.py --some-rows --seed {seed} --count 30 --dtype {dtype} --output CARD/some_rows_{dtype}.csv")
     bits = "gpubench compare-cublas --sizes 4096 --rounds 3"
     yield step("gpu:bits", f"{bits} --dtypes float64,float32,tf32,bf16x3,bf16x6,float16,float16_sum16,bfloat16,float8_e4m3,float8_e4m3_split --variants cublas,cublaslt,dmma,packed_panels,wgmma_tf32_cluster,wgmma_parts,triton_matmul,wgmma_mixed,wgmma_bytes_pingpong,mma_sync -o CARD/bits.csv")
     yield step("gpu:bits_positive", f"{bits} --operands positive --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels,wgmma_tf32_cluster -o CARD/bits_positive.csv")

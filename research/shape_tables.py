@@ -23,10 +23,13 @@ ALONE = {dtype: f"alone_{seed}_{dtype}" for dtype, seed in ALONE_SEEDS.items()}
 """Files of shapes that were measured with launches alone, by precision. No constant had been fitted
 on them. Since then constants of TF32 were fitted on four of the 80 shapes."""
 
-FEW_ROWS = ("hot", "cold")
+CACHES = ("hot", "cold")
 KINDS = {
-    "hot": "1 to 64 rows, hot weights",
-    "cold": "1 to 64 rows, weights from memory",
+    "few_hot": "1 to 64 rows, hot weights",
+    "few_cold": "1 to 64 rows, weights from memory",
+    "some_hot": "65 to 383 rows, hot weights",
+    "some_cold": "65 to 383 rows, weights from memory",
+    "large": "extents of 4096 to 16384",
     "small": "extents of 16 to 384",
     "odd_1": "odd extents of 128 to 4096",
     "odd_2": "odd multiples of 2",
@@ -35,9 +38,15 @@ KINDS = {
 """Random shapes beside those of `ALONE`."""
 
 OTHERS = {
-    **{(dtype, "hot"): 1.05 for dtype in ("bfloat16", "float16", "float8_e4m3")},
-    ("float32", "hot"): 1.15,
-    **{(dtype, "cold"): 1.0 for dtype in ("bfloat16", "float16")},
+    **{(dtype, "few_hot"): 1.05 for dtype in ("bfloat16", "float16", "float8_e4m3")},
+    ("float32", "few_hot"): 1.15,
+    **{(dtype, "few_cold"): 1.0 for dtype in ("bfloat16", "float16")},
+    **{
+        (dtype, kind): 1.05
+        for dtype in ("bfloat16", "float16", "float8_e4m3")
+        for kind in ("some_hot", "some_cold")
+    },
+    **{(dtype, "large"): 1.01 for dtype in ("bfloat16", "float16", "float8_e4m3")},
     **{(dtype, "small"): 1.0 for dtype in ("bfloat16", "float32")},
     **{(dtype, "odd_1"): 1.8 for dtype in ("bfloat16", "float16")},
     ("tf32", "odd_1"): 1.3,
@@ -71,14 +80,16 @@ def outcomes_alone(dtype: str) -> list[Outcome]:
 
 def path_of_others(dtype: str, kind: str) -> Path:
     """Return the file of other shapes of a kind of `OTHERS`, which may not exist."""
-    name = f"few_rows_{dtype}" if kind in FEW_ROWS else f"shapes/alone_{kind}_{dtype}"
+    rows, _, cache = kind.partition("_")
+    name = f"{rows}_rows_{dtype}" if cache in CACHES else f"shapes/alone_{kind}_{dtype}"
     return measured_file(f"{name}.csv")
 
 
 def other_ratios(dtype: str, kind: str) -> list[float]:
     """Return the ratios at other shapes of a kind, in ascending order."""
     path = path_of_others(dtype, kind)
-    caches = {kind} if kind in FEW_ROWS else FEW_ROWS
+    cache = kind.rpartition("_")[2]
+    caches = {cache} if cache in CACHES else CACHES
     return sorted(outcome.ratio for outcome in outcomes(path) if outcome.own.cache in caches)
 
 

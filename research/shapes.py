@@ -5,21 +5,24 @@
     python research/shapes.py --seed 21 --count 30 --odd 1 --output odd.csv
     python research/shapes.py --seed 51 --count 30 --small --output small.csv
     python research/shapes.py --seed 231 --count 30 --few-rows --output few_rows.csv
+    python research/shapes.py --seed 331 --count 30 --some-rows --output some_rows.csv
+    python research/shapes.py --seed 431 --count 16 --large --output large.csv
 
 Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (float32: 4, 8 bits:
 16). With `--odd 2` they are 128 to 4096, in odd multiples of 2: rows of 16 bits are then no
-multiple of 16 bytes. With `--small` they are 16 to 384. Operands lie in the cache, and every
-contender runs in short bursts, in rounds of random order: cuBLAS, cuBLASLt with its fastest
-algorithm, and each of our kernels with the configurations of `--tiles auto`. With `--every` other
-configurations take part too, unless the first sample is slow: that shows how far the model's pick
-is from the best, and the model's constants are fitted on it.
+multiple of 16 bytes. With `--small` they are 16 to 384, and with `--large` 4096 to 16384. Operands
+that fit lie in the cache, and every contender runs in short bursts, in rounds of random order:
+cuBLAS, cuBLASLt with its fastest algorithm, and each of our kernels with the configurations of
+`--tiles auto`. With `--every` other configurations take part too, unless the first sample is slow:
+that shows how far the model's pick is from the best, and the model's constants are fitted on it.
 
-With `--few-rows`, M is uniform in 1 to 64, and N and K are log-uniform in 1024 to 16384. Shapes are
-drawn twice, with hot and with cold weights. Hot weights take at most half of the L2 cache. Cold,
-each launch has operands of its own, in turn, which together outgrow the cache.
+With `--few-rows`, M is uniform in 1 to 64, with `--some-rows` in 65 to 383, and N and K are
+log-uniform in 1024 to 16384. Shapes are drawn twice, with hot and with cold weights. Hot weights
+take at most half of the L2 cache. Cold, each launch has operands of its own, in turn, which
+together outgrow the cache.
 
-Constants were fitted on the seeds 1, 2, 3, 7, 8, 9, 17 and 18 in 16 bits, 204 and 304 in TF32, 602
-in 8 bits, and 11 in float64 and float32; judge by others.
+Constants were fitted on the seeds 1, 2, 3, 7, 8, 9, 17, 18 and 901 in 16 bits, 204 and 304 in TF32,
+602 in 8 bits, and 11 in float64 and float32; judge by others.
 """
 
 from __future__ import annotations
@@ -75,9 +78,11 @@ MULTIPLES = {"float32": 4, "int8": 16, "float8_e4m3": 16, "float8_e4m3_split": 1
 
 EXTENTS = (384, 8192)  # minimum and maximum of random extents
 SMALL_EXTENTS = (16, 384)
+LARGE_EXTENTS = (4096, 16384)
 ODD_EXTENTS = (128, 4096)
 
-FEW_ROWS_EXTENTS = (1024, 16384)  # minimum and maximum of N and K with few rows
+FEW_ROWS, SOME_ROWS = (1, 64), (65, 383)  # minimum and maximum of M
+WEIGHTS_EXTENTS = (1024, 16384)  # minimum and maximum of N and K there
 HOT_BYTES = 25 * 10**6  # maximum bytes of hot weights there, half of the L2 cache
 
 SAMPLE_US = 250.0  # a sample lasts about this long
@@ -102,11 +107,15 @@ def log_uniform(draw: random.Random, smallest: int, largest: int) -> float:
 
 
 def random_shapes(
-    seed: int, count: int, multiple: int = 8, *, odd: bool = False, small: bool = False
+    seed: int,
+    count: int,
+    multiple: int = 8,
+    *,
+    odd: bool = False,
+    limits: tuple[int, int] = EXTENTS,
 ) -> list[Shape]:
     """Draw shapes with log-uniform extents, in multiples of a number or in odd multiples."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
-    limits = ODD_EXTENTS if odd else SMALL_EXTENTS if small else EXTENTS
 
     def extent() -> int:
         size = log_uniform(draw, *limits)
@@ -117,13 +126,15 @@ def random_shapes(
     return [(extent(), extent(), extent()) for _ in range(count)]
 
 
-def few_rows_shapes(seed: int, count: int, dtype: str, cache: Cache) -> list[Shape]:
-    """Draw shapes of few rows whose weights suit the state of the cache."""
+def rows_shapes(
+    seed: int, count: int, dtype: str, cache: Cache, rows: tuple[int, int]
+) -> list[Shape]:
+    """Draw shapes with a number of rows between two, whose weights suit the state of the cache."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
     shapes: list[Shape] = []
     while len(shapes) < count:
-        m = draw.randint(1, 64)
-        n, k = (round(log_uniform(draw, *FEW_ROWS_EXTENTS) / 16) * 16 for _ in range(2))
+        m = draw.randint(*rows)
+        n, k = (round(log_uniform(draw, *WEIGHTS_EXTENTS) / 16) * 16 for _ in range(2))
         if cache == Cache.COLD or weights_bytes(dtype, n, k) <= HOT_BYTES:
             shapes.append((m, n, k))
     return shapes
@@ -489,14 +500,17 @@ def main() -> None:
     options.add_argument("--every", action="store_true", help="all candidate configurations")
     options.add_argument("--odd", type=int, default=0, help="odd multiples of this number")
     options.add_argument("--small", action="store_true", help="extents of 16 to 384")
+    options.add_argument("--large", action="store_true", help="extents of 4096 to 16384")
     options.add_argument("--few-rows", action="store_true", help="1 to 64 rows, hot and cold")
+    options.add_argument("--some-rows", action="store_true", help="65 to 383 rows, hot and cold")
     options.add_argument("--shapes", help="such as 1024x1024x1024,2048x2048x2048")
     options.add_argument("--limit", type=float, default=math.inf, help="seconds")
     options.add_argument("--output", type=Path, default=Path("shapes.csv"))
     asked = options.parse_args()
     start = time.perf_counter()
-    other_kernels = () if asked.small or asked.few_rows else OTHER_KERNELS
-    for cache in (Cache.HOT, Cache.COLD) if asked.few_rows else (Cache.HOT,):
+    by_rows = asked.few_rows or asked.some_rows
+    other_kernels = () if asked.small or by_rows else OTHER_KERNELS
+    for cache in (Cache.HOT, Cache.COLD) if by_rows else (Cache.HOT,):
         bench = Bench(asked.dtype, other_kernels, cache)
         shapes = shapes_of(asked, cache)
         count = bench.compile(shapes, every=asked.every)
@@ -522,11 +536,18 @@ def shapes_of(asked: argparse.Namespace, cache: Cache) -> list[Shape]:
     """Return the shapes that the command names or draws."""
     if asked.shapes:
         return [(m, n, k) for m, n, k in parse_sizes(asked.shapes)]
-    if asked.few_rows:
-        return few_rows_shapes(asked.seed, asked.count, asked.dtype, cache)
+    if asked.few_rows or asked.some_rows:
+        rows = FEW_ROWS if asked.few_rows else SOME_ROWS
+        return rows_shapes(asked.seed, asked.count, asked.dtype, cache, rows)
+    limits = EXTENTS
+    if asked.odd:
+        limits = ODD_EXTENTS
+    elif asked.small:
+        limits = SMALL_EXTENTS
+    elif asked.large:
+        limits = LARGE_EXTENTS
     multiple = asked.odd or MULTIPLES.get(asked.dtype, 8)
-    drawn = {"odd": asked.odd > 0, "small": asked.small}
-    return random_shapes(asked.seed, asked.count, multiple, **drawn)
+    return random_shapes(asked.seed, asked.count, multiple, odd=asked.odd > 0, limits=limits)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ L2_BYTES = 50_000_000
 on, where that was faster."""
 
 MAX_SUMS_OF_TURNS = 208  # maximum number of sums of a thread, where a warpgroup has a tile alone
-STAGES = (3, 4, 5, 6, 7, 8)  # numbers of stages that are tried, where a kernel names no others
+STAGES = range(3, 13)  # numbers of stages that are tried, where a kernel names no others
 
 BY_64 = 64
 
@@ -159,14 +159,23 @@ def why_not(tile: Config) -> str | None:
         return f"{tile}: {needed} sums a thread, more than {max_sums}"
     if rows % UNIT and tile.get("splits", 1) > 1:
         return f"{tile}: K in parts needs a multiple of {UNIT} rows"
-    return why_not_shared(tile)
+    return why_not_in_group(tile)
 
 
 def why_not_shared(tile: Config) -> str | None:
-    """Return why a cluster's blocks cannot share a tile's operands, or None."""
-    rows, columns = cluster(tile)
+    """Return why a cluster's blocks cannot send equal parts of a tile's operands, or None."""
+    _, columns = cluster(tile)
     if tile["BM"] % (8 * columns):
         return f"{tile}: {columns} blocks cannot send multiples of 8 of {tile['BM']} rows"
+    return why_not_in_group(tile)
+
+
+def why_not_in_group(tile: Config) -> str | None:
+    """Return why a cluster's blocks cannot share a tile's operands, or None.
+
+    Rows that are no multiple of 8 for each block are sent by the blocks in turns.
+    """
+    rows, _ = cluster(tile)
     if tile["BN"] % ((sent_columns := SENT_COLUMNS.get(tile["BK"], 1)) * rows):
         return (
             f"{tile}: {rows} blocks cannot send multiples of {sent_columns} of {tile['BN']} columns"
@@ -180,12 +189,14 @@ def box_of_b(columns: int, down: int) -> int:
     return BY_64 // down if columns % BY_64 else min(BY_64, rows & -rows)
 
 
-def reads_from_memory(problem: Problem, rows: int) -> bool:
-    """Return whether `rows` cover C and B is larger than the L2 cache.
+def outgrows_l2(problem: Problem) -> bool:
+    """Return whether B is larger than the L2 cache, so that each launch reads it from memory."""
+    return problem.n * problem.k * problem.precision.item_bytes > L2_BYTES
 
-    Each launch then reads B from memory once.
-    """
-    return rows >= problem.m and problem.n * problem.k * problem.precision.item_bytes > L2_BYTES
+
+def reads_once(problem: Problem, rows: int) -> bool:
+    """Return whether `rows` cover C and B is larger than the L2 cache."""
+    return rows >= problem.m and outgrows_l2(problem)
 
 
 def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
@@ -196,7 +207,8 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)
     width = ROW_BYTES // problem.precision.item_bytes
-    a = row_major_map(A, (m, k), (tile["BM"] // columns, width))
+    sent_rows = tile["BM"] if tile["BM"] % (8 * columns) else tile["BM"] // columns
+    a = row_major_map(A, (m, k), (sent_rows, width))
     c_rows = BY_64 if tile["BN"] % BY_64 else tile["BM"]
     c = row_major_map(C, (m, n), (c_rows, ROW_BYTES // problem.precision.result_bytes))
     if "B" in problem.column_major:
@@ -205,7 +217,7 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
         boxes = box_of_b(tile["BN"], rows), tile["BK"] // rows
         widths = width, tile["BN"] % width or width
         of_b = [row_major_map(B, (k, n), box) for box in zip(boxes, widths, strict=True)]
-    if reads_from_memory(problem, tile["BM"] * rows):
+    if reads_once(problem, tile["BM"] * rows):
         of_b = [replace(tensor_map, l2_promotion_bytes=256) for tensor_map in of_b]
     return a, *of_b, c
 
@@ -229,7 +241,7 @@ def why_not_in_turns(tile: Config) -> str | None:
     """Return why a warpgroup cannot have a tile of this size, or share it in this way, or None."""
     if (needed := tile["BM"] * tile["BN"] // 128) > MAX_SUMS_OF_TURNS:
         return f"{tile}: {needed} sums a thread, more than {MAX_SUMS_OF_TURNS}"
-    return why_not_shared(tile)
+    return why_not_in_group(tile)
 
 
 def turns(tile: Config, problem: Problem, multiprocessors: int) -> Launch:

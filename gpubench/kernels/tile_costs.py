@@ -30,10 +30,11 @@ from gpubench.kernels.fitted_tile import (
     RESIDENT,
     SENT_COLUMNS,
     STAGES,
+    TF32,
     UNIT,
     Form,
     consumers,
-    reads_from_memory,
+    outgrows_l2,
     stage_bytes,
 )
 from gpubench.kernels.padded_rows import row_bytes
@@ -64,8 +65,8 @@ GPCS = 8
 """Number of graphics processing clusters (GPCs) of an H100 and an H200. A cluster of blocks lies in
 one of these parts of the GPU, and each has an equal share of the L2 cache's rate."""
 
-READ_US, LATENCY_US = 5.5e-3, 1.4
-"""Time in which an H100 reads 128 bytes from memory for each multiprocessor, at 3.08 TB/s; and time
+READ_US, LATENCY_US = 4.2e-3, 1.4
+"""Time in which an H200 reads 128 bytes from memory for each multiprocessor, at 4.02 TB/s; and time
 from the request of a step to its arrival while memory is busy."""
 
 
@@ -197,7 +198,8 @@ class Choice(Tile):
         """Return the time of a step of each round of tiles, of clusters that are there at once."""
         fetched = _rows_fetched(self, problem, costs)
         blocks = self.down * self.across * self.splits
-        from_memory = reads_from_memory(problem, self.rows * self.down)
+        from_memory = outgrows_l2(problem)
+        rows_of_tiles = -(-problem.m // (self.rows * self.down))
 
         def round_us(busy: float) -> float:
             """Return the time of a step while `busy` clusters work."""
@@ -207,9 +209,9 @@ class Choice(Tile):
             step_us = _step_us(self, fetched, fullest, costs)
             step_us *= 1 - costs.idle * (1 - busy / at_once)
             if from_memory:
-                step_us = max(
-                    step_us, READ_US * self.columns / self.down * share, LATENCY_US / self.stages
-                )
+                # Rows of tiles find some of the columns in the cache that other rows have read.
+                read_us = READ_US * self.columns / self.down * share / math.sqrt(rows_of_tiles)
+                step_us = max(step_us, read_us, LATENCY_US / self.stages)
             return step_us
 
         rounds, rest = divmod(clusters, at_once)
@@ -347,7 +349,7 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
         rows_sent = [
             rows
             for rows in form.rows
-            if rows % (8 * across) == 0
+            if (form is not TF32 or rows % (8 * across) == 0)
             and (rows >= BY_64 or rows * down >= problem.m)
             and not (form.in_turns and rows % (4 * problem.precision.result_bytes))
         ]

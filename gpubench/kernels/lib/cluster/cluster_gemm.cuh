@@ -89,15 +89,18 @@ fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& ra
   constexpr int A_PARTS = BK / WIDTH;
   constexpr unsigned short ROW = (1 << CN) - 1;                  // CN bits
   constexpr unsigned short COLUMN = ((1 << CM * CN) - 1) / ROW;  // CM bits, CN apart
-  static_assert(BM % (8 * CN) == 0 && (B_ALONG_K ? BN : BK) % (8 * CM) == 0,
-                "the swizzle has 8 rows");
+  // The swizzle has 8 rows. Rows of A that blocks cannot send by equal parts come as one box, from
+  // another block at each step.
+  constexpr bool WHOLE_ROWS = BM % (8 * CN) != 0;
+  static_assert(BM % 8 == 0 && (B_ALONG_K ? BN : BK) % (8 * CM) == 0, "the swizzle has 8 rows");
   if constexpr (WHICH != Boxes::SHARED) {
     filled.arrive_expect_bytes((BM + tile.columns) * A_PARTS * ROW_BYTES);
   }
   if constexpr (WHICH != (CN == 1 ? Boxes::SHARED : Boxes::OWN)) {
 #pragma unroll
     for (int i = 0; i < A_PARTS; ++i) {
-      const int row = rank.col * (BM / CN);
+      if (WHOLE_ROWS && k / BK % CN != rank.col) break;
+      const int row = WHOLE_ROWS ? 0 : rank.col * (BM / CN);
       send_box<CN>(filled, stage + (i * BM + row) * ROW_BYTES, a_map, tile.row + row,
                    k + i * WIDTH, ROW << (rank.first + rank.row * CN));
     }
