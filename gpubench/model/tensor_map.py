@@ -1,4 +1,4 @@
-"""The description of a matrix for the tensor memory accelerator. Standard library only."""
+"""The description of matrices for the tensor memory accelerator. Standard library only."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,10 @@ L2_PROMOTION_BYTES = (0, 64, 128, 256)  # in the order of CUtensorMapL2promotion
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMap:
-    """A row-major matrix for the tensor memory accelerator (TMA) of compute capability 9.0."""
+    """A row-major matrix, or a batch of them, for the tensor memory accelerator (TMA).
+
+    The TMA is part of compute capability 9.0.
+    """
 
     array: int
     """Index of the kernel's array that holds the matrix: operands, output, workspace."""
@@ -28,6 +31,10 @@ class TensorMap:
     pitch: int = 0
     """Elements from a row to the next, whose bytes are a multiple of 16. 0: the columns."""
 
+    batch: int = 0
+    """Number of matrices, one right behind the other. The map then has three dimensions, and a box
+    lies in one matrix. 0: one matrix, and two dimensions."""
+
     swizzle_bytes: int = 0
     """Width of the pattern over the banks, at least the width of a row of the box. 0: no
     pattern."""
@@ -37,6 +44,12 @@ class TensorMap:
 
     dtype: str = ""
     """The precision whose elements it has. Empty: the operands' precision, or the result's."""
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of all matrices."""
+        rows, columns = self.shape
+        return rows * columns * max(self.batch, 1)
 
     def precision(self, problem: Problem) -> Precision:
         """Return the precision whose elements the matrix has."""

@@ -96,10 +96,9 @@ def encode_tensor_map(description: TensorMap, address: int, dtype: str) -> Any:
     )
     if status:
         raise LaunchError(f"cuTensorMapEncodeTiled refused {description}: {status.name}")
-    rows, columns = description.shape
     encoded = without_faulty_bit(
         ctypes.string_at(int(tensor_map.getPtr()), TENSOR_MAP_BYTES),
-        rows * columns * PRECISIONS[dtype].item_bytes,
+        description.elements * PRECISIONS[dtype].item_bytes,
         driver_version(),
     )
     return ctypes.create_string_buffer(encoded, TENSOR_MAP_BYTES)
@@ -109,16 +108,22 @@ def tensor_map_arguments(description: TensorMap, address: int, dtype: str) -> tu
     """Return the arguments of cuTensorMapEncodeTiled, without interleaving, with zeros outside."""
     rows, columns = description.shape
     box_rows, box_columns = description.box
+    row_bytes = (description.pitch or columns) * PRECISIONS[dtype].item_bytes
+    # The innermost extent comes first: columns, rows, matrices.
+    extents, strides, box = [columns, rows], [row_bytes], [box_columns, box_rows]
+    if description.batch:
+        extents.append(description.batch)
+        strides.append(rows * row_bytes)
+        box.append(1)
     u32, u64 = driver.cuuint32_t, driver.cuuint64_t
     return (
         driver.CUtensorMapDataType(PRECISIONS[dtype].tensor_map_code),
-        2,
+        len(extents),
         address + description.offset_bytes,
-        # The innermost extent comes first: columns, then rows.
-        (u64(columns), u64(rows)),
-        (u64((description.pitch or columns) * PRECISIONS[dtype].item_bytes),),
-        (u32(box_columns), u32(box_rows)),
-        (u32(1), u32(1)),
+        tuple(map(u64, extents)),
+        tuple(map(u64, strides)),
+        tuple(map(u32, box)),
+        tuple(u32(1) for _ in box),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         driver.CUtensorMapSwizzle(SWIZZLE_BYTES.index(description.swizzle_bytes)),
         driver.CUtensorMapL2promotion(L2_PROMOTION_BYTES.index(description.l2_promotion_bytes)),

@@ -54,6 +54,15 @@ def test_a_tensor_map_describes_the_matrix_innermost_extent_first() -> None:
     assert swizzle == driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_64B
 
 
+def test_a_batch_of_matrices_has_a_third_dimension_of_which_a_box_takes_one() -> None:
+    described = TensorMap(array=0, shape=(96, 40), box=(64, 32), batch=7)
+    _, rank, _, extents, strides, box, steps, *_ = tensor_map_arguments(described, 0, "bfloat16")
+    assert rank == len(steps) == 3
+    assert [int(value) for value in extents] == [40, 96, 7]
+    assert [int(value) for value in strides] == [80, 80 * 96]
+    assert [int(value) for value in box] == [32, 64, 1]
+
+
 def test_what_the_l2_cache_fetches_at_once_is_128_bytes_unless_the_map_says_otherwise() -> None:
     def promotion(**described: int) -> int:
         a_map = TensorMap(array=0, shape=(8, 8), box=(8, 8), **described)
