@@ -25,6 +25,10 @@ ALIGNED_BYTES = 16  # the TMA takes rows whose bytes are a multiple of this
 MAX_DYNAMIC_BYTES = 226 * 1024
 """Maximum dynamic shared memory. The barriers take 1 KiB more, with alignment."""
 
+STATIC_BYTES = 2 * 1024
+"""Shared memory of a multiprocessor that a block takes beside its dynamic shared memory: the
+barriers, and 1 KiB that CUDA reserves."""
+
 RESULT_BYTES = 2 * 64 * ROW_BYTES
 """Bytes of the two result buffers of each warpgroup that multiplies."""
 

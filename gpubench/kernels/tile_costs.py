@@ -38,7 +38,12 @@ from gpubench.kernels.fitted_tile import (
     stage_bytes,
 )
 from gpubench.kernels.padded_rows import row_bytes
-from gpubench.kernels.tensor_cores import ALIGNED_BYTES, MAX_DYNAMIC_BYTES, ROW_BYTES
+from gpubench.kernels.tensor_cores import (
+    ALIGNED_BYTES,
+    MAX_DYNAMIC_BYTES,
+    ROW_BYTES,
+    STATIC_BYTES,
+)
 from gpubench.kernels.tensor_cores import cluster as blocks_of_cluster
 from gpubench.model import Config, Problem
 
@@ -174,6 +179,8 @@ class Choice(Tile):
     """The properties of a configuration that the model uses."""
 
     form: Form
+    resident: int = 1  # number of blocks that a multiprocessor holds at once
+    max_stages: int = STAGES[-1]
 
     @property
     def consumers(self) -> int:
@@ -187,10 +194,10 @@ class Choice(Tile):
 
     @property
     def stages(self) -> int:
-        """Number of stages that fill shared memory."""
+        """Number of stages that fill a block's part of shared memory."""
         results = 2 * self.rows * ROW_BYTES if self.form.in_turns else 0
-        room = MAX_DYNAMIC_BYTES - results
-        return min(STAGES[-1], room // stage_bytes(self.rows, self.columns))
+        room = (MAX_DYNAMIC_BYTES + STATIC_BYTES) // self.resident - STATIC_BYTES - results
+        return min(self.max_stages, room // stage_bytes(self.rows, self.columns))
 
     def rounds_us(
         self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
@@ -282,14 +289,18 @@ def predicted_us(
 ) -> float:
     """Return the time of a product in short bursts with operands in the cache, in microseconds."""
     area, pair, parts = choice.rows * choice.columns, choice.down * choice.across, choice.splits
-    clusters = -(-problem.m // (choice.rows * choice.down)) * -(
-        -problem.n // (choice.columns * choice.across)
+    clusters = problem.batch * math.prod(
+        -(-extent // each)
+        for extent, each in (
+            (problem.m, choice.rows * choice.down),
+            (problem.n, choice.columns * choice.across),
+        )
     )
     size = min(pair * parts, MAX_CLUSTER)
     resident = RESIDENT[size - 1] * size // (pair * parts)  # clusters
     at_once = max(resident * multiprocessors // RESIDENT[0], 1)
     if isinstance(choice, Choice):
-        in_turns, depth, together = choice.form.in_turns, choice.form.step, 1
+        in_turns, depth, together = choice.form.in_turns, choice.form.step, choice.resident
     else:
         in_turns, depth, together = False, choice.tile["BK"], choice.resident
     whole = -(-clusters // (at_once * together))

@@ -99,13 +99,14 @@ def step(
     scalar = problem.precision.cpp
     boxes = ", ".join(
         f"{{{m.array}, {m.offset_bytes}, {m.shape[0]}, {m.shape[1]}, {m.pitch or m.shape[1]}, "
-        f"{m.box[0]}, {m.box[1]}, {m.precision(problem).item_bytes}, {m.swizzle_bytes}}}"
+        f"{m.box[0]}, {m.box[1]}, {m.precision(problem).item_bytes}, {m.swizzle_bytes}, {m.batch}}}"
         for m in launch.tensor_maps
     )
     grid, blocks = (*launch.grid, 1, 1), launch.cluster[0] if launch.cluster else 1
     numbers = (grid[0], grid[1], blocks, launch.threads_per_block, launch.shared_bytes)
     with_workspace = first.workspace_bytes > 0 and launch.takes_workspace
-    arguments = ["A", "B", "C", *["workspace"] * with_workspace, "M", "N", "K"]
+    arguments = ["A", "B", "C", *["workspace"] * with_workspace]
+    arguments += [*map(str, problem.further), "M", "N", "K"]
     arguments += [
         *map(str, launch.int_arguments),
         *(f"maps[{i}]" for i in range(len(launch.tensor_maps))),
@@ -141,8 +142,9 @@ def program(
         lines.append(
             f"  if (only < 0 || only == {number}) "
             f'check<{scalar}, {result}>({{"{tile} {problem.size}", '
-            f"{problem.m}, {problem.n}, {problem.k}, {along_k}, {launch.workspace_bytes}, "
-            f"{{{steps}}}, {tolerance}, {int(precision.in_blas != '')}}});"
+            f"{problem.batch}, {problem.m}, {problem.n}, {problem.k}, {along_k}, "
+            f"{launch.workspace_bytes}, {{{steps}}}, {tolerance}, "
+            f"{int(precision.in_blas != '')}}});"
         )
     words = "emulated::planted = count > 2 ? std::atoi(words[1]) : 0;"
     only = "const int only = count > 2 ? std::atoi(words[2]) : -1;"

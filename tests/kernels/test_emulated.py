@@ -38,6 +38,13 @@ CASES = {
         ("32x32x32/4x4/s2/k2", "32x32x128"),
         ("32x128x16/8x4/s2/k2", "31x127x45"),
     ),
+    "wgmma_batched": (
+        ("64x64x64/s1/cluster=1x1", "3x67x72x40"),
+        ("72x64x64/s2/cluster=2x1", "2x75x136x200"),
+        ("64x80x64/s2/cluster=1x2", "3x130x88x136"),
+        ("8x64x64/s3/cluster=1x1", "5x1x8x200"),
+        ("128x128x64/s1/cluster=1x1", "2x130x136x64"),
+    ),
     "wgmma_bytes": (("128x192x128/s3/cluster=2x1/group=8", "300x336x272"),),
     "wgmma_bytes_cluster": (
         ("64x80x128/s3/k3/cluster=1x2", "65x165x400"),
@@ -141,8 +148,8 @@ FAULTS = {
 
 
 def problem(variant: CudaVariant, size: str, dtype: str = "") -> Problem:
-    m, n, k = map(int, size.split("x"))
-    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype or variant.dtypes[0])
+    *batch, m, n, k = map(int, size.split("x"))
+    return Problem.of(variant.op, (m, n, k, *batch), dtype or variant.dtypes[0])
 
 
 def cases(name: str) -> list[tuple[Config, Problem]]:
@@ -154,7 +161,7 @@ def cases(name: str) -> list[tuple[Config, Problem]]:
 
 
 def gemm(name: str) -> CudaVariant:
-    variant = of_op("gemm")[name.partition("/")[0]]
+    variant = {**of_op("gemm"), **of_op("gemm_batched")}[name.partition("/")[0]]
     assert isinstance(variant, CudaVariant)
     return variant
 

@@ -25,7 +25,7 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
   constexpr int GROUP = 8;
   extern __shared__ __align__(1024) unsigned char stages[];
   compute_tile<Scalar, BM, BN, BK, STAGES, SPLITS, CM, CN, GROUP, true>(
-      stages, C, M, N, K, &a_map, &b_map, nullptr,
+      stages, C, M, N, K, &a_map, &b_map, static_cast<const CUtensorMap*>(nullptr),
       [&](auto& sum, unsigned ring, const auto& rank, int warpgroup, const auto& to) {
         if constexpr (RESULT_BYTES<Scalar> == 2 || (SPLITS == 1 && BN % 64 == 0)) {
           if (N % (16 / RESULT_BYTES<Scalar>) == 0) {

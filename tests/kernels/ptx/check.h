@@ -6,15 +6,15 @@
 template <typename Item>
 struct Step {
   int grid, grid_y, cluster, threads, shared_bytes;
-  // array, offset, rows, columns, pitch, box, bytes of an element, swizzle
-  std::vector<std::array<long, 9>> boxes;
+  // array, offset, rows, columns, pitch, box, bytes of an element, swizzle, batch
+  std::vector<std::array<long, 10>> boxes;
   void (*kernel)(const Item*, const Item*, Item*, Item*, int, int, int, const CUtensorMap*);
 };
 
 template <typename Item, typename Number>
 struct Case {
   const char* label;
-  int m, n, k;
+  int batch, m, n, k;
   bool b_along_k;
   size_t workspace_bytes;
   std::vector<Step<Item>> steps;
@@ -26,7 +26,7 @@ template <typename Item, typename Number>
 std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<Item>& a,
                              const std::vector<Item>& b, unsigned seed) {
   constexpr int GUARD = 1024;
-  std::vector<Number> c(GUARD + one.m * one.n + GUARD);
+  std::vector<Number> c(GUARD + one.batch * one.m * one.n + GUARD);
   std::memset(c.data(), 0xFF, c.size() * sizeof(Number));
   const std::vector<Number> before = c;
   std::vector<unsigned char> workspace(one.workspace_bytes, 0xFF);
@@ -36,7 +36,7 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
   const std::array<unsigned char*, 4> arrays = {
       bytes(a), bytes(b), bytes(c) + GUARD * sizeof(Number), workspace.data()};
   const std::array<size_t, 4> sizes = {a.size() * sizeof(Item), b.size() * sizeof(Item),
-                                       one.m * one.n * sizeof(Number), workspace.size()};
+                                       (c.size() - 2 * GUARD) * sizeof(Number), workspace.size()};
   for (int i = 0; i < 2; ++i) {
     emulated::inputs[i] = arrays[i];
     emulated::inputs_end[i] = arrays[i] + sizes[i];
@@ -44,11 +44,12 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
   for (const Step<Item>& step : one.steps) {
     CUtensorMap maps[4];
     for (size_t i = 0; i < step.boxes.size(); ++i) {
-      const auto& [array, offset, rows, columns, pitch, box_rows, box_columns, item, swizzle] =
-          step.boxes[i];
+      const auto& [array, offset, rows, columns, pitch, box_rows, box_columns, item, swizzle,
+                   batch] = step.boxes[i];
       const emulated::Map map{arrays[array] + offset, rows, columns, pitch,
-                              box_rows, box_columns, item, swizzle};
-      if (offset + ((rows - 1) * pitch + columns) * item > long(sizes[array])) {
+                              box_rows, box_columns, item, swizzle, batch};
+      const long all_rows = rows * std::max(batch, 1l);
+      if (offset + ((all_rows - 1) * pitch + columns) * item > long(sizes[array])) {
         emulated::fail("a map that ends behind its array");
       }
       std::memcpy(&maps[i], &map, sizeof map);
@@ -72,12 +73,13 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
 template <typename Item, typename Number>
 std::vector<double> product(const Case<Item, Number>& one, const std::vector<Item>& a,
                             const std::vector<Item>& b) {
-  std::vector<double> c(one.m * one.n);
-  for (int i = 0; i < one.m; ++i) {
+  std::vector<double> c(one.batch * one.m * one.n);
+  for (int i = 0; i < one.batch * one.m; ++i) {
+    const Item* const of_row = b.data() + i / one.m * one.k * one.n;
     for (int k = 0; k < one.k; ++k) {
       for (int j = 0; j < one.n; ++j) {
         c[i * one.n + j] +=
-            double(a[i * one.k + k]) * b[one.b_along_k ? j * one.k + k : k * one.n + j];
+            double(a[i * one.k + k]) * of_row[one.b_along_k ? j * one.k + k : k * one.n + j];
       }
     }
   }
@@ -116,12 +118,12 @@ void check_special(const Case<Item, Number>& one, std::vector<Item> a, std::vect
 template <typename Item, typename Number>
 void check(const Case<Item, Number>& one) {
   std::mt19937 draw(one.m * 31 + one.n * 7 + one.k);
-  std::vector<Item> a(one.m * one.k), b(one.k * one.n);
+  std::vector<Item> a(one.batch * one.m * one.k), b(one.batch * one.k * one.n);
   for (auto& x : a) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;  // never 0
   for (auto& x : b) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;
   const auto c = product(one, a, b);
   const auto result = computed(one, a, b, 1);
-  for (int i = 0; i < one.m * one.n; ++i) {
+  for (int i = 0; i < one.batch * one.m * one.n; ++i) {
     if (!(result[i] == static_cast<Number>(c[i]))) {
       emulated::fail(std::string(one.label) + ": element " + std::to_string(i / one.n) + ", " +
                      std::to_string(i % one.n) + " is " + std::to_string(double(result[i])) +

@@ -8,7 +8,7 @@ struct BoxCopy {
   Map map;
   unsigned to, barrier;
   long row, column;
-  unsigned mask;  // of blocks
+  unsigned matrix, mask;  // of blocks
 };
 
 std::vector<BoxCopy> box_copies;
@@ -29,6 +29,21 @@ unsigned char* place(unsigned address) {
   if (rank > blocks.size()) fail("an address of a block outside the cluster");
   Block& block = rank ? blocks[rank - 1] : *current->block;
   return block.shared + (address & ((1 << RANK_SHIFT) - 1));
+}
+// The map of an instruction that has two or three coordinates.
+Map map_of(const Operand& operand, std::string_view text) {
+  Map map;
+  std::memcpy(&map, operand.as<const void*>(), sizeof map);
+  if ((map.batch > 0) != (text.find(".tensor.3d.") != text.npos)) fail("a map of another rank");
+  return map;
+}
+// The byte of a matrix that follows `before` bytes of its row, or null outside of the matrix.
+unsigned char* byte_of(const Map& map, unsigned matrix, long row, long column, long byte) {
+  column += byte / map.item_bytes;
+  if (row < 0 || row >= map.rows || column < 0 || column >= map.columns) return nullptr;
+  if (matrix >= std::max(map.batch, 1l)) return nullptr;
+  return map.address + ((matrix * map.rows + row) * map.pitch + column) * map.item_bytes +
+         byte % map.item_bytes;
 }
 Mbarrier& mbarrier(Block& block, unsigned offset) {
   auto found = block.mbarriers.find(offset & ((1 << RANK_SHIFT) - 1));
@@ -62,13 +77,10 @@ void finish(const BoxCopy& copy) {
     const unsigned to = copy.to & ((1 << RANK_SHIFT) - 1);
     for (long r = 0; r < map.box_rows; ++r) {
       for (size_t b = 0; b < row_bytes; ++b) {
-        const long row = copy.row + r, column = copy.column + b / map.item_bytes;
-        const bool inside =
-            row >= 0 && row < map.rows && column >= 0 && column < map.columns;
-        const size_t from = (row * map.pitch + copy.column) * map.item_bytes + b;
+        const auto* const from = byte_of(map, copy.matrix, copy.row + r, copy.column, b);
         unsigned at = to + r * pitch + b;
         if (map.swizzle_bytes == 128) at ^= (at >> 7 & 7) << 4;
-        shared[at] = inside ? map.address[from] : 0;
+        shared[at] = from ? *from : 0;
       }
     }
     Mbarrier& barrier = mbarrier(blocks[rank], copy.barrier);
@@ -209,12 +221,10 @@ void finish_stores(size_t pending) {
     if (content_of(store) != store.content) fail("a box that changed before it was stored");
     const Map& map = store.map;
     for (size_t i = 0; i < store.content.size(); ++i) {
-      const long item = i / map.item_bytes;
-      const long row = store.row + item / map.box_columns;
-      const long column = store.column + item % map.box_columns;
-      if (row < 0 || row >= map.rows || column < 0 || column >= map.columns) continue;
-      map.address[(row * map.pitch + column) * map.item_bytes + i % map.item_bytes] =
-          store.content[i];
+      const long row_bytes = map.box_columns * map.item_bytes;
+      auto* const to = byte_of(map, store.matrix, store.row + i / row_bytes, store.column,
+                               i % row_bytes);
+      if (to) *to = store.content[i];
     }
   }
   stores.erase(stores.begin(), stores.begin() + count);
@@ -323,9 +333,9 @@ void ptx(std::string_view text, std::initializer_list<Operand> operands) {
     o[0].set<unsigned>(high.bits << 16 | low.bits);
   } else if (is("stmatrix.sync.aligned.m8n8.x")) {
     store_matrices(o, text[28] - '0', has(".trans."));
-  } else if (is("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group")) {
-    BoxStore store{{}, o[3].number(), o[2].as<int>(), o[1].as<int>(), {}};
-    std::memcpy(&store.map, o[0].as<const void*>(), sizeof(Map));
+  } else if (is("cp.async.bulk.tensor.") && has("d.global.shared::cta.bulk_group")) {
+    BoxStore store{map_of(o[0], text), o[3].number(), o[2].as<int>(), o[1].as<int>(), 0, {}};
+    if (store.map.batch) store.matrix = o[5].number();
     store.content = content_of(store);
     current->stores.push_back(store);
   } else if (is("cp.async.bulk.commit_group;")) {
@@ -362,16 +372,18 @@ void ptx(std::string_view text, std::initializer_list<Operand> operands) {
   } else if (has("mbarrier.try_wait.parity")) {
     Mbarrier& barrier = mbarrier(block, o[0].number());
     wait_until([&] { return barrier.phase % 2 != o[1].number(); });
-  } else if (is("cp.async.bulk.tensor.2d.shared::cluster.global")) {
+  } else if (is("cp.async.bulk.tensor.") && has("d.shared::cluster.global")) {
     const bool multicast = has(".multicast::cluster");
-    // [to], [map, {column, row}], [barrier], mask; or the barrier last
+    // [to], [map, {column, row}], [barrier], matrix if there are several, mask if multicast
     BoxCopy copy{};
-    std::memcpy(&copy.map, o[1].as<const void*>(), sizeof(Map));
+    copy.map = map_of(o[1], text);
     copy.to = o[0].number();
     copy.column = o[2].as<int>();
     copy.row = o[3].as<int>();
     copy.barrier = o[4].number();
-    copy.mask = multicast ? o[5].as<unsigned short>() : 1u << current->rank;
+    if (copy.map.batch) copy.matrix = o[5].number();
+    const int last = copy.map.batch ? 6 : 5;
+    copy.mask = multicast ? o[last].as<unsigned short>() : 1u << current->rank;
     if (copy.mask >> blocks.size()) fail("a copy to a block outside the cluster");
     request(copy);
   } else if (is("cp.async.cg.shared.global") || is("cp.async.ca.shared.global")) {

@@ -152,10 +152,11 @@ struct Block {
   size_t static_end = SHARED_BYTES - STATIC_BYTES;
 };
 
-// A matrix as a tensor map describes it, in the bytes of the kernel's CUtensorMap.
+// What a tensor map describes, in the bytes of the kernel's CUtensorMap: a matrix, or `batch`
+// matrices in a map of three dimensions.
 struct Map {
   unsigned char* address;
-  long rows, columns, pitch, box_rows, box_columns, item_bytes, swizzle_bytes;
+  long rows, columns, pitch, box_rows, box_columns, item_bytes, swizzle_bytes, batch;
 };
 
 // A box that leaves shared memory when its thread waits for it, unless it has changed until then.
@@ -163,6 +164,7 @@ struct BoxStore {
   Map map;
   unsigned from;
   long row, column;
+  unsigned matrix;
   std::vector<unsigned char> content;
 };
 

@@ -39,10 +39,10 @@ enum class Boxes { ALL, OWN, SHARED };
 
 // Copies a box to this block, or to the same place in each block of the cluster that `mask` has a
 // bit for, and counts its bytes on the barrier of each. `policy` is one of the L2 cache.
-#define SEND_BOX(OPTIONS, OPERANDS, ...)                                                     \
-  PTX("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes" OPTIONS  \
-      " [%0], [%1, {%2, %3}], [%4], " OPERANDS ";",                                          \
-      "r"(shared_address(to)), "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)),   \
+#define SEND_BOX(RANK, PLACE, OPTIONS, OPERANDS, ...)                                             \
+  PTX("cp.async.bulk.tensor." RANK ".shared::cluster.global.mbarrier::complete_tx::bytes" OPTIONS \
+      " [%0], [%1, {" PLACE "}], [%4], " OPERANDS ";",                                            \
+      "r"(shared_address(to)), "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)),        \
       __VA_ARGS__)
 template <int BLOCKS>
 __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUtensorMap* map,
@@ -50,7 +50,7 @@ __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUten
   if constexpr (BLOCKS == 1) {
     filled.copy_box(to, map, row, col);
   } else {
-    SEND_BOX(".multicast::cluster", "%5", "h"(mask));
+    SEND_BOX("2d", "%2, %3", ".multicast::cluster", "%5", "h"(mask));
   }
 }
 
@@ -59,9 +59,23 @@ __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUten
                                          int row, int col, unsigned short mask,
                                          unsigned long long policy) {
   if constexpr (BLOCKS == 1) {
-    SEND_BOX(".L2::cache_hint", "%5", "l"(policy));
+    SEND_BOX("2d", "%2, %3", ".L2::cache_hint", "%5", "l"(policy));
   } else {
-    SEND_BOX(".multicast::cluster.L2::cache_hint", "%5, %6", "h"(mask), "l"(policy));
+    SEND_BOX("2d", "%2, %3", ".multicast::cluster.L2::cache_hint", "%5, %6", "h"(mask),
+             "l"(policy));
+  }
+}
+
+template <int BLOCKS>
+__device__ __forceinline__ void
+send_box(Mbarrier& filled, void* to, const MatrixOfBatch& matrix, int row, int col,
+         unsigned short mask, unsigned long long policy = EVICT_NORMAL) {
+  const CUtensorMap* const map = matrix.map;
+  if constexpr (BLOCKS == 1) {
+    SEND_BOX("3d", "%2, %3, %5", ".L2::cache_hint", "%6", "r"(matrix.number), "l"(policy));
+  } else {
+    SEND_BOX("3d", "%2, %3, %5", ".multicast::cluster.L2::cache_hint", "%6, %7",
+             "r"(matrix.number), "h"(mask), "l"(policy));
   }
 }
 
@@ -79,13 +93,13 @@ constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
 // have 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for
 // each WIDTH columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box
 // (0). `rest_map` is that of B's last columns, where they are no multiple of WIDTH. Copies of B
-// have the `policy`, if there is one.
+// have the `policy`, if there is one. A `Map` is of one matrix, or of a matrix of a batch.
 template <int BM, int BN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false, int B_BOX = 0,
-          Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS, typename... Policy>
+          Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS, typename Map, typename... Policy>
 __device__ __forceinline__ void
 fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& rank,
-           const BlockTile& tile, int k, const CUtensorMap* a_map, const CUtensorMap* b_map,
-           const CUtensorMap* rest_map = nullptr, Policy... policy) {
+           const BlockTile& tile, int k, Map a_map, Map b_map, Map rest_map = {},
+           Policy... policy) {
   constexpr int A_PARTS = BK / WIDTH;
   constexpr unsigned short ROW = (1 << CN) - 1;                  // CN bits
   constexpr unsigned short COLUMN = ((1 << CM * CN) - 1) / ROW;  // CM bits, CN apart
@@ -143,11 +157,10 @@ enum class Blocks { END, STAY, SERPENTINE };
 // Boxes for several blocks wait until all blocks have initialized their rings. Boxes for this block
 // alone do not.
 template <Blocks BLOCKS, int BM, int BN, int BK, int WIDTH, bool B_ALONG_K, int STAGES,
-          typename Tiles, typename... Policy>
+          typename Tiles, typename Map, typename... Policy>
 __device__ __forceinline__ void
 produce(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& tiles, int first_step,
-        int steps, const CUtensorMap* a_map, const CUtensorMap* b_map,
-        const CUtensorMap* rest_map = nullptr, Policy... policy) {
+        int steps, Map a_map, Map b_map, Map rest_map = {}, Policy... policy) {
   constexpr int ROWS_OF_B = B_ALONG_K ? (BN + 63) / 64 * 64 : (BN + WIDTH - 1) / WIDTH * BK;
   constexpr int STAGE_BYTES = (BM * (BK / WIDTH) + ROWS_OF_B) * ROW_BYTES;
   constexpr int B_BOX = BLOCKS == Blocks::SERPENTINE ? BN / 64 % Tiles::DOWN ? 32 : 64 : 0;

@@ -69,10 +69,10 @@ struct Results {
 // multiply. Each of these then calls `leave` with its sums, the free ring, the block's place in its
 // cluster, its own number, and where its results go.
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
-          int GROUP, bool PDL, typename Leave>
+          int GROUP, bool PDL, typename Map, typename Leave>
 __device__ __forceinline__ void
-compute_tile(unsigned char* stages, Scalar* C, int M, int N, int K, const CUtensorMap* a_map,
-             const CUtensorMap* b_map, const CUtensorMap* rest_map, Leave leave) {
+compute_tile(unsigned char* stages, Scalar* C, int M, int N, int K, Map a_map, Map b_map,
+             Map rest_map, Leave leave) {
   using T = FittedTile<BM, BN>;
   constexpr int BLOCKS = CM * CN;  // that share what they fetch
   __shared__ Ring<STAGES> ring;
@@ -205,8 +205,8 @@ __device__ __forceinline__ void put_box(unsigned boxes, const int* sum) {
 }
 
 // Has the TMA store what `put_box` wrote, by one thread.
-template <typename Number, int SUMS>
-__device__ __forceinline__ void store_box(const CUtensorMap* map, unsigned box, int row, int col) {
+template <typename Number, int SUMS, typename Map>
+__device__ __forceinline__ void store_box(const Map& map, unsigned box, int row, int col) {
 #pragma unroll
   for (int i = 0; i < BOXES<Number>; ++i) {
     store_by_tma(map, box + i * (2 * SUMS * ROW_BYTES), row, col + i * 32);
@@ -216,9 +216,9 @@ __device__ __forceinline__ void store_box(const CUtensorMap* map, unsigned box, 
 
 // Stores all sums of a block through the free ring. The TMA stores transposed sums, a box for each
 // piece. Threads store other sums, whose last columns would be a narrower box.
-template <int BM, int BN, typename Scalar, typename Number, int PIECES, int SUMS>
+template <int BM, int BN, typename Scalar, typename Number, int PIECES, int SUMS, typename Map>
 __device__ __forceinline__ void store_through_ring(const Number (&sum)[PIECES][SUMS], unsigned ring,
-                                                   const CUtensorMap* c_map, int warpgroup,
+                                                   const Map& c_map, int warpgroup,
                                                    const Results<Scalar>& to) {
   using T = FittedTile<BM, BN>;
   constexpr int PIECE_BYTES = 2 * SUMS * ROW_BYTES * BOXES<Number>;

@@ -1,0 +1,33 @@
+// wgmma_batched: `wgmma_fitted` of gemm, with a row of the grid for each product.
+//
+// Compared with `batched_tile`: tensor cores multiply, and the TMA copies. A tensor map has three
+// dimensions, of which the last is the number of the matrix. So a box that hangs over the edge of a
+// matrix gets zeros, and never the rows of the next matrix, and a box of results ends there too.
+// blockIdx.y is the number of the product, and blockIdx.x a tile of it.
+//
+// A product of 64×64×64 is one tile and one step, and spends most of its time on latencies. So a
+// block has only the stages that K needs, and a multiprocessor holds several blocks at once: while
+// one waits for its operands, another stores its results.
+//
+// What limits it: memory, where all extents are small. Otherwise what limits `wgmma_fitted`.
+
+#include "../lib/cluster/fitted_tile.cuh"
+
+constexpr int GROUP = 8;  // rows of tiles that are computed together
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN>
+__global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
+wgmma_batched(const Scalar* A, const Scalar* B, Scalar* C, int BATCH, int M, int N, int K,
+              const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+              const __grid_constant__ CUtensorMap rest_map,
+              const __grid_constant__ CUtensorMap c_map) {
+  extern __shared__ __align__(1024) unsigned char stages[];
+  const int product = blockIdx.y;  // the grid has BATCH rows
+  auto* const c = reinterpret_cast<unsigned short*>(C) + static_cast<size_t>(product) * M * N;
+  compute_tile<Scalar, BM, BN, BK, STAGES, 1, CM, CN, GROUP, true>(
+      stages, reinterpret_cast<Scalar*>(c), M, N, K, MatrixOfBatch{&a_map, product},
+      MatrixOfBatch{&b_map, product}, MatrixOfBatch{&rest_map, product},
+      [&](auto& sum, unsigned ring, const auto&, int warpgroup, const auto& to) {
+        store_through_ring<BM, BN>(sum, ring, MatrixOfBatch{&c_map, product}, warpgroup, to);
+      });
+}

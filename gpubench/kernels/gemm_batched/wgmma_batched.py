@@ -1,0 +1,73 @@
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpubench.kernels import fitted_tile, tensor_cores, tile_costs
+from gpubench.kernels.fitted_tile import PAIRS, ROWS_BY_8, Form
+from gpubench.kernels.tile_costs import Choice
+from gpubench.model import Config, Launch, Problem
+
+BATCHED = Form(rows=ROWS_BY_8, clusters=PAIRS, options="")
+
+FEW_STAGES = 3  # of a block that shares its multiprocessor
+
+REGISTERS, OTHER_REGISTERS = 65_536, 32  # of a multiprocessor, and of a thread beside its sums
+
+
+def refuse(tile: Config, problem: Problem) -> str | None:
+    """Also refuse one stage for several steps, of which two are under way at a time."""
+    if tile["stages"] == 1 and problem.k > tile["BK"]:
+        return f"{tile}: one stage is for K up to {tile['BK']}, not {problem.k}"
+    return tensor_cores.refuse(tile, problem)
+
+
+def choices(problem: Problem) -> Iterator[Choice]:
+    """Yield what the model compares: a tile, with one block or several on a multiprocessor."""
+    steps = -(-problem.k // BATCHED.step)
+    for choice in tile_costs.choices(BATCHED, problem):
+        threads = 128 * choice.consumers + 32
+        most = REGISTERS // (threads * (choice.sums + OTHER_REGISTERS))
+        by_stages: dict[int, Choice] = {}
+        for resident in range(max(most, 1), 0, -1):
+            each = replace(choice, resident=resident, max_stages=min(steps, choice.max_stages))
+            if resident == 1 or each.stages >= min(steps, FEW_STAGES):
+                by_stages.setdefault(each.stages, each)
+        yield from by_stages.values()
+
+
+def auto_tiles(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
+    """Return the configurations that the model ranks first, with different areas or clusters."""
+    different: dict[tuple[int, int], str] = {}
+    for choice in tile_costs.ranked(choices, problem, multiprocessors):
+        key = choice.rows * choice.columns, choice.down * choice.across
+        different.setdefault(key, str(choice))
+    return tuple(different.values())[: tile_costs.PICKS_TOGETHER]
+
+
+def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
+    """Return a launch of one block per tile, with a row of the grid for each product."""
+    one = fitted_tile.launches(tile, problem, multiprocessors)
+    return replace(
+        one,
+        grid=(*one.grid, problem.batch),
+        tensor_maps=tuple(replace(each, batch=problem.batch) for each in one.tensor_maps),
+    )
+
+
+VARIANT = tensor_cores.variant(
+    idea="wgmma_fitted of gemm, with a row of the grid for each product",
+    after="batched_tile",
+    tiles=BATCHED.tiles(
+        stages=range(1, 9),
+        default=(
+            "64x64x64/s3/cluster=1x1",
+            "64x128x64/s3/cluster=1x1",
+            "128x128x64/s3/cluster=1x1",
+            "128x256x64/s4/cluster=1x1",
+        ),
+        shared_bytes=fitted_tile.shared_bytes,
+        constraint=fitted_tile.why_not,
+    ),
+    launches=launches,
+    refuse=refuse,
+    auto_tiles=auto_tiles,
+)
