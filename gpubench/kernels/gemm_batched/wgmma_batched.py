@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpubench.kernels import fitted_tile, tensor_cores, tile_costs
-from gpubench.kernels.fitted_tile import PAIRS, ROWS_BY_8, Form
+from gpubench.kernels.fitted_tile import PAIRS, ROWS_BY_8, STAGES, Form
 from gpubench.kernels.tile_costs import Choice
 from gpubench.model import Config, Launch, Problem
 
@@ -31,7 +31,7 @@ def choices(problem: Problem) -> Iterator[Choice]:
             each = replace(choice, resident=resident, max_stages=min(steps, choice.max_stages))
             if resident == 1 or each.stages >= min(steps, FEW_STAGES):
                 by_stages.setdefault(each.stages, each)
-        yield from by_stages.values()
+        yield from reversed(by_stages.values())
 
 
 def auto_tiles(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ VARIANT = tensor_cores.variant(
     idea="wgmma_fitted of gemm, with a row of the grid for each product",
     after="batched_tile",
     tiles=BATCHED.tiles(
-        stages=range(1, 9),
+        stages=(1, 2, *STAGES),
         default=(
             "64x64x64/s3/cluster=1x1",
             "64x128x64/s3/cluster=1x1",
