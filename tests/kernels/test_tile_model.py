@@ -35,6 +35,7 @@ from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import plan
 
+BATCHED = of_op("gemm_batched")["wgmma_batched"]
 GEMM = {name: each for name, each in of_op("gemm").items() if isinstance(each, CudaVariant)}
 
 MODELLED = {
@@ -150,6 +151,18 @@ def test_kernels_that_refuse_a_problem_have_no_picks() -> None:
     for n, k in ((4001, 400), (4000, 401)):
         b_along_k = replace(problem(1008, n, k, "float8_e4m3"), column_major=("B",))
         assert list(picked(b_along_k, 132)) == [BYTES]
+
+
+def test_tiles_for_batches_are_legal_and_small_products_leave_room_for_further_blocks() -> None:
+    for batch, m, n, k in ((512, 64, 64, 64), (7, 1, 8, 1280), (16, 512, 512, 512)):
+        of_batch = Problem.of("gemm_batched", (m, n, k, batch), "float16")
+        tiles = BATCHED.tiles_for(of_batch, 132)
+        assert 1 <= len(tiles) <= PICKS_TOGETHER
+        for tile in tiles:
+            assert BATCHED.why_not(tile, of_batch, (9, 0)) is None, str(tile)
+            assert tile["stages"] <= -(-k // 64)
+    small = Problem.of("gemm_batched", (64, 64, 64, 512), "float16")
+    assert "64x64x64/cluster=1x1" in map(str, BATCHED.tiles_for(small, 132))
 
 
 def test_auto_tiles_without_a_device_are_refused() -> None:
