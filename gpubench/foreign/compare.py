@@ -80,7 +80,8 @@ class Comparison:
         self._first = self._first or right
         if last and not all(map(np.array_equal, right, last)):
             pairs = zip(self._squares, right, last, strict=True)
-            self._squares = [sums + _chunk_means((x - y) ** 2 / 2) for sums, x, y in pairs]
+            with np.errstate(invalid="ignore", over="ignore"):  # of infinities
+                self._squares = [sums + _chunk_means((x - y) ** 2 / 2) for sums, x, y in pairs]
             self._pairs += 1
 
 

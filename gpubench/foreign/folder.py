@@ -14,6 +14,7 @@ from gpubench.foreign.operation import RECORD, REFERENCE, Record, digest_of
 from gpubench.foreign.process import Request
 from gpubench.foreign.statement import ALIGNMENT, Facts, Statement
 from gpubench.model import OPERATIONS
+from gpubench.plan.foreign_process import ForeignProcess
 from gpubench.text import unknown
 
 _NOT_OF_NAMES = re.compile(r"[^a-z0-9]+")
@@ -73,14 +74,27 @@ def prepared(
     return Folder(op, root, statement, tuple(named))
 
 
-def _facts(statement: Statement, number: int, device: str) -> Facts:
+def run_reference(
+    form: str, file: Path, numbers: Sequence[int], device: str, own: ForeignProcess
+) -> None:
+    """Run a problem's reference in a process. What it shows is kept for `prepared`."""
+    statement = forms.read(form, file)
+    listed = range(1, len(statement.workloads) + 1)
+    for number in numbers or listed:
+        if number in listed:
+            _facts(statement, number, device, own)
+
+
+def _facts(
+    statement: Statement, number: int, device: str, own: ForeignProcess | None = None
+) -> Facts:
     """Return what a run of the reference shows, which is kept."""
     digests = [digest_of(Path(each)) for each in (statement.path, *statement.sources)]
     name = cache_file("workloads", statement, number, device, digests)
     if facts := kept(name, Facts):
         return facts
     request = Request("facts", statement.form, statement.path, device, number)
-    asked: Facts = process.ask_for(request, Facts)
+    asked: Facts = process.ask_for(request, Facts, own)
     keep_value(name, asked)
     return asked
 

@@ -3,7 +3,8 @@
 In a process that runs foreign code already, as those that measure, it runs there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -38,17 +39,32 @@ class Request(msgspec.Struct, frozen=True):
     content: bytes = b""  # of the inputs
 
 
-def ask_for(request: Request, kind: Callable[..., Answer] | Any) -> Any:
-    """Return the answer to a request. Raises UsageError with the file and what is wrong."""
+def ask_for(
+    request: Request, kind: Callable[..., Answer] | Any, process: ForeignProcess | None = None
+) -> Any:
+    """Return the answer to a request, by default from the process of all requests.
+
+    Raises UsageError with the file and what is wrong.
+    """
     content, path = msgspec.msgpack.encode(request), Path(request.path)
     if runs_foreign_code():
         answer = _answer(content)
     else:
-        answer = _process.ask(content, path, ANSWER_S, is_alone=True)
+        answer = (process or _process).ask(content, path, ANSWER_S, is_alone=True)
     try:
         return msgspec.msgpack.decode(answer, type=kind)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{request.path}: {error}") from error
+
+
+@contextmanager
+def own_process() -> Iterator[ForeignProcess]:
+    """Provide a process that answers beside that of all requests."""
+    process = ForeignProcess(__name__)
+    try:
+        yield process
+    finally:
+        process.end()
 
 
 _process = ForeignProcess(__name__)

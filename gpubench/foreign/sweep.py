@@ -2,20 +2,53 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from gpubench.backends import find_devices
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, Size
+from gpubench.plan.foreign_process import ForeignProcess
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.ranges import parse_sizes
 from gpubench.text import shown
+
+MAX_AT_ONCE = 8  # number of references that run at once
 
 
 def is_problem(text: str) -> bool:
     """Whether the value of `--op` is the path of a problem, and not the name of an operation."""
     return bool(text) and text not in OPERATIONS and ("/" in text or os.path.exists(text))  # noqa: PTH110 # Path.exists raises for a long name
+
+
+def at_once() -> int:
+    """Return the number of references that run at once. Each has its process, and its threads."""
+    return max(1, min(MAX_AT_ONCE, (os.cpu_count() or 1) // 2))
+
+
+def run_references(paths: Sequence[Path], options: Mapping[str, Any]) -> None:
+    """Run the references of problems at once, which `of_problem` would run one after the other.
+
+    A fault is found again by `of_problem`, which reports it.
+    """
+    from gpubench.foreign import folder, forms, process
+
+    def run(path: Path, own: ForeignProcess) -> None:
+        with suppress(UsageError):
+            for form, file in forms.find(path):
+                folder.run_reference(form, file, numbers, device, own)
+
+    device = find_devices(options.get("device") or "auto")[0][0].backend
+    numbers = _numbers(parse_sizes(options["sizes"]) if options.get("sizes") else ())
+    with ThreadPoolExecutor(max(1, len(paths))) as pool, ExitStack() as ends:
+        processes = [ends.enter_context(process.own_process()) for _ in paths]
+        list(pool.map(run, paths, processes))  # an interruption ends them before the pool waits
+
+
+def _numbers(sizes: Sequence[Size]) -> list[int]:
+    return [size[0] for size in sizes]
 
 
 def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> dict[str, Any]:
@@ -34,7 +67,7 @@ def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> d
     form, path = problems[0]
     device = find_devices(fields.get("device", "auto"))[0][0].backend
     beside = forms.solutions(form, path) if solutions is None else solutions
-    numbers = [size[0] for size in parse_sizes(fields["sizes"])] if "sizes" in fields else []
+    numbers = _numbers(parse_sizes(fields["sizes"]) if "sizes" in fields else ())
     home = folder.prepared(form, path, numbers, beside, device)
     op = operation_named(home.op, home.path)
     operation = OPERATIONS[op]

@@ -20,6 +20,8 @@ class Budget:
         self.budget_s: float | None = None  # known from the first problem's sweep
         self._started_s = self._began_s = perf_counter()
         self._visit_s = VISIT_S
+        self._prepared = 0
+        self._prepared_s = 0.0  # time to prepare these problems
 
     @property
     def _left_s(self) -> float:
@@ -35,12 +37,14 @@ class Budget:
 
         Later problems need the time to be prepared, too.
         """
-        prepared_s = perf_counter() - self._began_s
+        self._prepared += 1
+        self._prepared_s += perf_counter() - self._began_s
         self._began_s = perf_counter()
         self.budget_s = sweep.timing.budget_s
         if self.budget_s is None:
             return sweep
-        left_s = self._left_s - (self.problems_left - 1) * prepared_s
+        prepare_s = self._prepared_s / self._prepared
+        left_s = self._left_s - (self.problems_left - 1) * prepare_s
         share_s = max(left_s / self.problems_left, MIN_SHARE_S)
         visits = functions * len(sweep.problems)
         rounds = max(1, min(sweep.timing.rounds, int(share_s / visits / self._visit_s)))

@@ -20,6 +20,7 @@ from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.errors import INTERRUPTED, UsageError
 from gpubench.foreign import forms
 from gpubench.foreign.operation import REFERENCE, Record, read_record
+from gpubench.foreign.sweep import at_once, run_references
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row, read
@@ -82,30 +83,7 @@ def judge_problems(
     folder = choices.resume or output
     if folder and folder.suffix == ".csv" and len(problems) > 1:
         raise UsageError("-o: the results of several problems need a folder")
-    done, code, budget = list[Problem](), 0, Budget(len(problems))
-    for path, beside in problems:
-        if not budget.begin():
-            say(_beyond(budget, folder), "yellow", err=True)
-            code = NOT_JUDGED
-            break
-        given = {**options, "op": str(path), "output": None}
-        try:
-            sweep = read_judged(given, defaults, beside)
-        except UsageError as error:
-            if len(problems) == 1:
-                raise
-            say(f"not judged: {error}", "yellow", err=True)
-            code = NOT_JUDGED
-            budget.problems_left -= 1
-            continue
-        sweep = budget.share(sweep, len(beside) + 1)
-        problem, is_interrupted = _judged(sweep, folder, choices)
-        done.append(problem)
-        budget.judged(sum(row.rounds or 1 for row in problem.rows))
-        budget.problems_left -= 1
-        if is_interrupted:
-            code = INTERRUPTED
-            break
+    done, code = _judge_all(problems, options, defaults, choices, folder)
     judged = [each for problem in done for each in problem.judged]
     if as_json:
         facts: dict[str, object] = {"claim": choices.claim, "threshold": choices.same}
@@ -115,6 +93,46 @@ def judge_problems(
     else:
         console().print(Group(*as_tables(done, choices.claim)))
     return code if code == INTERRUPTED else exit_code(judged) or code
+
+
+def _judge_all(
+    problems: Sequence[tuple[Path, Sequence[Path]]],
+    options: Mapping[str, Any],
+    defaults: Sweep,
+    choices: Choices,
+    folder: Path | None,
+) -> tuple[list[Problem], int]:
+    """Judge problems until the budget is used up. Return them, and the exit code of the others."""
+    done, code, budget = list[Problem](), 0, Budget(len(problems))
+    ahead = min(len(problems), at_once())
+    for number, (path, beside) in enumerate(problems):
+        if not budget.begin():
+            say(_beyond(budget, folder), "yellow", err=True)
+            return done, NOT_JUDGED
+        given = {**options, "op": str(path), "output": None}
+        try:
+            if ahead > 1 and number % ahead == 0:
+                run_references([each for each, _ in problems[number : number + ahead]], options)
+            sweep = read_judged(given, defaults, beside)
+        except UsageError as error:
+            if len(problems) == 1:
+                raise
+            say(f"not judged: {error}", "yellow", err=True)
+            code = NOT_JUDGED
+            budget.problems_left -= 1
+            continue
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            return done, INTERRUPTED
+        sweep = budget.share(sweep, len(beside) + 1)
+        problem, is_interrupted = _judged(sweep, folder, choices)
+        done.append(problem)
+        budget.judged(sum(row.rounds or 1 for row in problem.rows))
+        budget.problems_left -= 1
+        if is_interrupted:
+            return done, INTERRUPTED
+    return done, code
 
 
 def _beyond(budget: Budget, folder: Path | None) -> str:
@@ -151,12 +169,10 @@ def _judged(sweep: Sweep, folder: Path | None, choices: Choices) -> tuple[Proble
         path = folder / f"{sweep.op}-{key}.csv"
     sweep = replace(sweep, output=path, variants=(*names, REFERENCE))
     is_interrupted = False
-    if choices.resume and path and path.is_file():
+    is_begun = bool(choices.resume and path and path.with_name(f"{path.name}.partial").is_file())
+    if choices.resume and path and path.is_file() and not is_begun:
         rows, kept = read(path), path
     else:
-        is_begun = bool(
-            choices.resume and path and path.with_name(f"{path.name}.partial").is_file()
-        )
         outcome = measured(sweep, {REFERENCE}, force=choices.force, resume=is_begun)
         rows, is_interrupted, kept = outcome.rows, outcome.interrupted, outcome.path or Path()
     baselines = dict.fromkeys(names, (REFERENCE,))
