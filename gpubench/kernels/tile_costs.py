@@ -47,6 +47,10 @@ from gpubench.kernels.tensor_cores import (
 from gpubench.kernels.tensor_cores import cluster as blocks_of_cluster
 from gpubench.model import Config, Problem
 
+LONG_K, SHORT_RING = 16, 8
+"""Steps of a tile from which a ring may have more than eight stages. At few steps, sixteen stages
+instead of eight take 0.07 µs more (docs/decisions/0028-few-rows.md)."""
+
 PICKS = 2  # number of configurations that the model picks of a kernel that it ranks alone
 
 PICKS_TOGETHER = 8
@@ -386,7 +390,8 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
                 continue
             for parts in splits:
                 if not transposed or rows in (whole_rows if parts == 1 else rows_in_parts):
-                    yield replace(choice, splits=parts)
+                    max_stages = STAGES[-1] if steps // parts >= LONG_K else SHORT_RING
+                    yield replace(choice, splits=parts, max_stages=max_stages)
 
 
 def _fewest(extent: int, together: int, sizes: Sequence[int]) -> set[int]:

@@ -58,9 +58,8 @@ def gpubench_commands() -> list[list[str]]:
 
 def test_there_are_workflows_with_and_without_a_gpu() -> None:
     names = [workflow["name"] for workflow in WORKFLOWS]
-    assert names == [
-        *("gpu benchmark", "jobs of their own", "comment", "nightly", "static gate", "cpu benchmark")
-    ]
+    with_gpu = ["gpu benchmark", "jobs of their own", "comment", "nightly"]
+    assert names == [*with_gpu, "static gate", "cpu benchmark"]
     for workflow in WORKFLOWS:
         check_form(workflow)
 
