@@ -205,6 +205,7 @@ class FakeBackend:
 
     xp: Any = np
     notices: tuple[str, ...] = ()
+    ipc: Any = None
 
     def __init__(
         self,

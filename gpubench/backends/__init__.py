@@ -109,6 +109,16 @@ class Kernel(Protocol):
         """
 
 
+class Ipc(Protocol):
+    """Memory of a device that two processes use."""
+
+    def export(self, size: int) -> tuple[bytes, Any]:
+        """Allocate bytes; return the handle that opens them, and the bytes. Raises LaunchError."""
+
+    def open(self, handle: bytes, size: int) -> Any:
+        """Return the bytes that another process has exported. Raises LaunchError."""
+
+
 class Gauge(Protocol):
     """What a device can do and the state it is in, apart from any kernel."""
 
@@ -161,6 +171,10 @@ class Backend(Protocol):
     def gauge(self) -> Gauge:
         """What measures the device itself."""
 
+    @property
+    def ipc(self) -> Ipc | None:
+        """What lets two processes use its memory. None: they share files instead."""
+
     def warm_up(self) -> None:
         """Bring the device to the clock that it keeps under load."""
 
@@ -204,7 +218,7 @@ class Backend(Protocol):
         `new_elements` fills the memory. Return a function that launches and waits. It takes the
         seed, so that a GPU can have the launches in its queue before anything can know their
         operands. Return None if the GPU cannot hold the launches. With a `seed`, the operands are
-        there at once, as a CPU requires. Raises LaunchError.
+        there at once, as a CPU requires. Without a kernel, nothing is launched. Raises LaunchError.
         """
 
 

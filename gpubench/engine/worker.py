@@ -75,7 +75,9 @@ class Worker:
             self.device = replace(opened_device, facts=facts)
             """The device as the first child described it."""
 
-            self._examination = Examination(self._child, self.device)
+            shares_files = backends()[self.device.backend].host_arrays
+            keep = None if shares_files else self._wall.keep
+            self._examination = Examination(self._child, self.device, keep)
             self._wall.device_name = self._child.device_name
             unlocked = lock_device(self.device, self._lock)
         except BaseException:

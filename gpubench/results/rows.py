@@ -177,6 +177,8 @@ def _confirmed(point: Point, rounds: Sequence[Measurement], *, is_timed: bool) -
     ratio = _median(taken.clock_ratio for taken in rounds)
     is_parents = point.timer == Timer.OUTSIDE or (ratio is not None and ratio <= CLOCKS_AGREE)
     clock = "parent" if is_parents else "child"
+    if any(taken.is_walled is False for taken in rounds):
+        clock = "own"
     return {"clock": clock if is_timed else None, "clock_ratio": ratio}
 
 

@@ -63,7 +63,8 @@ class Gpu:
         late *= 1.3 if self.now_s < self.slow_until_s else 1.0
         self.now_s += REQUEST_S + self.launches * late * LAUNCH_US / 1e6
 
-    def read_results(self, copies: list[int], chosen: list[int]) -> bytes:
+    def read_results(self, copies: list[int], chosen: list[int], position: int) -> bytes:
+        assert position == self.position
         problem = self.problem
         values = make_new_values(problem, SEED, Fill.UNIFORM)
         a, b = make_inputs(problem, SEED)
@@ -107,7 +108,7 @@ def test_new_operands_are_aligned(layout: tuple[str, ...], dtype: str, position:
     starts.clear()
     examiner.launch_on_new_operands(12345)
     assert len(starts) == 1  # the memory itself begins where NumPy placed it
-    results = examiner.read_results(range(4), (4, 1, 0, 3))
+    results = examiner.read_results(range(4), (4, 1, 0, 3), position)
     values, (a, b) = make_new_values(problem, SEED, Fill.UNIFORM), make_inputs(problem, SEED)
     new_a = transposed(problem) if position else problem
     first = new_rows(new_a, values, 12345, range(4), (4, 1, 0, 3))

@@ -169,6 +169,7 @@ class CpuBackend:
     """Runs `CallVariant`s that take NumPy arrays."""
 
     xp: ModuleType = np
+    ipc = None
     notices: tuple[str, ...] = ()
 
     def __init__(

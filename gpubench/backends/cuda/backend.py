@@ -1,6 +1,7 @@
 """An NVIDIA GPU as a backend, through CuPy: operands in device memory, and kernels on them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -16,6 +17,7 @@ from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.driver import reset_caches
 from gpubench.backends.cuda.gauge import CudaGauge
 from gpubench.backends.cuda.held_launches import HeldLaunches
+from gpubench.backends.cuda.ipc import CudaIpc
 from gpubench.backends.cuda.kernel import CudaKernel, CudaTimers, faults
 from gpubench.backends.cuda.launching import CudaRoutine, Instances, call_routine
 from gpubench.backends.cuda.nvml import Nvml
@@ -75,6 +77,7 @@ class CudaBackend:
         cupy.cuda.Stream().use()  # the default stream cannot be captured in a graph
         self._instances = Instances(self.device)
         self._fixed = FixedArrays()
+        self.ipc = CudaIpc()
         stream = CudaStream(self.device)
         nvml, self.notices = self._open_nvml()
         energy_j = nvml.energy_j if nvml else lambda: None
@@ -197,8 +200,8 @@ class CudaBackend:
         """Enqueue launches that wait for a seed (`HeldLaunches.hold`)."""
 
         def enqueue() -> None:
-            with kernel.placed():
-                for launch in islice(kernel.rotation, launches):
+            with kernel.placed() if kernel else nullcontext():
+                for launch in islice(kernel.rotation if kernel else (), launches):
                     launch()
 
         return self._held.hold(memory, values, enqueue, seed)

@@ -10,6 +10,7 @@ import msgspec
 from gpubench.backends import backends, open_backend, passed_over
 from gpubench.engine.child.calls import Call, Done, Opened, decode_arguments, encode
 from gpubench.engine.measure.examiner import Examiner
+from gpubench.engine.measure.keeper import Keeper
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measure.walled import Walled
 from gpubench.errors import ChildLostError, UsageError
@@ -55,6 +56,7 @@ class Server:
     def __init__(self, channel: Channel) -> None:
         self._runner: Runner | None = None
         self._walled: Walled | None = None
+        self._keeper: Keeper | None = None
         self._channel = channel
         self._report: Report = lambda _steps: None
 
@@ -63,6 +65,7 @@ class Server:
         backend = open_backend(device, timer)
         self._runner = Runner(backend, on_ready=lambda: self._report(1))
         self._walled = Walled(backend, self._take_file)
+        self._keeper = Keeper(backend)
         notices = (*passed_over(device), *self._runner.notices)
         return Opened(self._runner.device, notices)
 
@@ -92,6 +95,8 @@ class Server:
             target = self._opened.examiner
         elif owner == Walled.__name__:
             target = self._walled
+        elif owner == Keeper.__name__:
+            target = self._keeper
         try:
             arguments = decode_arguments(getattr(type(target), name), call.arguments)
         except UsageError as error:  # a description changed since the parent read it

@@ -21,9 +21,11 @@ from gpubench.engine.judge.probe import (
     unusual_problem,
 )
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.judge.verify import poison, require_right_on, take_rows
+from gpubench.engine.judge.verify import poison, require_right_on
+from gpubench.engine.measure.keeper import outputs_in, read_lines
 from gpubench.engine.operands.cache import OperandCache
 from gpubench.engine.operands.make import make_inputs, make_new_values, on_host
+from gpubench.engine.operands.shared import shared_bytes
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Cache, Point, Problem
 
@@ -42,6 +44,7 @@ class _New(NamedTuple):
     """All copies of the overwritten operand, each `set_size` elements after the copy before it."""
 
     values: Any  # its elements are drawn from these values
+    outputs: Any  # the outputs of all sets, one after the other
     kernel: Kernel
 
 
@@ -68,10 +71,11 @@ class Examiner:
         self._new: _New | None = None
         self._release: Callable[[int], None] | None = None  # begins the launches on new operands
         self._kernel: Kernel | None = None  # the kernel on the operands that were timed
+        self._outputs: Any = None  # outputs in memory of another process
 
     def forget(self) -> None:
         """Drop the operands of the previous point."""
-        self._new = self._kernel = self._release = None
+        self._new = self._kernel = self._release = self._outputs = None
 
     @_or_lost()
     def probe_outputs(self, point: Point) -> list[bytes]:
@@ -101,6 +105,21 @@ class Examiner:
             self._kernel = self._on_best_threads(point, kernel)
         return self._kernel.run(launches)
 
+    def open_outputs(self, problem: Problem, handle: bytes, launches: int) -> str:
+        """Let launches on new operands write into memory of another process.
+
+        Return why that is impossible, or nothing.
+        """
+        self._new = self._outputs = None
+        if self._backend.ipc is None:
+            return "no memory of another process can be opened"
+        try:
+            memory = self._backend.ipc.open(handle, shared_bytes(problem, launches)[1])
+        except LaunchError as error:
+            return first_line(error)
+        self._outputs = memory
+        return ""
+
     @_or_lost()
     def put_new_operands(
         self, point: Point, launches: int, seed: int | None, position: int, count: int
@@ -115,7 +134,7 @@ class Examiner:
             return False
         if self._new is None or len(self._new.sets) != count:
             self._new = self._copies(point, count, position)
-        _, _, memory, values, kernel = new = self._new
+        _, _, memory, values, _, kernel = new = self._new
         for *_, output in new.sets:
             poison(output, reads_output=point.variant.reads_output)
         self._release = self._backend.hold(memory, values, kernel, launches, seed)
@@ -134,14 +153,19 @@ class Examiner:
         new[...] = old
         pairs = ((x, other if is_hot else other.copy(order="K")) for x in new)
         a_and_b = (pair[::-1] if position else pair for pair in pairs)
-        sets = tuple((*pair, output.copy(order="K")) for pair in a_and_b)
+        shared = self._outputs
+        if shared is None:
+            shared = xp.empty(shared_bytes(point.problem, count)[1], np.uint8)
+        outputs = outputs_in(shared, point.problem, output.dtype)[:count]
+        sets = tuple((*pair, out) for pair, out in zip(a_and_b, outputs, strict=True))
         policy, rotation = SetPolicy(count=count, flush=False), Rotation(count)
         copies = replace(operands, sets=sets, policy=policy, rotation=rotation)
         values = make_new_values(point.problem, self._operand_cache.seed, point.operands)
         kernel = self._backend.bind(at_probe(point, point.problem), copies)
         kernel = self._on_best_threads(point, kernel)
         kernel.run(count)  # it may compile, or choose what it does for these arrays
-        return _New(position, sets, memory.ravel(), xp.asarray(values.view(old.dtype)), kernel)
+        values = xp.asarray(values.view(old.dtype))
+        return _New(position, sets, memory.ravel(), values, outputs, kernel)
 
     @_or_lost()
     def launch_on_new_operands(self, seed: int) -> None:
@@ -149,18 +173,9 @@ class Examiner:
         if self._release:
             self._release(seed)
 
-    def read_results(self, copies: Sequence[int], rows: Sequence[int]) -> bytes:
-        """Return a row of each copy's result, or a column if B is new.
-
-        Return the first copy's whole result without `rows`. The parent then chooses rows.
-        """
-        outputs = [self._new.sets[copy][-1] for copy in copies] if self._new else []
-        if self._new and self._new.position:
-            outputs = [output.T for output in outputs]
-        if not rows:
-            return b"".join(on_host(output).tobytes() for output in outputs[:1])
-        chosen = zip(outputs, rows, strict=True)
-        return b"".join(on_host(take_rows(output, (row,))).tobytes() for output, row in chosen)
+    def read_results(self, copies: Sequence[int], rows: Sequence[int], position: int) -> bytes:
+        """Return a row or a column of each copy's result (`read_lines`), chosen by the parent."""
+        return read_lines(self._new.outputs, copies, rows, position) if self._new else b""
 
     @_or_lost()
     def row_digests(

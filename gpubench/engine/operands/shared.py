@@ -8,7 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.backends.rotation import in_sets, set_size
-from gpubench.model import Problem
+from gpubench.model import OPERATIONS, Problem
+
+
+def stated_in(problem: Problem) -> list[str]:
+    """Return the file that states a user's operation; nothing for ours."""
+    is_ours = OPERATIONS.is_ours(problem.op)
+    return [] if is_ours else [str(OPERATIONS.files[problem.op])]
 
 
 def shared_bytes(problem: Problem, launches: int) -> tuple[int, int]:

@@ -17,9 +17,9 @@ from gpubench.engine.judge.verdict import require, why_nan_is_lost
 from gpubench.engine.judge.verify import CHECKED_ROWS, poison, require_right_on, take_rows
 from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import widened
-from gpubench.engine.operands.shared import shared_bytes, shared_sets
+from gpubench.engine.operands.shared import shared_bytes, shared_sets, stated_in
 from gpubench.grouping import grouped
-from gpubench.model import OPERATIONS, Problem
+from gpubench.model import Problem
 from gpubench.process.descendants import cpu_ns, descendants, resident_bytes
 from gpubench.process.shared_memory import new_file, new_sealed_file
 
@@ -55,13 +55,11 @@ class Batch:
         self._chosen: list[tuple[int, list[int], NDArray[Any]]] = []
         """Launches whose results are compared, with rows of the result and their copies."""
 
-        is_ours = OPERATIONS.is_ours(problem.op)
-        stated_in = [] if is_ours else [str(OPERATIONS.files[problem.op])]
         descriptor = new_sealed_file(output_bytes)
         try:
             self._outputs = np.frombuffer(mmap(descriptor, output_bytes), np.uint8)
             child.request_with_file(
-                descriptor, limit_s, Walled.prepare, problem, launches, *stated_in
+                descriptor, limit_s, Walled.prepare, problem, launches, *stated_in(problem)
             )
         finally:
             os.close(descriptor)

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from secrets import randbelow, randbits
 from typing import Any
 
@@ -40,8 +41,13 @@ class Examination:
     clock. The clock also examines measurements of CUDA sources (`Timing.examined_in`).
     """
 
-    def __init__(self, child: Supervisor, device: Device) -> None:
+    def __init__(
+        self, child: Supervisor, device: Device, keep: Callable[..., Any] | None = None
+    ) -> None:
         self._child, self._device = child, device
+        self._keep = keep
+        """Calls a method of the `Keeper`. None: another process already owns the outputs."""
+
         self._fragile: set[Variant] = set()
         """Variants that ended a child at an unusual size. Their other tiles are not launched there,
         because a new child takes seconds."""
@@ -69,36 +75,48 @@ class Examination:
             if not is_timed_here and (
                 is_function or is_first or randbelow(timing.examined_in) == 0
             ):
-                result = replace(result, clock_ratio=self._clock_ratio(result, request))
+                result = self._timed(result, request, limit_s)
         except WrongError as wrong:
             return as_judged(result, wrong), wrong.may_be_load
         except ChildLostError as lost:
             return replace(result, status=Status.ERROR, reason=lost.why, series=None), False
         notes = library_note(result), self._note_of_unusual_size(point, limit_s)
-        unseen = (note for note in notes if note and note not in result.notes)
-        return replace(result, notes="; ".join(filter(None, (result.notes, *unseen)))), False
+        unseen = (note for note in notes if note not in result.notes)
+        return replace(result, notes=_joined(result.notes, *unseen)), False
 
-    def _clock_ratio(self, result: Measurement, request: Callable[..., Any]) -> float | None:
-        """Return the time by this clock over the reported time. None: it cannot be compared.
+    def _timed(
+        self, result: Measurement, request: Callable[..., Any], limit_s: float
+    ) -> Measurement:
+        """Return the measurement with the time by this clock over the reported time.
 
         Raises WrongError and ChildLostError.
         """
-        point, pid = result.point, self._child.living.pid
-        ratio = require_time(
-            result.series.median_us if result.series else 0.0,
-            lambda launches: request(Examiner.repeat, point, launches),
-            pid,
-            by_events=point.timer != Timer.HOST,
-        )
-        needs_ratio = ratio is None
+        point, pid, ratio = result.point, self._child.living.pid, None
         is_function = scrutiny_of(point.variant).has_own_process
-        is_judged = point.problem.operation.is_product and (is_function or needs_ratio)
-        if is_judged and point.problem.bytes <= MAX_JUDGED_BYTES:
-            new_ratio = OnNewOperands(request, pid, result, self._device).judge(
-                needs_ratio=needs_ratio
+        is_judged = point.problem.operation.is_product and point.problem.bytes <= MAX_JUDGED_BYTES
+        keep = partial(self._keep, limit_s) if self._keep and is_function else None
+        why_open = f"they exceed {MAX_JUDGED_BYTES:,} bytes"
+        if is_function and is_judged:
+            on_new_operands = OnNewOperands(request, pid, result, self._device, keep)
+            ratio, why_open = on_new_operands.judge(), on_new_operands.why_open
+        if keep and point.problem.operation.is_product:
+            result = replace(
+                result,
+                is_walled=not why_open,
+                notes=_joined(
+                    result.notes, why_open and f"its process alone had its results: {why_open}"
+                ),
             )
-            ratio = new_ratio if needs_ratio else ratio
-        return ratio
+        if ratio is None:
+            ratio = require_time(
+                result.series.median_us if result.series else 0.0,
+                lambda launches: request(Examiner.repeat, point, launches),
+                pid,
+                by_events=point.timer != Timer.HOST,
+            )
+        if ratio is None and is_judged and not is_function:
+            ratio = OnNewOperands(request, pid, result, self._device).judge()
+        return replace(result, clock_ratio=ratio)
 
     def _note_of_unusual_size(self, point: Point, limit_s: float) -> str:
         """Return what an unusual size shows, once for each instance of a user's kernel.
@@ -122,6 +140,10 @@ class Examination:
             note = f"right at this size; {lost.why} at {unusual.size if unusual else ''}"
         self._notes[instance] = note
         return note
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
 
 
 def _require_result(request: Callable[..., Any], point: Point) -> None:

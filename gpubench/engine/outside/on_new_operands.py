@@ -17,8 +17,9 @@ from gpubench.engine.judge.verdict import (
     why_inaccurate,
     why_rounded,
 )
-from gpubench.engine.judge.verify import CHECKED_ROWS, rows_error
+from gpubench.engine.judge.verify import CHECKED_ROWS, is_unwritten, rows_error
 from gpubench.engine.measure.examiner import Examiner
+from gpubench.engine.measure.keeper import Keeper
 from gpubench.engine.operands.make import (
     SEED_BITS,
     make_inputs,
@@ -27,7 +28,9 @@ from gpubench.engine.operands.make import (
     transposed,
     widened,
 )
+from gpubench.engine.operands.shared import stated_in
 from gpubench.engine.outside.parent_clock import AGREEING_S, LAUNCH_US, PATIENCE_S, timed
+from gpubench.errors import ChildLostError, DeviceUnavailableError, first_line
 from gpubench.model import CLOCKS_AGREE, Cache, Device, Launches, Measurement, Timer
 
 MAX_LAUNCHES = 32
@@ -46,12 +49,18 @@ HELD_BYTES = 2**31  # maximum bytes of their problems
 
 HELD_BESIDE_S = 5e-3  # time of a request on a GPU, if it is not measured
 
+SWITCH_S = 3e-4
+"""Maximum time by which a request without launches may take longer in the process of a function
+than in another process, because the GPU switches between the two processes."""
+
 HELD_REQUESTS = 10
 """Number of requests without a launch. The shortest one is the time that does not count."""
 
 NEW_RATIO = 2.0
 """Ratio above which a reported time is wrong. Launches on new operands may also take the time to
 fetch these from memory. The device's clock, and other work, may differ between the two."""
+
+NOT_YET = "nothing when its launches have ended"
 
 FEWER = 4
 """Launches that do not fit into the queue of a GPU are tried again with their number divided by
@@ -66,9 +75,16 @@ class OnNewOperands:
     """
 
     def __init__(
-        self, request: Callable[..., Any], pid: int, result: Measurement, device: Device
+        self,
+        request: Callable[..., Any],
+        pid: int,
+        result: Measurement,
+        device: Device,
+        keep: Callable[..., Any] | None = None,
     ) -> None:
         self._request, self._pid, self._point = request, pid, result.point
+        self._keep = keep  # requests of a process that never runs a user's function
+        self._content = b""  # the rows that were chosen after the last launch
         self._reported_us = result.series.median_us if result.series else 0.0
         problem, fill, seed = self._point.problem, self._point.operands, result.seed or 0
         self._values = make_new_values(problem, seed, fill)
@@ -88,6 +104,7 @@ class OnNewOperands:
         self._is_held = self._point.timer == Timer.EVENTS and in_queue
         self._launches = self._sets = max(1, self._number())
         self._seed = 0
+        self._why_own = self._share_outputs()
 
     def _number(self) -> int:
         """Return the number of launches that take long enough together."""
@@ -104,7 +121,27 @@ class OnNewOperands:
             max_launches, max(min_launches, math.ceil(HELD_US[1] / max(self._reported_us, 1.0)))
         )
 
-    def judge(self, *, needs_ratio: bool = True) -> float | None:
+    def _share_outputs(self) -> str:
+        """Let the other process own the outputs of all launches. Return why it cannot."""
+        problem, keep = self._point.problem, self._keep
+        self._keep = None
+        if not keep:
+            return ""
+        try:
+            handle, why = keep(Keeper.keep, problem, self._sets, *stated_in(problem))
+        except (ChildLostError, DeviceUnavailableError) as error:
+            return f"no second process can use the GPU: {first_line(error)}"
+        why = why or self._request(Examiner.open_outputs, problem, handle, self._sets)
+        self._keep = None if why else keep
+        return str(why)
+
+    @property
+    def why_open(self) -> str:
+        """Why operands may exist early, or outputs may be written late; empty for neither."""
+        early = "its launches cannot wait in the queue, so operands come before the clock starts"
+        return self._why_own or ("" if self._is_held else early)
+
+    def judge(self) -> float | None:
         """Return the time by this process's clock over the reported time, for launches on a GPU.
 
         Return None on a CPU, if the launches cannot be held in a GPU's queue, or if they are too
@@ -117,9 +154,9 @@ class OnNewOperands:
         """
         self._fit_queue()
         self._launches = self._sets = max(1, self._launches)
-        ratio = self._ratio(AGREEING_S if needs_ratio and not self._is_hot else 0.0)
+        ratio = self._ratio(0.0 if self._is_hot else AGREEING_S)
         agrees = ratio is not None and ratio <= CLOCKS_AGREE
-        if needs_ratio and self._is_held and self._is_hot and not agrees:
+        if self._is_held and self._is_hot and not agrees:
             self._launches, self._sets = self._enough(), 1
             self._fit_queue()
             ratio = self._ratio(AGREEING_S) if self._is_held else ratio
@@ -134,10 +171,13 @@ class OnNewOperands:
         beside_s = HELD_BESIDE_S if self._on_gpu else BESIDE_S
         least_us, started = math.inf, perf_counter()
         for _ in range(self._is_held * HELD_REQUESTS):
-            beside_s = min(beside_s, timed(self._hold(0), self._pid)[1])
+            beside_s = min(beside_s, self._taken_s(0))
+        if self._is_held and self._keep:
+            times_s = (self._nothing_s(self._keep) for _ in range(HELD_REQUESTS))
+            beside_s = min(beside_s, min(times_s) + SWITCH_S)
         beside_us = 1e6 * beside_s / self._launches + (0.0 if self._is_held else LAUNCH_US)
         while (spent_s := perf_counter() - started) < PATIENCE_S:
-            _, taken_s, _, _ = timed(self._hold(self._launches), self._pid)
+            taken_s = self._taken_s(self._launches)
             self._require_results()
             least_us = min(least_us, 1e6 * taken_s / self._launches)
             new_us = max(0.0, least_us - beside_us)
@@ -172,30 +212,62 @@ class OnNewOperands:
         )
         return put
 
-    def _hold(self, launches: int) -> Callable[[], None]:
+    def _taken_s(self, launches: int) -> float:
+        """Return the time of launches, until rows of their results have been copied.
+
+        A function could let its process wait for a core while the GPU computes. So all time counts
+        where another process has the outputs.
+        """
         if not self._put(launches):
             raise missing("its launches could be held in the queue once, but not again")
-        return lambda: self._request(Examiner.launch_on_new_operands, self._seed)
+
+        def request() -> bytes:
+            self._request(Examiner.launch_on_new_operands, self._seed)
+            return self._read_results()
+
+        self._content, taken_s, elapsed_s, _ = timed(request, self._pid)
+        return elapsed_s if self._keep else taken_s
+
+    def _nothing_s(self, keep: Callable[..., Any]) -> float:
+        """Return the time of the same request without launches, in the process of the outputs."""
+        keep(Keeper.hold_nothing, self._position, self._sets)
+        started = perf_counter()
+        keep(Keeper.launch_nothing, randbits(SEED_BITS) | 1)
+        self._read_results()
+        return perf_counter() - started
+
+    def _read_results(self) -> bytes:
+        """Choose rows of results, of the last launch and of other launches, and read them."""
+        last, height = self._sets - 1, self._problem.output_shape[0]
+        self._copies, self._rows = [last], []
+        if self._problem.operation.is_by_rows:
+            self._rows = [randbelow(height) for _ in range(CHECKED_ROWS)]
+            self._copies += [randbelow(self._sets) for _ in self._rows[1:]]
+        elif randbelow(2):
+            self._copies = [randbelow(self._sets)]
+        chosen = self._copies, self._rows, self._position
+        content: bytes = (
+            self._keep(Keeper.read_results, *chosen)
+            if self._keep
+            else self._request(Examiner.read_results, *chosen)
+        )
+        return content
 
     def _require_results(self) -> None:
-        """Raise WrongError unless some rows are right, of different launches if possible."""
-        problem = self._problem
-        height = problem.output_shape[0]
-        if problem.operation.is_by_rows:
-            rows = [randbelow(height) for _ in range(CHECKED_ROWS)]
-            copies = [randbelow(self._sets) for _ in rows]
-            requested: tuple[list[int], list[int]] = copies, rows
-            shape: tuple[int, ...] = (len(rows), *problem.output_shape[1:])
+        """Raise WrongError unless the rows that were read are right."""
+        problem, content = self._problem, self._content
+        copies, rows, shape = self._copies, self._rows, problem.output_shape
+        if rows:
+            shape = (len(rows), *shape[1:])
         else:
             rows = list(range(problem.input_shapes[0][0]))
-            copies = [randbelow(self._sets)] * len(rows)
-            requested = copies[:1], []
-            shape = problem.output_shape
-        content = self._request(Examiner.read_results, *requested)
+            copies = copies * len(rows)
         kind = np.dtype(problem.precision.result)
         if len(content) != kind.itemsize * math.prod(shape):
             raise missing(f"{len(content)} bytes at {problem.size}")
         output = np.frombuffer(content, kind).reshape(shape)
+        if is_unwritten(np, output):
+            raise missing(NOT_YET)
         first = new_rows(problem, self._values, self._seed, copies, rows)
         inputs, order = (widened(first), self._second), range(shape[0])
         error = rows_error(np, problem, inputs, order, output)

@@ -9,12 +9,13 @@ of a request without launches is measured in a child that never ran foreign code
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from secrets import randbits
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 from gpubench.engine.child.supervisor import Supervisor
 from gpubench.engine.judge.verdict import WrongError, as_judged
@@ -22,7 +23,7 @@ from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import SEED_BITS
 from gpubench.engine.outside.batch import Batch, Seen
 from gpubench.engine.outside.values import new_inputs, which_span
-from gpubench.errors import ChildLostError
+from gpubench.errors import ChildLostError, DeviceUnavailableError
 from gpubench.model import Health, Measurement, Problem, Series, Status, Timer, Timing
 from gpubench.process.descendants import close_to_descendants
 
@@ -68,7 +69,10 @@ class Wall:
 
     def __init__(self, device: str) -> None:
         self._gauge = Supervisor(device, Timer.EVENTS)
-        """A child that never runs foreign code, for requests without launches."""
+        """A child that never runs foreign code, for requests without launches. On a GPU it also
+        has the outputs."""
+
+        self._fault: Exception | None = None  # why it is of no use
 
     @property
     def device_name(self) -> str:
@@ -80,9 +84,24 @@ class Wall:
         self._gauge.device_name = name
 
     def end(self) -> None:
-        """End the child for requests without launches."""
+        """End the child that never runs foreign code."""
         self._gauge.end_all()
         close_to_descendants(closed=False)
+
+    def keep(self, limit_s: float, method: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a method of the `Keeper` in the child that never runs foreign code.
+
+        Raises DeviceUnavailableError and ChildLostError, and then raises it at once in later calls.
+        """
+        if self._fault:
+            raise self._fault
+        try:
+            if self._gauge.child is None:
+                self._gauge.open()
+            return self._gauge.request(limit_s, method, *arguments)
+        except (ChildLostError, DeviceUnavailableError) as error:
+            self._fault = error
+            raise
 
     def measure(
         self, child: Supervisor, result: Measurement, timing: Timing, limit_s: float | None

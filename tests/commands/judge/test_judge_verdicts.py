@@ -101,6 +101,13 @@ def test_a_speed_that_another_clock_denies_is_not_decided(
     assert (reason in result.reason) == (verdict == "not decided")
 
 
+def test_a_time_that_no_other_process_confirms_is_not_decided() -> None:
+    rows = timed("blas", 1.0), replace(timed("mine", 0.5), clock="own")
+    (result,) = judge_rows(rows, {"mine": ("blas",)})
+    assert result.verdict == "not decided"
+    assert result.reason == "no other process confirms its results in this time: see notes"
+
+
 def test_a_wrong_tile_or_a_lost_result_makes_a_kernel_wrong() -> None:
     right = timed("mine", 0.5)
     wrong = timed("mine", 0.4, tile="8", status="wrong", reason="cut to half")

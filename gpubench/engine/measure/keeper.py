@@ -1,0 +1,97 @@
+"""Outputs of a GPU's launches, in a process that never runs a user's function.
+
+The process of the function opens their memory. The parent reads results through this process, and
+times requests without launches in it (`engine.outside.on_new_operands`).
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpubench.backends import Backend, Ipc
+from gpubench.backends.new_elements import NEW_VALUES
+from gpubench.backends.rotation import in_sets, set_size
+from gpubench.engine.operands.make import on_host
+from gpubench.engine.operands.shared import shared_bytes
+from gpubench.errors import ChildLostError, LaunchError, first_line
+from gpubench.model import Problem
+from gpubench.plan.operations import add_operation
+
+
+def outputs_in(memory: Any, problem: Problem, kind: Any) -> Any:
+    """Return the outputs of launches, one after the other in memory, with a type of elements."""
+    lines = memory.view(kind).reshape(-1, set_size(problem.output_shape, np.dtype(kind).itemsize))
+    return in_sets(lines, problem.output_shape, problem.by_columns[-1])
+
+
+def read_lines(outputs: Any, launches: Sequence[int], lines: Sequence[int], position: int) -> bytes:
+    """Return a row of each launch's output, or a column if `position` is 1.
+
+    Without `lines`, return the whole output of the first launch.
+    """
+    bits = outputs.view(f"u{outputs.dtype.itemsize}")  # CuPy indexes only arrays of its own types
+    bits = bits.swapaxes(1, -1) if position else bits
+    chosen = bits[list(launches), list(lines)] if lines else bits[launches[0]]
+    return np.ascontiguousarray(on_host(chosen)).tobytes()
+
+
+class Keeper:
+    """Keeps the outputs of one point at a time, and makes requests without launches."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._exported: tuple[bytes, Any] = b"", np.empty(0, np.uint8)
+        self._problem: Problem | None = None
+        self._release: Callable[[int], None] | None = None
+
+    def keep(self, problem: Problem, launches: int, stated_in: str = "") -> tuple[bytes, str]:
+        """Keep the outputs of a number of launches.
+
+        `stated_in` is the file of a user's operation. Return the handle of their memory, and why no
+        process can open it; empty if nothing is known against it.
+        """
+        if stated_in:
+            add_operation(Path(stated_in))
+        self._problem, needed = problem, shared_bytes(problem, launches)[1]
+        if needed > self._exported[1].size:  # twice as much at least, as no memory is freed
+            try:
+                self._exported = self._ipc.export(1 << (needed - 1).bit_length())
+            except LaunchError as error:
+                return b"", first_line(error)
+        return self._exported[0], ""
+
+    @property
+    def _ipc(self) -> Ipc:
+        if self._backend.ipc is None:
+            raise ChildLostError("has no memory that another process can open")
+        return self._backend.ipc
+
+    @property
+    def _kept(self) -> Problem:
+        if self._problem is None:
+            raise ChildLostError("keeps no outputs")
+        return self._problem
+
+    def read_results(self, copies: Sequence[int], rows: Sequence[int], position: int) -> bytes:
+        """Return rows or columns of the outputs, which the parent chooses now (`read_lines`)."""
+        problem, memory = self._kept, self._exported[1]
+        of_one = shared_bytes(problem, 1)[1]
+        bits = f"u{np.dtype(problem.types[-1]).itemsize}"
+        outputs = outputs_in(memory[: memory.size // of_one * of_one], problem, bits)
+        return read_lines(outputs, copies, rows, position)
+
+    def hold_nothing(self, position: int, count: int) -> None:
+        """Prepare the request of `Examiner.put_new_operands`, without a launch."""
+        problem, xp = self._kept, self._backend.xp
+        shape, kind = problem.input_shapes[position], np.dtype(problem.types[position])
+        bits = np.dtype(f"u{kind.itemsize}")
+        memory = xp.zeros(count * set_size(shape, kind.itemsize), bits)
+        values = xp.zeros(NEW_VALUES, bits)
+        self._release = self._backend.hold(memory, values, None, 0, None)
+
+    def launch_nothing(self, seed: int) -> None:
+        """Fill the operands by a seed, as `Examiner.launch_on_new_operands` does, and wait."""
+        if self._release:
+            self._release(seed)
