@@ -211,14 +211,13 @@ class Backend(Protocol):
         """
 
     def hold(
-        self, memory: Any, values: Any, kernel: Any, launches: int, seed: int | None
+        self, memory: Any, values: Any, kernel: Any, launches: int, *, in_queue: bool
     ) -> Callable[[int], None] | None:
         """Prepare launches on first operands that lie in `memory`, and that no launch has seen.
 
-        `new_elements` fills the memory. Return a function that launches and waits. It takes the
-        seed, so that a GPU can have the launches in its queue before anything can know their
-        operands. Return None if the GPU cannot hold the launches. With a `seed`, the operands are
-        there at once, as a CPU requires. Without a kernel, nothing is launched. Raises LaunchError.
+        Return a function that takes a seed, fills the memory by `new_elements`, launches and waits.
+        `in_queue`: a GPU has the launches in its queue before it knows the seed. Return None if it
+        cannot hold them. Without a kernel, nothing is launched. Raises LaunchError.
         """
 
 

@@ -12,7 +12,6 @@ import pytest
 from fakes import CPU, gemm, measurement, point, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
-from gpubench.backends.new_elements import new_elements
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.keeper import Keeper
@@ -53,14 +52,10 @@ class Gpu(CpuBackend):
     ipc: Any = None
 
     def hold(
-        self, memory: Any, values: Any, kernel: Any, launches: int, _seed: int | None
-    ) -> Callable[[int], None]:
-        def release(seed: int) -> None:
-            memory[...] = new_elements(values, seed, np.arange(memory.size))
-            if kernel and launches:
-                kernel.run(launches)
-
-        return release
+        self, memory: Any, values: Any, kernel: Any, launches: int, *, in_queue: bool
+    ) -> Callable[[int], None] | None:
+        assert in_queue
+        return super().hold(memory, values, kernel, launches, in_queue=False)
 
 
 def product(a: Any, b: Any, c: Any) -> None:

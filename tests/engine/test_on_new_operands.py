@@ -50,12 +50,11 @@ class Gpu:
         return getattr(self, method.__name__)(*arguments)
 
     def put_new_operands(
-        self, at: Point, launches: int, seed: int | None, position: int, count: int
+        self, at: Point, launches: int, position: int, count: int, in_queue: bool
     ) -> bool:
-        assert seed is None or self.room == 0  # a held launch has no operands yet
         self.problem = at.problem
         self.launches, self.position, self.sets = launches, position, count
-        return launches <= self.room or seed is not None
+        return launches <= self.room or not in_queue
 
     def launch_on_new_operands(self, seed: int) -> None:
         self.seed = seed
@@ -104,7 +103,8 @@ def test_new_operands_are_aligned(layout: tuple[str, ...], dtype: str, position:
     problem, backend = at.problem, CpuBackend(CPU)
     operands = OperandCache(backend, SEED)
     examiner = Examiner(backend, operands, lambda _point, kernel: kernel)
-    examiner.put_new_operands(at, 4, 12345, position, 4)
+    assert not examiner.put_new_operands(at, 4, position, 4, in_queue=True)  # a CPU has no queue
+    assert examiner.put_new_operands(at, 4, position, 4, in_queue=False)
     starts.clear()
     examiner.launch_on_new_operands(12345)
     assert len(starts) == 1  # the memory itself begins where NumPy placed it

@@ -269,12 +269,16 @@ class CpuBackend:
         )
 
     def hold(
-        self, memory: Any, values: Any, kernel: Any, launches: int, seed: int | None
+        self, memory: Any, values: Any, kernel: Any, launches: int, *, in_queue: bool
     ) -> Callable[[int], None] | None:
-        """Fill the memory, and return a function that calls the kernel on it."""
-        if seed is not None:
+        """Return a function that fills the memory and calls the kernel on it. There is no queue."""
+
+        def begin(seed: int) -> None:
             memory[...] = new_elements(values, seed, np.arange(memory.size))
-        return lambda _seed: kernel.run(launches)
+            if launches:
+                kernel.run(launches)
+
+        return None if in_queue else begin
 
     def _build(self, point: Point) -> Callable[..., None] | str | DoesNotFitError:
         """Return the compiled function of a point, or why it does not compile or cannot run."""

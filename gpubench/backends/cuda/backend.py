@@ -36,7 +36,7 @@ from gpubench.backends.rotation import (
     stacked,
 )
 from gpubench.errors import DoesNotFitError
-from gpubench.model import Cache, CallVariant, Point, Problem, Scope
+from gpubench.model import Cache, CallVariant, Launches, Point, Problem, Scope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,16 +195,18 @@ class CudaBackend:
         )
 
     def hold(
-        self, memory: Any, values: Any, kernel: Any, launches: int, seed: int | None
+        self, memory: Any, values: Any, kernel: Any, launches: int, *, in_queue: bool
     ) -> Callable[[int], None] | None:
-        """Enqueue launches that wait for a seed (`HeldLaunches.hold`)."""
+        """Prepare launches that wait for a seed (`HeldLaunches.hold`)."""
 
         def enqueue() -> None:
             with kernel.placed() if kernel else nullcontext():
                 for launch in islice(kernel.rotation if kernel else (), launches):
                     launch()
+                    if kernel.point.launches == Launches.WAITED:
+                        cupy.cuda.get_current_stream().synchronize()
 
-        return self._held.hold(memory, values, enqueue, seed)
+        return self._held.hold(memory, values, enqueue, in_queue=in_queue)
 
     @cached_property
     def _held(self) -> HeldLaunches:

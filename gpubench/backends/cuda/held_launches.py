@@ -37,20 +37,23 @@ class HeldLaunches:
         self._fill: dict[str, Any] = {}
 
     def hold(
-        self, memory: Any, values: Any, enqueue: Callable[[], None], seed: int | None
+        self, memory: Any, values: Any, enqueue: Callable[[], None], *, in_queue: bool
     ) -> Callable[[int], None] | None:
         """Enqueue launches; return the function that takes their seed, and waits for their end.
 
-        The seed fills `memory` with some of `values`. If `seed` is passed here, the launches do not
-        wait for it. Return None if the launches could not be enqueued before the device began them.
-        Raises LaunchError.
+        The seed fills `memory` with some of `values`. Return None if the launches could not be
+        enqueued before the device began them. Without `in_queue`, the function that is returned
+        enqueues them. Raises LaunchError.
         """
         fill = f"new_elements<{WORDS[memory.dtype.itemsize]}>"
         with faults():
             if fill not in self._fill:  # a module that is loaded later waits for the device
                 self._fill[fill] = own_kernel(fill, self._device)
             self._stream.synchronize()
-            self._stored[0] = seed or 0
+
+        def begin(seed: int) -> bool:
+            """Enqueue all; return whether the device still waits for the seed."""
+            self._stored[0] = seed
             cycles = ctypes.c_longlong(int(MAX_WAIT_US * self._stream.nominal_mhz))
             stored = ctypes.c_void_p(self._memory.ptr)
             bind_own(self._wait, (1,), 1, stored, self._seed, cycles)()
@@ -60,13 +63,19 @@ class HeldLaunches:
             blocks = min(-(-memory.size // THREADS), MAX_BLOCKS)
             bind_own(self._fill[fill], (blocks,), THREADS, *chosen)()
             enqueue()
-            is_held = not begun.done
-        if not is_held and seed is None:
-            self._release(1)
-            return None
-        return self._release
+            return not begun.done
 
-    def _release(self, seed: int) -> None:
+        def release(seed: int) -> None:
+            with faults():
+                if in_queue:
+                    self._stored[0] = seed
+                else:
+                    begin(seed)
+                self._stream.synchronize()
+
         with faults():
-            self._stored[0] = seed
-            self._stream.synchronize()
+            is_held = in_queue and begin(0)
+        if in_queue and not is_held:
+            release(1)
+            return None
+        return release

@@ -122,22 +122,21 @@ class Examiner:
 
     @_or_lost()
     def put_new_operands(
-        self, point: Point, launches: int, seed: int | None, position: int, count: int
+        self, point: Point, launches: int, position: int, count: int, in_queue: bool
     ) -> bool:
         """Prepare launches on new copies of A or B; poison the outputs. Raises ChildLostError.
 
-        `position` is 0 for A and 1 for B. Launches use its `count` copies in turns. If `seed` is
-        None, the launches wait in the queue of a GPU until the seed of the copies arrives. Return
-        whether `launch_on_new_operands` can begin the launches (`Backend.hold`).
+        `position` is 0 for A and 1 for B. Launches use its `count` copies in turns. Return whether
+        `launch_on_new_operands` can begin the launches (`Backend.hold`).
         """
-        if seed is None and bytes_of_sets(point.problem, count) > self._backend.bytes_free():
+        if bytes_of_sets(point.problem, count) > self._backend.bytes_free():
             return False
         if self._new is None or len(self._new.sets) != count:
             self._new = self._copies(point, count, position)
         _, _, memory, values, _, kernel = new = self._new
         for *_, output in new.sets:
             poison(output, reads_output=point.variant.reads_output)
-        self._release = self._backend.hold(memory, values, kernel, launches, seed)
+        self._release = self._backend.hold(memory, values, kernel, launches, in_queue=in_queue)
         return self._release is not None
 
     def _copies(self, point: Point, count: int, position: int) -> _New:

@@ -82,14 +82,14 @@ class Keeper:
         outputs = outputs_in(memory[: memory.size // of_one * of_one], problem, bits)
         return read_lines(outputs, copies, rows, position)
 
-    def hold_nothing(self, position: int, count: int) -> None:
+    def hold_nothing(self, position: int, count: int, in_queue: bool) -> None:
         """Prepare the request of `Examiner.put_new_operands`, without a launch."""
         problem, xp = self._kept, self._backend.xp
         shape, kind = problem.input_shapes[position], np.dtype(problem.types[position])
         bits = np.dtype(f"u{kind.itemsize}")
         memory = xp.zeros(count * set_size(shape, kind.itemsize), bits)
         values = xp.zeros(NEW_VALUES, bits)
-        self._release = self._backend.hold(memory, values, None, 0, None)
+        self._release = self._backend.hold(memory, values, None, 0, in_queue=in_queue)
 
     def launch_nothing(self, seed: int) -> None:
         """Fill the operands by a seed, as `Examiner.launch_on_new_operands` does, and wait."""

@@ -38,8 +38,6 @@ MAX_LAUNCHES = 32
 a launch that computes nothing leaves a trace, and so that the time of a request counts little."""
 
 MAX_BYTES = 2**22  # maximum bytes of their problems
-BESIDE_S = 5e-4  # time of a request beside the launches
-
 HELD_US = (50.0, 5e3)
 """On a GPU: the least time of all launches together at which the ratio of the two clocks counts,
 and the time for which the number of launches is chosen."""
@@ -47,7 +45,7 @@ and the time for which the number of launches is chosen."""
 HELD_LAUNCHES = (8, 256)  # their least and largest number
 HELD_BYTES = 2**31  # maximum bytes of their problems
 
-HELD_BESIDE_S = 5e-3  # time of a request on a GPU, if it is not measured
+BESIDE_S = 5e-3  # time of a request beside the launches, if it is not measured
 
 SWITCH_S = 3e-4
 """Maximum time by which a request without launches may take longer in the process of a function
@@ -98,10 +96,8 @@ class OnNewOperands:
         self._is_hot = self._point.cache == Cache.HOT
         from_memory_us = problem.bytes / bandwidth / 1e3 if bandwidth else 0.0
         self._from_memory_us = from_memory_us if self._is_hot else 0.0
-        self._on_gpu = self._point.timer != Timer.HOST
-        # CUPTI's times leave out the gaps between kernels, and calls that wait cannot be held.
-        in_queue = self._point.launches != Launches.WAITED
-        self._is_held = self._point.timer == Timer.EVENTS and in_queue
+        # CUPTI's times leave out the gaps between kernels.
+        self._is_timed = self._point.timer == Timer.EVENTS
         self._launches = self._sets = max(1, self._number())
         self._seed = 0
         self._why_own = self._share_outputs()
@@ -111,7 +107,7 @@ class OnNewOperands:
         bytes_of_one = self._point.problem.bytes
         if self._point.variant.fixed_addresses:
             return 1
-        if not self._is_held:  # they take the host's time to enqueue them
+        if not self._is_timed:  # they take the host's time to enqueue them
             return min(MAX_LAUNCHES, MAX_BYTES // bytes_of_one)
         return min(HELD_BYTES // bytes_of_one, self._enough())
 
@@ -137,9 +133,8 @@ class OnNewOperands:
 
     @property
     def why_open(self) -> str:
-        """Why operands may exist early, or outputs may be written late; empty for neither."""
-        early = "its launches cannot wait in the queue, so operands come before the clock starts"
-        return self._why_own or ("" if self._is_held else early)
+        """Why outputs may be written late, or times are not compared; empty for neither."""
+        return self._why_own or ("" if self._is_timed else "its launches cannot wait in the queue")
 
     def judge(self) -> float | None:
         """Return the time by this process's clock over the reported time, for launches on a GPU.
@@ -156,10 +151,10 @@ class OnNewOperands:
         self._launches = self._sets = max(1, self._launches)
         ratio = self._ratio(0.0 if self._is_hot else AGREEING_S)
         agrees = ratio is not None and ratio <= CLOCKS_AGREE
-        if self._is_held and self._is_hot and not agrees:
+        if self._is_timed and self._is_hot and not agrees:
             self._launches, self._sets = self._enough(), 1
             self._fit_queue()
-            ratio = self._ratio(AGREEING_S) if self._is_held else ratio
+            ratio = self._ratio(AGREEING_S) if self._is_timed else ratio
         return ratio
 
     def _ratio(self, agreeing_s: float) -> float | None:
@@ -168,25 +163,24 @@ class OnNewOperands:
         The launches are repeated for `agreeing_s` until the ratio is at most `CLOCKS_AGREE`. Raises
         WrongError.
         """
-        beside_s = HELD_BESIDE_S if self._on_gpu else BESIDE_S
-        least_us, started = math.inf, perf_counter()
-        for _ in range(self._is_held * HELD_REQUESTS):
+        beside_s, least_us, started = BESIDE_S, math.inf, perf_counter()
+        for _ in range(self._is_timed * HELD_REQUESTS):
             beside_s = min(beside_s, self._taken_s(0))
-        if self._is_held and self._keep:
+        if self._is_timed and self._keep:
             times_s = (self._nothing_s(self._keep) for _ in range(HELD_REQUESTS))
             beside_s = min(beside_s, min(times_s) + SWITCH_S)
-        beside_us = 1e6 * beside_s / self._launches + (0.0 if self._is_held else LAUNCH_US)
+        beside_us = 1e6 * beside_s / self._launches + (0.0 if self._is_timed else LAUNCH_US)
         while (spent_s := perf_counter() - started) < PATIENCE_S:
             taken_s = self._taken_s(self._launches)
             self._require_results()
             least_us = min(least_us, 1e6 * taken_s / self._launches)
             new_us = max(0.0, least_us - beside_us)
             is_slow = new_us > CLOCKS_AGREE * self._reported_us
-            if is_slow and self._is_held and spent_s < agreeing_s:
+            if is_slow and self._is_timed and spent_s < agreeing_s:
                 continue
             if new_us <= NEW_RATIO * (self._reported_us + self._from_memory_us):
                 is_long = self._launches * self._reported_us >= HELD_US[0]
-                return new_us / self._reported_us if self._is_held and is_long else None
+                return new_us / self._reported_us if self._is_timed and is_long else None
         on_used, on_new = "operands that it has seen before", "operands that are new"
         why = why_dependent(
             on_used, self._reported_us, f"{on_new}, by the clock of another process", least_us
@@ -195,22 +189,25 @@ class OnNewOperands:
 
     def _fit_queue(self) -> None:
         """Reduce the number of launches until the queue of a GPU holds them, or has too few."""
-        while self._is_held:
+        while self._is_timed:
             fits = self._put(self._launches)
             self._request(Examiner.launch_on_new_operands, 1)
             if fits:
                 return
             self._launches //= FEWER
-            self._is_held = self._launches >= min(HELD_LAUNCHES)
+            self._is_timed = self._launches >= min(HELD_LAUNCHES)
             self._sets = min(self._sets, self._launches)
 
     def _put(self, launches: int) -> bool:
         self._seed = randbits(SEED_BITS) | 1  # 0 means that there is no seed yet
-        seed = None if self._is_held else self._seed
-        put: bool = self._request(
-            Examiner.put_new_operands, self._point, launches, seed, self._position, self._sets
-        )
+        chosen = launches, self._position, self._sets, self._in_queue
+        put: bool = self._request(Examiner.put_new_operands, self._point, *chosen)
         return put
+
+    @property
+    def _in_queue(self) -> bool:
+        """Whether the launches are in the queue before the seed comes: none of them waits."""
+        return self._is_timed and self._point.launches != Launches.WAITED
 
     def _taken_s(self, launches: int) -> float:
         """Return the time of launches, until rows of their results have been copied.
@@ -219,7 +216,7 @@ class OnNewOperands:
         where another process has the outputs.
         """
         if not self._put(launches):
-            raise missing("its launches could be held in the queue once, but not again")
+            raise ChildLostError("has no memory or no queue for launches that it had before")
 
         def request() -> bytes:
             self._request(Examiner.launch_on_new_operands, self._seed)
@@ -230,7 +227,7 @@ class OnNewOperands:
 
     def _nothing_s(self, keep: Callable[..., Any]) -> float:
         """Return the time of the same request without launches, in the process of the outputs."""
-        keep(Keeper.hold_nothing, self._position, self._sets)
+        keep(Keeper.hold_nothing, self._position, self._sets, self._in_queue)
         started = perf_counter()
         keep(Keeper.launch_nothing, randbits(SEED_BITS) | 1)
         self._read_results()
