@@ -17,6 +17,7 @@
 //     64 of 128×128×64       4.2 MB 0.9 µs    0.1 GFLOP 0.1 µs    64 or 128 tiles
 //     16 of 512×512×512     25.2 MB 5.2 µs    4.3 GFLOP 4.3 µs    128 tiles of 128×256: 3 % idle
 
+#include "../lib/cluster/batch.cuh"
 #include "../lib/cluster/fitted_tile.cuh"
 
 constexpr int GROUP = 8;  // rows of tiles that are computed together

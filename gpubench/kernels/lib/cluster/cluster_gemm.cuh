@@ -66,19 +66,6 @@ __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUten
   }
 }
 
-template <int BLOCKS>
-__device__ __forceinline__ void
-send_box(Mbarrier& filled, void* to, const MatrixOfBatch& matrix, int row, int col,
-         unsigned short mask, unsigned long long policy = EVICT_NORMAL) {
-  const CUtensorMap* const map = matrix.map;
-  if constexpr (BLOCKS == 1) {
-    SEND_BOX("3d", "%2, %3, %5", ".L2::cache_hint", "%6", "r"(matrix.number), "l"(policy));
-  } else {
-    SEND_BOX("3d", "%2, %3, %5", ".multicast::cluster.L2::cache_hint", "%6, %7",
-             "r"(matrix.number), "h"(mask), "l"(policy));
-  }
-}
-
 // A step of WIDTH columns has DEPTH rows of 128 bytes of B where B lies along n, one such part
 // below the other. This is the number of rows that a block of CM sends by a copy.
 constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
@@ -93,7 +80,7 @@ constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
 // have 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for
 // each WIDTH columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box
 // (0). `rest_map` is that of B's last columns, where they are no multiple of WIDTH. Copies of B
-// have the `policy`, if there is one. A `Map` is of one matrix, or of a matrix of a batch.
+// have the `policy`, if there is one. A `Map` is a pointer, or a `MatrixOfBatch` (`batch.cuh`).
 template <int BM, int BN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false, int B_BOX = 0,
           Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS, typename Map, typename... Policy>
 __device__ __forceinline__ void

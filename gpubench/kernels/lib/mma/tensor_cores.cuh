@@ -412,12 +412,6 @@ __device__ __forceinline__ void store_by_tma(const CUtensorMap* map, unsigned bo
       " [%0, {%1, %2}], [%3], %4;",
       "l"(map), "r"(col), "r"(row), "r"(box), "l"(EVICT_FIRST));
 }
-__device__ __forceinline__ void store_by_tma(const MatrixOfBatch& matrix, unsigned box, int row,
-                                             int col) {
-  PTX("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group.L2::cache_hint"
-      " [%0, {%1, %2, %5}], [%3], %4;",
-      "l"(matrix.map), "r"(col), "r"(row), "r"(box), "l"(EVICT_FIRST), "r"(matrix.number));
-}
 
 // Waits until the TMA has read the boxes that this thread had it store, but for the last PENDING.
 template <int PENDING = 0>

@@ -12,12 +12,6 @@ struct alignas(64) CUtensorMap {
   unsigned long long opaque[16];
 };
 
-// A matrix of a batch: the map of all its matrices, and the number of this one.
-struct MatrixOfBatch {
-  const CUtensorMap* map;
-  int number;
-};
-
 // Policies of the L2 cache, as createpolicy.fractional makes them: replaced first, and as usual.
 constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000, EVICT_NORMAL = 0x16F0000000000000;
 
@@ -87,9 +81,6 @@ struct Slot {
 // Has the TMA read a map that it will need.
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   PTX("prefetch.tensormap [%0];", "l"(map));
-}
-__device__ __forceinline__ void prefetch_map(const MatrixOfBatch& matrix) {
-  prefetch_map(matrix.map);
 }
 
 // Makes `Mbarrier::init` visible to the TMA.

@@ -1,0 +1,39 @@
+// batch: matrices of a batch in the place of single matrices. `wgmma_batched` introduces them.
+//
+// A tensor map of three dimensions has all matrices, one right behind the other. A box lies in one
+// matrix, and ends where the matrix ends.
+
+#pragma once
+
+#include "cluster_gemm.cuh"
+
+// A matrix of a batch: the map of all its matrices, and the number of this one.
+struct MatrixOfBatch {
+  const CUtensorMap* map;
+  int number;
+};
+
+// The functions below do for a matrix of a batch what the functions of the same names do for a map.
+__device__ __forceinline__ void prefetch_map(const MatrixOfBatch& matrix) {
+  prefetch_map(matrix.map);
+}
+
+template <int BLOCKS>
+__device__ __forceinline__ void
+send_box(Mbarrier& filled, void* to, const MatrixOfBatch& matrix, int row, int col,
+         unsigned short mask, unsigned long long policy = EVICT_NORMAL) {
+  const CUtensorMap* const map = matrix.map;
+  if constexpr (BLOCKS == 1) {
+    SEND_BOX("3d", "%2, %3, %5", ".L2::cache_hint", "%6", "r"(matrix.number), "l"(policy));
+  } else {
+    SEND_BOX("3d", "%2, %3, %5", ".multicast::cluster.L2::cache_hint", "%6, %7",
+             "r"(matrix.number), "h"(mask), "l"(policy));
+  }
+}
+
+__device__ __forceinline__ void store_by_tma(const MatrixOfBatch& matrix, unsigned box, int row,
+                                             int col) {
+  PTX("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group.L2::cache_hint"
+      " [%0, {%1, %2, %5}], [%3], %4;",
+      "l"(matrix.map), "r"(col), "r"(row), "r"(box), "l"(EVICT_FIRST), "r"(matrix.number));
+}
