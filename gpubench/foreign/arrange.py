@@ -5,6 +5,7 @@ nearly the same sum. A solution may then leave out most of a sum, or all of it, 
 In an arranged input the values are the same, and their places are not.
 """
 
+import math
 from itertools import chain
 from typing import Any
 
@@ -26,14 +27,10 @@ FACTOR = 3.0  # by which the variance of their sums may differ from that of inde
 def arrange(memory: NDArray[np.uint8], dtype: str, generator: np.random.Generator) -> None:
     """Move the values of a contiguous tensor in place. `memory` has its shape, and its bytes last.
 
-    Values that depend on each other, as those of a triangular matrix, stay where they are.
+    Its values must be independent: those of a triangular matrix, for example, stay where they are.
     """
-    if dtype not in TYPES:
-        return
-    values = memory.view(np.dtype(getattr(ml_dtypes, dtype, dtype)))[..., 0]
-    if generator.random() >= SHARE or not SMALLEST <= values.size <= LARGEST:
-        return
-    if not is_independent(values.astype(np.float64 if dtype == "float64" else np.float32)):
+    values = _values(memory, dtype)
+    if generator.random() >= SHARE:
         return
     by_size = bool(generator.integers(2))
     axis = int(generator.choice([at for at, extent in enumerate(values.shape) if extent > 1]))
@@ -41,6 +38,16 @@ def arrange(memory: NDArray[np.uint8], dtype: str, generator: np.random.Generato
     parts = PARTS if values.ndim > 1 and generator.integers(2) else 1
     for part in np.array_split(lines, parts):
         _separate(part, generator, by_size=by_size)
+
+
+def is_arrangeable(shape: tuple[int, ...], dtype: str) -> bool:
+    """Whether a tensor of this shape and type has values that can be moved."""
+    return dtype in TYPES and SMALLEST <= math.prod(shape) <= LARGEST
+
+
+def _values(memory: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
+    """Return the values of a tensor whose bytes are the last axis."""
+    return memory.view(np.dtype(getattr(ml_dtypes, dtype, dtype)))[..., 0]
 
 
 def is_independent(values: NDArray[Any]) -> bool:

@@ -11,7 +11,16 @@ from gpubench.errors import LaunchError
 from gpubench.foreign import values
 from gpubench.foreign.arrange import arrange
 from gpubench.foreign.statement import Facts, Program
-from gpubench.foreign.tensors import Leaves, inputs_of, is_tensor, nested, results_of, view, write
+from gpubench.foreign.tensors import (
+    Leaves,
+    bytes_of,
+    inputs_of,
+    is_tensor,
+    nested,
+    results_of,
+    view,
+    write,
+)
 
 WIDENED = {"float16", "bfloat16", "float32"}
 
@@ -57,9 +66,8 @@ def fill(program: Program, facts: Facts, number: int, seed: int) -> bytes:
         if tensor.shape != target.shape or tensor.dtype != target.dtype:
             raise LaunchError("the shapes of its inputs depend on the seed")
         write(tensor, target)
-        if target.is_contiguous() and target.dim():
-            content = target.unsqueeze(-1).view(torch.uint8).numpy()
-            arrange(content, part.dtype, generator)
+        if part.is_arranged:
+            arrange(bytes_of(target), part.dtype, generator)
     return bytes(memory.numpy().tobytes())
 
 

@@ -1,7 +1,7 @@
 """Compares the results of a launch with the right ones: by the stated tolerance, and beside it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -19,6 +19,10 @@ and of the largest error of the reference in its own types."""
 
 CHUNK = 256  # number of elements whose error is compared with how their right values vary
 
+BLOCK = (
+    2**16
+)  # number of elements that are compared at once, so that what is computed stays in caches
+
 VARIES = 0.5
 """Largest error of a chunk, relative to how its right values vary between launches."""
 
@@ -32,10 +36,19 @@ NAMES = {"float4_e2m1fn_x2": "uint8"}  # types that NumPy lacks, and what is com
 
 
 class _Right(NamedTuple):
-    """The right values of a result."""
+    """The right values of a result, element by element."""
 
     values: Values
-    own: Values  # what the reference computes in its own types
+    own: NDArray[Any]  # what the reference computes in its own types
+    own_error: float
+    """Largest error of the reference in its own types, as a multiple of the tolerance."""
+
+    is_wide: bool  # whether the right values are those in float64
+
+
+class _Launches(NamedTuple):
+    """The right values of a result in other launches."""
+
     spread: Values | None
     """Mean square of how each chunk varies between launches; None while it is not known."""
 
@@ -59,50 +72,53 @@ class Comparison:
         They are those in float64, if the reference in its own types is within the tolerance of
         them. Otherwise small differences have large effects, and the reference's own are used.
         """
-        outputs, tolerances = self._facts.outputs, self._facts.tolerances
         content = np.frombuffer(native, np.uint8)
-        own = [_values(content, part).astype(np.float64) for part in outputs]
-        right = list(own)
-        for at, (part, each) in enumerate(zip(outputs, wide, strict=False)):
-            values = np.frombuffer(each, np.float64).reshape(part.shape)
-            if judged(_ratios(own[at], values, tolerances[at], part), tolerances[at]) <= 1:
-                right[at] = values
-        launches = [each for each in (self._first, self._last) if each]
-        earlier = [[values[at] for values in launches] for at in range(len(right))]
-        self._learn(right)
+        right = [
+            _right(_values(content, part), wide[at] if at < len(wide) else b"", tolerance, part)
+            for at, (part, tolerance) in enumerate(
+                zip(self._facts.outputs, self._facts.tolerances, strict=True)
+            )
+        ]
+        before = [each for each in (self._first, self._last) if each]
+        self._learn([each.values for each in right])
         has_spread = self._pairs >= MIN_PAIRS
-        spreads = [each / self._pairs if has_spread else None for each in self._squares]
-        return WithReference(self._facts, [*map(_Right, right, own, spreads, earlier)])
+        launches = [
+            _Launches(squares / self._pairs if has_spread else None, [each[at] for each in before])
+            for at, squares in enumerate(self._squares)
+        ]
+        return WithReference(self._facts, right, launches)
 
     def _learn(self, right: list[Values]) -> None:
         """Add how the right values differ from those of the launch before."""
         last, self._last = self._last, right
         self._first = self._first or right
-        if last and not all(map(np.array_equal, right, last)):
-            pairs = zip(self._squares, right, last, strict=True)
-            with np.errstate(invalid="ignore", over="ignore"):  # of infinities
-                self._squares = [sums + _chunk_means((x - y) ** 2 / 2) for sums, x, y in pairs]
+        if not last:
+            return
+        squares = [*map(_squares_of_differences, right, last)]
+        if any(each.any() for each in squares):
+            self._squares = [x + y for x, y in zip(self._squares, squares, strict=True)]
             self._pairs += 1
 
 
 class WithReference:
     """Compares results with the right ones of a launch."""
 
-    def __init__(self, facts: Facts, right: list[_Right]) -> None:
-        self._facts, self._right = facts, right
+    def __init__(self, facts: Facts, right: list[_Right], launches: list[_Launches]) -> None:
+        self._facts, self._right, self._launches = facts, right, launches
 
     @property
     def is_wide(self) -> bool:
         """Whether the right results of floating-point numbers are those in float64."""
         pairs = zip(self._facts.outputs, self._right, strict=True)
-        return all(each.values is not each.own for part, each in pairs if _roundoff(part.dtype))
+        return all(each.is_wide for part, each in pairs if _roundoff(part.dtype))
 
     def __call__(self, content: NDArray[np.uint8]) -> Compared:
         """Compare the bytes of the results."""
+        outputs, tolerances = self._facts.outputs, self._facts.tolerances
         each = [
-            _compared(_values(content, part), right, tolerance, part)
-            for part, tolerance, right in zip(
-                self._facts.outputs, self._facts.tolerances, self._right, strict=True
+            _compared(_values(content, part), right, launches, tolerance, part)
+            for part, tolerance, right, launches in zip(
+                outputs, tolerances, self._right, self._launches, strict=True
             )
         ]
         return Compared(
@@ -113,104 +129,144 @@ class WithReference:
         )
 
 
-@np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def _compared(result: NDArray[Any], right: _Right, tolerance: Tolerance, part: Part) -> Compared:
-    values = result.astype(np.float64)
-    ratios = _ratios(values, right.values, tolerance, part)
+def _right(own: NDArray[Any], wide: bytes, tolerance: Tolerance, part: Part) -> _Right:
+    """Return the right values: those in float64, if the reference's own are right beside them."""
+    if wide:
+        values = np.frombuffer(wide, np.float64)
+        ratios, _ = _errors(own, values, tolerance, part)
+        if judged(ratios, tolerance) <= 1:
+            return _Right(values, own, float(ratios.max(initial=0.0)), is_wide=True)
+    return _Right(own.astype(np.float64), own, 0.0, is_wide=False)
+
+
+def _compared(
+    result: NDArray[Any], right: _Right, launches: _Launches, tolerance: Tolerance, part: Part
+) -> Compared:
+    ratios, off = _errors(result, right.values, tolerance, part)
     error = judged(ratios, tolerance)
-    off = np.where(np.isnan(ratios) | (ratios == 0), 0.0, np.abs(values - right.values))
-    largest = _relative(float(off.max(initial=0.0)), float(np.abs(right.values).max(initial=0.0)))
+    worst = float(off.max(initial=0.0))
+    largest = _relative(worst, _largest(right.values))
     rms = _relative(_root(off), _root(right.values))
-    reason = _why_outside(values, ratios, error, right, tolerance, part)
+    reason = ""
+    if not result.any() and right.values.any():
+        reason = "the result is all zeros"
+    elif ratios.max(initial=0.0) > 1:
+        reason = _why_outside(result, ratios, error, right, launches, tolerance, part)
     cap = tolerance.cap
-    if not reason and cap is not None and off.max(initial=0.0) > cap:
-        reason = f"an element is off by {off.max():.2g}, and {cap:g} is allowed"
-    return Compared(reason or _why_not_computed(off, right, part), error, largest, rms)
+    if not reason and cap is not None and worst > cap:
+        reason = f"an element is off by {worst:.2g}, and {cap:g} is allowed"
+    if not reason and launches.spread is not None and worst:
+        reason = _why_not_computed(off, right, launches.spread, part)
+    return Compared(reason, error, largest, rms)
 
 
 def _why_outside(
-    values: Values,
+    result: NDArray[Any],
     ratios: Values,
     error: float,
     right: _Right,
+    launches: _Launches,
     tolerance: Tolerance,
     part: Part,
 ) -> str:
-    """Return why values are not those that the tolerance allows."""
-    if not values.any() and right.values.any():
-        return "the result is all zeros"
+    """Return why values are not those that the tolerance allows, which some exceed."""
+    values = result.astype(np.float64)
     if np.isnan(values).any() and not np.isnan(right.values).any():
         return "the result holds NaN: an element was not written, or computed from garbage"
     if not error <= 1:
-        for launch in right.earlier:
-            if judged(_ratios(values, launch, tolerance, part), tolerance) <= 1:
+        for launch in launches.earlier:
+            if judged(_errors(result, launch, tolerance, part)[0], tolerance) <= 1:
                 return "the result is that of an earlier launch: it was kept, and not computed"
         share = math.floor(1000 * float((ratios <= 1).mean())) / 10  # never 100 %
         return f"{share:g} % of the elements are right by their tolerance ({tolerance})"
-    own = _ratios(right.own, right.values, tolerance, part)
-    limit = OUTSIDE * max(1.0, float(np.nanmax(own, initial=0.0)))
-    far = ~(ratios <= limit)
+    limit = OUTSIDE * max(1.0, right.own_error)
+    far = ratios > limit
     if not _roundoff(part.dtype):  # integers that were rounded may differ by 1
         far &= np.abs(values - right.values) > 1
-    if (outside := np.flatnonzero(far)).size:
-        return (
-            f"within their tolerance, but {outside.size:,} of {values.size:,} elements are off by "
-            f"more than {limit:.0f} times it: {_span(outside)}"
-        )
-    return ""
+    outside = np.flatnonzero(far)
+    if not outside.size:
+        return ""
+    return (
+        f"within their tolerance, but {outside.size:,} of {values.size:,} elements are off by more "
+        f"than {limit:.0f} times it: {_span(int(outside[0]), int(outside[-1]))}"
+    )
 
 
-def _why_not_computed(off: Values, right: _Right, part: Part) -> str:
+def _why_not_computed(off: Values, right: _Right, spread: Values, part: Part) -> str:
     """Return which elements have errors as large as what the right values vary.
 
     In a chunk it is the mean error that counts. An error of a single element counts if it is also
     as large as half of the element.
     """
-    if right.spread is None or not off.any():
-        return ""
-    errors, size = off.ravel(), np.abs(right.values).ravel()
-    own = np.abs(right.own - right.values).ravel()
-    usual = np.maximum(OWN_ERRORS * own, 4 * _roundoff(part.dtype) * size)
-    limit = np.maximum(VARIES**2 * right.spread, _chunk_means(usual**2))
-    in_chunk = np.repeat(_chunk_means(errors**2) > limit, CHUNK)[: errors.size]
-    spread = np.repeat(np.sqrt(right.spread), CHUNK)[: errors.size]
-    alone = errors > np.maximum(VARIES * np.maximum(spread, size), usual)
-    missed = np.flatnonzero((in_chunk | alone) & (spread > 0))
-    if not missed.size:
+    span: list[int] = []
+    for block in _blocks(off.size):
+        errors = off[block]
+        if not errors.any():
+            continue
+        size = np.abs(right.values[block])
+        own = np.abs(right.own[block] - right.values[block])
+        usual = np.maximum(OWN_ERRORS * own, 4 * _roundoff(part.dtype) * size)
+        varies = spread[block.start // CHUNK : -(-block.stop // CHUNK)]
+        limit = np.maximum(VARIES**2 * varies, _chunk_means(usual**2))
+        in_chunk = np.repeat(_chunk_means(errors**2) > limit, CHUNK)[: errors.size]
+        root = np.repeat(np.sqrt(varies), CHUNK)[: errors.size]
+        alone = errors > np.maximum(VARIES * np.maximum(root, size), usual)
+        missed = np.flatnonzero((in_chunk | alone) & (root > 0))
+        span += [block.start + int(at) for at in (*missed[:1], *missed[-1:])]
+    if not span:
         return ""
     return (
-        f"within their tolerance, but the errors of {_span(missed)} are as large as what the right "
-        "values vary from launch to launch: not computed?"
+        f"within their tolerance, but the errors of {_span(span[0], span[-1])} are as large as "
+        "what the right values vary from launch to launch: not computed?"
     )
 
 
-def _ratios(values: Values, right: Values, tolerance: Tolerance, part: Part) -> Values:
-    """Return the error of each element as a part of the tolerance. Infinity: no number was right.
+def _blocks(count: int) -> Iterator[slice]:
+    """Yield the blocks of a number of elements, each of whole chunks."""
+    return (slice(at, min(at + BLOCK, count)) for at in range(0, count, BLOCK))
 
-    Rounding the right value once to the result's type is no error.
+
+@np.errstate(invalid="ignore", over="ignore", divide="ignore")
+def _errors(
+    result: NDArray[Any], right: Values, tolerance: Tolerance, part: Part
+) -> tuple[Values, Values]:
+    """Return the error of each element as a part of the tolerance, and the error.
+
+    Rounding the right value once to the result's type is no error. The part is infinite, and the
+    error is zero, where no number was right.
     """
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        size = np.abs(right)
-        rounding = ROUNDED_ONCE * _roundoff(part.dtype) * size + _smallest(part.dtype)
-        allowed = tolerance.absolute + tolerance.relative * size + rounding
-        same = (values == right) | (np.isnan(values) & np.isnan(right))
-        ratios = np.where(same, 0.0, np.abs(values - right) / allowed)
-    return np.where(np.isfinite(ratios), ratios, np.inf)
+    ratios, off = np.empty(result.size), np.empty(result.size)
+    relative = tolerance.relative + ROUNDED_ONCE * _roundoff(part.dtype)
+    absolute = tolerance.absolute + _smallest(part.dtype)
+    for block in _blocks(result.size):
+        values, expected = result[block].astype(np.float64), right[block]
+        error = np.subtract(values, expected, out=off[block])
+        np.abs(error, out=error)
+        allowed = np.abs(expected)
+        allowed *= relative
+        allowed += absolute
+        ratio = np.divide(error, allowed, out=ratios[block])
+        if not np.isfinite(ratio).all():
+            same = (values == expected) | (np.isnan(values) & np.isnan(expected))
+            ratio[same] = 0.0
+            ratio[~np.isfinite(ratio)] = np.inf
+            error[same | np.isnan(error)] = 0.0
+    return ratios, off
 
 
 def judged(ratios: Values, tolerance: Tolerance) -> float:
     """Return the error that the share of elements which must be right does not exceed."""
-    if not ratios.size:
-        return 0.0
+    if tolerance.share >= 1 or not ratios.size:
+        return float(ratios.max(initial=0.0))
     rank = min(ratios.size, max(1, math.ceil(tolerance.share * ratios.size))) - 1
-    return float(np.partition(ratios, rank, axis=None)[rank])
+    return float(np.partition(ratios, rank)[rank])
 
 
 def _values(content: NDArray[np.uint8], part: Part) -> NDArray[Any]:
-    """Return a result that lies in bytes."""
+    """Return the elements of a result that lies in bytes."""
     kind = np.dtype(NAMES.get(part.dtype, part.dtype))
     strides = tuple(kind.itemsize * step for step in part.strides)
-    return np.ndarray(part.shape, kind, content.data, part.offset, strides)
+    return np.ndarray(part.shape, kind, content.data, part.offset, strides).reshape(-1)
 
 
 def _roundoff(dtype: str) -> float:
@@ -225,24 +281,43 @@ def _smallest(dtype: str) -> float:
 
 
 def _chunk_means(squares: Values) -> Values:
-    """Return the mean of each chunk. Infinities of right results do not count."""
-    flat = np.nan_to_num(squares.ravel(), nan=0.0, posinf=0.0)
-    starts = np.arange(0, max(flat.size, 1), CHUNK)
-    if not flat.size:
+    """Return the mean of each chunk. What is not finite in right results does not count."""
+    if not squares.size:
         return np.zeros(1)
-    lengths = np.diff([*starts, flat.size])
-    means: Values = np.add.reduceat(flat, starts) / lengths
+    starts = np.arange(0, squares.size, CHUNK)
+    lengths = np.diff([*starts, squares.size])
+    means: Values = np.add.reduceat(squares, starts) / lengths
+    if not np.isfinite(means).all():
+        finite = np.where(np.isfinite(squares), squares, 0.0)
+        means = np.add.reduceat(finite, starts) / lengths
     return means
 
 
+@np.errstate(invalid="ignore", over="ignore")
+def _squares_of_differences(right: Values, last: Values) -> Values:
+    """Return for each chunk half of the mean square of how values differ between two launches."""
+    blocks = [_chunk_means((right[x] - last[x]) ** 2 / 2) for x in _blocks(right.size)]
+    return np.concatenate(blocks) if blocks else np.zeros(1)
+
+
+@np.errstate(invalid="ignore", over="ignore")
 def _root(values: Values) -> float:
-    return math.sqrt(float(np.square(values[np.isfinite(values)]).mean())) if values.size else 0.0
+    """Return the root of the mean square of the finite values."""
+    total = float(np.dot(values, values))
+    if math.isfinite(total):
+        return math.sqrt(total / values.size) if values.size else 0.0
+    finite = values[np.isfinite(values)]
+    return math.sqrt(float(np.square(finite).mean())) if finite.size else 0.0
+
+
+def _largest(values: Values) -> float:
+    """Return the largest magnitude."""
+    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
 def _relative(error: float, size: float) -> float:
     return error / size if size and math.isfinite(size) else error
 
 
-def _span(indices: NDArray[np.intp]) -> str:
-    first, last = int(indices[0]), int(indices[-1])
+def _span(first: int, last: int) -> str:
     return f"element {first:,}" if first == last else f"elements {first:,} to {last:,}"

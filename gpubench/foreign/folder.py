@@ -12,7 +12,7 @@ from gpubench.errors import UsageError
 from gpubench.foreign import forms, process
 from gpubench.foreign.operation import RECORD, REFERENCE, Record, digest_of
 from gpubench.foreign.process import Request
-from gpubench.foreign.statement import ALIGNMENT, Facts, Statement
+from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Statement
 from gpubench.model import OPERATIONS
 from gpubench.plan.foreign_process import ForeignProcess
 from gpubench.text import unknown
@@ -90,7 +90,8 @@ def _facts(
 ) -> Facts:
     """Return what a run of the reference shows, which is kept."""
     digests = [digest_of(Path(each)) for each in (statement.path, *statement.sources)]
-    name = cache_file("workloads", statement, number, device, digests)
+    fields = Facts.__struct_fields__, Part.__struct_fields__  # of this version
+    name = cache_file("workloads", fields, statement, number, device, digests)
     if facts := kept(name, Facts):
         return facts
     request = Request("facts", statement.form, statement.path, device, number)

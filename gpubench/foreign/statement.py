@@ -63,6 +63,7 @@ class Part(msgspec.Struct, frozen=True):
     """Of an input: the output that takes its place in memory; -1 for none."""
 
     is_read: bool = True  # of such an input: whether the reference reads what it holds
+    is_arranged: bool = False  # of an input: whether its values may be moved (`arrange.py`)
 
 
 class Facts(msgspec.Struct, frozen=True):

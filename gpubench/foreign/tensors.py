@@ -1,16 +1,21 @@
 """Where tensors lie in the bytes of a launch, and what runs of the reference show of them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from gpubench.errors import UsageError
 from gpubench.foreign import values
+from gpubench.foreign.arrange import is_arrangeable, is_independent
 from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Program, Tolerance
 
 MAX_TENSOR_BYTES = 2**34
+
+ARRANGED_SEEDS = (1, 2, 3)  # of the inputs that show whether values depend on each other
 
 NOISE = {True: 0xFF, False: 0x55}  # bytes that are NaN in a type of floating-point numbers, or not
 
@@ -149,12 +154,13 @@ def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
             place_of[at] = output, False
         elif at in ran.changed:
             place_of[at] = output, not _is_ignored(program, number, at, ran)
-    bound = [
-        msgspec.structs.replace(part, output=place_of[part.leaf][0], is_read=place_of[part.leaf][1])
-        if part.leaf in place_of
-        else part
-        for part in inputs
-    ]
+    bound, arranged = list[Part](), _arranged(program, number, inputs)
+    for part in inputs:
+        output, is_read = place_of.get(part.leaf, (-1, True))
+        is_arranged = part.leaf in arranged
+        bound.append(
+            msgspec.structs.replace(part, output=output, is_read=is_read, is_arranged=is_arranged)
+        )
     arguments = nested(copies(before), form)
     tolerances = [stated] * len(outputs) if stated else program.tolerances(arguments, ran.outputs)
     elements = sum(each.numel() for each in ran.outputs)
@@ -166,6 +172,36 @@ def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
         flops=max(counter.get_total_flops(), elements, 1),
         tolerances=tuple(tolerances),
     )
+
+
+def _arranged(program: Program, number: int, parts: Sequence[Part]) -> set[int]:
+    """Return the inputs whose values may be moved: they look independent for one of the seeds."""
+    can_be = {
+        part.leaf
+        for part in parts
+        if is_arrangeable(part.shape, part.dtype) and _is_contiguous(part)
+    }
+    found = set[int]()
+    for seed in ARRANGED_SEEDS:
+        leaves = inputs_of(program, number, seed)[0] if can_be - found else []
+        found |= {
+            leaf for leaf in can_be - found if is_independent(leaves[leaf].double().cpu().numpy())
+        }
+    return found
+
+
+def _is_contiguous(part: Part) -> bool:
+    import torch
+
+    return bool(torch.empty_strided(part.shape, part.strides, device="meta").is_contiguous())
+
+
+def bytes_of(tensor: Any) -> NDArray[np.uint8]:
+    """Return the bytes of a contiguous tensor on the CPU, each element's along a last axis."""
+    import torch
+
+    content: NDArray[np.uint8] = tensor.unsqueeze(-1).view(torch.uint8).numpy()
+    return content
 
 
 def copies(leaves: Leaves) -> Leaves:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpubench.foreign.arrange import arrange
+from gpubench.foreign.arrange import arrange, is_arrangeable, is_independent
 
 LAUNCHES = 20
 
@@ -16,8 +16,9 @@ Guess = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 def _arranged(values: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
     """Return the values as an input of a launch holds them."""
-    memory = values[..., None].copy()
-    arrange(memory.view(np.uint8), values.dtype.name, np.random.default_rng(seed))
+    memory, dtype = values[..., None].copy(), values.dtype.name
+    if is_arrangeable(values.shape, dtype) and is_independent(values.astype(np.float64)):
+        arrange(memory.view(np.uint8), dtype, np.random.default_rng(seed))
     return memory[..., 0]
 
 
