@@ -45,7 +45,9 @@ and the time for which the number of launches is chosen."""
 HELD_LAUNCHES = (8, 256)  # their least and largest number
 HELD_BYTES = 2**31  # maximum bytes of their problems
 
-BESIDE_S = 5e-3  # time of a request beside the launches, if it is not measured
+BESIDE_S = 5e-3
+"""Time of a request beside the launches if it is not measured, and its maximum if no other process
+measures it."""
 
 SWITCH_S = 3e-4
 """Maximum time by which a request without launches may take longer in the process of a function
@@ -164,11 +166,10 @@ class OnNewOperands:
         WrongError.
         """
         beside_s, least_us, started = BESIDE_S, math.inf, perf_counter()
+        if self._is_timed and (keep := self._keep):
+            beside_s = SWITCH_S + min(self._nothing_s(keep) for _ in range(HELD_REQUESTS))
         for _ in range(self._is_timed * HELD_REQUESTS):
             beside_s = min(beside_s, self._taken_s(0))
-        if self._is_timed and self._keep:
-            times_s = (self._nothing_s(self._keep) for _ in range(HELD_REQUESTS))
-            beside_s = min(beside_s, min(times_s) + SWITCH_S)
         beside_us = 1e6 * beside_s / self._launches + (0.0 if self._is_timed else LAUNCH_US)
         while (spent_s := perf_counter() - started) < PATIENCE_S:
             taken_s = self._taken_s(self._launches)
