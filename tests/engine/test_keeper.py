@@ -139,7 +139,7 @@ def test_results_that_are_computed_when_they_are_read_are_too_late(
     monkeypatch.setattr(Examiner, "launch_on_new_operands", lazy_launch)
     monkeypatch.setattr(Examiner, "read_results", lazy_read)
     two.judged(walled=False)
-    with pytest.raises(WrongError, match="a launch did not compute its result: nothing when its"):
+    with pytest.raises(WrongError, match="was not written when its launch had ended"):
         two.judged()
 
 

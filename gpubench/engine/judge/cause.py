@@ -33,16 +33,21 @@ def why_wrong_rows(
     earlier: Sequence[NDArray[Any]] = (),
     *,
     finds_rounding: bool = False,
+    is_transposed: bool = False,
 ) -> tuple[str, float]:
     """Judge some rows of a result; return why they are wrong, or nothing, and their error.
 
     `inputs` are the operands in host memory, and `earlier` the operands of the previous launch into
-    the same output. Operations on vectors have a short result, so `output` is complete.
+    the same output. Operations on vectors have a short result, so `output` is complete. With
+    `is_transposed`, a reason calls the first operand B, and the second A.
     """
     error = rows_error(np, problem, inputs, rows, output)
     if not (reason := why_inaccurate(error, problem.tolerance)):
         if finds_rounding and can_show_rounding(problem):
-            reason = why_rounded(*find_rounding(problem, inputs, rows, output))
+            rounding = find_rounding(problem, inputs, rows, output)
+            names = {"A": "B", "B": "A"} if is_transposed else {}
+            which = names.get(rounding.which, rounding.which)
+            reason = why_rounded(*rounding._replace(which=which))
         return reason, error
     old_error = rows_error(np, problem, earlier, rows, output) if earlier else math.inf
     if old_error <= problem.tolerance and output.any():

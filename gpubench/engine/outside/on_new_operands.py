@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
+from gpubench.engine.judge.cause import why_wrong_rows
 from gpubench.engine.judge.verdict import (
     WrongError,
     missing,
     require,
     why_dependent,
-    why_inaccurate,
-    why_rounded,
 )
-from gpubench.engine.judge.verify import CHECKED_ROWS, is_unwritten, rows_error
+from gpubench.engine.judge.verify import CHECKED_ROWS, is_unwritten
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.keeper import Keeper
 from gpubench.engine.operands.make import (
@@ -60,7 +58,7 @@ NEW_RATIO = 2.0
 """Ratio above which a reported time is wrong. Launches on new operands may also take the time to
 fetch these from memory. The device's clock, and other work, may differ between the two."""
 
-NOT_YET = "nothing when its launches have ended"
+NOT_YET = "the result was not written when its launch had ended"
 
 FEWER = 4
 """Launches that do not fit into the queue of a GPU are tried again with their number divided by
@@ -265,14 +263,14 @@ class OnNewOperands:
             raise missing(f"{len(content)} bytes at {problem.size}")
         output = np.frombuffer(content, kind).reshape(shape)
         if is_unwritten(np, output):
-            raise missing(NOT_YET)
+            raise WrongError(NOT_YET)
         first = new_rows(problem, self._values, self._seed, copies, rows)
-        inputs, order = (widened(first), self._second), range(shape[0])
-        error = rows_error(np, problem, inputs, order, output)
-        require(why_inaccurate(error, problem.precision.tolerance), error)
-        if self._point.operands.has_all_bits and can_show_rounding(problem):
-            rounding = find_rounding(problem, inputs, order, output)
-            names = {"A": "B", "B": "A"} if self._position else {}
-            require(
-                why_rounded(*rounding._replace(which=names.get(rounding.which, rounding.which)))
-            )
+        reason, error = why_wrong_rows(
+            problem,
+            (widened(first), self._second),
+            range(shape[0]),
+            output,
+            finds_rounding=self._point.operands.has_all_bits,
+            is_transposed=self._position == 1,
+        )
+        require(reason, error)
