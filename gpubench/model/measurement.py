@@ -166,8 +166,8 @@ class Measurement:
     """Time per launch by the parent's clock, over the reported time. None: not examined."""
 
     is_walled: bool | None = None
-    """Whether another process owned the results of a GPU's function, and the clock started before
-    its operands existed. None: not needed, or the operation is not a product."""
+    """Whether another process owned the results of a GPU's function, and timed it. None: not
+    needed, or the operation is not a product."""
 
     device_uuid: str = ""
     """UUID of the GPU that measured the point."""

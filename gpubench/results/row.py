@@ -88,8 +88,8 @@ class Row:
     )
 
     clock: str | None = _time(
-        "parent: a process that does not run the kernel confirms the time to 5 %; own: the process "
-        "of a GPU's function alone had its results (notes); else child"
+        "parent: a process that does not run the kernel confirms the time to 5 %; own: none can "
+        "confirm the time of a GPU's function (notes); else child"
     )
     clock_ratio: float | None = _time("time by the parent's clock over the reported time (median)")
 

@@ -191,7 +191,7 @@ def test_a_row_says_whether_another_process_had_the_results(fails: str, clock: s
     assert (result.status, result.is_walled) == (Status.OK, not fails)
     row = build_rows({result.point: [result]}, GPU, {result.point.variant: ""})[0]
     assert row.clock == clock
-    assert ("its process alone had its results: cuda" in (row.notes or "")) == bool(fails)
+    assert ("no other process confirms this time: cuda" in (row.notes or "")) == bool(fails)
 
 
 def test_memory_is_exported_again_only_if_it_is_too_small() -> None:

@@ -156,7 +156,7 @@ def _why_too_short(row: Row) -> str:
     """Return why a time from outside the function's process decides nothing, if it is too short."""
     time_us, handing_us = row.median_us or 0.0, _handing_us(row)
     if row.clock == "own":
-        return "no other process confirms its results in this time: see notes"
+        return "no other process confirms its time: see notes"
     if row.timer != Timer.OUTSIDE:
         return ""
     if time_us < SHORTEST_US:

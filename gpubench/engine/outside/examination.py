@@ -99,12 +99,14 @@ class Examination:
         if is_function and is_judged:
             on_new_operands = OnNewOperands(request, pid, result, self._device, keep)
             ratio, why_open = on_new_operands.judge(), on_new_operands.why_open
+            if ratio is None:
+                why_open = why_open or "its launches are too short, or cannot wait in the queue"
         if keep and point.problem.operation.is_product:
             result = replace(
                 result,
                 is_walled=not why_open,
                 notes=_joined(
-                    result.notes, why_open and f"its process alone had its results: {why_open}"
+                    result.notes, why_open and f"no other process confirms this time: {why_open}"
                 ),
             )
         if ratio is None:

@@ -100,7 +100,8 @@ class OnNewOperands:
         self._is_timed = self._point.timer == Timer.EVENTS
         self._launches = self._sets = max(1, self._number())
         self._seed = 0
-        self._why_own = self._share_outputs()
+        self.why_open = self._share_outputs()
+        """Why the function's process owns its results; empty if it does not, or may."""
 
     def _number(self) -> int:
         """Return the number of launches that take long enough together."""
@@ -130,11 +131,6 @@ class OnNewOperands:
         why = why or self._request(Examiner.open_outputs, problem, handle, self._sets)
         self._keep = None if why else keep
         return str(why)
-
-    @property
-    def why_open(self) -> str:
-        """Why outputs may be written late, or times are not compared; empty for neither."""
-        return self._why_own or ("" if self._is_timed else "its launches cannot wait in the queue")
 
     def judge(self) -> float | None:
         """Return the time by this process's clock over the reported time, for launches on a GPU.

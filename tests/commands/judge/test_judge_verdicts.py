@@ -105,7 +105,7 @@ def test_a_time_that_no_other_process_confirms_is_not_decided() -> None:
     rows = timed("blas", 1.0), replace(timed("mine", 0.5), clock="own")
     (result,) = judge_rows(rows, {"mine": ("blas",)})
     assert result.verdict == "not decided"
-    assert result.reason == "no other process confirms its results in this time: see notes"
+    assert result.reason == "no other process confirms its time: see notes"
 
 
 def test_a_wrong_tile_or_a_lost_result_makes_a_kernel_wrong() -> None:
