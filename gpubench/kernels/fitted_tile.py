@@ -252,7 +252,7 @@ def turns(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     a, b, *_, c = maps(tile, problem)
     c = replace(c, box=(2 * tile["BM"] // problem.precision.result_bytes, c.box[1]))
     return Launch(
-        grid=(blocks * even_grid(clusters(tile, problem), at_most),),
+        grid=(blocks * even_grid(problem.batch * clusters(tile, problem), at_most),),
         block=(3 * 128,),
         shared_bytes=turns_bytes(tile),
         tensor_maps=(a, b, c),

@@ -181,6 +181,7 @@ CODE = {
     "mma_sync": "128 HMMA, 32 LDSM",
     "wgmma_any_rows": "4 HGMMA.64x64x16, 2 UCGABAR_WAIT, 2 WARPGROUP.DEPBAR",
     "wgmma_batched": "4 HGMMA.64x64x16, 2 UCGABAR_WAIT, 2 WARPGROUP.DEPBAR",
+    "wgmma_batched_pingpong": "8 HGMMA.64x128x16, 2 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR",
     "wgmma_bytes": (
         "28 IGMMA.64x128x32, 28 IGMMA.64x192x32, 2 UCGABAR_WAIT, 2 USETMAXREG, 16 WARPGROUP.DEPBAR"
     ),
@@ -213,7 +214,7 @@ COUNTED = re.compile(
 )
 SHARES_SUMS = (
     *("wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_any_rows"),
-    *("wgmma_batched", "dmma_split_cluster"),
+    *("wgmma_batched", "wgmma_batched_pingpong", "dmma_split_cluster"),
 )
 """Kernels that wait for memory behind their loops."""
 

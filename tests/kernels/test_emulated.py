@@ -45,6 +45,11 @@ CASES = {
         ("8x64x64/s3/cluster=1x1", "5x1x8x200"),
         ("128x128x64/s1/cluster=1x1", "2x130x136x64"),
     ),
+    "wgmma_batched_pingpong": (
+        ("72x64x64/s3/cluster=2x1/group=8", "3x150x136x264"),
+        ("64x128x64/s3/cluster=1x1/group=4", "7x67x200x40"),
+        ("16x64x64/s3/cluster=1x2/group=8", "5x9x72x136"),
+    ),
     "wgmma_bytes": (("128x192x128/s3/cluster=2x1/group=8", "300x336x272"),),
     "wgmma_bytes_cluster": (
         ("64x80x128/s3/k3/cluster=1x2", "65x165x400"),

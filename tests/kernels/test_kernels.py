@@ -40,7 +40,8 @@ PREVENTED = {
         "wgmma wgmma_ring wgmma_persistent wgmma_cluster wgmma_deferred wgmma_mixed "
         "wgmma_fitted wgmma_pingpong wgmma_bytes_pingpong wgmma_split_cluster "
         "wgmma_any_rows wgmma_parts wgmma_bytes wgmma_mixed_bytes wgmma_bytes_cluster wgmma_split "
-        "wgmma_tf32 wgmma_tf32_wide wgmma_tf32_cluster wgmma_batched dmma dmma_split_cluster"
+        "wgmma_tf32 wgmma_tf32_wide wgmma_tf32_cluster wgmma_batched "
+        "wgmma_batched_pingpong dmma dmma_split_cluster"
     ),
     "clusters": "splitk_cluster dot_few_rows",
 }

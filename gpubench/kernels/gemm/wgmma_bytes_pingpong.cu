@@ -19,5 +19,6 @@ wgmma_bytes_pingpong(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, 
                      const __grid_constant__ CUtensorMap a_map,
                      const __grid_constant__ CUtensorMap b_map,
                      const __grid_constant__ CUtensorMap c_map) {
-  multiply_in_turns<Scalar, BM, BN, BK, STAGES, CM, CN, GROUP>(M, N, K, &a_map, &b_map, &c_map);
+  const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
+  multiply_in_turns<Scalar, BM, BN, BK, STAGES>(tiles, K, &a_map, &b_map, &c_map);
 }

@@ -54,11 +54,11 @@ constexpr int TURN = 3, END = 5;
 __device__ __forceinline__ void await_signal(int signal) { PTX("bar.sync %0, 256;", "r"(signal)); }
 __device__ __forceinline__ void send_signal(int signal) { PTX("bar.arrive %0, 256;", "r"(signal)); }
 
-template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
+// Multiplies this block's tiles.
+template <typename Scalar, int BM, int BN, int BK, int STAGES, typename Tiles, typename Map>
 __device__ __forceinline__ void
-multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorMap* b_map,
-                  const CUtensorMap* c_map) {
-  constexpr int BLOCKS = CM * CN;
+multiply_in_turns(const Tiles& tiles, int K, Map a_map, Map b_map, Map c_map) {
+  constexpr int BLOCKS = Tiles::BLOCKS;
   constexpr int PIECES = BN / 64;
   constexpr int STAGE_BYTES = (BM + BN) * ROW_BYTES;
   constexpr int BOX_BYTES = BM * ROW_BYTES;
@@ -67,7 +67,6 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: a box of each warpgroup
   __shared__ Ring<STAGES> ring;
 
-  const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
   const int steps = (K + BK - 1) / BK;
   const int clusters = gridDim.x / BLOCKS;
   const int first = blockIdx.x / BLOCKS;  // this block's tiles: first, first + clusters, ...
@@ -101,6 +100,7 @@ multiply_in_turns(int M, int N, int K, const CUtensorMap* a_map, const CUtensorM
       if (last && index != first) await_signal(END);
       if (!last && index + 2 * clusters >= tiles.count()) send_signal(END);  // last but one
       const BlockTile tile = tiles[index];
+      choose_matrix(c_map, tile);
 #pragma unroll
       for (int i = 0; i < PIECES * ROUNDS; ++i) {
         const int piece = i / ROUNDS, round = i % ROUNDS;
@@ -126,5 +126,6 @@ __global__ void __launch_bounds__(384, 1)
 wgmma_pingpong(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
                const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
                const __grid_constant__ CUtensorMap c_map) {
-  multiply_in_turns<Scalar, BM, BN, BK, STAGES, CM, CN, GROUP>(M, N, K, &a_map, &b_map, &c_map);
+  const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
+  multiply_in_turns<Scalar, BM, BN, BK, STAGES>(tiles, K, &a_map, &b_map, &c_map);
 }

@@ -8,6 +8,8 @@ from gpubench.model import Config, Launch, Problem
 
 BATCHED = Form(rows=ROWS_BY_8, clusters=PAIRS, options="")
 
+PICKS = 5  # configurations that are picked of a kernel
+
 FEW_STAGES = 3  # of a block that shares its multiprocessor
 
 REGISTERS, OTHER_REGISTERS = 65_536, 32  # of a multiprocessor, and of a thread beside its sums
@@ -34,23 +36,27 @@ def choices(problem: Problem) -> Iterator[Choice]:
         yield from reversed(by_stages.values())
 
 
-def auto_tiles(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
+def different_tiles(
+    choices: tile_costs.Choices, problem: Problem, multiprocessors: int
+) -> tuple[str, ...]:
     """Return the configurations that the model ranks first, with different areas or clusters."""
     different: dict[tuple[int, int], str] = {}
     for choice in tile_costs.ranked(choices, problem, multiprocessors):
         key = choice.rows * choice.columns, choice.down * choice.across
         different.setdefault(key, str(choice))
-    return tuple(different.values())[: tile_costs.PICKS_TOGETHER]
+    return tuple(different.values())[:PICKS]
+
+
+def maps_of_batch(launch: Launch, problem: Problem) -> Launch:
+    """Return a launch whose tensor maps have all matrices of the batch."""
+    maps = tuple(replace(each, batch=problem.batch) for each in launch.tensor_maps)
+    return replace(launch, tensor_maps=maps)
 
 
 def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Return a launch of one block per tile, with a row of the grid for each product."""
     one = fitted_tile.launches(tile, problem, multiprocessors)
-    return replace(
-        one,
-        grid=(*one.grid, problem.batch),
-        tensor_maps=tuple(replace(each, batch=problem.batch) for each in one.tensor_maps),
-    )
+    return maps_of_batch(replace(one, grid=(*one.grid, problem.batch)), problem)
 
 
 VARIANT = tensor_cores.variant(
@@ -69,5 +75,5 @@ VARIANT = tensor_cores.variant(
     ),
     launches=launches,
     refuse=refuse,
-    auto_tiles=auto_tiles,
+    auto_tiles=lambda problem, multiprocessors: different_tiles(choices, problem, multiprocessors),
 )

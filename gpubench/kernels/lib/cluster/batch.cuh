@@ -10,8 +10,26 @@
 // A matrix of a batch: the map of all its matrices, and the number of this one.
 struct MatrixOfBatch {
   const CUtensorMap* map;
-  int number;
+  int number = 0;
 };
+
+// The tiles of all products of a batch: `Tiles` of the first product, then of the second, ...
+template <typename Tiles>
+struct BatchTiles : Tiles {
+  int batch;
+
+  __device__ __forceinline__ BatchTiles(int batch, int M, int N) : Tiles(M, N), batch(batch) {}
+  __device__ __forceinline__ int count() const { return batch * Tiles::count(); }
+  __device__ __forceinline__ BlockTile operator[](int index) const {
+    BlockTile tile = Tiles::operator[](index % Tiles::count());
+    tile.product = index / Tiles::count();
+    return tile;
+  }
+};
+
+__device__ __forceinline__ void choose_matrix(MatrixOfBatch& matrix, const BlockTile& tile) {
+  matrix.number = tile.product;
+}
 
 // The functions below do for a matrix of a batch what the functions of the same names do for a map.
 __device__ __forceinline__ void prefetch_map(const MatrixOfBatch& matrix) {

@@ -126,6 +126,9 @@ fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& ra
   }
 }
 
+// Chooses the matrix of a tile's product. A map of one matrix has no choice.
+__device__ __forceinline__ void choose_matrix(const CUtensorMap*, const BlockTile&) {}
+
 // Waits until all stages are free, in the thread that fetches, before the block ends. Until then
 // other blocks may arrive at this block's barriers.
 template <int STAGES>
@@ -152,7 +155,14 @@ produce(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& ti
   constexpr int STAGE_BYTES = (BM * (BK / WIDTH) + ROWS_OF_B) * ROW_BYTES;
   constexpr int B_BOX = BLOCKS == Blocks::SERPENTINE ? BN / 64 % Tiles::DOWN ? 32 : 64 : 0;
   int index = blockIdx.x / Tiles::CLUSTER;
-  BlockTile tile = tiles[index];
+  BlockTile tile;
+  const auto take_tile = [&] {
+    tile = tiles[index];
+    if constexpr (BLOCKS == Blocks::END) return;  // with the maps of its only tile
+    choose_matrix(a_map, tile);
+    choose_matrix(b_map, tile);
+  };
+  take_tile();
   const bool fetches = threadIdx.x % 32 == 0;
   if (fetches) {
     prefetch_map(a_map);
@@ -177,7 +187,7 @@ produce(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& ti
   int step = 1;
   bool backwards = false;
   for (; BLOCKS == Blocks::END || index < tiles.count(); step = 0) {
-    if constexpr (BLOCKS != Blocks::END) tile = tiles[index];
+    if constexpr (BLOCKS != Blocks::END) take_tile();
 #pragma unroll 1
     for (; step < steps; ++step, slot.advance()) {
       ring.freed[slot.stage].wait(slot.parity ^ 1);

@@ -19,6 +19,7 @@
 // A block's tile of C.
 struct BlockTile {
   int row, col, columns;
+  int product = 0;  // number of the product in a batch
 };
 
 // This block's place in its cluster: PARTS groups of CM×CN blocks that share what they fetch.
