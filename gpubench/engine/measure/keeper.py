@@ -15,7 +15,7 @@ from gpubench.backends.new_elements import NEW_VALUES
 from gpubench.backends.rotation import in_sets, set_size
 from gpubench.engine.operands.make import on_host
 from gpubench.engine.operands.shared import shared_bytes
-from gpubench.errors import ChildLostError, LaunchError, first_line
+from gpubench.errors import ChildLostError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Problem
 from gpubench.plan.operations import add_operation
 
@@ -44,10 +44,13 @@ class Keeper:
         self._backend = backend
         self._exported: tuple[bytes, Any] = b"", np.empty(0, np.uint8)
         self._problem: Problem | None = None
+        self._operands: Any = None  # memory for the new operands of requests without launches
         self._release: Callable[[int], None] | None = None
 
-    def keep(self, problem: Problem, launches: int, stated_in: str = "") -> tuple[bytes, str]:
-        """Keep the outputs of a number of launches.
+    def keep(
+        self, problem: Problem, launches: int, position: int, stated_in: str = ""
+    ) -> tuple[bytes, str]:
+        """Keep the outputs of a number of launches, whose operand at `position` is new.
 
         `stated_in` is the file of a user's operation. Return the handle of their memory, and why no
         process can open it; empty if nothing is known against it.
@@ -55,11 +58,15 @@ class Keeper:
         if stated_in:
             add_operation(Path(stated_in))
         self._problem, needed = problem, shared_bytes(problem, launches)[1]
-        if needed > self._exported[1].size:  # twice as much at least, as no memory is freed
-            try:
+        shape, kind = problem.input_shapes[position], np.dtype(problem.types[position])
+        size = set_size(shape, kind.itemsize)
+        self._release = self._operands = None
+        try:
+            if needed > self._exported[1].size:  # twice as much at least, as no memory is freed
                 self._exported = self._ipc.export(1 << (needed - 1).bit_length())
-            except LaunchError as error:
-                return b"", first_line(error)
+            self._operands = self._backend.xp.zeros((launches, size), f"u{kind.itemsize}")
+        except (LaunchError, DoesNotFitError, MemoryError) as error:
+            return b"", first_line(error)
         return self._exported[0], ""
 
     @property
@@ -82,13 +89,10 @@ class Keeper:
         outputs = outputs_in(memory[: memory.size // of_one * of_one], problem, bits)
         return read_lines(outputs, copies, rows, position)
 
-    def hold_nothing(self, position: int, count: int, in_queue: bool) -> None:
+    def hold_nothing(self, count: int, in_queue: bool) -> None:
         """Prepare the request of `Examiner.put_new_operands`, without a launch."""
-        problem, xp = self._kept, self._backend.xp
-        shape, kind = problem.input_shapes[position], np.dtype(problem.types[position])
-        bits = np.dtype(f"u{kind.itemsize}")
-        memory = xp.zeros(count * set_size(shape, kind.itemsize), bits)
-        values = xp.zeros(NEW_VALUES, bits)
+        memory = self._operands[:count].ravel()
+        values = self._backend.xp.zeros(NEW_VALUES, memory.dtype)
         self._release = self._backend.hold(memory, values, None, 0, in_queue=in_queue)
 
     def launch_nothing(self, seed: int) -> None:

@@ -125,7 +125,8 @@ class OnNewOperands:
         if not keep:
             return ""
         try:
-            handle, why = keep(Keeper.keep, problem, self._sets, *stated_in(problem))
+            chosen = problem, self._sets, self._position, *stated_in(problem)
+            handle, why = keep(Keeper.keep, *chosen)
         except (ChildLostError, DeviceUnavailableError) as error:
             return f"no second process can use the GPU: {first_line(error)}"
         why = why or self._request(Examiner.open_outputs, problem, handle, self._sets)
@@ -222,7 +223,7 @@ class OnNewOperands:
 
     def _nothing_s(self, keep: Callable[..., Any]) -> float:
         """Return the time of the same request without launches, in the process of the outputs."""
-        keep(Keeper.hold_nothing, self._position, self._sets, self._in_queue)
+        keep(Keeper.hold_nothing, self._sets, self._in_queue)
         started = perf_counter()
         keep(Keeper.launch_nothing, randbits(SEED_BITS) | 1)
         self._read_results()
