@@ -41,7 +41,7 @@ CASES = {
     "wgmma_batched": (
         ("64x64x64/s1/cluster=1x1", "3x67x72x40"),
         ("72x64x64/s2/cluster=1x2", "2x75x136x200"),
-        ("64x80x64/s2/cluster=2x1", "3x130x88x136"),
+        ("64x128x64/s2/cluster=2x1", "3x130x88x136"),
         ("8x64x64/s3/cluster=1x1", "5x1x8x200"),
         ("128x128x64/s1/cluster=1x1", "2x130x136x64"),
     ),

@@ -26,14 +26,13 @@ template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN>
 __global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
 wgmma_batched(const Scalar* A, const Scalar* B, Scalar* C, int BATCH, int M, int N, int K,
               const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
-              const __grid_constant__ CUtensorMap rest_map,
               const __grid_constant__ CUtensorMap c_map) {
+  static_assert(BN % 64 == 0, "the TMA stores all results");
   extern __shared__ __align__(1024) unsigned char stages[];
   const int product = blockIdx.y;  // the grid has BATCH rows
-  auto* const c = reinterpret_cast<unsigned short*>(C) + static_cast<size_t>(product) * M * N;
   compute_tile<Scalar, BM, BN, BK, STAGES, 1, CM, CN, GROUP, true>(
-      stages, reinterpret_cast<Scalar*>(c), M, N, K, MatrixOfBatch{&a_map, product},
-      MatrixOfBatch{&b_map, product}, MatrixOfBatch{&rest_map, product},
+      stages, C, M, N, K, MatrixOfBatch{&a_map, product}, MatrixOfBatch{&b_map, product},
+      MatrixOfBatch{},
       [&](auto& sum, unsigned ring, const auto&, int warpgroup, const auto& to) {
         store_through_ring<BM, BN>(sum, ring, MatrixOfBatch{&c_map, product}, warpgroup, to);
       });

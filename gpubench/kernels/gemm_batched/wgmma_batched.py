@@ -6,9 +6,9 @@ from gpubench.kernels.fitted_tile import PAIRS, ROWS_BY_8, STAGES, Form
 from gpubench.kernels.tile_costs import Choice
 from gpubench.model import Config, Launch, Problem
 
-BATCHED = Form(rows=ROWS_BY_8, clusters=PAIRS, options="")
+BATCHED = Form(rows=ROWS_BY_8, columns=(64, 128, 192, 256), clusters=PAIRS, options="")
 
-PICKS = 5  # configurations that are picked of a kernel
+PICKS = 4  # configurations that are picked of a kernel
 
 FEW_STAGES = 3  # of a block that shares its multiprocessor
 
@@ -48,8 +48,9 @@ def different_tiles(
 
 
 def maps_of_batch(launch: Launch, problem: Problem) -> Launch:
-    """Return a launch whose tensor maps have all matrices of the batch."""
-    maps = tuple(replace(each, batch=problem.batch) for each in launch.tensor_maps)
+    """Return a launch whose maps of A, B and C have all matrices of the batch."""
+    a, b, *_, c = launch.tensor_maps
+    maps = tuple(replace(each, batch=problem.batch) for each in (a, b, c))
     return replace(launch, tensor_maps=maps)
 
 
