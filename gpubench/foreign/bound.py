@@ -22,6 +22,7 @@ from gpubench.foreign.tensors import (
     write,
 )
 
+DEFAULT_STREAM = 0
 WIDENED = {"float16", "bfloat16", "float32"}
 
 
@@ -40,9 +41,12 @@ class Bound(NamedTuple):
         return nested(self.leaves, self.form)
 
 
-def bind(program: Program, facts: Facts, number: int, inputs: Any, outputs: Any) -> Bound:
-    """Return the arguments of a workload whose tensors lie in two arrays of bytes."""
-    leaves, form = inputs_of(program, number, seed=0)
+def bind(made: tuple[Leaves, Any], facts: Facts, inputs: Any, outputs: Any) -> Bound:
+    """Return the arguments of a workload whose tensors lie in two arrays of bytes.
+
+    `made` is what `inputs_of` returned: its tensors are replaced. This waits for no device.
+    """
+    leaves, form = [*made[0]], made[1]
     results = [view(outputs, part) for part in facts.outputs]
     updated = list[tuple[Any, Any]]()
     for part in facts.inputs:
@@ -80,7 +84,7 @@ def refer(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[b
 
     memory = torch.frombuffer(bytearray(inputs), dtype=torch.uint8).to(values.device())
     native = torch.zeros(facts.output_bytes, dtype=torch.uint8, device=memory.device)
-    bound = bind(program, facts, number, memory, native)
+    bound = bind(inputs_of(program, number, seed=0), facts, memory, native)
     for source, target in bound.updated:
         write(source, target)
     wide = bound._replace(leaves=[_widened(leaf) for leaf in bound.leaves])
@@ -130,19 +134,23 @@ class Solution:
         self._function, self._takes_outputs = function, takes_outputs
         parts = next(iter(facts.values()))[0].outputs
         self._returned = sum(part.leaf >= 0 for part in parts)
+        self._made: dict[int, tuple[Leaves, Any]] = {}  # by the bytes of the inputs
         self._bounds: dict[tuple[int, ...], tuple[Any, Bound]] = {}
         self._streams = _watched_streams()
         self._clocks = clocks
 
     def __call__(self, inputs: Any, outputs: Any) -> None:
-        """Compute the results of a launch."""
+        """Compute the results of a launch. Only the first of a workload waits for the device."""
         import torch
 
-        key = inputs.data_ptr(), outputs.data_ptr(), inputs.numel()
-        is_new, threads = key not in self._bounds, set[threading.Thread]()
-        if is_new:
-            threads = {*threading.enumerate()}
-            bound = bind(self._program, *self._facts[inputs.numel()], inputs, outputs)
+        size = inputs.numel()
+        facts, number = self._facts[size]
+        is_first, threads = size not in self._made, {*threading.enumerate()}
+        if is_first:
+            self._made[size] = inputs_of(self._program, number, seed=0)
+        key = inputs.data_ptr(), outputs.data_ptr(), size
+        if key not in self._bounds:
+            bound = bind(self._made[size], facts, inputs, outputs)
             more = bound.results if self._takes_outputs else []
             self._bounds[key] = [*bound.arguments, *more], bound
         arguments, bound = self._bounds[key]
@@ -150,7 +158,7 @@ class Solution:
             for source, target in bound.updated:
                 target.copy_(source)
             self._keep(self._function(*arguments), bound.results)
-        if is_new:
+        if is_first:
             self._require_fair(threads)
 
     def _keep(self, returned: Any, results: Leaves) -> None:
@@ -181,9 +189,10 @@ class Solution:
         for thread in {*threading.enumerate()} - threads:
             if not _is_of_library(getattr(thread, "_target", None) or type(thread)):
                 raise LaunchError("it leaves a thread that runs after the call")
-        if self._streams and not torch.cuda.is_current_stream_capturing():
+        others = self._streams.keys() - {DEFAULT_STREAM, _current_stream()}
+        if others and not torch.cuda.is_current_stream_capturing():
             torch.cuda.current_stream().synchronize()
-            if not all(stream.query() for stream in self._streams):
+            if not all(self._streams[handle].query() for handle in others):
                 raise LaunchError("it leaves work in a stream that it does not wait for")
 
 
@@ -193,20 +202,27 @@ def _is_of_library(thing: Any) -> bool:
     return package in {"torch", "triton", "concurrent", "multiprocessing"}
 
 
-def _watched_streams() -> list[Any]:
-    """Return a list to which each stream that Python code makes from now on is added."""
+def _current_stream() -> int:
     import torch
 
-    made = list[Any]()
+    return (
+        torch.cuda.current_stream().cuda_stream if torch.cuda.is_initialized() else DEFAULT_STREAM
+    )
+
+
+def _watched_streams() -> dict[int, Any]:
+    """Return each stream that Python code makes or asks for from now on, by its handle."""
+    import torch
+
+    seen = dict[int, Any]()
 
     class Stream(torch.cuda.Stream):  # type: ignore[misc] # torch has no types here
         def __new__(cls, *given: Any, **named: Any) -> Any:
             stream = super().__new__(cls, *given, **named)
-            made.append(stream)
-            return stream
+            return seen.setdefault(stream.cuda_stream, stream)
 
     torch.cuda.Stream = Stream
-    return made
+    return seen
 
 
 def clocks() -> dict[str, Any]:

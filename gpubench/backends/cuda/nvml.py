@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
@@ -27,19 +28,24 @@ FRESH_S = 0.05
 each if other processes call it too. Power is a mean over a second (nvml.h,
 nvmlDeviceGetPowerUsage)."""
 
+_PARENT = re.compile(r"^PPid:\t(\d+)$", re.MULTILINE)
+
 MAX_NAMED = 3  # maximum number of processes that a notice names
 
 
 def _is_ours(pid: int) -> bool:
-    """Return whether a process is this one, its parent, or a child of a parent that is gpubench.
+    """Return whether a process is of this run of gpubench: one command, and all that it started."""
+    return pid in {os.getpid(), os.getppid()} or _command_of(pid) == _command_of(os.getpid())
 
-    `judge` has the kernel and its baseline in two processes, which compute in turns.
-    """
-    own, parent = os.getpid(), os.getppid()
-    if pid in {own, parent}:
-        return True
-    siblings = read_text(f"/proc/{parent}/comm") == read_text(f"/proc/{own}/comm")
-    return siblings and f"\nPPid:\t{parent}\n" in read_text(f"/proc/{pid}/status")
+
+def _command_of(pid: int) -> int:
+    """Return the first process of those of one name that started a process, one by the other."""
+    name = read_text(f"/proc/{pid}/comm")
+    while parent := _PARENT.search(read_text(f"/proc/{pid}/status")):
+        if not name or read_text(f"/proc/{parent[1]}/comm") != name:
+            break
+        pid = int(parent[1])
+    return pid
 
 
 class Nvml:

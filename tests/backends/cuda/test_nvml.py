@@ -76,18 +76,20 @@ def test_who_else_computes_on_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) 
         assert bool(others) == bool(named)
 
 
-def test_a_sibling_of_one_run_of_gpubench_is_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_one_command_are_no_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {1: "bash", 10: "gpubench", 11: "gpubench", 12: "gpubench", 13: "gpubench"}
+    parents = {10: 1, 11: 10, 12: 10, 13: 12}
+    files = {f"/proc/{pid}/comm": name for pid, name in names.items()}
+    files |= {f"/proc/{pid}/status": f"Name:\tx\nPPid:\t{parents[pid]}\n" for pid in parents}
     monkeypatch.setattr("os.getpid", lambda: 11)
-    monkeypatch.setattr("os.getppid", lambda: 10)
-    parent_name = {"/proc/10/comm": "gpubench"}
-    files = {"/proc/11/comm": "gpubench", "/proc/12/status": "Name:\tgpubench\nPPid:\t10\nUid:\t0"}
     monkeypatch.setattr(
-        "gpubench.backends.cuda.nvml.read_text", lambda path: (files | parent_name).get(path, "")
+        "gpubench.backends.cuda.nvml.read_text", lambda path: files.get(str(path), "")
     )
-    monkeypatch.setitem(sys.modules, "pynvml", computing(11, 12))
+    monkeypatch.setitem(sys.modules, "pynvml", computing(10, 11, 12, 13))
     assert not Nvml("GPU-1").others()
-    parent_name["/proc/10/comm"] = "bash"  # each is a command of its own
-    assert Nvml("GPU-1").others() == "process (12)"
+    names[12] = "bash"  # another command of the same shell
+    files["/proc/12/comm"] = "bash"
+    assert Nvml("GPU-1").others() == "bash (12), gpubench (13)"
 
 
 def health(monkeypatch: pytest.MonkeyPatch, nvml: SimpleNamespace) -> Health:
