@@ -368,7 +368,10 @@ def main() -> None:
     asked = options.parse_args()
     package = {"package": package_version()[0]}
     seeds = range(asked.first, asked.first + asked.seeds)
-    save(asked.output, [package | run(asked.kills, seed, asked.device) for seed in seeds])
+    done: list[dict[str, Any]] = []
+    for seed in seeds:
+        done.append(package | run(asked.kills, seed, asked.device))
+        save(asked.output, done)  # a later command that fails a check loses nothing
 
 
 if __name__ == "__main__":
