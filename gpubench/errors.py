@@ -151,8 +151,11 @@ def first_line(error: Exception) -> str:
 def with_place(error: Exception, path: Path | None = None) -> str:
     """Return an error with its type and place: `KeyError: 'x' (mine.py:3)`.
 
-    The place is the innermost call, in `path` if a call is there.
+    The place is the innermost call, in `path` if a call is there. An error of gpubench, whose
+    message says what is wrong and where, is its message.
     """
+    if isinstance(error, GpubenchError | CompileError | LaunchError | DoesNotFitError):
+        return first_line(error)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if path and frame.filename == str(path)]
     said, kind = first_line(error), type(error).__name__

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 TYPES = {"float16", "bfloat16", "float32", "float64"}
 SMALLEST, LARGEST = 64, 2**26  # number of elements of an input that is arranged
 SHARE = 0.9  # of the inputs that are arranged
+AXES = 2  # number of axes along which values are moved, one after the other
 SHORT = (1, 1, 2, 3, 4, 5, 8)  # numbers of elements in a short block
 PARTS = 8  # number of parts of the lines, each with blocks of its own, in every second input
 STEPS = 4  # number of times that each value is compared with another one
@@ -32,12 +33,13 @@ def arrange(memory: NDArray[np.uint8], dtype: str, generator: np.random.Generato
     values = _values(memory, dtype)
     if generator.random() >= SHARE:
         return
-    by_size = bool(generator.integers(2))
-    axis = int(generator.choice([at for at, extent in enumerate(values.shape) if extent > 1]))
-    lines = np.moveaxis(values, axis, -1)
-    parts = PARTS if values.ndim > 1 and generator.integers(2) else 1
-    for part in np.array_split(lines, parts):
-        _separate(part, generator, by_size=by_size)
+    axes = [at for at, extent in enumerate(values.shape) if extent > 1]
+    for axis in generator.permutation(axes)[:AXES]:
+        by_size = bool(generator.integers(2))
+        lines = np.moveaxis(values, axis, -1)
+        parts = PARTS if values.ndim > 1 and generator.integers(2) else 1
+        for part in np.array_split(lines, parts):
+            _separate(part, generator, by_size=by_size)
 
 
 def is_arrangeable(shape: tuple[int, ...], dtype: str) -> bool:
@@ -85,7 +87,8 @@ def _separate(lines: NDArray[Any], generator: np.random.Generator, *, by_size: b
     else:
         block = int(generator.integers(1 + extent // 8, extent // 2 + 1))
     whole = extent - extent % (2 * block)
-    pairs = lines[..., :whole].reshape(*lines.shape[:-1], -1, 2, block)
+    first = int(generator.integers(2)) * (extent - whole)  # the rest is at the other end
+    pairs = lines[..., first : first + whole].reshape(*lines.shape[:-1], -1, 2, block)
     low, high = pairs[..., 0, :], pairs[..., 1, :]
     for _ in range(STEPS):
         shifts = [int(generator.integers(size)) for size in low.shape[-2:]]
@@ -93,4 +96,4 @@ def _separate(lines: NDArray[Any], generator: np.random.Generator, *, by_size: b
         is_larger = abs(low) > abs(high) if by_size else low > high
         low, high = np.where(is_larger, high, low), np.where(is_larger, low, high)
     order = (high, low) if generator.integers(2) else (low, high)
-    lines[..., :whole] = np.stack(order, -2).reshape(*lines.shape[:-1], whole)
+    lines[..., first : first + whole] = np.stack(order, -2).reshape(*lines.shape[:-1], whole)

@@ -21,6 +21,7 @@ from gpubench.foreign.tensors import (
     view,
     write,
 )
+from gpubench.text import counted
 
 DEFAULT_STREAM = 0
 WIDENED = {"float16", "bfloat16", "float32"}
@@ -164,13 +165,15 @@ class Solution:
     def _keep(self, returned: Any, results: Leaves) -> None:
         """Copy what was returned into the results. What already lies there is not copied.
 
-        Raises TypeError for another number of results.
+        Raises LaunchError for another number of results.
         """
         made = results_of(returned)
         if not made and (self._takes_outputs or returned is None):
             return
         if len(made) not in {self._returned, len(results)}:
-            raise TypeError(f"it returns {len(made)} tensors, and the reference {self._returned}")
+            raise LaunchError(
+                f"it returns {counted(len(made), 'tensor')}, and the reference {self._returned}"
+            )
         for tensor, target in zip(made, results, strict=False):
             if tensor.data_ptr() != target.data_ptr() or type(tensor) is not type(target):
                 write(tensor, target)
@@ -217,8 +220,8 @@ def _watched_streams() -> dict[int, Any]:
     seen = dict[int, Any]()
 
     class Stream(torch.cuda.Stream):  # type: ignore[misc] # torch has no types here
-        def __new__(cls, *given: Any, **named: Any) -> Any:
-            stream = super().__new__(cls, *given, **named)
+        def __new__(cls, *arguments: Any, **named: Any) -> Any:
+            stream = super().__new__(cls, *arguments, **named)
             return seen.setdefault(stream.cuda_stream, stream)
 
     torch.cuda.Stream = Stream

@@ -18,6 +18,13 @@ FORMS: dict[str, ModuleType] = {
     "KernelBench": kernelbench,
 }
 
+PLACES = {
+    "SOL-ExecBench": "solution*.json (of FlashInfer-Trace: solutions/**/*.json)",
+    "gpu-mode": "submission*.py or solutions/**/*.py",
+    "KernelBench": "solutions/{stem}*.py",
+}
+"""Where the solutions of a problem lie beside it."""
+
 MAX_DEPTH = 4  # number of levels of folders in which problems are looked for
 
 
@@ -56,6 +63,19 @@ def solutions(form: str, path: Path) -> list[Path]:
     """Return the solutions that lie beside a problem."""
     found: list[Path] = FORMS[form].solutions(path)
     return found
+
+
+def place_of_solutions(form: str, path: Path) -> str:
+    """Return the pattern of the solutions that lie beside a problem."""
+    return PLACES[form].format(stem=path.stem)
+
+
+def is_model(path: Path) -> bool:
+    """Whether a path is a Python file that states a problem, and not one with kernels."""
+    try:
+        return path.suffix == ".py" and bool(kernelbench.find(path))
+    except (OSError, ValueError):
+        return False
 
 
 def program(form: str, path: Path) -> Program:

@@ -73,6 +73,8 @@ def read(path: Path) -> Statement:
 class Program:
     """The code of a task."""
 
+    ENTRY = "function custom_kernel"
+
     def __init__(self, path: Path) -> None:
         self._listed, files = _read(path)
         self._seen: list[Tolerance] = []

@@ -46,6 +46,8 @@ def read(path: Path) -> Statement:
 class Program:
     """The code of a problem."""
 
+    ENTRY = "class ModelNew"
+
     def __init__(self, path: Path) -> None:
         self._module = values.module_of(path, "kernelbench_problem")
         self._models: dict[bool, Any] = {}

@@ -52,17 +52,16 @@ class _Line(msgspec.Struct):
 def find(path: Path) -> list[Path]:
     """Return the definitions that a path names: a file, or those of a folder."""
     if path.is_dir():
-        listed = [path / "definition.json", *sorted(path.glob("definitions/**/*.json"))]
-        return [each for each in listed if each.is_file()]
+        return [*path.glob("definition.json"), *sorted(path.glob("definitions/**/*.json"))]
     return [path] if path.suffix == ".json" and '"axes"' in read_text(path) else []
 
 
 def solutions(path: Path) -> list[Path]:
     """Return the solutions that lie beside a definition."""
-    if (root := _root(path)) is None:
+    root, named = _root(path), f'"{path.stem}"'
+    if root is None:
         return sorted(path.parent.glob("solution*.json"))
-    name = f'"{path.stem}"'
-    return [each for each in sorted(root.glob("solutions/**/*.json")) if name in read_text(each)]
+    return [x for x in sorted(root.glob("solutions/**/*.json")) if named in read_text(x)]
 
 
 def _root(definition: Path) -> Path | None:
@@ -86,8 +85,8 @@ def read(path: Path) -> Statement:
     workloads, share = list[Workload](), 1.0 if _root(path) else 0.99  # FlashInfer-Trace: all
     for line in listed:
         _shapes(definition, line)
-        given = {SHARE: share, **(line.tolerance or {})}
-        limits = {LIMITS[name]: given[name] for name in LIMITS.keys() & given.keys()}
+        stated = {SHARE: share, **(line.tolerance or {})}
+        limits = {LIMITS[name]: stated[name] for name in LIMITS.keys() & stated.keys()}
         name = " ".join(f"{axis}={extent}" for axis, extent in line.axes.items())
         workloads.append(Workload(name or line.uuid[:8], msgspec.convert(limits, Tolerance)))
     return Statement("SOL-ExecBench", str(path), definition.name, tuple(workloads))
@@ -117,8 +116,10 @@ def _shapes(definition: _Definition, line: _Line) -> dict[str, tuple[int, ...] |
 class Program:
     """The code of a definition."""
 
+    ENTRY = "function run"
+
     def __init__(self, path: Path) -> None:
-        self._path, (self._definition, self._lines) = path, _read(path)
+        self._root, (self._definition, self._lines) = _root(path) or path.parent, _read(path)
         self._module = vars(values.module_of(path, "reference", self._definition.reference))
 
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
@@ -127,17 +128,16 @@ class Program:
         definition, line = self._definition, self._lines[number - 1]
         shapes, made = _shapes(definition, line), dict[str, Any]()
         if entry := definition.custom_inputs_entrypoint:
-            scalars = {k: given.value for k, given in line.inputs.items() if given.type == "scalar"}
+            scalars = {k: x.value for k, x in line.inputs.items() if x.type == "scalar"}
             made |= self._module[entry]({**_axes(definition, line), **scalars}, values.device())
         for name, tensor in definition.inputs.items():
-            given = line.inputs.get(name) or _Input("random")
-            if given.type == "random":
+            source = line.inputs.get(name) or _Input("random")
+            if source.type == "random":
                 made[name] = values.random(name, shapes[name], tensor.dtype)
-            elif given.type == "safetensors":
-                root = _root(self._path) or self._path.parent
-                made[name] = values.stored(root / given.path, given.tensor_key)
-            elif given.type == "scalar":
-                made[name] = given.value
+            elif source.type == "safetensors":
+                made[name] = values.stored(self._root / source.path, source.tensor_key)
+            elif source.type == "scalar":
+                made[name] = source.value
         return [made[name] for name in definition.inputs]
 
     def reference(self, arguments: Sequence[Any]) -> Any:

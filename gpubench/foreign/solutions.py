@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from gpubench.foreign.statement import Program, read_text
 from gpubench.model import CallVariant
 
 Function = Callable[..., Any]
+
+MAX_LISTED = 8  # number of names that a message lists
 
 
 class Source(msgspec.Struct):
@@ -55,17 +58,31 @@ class Solution(msgspec.Struct):
 
 
 def load(program: Program, path: Path, dtype: str) -> tuple[Function, bool]:
-    """Return a solution's function, and whether it takes the results as its last arguments."""
+    """Return a solution's function, and whether it takes the results as its last arguments.
+
+    Raises CompileError, which says what is wrong and where, and DoesNotFitError.
+    """
     if path.suffix == ".json":
-        return _of_json(msgspec.json.decode(read_text(path), type=Solution))
+        try:
+            return _of_json(msgspec.json.decode(read_text(path), type=Solution))
+        except (CompileError, ValueError) as error:
+            raise CompileError(f"{path.name}: {error}") from error
     module = values.module_of(path, "submission")
     described = getattr(module, "VARIANT", None)
     if isinstance(described, CallVariant):
         return _described(described, dtype), not described.returns
     function = program.solution(module)
     if not callable(function):
-        raise CompileError(f"{path.name} defines no function of this problem")
+        raise CompileError(f"{path.name}: {_lacks(program.ENTRY, module)}")
     return function, False
+
+
+def _lacks(entry: str, module: Any) -> str:
+    """Return that a module lacks what a solution must have, and what it defines instead."""
+    items = vars(module).items()
+    own = (name for name, each in items if getattr(each, "__module__", "") == module.__name__)
+    has = ", ".join(islice(own, MAX_LISTED)) or "nothing"
+    return f"the {entry} is missing; the file defines {has}"
 
 
 def _described(variant: CallVariant, dtype: str) -> Function:
@@ -79,6 +96,11 @@ def _described(variant: CallVariant, dtype: str) -> Function:
 def _of_json(solution: Solution) -> tuple[Function, bool]:
     spec = solution.spec
     file, _, entry = spec.entry_point.partition("::")
+    paths = [source.path for source in solution.sources]
+    at = f"entry_point '{spec.entry_point}'"
+    if not entry or file not in paths:
+        listed = ", ".join(paths[:MAX_LISTED]) or "none"
+        raise CompileError(f"{at} is not FILE::FUNCTION of one of its sources: {listed}")
     folder = Path(tempfile.mkdtemp(prefix="solution-"))
     for source in solution.sources:
         target = folder / source.path
@@ -98,10 +120,10 @@ def _of_json(solution: Solution) -> tuple[Function, bool]:
         module = _compiled(solution, folder)
     else:
         binding = spec.binding or ", ".join(spec.languages) or spec.language
-        raise CompileError(f"sources of C++ are built with the binding torch, not {binding}")
+        raise DoesNotFitError(f"sources of C++ are built with the binding torch, not {binding}")
     function = getattr(module, entry, None)
     if not callable(function):
-        raise CompileError(f"{file} defines no function {entry}")
+        raise CompileError(f"{at}: {_lacks(f'function {entry}', module)}")
     return function, spec.destination_passing_style
 
 

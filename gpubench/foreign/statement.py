@@ -81,6 +81,8 @@ class Facts(msgspec.Struct, frozen=True):
 class Program(Protocol):
     """The code of a problem, in a process that has torch."""
 
+    ENTRY: str  # what a solution's Python file must define, such as `function run`
+
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
         """Return the arguments of a workload, whose random values a seed determines."""
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.errors import UsageError
+from gpubench.errors import LaunchError, UsageError
 from gpubench.foreign import values
 from gpubench.foreign.arrange import is_arrangeable, is_independent
 from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Program, Tolerance
@@ -82,16 +82,16 @@ def view(memory: Any, part: Part) -> Any:
 
 
 def write(tensor: Any, target: Any) -> None:
-    """Copy a result into its place. Raises TypeError for another shape, or another kind."""
+    """Copy a result into its place. Raises LaunchError for another shape, or another kind."""
     import torch
 
     if type(tensor) not in {torch.Tensor, torch.nn.Parameter}:
         kind = type(tensor).__name__
-        raise TypeError(
+        raise LaunchError(
             f"it returns a {kind}, a kind of tensor that may be computed when it is read"
         )
     if tensor.numel() != target.numel():
-        raise TypeError(f"it returns the shape {(*tensor.shape,)}, and not {(*target.shape,)}")
+        raise LaunchError(f"it returns the shape {(*tensor.shape,)}, and not {(*target.shape,)}")
     tensor = tensor.detach().reshape(target.shape)
     if tensor.dtype == target.dtype and tensor.element_size() == 1:  # some have no copy
         tensor, target = tensor.view(torch.uint8), target.view(torch.uint8)

@@ -110,19 +110,19 @@ def modes() -> tuple[Any, Any]:
     narrowing = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
 
     class OnCpu(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
-        def __torch_function__(self, function: Any, _: Any, given: Any = (), named: Any = None):  # type: ignore[no-untyped-def]
+        def __torch_function__(self, function: Any, _: Any, args: Any = (), named: Any = None):  # type: ignore[no-untyped-def]
             if function is torch.Tensor.cuda:
-                return given[0]
+                return args[0]
             return function(
-                *map(_on_cpu, given), **{k: _on_cpu(x) for k, x in (named or {}).items()}
+                *map(_on_cpu, args), **{k: _on_cpu(x) for k, x in (named or {}).items()}
             )
 
     class Wide(TorchFunctionMode):  # type: ignore[misc]
-        def __torch_function__(self, function: Any, _: Any, given: Any = (), named: Any = None):  # type: ignore[no-untyped-def]
+        def __torch_function__(self, function: Any, _: Any, args: Any = (), named: Any = None):  # type: ignore[no-untyped-def]
             if function in narrowing:
-                return given[0].double()
+                return args[0].double()
             widen = partial(_widened, floats=floats, wide=torch.float64)
-            return function(*map(widen, given), **{k: widen(x) for k, x in (named or {}).items()})
+            return function(*map(widen, args), **{k: widen(x) for k, x in (named or {}).items()})
 
     return OnCpu(), Wide()
 
@@ -135,8 +135,8 @@ def filled_with(noise: int) -> Any:
     empty = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty}
 
     class Filled(TorchFunctionMode):  # type: ignore[misc]
-        def __torch_function__(self, function: Any, _: Any, given: Any = (), named: Any = None):  # type: ignore[no-untyped-def]
-            made = function(*given, **(named or {}))
+        def __torch_function__(self, function: Any, _: Any, args: Any = (), named: Any = None):  # type: ignore[no-untyped-def]
+            made = function(*args, **(named or {}))
             if function in empty:
                 made.untyped_storage().fill_(noise)
             return made

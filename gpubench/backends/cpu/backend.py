@@ -290,6 +290,8 @@ class CpuBackend:
                 self._built[key] = missing_module(error)
             except DoesNotFitError as error:
                 self._built[key] = error
+            except CompileError as error:
+                self._built[key] = str(error)
             except Exception as error:  # a descriptor may raise anything
                 self._built[key] = f"does not compile: {with_place(error, point.variant.path)}"
         return self._built[key]

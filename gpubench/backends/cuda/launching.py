@@ -19,7 +19,13 @@ from gpubench.backends.cuda.driver import kernel_arguments, launch_config
 from gpubench.backends.cuda.host_function import HostFunction
 from gpubench.backends.cuda.nvcc import compile_library
 from gpubench.backends.functions import Prepared, as_tensors, writing
-from gpubench.errors import CompileError, LaunchError, first_line
+from gpubench.errors import (
+    CompileError,
+    DoesNotFitError,
+    LaunchError,
+    first_line,
+    missing_module,
+)
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
     CallVariant,
@@ -151,8 +157,10 @@ class Instances:
                     )
                 else:
                     self._calls[key] = variant.build(point.tile, dtype)
-            except CompileError:
+            except (CompileError, DoesNotFitError):
                 raise
+            except ModuleNotFoundError as error:
+                raise missing_module(error) from error
             except Exception as error:  # a descriptor may raise anything
                 raise CompileError(f"cannot be built: {first_line(error)}") from error
         return self._calls[key]

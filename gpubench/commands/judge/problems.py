@@ -58,7 +58,7 @@ def names_problem(names: Sequence[str], solutions: Sequence[Path] | None) -> boo
     path = Path(names[0]) if len(names) == 1 else Path()
     is_folder = os.path.isdir(path)  # noqa: PTH112 # Path.is_dir raises for a name that is too long
     is_named = path.name and (is_folder or path.suffix in {".yml", ".json"})
-    return bool(solutions or is_named)
+    return bool(solutions or is_named or forms.is_model(path))
 
 
 def judge_problems(
@@ -109,11 +109,11 @@ def _judge_all(
         if not budget.begin():
             say(_beyond(budget, folder), "yellow", err=True)
             return done, NOT_JUDGED
-        given = {**options, "op": str(path), "output": None}
+        own = {**options, "op": str(path), "output": None}
         try:
             if ahead > 1 and number % ahead == 0:
                 run_references([each for each, _ in problems[number : number + ahead]], options)
-            sweep = read_judged(given, defaults, beside)
+            sweep = read_judged(own, defaults, beside)
         except UsageError as error:
             if len(problems) == 1:
                 raise
@@ -154,7 +154,11 @@ def _found(
     pairs = ((path, solutions or forms.solutions(form, path)) for form, path in found)
     if problems := [(path, beside) for path, beside in pairs if beside]:
         return problems
-    raise UsageError("--solution: name a solution; none lies beside the problem")
+    form, path = found[0]
+    raise UsageError(
+        f"--solution: name a solution of {shown(path.name)}; none lies beside it as "
+        f"{forms.place_of_solutions(form, path)}"
+    )
 
 
 def _judged(sweep: Sweep, folder: Path | None, choices: Choices) -> tuple[Problem, bool]:

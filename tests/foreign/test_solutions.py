@@ -1,0 +1,72 @@
+"""What is said of solutions that cannot be used, without torch."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stated_problems
+from commandline import run
+
+from gpubench.errors import CompileError, DoesNotFitError
+from gpubench.foreign import solutions
+from gpubench.foreign.kernelbench import Program
+
+BODY = "def square(x):\n    return x * x\n"
+
+
+class WithoutCode:
+    """The part of a problem's code that loading needs."""
+
+    ENTRY = Program.ENTRY
+
+    def solution(self, module: Any) -> Any:
+        return getattr(module, "ModelNew", None)
+
+
+def refused(path: Path) -> str:
+    with pytest.raises((CompileError, DoesNotFitError)) as raised:
+        solutions.load(WithoutCode(), path, "float32")  # type: ignore[arg-type]
+    return str(raised.value)
+
+
+def test_a_file_without_the_function_of_the_form_is_named_with_what_it_defines(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "new.py"
+    path.write_text(f"import math\nfrom pathlib import Path\n{BODY}")
+    said = "new.py: the class ModelNew is missing; the file defines square"
+    assert refused(path) == said
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"entry_point": "main.py::run"}, "'main.py::run': the function run is missing"),
+        ({"entry_point": "main.py"}, "is not FILE::FUNCTION of one of its sources: main.py"),
+        ({"entry_point": "kernel.cu::run"}, "is not FILE::FUNCTION of one of its sources"),
+        ({"entry_point": 3}, "Expected `str`, got `int` - at `$.spec.entry_point`"),
+    ],
+)
+def test_a_solution_whose_entry_is_missing_is_one_line(
+    change: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    path = stated_problems.solution(tmp_path / "mine.json", BODY, **change)
+    assert refused(path).startswith("mine.json: ")
+    assert reason in refused(path)
+
+
+def test_a_solution_of_another_language_is_refused(tmp_path: Path) -> None:
+    fields = {"entry_point": "main.py::run", "languages": ["tilelang"]}
+    path = stated_problems.solution(tmp_path / "mine.json", BODY, **fields)
+    path.write_text(path.read_text().replace("main.py", "main.cu"))
+    assert refused(path) == "sources of C++ are built with the binding torch, not tilelang"
+
+
+def test_a_problem_without_solutions_says_where_they_lie(tmp_path: Path) -> None:
+    problem = stated_problems.model(tmp_path)
+    done = run(tmp_path, "judge", problem.name, "--device", "cpu")
+    assert done.code == 2
+    assert done.err.strip() == (
+        "gpubench: --solution: name a solution of 7_Linear_ReLU.py; none lies beside it as "
+        "solutions/7_Linear_ReLU*.py"
+    )
