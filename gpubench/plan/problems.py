@@ -1,6 +1,7 @@
 """`--sizes FILE.csv`: the products of a model, with their names and how often each occurs."""
 
 import csv
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from gpubench.results.columns import opened
 from gpubench.text import clean, shown, unknown
 
 MAX_PROBLEMS = 10_000
-
+MAX_NAME = 60  # number of characters that tables and pictures can show
 
 Extent = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 
@@ -25,8 +26,7 @@ Extent = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 class ListedProblem:
     """A problem of a list."""
 
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=60)]
-    """Tables and pictures can show 60 characters."""
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
 
     m: Extent = 1
     n: Extent = 1
@@ -43,11 +43,29 @@ class ListedProblem:
         return self.m, self.n, self.k, *self.further
 
 
-def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[str, Any]:
-    """Return the fields of `Sweep` that `--sizes` sets: sizes, or a file's problems."""
+def list_paths(text: str) -> list[Path]:
+    """Return the files that `--sizes` names, such as `a.csv,b.csv`; none for plain sizes."""
     if not text.lower().endswith(".csv"):
+        return []
+    is_file = os.path.isfile(text)  # noqa: PTH113 # Path.is_file raises for a name that is too long
+    return [Path(part) for part in ([text] if is_file else text.split(","))]
+
+
+def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[str, Any]:
+    """Return the fields of `Sweep` that `--sizes` sets: sizes, or the problems of files.
+
+    The problems of several files have names such as `bert-large: output`.
+    """
+    paths = list_paths(text)
+    if not paths:
         return {"sizes": parse_sizes(text, op, flag)}
-    problems = with_dtypes(read_problems(Path(text), op, flag), dtypes)
+    listed = [(path, problem) for path in paths for problem in read_problems(path, op, flag)]
+    if len(paths) > 1:
+        listed = [
+            (path, replace(problem, name=f"{path.stem}: {problem.name}"[:MAX_NAME]))
+            for path, problem in listed
+        ]
+    problems = with_dtypes((problem for _, problem in listed), dtypes)
     return {
         "problems": problems,
         "sizes": tuple(dict.fromkeys(problem.size for problem in problems)),

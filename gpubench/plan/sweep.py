@@ -31,7 +31,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.model.config import NO_PARAMETERS
-from gpubench.plan.problems import ListedProblem
+from gpubench.plan.problems import ListedProblem, list_paths
 from gpubench.plan.python_file import described_by
 from gpubench.plan.registry import choose
 from gpubench.plan.scrutiny import owner_of
@@ -90,19 +90,20 @@ class Sweep:
 
 
 def tuned_file(tiles: Sequence[str]) -> Path | None:
-    """Return the file of winners that `tuned` or `FILE.toml` names, or None for plain tiles."""
+    """Return the file of winners that `tuned`, `FILE.toml` or `FILE.csv` names; None for tiles."""
     text = tiles[0] if len(tiles) == 1 else ""
     if text == "tuned":
         return TUNED
-    return Path(text) if text.endswith(".toml") else None
+    return Path(text) if text.endswith((".toml", ".csv")) else None
 
 
 def require_inputs_kept(texts: Mapping[str, str], config: Path | None) -> None:
     """Raise UsageError if an output file is also an input file, which --force would replace."""
     tuned = tuned_file((texts.get("tiles", ""),))
-    inputs = {"--sizes": texts.get("sizes"), "--tiles": tuned, "--config": config}
+    lists = [("--sizes", path) for path in list_paths(texts.get("sizes", ""))]
+    inputs = [*lists, ("--tiles", tuned), ("--config", config)]
     for name in {"output", "samples"} & texts.keys():
-        for flag, file in inputs.items():
+        for flag, file in inputs:
             if file and os.path.realpath(texts[name]) == os.path.realpath(file):
                 raise UsageError(f"--{name}: {shown(texts[name])} is the file of {flag}")
         if "kernels" in texts and Path(texts[name]).suffix in {".py", ".cu", ".cuh"}:

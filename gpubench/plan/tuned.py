@@ -17,6 +17,7 @@ from gpubench.plan.python_file import described_by
 from gpubench.plan.registry import choose
 from gpubench.plan.sweep import TUNED, Picked, Sweep, tuned_file
 from gpubench.plan.toml_file import decode, read_toml
+from gpubench.results import tile_table
 from gpubench.results.provenance import source_hash
 from gpubench.text import clean, shown
 
@@ -77,9 +78,13 @@ def tiles_of(path: Path) -> str:
 
 
 def read_winners(path: Path) -> list[Winner]:
-    """Read the winners of a file. Raises UsageError for an invalid file."""
+    """Read the winners of a TOML file or a table. Raises UsageError for an invalid file."""
+    is_table = path.suffix == ".csv"
     if not os.path.lexists(path):
-        raise UsageError(f"--tiles: {path} does not exist; 'gpubench tune VARIANT' writes it")
+        what = f"--table {shown(str(path))}" if is_table else "VARIANT"
+        raise UsageError(f"--tiles: {path} does not exist; 'gpubench tune {what}' writes it")
+    if is_table:
+        return _winners_of_table(path)
     winners = decode(read_toml(path, "--tiles"), _File, f"--tiles: {path}").winner
     if any(min(winner.m, winner.n, winner.k) <= 0 for winner in winners):
         raise UsageError(f"--tiles: {path}: m, n and k of a winner must be positive")
@@ -87,6 +92,25 @@ def read_winners(path: Path) -> list[Winner]:
     return [
         msgspec.structs.replace(winner, layout=winner.layout or layouts.get(winner.dtype, ""))
         for winner in winners
+    ]
+
+
+def _winners_of_table(path: Path) -> list[Winner]:
+    """Return the choices of a table of `gpubench tune --table` as winners."""
+    try:
+        rows = tile_table.read(path)
+    except UsageError as error:
+        raise UsageError(f"--tiles: {error}") from error
+    shared = [name for name in Winner.__struct_fields__ if name in tile_table.NAMES]
+    return [
+        Winner(
+            **{name: getattr(row, name) for name in shared},
+            simplest=row.tile,
+            group=row.ties or 1,
+            within=0.0,
+            tuned_utc=row.started_utc or "",
+        )
+        for row in rows
     ]
 
 
@@ -145,7 +169,14 @@ def tuned_tiles(sweep: Sweep, device: Device) -> tuple[Picked | None, Sequence[s
     path = tuned_file(sweep.tiles)
     if path is None:
         return None, ()
-    every = [winner for winner in read_winners(path) if winner.device == device.name]
+    winners_of_all = read_winners(path)
+    every = [winner for winner in winners_of_all if winner.device == device.name]
+    if winners_of_all and not every:
+        others = ", ".join(dict.fromkeys(shown(winner.device) for winner in winners_of_all))
+        raise UsageError(
+            f"--tiles: {path} is of {others}, not of {shown(device.name)}; "
+            "'gpubench tune' finds the tiles of this device"
+        )
     variants = choose(sweep.op, device.backend, sweep.variants, sweep.kernels)
     winners = {
         variant.name: [w for w in every if (w.op, w.variant) == (sweep.op, variant.name)]
@@ -173,8 +204,12 @@ def tuned_tiles(sweep: Sweep, device: Device) -> tuple[Picked | None, Sequence[s
 
 
 def _notes(variants: Iterable[Variant], winners: dict[str, list[Winner]]) -> Iterable[str]:
+    untuned = [variant.name for variant in variants if not winners[variant.name]]
+    if untuned:
+        was, its = ("was", "its") if len(untuned) == 1 else ("were", "their")
+        yield f"{', '.join(untuned)} {was} not tuned on this device: {its} default tiles"
     for variant in variants:
-        if not winners[variant.name]:
-            yield f"{variant.name} was not tuned on this device: its default tiles"
-        elif {winner.source_hash for winner in winners[variant.name]} != {source_hash(variant)}:
+        if winners[variant.name] and {winner.source_hash for winner in winners[variant.name]} != {
+            source_hash(variant)
+        }:
             yield f"{variant.name} has changed since it was tuned: 'gpubench tune' again"

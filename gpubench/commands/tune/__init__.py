@@ -1,5 +1,6 @@
 """`gpubench tune`."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,6 +56,14 @@ def tune(
             help="TOML of winners that 'sweep --tiles FILE' reads. Default: results/tuned.toml.",
         ),
     ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="Without a race: for each problem of --sizes, the fastest of all kernels' "
+            "'--tiles auto', and of the libraries. 'sweep --tiles FILE.csv' reads it.",
+        ),
+    ] = None,
     resume: option.Resume = None,
     force: option.Force = False,
     on: option.On = None,
@@ -75,6 +84,12 @@ def tune(
     from gpubench.view.tables import console, say
 
     texts = {**options, "variants": ",".join(variants or ()) or None}
+    if table:
+        for name, value in (("where", where), ("winners", winners), ("resume", resume), ("on", on)):
+            if value:
+                raise UsageError(f"--table: leave out --{name}")
+        _table({**texts, "within": within}, table, force=force, dry_run=dry_run, save=save)
+        return
     own = {name: text for name, text in (("where", where), ("within", within)) if text is not None}
     if resume and not dry_run:
         texts, own = option.resumed(resume, option.option_texts(texts) | own), {}
@@ -100,3 +115,36 @@ def tune(
     if tuned.winners:
         say(f"{winners}: --tiles {tiles_of(winners)} takes these tiles from it")
     raise typer.Exit(code or UNDECIDED * tuned.undecided)
+
+
+def _table(
+    texts: Mapping[str, Any], path: Path, *, force: bool, dry_run: bool, save: str | None
+) -> None:
+    """Write the table, and print it."""
+    from gpubench.backends import find_devices
+    from gpubench.commands.tune.run import ENDING, read_settings
+    from gpubench.commands.tune.table import make_table, open_table, table_job
+    from gpubench.commands.tune.table_view import conclude_table, table_summary
+    from gpubench.engine.run import open_pool, save_rows
+    from gpubench.results.result_file import default_path
+    from gpubench.results.tile_table import encode
+    from gpubench.view.job import print_plan
+    from gpubench.view.progress import SweepProgress
+    from gpubench.view.tables import console
+
+    settings = read_settings(texts, needs_variant=False)
+    sweep = settings.sweep
+    if dry_run:
+        job, _ = table_job(settings, find_devices(sweep.device)[0][0])
+        print_plan(job, f"{sweep.op}-{ENDING}")
+        return
+    file = open_table(path, sweep, force=force)
+    with SweepProgress() as watcher, open_pool(sweep) as pool:
+        output = sweep.output or default_path(pool.name, f"{sweep.op}-{ENDING}")
+        tabled = make_table(settings, pool, watcher, output=output, force=force)
+    if tabled.rows:
+        file.write(encode(tabled.rows))
+        console().print(*table_summary(tabled.rows), sep="\n")
+    if tabled.again:
+        save_rows(tabled.again, save)
+    raise typer.Exit(conclude_table(tabled, path, sweep))

@@ -1,7 +1,7 @@
 """`gpubench tune`: race the configurations, confirm the winner, keep it."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -55,13 +55,13 @@ class Tuned:
         return any(map(is_undecided, races(self.race.rows)))
 
 
-def read_settings(values: Mapping[str, Any]) -> Settings:
+def read_settings(values: Mapping[str, Any], *, needs_variant: bool = True) -> Settings:
     """Read the options of a sweep, `where` and `within`. Raises UsageError."""
     options = {name: value for name, value in values.items() if value is not None}
     within = options.pop("within", WITHIN)
     where = options.pop("where", None)
     sweep = read_sweep(options)
-    if not sweep.variants:
+    if needs_variant and not sweep.variants:
         raise UsageError("name a variant, such as shared_tile; 'gpubench variants' lists them")
     fraction = parse_fraction(within, "--within", low=0.0001, high=0.5)
     own = {"within": str(within)} | ({"where": str(where)} if where else {})
@@ -202,16 +202,21 @@ def picks(race: Sequence[Row], space: Space) -> list[Row]:
     return group[:1] + [row for row in group[1:] if row is simplest]
 
 
-def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
-    """Return the job that measures the chosen rows and their library as `gpubench sweep` would."""
-    baselines = {variant.baseline for variant in race.hashes} - {""}
-    libraries = [
+def libraries_beside(kernels: Iterable[Variant], sweep: Sweep) -> list[Variant]:
+    """Return the libraries that kernels are compared with, also with tuned calls."""
+    baselines = {(kernel.backend, kernel.baseline) for kernel in kernels if kernel.baseline}
+    return [
         library
         for library in variants()
-        if (library.op, library.backend) == (sweep.op, race.device.backend)
-        and baselines & {library.name, library.tunes}
+        if library.op == sweep.op
+        and baselines & {(library.backend, name) for name in (library.name, library.tunes)}
         and set(library.dtypes) & set(sweep.dtypes)
     ]
+
+
+def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
+    """Return the job that measures the chosen rows and their library as `gpubench sweep` would."""
+    libraries = libraries_beside(race.hashes, sweep)
     names = [*(row.variant for row in chosen), *(library.name for library in libraries)]
     sizes = tuple(dict.fromkeys(row.numbers for row in chosen))
     sweep = replace(

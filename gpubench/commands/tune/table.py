@@ -1,0 +1,320 @@
+"""`gpubench tune --table`: the fastest of the configurations of `--tiles auto` for each problem.
+
+The first round visits each configuration briefly. Then those that may be the fastest are measured
+as a sweep measures, in new processes, beside the libraries.
+"""
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from gpubench.commands.tune.run import Settings, libraries_beside
+from gpubench.commands.tune.schedule import visits_of
+from gpubench.engine.pool import Pool, Watcher
+from gpubench.engine.prepare import Job, prepare
+from gpubench.engine.run import Outcome, run
+from gpubench.errors import UsageError
+from gpubench.files import Output
+from gpubench.grouping import grouped
+from gpubench.model import LAYOUTS, OPERATIONS, Device, Problem, Size, Status
+from gpubench.model.precision import bytes_of_element
+from gpubench.plan.problems import ListedProblem, list_paths
+from gpubench.plan.registry import choose, libraries
+from gpubench.plan.schedule import VISIT_S, InRounds
+from gpubench.plan.sweep import AUTO_TILES, Sweep
+from gpubench.results.result_file import ResultFile
+from gpubench.results.row import Row
+from gpubench.results.tile_table import TileRow
+from gpubench.stats.intervals import MIN_ROUNDS
+from gpubench.stats.pairs import Ratio, ratio_of_rounds
+from gpubench.text import shown
+
+NEAR = 1.05
+"""Maximum time in the first round, relative to the fastest kernel, of a kernel that stays."""
+
+MAX_NEAR = 8  # maximum number of configurations of a problem that stay
+LIBRARIES = 2  # usual number of libraries of a problem
+MIN_NEAR = 2  # the number that stays whatever the budget
+MAX_TIED = 2  # a tie's median is slower than the fastest by at most this number of margins
+
+ROW_BYTES = 16  # tensor copies and wide loads need rows that are a multiple of this
+
+SINGLE = {"caches": "cache", "launches": "launches", "scopes": "scope", "operands": "operands"}
+"""The fields of a sweep that have one value, as a problem has one row, and their options."""
+
+SAME = (
+    *("problem", "op", "m", "n", "k", "extents", "layout", "variant", "tile", "median_us"),
+    *("ci_low_us", "ci_high_us", "rounds", "weight", "cache", "launches", "source_hash"),
+    *("gpubench", "started_utc"),
+)
+"""The columns that the table has from the row of the choice."""
+
+Asked = tuple[Size, str]
+"""A problem that the user listed: size and dtype."""
+
+Key = tuple[Size, str, str]
+"""A measured problem: size, dtype and layout."""
+
+Timed = Mapping[Key, tuple[list[Row], list[Row]]]
+"""The kernels and the libraries of each problem that were timed, the fastest first."""
+
+Choice = tuple[str, str, str]
+"""A configuration: variant, tile and dtype."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tabled:
+    """The result of `tune --table`."""
+
+    first: Outcome  # the first round
+    again: Outcome | None  # the rounds of those that stayed; None: the first was interrupted
+    rows: list[TileRow]  # one for each problem that was timed
+    missing: list[str]  # the sizes of the problems that were not timed
+    wall_s: float
+
+
+def table_job(settings: Settings, device: Device) -> tuple[Job, dict[Asked, Size]]:
+    """Return the first round, and the padded size of each problem. Raises UsageError."""
+    sweep = settings.sweep
+    for name, option in SINGLE.items():
+        if len(getattr(sweep, name)) > 1:
+            raise UsageError(f"--{option}: takes one value with --table")
+    if not sweep.sizes:
+        raise UsageError("--table: add --sizes, such as 1024,2048 or model.csv")
+    if sweep.timing.rounds < MIN_ROUNDS:
+        raise UsageError(f"--rounds: at least {MIN_ROUNDS} with --table, for its intervals")
+    kernels = choose(sweep.op, device.backend, sweep.variants, sweep.kernels)
+    beside = libraries_beside(kernels, sweep)
+    # The user did not name these variants, so a dtype that they lack needs no message.
+    unnamed = beside if sweep.variants else [*kernels, *beside]
+    fitting = [each.name for each in unnamed if set(each.dtypes) & set(sweep.dtypes)]
+    problems = sweep.problems or tuple(
+        _listed(sweep.op, size, dtype) for dtype in sweep.dtypes for size in sweep.sizes
+    )
+    asked = {(each.size, each.dtype): padded_size(sweep, each) for each in problems}
+    padded = dict.fromkeys((size, dtype) for (_, dtype), size in asked.items())
+    problems += tuple(_listed(sweep.op, *key) for key in padded if key not in asked)
+    first = replace(
+        sweep,
+        variants=tuple(dict.fromkeys((*sweep.variants, *fitting))),
+        tiles=(AUTO_TILES,),
+        problems=problems,
+        sizes=tuple(dict.fromkeys(each.size for each in problems)),
+        timing=visits_of(sweep.timing),
+        options={**sweep.options, "tiles": AUTO_TILES},
+    )
+    return prepare(first, device, strategy=InRounds(whole_problems=True)), asked
+
+
+def _listed(op: str, size: Size, dtype: str) -> ListedProblem:
+    m, n, k, *further = size
+    name = Problem.of(op, size, dtype).size
+    return ListedProblem(name=name, m=m, n=n, k=k, further=tuple(further), dtype=dtype)
+
+
+def padded_size(sweep: Sweep, listed: ListedProblem) -> Size:
+    """Return the size at which rows of matrices in memory are multiples of 16 bytes."""
+    problem = Problem.of(sweep.op, listed.size, listed.dtype)
+    if sweep.layouts:
+        problem = replace(problem, column_major=LAYOUTS[sweep.layouts[0]])
+    operation, extents = problem.operation, dict(problem.extents)
+    if not operation.has_layouts:  # zeros may change the result of another operation
+        return listed.size
+    arrays = (*operation.inputs, operation.output)
+    for array, kind, by_columns in zip(arrays, problem.types, problem.by_columns, strict=True):
+        if array.name in operation.matrices:
+            name = array.dimensions[0 if by_columns else 1]
+            step = ROW_BYTES // bytes_of_element(kind)
+            extents[name] = math.ceil(extents[name] / step) * step
+    return operation.size_of(extents.values())
+
+
+def open_table(path: Path, sweep: Sweep, *, force: bool) -> Output:
+    """Claim the file of the table. Raises UsageError if it must not be written."""
+    for file in (*list_paths(sweep.options.get("sizes", "")), sweep.output):
+        if file and os.path.realpath(path) == os.path.realpath(file):
+            raise UsageError(f"--table: {path} is also the file of --sizes or --output")
+    if sweep.output:
+        Output(sweep.output, overwrite=force)  # nothing is measured if it must not be written
+    if path.suffix != ".csv":
+        raise UsageError(f"--table: '{shown(str(path))}' does not end in .csv")
+    return Output(path, overwrite=force, flag="--table")
+
+
+def make_table(
+    settings: Settings, pool: Pool, watcher: Watcher, *, output: Path, force: bool = False
+) -> Tabled:
+    """Measure into `output`, and return the choice for each problem. Raises UsageError."""
+    began_s = perf_counter()
+    job, asked = table_job(settings, pool.device)
+    first = run(job, pool, watcher)
+    if first.interrupted:
+        return Tabled(first=first, again=None, rows=[], missing=[], wall_s=first.wall_s)
+    timing, max_near = settings.sweep.timing, MAX_NEAR
+    if timing.budget_s is not None:
+        left_s = max(1.0, timing.budget_s - (perf_counter() - began_s))
+        timing = replace(timing, budget_s=left_s)
+        visits = left_s / timing.rounds / len(job.sweep.problems) / VISIT_S
+        max_near = min(MAX_NEAR, max(MIN_NEAR, int(visits) - LIBRARIES))
+    keys = {row.key for row in _staying(first.rows, max_near)}
+    if not keys:
+        why = next((f": {row.label}: {row.reason}" for row in first.rows if row.reason), "")
+        raise UsageError(f"--table: nothing was timed{why}")
+    pool.renew()
+    confirmation = prepare(
+        replace(job.sweep, timing=timing),
+        pool.device,
+        keep=lambda point: point.key in keys,
+        strategy=InRounds(whole_problems=True),
+    )
+    file = ResultFile(output, overwrite=force)
+    again = run(confirmation, pool, watcher, file)
+    file.remove_partial()  # a table is not resumed
+    counts = Counter(_key(row) for row in first.rows if row.median_us)
+    measured = [] if again.interrupted else again.rows
+    rows = table_rows(measured, asked, counts, settings.racing.within)
+    timed = {(row.numbers, row.dtype) for row in rows}
+    return Tabled(
+        first=first,
+        again=again,
+        rows=rows,
+        missing=[_listed(job.sweep.op, *key).name for key in asked if key not in timed],
+        wall_s=perf_counter() - began_s,
+    )
+
+
+def _key(row: Row) -> Key:
+    return row.numbers, row.compute_mode, row.layout
+
+
+def _time_us(row: Row) -> float:
+    return row.median_us or math.inf
+
+
+def _timed(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Return the timed kernels of a problem and its timed libraries, the fastest first."""
+    timed = [row for row in rows if row.status == Status.OK and row.median_us]
+    timed.sort(key=_time_us)
+    names = libraries()
+    kernels = [row for row in timed if row.variant not in names]
+    return kernels, [row for row in timed if row.variant in names]
+
+
+def _staying(rows: Sequence[Row], max_near: int) -> Iterator[Row]:
+    """Yield the libraries, and the configurations near the fastest one of each problem."""
+    for of_problem in grouped(rows, _key).values():
+        kernels, beside = _timed(of_problem)
+        yield from beside
+        for row in kernels[:max_near]:
+            if _time_us(row) <= NEAR * _time_us(kernels[0]):
+                yield row
+
+
+def _ratio(row: Row, other: Row) -> Ratio:
+    """Return the time of a row over the time of another, with its interval over the rounds."""
+    ratio = _time_us(row) / _time_us(other)
+    paired = ratio_of_rounds(row.round_medians_us, other.round_medians_us)
+    return paired._replace(ratio=ratio) if paired else Ratio(ratio, ratio, ratio)
+
+
+def _choice(row: Row) -> Choice:
+    return row.variant, row.tile, row.compute_mode
+
+
+def covering(ties: Sequence[Sequence[Row]]) -> list[Row]:
+    """Return a row of each group, so that few different configurations are used in all.
+
+    Each group has its fastest row first. The configuration that is in most groups left is taken
+    next; of equals, the faster one, by the sum of its ratios to the fastest of these groups.
+    """
+    ratios: list[dict[Choice, float]] = [
+        {_choice(row): _time_us(row) / _time_us(group[0]) for row in group} for group in ties
+    ]
+    left, taken = set(range(len(ties))), list[Choice]()
+    while left:
+        sums: dict[Choice, list[float]] = {}
+        for number in sorted(left):
+            for choice, ratio in ratios[number].items():
+                sums.setdefault(choice, []).append(ratio)
+        taken.append(min(sums, key=lambda choice: (-len(sums[choice]), sum(sums[choice]), choice)))
+        left = {number for number in left if taken[-1] not in ratios[number]}
+    return [next(row for row in group if _choice(row) in taken) for group in ties]
+
+
+def table_rows(
+    rows: Sequence[Row], asked: Mapping[Asked, Size], counts: Mapping[Key, int], within: float
+) -> list[TileRow]:
+    """Return the choice for each problem that was timed.
+
+    `asked` has the padded size of each problem, and `counts` the number of its configurations.
+    """
+    timed: Timed = {key: _timed(of_problem) for key, of_problem in grouped(rows, _key).items()}
+    ties: dict[Key, list[Row]] = {}
+    for key, (kernels, beside) in timed.items():
+        is_kernel = kernels and (not beside or _ratio(kernels[0], beside[0]).low <= 1 + within)
+        if is_kernel and key[:2] in asked:
+            ties[key] = [row for row in kernels if _is_tied(row, kernels[0], within)]
+    chosen = dict(zip(ties, covering([*ties.values()]), strict=True))
+    return [
+        _tile_row(
+            chosen.get(key) or beside[0],
+            kernels,
+            beside,
+            configurations=counts.get(key, 0),
+            ties=len(ties.get(key, ())) or None,
+            hint=_hint(key, asked[key[:2]], chosen.get(key) or beside[0], timed, within),
+        )
+        for key, (kernels, beside) in timed.items()
+        if key[:2] in asked and (kernels or beside)
+    ]
+
+
+def _is_tied(row: Row, fastest: Row, within: float) -> bool:
+    """Whether a row is not shown to be slower than the fastest by more than the margin."""
+    ratio = _ratio(row, fastest)
+    return ratio.low <= 1 + within and ratio.ratio <= 1 + MAX_TIED * within
+
+
+def _hint(
+    key: Key,
+    size: Size,
+    choice: Row,
+    timed: Mapping[Key, tuple[list[Row], list[Row]]],
+    within: float,
+) -> str | None:
+    """Return `pad N to 1008: 12 % faster` if the padded problem is shown to be faster."""
+    kernels, beside = timed.get((size, *key[1:]), ([], []))
+    if size == key[0] or not (kernels or beside):
+        return None
+    ratio = _ratio(choice, min([*kernels[:1], *beside[:1]], key=_time_us))
+    if ratio.low <= 1 + within:
+        return None
+    operation = OPERATIONS[choice.op]
+    new = operation.named(size)
+    pairs = operation.named(key[0]).items()
+    changes = [f"{name} to {new[name]}" for name, extent in pairs if extent != new[name]]
+    return f"pad {', '.join(changes)}: {100 * (ratio.ratio - 1):.0f} % faster"
+
+
+def _tile_row(
+    choice: Row, kernels: Sequence[Row], beside: Sequence[Row], **columns: Any
+) -> TileRow:
+    kernel = choice if choice in kernels else next(iter(kernels), None)
+    ratio = _ratio(beside[0], kernel) if beside and kernel else None
+    same = {name: getattr(choice, name) for name in SAME}
+    return TileRow(
+        **same,
+        **columns,
+        dtype=choice.compute_mode,
+        library=beside[0].variant if beside else None,
+        library_us=beside[0].median_us if beside else None,
+        ratio=ratio and ratio.ratio,
+        ratio_low=ratio and ratio.low,
+        ratio_high=ratio and ratio.high,
+        device=choice.device or "",
+    )
