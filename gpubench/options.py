@@ -176,13 +176,14 @@ def _duration(field: str, low: float, high: float, text: str) -> Option:
 OPTIONS = _named(
     sizes=Option(
         help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2; for "
-        "gemv, gemv_t and atax 8192x32768 (MxN); or a model's problems, as model.csv.",
+        "gemv, gemv_t and atax 8192x32768 (MxN); or models' problems, as a.csv or a.csv,b.csv.",
         metavar="LIST|FILE.csv",
     ),
     tiles=Option(
         help="Tile sizes: 16 or 1..32 or 1..64:x2 or 128x128x8/8x8/s3, further parameters as "
-        "/name=value; auto, what a kernel's cost model picks for each size; or tuned, as "
-        "'gpubench tune' found them. Default: each variant's own (compare-cublas: auto).",
+        "/name=value; auto, what a kernel's cost model picks for each size; or tuned, or "
+        "FILE.csv, as 'gpubench tune' found them. Default: each variant's own "
+        "(compare-cublas: auto).",
         read=lambda flag, text: (
             (text,) if text == AUTO_TILES or tuned_file((text,)) else parse_tiles(text, flag)
         ),

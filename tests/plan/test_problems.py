@@ -35,6 +35,19 @@ def test_a_list_of_products_with_a_vector_has_no_k(tmp_path: Path) -> None:
         read_problems(path, "gemm")
 
 
+def test_several_lists_are_one_whose_names_say_which(tmp_path: Path) -> None:
+    (tmp_path / "small.csv").write_text("name,m,n,k\nup,8,8,8\nout,1,2,3\n", encoding="utf-8")
+    model = written(tmp_path, "name,m,n,k,weight\nup,16,16,16,3\nhead,1,2,3,2\n")
+    sweep = read_sweep({"sizes": f"{tmp_path}/small.csv,{model}", "device": "cpu"})
+    assert [(each.name, each.size, each.weight) for each in sweep.problems] == [
+        ("small: up", (8, 8, 8), 1.0),
+        ("small: out + model: head", (1, 2, 3), 3.0),
+        ("model: up", (16, 16, 16), 3.0),
+    ]
+    with pytest.raises(UsageError, match="is the file of --sizes"):
+        read_sweep({"sizes": f"{tmp_path}/small.csv,{model}", "output": model})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

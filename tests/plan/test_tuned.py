@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import CPU
+from fakes import CPU, measured
 
 from gpubench.engine.prepare import prepare
 from gpubench.errors import UsageError
@@ -14,6 +14,8 @@ from gpubench.plan.registry import KERNELS
 from gpubench.plan.sweep import TUNED, plan
 from gpubench.plan.tuned import Winner, keep_winners, read_winners
 from gpubench.results.provenance import source_hash
+from gpubench.results.row import encode as rows
+from gpubench.results.tile_table import TileRow, encode
 
 TILE = load(KERNELS / "gemm" / "cpu_tile.py", "gemm")
 
@@ -78,6 +80,9 @@ def test_what_cannot_be_used_is_refused() -> None:
     with pytest.raises(UsageError, match=r"results/tuned\.toml does not exist; 'gpubench tune"):
         chosen(sizes="64")
     keep_winners(TUNED, [winner(device="another")])
+    with pytest.raises(UsageError, match="is of another, not of Fake CPU; 'gpubench tune'"):
+        chosen(sizes="64")
+    keep_winners(TUNED, [winner(variant="cpu_naive")])
     with pytest.raises(UsageError, match="no winner of cpu_tile on Fake CPU; 'gpubench tune'"):
         chosen(sizes="64")
     with pytest.raises(UsageError, match="tuned tiles are for sweep and compare-cublas"):
@@ -113,3 +118,38 @@ def test_each_layout_takes_the_winner_of_its_own_layout() -> None:
     keep_winners(TUNED, [nearer, of_nt])
     assert set(chosen(sizes="512")[0].values()) == {"8"}
     assert set(chosen(sizes="512", layouts="nt")[0].values()) == {"16"}
+
+
+def in_table(tile: str, n: int, device: str = CPU.name) -> TileRow:
+    """A row of a table: cpu_tile at a square."""
+    place = {"op": "gemm", "m": n, "n": n, "k": n, "dtype": "float32", "layout": "row-major"}
+    return TileRow(
+        **place, variant="cpu_tile", tile=tile, device=device, source_hash=source_hash(TILE)
+    )
+
+
+def test_tiles_are_taken_from_a_table_at_its_sizes_or_the_nearest() -> None:
+    Path("best.csv").write_bytes(encode([in_table("16", 512), in_table("48", 4096)]))
+    tiles, notes = chosen(tiles="best.csv", sizes="512,3000", variants="cpu_tile,cpu_naive")
+    assert (tiles["cpu_tile", "512"], tiles["cpu_tile", "3000"]) == ("16", "48")
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (encode([in_table("16", 512, "NVIDIA H200")]), "is of NVIDIA H200, not of Fake CPU"),
+        (b"name,m,n,k\na,8,8,8\n", "not a table of 'gpubench tune --table'"),
+        (rows([measured()]), "not a table of 'gpubench tune --table': column 'ties' is missing"),
+        (b"", "not a table of 'gpubench tune --table': it is empty"),
+        (encode([in_table("16", 512)]).replace(b"512", b"-1"), "best.csv:2: '-1' in column 'm'"),
+        (None, "best.csv does not exist; 'gpubench tune --table best.csv' writes it"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused(content: bytes | None, message: str) -> None:
+    if content is not None:
+        Path("best.csv").write_bytes(content)
+    with pytest.raises(UsageError, match="--tiles: ") as refused:
+        chosen(tiles="best.csv", sizes="64")
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)

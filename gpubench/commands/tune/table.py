@@ -42,6 +42,7 @@ LIBRARIES = 2  # usual number of libraries of a problem
 MIN_NEAR = 2  # the number that stays whatever the budget
 MAX_TIED = 2  # a tie's median is slower than the fastest by at most this number of margins
 
+LAUNCH_LIMIT_S = 1.0  # default of --launch-limit, as none of the fastest kernels takes longer
 ROW_BYTES = 16  # tensor copies and wide loads need rows that are a multiple of this
 
 SINGLE = {"caches": "cache", "launches": "launches", "scopes": "scope", "operands": "operands"}
@@ -88,6 +89,9 @@ def table_job(settings: Settings, device: Device) -> tuple[Job, dict[Asked, Size
         raise UsageError("--table: add --sizes, such as 1024,2048 or model.csv")
     if sweep.timing.rounds < MIN_ROUNDS:
         raise UsageError(f"--rounds: at least {MIN_ROUNDS} with --table, for its intervals")
+    timing = visits_of(sweep.timing)
+    if "launch_limit" not in sweep.options:
+        timing = replace(timing, launch_limit_s=LAUNCH_LIMIT_S)
     kernels = choose(sweep.op, device.backend, sweep.variants, sweep.kernels)
     beside = libraries_beside(kernels, sweep)
     # The user did not name these variants, so a dtype that they lack needs no message.
@@ -105,7 +109,7 @@ def table_job(settings: Settings, device: Device) -> tuple[Job, dict[Asked, Size
         tiles=(AUTO_TILES,),
         problems=problems,
         sizes=tuple(dict.fromkeys(each.size for each in problems)),
-        timing=visits_of(sweep.timing),
+        timing=timing,
         options={**sweep.options, "tiles": AUTO_TILES},
     )
     return prepare(first, device, strategy=InRounds(whole_problems=True)), asked
