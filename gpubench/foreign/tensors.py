@@ -13,7 +13,9 @@ from gpubench.foreign import values
 from gpubench.foreign.arrange import is_arrangeable, is_independent
 from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Program, Tolerance
 
-MAX_TENSOR_BYTES = 2**34
+MAX_TENSOR_BYTES = 2**31
+"""Maximum bytes of all inputs, and of all results. Each launch has new inputs, and the right results
+of several launches are kept in float64."""
 
 ARRANGED_SEEDS = (1, 2, 3)  # of the inputs that show whether values depend on each other
 
@@ -109,7 +111,10 @@ def parts_of(tensors: Iterable[tuple[int, Any]]) -> tuple[list[Part], int]:
         parts.append(Part(tuple(tensor.shape), strides, dtype, offset, leaf))
         offset += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
         if offset > MAX_TENSOR_BYTES:
-            raise UsageError(f"its tensors have more than {MAX_TENSOR_BYTES:,} bytes")
+            raise UsageError(
+                f"its inputs or results have more than {MAX_TENSOR_BYTES // 2**30} GiB: lower the "
+                "extents in a copy of the problem"
+            )
     return parts, max(offset, ALIGNMENT)
 
 
@@ -139,12 +144,12 @@ def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
         if not is_tensor(leaf) and not isinstance(leaf, PLAIN):
             kind = type(leaf).__name__
             raise UsageError(f"an input is of type {kind}, which is neither a tensor nor a number")
+    inputs, input_bytes = parts_of((at, x) for at, x in enumerate(leaves) if is_tensor(x))
     before = copies(leaves)
     with FlopCounterMode(display=False) as counter:
         ran = run(program, leaves, form)
     listed = enumerate(ran.outputs)
     outputs, output_bytes = parts_of((at if at < ran.returned else -1, x) for at, x in listed)
-    inputs, input_bytes = parts_of((at, x) for at, x in enumerate(before) if is_tensor(x))
     place_of, empty = dict[int, tuple[int, bool]](), _without_content(program, number)
     for output, tensor in enumerate(ran.outputs):
         own = ran.leaf_of[output]
