@@ -14,8 +14,8 @@ from gpubench.foreign.arrange import is_arrangeable, is_independent
 from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Program, Tolerance
 
 MAX_TENSOR_BYTES = 2**31
-"""Maximum bytes of all inputs, and of all results. Each launch has new inputs, and the right results
-of several launches are kept in float64."""
+"""Maximum bytes of all inputs, and of all results. Each launch has new inputs, and right results of
+several launches are kept in float64."""
 
 ARRANGED_SEEDS = (1, 2, 3)  # of the inputs that show whether values depend on each other
 
