@@ -29,7 +29,7 @@ from gpubench.plan.schedule import VISIT_S, InRounds
 from gpubench.plan.sweep import AUTO_TILES, Sweep
 from gpubench.results.result_file import ResultFile
 from gpubench.results.row import Row
-from gpubench.results.tile_table import TileRow
+from gpubench.results.tile_table import NAMES, TileRow
 from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.stats.pairs import Ratio, ratio_of_rounds
 from gpubench.text import shown
@@ -48,13 +48,6 @@ ROW_BYTES = 16  # tensor copies and wide loads need rows that are a multiple of 
 SINGLE = {"caches": "cache", "launches": "launches", "scopes": "scope", "operands": "operands"}
 """The fields of a sweep that have one value, as a problem has one row, and their options."""
 
-SAME = (
-    *("problem", "op", "m", "n", "k", "extents", "layout", "variant", "tile", "median_us"),
-    *("ci_low_us", "ci_high_us", "rounds", "weight", "cache", "launches", "source_hash"),
-    *("gpubench", "started_utc"),
-)
-"""The columns that the table has from the row of the choice."""
-
 Asked = tuple[Size, str]
 """A problem that the user listed: size and dtype."""
 
@@ -63,9 +56,6 @@ Key = tuple[Size, str, str]
 
 Timed = Mapping[Key, tuple[list[Row], list[Row]]]
 """The kernels and the libraries of each problem that were timed, the fastest first."""
-
-Choice = tuple[str, str, str]
-"""A configuration: variant, tile and dtype."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,11 +213,12 @@ def _ratio(row: Row, other: Row) -> Ratio:
     """Return the time of a row over the time of another, with its interval over the rounds."""
     ratio = _time_us(row) / _time_us(other)
     paired = ratio_of_rounds(row.round_medians_us, other.round_medians_us)
-    return paired._replace(ratio=ratio) if paired else Ratio(ratio, ratio, ratio)
+    low, high = (paired.low, paired.high) if paired else (ratio, ratio)
+    return Ratio(ratio, min(low, ratio), max(high, ratio))
 
 
-def _choice(row: Row) -> Choice:
-    return row.variant, row.tile, row.compute_mode
+def _configuration(row: Row) -> tuple[str, str]:
+    return row.variant, row.tile
 
 
 def covering(ties: Sequence[Sequence[Row]]) -> list[Row]:
@@ -236,18 +227,16 @@ def covering(ties: Sequence[Sequence[Row]]) -> list[Row]:
     Each group has its fastest row first. The configuration that is in most groups left is taken
     next; of equals, the faster one, by the sum of its ratios to the fastest of these groups.
     """
-    ratios: list[dict[Choice, float]] = [
-        {_choice(row): _time_us(row) / _time_us(group[0]) for row in group} for group in ties
-    ]
-    left, taken = set(range(len(ties))), list[Choice]()
+    left, taken = list(ties), []
     while left:
-        sums: dict[Choice, list[float]] = {}
-        for number in sorted(left):
-            for choice, ratio in ratios[number].items():
-                sums.setdefault(choice, []).append(ratio)
-        taken.append(min(sums, key=lambda choice: (-len(sums[choice]), sum(sums[choice]), choice)))
-        left = {number for number in left if taken[-1] not in ratios[number]}
-    return [next(row for row in group if _choice(row) in taken) for group in ties]
+        ratios: dict[tuple[str, str], list[float]] = {}
+        for group in left:
+            for row in group:
+                ratio = _time_us(row) / _time_us(group[0])
+                ratios.setdefault(_configuration(row), []).append(ratio)
+        taken.append(min(ratios, key=lambda each: (-len(ratios[each]), sum(ratios[each]), each)))
+        left = [group for group in left if taken[-1] not in map(_configuration, group)]
+    return [next(row for row in group if _configuration(row) in taken) for group in ties]
 
 
 def table_rows(
@@ -284,13 +273,7 @@ def _is_tied(row: Row, fastest: Row, within: float) -> bool:
     return ratio.low <= 1 + within and ratio.ratio <= 1 + MAX_TIED * within
 
 
-def _hint(
-    key: Key,
-    size: Size,
-    choice: Row,
-    timed: Mapping[Key, tuple[list[Row], list[Row]]],
-    within: float,
-) -> str | None:
+def _hint(key: Key, size: Size, choice: Row, timed: Timed, within: float) -> str | None:
     """Return `pad N to 1008: 12 % faster` if the padded problem is shown to be faster."""
     kernels, beside = timed.get((size, *key[1:]), ([], []))
     if size == key[0] or not (kernels or beside):
@@ -310,15 +293,13 @@ def _tile_row(
 ) -> TileRow:
     kernel = choice if choice in kernels else next(iter(kernels), None)
     ratio = _ratio(beside[0], kernel) if beside and kernel else None
-    same = {name: getattr(choice, name) for name in SAME}
-    return TileRow(
-        **same,
-        **columns,
-        dtype=choice.compute_mode,
-        library=beside[0].variant if beside else None,
-        library_us=beside[0].median_us if beside else None,
-        ratio=ratio and ratio.ratio,
-        ratio_low=ratio and ratio.low,
-        ratio_high=ratio and ratio.high,
-        device=choice.device or "",
-    )
+    columns |= {
+        "dtype": choice.compute_mode,
+        "library": beside[0].variant if beside else None,
+        "library_us": beside[0].median_us if beside else None,
+        "ratio": ratio and ratio.ratio,
+        "ratio_low": ratio and ratio.low,
+        "ratio_high": ratio and ratio.high,
+    }
+    same = {name: getattr(choice, name) for name in NAMES if name not in columns}
+    return TileRow(**same, **columns)

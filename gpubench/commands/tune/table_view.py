@@ -64,8 +64,8 @@ def conclude_table(tabled: Tabled, path: Path, sweep: Sweep) -> int:
         return INTERRUPTED
     for size in tabled.missing:
         say(f"{size}: nothing was timed", err=True)
-    tiles = {(row.variant, row.tile, row.dtype) for row in rows if row.ties}
-    kernels = dict.fromkeys(variant for variant, *_ in sorted(tiles))
+    tiles = {(row.variant, row.tile) for row in rows if row.ties}
+    kernels = dict.fromkeys(variant for variant, _ in sorted(tiles))
     beside = sum(not row.ties for row in rows)
     say(
         f"\n{counted(len(rows), 'problem')} in {tabled.wall_s:.1f} s: "
@@ -76,7 +76,7 @@ def conclude_table(tabled: Tabled, path: Path, sweep: Sweep) -> int:
     if len(paired) > 1:
         ours_us = sum((row.weight or 1) * (row.median_us or 0) for row in paired)
         library_us = sum((row.weight or 1) * (row.library_us or 0) for row in paired)
-        say(f"all together, by weight: {library_us / ours_us:.3f} × as fast as the library alone")
+        say(f"all together, by weight: {library_us / ours_us:.3f} × as fast as the fastest library")
     say(
         f"round 1: {counted(len(tabled.first.rows), 'point')} in {tabled.first.wall_s:.1f} s; "
         f"then {len(again.rows)} points in {again.wall_s:.1f} s: {again.path}",
@@ -87,7 +87,8 @@ def conclude_table(tabled: Tabled, path: Path, sweep: Sweep) -> int:
     if kernels:
         names = ("sizes", "op", "dtypes", "device", "kernels", "layouts", "cache", "launches")
         flags = [(name, sweep.options[name]) for name in names if name in sweep.options]
-        own = [("variants", ",".join(kernels)), ("tiles", str(path))]
+        beside_it = dict.fromkeys(row.library for row in rows if row.library)
+        own = [("variants", ",".join([*kernels, *beside_it])), ("tiles", str(path))]
         texts = (text for name, value in (*flags, *own) for text in (f"--{name}", value))
         say(f"{path}; next: {shlex.join(['gpubench', 'sweep', *texts])}")
     return 1 if failed or tabled.missing else 0
