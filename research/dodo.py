@@ -313,6 +313,9 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:hostile", "python SCRIPTS/hostile.py -o cpu/hostile.json")
     yield step("cpu:surroundings", "python SCRIPTS/surroundings.py -o cpu/surroundings.json")
     yield step("cpu:foreign", "python SCRIPTS/foreign.py checkouts --compile -o cpu/foreign.csv")
+    checkouts = " ".join(f"checkouts/{name}" for name in ("SOL-ExecBench", "flashinfer-bench", "reference-kernels", "KernelBench"))
+    yield step("cpu:field_problems", f"python SCRIPTS/field_problems.py cpu/field_problems.csv {checkouts}", "cpu/field_problems.csv")
+    yield step("cpu:field_cheats", "python SCRIPTS/field_cheats.py > cpu/field_cheats.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
     yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "blind", "tune", "fleet")))
 # fmt: on

@@ -824,9 +824,9 @@ def is_fault(record: dict[str, Any]) -> bool:
 
 
 def main() -> int:
-    """Judge the solutions, print a line for each, and return the exit status."""
+    """Judge the solutions, print them as an array of JSON, and return the exit status."""
     names = sys.argv[1:]
-    faults = 0
+    faults, before = 0, "["
     for problem in PROBLEMS:
         chosen = [
             case
@@ -834,8 +834,9 @@ def main() -> int:
             if case.problem == problem and (not names or {case.name, problem} & {*names})
         ]
         for record in judge(problem, chosen) if chosen else ():
-            print(json.dumps(record), flush=True)
-            faults += is_fault(record)
+            print(before, json.dumps(record, ensure_ascii=False), sep="\n", end="", flush=True)
+            faults, before = faults + is_fault(record), ","
+    print("\n]")
     return 1 if faults else 0
 
 

@@ -31,6 +31,9 @@ THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 ticks or more, which extends into the next kernel's samples. Where other work needs a CPU, a product
 waits for them (docs/decisions/0019)."""
 
+QUIET = {"KINETO_LOG_LEVEL": "6"}
+"""torch's profiler prints no line when it starts and stops."""
+
 START_LIMIT_S = 120.0
 """Time limit for a child to open its device, which includes all imports from a slow disk."""
 
@@ -77,7 +80,7 @@ class Supervisor:
         if kernels is not None:
             environment, self._folder = environment_of_foreign(kernels, measures=True)
         kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
-        self._environment = kept | THREADS_SLEEP
+        self._environment = QUIET | kept | THREADS_SLEEP
 
     @property
     def spent_s(self) -> Mapping[str, float]:
