@@ -167,7 +167,7 @@ class Measurement:
 
     is_walled: bool | None = None
     """Whether another process owned the results of a GPU's function, and timed it. None: not
-    needed, or the operation is not a product."""
+    needed, or the operation makes its operands."""
 
     device_uuid: str = ""
     """UUID of the GPU that measured the point."""

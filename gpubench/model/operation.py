@@ -151,6 +151,11 @@ class Operation:
         return "K" in self.extents
 
     @property
+    def is_uniform(self) -> bool:
+        """Whether any values of the precision's operands suit as elements of the first operand."""
+        return self.make is None and not self.inputs[0].dtype
+
+    @property
     def has_layouts(self) -> bool:
         """Whether its operands are two matrices, so that `--layouts` has a letter for each."""
         return {"A", "B"} <= set(self.matrices)

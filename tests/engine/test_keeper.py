@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -65,14 +66,16 @@ def product(a: Any, b: Any, c: Any) -> None:
 FUNCTIONS = {
     "gemv": lambda a, x, y: np.matmul(a, x, out=y),
     "gemv_t": lambda a, x, y: np.matmul(a.T, x, out=y),
+    "atax": lambda a, x, y: np.matmul(a.T, a @ x, out=y),
+    "gemm_relu": lambda a, b, bias, c: np.maximum(a @ b + bias, 0, out=c),
 }
 
 
 class Two:
     """The process of a function and the process of the outputs, as two objects."""
 
-    def __init__(self, function: Any, memory: Memory, **at: Any) -> None:
-        variant_at = variant(function, path=Path("/own/mine.py"))
+    def __init__(self, function: Any, memory: Memory, op: str = "gemm", **at: Any) -> None:
+        variant_at = variant(function, path=Path("/own/mine.py"), op=op)
         self.point = replace(point(variant_at, **{"size": (40, 24, 32)} | at), timer=Timer.EVENTS)
         backend, self.asked = Gpu(CPU), list[str]()
         backend.ipc = memory
@@ -113,13 +116,17 @@ def test_rows_are_read_where_the_function_does_not_run(
         assert "read_results" not in two.asked
 
 
-def test_a_vector_whose_elements_have_no_rows_is_read_as_a_whole() -> None:
-    for op in ("gemv", "gemv_t"):
-        two = Two(product, Memory())
-        problem = replace(gemm(40, 24, 1), op=op)
-        at = replace(variant(FUNCTIONS[op], op=op), path=two.point.variant.path)
-        two.point = replace(two.point, problem=problem, variant=at)
-        assert two.judged().why_open == ""
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_a_result_without_rows_of_its_own_is_read_as_a_whole(op: str) -> None:
+    def squared(*arrays: Any) -> None:
+        FUNCTIONS[op](*arrays)
+        arrays[-1][...] **= 2
+
+    for function, is_right in ((FUNCTIONS[op], True), (squared, False)):
+        two = Two(function, Memory(), op=op)
+        with nullcontext() if is_right else pytest.raises(WrongError):
+            new = two.judged()
+            assert (new.why_open, new._rows) == ("", [])
 
 
 def test_results_that_are_computed_when_they_are_read_are_too_late(

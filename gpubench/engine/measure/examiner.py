@@ -142,21 +142,24 @@ class Examiner:
     def _copies(self, point: Point, count: int, position: int) -> _New:
         """Return copies of the first set, with the operand at `position` in one block of memory.
 
-        Where the cache is hot, all copies share the other operand.
+        Where the cache is hot, all copies share the other operands.
         """
         operands, xp = self._operand_cache.operands(point), self._backend.xp
         *inputs, output = operands.sets[0]
-        old, other, is_hot = inputs[position], inputs[1 - position], point.cache == Cache.HOT
+        old, is_hot = inputs[position], point.cache == Cache.HOT
         memory = xp.empty((count, set_size(old.shape, old.itemsize)), old.dtype)
         new = in_sets(memory, old.shape, point.problem.by_columns[position])
         new[...] = old
-        pairs = ((x, other if is_hot else other.copy(order="K")) for x in new)
-        a_and_b = (pair[::-1] if position else pair for pair in pairs)
         shared = self._outputs
         if shared is None:
             shared = xp.empty(shared_bytes(point.problem, count)[1], np.uint8)
         outputs = outputs_in(shared, point.problem, output.dtype)[:count]
-        sets = tuple((*pair, out) for pair, out in zip(a_and_b, outputs, strict=True))
+        others = [x for at, x in enumerate(inputs) if at != position]
+        arrays = [
+            (each, *(x if is_hot else x.copy(order="K") for x in others), out)
+            for each, out in zip(new, outputs, strict=True)
+        ]
+        sets = tuple((b, a, out) for a, b, out in arrays) if position else tuple(arrays)
         policy, rotation = SetPolicy(count=count, flush=False), Rotation(count)
         copies = replace(operands, sets=sets, policy=policy, rotation=rotation)
         values = make_new_values(point.problem, self._operand_cache.seed, point.operands)

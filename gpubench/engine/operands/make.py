@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.backends.new_elements import NEW_VALUES, new_elements
-from gpubench.backends.rotation import set_size
+from gpubench.backends.rotation import in_sets, set_size
 from gpubench.model import OPERATIONS, Compared, Fill, Operation, Problem
 
 SEED_BITS = 62  # bits of a seed that is chosen at random
@@ -87,6 +87,15 @@ def transposed(problem: Problem) -> Problem:
         to for to, matrix in zip("ABC", "BAC", strict=True) if matrix not in problem.column_major
     )
     return replace(problem, m=problem.n, n=problem.m, column_major=tuple(layout))
+
+
+def new_operand(problem: Problem, values: NDArray[Any], seed: int, copy: int) -> NDArray[Any]:
+    """Return a copy of the new first operand, by the index of the copy."""
+    shape = problem.input_shapes[0]
+    places = np.arange(size := set_size(shape, values.itemsize)) + copy * size
+    elements = new_elements(values, seed, places)[None]
+    new: NDArray[Any] = in_sets(elements, shape, problem.by_columns[0])[0]
+    return new
 
 
 def new_rows(

@@ -66,7 +66,7 @@ class Examination:
         try:
             is_function = scrutiny_of(point.variant).has_own_process
             is_timed_here, operation = point.timer == Timer.OUTSIDE, point.problem.operation
-            if is_function and not operation.is_product and not is_timed_here:
+            if is_function and not operation.is_uniform and not is_timed_here:
                 _require_result(request, point)
             if is_function and operation.has_product:
                 at = probe_problem(point, self._device.compute_capability)
@@ -93,7 +93,8 @@ class Examination:
         """
         point, pid, ratio = result.point, self._child.living.pid, None
         is_function = scrutiny_of(point.variant).has_own_process
-        is_judged = point.problem.operation.is_product and point.problem.bytes <= MAX_JUDGED_BYTES
+        operation = point.problem.operation
+        is_judged = operation.is_uniform and point.problem.bytes <= MAX_JUDGED_BYTES
         keep = partial(self._keep, limit_s) if self._keep and is_function else None
         why_open = f"they exceed {MAX_JUDGED_BYTES:,} bytes"
         if is_function and is_judged:
@@ -101,7 +102,7 @@ class Examination:
             ratio, why_open = on_new_operands.judge(), on_new_operands.why_open
             if ratio is None:
                 why_open = why_open or "its launches are too short, or cannot wait in the queue"
-        if keep and point.problem.operation.is_product:
+        if keep and operation.is_uniform:
             result = replace(
                 result,
                 is_walled=not why_open,
@@ -116,7 +117,7 @@ class Examination:
                 pid,
                 by_events=point.timer != Timer.HOST,
             )
-        if ratio is None and is_judged and not is_function:
+        if ratio is None and is_judged and operation.is_product and not is_function:
             ratio = OnNewOperands(request, pid, result, self._device).judge()
         return replace(result, clock_ratio=ratio)
 

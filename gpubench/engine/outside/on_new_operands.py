@@ -15,13 +15,14 @@ from gpubench.engine.judge.verdict import (
     require,
     why_dependent,
 )
-from gpubench.engine.judge.verify import CHECKED_ROWS, is_unwritten
+from gpubench.engine.judge.verify import CHECKED_ROWS, is_unwritten, require_right_on
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.keeper import Keeper
 from gpubench.engine.operands.make import (
     SEED_BITS,
     make_inputs,
     make_new_values,
+    new_operand,
     new_rows,
     transposed,
     widened,
@@ -86,9 +87,13 @@ class OnNewOperands:
         self._reported_us = result.series.median_us if result.series else 0.0
         problem, fill, seed = self._point.problem, self._point.operands, result.seed or 0
         self._values = make_new_values(problem, seed, fill)
-        self._position = randbelow(2) if problem.operation.has_layouts else 0
-        kept = make_inputs(problem, seed, fill)[1 - self._position]
-        self._second = widened(kept.T if self._position else kept)
+        is_either = problem.operation.is_product and problem.operation.has_layouts
+        self._position = randbelow(2) if is_either else 0
+        self._others = [
+            x for at, x in enumerate(make_inputs(problem, seed, fill)) if at != self._position
+        ]
+        if self._position:
+            self._others = [x.T for x in self._others]
         self._problem = transposed(problem) if self._position else problem
         """The problem whose A is new."""
 
@@ -233,7 +238,7 @@ class OnNewOperands:
         """Choose rows of results, of the last launch and of other launches, and read them."""
         last, height = self._sets - 1, self._problem.output_shape[0]
         self._copies, self._rows = [last], []
-        if self._problem.operation.is_by_rows:
+        if self._problem.operation.is_product and self._problem.operation.is_by_rows:
             self._rows = [randbelow(height) for _ in range(CHECKED_ROWS)]
             self._copies += [randbelow(self._sets) for _ in self._rows[1:]]
         elif randbelow(2):
@@ -248,23 +253,27 @@ class OnNewOperands:
 
     def _require_results(self) -> None:
         """Raise WrongError unless the rows that were read are right."""
-        problem, content = self._problem, self._content
-        copies, rows, shape = self._copies, self._rows, problem.output_shape
-        if rows:
+        problem, content, copies = self._problem, self._content, self._copies
+        shape = problem.output_shape
+        if rows := self._rows:
             shape = (len(rows), *shape[1:])
-        else:
-            rows = list(range(problem.input_shapes[0][0]))
-            copies = copies * len(rows)
         kind = np.dtype(problem.precision.result)
         if len(content) != kind.itemsize * math.prod(shape):
             raise missing(f"{len(content)} bytes at {problem.size}")
         output = np.frombuffer(content, kind).reshape(shape)
         if is_unwritten(np, output):
             raise WrongError(NOT_YET)
+        if not problem.operation.is_product:
+            first = new_operand(problem, self._values, self._seed, copies[0])
+            require_right_on(np, problem, (first, *self._others), output)
+            return
+        if not rows:
+            rows = list(range(problem.input_shapes[0][0]))
+            copies = copies * len(rows)
         first = new_rows(problem, self._values, self._seed, copies, rows)
         reason, error = why_wrong_rows(
             problem,
-            (widened(first), self._second),
+            (widened(first), *map(widened, self._others)),
             range(shape[0]),
             output,
             finds_rounding=self._point.operands.has_all_bits,
