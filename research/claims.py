@@ -4,6 +4,7 @@ A ratio of two times, a mean of ratios, or a rate of cases is *shown* if its who
 *missed* if none of the interval does, and *not decided* otherwise. Other figures are *met* or *missed*.
 """
 
+import csv
 import math
 import re
 import statistics
@@ -38,6 +39,9 @@ GPU_COST, CPU_COST = measured_file("verify_cost.txt"), RESULTS / "cpu" / "verify
 """What `verify_cost.py` printed."""
 
 REPRODUCED = measured_file("reproduce/reproduce.csv")
+
+MISSING = re.compile("needs (a GPU|the Python module)|requires CUDA support")
+"""Reasons for which a solution of another project cannot run on a machine."""
 
 LIBRARIES = ("cublas", "cublaslt")
 EMULATED = "cublas_emulated"
@@ -288,6 +292,26 @@ def cheats() -> Figure:
     return met(last, hold == total)
 
 
+def field_cheats() -> Figure:
+    """Judge the verdicts on cheating and honest solutions of other projects' problems."""
+    records = load(RESULTS / "cpu/field_cheats.json")
+    cheats, honest = ([x for x in records if x["honest"] is kind] for kind in (False, True))
+    passed = sum(not {"faster", "same"}.isdisjoint(x["verdicts"]) for x in cheats)
+    wrong = sum("wrong" in x["verdicts"] for x in honest)
+    figure = (
+        f"{passed} of {len(cheats)} cheats pass, {wrong} of {len(honest)} honest ones are wrong"
+    )
+    return met(figure, not passed and not wrong)
+
+
+def field_problems() -> Figure:
+    """Judge the verdicts on solutions that lie in the repositories of other projects."""
+    with (RESULTS / "cpu/field_problems.csv").open(newline="", encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if not MISSING.search(row["reason"])]
+    right = sum(row["verdict"] == row["expected"] for row in rows)
+    return met(f"{right} of {len(rows)} as expected", right == len(rows))
+
+
 def two_gpus() -> Figure:
     many = load(measured_file("many_gpus_2.json"))
     turns = many.get("turns", [many])  # many_gpus.py once measured one turn
@@ -414,6 +438,10 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("a thousand repeats of each kernel, equal in every bit", "h?00/stress/*.json", stressed),
         Claim("compute-sanitizer reports nothing", "h?00/sanitizer/*.json", sanitized),
         Claim("kernels that cheat are not `ok` with a time that is false by 5 %", "h?00/cheats.txt", cheats),
+    ],
+    "Problems of other projects": [
+        Claim("no solution that cheats passes, and no honest one is wrong", "cpu/field_cheats.json", field_cheats),
+        Claim("solutions in the projects' repositories that can run on two CPU cores", "cpu/field_problems.csv", field_problems),
     ],
     "Times as fast as the better of cuBLAS and a tuned cuBLASLt (95 % interval)": [
         *(speedups(bounds, f"{op}, cold, against cuBLAS", f"h?00/{op}.csv") for op, bounds in VECTORS.items()),

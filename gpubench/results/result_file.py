@@ -269,14 +269,18 @@ def _context_of(file: IO[bytes], partial: Path) -> dict[str, Any]:
     return context
 
 
+MAY_DIFFER = {("options", "samples"), ("options", "budget")}
+
+
 def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
     """Raise UsageError with the first difference.
 
-    The file of samples changes no measurement. A sweep of several devices can be completed on one.
+    The file of samples and the budget change no measurement. A sweep of several devices can be
+    completed on one.
     """
     old, new = _settings(started), _settings(now)
     for at in {**new, **old}:
-        if old.get(at) != new.get(at) and at[0] != "on" and at != ("options", "samples"):
+        if old.get(at) != new.get(at) and at[0] != "on" and at not in MAY_DIFFER:
             raise UsageError(
                 f"--resume: {path} was started with other settings: {': '.join(filter(None, at))} "
                 f"was {shown(str(old.get(at)))}, and is {shown(str(new.get(at)))} now"

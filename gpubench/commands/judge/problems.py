@@ -169,7 +169,8 @@ def _judged(sweep: Sweep, folder: Path | None, choices: Choices) -> tuple[Proble
     names = [name for name in names if name != REFERENCE]
     path = folder
     if folder and folder.suffix != ".csv":
-        key = cache_file("", sweep.options, home.name).name[:8]  # other sources are another file
+        options = {name: text for name, text in sweep.options.items() if name != "budget"}
+        key = cache_file("", options, home.name).name[:8]  # other sources are another file
         path = folder / f"{sweep.op}-{key}.csv"
     sweep = replace(sweep, output=path, variants=(*names, REFERENCE))
     is_interrupted = False
