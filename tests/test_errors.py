@@ -95,3 +95,14 @@ def test_a_command_that_ctrl_c_ends_exits_130(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(cli, "app", interrupted)
     assert cli._run() == 130
+
+
+def test_an_error_of_gpubench_is_its_message_and_any_other_has_its_place() -> None:
+    def place(error: Exception) -> str:
+        try:
+            raise error
+        except Exception as raised:
+            return errors.with_place(raised)
+
+    assert place(errors.LaunchError("it replaces time.time")) == "it replaces time.time"
+    assert place(KeyError("x")).startswith("KeyError: 'x' (test_errors.py:")
