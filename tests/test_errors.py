@@ -99,10 +99,9 @@ def test_a_command_that_ctrl_c_ends_exits_130(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_error_of_gpubench_is_its_message_and_any_other_has_its_place() -> None:
     def place(error: Exception) -> str:
-        try:
+        with pytest.raises(type(error)) as raised:
             raise error
-        except Exception as raised:
-            return errors.with_place(raised)
+        return errors.with_place(raised.value)
 
     assert place(errors.LaunchError("it replaces time.time")) == "it replaces time.time"
     assert place(KeyError("x")).startswith("KeyError: 'x' (test_errors.py:")
