@@ -204,7 +204,7 @@ def test_a_row_says_whether_another_process_had_the_results(fails: str, clock: s
 def test_memory_is_exported_again_only_if_it_is_too_small() -> None:
     memory = Memory()
     two = Two(product, memory)
-    handles = [two.keeper.keep(gemm(size, 8, 8), 4, 0)[0] for size in (64, 32, 100, 4096)]
+    handles = [two.keeper.keep(gemm(size, 8, 8), 4)[0] for size in (64, 32, 100, 4096)]
     assert [handles.index(each) for each in handles] == [0, 0, 2, 3]
 
 
@@ -213,7 +213,7 @@ def test_a_process_that_is_of_no_use_is_not_tried_again() -> None:
     try:
         for _ in range(2):
             with pytest.raises(ChildLostError, match="has no memory that another process can open"):
-                wall.keep(60, Keeper.keep, gemm(8, 8, 8), 1, 0)
+                wall.keep(60, Keeper.keep, gemm(8, 8, 8), 1)
             assert wall._gauge.child is None
     finally:
         wall.end()

@@ -135,7 +135,7 @@ def test_the_clocks_agree_on_hot_launches(monkeypatch: pytest.MonkeyPatch) -> No
     assert judged(gpu, cold) == pytest.approx(1.2)
     hot = replace(cold, point=replace(cold.point, cache=Cache.HOT))
     assert judged(gpu, hot) == pytest.approx(1.0)
-    assert (gpu.launches, gpu.sets) == (250, 1)
+    assert (gpu.launches, gpu.sets) == (256, 1)
 
 
 def test_launches_that_the_queue_has_no_room_for_are_fewer_or_state_no_ratio(

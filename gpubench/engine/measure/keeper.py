@@ -1,7 +1,7 @@
 """Outputs of a GPU's launches, in a process that never runs a user's function.
 
-The process of the function opens their memory. The parent reads results through this process, and
-times requests without launches in it (`engine.outside.on_new_operands`).
+The process of the function opens their memory, and the parent reads results through this process.
+Another such process makes requests without launches (`engine.outside.on_new_operands`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from gpubench.backends.new_elements import NEW_VALUES
 from gpubench.backends.rotation import in_sets, set_size
 from gpubench.engine.operands.make import on_host
 from gpubench.engine.operands.shared import shared_bytes
-from gpubench.errors import ChildLostError, DoesNotFitError, LaunchError, first_line
+from gpubench.errors import ChildLostError, LaunchError, first_line
 from gpubench.model import Problem
 from gpubench.plan.operations import add_operation
 
@@ -38,7 +38,7 @@ def read_lines(outputs: Any, launches: Sequence[int], lines: Sequence[int], posi
 
 
 class Keeper:
-    """Keeps the outputs of one point at a time, and makes requests without launches."""
+    """Keeps the outputs of one point at a time, or makes requests without launches."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -47,10 +47,8 @@ class Keeper:
         self._operands: Any = None  # memory for the new operands of requests without launches
         self._release: Callable[[int], None] | None = None
 
-    def keep(
-        self, problem: Problem, launches: int, position: int, stated_in: str = ""
-    ) -> tuple[bytes, str]:
-        """Keep the outputs of a number of launches, whose operand at `position` is new.
+    def keep(self, problem: Problem, launches: int, stated_in: str = "") -> tuple[bytes, str]:
+        """Keep the outputs of a number of launches.
 
         `stated_in` is the file of a user's operation. Return the handle of their memory, and why no
         process can open it; empty if nothing is known against it.
@@ -58,15 +56,11 @@ class Keeper:
         if stated_in:
             add_operation(Path(stated_in))
         self._problem, needed = problem, shared_bytes(problem, launches)[1]
-        shape, kind = problem.input_shapes[position], np.dtype(problem.types[position])
-        size = set_size(shape, kind.itemsize)
-        self._release = self._operands = None
-        try:
-            if needed > self._exported[1].size:  # twice as much at least, as no memory is freed
+        if needed > self._exported[1].size:  # twice as much at least, as no memory is freed
+            try:
                 self._exported = self._ipc.export(1 << (needed - 1).bit_length())
-            self._operands = self._backend.xp.zeros((launches, size), f"u{kind.itemsize}")
-        except (LaunchError, DoesNotFitError, MemoryError) as error:
-            return b"", first_line(error)
+            except LaunchError as error:
+                return b"", first_line(error)
         return self._exported[0], ""
 
     @property
@@ -88,6 +82,19 @@ class Keeper:
         bits = f"u{np.dtype(problem.types[-1]).itemsize}"
         outputs = outputs_in(memory[: memory.size // of_one * of_one], problem, bits)
         return read_lines(outputs, copies, rows, position)
+
+    def make_room(self, problem: Problem, launches: int, position: int, stated_in: str = "") -> str:
+        """Allocate new operands of requests without launches. Return why that is impossible."""
+        if stated_in:
+            add_operation(Path(stated_in))
+        shape, kind = problem.input_shapes[position], np.dtype(problem.types[position])
+        size = set_size(shape, kind.itemsize)
+        self._release = self._operands = None
+        try:
+            self._operands = self._backend.xp.zeros((launches, size), f"u{kind.itemsize}")
+        except MemoryError as error:
+            return first_line(error)
+        return ""
 
     def hold_nothing(self, count: int, in_queue: bool) -> None:
         """Prepare the request of `Examiner.put_new_operands`, without a launch."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from gpubench.engine.child.supervisor import Supervisor
 from gpubench.engine.judge.verdict import WrongError, as_judged
+from gpubench.engine.measure.keeper import Keeper
 from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import SEED_BITS
 from gpubench.engine.outside.batch import Batch, Seen
@@ -69,10 +70,12 @@ class Wall:
 
     def __init__(self, device: str) -> None:
         self._gauge = Supervisor(device, Timer.EVENTS)
-        """A child that never runs foreign code, for requests without launches. On a GPU it also
-        has the outputs."""
+        """A child that never runs foreign code, for requests without launches."""
 
-        self._fault: Exception | None = None  # why it is of no use
+        self._keeper = Supervisor(device, Timer.EVENTS)
+        """On a GPU, another such child, which has the outputs."""
+
+        self._fault: Exception | None = None  # why these are of no use
 
     @property
     def device_name(self) -> str:
@@ -81,24 +84,26 @@ class Wall:
 
     @device_name.setter
     def device_name(self, name: str) -> None:
-        self._gauge.device_name = name
+        self._gauge.device_name = self._keeper.device_name = name
 
     def end(self) -> None:
-        """End the child that never runs foreign code."""
+        """End the children that never run foreign code."""
         self._gauge.end_all()
+        self._keeper.end_all()
         close_to_descendants(closed=False)
 
     def keep(self, limit_s: float, method: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a method of the `Keeper` in the child that never runs foreign code.
+        """Call a method of the `Keeper` in a child that never runs foreign code.
 
         Raises DeviceUnavailableError and ChildLostError, and then raises it at once in later calls.
         """
+        child = self._keeper if method in {Keeper.keep, Keeper.read_results} else self._gauge
         if self._fault:
             raise self._fault
         try:
-            if self._gauge.child is None:
-                self._gauge.open()
-            return self._gauge.request(limit_s, method, *arguments)
+            if child.child is None:
+                child.open()
+            return child.request(limit_s, method, *arguments)
         except (ChildLostError, DeviceUnavailableError) as error:
             self._fault = error
             raise
