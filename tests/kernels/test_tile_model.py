@@ -35,7 +35,7 @@ from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import plan
 
-BATCHED = of_op("gemm_batched")["wgmma_batched"]
+BATCHED = [of_op("gemm_batched")[name] for name in ("wgmma_batched", "wgmma_batched_pingpong")]
 GEMM = {name: each for name, each in of_op("gemm").items() if isinstance(each, CudaVariant)}
 
 MODELLED = {
@@ -164,13 +164,31 @@ def test_kernels_that_refuse_a_problem_have_no_picks() -> None:
 def test_tiles_for_batches_are_legal_and_small_products_leave_room_for_further_blocks() -> None:
     for batch, m, n, k in ((512, 64, 64, 64), (7, 1, 8, 1280), (16, 512, 512, 512)):
         of_batch = Problem.of("gemm_batched", (m, n, k, batch), "float16")
-        tiles = BATCHED.tiles_for(of_batch, 132)
-        assert 1 <= len(tiles) <= PICKS_TOGETHER
-        for tile in tiles:
-            assert BATCHED.why_not(tile, of_batch, (9, 0)) is None, str(tile)
-            assert tile["stages"] <= -(-k // 64)
+        for variant in BATCHED:
+            tiles = variant.tiles_for(of_batch, 132)
+            assert 1 <= len(tiles) <= PICKS_TOGETHER
+            for tile in tiles:
+                assert variant.why_not(tile, of_batch, (9, 0)) is None, str(tile)
+                assert variant is not BATCHED[0] or tile["stages"] <= -(-k // 64)
     small = Problem.of("gemm_batched", (64, 64, 64, 512), "float16")
-    assert "64x64x64/cluster=1x1" in map(str, BATCHED.tiles_for(small, 132))
+    assert "64x64x64/cluster=1x1" in map(str, BATCHED[0].tiles_for(small, 132))
+
+
+def test_the_grids_of_batches_have_a_row_for_each_product_or_blocks_that_take_all_tiles() -> None:
+    of_batch = Problem.of("gemm_batched", (130, 136, 64, 7), "bfloat16")
+    grids = []
+    for variant, tile in zip(BATCHED, ("64x64x64/s1", "64x64x64/s3"), strict=True):
+        assert isinstance(variant, CudaVariant)
+        launch = variant.launch(variant.tiles.read(tile), of_batch)
+        assert [each.batch for each in launch.tensor_maps] == [7, 7, 7]
+        grids.append(launch.grid)
+    assert grids == [(9, 7), (63,)]
+
+
+def test_one_stage_is_for_one_step() -> None:
+    tile = BATCHED[0].tiles.read("64x64x64/s1")
+    reason = BATCHED[0].why_not(tile, Problem.of("gemm_batched", (64, 64, 72, 2), "bfloat16"))
+    assert reason == "64x64x64/cluster=1x1: one stage is for K up to 64, not 72"
 
 
 def test_auto_tiles_without_a_device_are_refused() -> None:
