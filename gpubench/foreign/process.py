@@ -4,7 +4,7 @@ In a process that runs foreign code already, as those that measure, it runs ther
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -70,8 +70,16 @@ def own_process() -> Iterator[ForeignProcess]:
 _process = ForeignProcess(__name__)
 
 
+def begin(path: str) -> None:
+    """Start the process for a problem. It imports torch while other processes start."""
+    _process.begin(Path(path))
+
+
 def serve(descriptor_of_socket: int) -> None:
     """Answer requests until the channel closes."""
+    with suppress(ImportError):  # which each request reports
+        import torch  # noqa: F401 # it takes seconds
+
     serve_requests(descriptor_of_socket, _answer)
 
 

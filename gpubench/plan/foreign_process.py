@@ -44,23 +44,32 @@ class ForeignProcess:
         ProcessEndedError, which says `where`, if the process ends or is too late.
         """
         with self._lock:
-            is_other = is_alone and self._folder != path.parent
-            if self._child is None or self._child.has_ended or is_other:
-                self.end()
-                self._folder = path.parent
-                environment, folder = environment_of_foreign(path.parent)
-                self._child = start(
-                    self._module, "serve", speaker="", environment=environment, folder=folder
-                )
-            self._child.streams.speak_as(path.stem)
+            child = self._started(path.parent, is_alone=is_alone)
+            child.streams.speak_as(path.stem)
             try:
-                return ask(self._child, request, (limit_s,), max_bytes=max_bytes)
+                return ask(child, request, (limit_s,), max_bytes=max_bytes)
             except ChildLostError as lost:
                 self.end()
                 raise ProcessEndedError(f"{where or path}: its process {lost.why}") from lost
             except KeyboardInterrupt:
                 self.end()
                 raise
+
+    def begin(self, path: Path) -> None:
+        """Start the process for the files of this file's folder alone, if it does not run."""
+        with self._lock:
+            self._started(path.parent, is_alone=True)
+
+    def _started(self, folder: Path, *, is_alone: bool) -> Child:
+        is_other = is_alone and self._folder != folder
+        if self._child is None or self._child.has_ended or is_other:
+            self.end()
+            self._folder = folder
+            environment, writable = environment_of_foreign(folder)
+            self._child = start(
+                self._module, "serve", speaker="", environment=environment, folder=writable
+            )
+        return self._child
 
     def end(self) -> None:
         """End the process, with all that it started."""

@@ -18,7 +18,7 @@ from gpubench.commands.judge.budget import Budget
 from gpubench.commands.judge.measured import measured, read_judged
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.errors import INTERRUPTED, UsageError
-from gpubench.foreign import forms
+from gpubench.foreign import forms, process
 from gpubench.foreign.operation import REFERENCE, Record, read_record
 from gpubench.foreign.sweep import at_once, run_references
 from gpubench.plan.registry import is_ours, of_op
@@ -178,6 +178,7 @@ def _judged(sweep: Sweep, folder: Path | None, choices: Choices) -> tuple[Proble
     if choices.resume and path and path.is_file() and not is_begun:
         rows, kept = read(path), path
     else:
+        process.begin(record.statement.path)
         outcome = measured(sweep, {REFERENCE}, force=choices.force, resume=is_begun)
         rows, is_interrupted, kept = outcome.rows, outcome.interrupted, outcome.path or Path()
     baselines = dict.fromkeys(names, (REFERENCE,))
