@@ -62,6 +62,8 @@ class Worker:
         self._owner = ""
         """The variant that has this child to itself (`owner_of`); empty: the child is shared."""
 
+        self._has_functions = False  # whether the job has functions of users
+
         self._faults: Counter[str] = Counter()
         """For each variant, the number of its points in a row that ended their children."""
 
@@ -115,7 +117,9 @@ class Worker:
         If that ends the child, each point is compiled when it is measured. Functions that need a
         process of their own are compiled there, when they are measured.
         """
-        if len({owner_of(point.variant) for point in points}) > 1:
+        owners = {owner_of(point.variant) for point in points}
+        self._has_functions = bool(owners - {""})
+        if len(owners) > 1:
             points = [point for point in points if not owner_of(point.variant)]
         limit_s = self._timing.point_limit_s or COMPILE_LIMIT_S
         later = min(self._timing.rounds - 1, MAX_AHEAD)
@@ -175,6 +179,8 @@ class Worker:
             result = self._wall.measure(self._child, result, self._timing, wall_limit_s)
         if scrutiny_of(point.variant).is_examined:
             result = self._examined(result, wall_limit_s)
+        elif self._has_functions and self._timing.examined_in == 1:
+            result = self._examination.with_clock_ratio(result, self._timing, self._seed)
         if result.status == Status.OK:
             self._faults[name] = 0
             self._measured[point] = result

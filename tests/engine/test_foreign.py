@@ -169,6 +169,20 @@ def test_each_measurement_of_a_function_has_a_new_seed(worker: Worker, folder: P
     assert (plain.status, plain.seed, plain.clock_ratio) == (Status.OK, None, None)
 
 
+@pytest.mark.parametrize(("examined_in", "functions"), [(1, True), (1, False), (10, True)])
+def test_a_library_is_timed_by_the_other_clock_beside_functions_that_are_judged(
+    examined_in: int, functions: bool, worker: Worker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = point(of_op("gemm")["cpu_blas"], size=(64, 64, 64))
+    monkeypatch.setattr(
+        worker._examination, "with_clock_ratio", lambda result, *_: replace(result, clock_ratio=1.1)
+    )
+    worker.begin(replace(QUICK, examined_in=examined_in), 1)
+    worker.compile([ours, *([at(folder, "honest")] if functions else [])], lambda _count: None)
+    is_timed = functions and examined_in == 1
+    assert worker.measure(ours).clock_ratio == (1.1 if is_timed else None)
+
+
 def test_what_load_can_cause_must_happen_three_times_and_all_else_is_wrong_at_once(
     worker: Worker, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,16 @@ class Two:
         return new
 
 
+def examination_of(two: Two) -> Examination:
+    def request(_limit_s: float, method: Any, *arguments: Any) -> Any:
+        return "" if method is Examiner.at_unusual_size else two.request(method, *arguments)
+
+    child: Any = SimpleNamespace(
+        living=SimpleNamespace(pid=os.getpid()), usable=True, request=request
+    )
+    return Examination(child, GPU, lambda _limit_s, *asked: two.keep(*asked))
+
+
 @pytest.mark.parametrize("cache", list(Cache))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("layout", [(), ("A", "C")])
@@ -184,21 +195,29 @@ def test_without_ipc_the_function_keeps_its_outputs_and_the_reason_is_known(
 @pytest.mark.parametrize(("fails", "clock"), [("", "parent"), ("open", "own")])
 def test_a_row_says_whether_another_process_had_the_results(fails: str, clock: str) -> None:
     two = Two(product, Memory(fails))
-    child: Any = type("Child", (), {})()
-    child.living, child.usable = type("Living", (), {"pid": os.getpid()}), True
-
-    def request(_limit_s: float, method: Any, *arguments: Any) -> Any:
-        if method is Examiner.at_unusual_size:
-            return ""
-        return two.request(method, *arguments)
-
-    child.request = request
-    examination = Examination(child, GPU, lambda _limit_s, *asked: two.keep(*asked))
-    result, _ = examination.judge(two.result, Timing(), is_first=True)
+    result, _ = examination_of(two).judge(two.result, Timing(), is_first=True)
     assert (result.status, result.is_walled) == (Status.OK, not fails)
     row = build_rows({result.point: [result]}, GPU, {result.point.variant: ""})[0]
     assert row.clock == clock
     assert ("no other process confirms this time: cuda" in (row.notes or "")) == bool(fails)
+
+
+def test_a_library_beside_a_function_is_timed_in_the_same_way() -> None:
+    two, timing = Two(product, Memory()), Timing()
+    ours = replace(two.result, seed=None)
+    timed = examination_of(two).with_clock_ratio(ours, timing, SEED)
+    assert timed.clock_ratio is not None
+    assert (timed.status, timed.seed, timed.is_walled) == (Status.OK, None, None)
+    assert "read_results" not in two.asked
+    tuned = replace(ours.point.variant, tune=lambda *_: (product, ""))
+    others = [
+        replace(ours, status=Status.WRONG),
+        replace(ours, point=replace(ours.point, variant=tuned)),
+    ]
+    for other in others:
+        assert examination_of(two).with_clock_ratio(other, timing, SEED) == other
+    wrong = Two(lambda a, b, c: np.matmul(a, 2 * b, out=c), Memory())
+    assert examination_of(wrong).with_clock_ratio(wrong.result, timing, SEED).clock_ratio is None
 
 
 def test_memory_is_exported_again_only_if_it_is_too_small() -> None:

@@ -118,13 +118,15 @@ def _judged(
         reason = f"measured in {min(map(len, times_us))} rounds, {MIN_ROUNDS} are needed"
     else:
         verdict, reason = _decided(ratio, low, claim, threshold)
-        factor = _by_other_clock(best)
+        factor = _by_other_clock(best, measured)
         scaled = Ratio(*(speed / factor for speed in ratio))
         if short := _why_too_short(best):
             verdict, reason = JudgeVerdict.NOT_DECIDED, short
         elif _decided(scaled, low / factor, claim, threshold)[0] != verdict:
             verdict = JudgeVerdict.NOT_DECIDED
             reason = f"by another process's clock, a launch takes {factor:.2f} times as long"
+        elif factor > 1:  # the speed by that clock
+            ratio, low = scaled, low / factor
     return Judged(
         row=best,
         baseline=baseline,
@@ -175,13 +177,15 @@ def _handing_us(row: Row) -> float:
     return (row.overhead_us or 0.0) / (row.launches_per_sample or 1)
 
 
-def _by_other_clock(row: Row) -> float:
+def _by_other_clock(row: Row, baselines: Sequence[Row]) -> float:
     """Return how much longer launches take by the clock of another process; 1 if it agrees.
 
     A time that is too short may be a cheat. A time that is too long includes waiting for a core.
-    For launches shorter than `LEAST_US`, the ratio includes the time of a request.
+    For launches shorter than `LEAST_US`, the ratio includes the time of a request. If the clock
+    timed baselines in the same way, the ratio is relative to theirs.
     """
     ratio = 1.0 if row.timer == Timer.OUTSIDE else row.clock_ratio or 1.0
+    ratio /= max(1.0, min((x.clock_ratio for x in baselines if x.clock_ratio), default=1.0))
     is_long = (row.median_us or 0.0) >= LEAST_US
     return ratio if ratio > CLOCKS_AGREE or (is_long and ratio < 1 / CLOCKS_AGREE) else 1.0
 

@@ -93,8 +93,7 @@ class Examination:
         """
         point, pid, ratio = result.point, self._child.living.pid, None
         is_function = scrutiny_of(point.variant).has_own_process
-        operation = point.problem.operation
-        is_judged = operation.is_uniform and point.problem.bytes <= MAX_JUDGED_BYTES
+        operation, is_judged = point.problem.operation, _has_judged_size(point)
         keep = partial(self._keep, limit_s) if self._keep and is_function else None
         why_open = f"they exceed {MAX_JUDGED_BYTES:,} bytes"
         if is_function and is_judged:
@@ -121,6 +120,24 @@ class Examination:
             ratio = OnNewOperands(request, pid, result, self._device).judge()
         return replace(result, clock_ratio=ratio)
 
+    def with_clock_ratio(self, result: Measurement, timing: Timing, seed: int) -> Measurement:
+        """Return the measurement of a library, timed as the users' functions beside it on a GPU.
+
+        `seed` is the seed of its operands. Without a ratio, the functions' own ratios decide.
+        """
+        point, limit_s = result.point, timing.hang_s
+        is_tuned = isinstance(point.variant, CallVariant) and point.variant.tune is not None
+        is_judged = result.status == Status.OK and _has_judged_size(point) and not is_tuned
+        if self._keep is None or not is_judged:
+            return result
+        request, keep = (partial(each, limit_s) for each in (self._child.request, self._keep))
+        pid, result = self._child.living.pid, replace(result, seed=seed)
+        try:
+            ratio = OnNewOperands(request, pid, result, self._device, keep).judge()
+        except (WrongError, ChildLostError):
+            ratio = None
+        return replace(result, clock_ratio=ratio, seed=None)
+
     def _note_of_unusual_size(self, point: Point, limit_s: float) -> str:
         """Return what an unusual size shows, once for each instance of a user's kernel.
 
@@ -143,6 +160,10 @@ class Examination:
             note = f"right at this size; {lost.why} at {unusual.size if unusual else ''}"
         self._notes[instance] = note
         return note
+
+
+def _has_judged_size(point: Point) -> bool:
+    return point.problem.operation.is_uniform and point.problem.bytes <= MAX_JUDGED_BYTES
 
 
 def _joined(*notes: str) -> str:

@@ -101,6 +101,32 @@ def test_a_speed_that_another_clock_denies_is_not_decided(
     assert (reason in result.reason) == (verdict == "not decided")
 
 
+@pytest.mark.parametrize(
+    ("factor", "ratios", "verdict"),
+    [
+        (1.0, (1.18, 1.2), "same"),  # short launches take longer for another process
+        (1.0, (None, 1.2), "not decided"),
+        (0.55, (1.18, 2.3), "not decided"),
+        (0.5, (1.2, 1.2), "faster"),
+        (0.8, (0.5, 1.3), "not decided"),
+    ],
+)
+def test_another_clock_is_compared_with_the_same_clock_of_the_baseline(
+    factor: float, ratios: tuple[float | None, float], verdict: str
+) -> None:
+    named = ("blas", 1.0), ("mine", factor)
+    rows = [replace(timed(*x), clock_ratio=r) for x, r in zip(named, ratios, strict=True)]
+    (result,) = judge_rows(rows, {"mine": ("blas",)})
+    assert result.verdict == verdict
+
+
+def test_a_speed_is_stated_by_the_clock_that_denies_it() -> None:
+    rows = timed("blas", 1.0), replace(timed("mine", 0.5), clock_ratio=1.4)
+    (result,) = judge_rows(rows, {"mine": ("blas",)})
+    assert result.ratio
+    assert (result.verdict, round(result.ratio.ratio, 2)) == ("faster", 1.43)
+
+
 def test_a_time_that_no_other_process_confirms_is_not_decided() -> None:
     rows = timed("blas", 1.0), replace(timed("mine", 0.5), clock="own")
     (result,) = judge_rows(rows, {"mine": ("blas",)})
