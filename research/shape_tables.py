@@ -43,10 +43,9 @@ OTHERS = {
     **{(dtype, "few_cold"): 1.0 for dtype in ("bfloat16", "float16")},
     **{
         (dtype, kind): 1.05
-        for dtype in ("bfloat16", "float16", "float8_e4m3")
+        for dtype in ("bfloat16", "float8_e4m3")
         for kind in ("some_hot", "some_cold")
     },
-    **{(dtype, "large"): 1.01 for dtype in ("bfloat16", "float16", "float8_e4m3")},
     **{(dtype, "small"): 1.0 for dtype in ("bfloat16", "float32")},
     **{(dtype, "odd_1"): 1.8 for dtype in ("bfloat16", "float16")},
     ("tf32", "odd_1"): 1.3,
