@@ -84,8 +84,8 @@ def judged(rows: Sequence[Row], honest_us: dict[tuple[str, str, str], float]) ->
     """Print whether each row is as it must be, and return that.
 
     A kernel that cheats may be `ok` with a time that is not false: at least the time of the right
-    kernel beside it, or with a `clock_ratio` that makes it as long. Times of right kernels are added
-    to `honest_us`.
+    kernel beside it, or with a `clock_ratio` that makes it as long. Times of right kernels are
+    added to `honest_us`.
     """
     held = []
     for row in sorted(rows, key=lambda row: _name(row) not in RIGHT):
