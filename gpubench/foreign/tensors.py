@@ -186,13 +186,15 @@ def _arranged(program: Program, number: int, parts: Sequence[Part]) -> set[int]:
         for part in parts
         if is_arrangeable(part.shape, part.dtype) and _is_contiguous(part)
     }
-    found = set[int]()
+    independent = set[int]()
     for seed in ARRANGED_SEEDS:
-        leaves = inputs_of(program, number, seed)[0] if can_be - found else []
-        found |= {
-            leaf for leaf in can_be - found if is_independent(leaves[leaf].double().cpu().numpy())
+        leaves = inputs_of(program, number, seed)[0] if can_be - independent else []
+        independent |= {
+            leaf
+            for leaf in can_be - independent
+            if is_independent(leaves[leaf].double().cpu().numpy())
         }
-    return found
+    return independent
 
 
 def _is_contiguous(part: Part) -> bool:
