@@ -33,6 +33,8 @@ TASKS = (
 )
 """Problems of gpu-mode whose reference is judged as a submission."""
 
+WITHOUT_TOLERANCE = {"linalg/qr_v2"}  # their checks compare by other rules
+
 MODELS = (1, 2, 3, 4, 12, 16, 23, 33, 36, 40)
 """Problems of KernelBench's first level: products, a softmax, and norms."""
 
@@ -68,7 +70,8 @@ def cases(checkout: Path, scratch: Path, device: str) -> Iterator[Case]:
         yield Case(vector_sum, vector_sum / "solutions" / "wrong" / "cheat.py", WRONG, "6")
     for name in TASKS if problems.is_dir() else ():
         text = "from reference import ref_kernel as custom_kernel\n"
-        yield Case(problems / name, _written(scratch / "as_submission.py", text), RIGHT)
+        expected = REFUSED if name in WITHOUT_TOLERANCE else RIGHT
+        yield Case(problems / name, _written(scratch / "as_submission.py", text), expected)
     for file in sorted(checkout.glob("KernelBench/level1/*.py")):
         if int(file.name.partition("_")[0]) in MODELS:
             yield _of_model(file, scratch, device)
@@ -117,7 +120,8 @@ def judge(case: Case, scratch: Path, device: str) -> tuple[str, str]:
         command += ["--budget", "10"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in {0, 1, 3}:
-        return REFUSED, done.stderr.strip().splitlines()[-1]
+        line = done.stderr.strip().splitlines()[-1].removeprefix("gpubench: ")
+        return REFUSED, line.replace(f"{case.problem.parent}/", "")
     verdicts = {word for word in ("faster", "slower") if f"\n{word} " in done.stdout}
     rows = [row for row in read(out) if row.variant != "reference"]
     row = next((each for each in rows if each.status != Status.OK), rows[0])

@@ -9,6 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from gpubench.errors import UsageError
 from gpubench.foreign import values
 from gpubench.foreign.statement import MAX_WORKLOADS, Statement, Tolerance, Workload, read_text
 
@@ -113,12 +114,12 @@ class Program:
         return self._module.ref_kernel(*arguments)
 
     def tolerances(self, arguments: Any, result: Sequence[Any]) -> list[Tolerance]:
-        """Return the tolerances by which the task's own check compares. Raises ValueError."""
+        """Return the tolerances by which the task's own check compares. Raises UsageError."""
         self._seen.clear()
         output = result[0] if len(result) == 1 else tuple(result)
         self._module.check_implementation(*arguments, output)
         if not self._seen:
-            raise ValueError("check_implementation compares by rules that are no tolerance")
+            raise UsageError("check_implementation compares by rules that are no tolerance")
         if len(self._seen) == len(result):
             return list(self._seen)
         return [min(self._seen, key=lambda each: (each.relative, each.absolute))] * len(result)
