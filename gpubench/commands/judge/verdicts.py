@@ -185,7 +185,7 @@ def _by_other_clock(row: Row, baselines: Sequence[Row]) -> float:
     timed baselines in the same way, the ratio is relative to theirs.
     """
     ratio = 1.0 if row.timer == Timer.OUTSIDE else row.clock_ratio or 1.0
-    ratio /= max(1.0, min((x.clock_ratio for x in baselines if x.clock_ratio), default=1.0))
+    ratio /= min((x.clock_ratio for x in baselines if x.clock_ratio), default=1.0)
     is_long = (row.median_us or 0.0) >= LEAST_US
     return ratio if ratio > CLOCKS_AGREE or (is_long and ratio < 1 / CLOCKS_AGREE) else 1.0
 

@@ -20,7 +20,17 @@ from gpubench.engine.operands.make import SEED_BITS, make_inputs
 from gpubench.engine.outside.on_new_operands import OnNewOperands
 from gpubench.engine.outside.parent_clock import require_time
 from gpubench.errors import ChildLostError
-from gpubench.model import CallVariant, Device, Measurement, Point, Status, Timer, Timing, Variant
+from gpubench.model import (
+    CallVariant,
+    Device,
+    Measurement,
+    Point,
+    Scope,
+    Status,
+    Timer,
+    Timing,
+    Variant,
+)
 from gpubench.plan.scrutiny import scrutiny_of
 
 MAX_JUDGED_BYTES = 2**31  # results of larger problems are judged in the child only
@@ -94,7 +104,8 @@ class Examination:
         point, pid, ratio = result.point, self._child.living.pid, None
         is_function = scrutiny_of(point.variant).has_own_process
         operation, is_judged = point.problem.operation, _has_judged_size(point)
-        keep = partial(self._keep, limit_s) if self._keep and is_function else None
+        is_walled = is_function and point.scope == Scope.KERNEL
+        keep = partial(self._keep, limit_s) if self._keep and is_walled else None
         why_open = f"they exceed {MAX_JUDGED_BYTES:,} bytes"
         if is_function and is_judged:
             on_new_operands = OnNewOperands(request, pid, result, self._device, keep)

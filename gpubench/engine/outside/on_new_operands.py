@@ -30,7 +30,7 @@ from gpubench.engine.operands.make import (
 from gpubench.engine.operands.shared import stated_in
 from gpubench.engine.outside.parent_clock import AGREEING_S, LAUNCH_US, PATIENCE_S, timed
 from gpubench.errors import ChildLostError, DeviceUnavailableError, first_line
-from gpubench.model import CLOCKS_AGREE, Cache, Device, Launches, Measurement, Timer
+from gpubench.model import CLOCKS_AGREE, Cache, Device, Launches, Measurement, Scope, Timer
 
 MAX_LAUNCHES = 32
 """Maximum number of launches on new operands on a CPU. Short launches are judged together, so that
@@ -102,8 +102,8 @@ class OnNewOperands:
         self._is_hot = self._point.cache == Cache.HOT
         from_memory_us = problem.bytes / bandwidth / 1e3 if bandwidth else 0.0
         self._from_memory_us = from_memory_us if self._is_hot else 0.0
-        # CUPTI's times leave out the gaps between kernels.
-        self._is_timed = self._point.timer == Timer.EVENTS
+        # CUPTI's times leave out the gaps between kernels, and these launches copy nothing.
+        self._is_timed = (self._point.timer, self._point.scope) == (Timer.EVENTS, Scope.KERNEL)
         self._launches = self._sets = max(1, self._number())
         self._seed = 0
         self.why_open = self._share_outputs()
