@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from gpubench.errors import UsageError
 from gpubench.foreign import forms, process
 from gpubench.foreign.operation import RECORD, REFERENCE, Record, digest_of
 from gpubench.foreign.process import Request
-from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Statement
+from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Statement, read_text
 from gpubench.model import OPERATIONS
 from gpubench.plan.foreign_process import ForeignProcess
 from gpubench.text import unknown
@@ -44,11 +45,17 @@ class Folder(NamedTuple):
 
 
 def prepared(
-    form: str, file: Path, numbers: Sequence[int], solutions: Sequence[Path], device: str
+    form: str,
+    file: Path,
+    numbers: Sequence[int],
+    solutions: Sequence[Path],
+    device: str,
+    own: ForeignProcess | None = None,
 ) -> Folder:
     """Return the operation of a problem, with its reference and solutions as functions.
 
-    Runs the reference on the workloads of these numbers, once for all calls. Raises UsageError.
+    Runs the reference on the workloads of these numbers, once for all calls, in a process of its
+    own if one is given. Raises UsageError.
     """
     statement = forms.read(form, file)
     listed = range(1, len(statement.workloads) + 1)
@@ -60,7 +67,7 @@ def prepared(
     named = {_name(each.stem, "solution"): Path(each).absolute() for each in solutions}
     if len(named) < len(solutions):
         raise UsageError("--solution: two files have the same name")
-    facts = {number: _facts(statement, number, device) for number in numbers or listed}
+    facts = {number: _facts(statement, number, device, own) for number in numbers or listed}
     digests = {name: digest_of(path) for name, path in named.items()}
     root = cache_file("problems", statement, device, sorted(facts), sorted(digests.items()))
     record = Record(statement, device, _of_own_sizes(facts))
@@ -74,20 +81,30 @@ def prepared(
     return Folder(op, root, statement, tuple(named))
 
 
-def run_reference(
-    form: str, file: Path, numbers: Sequence[int], device: str, own: ForeignProcess
+class _Spec(msgspec.Struct):
+    binding: str | None = None
+
+
+class _Solution(msgspec.Struct):
+    spec: _Spec
+
+
+def compile_ahead(
+    home: Folder, solutions: Sequence[Path], device: str, own: ForeignProcess
 ) -> None:
-    """Run a problem's reference in a process. What it shows is kept for `prepared`."""
-    statement = forms.read(form, file)
-    listed = range(1, len(statement.workloads) + 1)
-    for number in numbers or listed:
-        if number in listed:
-            _facts(statement, number, device, own)
+    """Compile the CUDA C++ of solutions. The processes that measure them find what is kept.
+
+    A fault is found again by these processes.
+    """
+    for path in solutions:
+        with suppress(OSError, ValueError, UsageError):
+            if msgspec.json.decode(read_text(path), type=_Solution).spec.binding:
+                form, problem = home.statement.form, home.statement.path
+                request = Request("load", form, problem, device, 1, solution=str(path.absolute()))
+                process.ask_for(request, bytes, own, home.path)
 
 
-def _facts(
-    statement: Statement, number: int, device: str, own: ForeignProcess | None = None
-) -> Facts:
+def _facts(statement: Statement, number: int, device: str, own: ForeignProcess | None) -> Facts:
     """Return what a run of the reference shows, which is kept."""
     digests = [digest_of(Path(each)) for each in (statement.path, *statement.sources)]
     fields = Facts.__struct_fields__, Part.__struct_fields__  # of this version

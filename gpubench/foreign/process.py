@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 class Request(msgspec.Struct, frozen=True):
     """What is asked about a workload."""
 
-    what: Literal["facts", "inputs", "results"]
+    what: Literal["facts", "inputs", "results", "load"]
     form: str
     path: str
     device: str
@@ -37,16 +37,22 @@ class Request(msgspec.Struct, frozen=True):
     facts: Facts | None = None
     seed: int = 0
     content: bytes = b""  # of the inputs
+    solution: str = ""  # the file to load, which compiles it
 
 
 def ask_for(
-    request: Request, kind: Callable[..., Answer] | Any, process: ForeignProcess | None = None
+    request: Request,
+    kind: Callable[..., Answer] | Any,
+    process: ForeignProcess | None = None,
+    home: Path | None = None,
 ) -> Any:
     """Return the answer to a request, by default from the process of all requests.
 
+    The process may write what it keeps for the folder `home`, by default that of the problem.
     Raises UsageError with the file and what is wrong.
     """
-    content, path = msgspec.msgpack.encode(request), Path(request.path)
+    content = msgspec.msgpack.encode(request)
+    path = home / Path(request.path).name if home else Path(request.path)
     if runs_foreign_code():
         answer = _answer(content)
     else:
@@ -112,6 +118,11 @@ def _answer(content: bytes) -> bytes:
 
 def _answered(request: Request) -> Facts | bytes | Results:
     program = program_of(request.form, request.path, request.device)
+    if request.what == "load":
+        from gpubench.foreign import solutions  # which finds compilers
+
+        solutions.load(program, Path(request.solution), "")
+        return b""
     if request.facts is None:
         workload = forms.read(request.form, Path(request.path)).workloads[request.number - 1]
         facts = tensors.examine(program, request.number, workload.tolerance)

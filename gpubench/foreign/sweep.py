@@ -28,23 +28,28 @@ def at_once() -> int:
     return max(1, min(MAX_AT_ONCE, (os.cpu_count() or 1) // 2))
 
 
-def run_references(paths: Sequence[Path], options: Mapping[str, Any]) -> None:
-    """Run the references of problems at once, which `of_problem` would run one after the other.
+def prepare_ahead(
+    problems: Sequence[tuple[Path, Sequence[Path]]], options: Mapping[str, Any]
+) -> None:
+    """Run the references of problems, and compile their solutions, at once.
 
-    A fault is found again by `of_problem`, which reports it.
+    `of_problem` would run one after the other. A fault is found again there, and reported.
     """
     from gpubench.foreign import folder, forms, process
 
-    def run(path: Path, own: ForeignProcess) -> None:
+    def prepare(path: Path, solutions: Sequence[Path], own: ForeignProcess) -> None:
         with suppress(UsageError):
             for form, file in forms.find(path):
-                folder.run_reference(form, file, numbers, device, own)
+                home = folder.prepared(form, file, numbers, solutions, device, own)
+                if device != "cpu":
+                    folder.compile_ahead(home, solutions, device, own)
 
     device = find_devices(options.get("device") or "auto")[0][0].backend
     numbers = _numbers(parse_sizes(options["sizes"]) if options.get("sizes") else ())
-    with ThreadPoolExecutor(max(1, len(paths))) as pool, ExitStack() as ends:
-        processes = [ends.enter_context(process.own_process()) for _ in paths]
-        list(pool.map(run, paths, processes))  # an interruption ends them before the pool waits
+    with ThreadPoolExecutor(max(1, len(problems))) as pool, ExitStack() as ends:
+        processes = [ends.enter_context(process.own_process()) for _ in problems]
+        paths, solutions = zip(*problems, strict=True)
+        list(pool.map(prepare, paths, solutions, processes))  # an interruption ends the processes
 
 
 def _numbers(sizes: Sequence[Size]) -> list[int]:

@@ -7,6 +7,8 @@ import pytest
 import stated_problems
 from commandline import run
 
+from gpubench.foreign import folder, forms
+from gpubench.foreign.sweep import prepare_ahead
 from gpubench.model import Status
 from gpubench.results.row import read
 
@@ -100,3 +102,17 @@ def test_a_folder_of_problems_is_one_table_and_is_continued(tmp_path: Path) -> N
     assert first.out.count("submission") >= 2
     again = run(tmp_path, *words, "60", "--resume", "rows")
     assert again.out == first.out
+
+
+def test_references_that_ran_at_once_do_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = stated_problems.definition(tmp_path / "problem")
+    sol_solution(home, "mine", "return x, pairs.sum(1)")
+    paths = [home / "definition.json", stated_problems.task(tmp_path / "problems") / "task.yml"]
+    solutions = {paths[0]: [home / "solution_mine.json"], paths[1]: []}
+    prepare_ahead([*solutions.items()], {"device": "cpu", "sizes": "1"})
+    monkeypatch.setattr(folder.process, "ask_for", None)
+    for path, beside in solutions.items():
+        ((form, _),) = forms.find(path)
+        assert folder.prepared(form, path, [1], beside, "cpu").path.is_dir()

@@ -20,7 +20,7 @@ from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.errors import INTERRUPTED, UsageError
 from gpubench.foreign import forms, process
 from gpubench.foreign.operation import REFERENCE, Record, read_record
-from gpubench.foreign.sweep import at_once, run_references
+from gpubench.foreign.sweep import at_once, prepare_ahead
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row, read
@@ -112,7 +112,7 @@ def _judge_all(
         own = {**options, "op": str(path), "output": None}
         try:
             if ahead > 1 and number % ahead == 0:
-                run_references([each for each, _ in problems[number : number + ahead]], options)
+                prepare_ahead(problems[number : number + ahead], options)
             sweep = read_judged(own, defaults, beside)
         except UsageError as error:
             if len(problems) == 1:
