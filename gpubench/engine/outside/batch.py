@@ -52,7 +52,7 @@ class Batch:
 
         self._spans: Sequence[bool] = ()
         self._nan: tuple[int, int] | None = None  # the launch and the row of A with a NaN
-        self._chosen: list[tuple[int, list[int], NDArray[Any]]] = []
+        self._chosen: list[tuple[int, Sequence[int], NDArray[Any]]] = []
         """Launches whose results are compared, with rows of the result and their copies."""
 
         descriptor = new_sealed_file(output_bytes)
@@ -139,13 +139,13 @@ class Batch:
 
     def _copied_rows(
         self, sets: Sequence[tuple[Any, ...]]
-    ) -> list[tuple[int, list[int], NDArray[Any]]]:
+    ) -> list[tuple[int, Sequence[int], NDArray[Any]]]:
         """Copy rows of results that are chosen now, of the last launch and of other launches."""
         height = self.problem.output_shape[0]
         others = CHECKED_ROWS - 1 if self._has_rows else CHECKED_RESULTS - 1
         launches = [self.launches - 1, *(randbelow(self.launches) for _ in range(others))]
         if not self._has_rows:
-            return [(each, list(range(height)), sets[each][-1].copy()) for each in set(launches)]
+            return [(each, range(height), sets[each][-1].copy()) for each in set(launches)]
         chosen = grouped(((launch, randbelow(height)) for launch in launches), itemgetter(0))
         if self._nan:
             chosen.setdefault(self._nan[0], []).append(self._nan)
@@ -163,6 +163,10 @@ class Batch:
         sets, earlier = self._sets(), self._sets(1)
         held = None if self._held is None else self._sets(0, self._held)
         for launch, chosen, copies in self._chosen:
+            inputs, before = (tuple(map(widened, x[launch][:-1])) for x in (sets, earlier))
+            if not self.problem.operation.is_product:
+                require_right_on(np, self.problem, inputs, copies)
+                continue
             has_nan = [(launch, row) == self._nan for row in chosen]
             if any(has_nan):
                 require(
@@ -172,10 +176,6 @@ class Batch:
             if any(has_nan):
                 output = copies[~np.asarray(has_nan)]
             if not rows:
-                continue
-            inputs, before = (tuple(map(widened, x[launch][:-1])) for x in (sets, earlier))
-            if not self.problem.operation.is_product:
-                require_right_on(np, self.problem, inputs, output)
                 continue
             has_all_bits = finds_rounding and not self._spans[launch]
             reason, error = why_wrong_rows(
