@@ -195,7 +195,7 @@ class Visits:
     ) -> None:
         """Accept the verdict of another process, and launch on few rows to load the kernel here.
 
-        A library may compile or choose a kernel for each size, so it is called at the full size. A
+        A function that compiles or chooses a kernel for each size is called at the full size. A
         compiled kernel needs no such launch if it was launched at another size, or if launches are
         short: a first sample that includes loading is void, and is taken again.
         """
@@ -204,7 +204,8 @@ class Visits:
         is_new = instance_of(point) not in self._launched
         if isinstance(point.variant, CallVariant) or (is_new and self._is_long(point)):
             m = point.problem.m
-            rows = m if point.variant.libraries else fewer_rows(point, -(-m // FRACTIONS[0]))
+            whole = _compiles_when_called(point)
+            rows = m if whole else fewer_rows(point, -(-m // FRACTIONS[0]))
             self._backend.bind(point, operands, rows=rows).run()
         self._launched.add(instance_of(point))
         if earlier.threads:
