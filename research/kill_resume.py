@@ -26,7 +26,6 @@ Exits 1 at the first command that fails a check. Needs psutil (extra `fleet`).
 """
 
 import json
-import os
 import random
 import re
 import shutil
@@ -117,8 +116,6 @@ VICTIMS = ("sweep", "child", "both", "SIGINT", "SIGTERM", "SIGHUP")
 """What is killed; or the signal that the sweep gets, after which it keeps what it measured."""
 
 ENDS_WITHIN_S = 10.0
-"""On a machine without other work; the limit grows with the load."""
-
 OURS = re.compile(rf"{re.escape(str(ROOT))}/gpubench/(?!__)")
 """A module of the package in a traceback. Before it loads one, SIGINT ends Python itself."""
 
@@ -139,11 +136,6 @@ def finish(process: subprocess.Popen[str]) -> None:
     require(process.returncode in decided, f"a command ended with {process.returncode}: {err}")
 
 
-def ends_within_s() -> float:
-    """Return the time limit for processes to end after a signal."""
-    return ENDS_WITHIN_S * max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
-
-
 def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
     """Kill after a time; return what was killed and what the sweep did then."""
     with suppress(subprocess.TimeoutExpired):
@@ -161,7 +153,7 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
     took_s = time.monotonic() - killed_s
     is_starting = err.endswith("KeyboardInterrupt\n") and not OURS.search(err)
     require("Traceback" not in err or is_starting, err)
-    _, left = psutil.wait_procs(ours, timeout=ends_within_s())
+    _, left = psutil.wait_procs(ours, timeout=ENDS_WITHIN_S)
     left = [it for it in left if it.is_running() and it.status() != psutil.STATUS_ZOMBIE]
     require(not left, f"{left} outlived their parents")
     if process.returncode in {INTERRUPTED, -number, -signal.SIGINT} - {-signal.SIGKILL}:
@@ -170,7 +162,7 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
         return f"kills of the {'sweep' if victim == 'sweep' else 'sweep and its child'}"
     where = f"{victim} killed after {after_s:.3f} s"
     if process.returncode in {0, 1, 3} and number != signal.SIGKILL:
-        require(took_s < ends_within_s() / 2, f"{where}: it went on for {took_s:.1f} s")
+        require(took_s < ENDS_WITHIN_S / 2, f"{where}: it went on for {took_s:.1f} s")
         return "ended before the kill"
     if process.returncode in {0, 1, 3}:
         return "kills of the child, and the sweep went on" if children else "no child to kill"
