@@ -366,6 +366,8 @@ def main() -> None:
     options.add_argument("--first", type=int, default=0, help="the first seed")
     options.add_argument("--device", default="cpu", choices=VARIANTS)
     asked = options.parse_args()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup and & let children ignore them
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     package = {"package": package_version()[0]}
     seeds = range(asked.first, asked.first + asked.seeds)
     done: list[dict[str, Any]] = []
