@@ -12,7 +12,7 @@ from gpubench.model import CLOCKS_AGREE, Status, Timer
 from gpubench.results.row import Row
 from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.stats.pairs import Ratio, drifting_low, ratio_of_rounds
-from gpubench.text import digits
+from gpubench.text import counted, digits
 
 LEVEL = 0.95
 """Probability that the intervals of all verdicts hold together."""
@@ -115,7 +115,8 @@ def _judged(
     ratio, low = ratio_of_rounds(*times_us, level), _faster_low(baseline, best, level, len(timed))
     if ratio is None or low is None:
         verdict = JudgeVerdict.NOT_DECIDED
-        reason = f"measured in {min(map(len, times_us))} rounds, {MIN_ROUNDS} are needed"
+        rounds = counted(min(map(len, times_us)), "round")
+        reason = f"measured in {rounds}: a verdict needs {MIN_ROUNDS}, and perhaps more --budget"
     else:
         verdict, reason = _decided(ratio, low, claim, threshold)
         factor = _by_other_clock(best, measured)
