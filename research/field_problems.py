@@ -115,7 +115,7 @@ def judge(case: Case, scratch: Path, device: str) -> tuple[str, str]:
     out = scratch / "rows.csv"
     command = [sys.executable, "-m", "gpubench", "judge", str(case.problem)]
     command += ["--solution", str(case.solution), "--device", device, "--sizes", case.sizes]
-    command += ["--rounds", "3", "--force", "-o", str(out)]
+    command += ["--force", "-o", str(out)]
     if "KernelBench" not in str(case.problem):  # one round shows whether a solution is right
         command += ["--budget", "10"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
