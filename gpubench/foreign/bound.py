@@ -146,8 +146,9 @@ class Solution:
 
         size = inputs.numel()
         facts, number = self._facts[size]
-        is_first, threads = size not in self._made, {*threading.enumerate()}
+        is_first, threads = size not in self._made, set[threading.Thread]()
         if is_first:
+            threads = {*threading.enumerate()}
             self._made[size] = inputs_of(self._program, number, seed=0)
         key = inputs.data_ptr(), outputs.data_ptr(), size
         if key not in self._bounds:
