@@ -74,6 +74,9 @@ class Form:
     odd_rows: bool = False
     """Whether it takes only problems with rows that are no multiple of 16 bytes."""
 
+    sends_equal_rows: bool = False
+    """Whether each block of a cluster sends an equal part of A's rows at each step."""
+
     options: str = "/group=8"  # what a configuration says after its cluster
 
     def tiles(self, *, stages: Sequence[int] = STAGES, **further: Any) -> Space:
@@ -100,6 +103,7 @@ TF32 = Form(
     step=32,
     splits=range(1, MAX_CLUSTER + 1),
     clusters=(*PAIRS, "1x4", "4x1"),
+    sends_equal_rows=True,
     options="",
 )
 
@@ -183,6 +187,14 @@ def why_not_in_group(tile: Config) -> str | None:
     return why_not_in_cluster(tile)
 
 
+def box_of_a(rows: int, across: int) -> int:
+    """Return the rows of A that a block sends by a copy: its part, or all where blocks take turns.
+
+    The swizzle has 8 rows, so parts are multiples of them.
+    """
+    return rows if rows % (8 * across) else rows // across
+
+
 def box_of_b(columns: int, down: int) -> int:
     """Return the number of rows of 128 bytes of B that one of `down` blocks sends by a copy."""
     rows = columns // down
@@ -194,11 +206,6 @@ def outgrows_l2(problem: Problem) -> bool:
     return problem.n * problem.k * problem.precision.item_bytes > L2_BYTES
 
 
-def reads_once(problem: Problem, rows: int) -> bool:
-    """Return whether `rows` cover C and B is larger than the L2 cache."""
-    return rows >= problem.m and outgrows_l2(problem)
-
-
 def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     """Return the maps of A and B, of the last columns of B where it lies along n, and of C.
 
@@ -207,8 +214,7 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)
     width = ROW_BYTES // problem.precision.item_bytes
-    sent_rows = tile["BM"] if tile["BM"] % (8 * columns) else tile["BM"] // columns
-    a = row_major_map(A, (m, k), (sent_rows, width))
+    a = row_major_map(A, (m, k), (box_of_a(tile["BM"], columns), width))
     c_rows = BY_64 if tile["BN"] % BY_64 else tile["BM"]
     c = row_major_map(C, (m, n), (c_rows, ROW_BYTES // problem.precision.result_bytes))
     if "B" in problem.column_major:
@@ -217,7 +223,7 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
         boxes = box_of_b(tile["BN"], rows), tile["BK"] // rows
         widths = width, tile["BN"] % width or width
         of_b = [row_major_map(B, (k, n), box) for box in zip(boxes, widths, strict=True)]
-    if reads_once(problem, tile["BM"] * rows):
+    if tile["BM"] * rows >= m and outgrows_l2(problem):  # each launch reads B once
         of_b = [replace(tensor_map, l2_promotion_bytes=256) for tensor_map in of_b]
     return a, *of_b, c
 

@@ -30,7 +30,6 @@ from gpubench.kernels.fitted_tile import (
     RESIDENT,
     SENT_COLUMNS,
     STAGES,
-    TF32,
     UNIT,
     Form,
     consumers,
@@ -364,7 +363,7 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
         rows_sent = [
             rows
             for rows in form.rows
-            if (form is not TF32 or rows % (8 * across) == 0)
+            if not (form.sends_equal_rows and rows % (8 * across))
             and (rows >= BY_64 or rows * down >= problem.m)
             and not (form.in_turns and rows % (4 * problem.precision.result_bytes))
         ]

@@ -63,8 +63,8 @@ def maps_of_batch(launch: Launch, problem: Problem) -> Launch:
 
 def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Return a launch of one block per tile, with a row of the grid for each product."""
-    one = fitted_tile.launches(tile, problem, multiprocessors)
-    return maps_of_batch(replace(one, grid=(*one.grid, problem.batch)), problem)
+    first = fitted_tile.launches(tile, problem, multiprocessors)
+    return maps_of_batch(replace(first, grid=(*first.grid, problem.batch)), problem)
 
 
 VARIANT = tensor_cores.variant(
