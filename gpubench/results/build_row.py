@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpubench.errors import UsageError
-from gpubench.model import LARGEST, Size, size_of, size_text
-from gpubench.results.columns import Columns, column
+from gpubench.model import LARGEST
+from gpubench.results.columns import Columns, OfSize, column
 
 
 class BuildKey(NamedTuple):
@@ -38,7 +38,7 @@ _key, _outcome, _code, _multiprocessor, _grid, _loop, _accesses, _context = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BuildRow:
+class BuildRow(OfSize):
     """What a compiler made of one launch of a kernel: the columns of the file, in order.
 
     None is written as an empty field.
@@ -106,16 +106,6 @@ class BuildRow:
     def compute_mode(self) -> str:
         """The element type, under the name of the column of results."""
         return self.dtype
-
-    @property
-    def numbers(self) -> Size:
-        """M, N, K and the further extents."""
-        return size_of(self)
-
-    @property
-    def size(self) -> str:
-        """The size, as `--sizes` takes it."""
-        return size_text(self.op, self.numbers)
 
     @property
     def label(self) -> str:

@@ -1,6 +1,7 @@
 """The form of the CSV files: how columns are declared, written and read.
 
-`Columns` serves the rows of sweeps (`row.py`) and of build files (`build_row.py`).
+`Columns` serves the rows of sweeps (`row.py`), of build files (`build_row.py`) and of tables of
+tiles (`tile_table.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
 from gpubench.errors import UsageError
-from gpubench.model import LARGEST
+from gpubench.model import LARGEST, Size, size_of, size_text
 from gpubench.results.other_files import MAX_HEAD, what_it_is
 from gpubench.text import clean
 
@@ -76,6 +77,23 @@ def column(
 
 
 R = TypeVar("R")
+
+
+class OfSize:
+    """A row with the columns `op`, `m`, `n`, `k` and `extents`."""
+
+    __slots__ = ()
+    op: str
+
+    @property
+    def numbers(self) -> Size:
+        """M, N, K and the further extents."""
+        return size_of(self)
+
+    @property
+    def size(self) -> str:
+        """The size, as `--sizes` takes it."""
+        return size_text(self.op, self.numbers)
 
 
 class Columns(Generic[R]):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpubench.files import Output
-from gpubench.model import LARGEST, PointKey, Size, Timing, size_of, size_text
-from gpubench.results.columns import MAX_VALUE, Columns, as_field, column
+from gpubench.model import LARGEST, PointKey, Timing
+from gpubench.results.columns import MAX_VALUE, Columns, OfSize, as_field, column
 from gpubench.text import clean
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _key, _outcome, _time, _rates, _why, _pairs, _clocks, _host, _context = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class Row(OfSize):
     """One point of a sweep: the columns of the CSV, in order. None is written as an empty field.
 
     Text is one printable line (`clean`), also if it came from a compiler or a file.
@@ -227,16 +227,6 @@ class Row:
         """Whether rounds disagree. Such a time must not be compared with other times."""
         medians = self.round_medians_us
         return bool(medians) and max(medians) > STABLE * min(medians)
-
-    @property
-    def numbers(self) -> Size:
-        """M, N, K and the further extents."""
-        return size_of(self)
-
-    @property
-    def size(self) -> str:
-        """The size, as `--sizes` takes it."""
-        return size_text(self.op, self.numbers)
 
 
 KEY = PointKey._fields

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from gpubench.model import LARGEST, Size, size_of, size_text
-from gpubench.results.columns import Columns, column
+from gpubench.model import LARGEST
+from gpubench.results.columns import Columns, OfSize, column
 
 _key, _time, _context = (partial(column, group) for group in ("key", "time", "context"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TileRow:
+class TileRow(OfSize):
     """The choice for one problem: the columns of the table, in order."""
 
     problem: str | None = _context("name in the list of --sizes")
@@ -46,16 +46,6 @@ class TileRow:
     source_hash: str | None = _context("hash of the variant's files and its libraries' versions")
     gpubench: str | None = _context("version of gpubench")
     started_utc: str | None = _context("when the first round of the choice started")
-
-    @property
-    def numbers(self) -> Size:
-        """M, N, K and the further extents."""
-        return size_of(self)
-
-    @property
-    def size(self) -> str:
-        """The size, as `--sizes` takes it."""
-        return size_text(self.op, self.numbers)
 
 
 REQUIRED = ("op", "m", "n", "k", "dtype", "layout", "variant", "tile", "ties", "device")
