@@ -223,8 +223,9 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor() -> None:
         text = path.read_text(encoding="utf-8")
         assert text.startswith(f"// {path.stem}: ")
         operation = OPERATIONS[OPERATIONS.named_by(path.parent.name)[0]]
-        *operands, output = operation.arrays
-        begin = r",\s+".join((*(rf"const Scalar\* {x}" for x in operands), rf"Scalar\* {output}"))
+        types = {"": "Scalar", "float32": "float", "int32": "int"}
+        operands = (rf"const {types[x.dtype]}\* {x.name}" for x in operation.inputs)
+        begin = r",\s+".join((*operands, rf"Scalar\* {operation.output.name}"))
         workspace = r"(,\s+Scalar\* workspace)?"
         extents = "".join(rf",\s+int {extent}" for extent in operation.extents)
         maps = r"(,\s+const __grid_constant__ CUtensorMap \w+)*"

@@ -109,6 +109,10 @@ class Operation:
     """The operands after the first two that are added to a product of these. Where they hold zeros,
     the result is the product, which is probed exactly."""
 
+    scaled: Callable[..., tuple[Any, Any]] | None = None
+    """(xp, operands…) → the first two operands, each element multiplied by its scale. The operands
+    after the first two are the scales, and the result is the product of what it returns."""
+
     terms: str = ""
     """The extent over which products are summed for an element of the result; empty for no sum."""
 
@@ -182,7 +186,7 @@ class Operation:
 
         Then scaled operands and single rows show what a tolerance hides.
         """
-        return self.has_product and not self.added and not self.batch
+        return self.has_product and not (self.added or self.scaled or self.batch)
 
     @cached_property
     def batch(self) -> str:
@@ -196,11 +200,13 @@ class Operation:
 
     @cached_property
     def has_product(self) -> bool:
-        """Whether it is a product, or a batch of products, apart from what is `added`.
+        """Whether it is a product, or a batch of products, apart from what is `added` and scales.
 
         Then exact probes, and probes of the widths of sums, show what a tolerance hides.
         """
         factors = [array for array in self.inputs if array.name not in self.added]
+        if self.scaled:
+            factors = factors[:2]
         is_linear = {array.name for array in factors} == set(self.linear_in)
         begin = 1 if self.batch else 0
         shapes = [array.dimensions[begin:] for array in (*factors, self.output)]

@@ -225,7 +225,8 @@ def test_a_probe_needs_the_kernels_that_its_point_needs_and_no_other() -> None:
 
 def test_a_size_that_a_variant_refuses_is_not_probed() -> None:
     def refuse(_tile: object, at: Problem) -> str | None:
-        return "takes multiples of 512" if at.m % 512 or at.n % 512 or at.k % 512 else None
+        is_whole = all(extent % 2048 == 0 for extent in (at.m, at.n, at.k))
+        return None if is_whole else "takes multiples of 2048"
 
     own = point(variant(refuse=refuse), size=(2048, 2048, 2048))
     assert probe_problem(own, None) == own.problem

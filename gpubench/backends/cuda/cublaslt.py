@@ -5,7 +5,7 @@ come from `cublasLt.h`.
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ FULL_REDUCTION = 1 | 2
 result's type (OUTPUT_TYPE)."""
 
 TRANSA, TRANSB, EPILOGUE, BIAS_POINTER, FAST_ACCUM = 3, 4, 7, 8, 25
+SCALE_POINTERS, SCALE_MODES = (17, 18), (31, 32)  # of A and of B
 """cublasLtMatmulDescAttributes_t"""
 
 Shape = tuple[int, int, int]  # M, K, N
@@ -46,6 +47,8 @@ class Finish(NamedTuple):
     epilogue: int = 1  # cublasLtEpilogue_t: CUBLASLT_EPILOGUE_DEFAULT
     adds_matrix: bool = False  # whether a matrix is added to the product
     stores_sums: bool = False  # whether the result has the type of the sums
+    scale_modes: tuple[int, ...] = ()
+    """cublasLtMatmulMatrixScale_t of A and of B, whose scales are the arguments after B."""
 
     @property
     def has_bias(self) -> bool:
@@ -72,9 +75,9 @@ class _Heuristic(ctypes.Structure):
 class _Product:
     """A product of one shape, as the library describes it."""
 
-    describe: Callable[[Any], ctypes.c_void_p]
-    """Takes the address of the bias, and returns the descriptor. It is called again for another
-    address."""
+    describe: Callable[[Sequence[Any]], ctypes.c_void_p]
+    """Takes the addresses of the arrays between B and C, and returns the descriptor. It is called
+    again for other addresses."""
 
     finish: Finish
     descriptor: ctypes.c_void_p
@@ -87,7 +90,8 @@ class _Product:
 def gemm(dtype: str, finish: Finish = PLAIN) -> Prepared:
     """Return C = A·B by the algorithm that the heuristic rates best.
 
-    The function takes A, B, the bias and the matrix that `finish` adds, and C.
+    The function takes A, B, what `finish` needs (the bias and the matrix that it adds, or the
+    scales of A and of B), and C.
     """
     heuristic: dict[tuple[Shape, Operations], Prepared] = {}
 
@@ -196,25 +200,31 @@ def _product(
     types, ((operation_a, lda), (operation_b, ldb)) = GEMM_TYPES[dtype], operations
     result = types.scale if finish.stores_sums else types.result
 
-    def describe(bias: Any) -> ctypes.c_void_p:
+    def describe(others: Sequence[Any]) -> ctypes.c_void_p:
         descriptor = _created("cublasLtMatmulDescCreate", types.compute, types.scale)
         # cuBLAS is column-major. It reads a row-major matrix as its transpose, and Cᵀ = Bᵀ·Aᵀ. So
         # the rows of its result are our columns, each of which has its element of the bias.
         for attribute, operation in ((TRANSA, operation_b), (TRANSB, operation_a)):
             if operation == OP_T:
                 _set("MatmulDesc", descriptor, attribute, ctypes.c_int32(OP_T))
-        if types.fast_accumulation:
+        if types.fast_accumulation and not finish.scale_modes:
             _set("MatmulDesc", descriptor, FAST_ACCUM, ctypes.c_int8(1))
         if finish.has_bias:
             _set("MatmulDesc", descriptor, EPILOGUE, ctypes.c_uint32(finish.epilogue))
-            _set("MatmulDesc", descriptor, BIAS_POINTER, bias)
+            _set("MatmulDesc", descriptor, BIAS_POINTER, others[0])
+        scales = zip(finish.scale_modes, others, strict=False)
+        for (mode, address), of_mode, of_address in zip(
+            scales, reversed(SCALE_MODES), reversed(SCALE_POINTERS), strict=False
+        ):
+            _set("MatmulDesc", descriptor, of_mode, ctypes.c_int32(mode))
+            _set("MatmulDesc", descriptor, of_address, address)
         return descriptor
 
     return _Product(
         describe=describe,
         finish=finish,
-        # The heuristic reads the alignment of the bias's address, and every array is aligned.
-        descriptor=describe(ctypes.c_void_p(workspace.data.ptr)),
+        # The heuristic reads the alignment of addresses, and every array is aligned.
+        descriptor=describe([ctypes.c_void_p(workspace.data.ptr)] * 2),
         layouts=tuple(
             _created(
                 "cublasLtMatrixLayoutCreate",
@@ -243,8 +253,9 @@ def _set(kind: str, described: ctypes.c_void_p, attribute: int, value: Any) -> N
 def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], None]:
     a, b, *added, c = (ctypes.c_void_p(array.data.ptr) for array in arrays)
     left, right, result = product.layouts
-    has_bias, matrix = product.finish.has_bias, added[-1] if product.finish.adds_matrix else c
-    descriptor = product.describe(added[0]) if has_bias else product.descriptor
+    needs_addresses = product.finish.has_bias or product.finish.scale_modes
+    descriptor = product.describe(added) if needs_addresses else product.descriptor
+    matrix = added[-1] if product.finish.adds_matrix else c
     arguments = (
         *(_handle(), descriptor),
         *(ctypes.byref(product.alpha), b, left, a, right),

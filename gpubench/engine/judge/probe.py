@@ -52,6 +52,8 @@ TILES = (2, 4, 8, 16, 32)
 """Number of tiles that a probe spans in each direction, as far as the point does. A probe uses the
 first of these numbers at which the variant launches the same kernels as at the point's size."""
 
+LIBRARY_TILE = 32  # the same for functions without tiles, which may refuse a few tiles
+
 UNUSUAL = (149, 157, 139, 13, 11, 7)
 """Prime extents. A kernel that is right there checks its bounds, and requires no alignment."""
 
@@ -69,6 +71,8 @@ HOST_RESULTS = 2**18
 KEPT_BYTES = 2**26
 """The operands of smaller probes are kept: all kernels of a sweep are probed at a few sizes."""
 
+LARGEST_SCALE = 3  # scales are 2 to the power of −3 to 3, so that results are in range
+
 LARGE_FLOPS = 2**30
 """Larger products have one probe with few elements: making operands with an element for each row
 and column, and comparing their results, takes 0.2 s at 2048."""
@@ -76,7 +80,7 @@ and column, and comparing their results, takes 0.2 s at 2048."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Probe:
-    """Operands and the exact result, kept as their nonzero elements.
+    """Operands and the exact result, kept as the nonzero elements of two matrices.
 
     The result is a product of an M×K and a K×N matrix. The rows are divided into p classes and the
     columns into q classes, and each pair of classes has one k. `gemv` has N = 1, and `gemv_t` the
@@ -91,6 +95,7 @@ class Probe:
     class_of_column: NDArray[np.int64]
     row_elements: NDArray[Any]  # shape (M, q): the elements of the first matrix
     column_elements: NDArray[Any]  # shape (p, N): the elements of the second matrix
+    scales: tuple[NDArray[Any], ...] = ()  # powers of two, which keep products exact
 
     def inputs(self) -> tuple[NDArray[Any], ...]:
         """Return the operands."""
@@ -108,15 +113,26 @@ class Probe:
             second[ks[there], columns[there]] = elements[there]
         if self.problem.operation.first_is_transposed:
             first = np.ascontiguousarray(first.T)
-        return first, second.reshape(self.problem.shapes_of_one[1])
+        return first, second.reshape(self.problem.shapes_of_one[1]), *self.scales
+
+    def _scaled_elements(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the elements of the first and the second matrix, multiplied by their scales."""
+        elements = _wide(self.row_elements), _wide(self.column_elements)
+        if not (scaled := self.problem.operation.scaled):
+            return elements
+        first, second = scaled(np, *map(_wide, self.inputs()))
+        rows, columns = np.arange(len(first)), np.arange(second.shape[1])
+        k_of_row = self.k_of_classes[self.class_of_row]
+        return first[rows[:, None], k_of_row], second[
+            self.k_of_classes[:, self.class_of_column], columns
+        ]
 
     def count_wrong(self, xp: Any, output: Any) -> int:
         """Return the number of results that are not exact, including NaN."""
         output = output.reshape(len(self.class_of_row), len(self.class_of_column))
         columns = xp.asarray(self.class_of_column)
         has_k = xp.asarray(self.k_of_classes >= 0)
-        row_elements = xp.asarray(_wide(self.row_elements))
-        column_elements = xp.asarray(_wide(self.column_elements))
+        row_elements, column_elements = map(xp.asarray, self._scaled_elements())
         step = max(1, COMPARED_ELEMENTS // len(self.class_of_column))
         wrong = 0
         for start in range(0, len(self.class_of_row), step):
@@ -190,7 +206,7 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     own, blocks, period = point.problem, _block(point), _period(point)
     kept = own.operation.terms if scrutiny_of(point.variant).probes_own_sizes else ""
     for tiles in TILES:
-        min_extent = tiles * max(blocks, default=1)
+        min_extent = tiles * max(blocks, default=LIBRARY_TILE)
         problem = replace(
             own,
             m=own.m if kept == "M" else _near(own.m, period, min_extent),
@@ -273,18 +289,23 @@ def trial_inputs(problem: Problem, seed: int) -> tuple[NDArray[Any], ...]:
 
 
 def inputs_of(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
-    """Return a probe's operands, which must not be changed. What is added to a product is 0."""
-    return _kept_inputs(probe) if probe.problem.bytes < KEPT_BYTES else _with_zeros(probe)
+    """Return a probe's operands, which must not be changed.
+
+    What is added to a product is 0. Scales are 1 where the probe has no others.
+    """
+    return _kept_inputs(probe) if probe.problem.bytes < KEPT_BYTES else _with_neutral(probe)
 
 
-def _with_zeros(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
-    pairs = zip(probe.problem.input_shapes, probe.problem.types, strict=False)
-    return *probe.inputs(), *(np.zeros(shape, kind) for shape, kind in islice(pairs, 2, None))
+def _with_neutral(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
+    problem, inputs = probe.problem, probe.inputs()
+    others = islice(zip(problem.input_shapes, problem.types, strict=False), len(inputs), None)
+    neutral = int(problem.operation.scaled is not None)
+    return *inputs, *(np.full(shape, neutral, kind) for shape, kind in others)
 
 
 @lru_cache(8)
 def _kept_inputs(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
-    inputs = _with_zeros(probe)
+    inputs = _with_neutral(probe)
     for array in inputs:
         array.flags.writeable = False
     return inputs
@@ -381,7 +402,16 @@ def _probes(
             class_of_column=class_of_column,
             row_elements=_drawn(rng, precision, even_rows),
             column_elements=_drawn(rng, precision, odd_columns),
+            scales=tuple(_scales(rng, problem)),
         )
+
+
+def _scales(rng: np.random.Generator, problem: Problem) -> Iterator[NDArray[Any]]:
+    """Yield scales that are powers of two. So a scale of another place shows in the result."""
+    if problem.operation.scaled:
+        kinds = zip(problem.shapes_of_one[:-1], problem.types, strict=False)
+        for shape, kind in islice(kinds, 2, None):
+            yield np.ldexp(1.0, rng.integers(-LARGEST_SCALE, LARGEST_SCALE + 1, shape)).astype(kind)
 
 
 def _chain_probes(rng: np.random.Generator, problem: Problem) -> Iterator[ChainProbe]:

@@ -15,12 +15,19 @@ import numpy as np
 import pytest
 from fakes import install_modules
 
+from gpubench.engine.operands.make import make_inputs
 from gpubench.kernels.gemm_epilogue.operation import FORMS, OPERATION
+from gpubench.kernels.gemm_scaled import cublaslt
 from gpubench.model import Problem
 
 NAMES = ("cublaslt", "launching", "epilogue")
 EPILOGUES = {"bias": 4, "relu": 6, "gelu": 36}  # cublasLtEpilogue_t in cublasLt.h
-KINDS = {0: np.float32, 2: np.float16, 14: ml_dtypes.bfloat16}  # cudaDataType_t
+KINDS = {
+    0: np.float32,
+    2: np.float16,
+    14: ml_dtypes.bfloat16,
+    28: ml_dtypes.float8_e4m3fn,
+}  # cudaDataType_t
 
 
 class OnDevice(np.ndarray):
@@ -77,6 +84,21 @@ class Library:
         memory = np.frombuffer((ctypes.c_char * size).from_address(address.value), kind)
         return memory.reshape(facts["columns"], leading)[:, : facts["rows"]].T
 
+    def scaled(self, left: Any, right: Any, of_blocks: int, of_columns: int) -> tuple[Any, Any]:
+        """BLK128x128_32F of the left matrix, along k and padded, and VEC128_32F, along n."""
+        (rows, depth), columns = left.shape, right.shape[1]
+        along_k, padded, down = -(-depth // 128), -(-depth // 512) * 4, -(-rows // 128)
+        blocks = (ctypes.c_float * (padded * down)).from_address(of_blocks)
+        vectors = (ctypes.c_float * (along_k * columns)).from_address(of_columns)
+        left, right = left.copy(), right.copy()
+        for i in range(rows):
+            for k in range(depth):
+                left[i, k] *= blocks[i // 128 * padded + k // 128]
+        for k in range(depth):
+            for j in range(columns):
+                right[k, j] *= vectors[k // 128 * columns + j]
+        return left, right
+
     def cublasLtMatmul(self, *arguments: Any) -> int:  # noqa: N802 # cuBLASLt's name
         (_handle, described, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout) = (
             arguments[:12]
@@ -86,7 +108,11 @@ class Library:
         left, right = self.matrix(a_layout, a), self.matrix(b_layout, b)
         left = left.T if facts.get(3) else left
         right = right.T if facts.get(4) else right
-        z = alpha._obj.value * (left.astype(np.float64) @ right.astype(np.float64))
+        left, right = left.astype(np.float64), right.astype(np.float64)
+        if 31 in facts:
+            assert (facts[31], facts[32], facts.get(25, 0)) == (5, 4, 0)
+            left, right = self.scaled(left, right, facts[17], facts[18])
+        z = alpha._obj.value * (left @ right)
         if beta._obj.value:
             z += beta._obj.value * self.matrix(c_layout, c).astype(np.float64)
         result, epilogue = self.matrix(d_layout, d), facts.get(7, 1)
@@ -134,7 +160,11 @@ def lt(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     library = Library()
     monkeypatch.setattr(cublaslt, "library", lambda _name="cublasLt": library)
     yield SimpleNamespace(
-        gemm=cublaslt.gemm, epilogues=epilogues, library=library, launches=launches
+        gemm=cublaslt.gemm,
+        Finish=cublaslt.Finish,
+        epilogues=epilogues,
+        library=library,
+        launches=launches,
     )
     for name, module in before.items():
         sys.modules.pop(name, None)
@@ -195,6 +225,24 @@ def test_each_set_of_operands_has_the_address_of_its_own_bias(lt: SimpleNamespac
         call()
     difference = np.asarray(second[3]) - np.asarray(first[3])
     np.testing.assert_allclose(difference, 5 - np.asarray(first[2])[None, :] + 0 * difference, 1e-5)
+
+
+def test_the_library_multiplies_blocks_by_the_scales_that_the_folder_states(
+    lt: SimpleNamespace,
+) -> None:
+    problem = Problem(op="gemm_scaled", m=8, n=144, k=400, dtype="float8_e4m3")
+    arrays = []
+    for values, by_columns in zip(make_inputs(problem, 1), problem.by_columns, strict=False):
+        made = aligned(values.shape[::-1] if by_columns else values.shape, values.dtype)
+        made = made.T if by_columns else made
+        made[...] = values
+        arrays.append(made)
+    c = aligned(problem.output_shape, ml_dtypes.bfloat16)
+    modes = (cublaslt.VEC128_32F, cublaslt.BLK128X128_32F)
+    lt.gemm("float8_e4m3", lt.Finish(scale_modes=modes)).bind(*arrays, c)()
+    wide = [np.asarray(array, np.float64) for array in arrays]
+    expected = problem.operation.reference(np, *wide)
+    np.testing.assert_allclose(c.astype(np.float64), expected, 4e-3)
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [("float32", np.float32), ("float16", np.float16)])

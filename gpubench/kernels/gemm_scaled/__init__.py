@@ -1,0 +1,1 @@
+"""Products of blocks of elements with a scale for each block."""

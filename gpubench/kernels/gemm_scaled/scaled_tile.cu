@@ -1,0 +1,73 @@
+// scaled_tile: `shared_tile` of gemm, whose threads multiply elements by their scales.
+//
+// A thread loads an element of A, and one of B, from global memory for the tile in shared memory. It
+// multiplies each by its scale on this way, once for TILE uses. The scales of a tile are few, and
+// come from the cache. The sum over k is one sum then, as in a product without scales.
+//
+// Elements of 8 or 16 bits are widened on the same way. Sums are float32, and C is rounded once.
+//
+// What limits it: the product, as in `shared_tile`. Both operands of each multiply-add come from
+// shared memory, and small elements use no tensor cores.
+
+#include <cuda_fp8.h>
+
+#include "../lib/sums/sum_type.cuh"
+
+constexpr int BLOCK = 128;  // values of k, and columns of B, that share a scale
+
+// The type of results, by the type of elements.
+template <typename Scalar>
+struct ResultOf {
+  using Type = Scalar;
+};
+template <>
+struct ResultOf<__nv_fp8_e4m3> {
+  using Type = __nv_bfloat16;
+};
+
+template <typename Scalar, int TILE>
+__global__ void __launch_bounds__(TILE * TILE)
+scaled_tile(const Scalar* A, const Scalar* B, const float* a_scales, const float* b_scales,
+            Scalar* C, int M, int N, int K) {
+  using Result = typename ResultOf<Scalar>::Type;
+  constexpr bool B_ALONG_K = sizeof(Scalar) == 1;  // operands of 8 bits lie along k
+  __shared__ Sum<Scalar> a_tile[TILE][TILE];
+  __shared__ Sum<Scalar> b_tile[TILE][TILE];
+
+  const int x = threadIdx.x;
+  const int y = threadIdx.y;
+  const int row = blockIdx.y * TILE + y;
+  const int first_column = blockIdx.x * TILE;
+  const int column = first_column + x;
+  const size_t k_blocks = (K + BLOCK - 1) / BLOCK;
+
+  // This thread's element of B's tile: neighbouring threads load what lies side by side.
+  const int b_k = B_ALONG_K ? x : y;
+  const int b_x = B_ALONG_K ? y : x;
+  const int b_column = first_column + b_x;
+
+  Sum<Scalar> sum = 0;
+  for (int k0 = 0; k0 < K; k0 += TILE) {
+    Sum<Scalar> a = 0, b = 0;
+    if (row < M && x < K - k0) {
+      const int k = k0 + x;
+      a = static_cast<Sum<Scalar>>(A[static_cast<size_t>(row) * K + k]);
+      a *= a_scales[static_cast<size_t>(k / BLOCK) * M + row];
+    }
+    if (b_column < N && b_k < K - k0) {
+      const int k = k0 + b_k;
+      b = static_cast<Sum<Scalar>>(B[B_ALONG_K ? static_cast<size_t>(b_column) * K + k
+                                               : static_cast<size_t>(k) * N + b_column]);
+      b *= b_scales[b_column / BLOCK * k_blocks + k / BLOCK];
+    }
+    a_tile[y][x] = a;
+    b_tile[b_k][b_x] = b;
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < TILE; ++k) sum += a_tile[y][k] * b_tile[k][x];
+    __syncthreads();
+  }
+  if (row < M && column < N) {
+    reinterpret_cast<Result*>(C)[static_cast<size_t>(row) * N + column] = static_cast<Result>(sum);
+  }
+}

@@ -1,0 +1,31 @@
+from collections.abc import Callable
+from typing import Any
+
+from gpubench.kernels.gemm_scaled.cublaslt import refuse
+from gpubench.model import CallVariant, Config
+
+
+def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
+    """Return the function of A, B, their scales and C."""
+    import torch
+
+    def multiply(a: Any, b: Any, a_scales: Any, b_scales: Any, c: Any) -> None:
+        a, b = (each.view(torch.float8_e4m3fn) for each in (a, b))
+        torch._scaled_mm(a, b, a_scales.T, b_scales.T, out_dtype=c.dtype, out=c)  # noqa: SLF001 # torch's name
+
+    return multiply
+
+
+VARIANT = CallVariant(
+    idea="torch._scaled_mm: PyTorch's call of cuBLASLt with block scaling",
+    dtypes=("float8_e4m3",),
+    runs_on="cuda",
+    build=build,
+    refuse=refuse,
+    capability=(9, 0),
+    tensors="torch",
+    libraries=("torch",),
+    baseline="cublas",
+    rival=True,
+    default=False,
+)
