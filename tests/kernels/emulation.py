@@ -105,7 +105,9 @@ def step(
     grid, blocks = (*launch.grid, 1, 1), launch.cluster[0] if launch.cluster else 1
     numbers = (grid[0], grid[1], blocks, launch.threads_per_block, launch.shared_bytes)
     with_workspace = first.workspace_bytes > 0 and launch.takes_workspace
-    arguments = ["A", "B", "C", *["workspace"] * with_workspace]
+    is_scaled = problem.operation.scaled is not None
+    arguments = ["A", "B", *["a_scales", "b_scales"] * is_scaled, "C"]
+    arguments += ["workspace"] * with_workspace
     arguments += [*map(str, problem.further), "M", "N", "K"]
     arguments += [
         *map(str, launch.int_arguments),
@@ -113,8 +115,8 @@ def step(
     ]
     return (
         f"{{{', '.join(map(str, numbers))}, {{{boxes}}}, "
-        f"[](const {scalar}* A, const {scalar}* B, {scalar}* C, {scalar}* workspace, "
-        f"int M, int N, int K, const CUtensorMap* maps) "
+        f"[](const {scalar}* A, const {scalar}* B, const float* a_scales, const float* b_scales, "
+        f"{scalar}* C, {scalar}* workspace, int M, int N, int K, const CUtensorMap* maps) "
         f"{{ {variant.instance(tile, problem.dtype, launch.kernel)}({', '.join(arguments)}); }}}}"
     )
 
@@ -139,10 +141,11 @@ def program(
         launch = variant.launch_on(SMALL_GPU, tile, problem)
         steps = ", ".join(step(variant, tile, problem, launch, each) for each in launch.sequence)
         along_k = int("B" in problem.column_major)
+        is_scaled = int(problem.operation.scaled is not None)
         lines.append(
             f"  if (only < 0 || only == {number}) "
             f'check<{scalar}, {result}>({{"{tile} {problem.size}", '
-            f"{problem.batch}, {problem.m}, {problem.n}, {problem.k}, {along_k}, "
+            f"{problem.batch}, {problem.m}, {problem.n}, {problem.k}, {along_k}, {is_scaled}, "
             f"{launch.workspace_bytes}, {{{steps}}}, {tolerance}, "
             f"{int(precision.in_blas != '')}}});"
         )

@@ -90,6 +90,14 @@ CASES = {
         ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x200x520"),
         ("64x80x64/s3/k2/cluster=2x2/group=8/pdl=1", "70x168x200"),
     ),
+    "wgmma_scaled/float8_e4m3": (
+        ("128x256x128/s3/cluster=1x1/group=8", "133x264x272"),
+        ("128x64x128/s3/cluster=1x2/group=8", "70x136x144"),
+        ("72x256x128/s3/cluster=1x1/group=8", "75x264x144"),
+        ("80x128x128/s3/cluster=2x1/group=8", "90x136x272"),
+        ("16x64x128/s3/cluster=1x2/group=8", "9x200x400"),
+        ("8x128x128/s4/cluster=1x1/group=8", "1x136x16"),
+    ),
     "wgmma_tf32": (("128x64x32/s8/cluster=1x2/group=8/pdl=0", "130x132x72"),),
     "wgmma_tf32_cluster": (
         ("64x128x32/s8/k1/cluster=1x1", "70x132x100"),
@@ -166,7 +174,10 @@ def cases(name: str) -> list[tuple[Config, Problem]]:
 
 
 def gemm(name: str) -> CudaVariant:
-    variant = {**of_op("gemm"), **of_op("gemm_batched")}[name.partition("/")[0]]
+    operations = map(of_op, ("gemm", "gemm_batched", "gemm_scaled"))
+    variant = {key: value for each in operations for key, value in each.items()}[
+        name.partition("/")[0]
+    ]
     assert isinstance(variant, CudaVariant)
     return variant
 

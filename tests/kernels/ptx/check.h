@@ -8,7 +8,8 @@ struct Step {
   int grid, grid_y, cluster, threads, shared_bytes;
   // array, offset, rows, columns, pitch, box, bytes of an element, swizzle, batch
   std::vector<std::array<long, 10>> boxes;
-  void (*kernel)(const Item*, const Item*, Item*, Item*, int, int, int, const CUtensorMap*);
+  void (*kernel)(const Item*, const Item*, const float*, const float*, Item*, Item*, int, int, int,
+                 const CUtensorMap*);
 };
 
 template <typename Item, typename Number>
@@ -16,11 +17,14 @@ struct Case {
   const char* label;
   int batch, m, n, k;
   bool b_along_k;
+  bool is_scaled;  // by `scales`: of A for each 128 of k of a row, of B for 128×128 elements
   size_t workspace_bytes;
   std::vector<Step<Item>> steps;
   double tolerance;  // of random numbers' results, relative to the largest; 0: they are not checked
   bool is_special;   // whether infinity and NaN are tried
 };
+
+std::vector<float> scales[2];
 
 template <typename Item, typename Number>
 std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<Item>& a,
@@ -33,10 +37,16 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
   const auto bytes = [](const auto& array) {
     return reinterpret_cast<unsigned char*>(const_cast<void*>(static_cast<const void*>(&array[0])));
   };
-  const std::array<unsigned char*, 4> arrays = {
-      bytes(a), bytes(b), bytes(c) + GUARD * sizeof(Number), workspace.data()};
-  const std::array<size_t, 4> sizes = {a.size() * sizeof(Item), b.size() * sizeof(Item),
-                                       (c.size() - 2 * GUARD) * sizeof(Number), workspace.size()};
+  std::vector<unsigned char*> arrays = {bytes(a), bytes(b)};
+  std::vector<size_t> sizes = {a.size() * sizeof(Item), b.size() * sizeof(Item)};
+  for (auto& of_operand : scales) {
+    if (!one.is_scaled) break;
+    arrays.push_back(bytes(of_operand));
+    sizes.push_back(of_operand.size() * sizeof(float));
+  }
+  unsigned char* const result = bytes(c) + GUARD * sizeof(Number);
+  arrays.insert(arrays.end(), {result, workspace.data()});
+  sizes.insert(sizes.end(), {(c.size() - 2 * GUARD) * sizeof(Number), workspace.size()});
   for (int i = 0; i < 2; ++i) {
     emulated::inputs[i] = arrays[i];
     emulated::inputs_end[i] = arrays[i] + sizes[i];
@@ -56,8 +66,9 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
     }
     emulated::launch({unsigned(step.grid), unsigned(step.grid_y), 1}, step.cluster, step.threads,
                      step.shared_bytes, seed, [&] {
-      step.kernel(a.data(), b.data(), reinterpret_cast<Item*>(arrays[2]),
-                  reinterpret_cast<Item*>(arrays[3]), one.m, one.n, one.k, maps);
+      step.kernel(a.data(), b.data(), scales[0].data(), scales[1].data(),
+                  reinterpret_cast<Item*>(result), reinterpret_cast<Item*>(workspace.data()),
+                  one.m, one.n, one.k, maps);
     });
   }
   for (int i = 0; i < GUARD; ++i) {
@@ -74,12 +85,17 @@ template <typename Item, typename Number>
 std::vector<double> product(const Case<Item, Number>& one, const std::vector<Item>& a,
                             const std::vector<Item>& b) {
   std::vector<double> c(one.batch * one.m * one.n);
+  const auto scale = [&](int i, int j, int k) {
+    const int block = k / 128, blocks = (one.k + 127) / 128;
+    if (!one.is_scaled) return 1.0;
+    return double(scales[0][block * one.m + i]) * scales[1][j / 128 * blocks + block];
+  };
   for (int i = 0; i < one.batch * one.m; ++i) {
     const Item* const of_row = b.data() + i / one.m * one.k * one.n;
     for (int k = 0; k < one.k; ++k) {
       for (int j = 0; j < one.n; ++j) {
         c[i * one.n + j] +=
-            double(a[i * one.k + k]) * of_row[one.b_along_k ? j * one.k + k : k * one.n + j];
+            scale(i, j, k) * double(a[i * one.k + k]) * of_row[one.b_along_k ? j * one.k + k : k * one.n + j];
       }
     }
   }
@@ -121,6 +137,13 @@ void check(const Case<Item, Number>& one) {
   std::vector<Item> a(one.batch * one.m * one.k), b(one.batch * one.k * one.n);
   for (auto& x : a) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;  // never 0
   for (auto& x : b) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;
+  if (one.is_scaled) {
+    const int blocks = (one.k + 127) / 128;
+    scales[0].resize(blocks * one.m), scales[1].resize((one.n + 127) / 128 * blocks);
+    for (auto& of_operand : scales) {
+      for (float& x : of_operand) x = std::ldexp(1.0f, int(draw() % 4));
+    }
+  }
   const auto c = product(one, a, b);
   const auto result = computed(one, a, b, 1);
   for (int i = 0; i < one.batch * one.m * one.n; ++i) {

@@ -66,6 +66,14 @@ __device__ __forceinline__ void send_box(Mbarrier& filled, void* to, const CUten
   }
 }
 
+// What a step brings beside its rows of A and B: nothing, or scales (`scaled_rows.cuh`).
+template <int BM, typename Map>
+__device__ __forceinline__ unsigned bytes_beside(const Map&) {
+  return 0;
+}
+template <int BM, typename Map>
+__device__ __forceinline__ void fetch_beside(Mbarrier&, const Map&, const BlockTile&, int) {}
+
 // A step of WIDTH columns has DEPTH rows of 128 bytes of B where B lies along n, one such part
 // below the other. This is the number of rows that a block of CM sends by a copy.
 constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
@@ -80,12 +88,13 @@ constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
 // have 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for
 // each WIDTH columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box
 // (0). `rest_map` is that of B's last columns, where they are no multiple of WIDTH. Copies of B
-// have the `policy`, if there is one. A `Map` is a pointer, or a `MatrixOfBatch` (`batch.cuh`).
+// have the `policy`, if there is one. Maps are pointers, or a `MatrixOfBatch` (`batch.cuh`).
 template <int BM, int BN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false, int B_BOX = 0,
-          Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS, typename Map, typename... Policy>
+          Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS, typename MapA, typename MapB,
+          typename... Policy>
 __device__ __forceinline__ void
 fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& rank,
-           const BlockTile& tile, int k, Map a_map, Map b_map, Map rest_map = {},
+           const BlockTile& tile, int k, MapA a_map, MapB b_map, MapB rest_map = {},
            Policy... policy) {
   constexpr int A_PARTS = BK / WIDTH;
   constexpr unsigned short ROW = (1 << CN) - 1;                  // CN bits
@@ -95,7 +104,9 @@ fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& ra
   constexpr bool WHOLE_ROWS = BM % (8 * CN) != 0;
   static_assert(BM % 8 == 0 && (B_ALONG_K ? BN : BK) % (8 * CM) == 0, "the swizzle has 8 rows");
   if constexpr (WHICH != Boxes::SHARED) {
-    filled.arrive_expect_bytes((BM + tile.columns) * A_PARTS * ROW_BYTES);
+    filled.arrive_expect_bytes((BM + tile.columns) * A_PARTS * ROW_BYTES +
+                               bytes_beside<BM>(a_map));
+    fetch_beside<BM>(filled, a_map, tile, k);
   }
   if constexpr (WHICH != (CN == 1 ? Boxes::SHARED : Boxes::OWN)) {
 #pragma unroll
@@ -147,10 +158,10 @@ enum class Blocks { END, STAY, SERPENTINE };
 // Boxes for several blocks wait until all blocks have initialized their rings. Boxes for this block
 // alone do not.
 template <Blocks BLOCKS, int BM, int BN, int BK, int WIDTH, bool B_ALONG_K, int STAGES,
-          typename Tiles, typename Map, typename... Policy>
+          typename Tiles, typename MapA, typename MapB, typename... Policy>
 __device__ __forceinline__ void
 produce(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& tiles, int first_step,
-        int steps, Map a_map, Map b_map, Map rest_map = {}, Policy... policy) {
+        int steps, MapA a_map, MapB b_map, MapB rest_map = {}, Policy... policy) {
   constexpr int ROWS_OF_B = B_ALONG_K ? (BN + 63) / 64 * 64 : (BN + WIDTH - 1) / WIDTH * BK;
   constexpr int STAGE_BYTES = (BM * (BK / WIDTH) + ROWS_OF_B) * ROW_BYTES;
   constexpr int B_BOX = BLOCKS == Blocks::SERPENTINE ? BN / 64 % Tiles::DOWN ? 32 : 64 : 0;
