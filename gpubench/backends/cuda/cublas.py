@@ -6,6 +6,7 @@ cuBLAS is called through ctypes, because CuPy's functions refuse to be captured 
 import ctypes
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 import cupy
@@ -103,6 +104,29 @@ def gemm_batched(dtype: str) -> Prepared:
             DEFAULT_ALGORITHM,
             arrays=(a, b, c),
         )
+
+    return Prepared(bind)
+
+
+def gemm_grouped(dtype: str) -> Prepared:
+    """Return C = A·B for groups of rows, each with its own B, by a call of `gemm` for each group.
+
+    The library takes the number of rows from the host, so offsets are read when operands are bound.
+    """
+    product = gemm(dtype)
+
+    def bind(a: Any, b: Any, offsets: Any, c: Any) -> Callable[[], None]:
+        parts = [
+            product.bind(a[begin:end], b[group], c[begin:end])
+            for group, (begin, end) in enumerate(pairwise((0, *map(int, offsets.get()))))
+            if end > begin
+        ]
+
+        def multiply() -> None:
+            for part in parts:
+                part()
+
+        return multiply
 
     return Prepared(bind)
 

@@ -1,0 +1,86 @@
+"""Products of groups of rows: what the folder states, and how kernels of it are judged."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import call
+
+from gpubench.engine.operands.make import make_inputs
+from gpubench.kernels.gemm_grouped.operation import spans
+from gpubench.model import OPERATIONS, Problem
+from gpubench.results.row import read
+
+OPS = OPERATIONS.named_by("gemm_grouped")
+
+
+def sizes(op: str, groups: int, rows: int, seed: int = 1) -> np.ndarray:
+    problem = Problem.of(op, (rows, 2, 3, groups), "float64")
+    offsets = make_inputs(problem, seed)[2]
+    assert (offsets.dtype, offsets[-1]) == (np.int32, groups * rows)
+    return np.diff(offsets, prepend=0)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_each_row_has_the_matrix_of_its_group(op: str) -> None:
+    problem = Problem.of(op, (6, 4, 5, 7), "float64")
+    a, b, offsets = make_inputs(problem, 3)
+    assert problem.shapes == ((42, 5), (7, 5, 4), (7,), (42, 4))
+    result = problem.operation.reference(np, a, b, offsets)
+    for row in range(42):
+        group = int((offsets <= row).sum())
+        np.testing.assert_allclose(result[row], a[row] @ b[group], 1e-12)
+
+
+def test_groups_are_equally_likely_or_as_skewed_as_stated_in_an_order_of_the_seed() -> None:
+    even = sizes("gemm_grouped", 64, 1000)
+    assert 800 < even.min() < even.max() < 1200
+    skewed = sizes("gemm_grouped_skewed", 64, 1000)
+    largest = np.sort(skewed)[::-1]
+    assert largest[:4] / largest[0] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], rel=0.1)
+    assert skewed.argmax() != sizes("gemm_grouped_skewed", 64, 1000, seed=2).argmax()
+    assert (sizes("gemm_grouped_skewed", 128, 2) == 0).sum() > 20
+
+
+def test_groups_without_rows_are_left_out() -> None:
+    assert list(spans(np.array([0, 3, 3, 5], np.int32))) == [(1, 0, 3), (3, 3, 5)]
+
+
+KERNEL = """from gpubench.kernels.gemm_grouped.operation import spans
+from gpubench.model import CallVariant
+
+
+def build(_tile, _dtype):
+    def call(a, b, offsets, c):
+        rows = len(a) // len(b)
+        BODY
+
+    return call
+
+
+VARIANT = CallVariant(idea="a test", runs_on="cpu", dtypes=("float32",), build=build, threads=1)
+"""
+
+BODIES = {
+    "right": "for g, i, j in spans(offsets): c[i:j] = a[i:j] @ b[g]",
+    "even": "for g in range(len(b)): c[g*rows:(g+1)*rows] = a[g*rows:(g+1)*rows] @ b[g]",
+    "next": "for g, i, j in spans(offsets): c[i:j] = a[i:j] @ b[g - 1]",
+    "short": "for g, i, j in spans(offsets): c[i:j - 1] = a[i:j - 1] @ b[g]",
+}
+
+
+@pytest.mark.slow
+def test_kernels_that_mistake_groups_are_wrong(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    for name, body in BODIES.items():
+        (tmp_path / "own" / f"{name}.py").write_text(KERNEL.replace("BODY", body))
+    swept = call(
+        *(tmp_path, "sweep", "--op", "gemm_grouped", "--kernels", "own", "--device", "cpu"),
+        *("--sizes", "5x11x30x40", "--rounds", "1", "--variants", f"{','.join(BODIES)},cpu_*"),
+        *("-o", "x.csv"),
+    )
+    assert swept.code == 1
+    status = {row.variant: row.status for row in read(tmp_path / "x.csv")}
+    right = {name for name, each in status.items() if each == "ok"}
+    assert right == {"right", "cpu_blas", "cpu_naive"}
+    assert set(status) == right | set(BODIES)
