@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from common import parser
+
 PROBLEMS = {
     "softmax": {  # KernelBench: each result is about 1/4096, and the absolute tolerance 1e-4
         "softmax.py": """
@@ -825,7 +827,9 @@ def is_fault(record: dict[str, Any]) -> bool:
 
 def main() -> int:
     """Judge the solutions, print them as an array of JSON, and return the exit status."""
-    names = sys.argv[1:]
+    options = parser(__doc__)
+    options.add_argument("names", nargs="*", metavar="SOLUTION or PROBLEM")
+    names = options.parse_args().names
     faults, before = 0, "["
     for problem in PROBLEMS:
         chosen = [

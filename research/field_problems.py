@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from common import parser
+
 from gpubench.backends import find_devices
 from gpubench.errors import UsageError
 from gpubench.model import Status
@@ -131,12 +133,15 @@ def judge(case: Case, scratch: Path, device: str) -> tuple[str, str]:
 
 def main() -> int:
     """Judge what the checkouts have, and write the table."""
-    out, *checkouts = map(Path, sys.argv[1:])
+    options = parser(__doc__)
+    options.add_argument("out", type=Path)
+    options.add_argument("checkouts", type=Path, nargs="+")
+    asked = options.parse_args()
     device = find_devices("auto")[0][0].backend
-    with tempfile.TemporaryDirectory() as folder, out.open("w", newline="") as file:
+    with tempfile.TemporaryDirectory() as folder, asked.out.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["repository", "problem", "solution", "expected", "verdict", "reason"])
-        for checkout in checkouts:
+        for checkout in asked.checkouts:
             for case in cases(checkout, Path(folder), device):
                 try:
                     verdict, reason = judge(case, Path(folder), device)
