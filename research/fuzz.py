@@ -18,6 +18,7 @@ import time
 import traceback
 from collections import Counter
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -35,6 +36,9 @@ from gpubench.results.provenance import package_version
 WEIGHTS = dict.fromkeys(READERS, 4) | {"command": 20}
 """Relative number of inputs for each reader."""
 
+NEEDED = {"scheduler": "distributed"}
+"""Packages that readers need, and gpubench does not. Without its package, a reader is left out."""
+
 MAX_BYTES = 2**30
 """Maximum resident memory of a process that tries thousands of inputs."""
 
@@ -50,18 +54,21 @@ def main() -> int:
     options.add_argument("--processes", type=int, help="default: the number of cores")
     asked = options.parse_args()
     started = time.monotonic()
+    left_out = [name for name, package in NEEDED.items() if not find_spec(package)]
+    for name in left_out:
+        print(f"{name} is left out: {NEEDED[name]} is not installed", flush=True)
     numbers = range(asked.first, asked.first + asked.inputs)
     with multiprocessing.get_context("fork").Pool(asked.processes) as pool:
-        attempt = partial(attempted, asked.readers.split(","))
+        attempt = partial(attempted, asked.readers.split(","), left_out)
         outcomes = pool.map(attempt, numbers, chunksize=min(500, 1 + asked.inputs // 8))
         pool.close()
         pool.join()
-    names, failed, took_s = zip(*outcomes, strict=True)
+    names, failed, took_s = zip(*filter(None, outcomes), strict=True)
     memory = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     run = {"package": package_version()[0], "first": asked.first, "inputs": len(names)}
     run |= {"seconds": round(time.monotonic() - started), "findings": sum(failed)}
     run |= {"slowest_s": round(max(took_s), 1), "memory_mib": memory // 2**20}
-    save(asked.output, [run | {"readers": Counter(names)}])
+    save(asked.output, [run | {"readers": Counter(names), "left_out": left_out}])
     print(f"{len(names):,} inputs, {sum(failed)} findings")
     return int(any(failed) or memory > MAX_BYTES)
 
@@ -72,10 +79,15 @@ def seeds(name: str) -> list[bytes]:
     return list(READERS[name].seeds())
 
 
-def attempted(names: list[str], number: int) -> tuple[str, bool, float]:
-    """Return the reader of an input, whether there is a finding, and the wall time in seconds."""
+def attempted(names: list[str], left_out: list[str], number: int) -> tuple[str, bool, float] | None:
+    """Return the reader of an input, whether there is a finding, and the wall time in seconds.
+
+    None: the reader is left out. An input has the same reader wherever it is tried.
+    """
     chance = Random(number)  # noqa: S311 # no secret
     (name,) = chance.choices(names, [WEIGHTS[name] for name in names])
+    if name in left_out:
+        return None
     data = mutated(chance.choice(seeds(name)), chance, READERS[name].own)
     started = time.monotonic()
     is_finding = False

@@ -12,7 +12,14 @@ import matplotlib.pyplot as plt  # noqa: F401 # loaded, not used
 import pandas as pd  # noqa: F401 # loaded, not used
 import scipy.stats  # noqa: F401 # loaded, not used
 from commandline import COMMANDS, outcome
-from contract import REFUSALS, BrokenContractError, call_within_contract, checked_message, contents
+from contract import (
+    REFUSALS,
+    STORE,
+    BrokenContractError,
+    call_within_contract,
+    checked_message,
+    contents,
+)
 from stub import nothing_measured
 from warm import Fork
 
@@ -157,6 +164,8 @@ def _named(name: str, argv: Sequence[str]) -> bool:
     """Return whether the command line names the file, or its help says that it writes there."""
     if name.startswith("results/") or (name == "report.html" and argv[0] == "report"):
         return True
+    if name.startswith(f"{STORE}/"):
+        return argv[0] == "fleet" or any(word.startswith("--save") for word in argv)
     if argv[0] in {"new-kernel", "export"}:
         # An empty --dir is the current folder, as an empty path is everywhere.
         folders = {"new-kernel": "own/", "export": "exported/"}

@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest.mock import patch
 
 from gpubench.errors import LONGEST_MESSAGE, GpubenchError
+from gpubench.results import store
 
 MAX_S = 60
 """Limit of a call's CPU time. The first call imports modules; later calls take milliseconds."""
@@ -36,6 +38,9 @@ _STARTS = {
     *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "socket.connect"),
     *("pty.spawn", "socket.getaddrinfo"),
 }
+
+STORE = "store"
+"""Folder of what `--save` and `fleet` keep, inside that of the input."""
 
 _ALLOWED = ("ldconfig", "fc-list")
 """Programs that libraries start to find other libraries and fonts."""
@@ -131,9 +136,12 @@ def checked_message(message: str) -> str:
 
 @contextmanager
 def empty_folder() -> Iterator[Path]:
-    """Yield a new folder, which is the current directory in the block."""
+    """Yield a new folder, which is the current directory in the block, and has the store."""
     before = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="gpubench-fuzz-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="gpubench-fuzz-") as folder,
+        patch.dict(os.environ, {store.VARIABLE: str(Path(folder).resolve() / STORE)}),
+    ):
         os.chdir(folder)
         try:
             yield Path(folder).resolve()
